@@ -3,7 +3,7 @@
 
 #include "auth/api_keys.h"
 
-/* What a message repeats of a model's name, which may be as long as a peer likes. */
+/* Limit of a model name in an error message. A client may send a name of any length. */
 #define MAX_NAME_SHOWN 256
 
 /* ---- refusals ---- */
@@ -22,7 +22,7 @@ static bool is_anonymous(const struct access *a) {
         return a->key == &a->keys->file.anonymous;
 }
 
-/* A key would do; what the line for requests without one does not grant needs one. */
+/* Requires a key: the rules for requests without a key do not grant this. */
 static enum access_verdict refuse_without_key(const struct access *a, struct arena *arena,
                                               const char **ret_text) {
         *ret_text = arena_printf(arena, "an API key that grants '%s' is required",
@@ -67,7 +67,7 @@ static enum access_verdict check_model(const struct access *a, struct str model,
         return refuse(a, ACCESS_NOT_ALLOWED, "model");
 }
 
-/* ---- the key that is presented ---- */
+/* ---- the key of the request ---- */
 
 static bool is_key_field(struct str name, struct str value, struct str *ret_key) {
         struct str scheme, rest;
@@ -173,7 +173,7 @@ enum access_verdict access_check(const struct endpoint_policy *policy,
         return check_key(q, a, ret_text);
 }
 
-/* ---- later in the request ---- */
+/* ---- the model of a message, later in the request ---- */
 
 static const struct api_key *find_again(const struct access *a, const struct api_key_set *keys) {
         if (!is_anonymous(a))
@@ -181,13 +181,13 @@ static const struct api_key *find_again(const struct access *a, const struct api
         return keys->file.anonymous.name ? &keys->file.anonymous : NULL;
 }
 
-/* The keys were read again since: the request goes on with what they say now. */
+/* The key file was read again since the check: continues the request with the new rules. */
 static COLD enum access_verdict recheck_keys(struct access *a, struct arena *arena,
                                              const char **ret_text) {
         struct api_key_set   *keys = api_keys_hold(a->policy->keys);
         const struct api_key *key = find_again(a, keys);
 
-        if (!key) { /* the old snapshot has its name, for the log */
+        if (!key) { /* the old snapshot stays, because the log needs the name of the key */
                 api_keys_release(keys);
                 if (is_anonymous(a))
                         return refuse_without_key(a, arena, ret_text);

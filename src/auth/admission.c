@@ -29,7 +29,7 @@ void admission_done(struct admission *a) {
 
 /* ---- the limits ---- */
 
-/* Where the model is, or would be. */
+/* Returns the index of the model, or the index at which it would be inserted. */
 static size_t find_place(const struct admission *a, struct str model) {
         size_t from = 0, to = a->n_models;
 
@@ -105,7 +105,7 @@ struct error *admission_add(struct admission *a, const char *text) {
 
 /* ---- requests ---- */
 
-/* False, and nothing is taken, when there is no room for n more. */
+/* Adds n. False, with nothing added, when the limit leaves no room for n. */
 static bool take(struct admission_count *c, uint64_t n) {
         uint64_t now = atomic_load_explicit(&c->in_flight, memory_order_relaxed);
 

@@ -5,7 +5,7 @@
 
 #define EMPTY_SHA256 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-/* ---- questions ---- */
+/* ---- queries ---- */
 
 const struct api_key *api_key_file_find(const struct api_key_file *f, const unsigned char *digest) {
         size_t found = 0; /* 1 + index */
@@ -13,7 +13,8 @@ const struct api_key *api_key_file_find(const struct api_key_file *f, const unsi
         for (size_t i = 0; i < f->n_keys; i++) {
                 bool is_equal = digest_equal(f->keys[i].digest, digest, DIGEST_SHA256_BYTES);
 
-                found |= (i + 1) & (0 - (size_t)is_equal); /* digests differ: one at most */
+                found |= (i + 1) & (0 - (size_t)is_equal); /* no two keys have the same digest,
+                                                            * so at most one matches */
         }
         return found > 0 ? &f->keys[found - 1] : NULL;
 }
@@ -22,7 +23,7 @@ bool api_key_grants_group(const struct api_key *key, enum endpoint_group group) 
         return endpoint_group_is_valid(group) && (key->groups >> group & 1) != 0;
 }
 
-/* '*' is any run of characters. On a mismatch the last star takes one more. */
+/* '*' matches any run of characters. After a mismatch the last star matches one more character. */
 static bool matches(struct str pattern, struct str name) {
         size_t p = 0, n = 0, star = SIZE_MAX, taken = 0;
 
@@ -65,17 +66,17 @@ struct key_reader {
         struct str           line;
         size_t               at; /* in line */
         uint32_t             number;
-        struct api_key_file *keys; /* what was read */
+        struct api_key_file *keys; /* the keys read so far */
 };
 
-/* Says where; takes the error. */
+/* Adds file, line and column to the message. Takes the error. */
 static struct error *fault(const struct key_reader *r, const char *at, struct error *err) {
         return error_prefix(err, "%s:%u:%zu: ", r->file, r->number, (size_t)(at - r->line.ptr) + 1);
 }
 
 #define FAULT(r, at, ...) fault((r), (at), error_new(ERR_INVALID_ARG, __VA_ARGS__))
 
-/* As much of a word as a message should repeat. */
+/* The part of a word that an error message repeats. */
 static struct str short_word(struct str word) {
         return str_range(word.ptr, MIN(word.len, (size_t)API_KEY_MAX_NAME));
 }
@@ -84,7 +85,8 @@ static bool is_blank(char c) {
         return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* The next field; empty, and at the end of what counts, when there is none. */
+/* Returns the next field of the line. At the end of the line, or at a comment, the field is
+ * empty. */
 static struct str take_word(struct key_reader *r) {
         size_t begin;
 
@@ -253,7 +255,7 @@ struct error *api_key_file_read(struct str text, const char *file_for_errors,
                 r.number++;
                 err = read_line(&r);
         }
-        /* An empty file locks everybody out, and is what a writer leaves who was interrupted. */
+        /* An empty file would refuse every request. An interrupted writer may leave such a file. */
         if (!err && f.n_keys == 0 && !f.anonymous.name)
                 err = error_new(ERR_INVALID_ARG, "%s:%u:1: there is no key in the file",
                                 file_for_errors, MAX(r.number, 1u));

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The file of --api-key-file: who may use which endpoints, and which models.
+/* The file of --api-key-file: which key grants which groups of endpoints, and which models.
  *
  *     # name      SHA-256 of the key    groups               models (all, when left out)
  *     team-a      9f86d081...           inference,health     llama-*,embedder
  *     operator    60303ae2...           *
  *     anonymous   -                     health
  *
- * A line for each key, its fields separated by blanks. "*" among the groups is every group, in a
- * pattern of model names any run of characters. The line with "-" in the digest's place says what
- * requests without a key may do; without such a line they may do nothing. The file holds no key
- * itself: who reads it cannot use it.
+ * Each key has a line of fields that are separated by blanks. "*" in the groups means all groups.
+ * In a pattern of model names, "*" matches any run of characters. The line with "-" instead of a
+ * digest holds the rules for requests without a key; without such a line these requests are granted
+ * nothing. The file does not contain the keys themselves, so a reader of the file cannot use them.
  *
- * Errors are INVALID_ARG, "file:line:column: what is wrong"; lines and columns count from 1,
+ * Errors are INVALID_ARG, "file:line:column: what is wrong". Lines and columns count from 1,
  * columns in bytes.
  *
- * Ownership.  api_key_file_done() frees what read made.
- * Threads.  Constant after read; any thread.
+ * Ownership.  api_key_file_done() frees what api_key_file_read() makes.
+ * Threads.  Constant after it was read; any thread.
  */
 #pragma once
 
@@ -29,7 +29,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Every request with a key is compared with all of them. */
+/* Limit of keys: the key of each request is compared with all of them. */
 #define API_KEY_FILE_MAX_KEYS 4096
 #define API_KEY_FILE_MAX_BYTES ((size_t)1 << 20)
 #define API_KEY_MAX_NAME 64
@@ -45,17 +45,18 @@ struct api_key {
 struct api_key_file {
         struct api_key *keys; /* owned */
         size_t          n_keys;
-        struct api_key  anonymous; /* name NULL: requests without a key may do nothing */
+        struct api_key  anonymous; /* name NULL: requests without a key are granted nothing */
 };
 
-/* `file_for_errors` is put before line and column. *ret is written only on success. */
+/* Error messages begin with `file_for_errors`. *ret is written only on success. */
 struct error *api_key_file_read(struct str text, const char *file_for_errors,
                                 struct api_key_file *ret) NODISCARD;
 void          api_key_file_done(struct api_key_file *f);
 
-/* NULL when there is none. The time it takes does not tell which, nor how much was right. */
+/* Returns NULL when there is no such key. The time that it takes depends neither on which key
+ * matches nor on how much of a digest matches. */
 const struct api_key *api_key_file_find(const struct api_key_file *f, const unsigned char *digest);
 
 bool api_key_grants_group(const struct api_key *key, enum endpoint_group group);
-/* An empty name: all models. */
+/* True when the key grants the model. An empty name asks for all models. */
 bool api_key_grants_model(const struct api_key *key, struct str model);

@@ -12,7 +12,7 @@ struct api_keys {
         char                       *path;    /* owned */
         struct api_key_set *_Atomic current; /* in `sets` */
         struct mutex                lock;    /* rank LOCK_MAILBOX; guards `sets` */
-        struct api_key_set         *sets;    /* owned; all that were made */
+        struct api_key_set         *sets;    /* owned; all snapshots */
 };
 
 static struct error *read_file(const char *path, struct api_key_file *ret) {
@@ -24,7 +24,7 @@ static struct error *read_file(const char *path, struct api_key_file *ret) {
         return err;
 }
 
-/* One that is not in force and that nobody holds, empty. */
+/* Returns an empty snapshot. It reuses one that is neither in force nor held. */
 static struct api_key_set *take_set_locked(struct api_keys *k) {
         const struct api_key_set *current = atomic_load(&k->current);
         struct api_key_set       *idle = NULL;
@@ -111,7 +111,8 @@ struct api_key_set *api_keys_hold(struct api_keys *k) {
                 struct api_key_set *set = atomic_load(&k->current);
 
                 atomic_fetch_add(&set->n_holders, 1);
-                /* Still in force: whoever would take it away will see the counter. */
+                /* Still in force after the increment, so a later reading sees the counter and does
+                 * not empty it. */
                 if (LIKELY(set == atomic_load(&k->current)))
                         return set;
                 atomic_fetch_sub(&set->n_holders, 1);

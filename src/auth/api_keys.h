@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The keys in force, which can be read again while requests are served.
+/* The API keys in force. The key file can be read again while the server runs.
  *
- * What a file said is a snapshot, which never changes. A request holds the snapshot that it was
- * checked with until its end. Reading the file again publishes a new snapshot; the old one goes
- * with the reading after its last request.
+ * The content of one reading is a snapshot, which never changes. A request holds the snapshot that
+ * it was checked with until it ends. A new reading of the file publishes a new snapshot. The old
+ * snapshot is emptied by a later reading, after its last request has ended.
  *
- * No lock is taken to hold a snapshot: the counter of its holders is raised first, and then it is
- * seen whether the snapshot is still the one in force. Memory that holds a counter is never freed
- * before the keys are, so that raising the counter of an old snapshot for a moment harms nobody;
- * what the snapshot says is freed, and the memory used again.
+ * api_keys_hold() takes no lock. It increments the snapshot's counter of holders, and then checks
+ * whether the snapshot is still in force. The memory of a snapshot is freed only by
+ * api_keys_free(), so the increment is safe even on an old snapshot. A new reading frees the
+ * content of an unused snapshot and uses its memory again.
  *
- * Ownership.  Each api_keys_hold() is ended by api_keys_release(). api_keys_free() when all are.
- * Threads.  Any. Reading takes a lock of its own.
+ * Ownership.  api_keys_release() ends each api_keys_hold(). api_keys_free() is called after all of
+ * these.
+ * Threads.  Any. A reading takes a lock of its own.
  */
 #pragma once
 
@@ -27,22 +28,22 @@ struct api_keys;
 struct api_key_set {
         struct api_key_file file;
         _Atomic uint32_t    n_holders;
-        struct api_key_set *next; /* all that were made */
+        struct api_key_set *next; /* the list of all snapshots */
 };
 
-/* Reads the file: it must exist and say something. */
+/* Reads the file, which must exist and contain at least one rule. */
 struct error *api_keys_open(const char *path, struct api_keys **ret) NODISCARD;
 void          api_keys_free(struct api_keys *k); /* NULL is fine */
 
-/* After an error the keys are what they were. */
+/* Reads the file again. After an error the keys stay as they are. */
 struct error *api_keys_reload(struct api_keys *k) NODISCARD;
 
-/* Warnings of the administrator: whether others than the file's owner may write to it. */
+/* For warnings to the administrator: true when others than the owner may write to the file. */
 bool        api_keys_are_writable_by_others(const struct api_keys *k);
 size_t      api_keys_count(struct api_keys *k);
 const char *api_keys_path(const struct api_keys *k);
 
 struct api_key_set *api_keys_hold(struct api_keys *k);
 void                api_keys_release(struct api_key_set *set); /* NULL is fine */
-/* The snapshot in force, to compare with: nothing in it may be looked at. */
+/* Returns the snapshot in force, only to compare its address. Its content must not be read. */
 const struct api_key_set *api_keys_current(const struct api_keys *k);

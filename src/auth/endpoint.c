@@ -59,7 +59,7 @@ static struct error *add_rule(struct endpoint_policy *p, struct str group, struc
                               struct str value, const char *kind, const char *prefix) {
         enum endpoint_group i;
 
-        /* gRPC has no metrics: a rule for them would be without effect. */
+        /* gRPC has no metrics endpoint, so a rule for it would have no effect. */
         if (!endpoint_group_find(group, &i) || (i == ENDPOINT_METRICS && prefix[0] != '\0'))
                 return error_new(ERR_INVALID_ARG, "unknown restricted %s '%.*s' ", kind,
                                  STR_ARG(group));
@@ -104,7 +104,8 @@ bool endpoint_rule_allows(const struct endpoint_rule *rule, struct str presented
 
         if (!presented.ptr)
                 return false;
-        /* Every byte of what was presented is looked at, right or wrong. */
+        /* Reads every byte of the presented value, so that the time does not depend on the
+         * match. */
         for (size_t i = 0; i < presented.len; i++)
                 difference |= (unsigned char)(presented.ptr[i] ^ rule->value[len ? i % len : 0]);
         return difference == 0;

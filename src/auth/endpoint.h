@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The groups of endpoints, and the headers that the administrator ties to them ("restricted
- * APIs"): a request without the header is refused.
+/* The groups of endpoints, and the headers that the administrator ties to them ("restricted APIs").
+ * A request without the header is refused.
  *
- * Each protocol's table names the group of each of its routes; a server whose table has a row
- * without one does not start. access.h holds the one check that looks here.
+ * The table of each protocol names the group of each route. A server whose table has a row without
+ * a group does not start. access.h holds the one check that uses this.
  *
- * Ownership.  endpoint_policy_done() frees what rules hold; the keys are borrowed.
- * Threads.  Filled at start, then constant.
+ * Ownership.  endpoint_policy_done() frees what the rules hold. The keys are borrowed.
+ * Threads.  Filled at the start, then constant.
  */
 #pragma once
 
@@ -20,7 +20,7 @@
 struct api_keys;
 
 enum endpoint_group {
-        ENDPOINT_NONE, /* what a row says that forgot its group: nobody may */
+        ENDPOINT_NONE, /* zero value of a route without a group; access control refuses it */
         ENDPOINT_HEALTH,
         ENDPOINT_METADATA,
         ENDPOINT_INFERENCE,
@@ -35,41 +35,43 @@ enum endpoint_group {
 };
 
 struct endpoint_rule {
-        char *header; /* owned; NULL = no header is asked for */
+        char *header; /* owned; NULL = no header is required */
         char *value;  /* owned */
 };
 
-/* What is asked of the requests of one front end. */
+/* The requirements for the requests of one front end. */
 struct endpoint_policy {
         struct endpoint_rule rules[N_ENDPOINT_GROUPS];
-        struct api_keys     *keys; /* borrowed; NULL = no key file: no keys are asked for */
-        /* NULL: refusals are not counted. `reason` is static: "missing", "unknown", "group", "model". */
+        struct api_keys     *keys; /* borrowed; NULL = no key file, no key is required */
+        /* Called for each refused key; NULL: refusals are not counted. `reason` is static:
+         * "missing", "unknown", "group", "model". */
         void (*on_key_refused)(void *owner, const char *key, const char *reason);
-        void *owner; /* borrowed: the callback's */
+        void *owner; /* borrowed: argument of the callback */
 };
 
-/* The name users write: "health", "shared-memory", ...; "none" for what is no group. */
+/* Returns the name that users write: "health", "shared-memory", ...; "none" for an invalid
+ * group. */
 const char *endpoint_group_name(enum endpoint_group group);
 bool        endpoint_group_find(struct str name, enum endpoint_group *ret);
-/* The name nearest to that word, if one is near; else NULL. */
+/* Returns the group name that is most similar to the word, or NULL when none is similar. */
 const char *endpoint_group_suggest(struct str word);
 bool        endpoint_group_is_valid(enum endpoint_group group);
-/* Endpoints of such a group that name no model speak of all models at once. */
+/* True when an endpoint of the group that names no model concerns all models. */
 bool endpoint_group_spans_models(enum endpoint_group group);
 
 void endpoint_policy_init(struct endpoint_policy *p);
 void endpoint_policy_done(struct endpoint_policy *p);
 
-/* Adds "<group>,<group>:<header>=<value>", the text of --http-restricted-api ("api") or
- * --grpc-restricted-protocol ("protocol"): `kind` is that word, for the messages. `header_prefix`
- * is put before the header's name (gRPC: "triton-grpc-protocol-"). INVALID_ARG:
- * "unknown restricted <kind> '<x>' ", "restricted <kind> '<x>' can not be specified in multiple
- * config groups". */
+/* Adds "<group>,<group>:<header>=<value>", the text of --http-restricted-api or of
+ * --grpc-restricted-protocol. `kind` is the word in the error messages, "api" or "protocol".
+ * `header_prefix` is put before the name of the header (gRPC: "triton-grpc-protocol-").
+ * INVALID_ARG: "unknown restricted <kind> '<x>' ", "restricted <kind> '<x>' can not be specified in
+ * multiple config groups". */
 struct error *endpoint_policy_add(struct endpoint_policy *p, const char *text, const char *kind,
                                   const char *header_prefix) NODISCARD;
 
-/* NULL = everybody may. `p` may be NULL. */
+/* Returns the rule of a group; NULL = the group is not restricted. `p` may be NULL. */
 const struct endpoint_rule *endpoint_policy_find(const struct endpoint_policy *p,
                                                  enum endpoint_group           group);
-/* Compares in a time that does not tell how much of the secret was right. */
+/* Compares the values. The time that this takes does not show how much of the secret was right. */
 bool endpoint_rule_allows(const struct endpoint_rule *rule, struct str presented);

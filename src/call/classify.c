@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* An element reduced to what orders it. */
+/* An element, reduced to its place in the order. */
 struct scored {
         uint64_t rank; /* larger values have larger ranks */
         uint32_t index;
@@ -18,12 +18,12 @@ static bool is_before(const struct scored *a, const struct scored *b) {
         return a->rank != b->rank ? a->rank > b->rank : a->index < b->index;
 }
 
-/* Signed integers in the order of unsigned ones. */
+/* Maps signed integers to unsigned integers of the same order. */
 static uint64_t rank_int(int64_t value) {
         return (uint64_t)value ^ (UINT64_C(1) << 63);
 }
 
-/* IEEE 754 doubles have the order of their bits, once negative ones are turned around. */
+/* IEEE 754 doubles have the order of their bits, once the bits of negative values are inverted. */
 static uint64_t rank_real(double value) {
         uint64_t bits;
 
@@ -47,7 +47,7 @@ union element {
         double   f64;
 };
 
-/* Tensors need not be aligned. */
+/* memcpy(), because tensors need not be aligned. */
 static union element load(TRITONSERVER_DataType datatype, const char *at) {
         union element e = { .u64 = 0 };
 
@@ -91,7 +91,7 @@ static void print_element(struct strbuf *out, TRITONSERVER_DataType datatype, co
         }
 }
 
-/* A heap whose root is the last of the best so far. */
+/* Restores the heap below `at`. The root of the heap is the worst of the best elements so far. */
 static void sift_down(struct scored *heap, size_t n, size_t at) {
         for (;;) {
                 size_t        child = 2 * at + 1;
@@ -109,7 +109,7 @@ static void sift_down(struct scored *heap, size_t n, size_t at) {
         }
 }
 
-/* The k best of n elements, best first. */
+/* Selects the k best of n elements, best first. */
 static void select_best(const struct classify_source *s, const char *row, size_t n,
                         struct scored *best, size_t k) {
         size_t element_bytes = datatype_bytes(s->datatype);
@@ -159,7 +159,7 @@ static void put_class(const struct classify_source *s, const char *row, uint32_t
 static struct error *check_type(TRITONSERVER_DataType datatype) {
         enum json_element unused;
 
-        /* What JSON can carry as a number, and BOOL. */
+        /* The types that JSON represents as numbers or booleans, without BOOL. */
         if (datatype != TRITONSERVER_TYPE_BOOL && datatype_json_element(datatype, &unused))
                 return NULL;
         return error_new(ERR_INVALID_ARG,

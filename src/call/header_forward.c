@@ -5,7 +5,7 @@
 #include <strings.h>
 
 struct error *header_forward_init(struct header_forward *f, const char *pattern) {
-        char reason[256]; /* regerror() cuts, and no text of it is longer */
+        char reason[256]; /* regerror() truncates; none of its texts is longer */
         int  failure;
 
         f->has_pattern = false;
@@ -27,7 +27,7 @@ void header_forward_done(struct header_forward *f) {
         f->has_pattern = false;
 }
 
-/* Names that mean something else among the parameters. */
+/* Names of parameters that have a meaning of their own. */
 static bool is_reserved(const char *name) {
         static const char *const reserved[] = {
                 "sequence_id", "sequence_start", "sequence_end",       "priority",

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Header fields (HTTP) and metadata (gRPC) that travel to the backend as request parameters
- * (--http-header-forward-pattern, --grpc-header-forward-pattern): those whose name the pattern
- * matches, anywhere in it and ignoring case.
+/* Header fields (HTTP) and metadata (gRPC) that the server forwards to the backend as request
+ * parameters (--http-header-forward-pattern, --grpc-header-forward-pattern).
  *
- * The pattern is a POSIX extended regular expression.
+ * The pattern is a POSIX extended regular expression. A field is forwarded when the pattern matches
+ * any part of its name, in upper or lower case.
  *
- * Ownership.  header_forward_done() frees what init made.
+ * Ownership.  header_forward_done() frees what header_forward_init() makes.
  * Threads.  Constant after init; any thread.
  */
 #pragma once
@@ -23,10 +23,11 @@ struct header_forward {
         bool    has_pattern;
 };
 
-/* "" or NULL forwards nothing. INVALID_ARG names the pattern and what is wrong with it. */
+/* "" or NULL forwards nothing. INVALID_ARG names the pattern and its mistake. */
 struct error *header_forward_init(struct header_forward *f, const char *pattern) NODISCARD;
 void          header_forward_done(struct header_forward *f);
 
-/* Adds a string parameter, named and valued as the field, if the pattern matches its name. */
+/* Adds a string parameter with the name and the value of the field, when the pattern matches the
+ * name. */
 struct error *header_forward_add(const struct header_forward *f, struct str name, struct str value,
                                  struct arena *arena, struct infer_request *q) NODISCARD;

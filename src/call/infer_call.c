@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-/* The ends that a started call waits for. */
+/* The events that a started call waits for. */
 enum { PENDING_FINAL = 1, PENDING_RELEASE = 1, PENDING_RETURN = 1 };
 
 void infer_call_response_free(struct infer_call_response *r) {
@@ -37,7 +37,7 @@ struct infer_call_response *infer_call_keep_response(struct infer_call *c) {
         return STEAL(c->current);
 }
 
-/* Streams: everything that came since the last time, oldest first. */
+/* Streams: delivers all responses that have come since the last time, oldest first. */
 static void deliver_responses(struct infer_call *c) {
         struct infer_call_response *newest = atomic_exchange(&c->arrived, NULL);
         struct infer_call_response *oldest = NULL;
@@ -61,7 +61,7 @@ static void deliver_responses(struct infer_call *c) {
 static void on_response_mail(struct mail *m) {
         struct infer_call *c = CONTAINER_OF(m, struct infer_call, response_mail);
 
-        /* First, so that what arrives from here on posts again. */
+        /* First, so that a response that arrives from here on posts the mail again. */
         atomic_store(&c->is_response_mail_posted, false);
         if (c->options.on_response)
                 deliver_responses(c);
@@ -75,7 +75,8 @@ static void finish(struct infer_call *c) {
         c->options.on_done(c);
 }
 
-/* Between two answers of a connection lies a whole execution, and what was in the cache is gone. */
+/* Prefetches the connection of the next call: a whole execution lies between two answers of a
+ * connection, so its data is no longer in the CPU cache. */
 static void prefetch_next(const struct mail *next) {
         const struct infer_call *c = CONTAINER_OF(next, struct infer_call, done_mail);
 
@@ -93,9 +94,10 @@ static void wake(void *mailbox) {
         mailbox_wake(mailbox);
 }
 
-/* While a backend answers a batch, the wake-up of the loop is deferred until after the last answer. */
+/* While a backend answers a batch, the wake-up of the loop is deferred until after the last
+ * answer. */
 static void post(struct infer_call *c, struct mail *m) {
-        struct mailbox *box = c->options.mailbox; /* the mail is on its way: no more of `c` */
+        struct mailbox *box = c->options.mailbox; /* `c` must not be used once the mail is posted */
         bool            is_deferred = false;
 
         if (!mailbox_post_without_wake(box, m))
@@ -105,8 +107,8 @@ static void post(struct infer_call *c, struct mail *m) {
                 mailbox_wake(box);
 }
 
-/* One of the ends, on any thread: the last one brings the call home. Mails are delivered in the
- * order of posting, so a mail of responses is not overtaken. */
+/* One of the events, on any thread. The last one posts the call to the loop. Mails are delivered in
+ * the order of posting, so this mail does not overtake a mail of responses. */
 static void drop_pending(struct infer_call *c) {
         if (atomic_fetch_sub(&c->n_pending, 1) == 1)
                 post(c, &c->done_mail);
@@ -142,8 +144,8 @@ static void on_response(struct TRITONSERVER_InferenceResponse *response, const u
         bool               is_final = (flags & TRITONSERVER_RESPONSE_COMPLETE_FINAL) != 0;
         bool               is_first;
 
-        /* This callback may run beside that of the final response: until it has ended, the call
-         * must not be done. */
+        /* This callback may run at the same time as that of the final response. The call must not
+         * end before this callback has. */
         if (!is_final)
                 atomic_fetch_add(&c->n_pending, 1);
         else if (UNLIKELY(c->trace != NULL))
@@ -162,7 +164,7 @@ static void on_response(struct TRITONSERVER_InferenceResponse *response, const u
 
 static void on_release(struct TRITONSERVER_InferenceRequest *request, const uint32_t flags,
                        void *userp) {
-        (void)request; /* c->request; deleted with the call, so that cancel() may come late */
+        (void)request; /* c->request; deleted with the call, so that cancel() may come later */
         if (flags & TRITONSERVER_REQUEST_RELEASE_ALL)
                 drop_pending(userp);
 }
@@ -217,9 +219,9 @@ static void wake_instances(void) {
         core_error_drop(NESO_ThreadWakeInstances());
 }
 
-/* Tells the core about this thread, once. Nothing is locked while a call starts, and its callbacks
- * only count and post: models may run right here. And what one round of a loop submits may be
- * executed together: instances are woken when the round is over. */
+/* Registers this thread with the core, once. Inline execution is safe here: nothing is locked while
+ * a call starts, and the callbacks only count and post. Requests that one round of a loop submits
+ * may be executed together, so the loop wakes instances at the end of the round. */
 static void register_thread(void) {
         static _Thread_local bool is_known;
 
@@ -231,7 +233,7 @@ static void register_thread(void) {
                 wake_instances();
 }
 
-/* So that the backend waits for a reader that is slow. */
+/* With a limit the backend waits for a slow reader. */
 static struct error *limit_responses(struct infer_call *c) {
         const struct infer_call_limits *limits = &c->options.limits;
 
@@ -259,7 +261,8 @@ struct error *infer_call_submit(struct infer_call *c, struct trace_record *trace
 void infer_call_submitted(struct infer_call *c) {
         if (atomic_fetch_sub(&c->n_pending, 1) != 1)
                 return;
-        /* All is over already. A mail of responses that is under way must come first. */
+        /* All other events have come already. A mail of responses that was posted must come
+         * first. */
         if (atomic_load(&c->is_response_mail_posted))
                 post(c, &c->done_mail);
         else
@@ -306,9 +309,9 @@ struct error *infer_call_get_response(struct infer_call                      *c,
         return NULL;
 }
 
-/* ---- tensors in shared memory: from what a client names to where the bytes are ---- */
+/* ---- tensors in shared memory ---- */
 
-/* As large as a gRPC message may be by default. */
+/* The default limit of a gRPC message. */
 #define MAX_COPIED_BYTES ((size_t)1 << 30)
 
 static struct error *find_place(struct infer_call *c, const struct infer_shared_memory *asked,
@@ -320,7 +323,8 @@ static struct error *find_place(struct infer_call *c, const struct infer_shared_
         return shm_region_find(r, asked->offset, asked->byte_size, ret);
 }
 
-/* The elements of BYTES tell their own length, which the core checks and the backend believes. */
+/* Copies the input: each element of BYTES starts with its length. The core checks the lengths, and
+ * the backend relies on that check. */
 static struct error *copy_input(struct infer_call *c, struct infer_input *in) {
         struct buf *copy;
 
@@ -401,9 +405,9 @@ struct error *infer_call_check_regions(const struct infer_call *c) {
         return NULL;
 }
 
-/* ---- what a client asked, put into the request of the C API ---- */
+/* ---- the request of the C API ---- */
 
-/* The name under which the core finds the only input of a raw request; it asks for one. */
+/* The C API needs a name for the only input of a raw request. */
 static const char raw_input_name[] = "raw_input";
 
 static struct error *set_sequence(struct TRITONSERVER_InferenceRequest *r,
@@ -490,8 +494,8 @@ struct error *infer_call_fill(struct infer_call *c, const struct infer_request *
         for (uint32_t i = 0; i < q->n_outputs; i++)
                 TRY(core_error_take(
                         TRITONSERVER_InferenceRequestAddRequestedOutput(r, q->outputs[i].name)));
-        /* In shared memory the client could give the model other bytes than those that were looked
-         * at, and so decide what others are answered. */
+        /* The client could change shared memory after the cache key was computed. The response
+         * would then be cached under the key of other bytes, and other clients would get it. */
         if (UNLIKELY(c->n_regions > 0))
                 return core_error_take(NESO_InferenceRequestSetCacheable(r, false));
         return NULL;
@@ -576,7 +580,7 @@ static struct TRITONSERVER_Error *on_free(struct TRITONSERVER_ResponseAllocator 
         return NULL;
 }
 
-/* Backends that ask where outputs should be before they compute. */
+/* For backends that query the memory type of outputs before they compute. */
 static struct TRITONSERVER_Error *on_query(struct TRITONSERVER_ResponseAllocator *allocator,
                                            void *userp, const char *tensor_name, size_t *byte_size,
                                            TRITONSERVER_MemoryType *memory_type,

@@ -38,7 +38,7 @@ void infer_request_done(struct infer_request *q) {
         q->n_inputs = 0;
 }
 
-/* At the powers of two from 4 on, so the count alone tells when. */
+/* Arrays grow at the powers of two from 4 on, so that n alone shows whether one is full. */
 static bool is_full(uint32_t n) {
         return n == 0 || (n >= 4 && (n & (n - 1)) == 0);
 }
@@ -109,9 +109,9 @@ const struct infer_requested_output *infer_request_find_output(const struct infe
         return NULL;
 }
 
-/* ---- what takes long ---- */
+/* ---- the amount of work ---- */
 
-/* As many as there are, where they are more than can be told. */
+/* Adds and saturates at SIZE_MAX. */
 static size_t add(size_t sum, uint64_t n) {
         size_t total;
 
@@ -133,11 +133,12 @@ size_t infer_request_work(const struct infer_request *q) {
         return work;
 }
 
-/* A class of a few bytes is sorted among others and printed as text, with its label: as long as this
- * many bytes of JSON take. */
+/* Work of one class, in bytes of JSON that take as long: the class is sorted, and printed with its
+ * label. */
 #define CLASS_WORK 64
 
-/* Elements are no smaller than a byte, so the bytes bound their number, and that of classes. */
+/* An element has at least one byte, so the number of bytes bounds the number of elements, and of
+ * classes. */
 static size_t class_work(const struct infer_output *out) {
         uint64_t n_rows = out->n_dims > 1 && out->shape[0] > 0 ? (uint64_t)out->shape[0] : 1;
         size_t   n_classes;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One inference as both protocols see it: what a client asked, and what the model answered.
+/* One inference in the form that both protocols share: the request of the client and the response
+ * of the model.
  *
- * A protocol decodes its bytes into a struct infer_request, infer_call carries it through the C
- * API, and the answer comes back as a struct infer_response for the protocol to encode. Plain
- * structs, so that decoders and encoders can be tested without a server.
+ * A protocol decodes its bytes into a struct infer_request. infer_call passes that through the C
+ * API. The response comes back as a struct infer_response, which the protocol encodes. Both are
+ * plain structs, so that decoders and encoders can be tested without a server.
  *
  * Ownership.  Names, shapes and parameters live in the arena of the HTTP request or gRPC call.
- * Tensor bytes are ranges of the request's body, except what had to be converted, which the input
- * itself holds. infer_request_done() gives that back. A struct infer_response borrows everything
- * from the response of the C API it was read from.
+ * Tensor bytes are ranges of the request's body. Converted bytes are an exception: the input holds
+ * them, and infer_request_done() releases them. A struct infer_response borrows everything from the
+ * response of the C API from which it was read.
  * Threads.  One owner at a time.
  */
 #pragma once
@@ -41,7 +42,8 @@ struct infer_parameter {
         } value;
 };
 
-/* A place in a registered shared-memory region; region NULL when the tensor is not in one. */
+/* A range of a registered shared-memory region. `region` is NULL when the tensor is not in shared
+ * memory. */
 struct infer_shared_memory {
         const char *region; /* in arena */
         uint64_t    offset;
@@ -81,33 +83,35 @@ struct infer_request {
         uint32_t                       n_inputs;
         uint32_t                       n_outputs;
 
-        /* For outputs that are not in `outputs`. */
+        /* The form of outputs that are not in `outputs`. */
         bool is_binary_by_default;
 
-        /* The whole body is the model's only input, without name and shape: `raw` holds it. */
+        /* The whole body is the only input of the model, without name and shape. `raw` is the
+         * body. */
         bool       is_raw;
         struct str raw; /* borrowed: the body */
 };
 
-/* What decoding a message may take of its arena: its lists (INFER_MAX_TENSORS inputs, outputs and
- * raw contents, and as many parameters) and copies of its texts. */
+/* Limit of the arena memory that the decoder of a message may use: lists (INFER_MAX_TENSORS inputs,
+ * outputs and raw contents, and as many parameters) and copies of texts. */
 #define INFER_ARENA_BASE_BYTES ((size_t)4 << 20)
 #define INFER_ARENA_PER_BYTE 8
 
-/* Bounds what is taken from the arena from now on; *ret_before is for infer_arena_release(). */
+/* Limits the arena from now on. infer_arena_release() takes *ret_before. */
 void infer_arena_limit(struct arena *a, size_t message_bytes, size_t *ret_before);
 void infer_arena_release(struct arena *a, size_t before);
 
-/* Memory is short, or the request takes more of it than its bytes justify. Static: there may be no
- * memory for another one. */
+/* The error when memory is short, or when the request needs more memory than its size justifies.
+ * Static, because there may be no memory for another one. */
 struct error *infer_no_memory(void) COLD;
 
 void infer_request_init(struct infer_request *q);
 void infer_request_done(struct infer_request *q);
 
-/* Room for one more element behind n that have come this way; *array moves when it grows. */
+/* Makes room for one more element after the first n, all of which were added in this way. *array
+ * moves when it grows. */
 struct error *infer_array_grow(struct arena *arena, void **array, uint32_t n, size_t element_bytes);
-/* A zeroed new last element; an error when there are too many or the arena is full. */
+/* Appends an element of zeros. An error when there are too many, or when the arena is full. */
 struct error *infer_request_add_parameter(struct infer_request *q, struct arena *arena,
                                           struct infer_parameter **ret);
 struct error *infer_request_add_input(struct infer_request *q, struct arena *arena,
@@ -115,19 +119,19 @@ struct error *infer_request_add_input(struct infer_request *q, struct arena *are
 struct error *infer_request_add_output(struct infer_request *q, struct arena *arena,
                                        struct infer_requested_output **ret);
 
-/* What was asked of this output; NULL when it was not listed. */
+/* Returns what the request asks for this output; NULL when the request does not list it. */
 const struct infer_requested_output *infer_request_find_output(const struct infer_request *q,
                                                                const char                 *name);
 
-/* What is looked at element by element once the request is decoded, in bytes: strings, wherever they
- * are. */
+/* Number of bytes that the server reads element by element after decoding: all strings, also those
+ * in shared memory. */
 size_t infer_request_work(const struct infer_request *q);
 
-/* How an output travels. */
+/* The form in which an output is sent. */
 enum infer_output_form {
         INFER_OUTPUT_JSON,
         INFER_OUTPUT_BINARY,
-        INFER_OUTPUT_SHARED_MEMORY, /* already there: nothing is sent */
+        INFER_OUTPUT_SHARED_MEMORY, /* already in the region: nothing is sent */
 };
 
 struct infer_output {
@@ -152,7 +156,8 @@ struct infer_response {
         uint32_t                n_outputs;
 };
 
-/* What making an answer of it goes over or writes element by element, in bytes: classes, and JSON. */
+/* Number of bytes that the server processes element by element to encode the response: classes, and
+ * JSON. */
 size_t infer_response_work(const struct infer_response *r);
-/* Of all outputs that are sent. */
+/* Sum of the bytes of all outputs that are sent. */
 size_t infer_response_bytes(const struct infer_response *r);

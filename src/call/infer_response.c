@@ -35,7 +35,7 @@ static struct error *read_parameters(struct TRITONSERVER_InferenceResponse *resp
         return NULL;
 }
 
-/* Outputs that were not listed come as the request's default says. */
+/* Outputs that the request does not list have its default form. */
 static void choose_form(const struct infer_request *q, struct infer_output *out) {
         const struct infer_requested_output *asked = infer_request_find_output(q, out->name);
         bool is_binary = asked ? asked->is_binary : q->is_binary_by_default;
@@ -100,7 +100,8 @@ struct error *infer_response_read(struct TRITONSERVER_InferenceResponse *respons
 
 /* ---- classes in place of scores ---- */
 
-/* Of one output: a million classes with labels, and a bound for what a hostile label file does. */
+/* Limit of one output: a million classes with labels fit, and it bounds the damage of a hostile
+ * label file. */
 #define MAX_TENSOR_BYTES ((size_t)256 << 20)
 
 struct label_source {

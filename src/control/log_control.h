@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The settings of the log, changed from the command line and by clients (logging extension).
+/* The settings of the log, which the command line and clients change (logging extension).
  *
- * The core writes the log; this link unit's own settings (base/log.h) are kept equal, so that they
- * can be told.
+ * The core writes the log. This link unit has its own copy of the settings (base/log.h), which is
+ * kept equal to the core's, so that they can be read.
  *
  * Threads.  Any.
  */
@@ -17,9 +17,9 @@
 
 struct TRITONSERVER_ServerOptions;
 
-/* As clients and the command line write it. */
+/* Returns the name that clients and the command line use. */
 const char *log_control_format_name(enum log_format format);
-/* False when no format has that name; case counts. */
+/* False when no format has that name. The comparison is case-sensitive. */
 bool log_control_find_format(struct str name, enum log_format *ret) NODISCARD;
 
 /* The settings as clients read and write them, in the order in which they are printed. */
@@ -39,13 +39,13 @@ struct log_row {
 #define LOG_N_ROWS 6
 extern const struct log_row log_rows[LOG_N_ROWS];
 
-/* NULL for an unknown name. */
+/* Returns NULL for an unknown name. */
 const struct log_row *log_row_find(struct str name);
 bool                 *log_row_switch(const struct log_row *row, struct log_settings *s);
 
-/* All but the file. `options` may be NULL: the log is one for the process. */
+/* Applies all settings except the file. `options` may be NULL, because the process has one log. */
 struct error *log_control_apply(struct TRITONSERVER_ServerOptions *options,
                                 const struct log_settings         *s) NODISCARD;
 
-/* What a client is told that wants another file. */
+/* Returns UNSUPPORTED, for a client that asks for another file. */
 struct error *log_control_refuse_file(void) NODISCARD;

@@ -7,7 +7,7 @@
 
 #include "triton/core/tritonserver.h"
 
-/* A gauge without labels, with the family it is alone in. */
+/* A gauge without labels, and its family, which has no other metric. */
 struct gauge {
         struct TRITONSERVER_MetricFamily *family; /* owned */
         struct TRITONSERVER_Metric       *metric; /* owned */

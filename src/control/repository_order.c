@@ -6,7 +6,7 @@
 
 #include "triton/core/tritonserver.h"
 
-/* Override files of one load; a model has a handful. */
+/* A model has a handful of files. */
 #define MAX_PARAMETERS 1024
 
 enum load_parameter_kind load_parameter_kind(struct str name) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the handlers of a server know about the program around them: the core, what all calls share,
- * and the switches of the command line. HTTP, gRPC and the metrics page have one each.
+/* What the handlers of a server use from the rest of the program: the core, the state that all
+ * calls share, and the switches of the command line. HTTP, gRPC and the metrics page have one each.
  *
- * Ownership.  Filled before the server starts, borrowed by it, constant while it runs; each
- * pointer's object outlives the server.
+ * Ownership.  Filled before the server starts, borrowed by the server, constant while it runs. The
+ * object behind each pointer outlives the server.
  * Threads.  Read by every loop.
  */
 #pragma once
@@ -39,7 +39,8 @@ struct service {
         struct TRITONSERVER_Server   *core;            /* borrowed */
         const struct endpoint_policy *policy;          /* borrowed; NULL = nothing restricted */
         const struct infer_core      *infer;           /* borrowed; NULL = no inference */
-        struct shared_memory         *shared_memory;   /* borrowed; NULL = none, and no changes */
+        struct shared_memory         *shared_memory;   /* NULL = no regions, and clients cannot
+                                                        * register any */
         struct tracer                *tracer;          /* borrowed; NULL = nothing is traced */
         struct memory_metrics        *memory_metrics;  /* borrowed; NULL = not on this page */
         size_t                        max_input_bytes; /* HTTP: --http-max-input-size */

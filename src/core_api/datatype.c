@@ -38,12 +38,13 @@ static const struct datatype_row *find_row(TRITONSERVER_DataType type) {
 }
 
 TRITONSERVER_DataType datatype_from_name(struct str name) {
-        if (STR_IS(name, "FP32")) /* most of all tensors */
+        if (STR_IS(name, "FP32")) /* the most frequent type */
                 return TRITONSERVER_TYPE_FP32;
         for (size_t i = TRITONSERVER_TYPE_INVALID + 1; i < ARRAY_LEN(datatypes); i++) {
                 struct str known = datatypes[i].name;
 
-                /* Every name has four letters at least; this spares a call for most rows. */
+                /* Every name has at least four letters. This comparison saves a call of memcmp()
+                 * for most rows. */
                 if (known.len == name.len && memcmp(known.ptr, name.ptr, 4) == 0 &&
                     memcmp(known.ptr, name.ptr, name.len) == 0)
                         return (TRITONSERVER_DataType)i;

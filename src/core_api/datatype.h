@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The tensor data types by their names on the wire (KServe v2), and what each is in bytes.
+/* The tensor data types: names on the wire (KServe v2) and sizes in bytes.
  *
- * A table of our own beside the core's, because decoders ask per tensor and are tested without
- * the core. Threads.  Any.
+ * This table repeats the core's, because decoders look a type up for each tensor and their tests
+ * run without the core.
+ * Threads.  Any.
  */
 #pragma once
 
@@ -11,12 +12,12 @@
 
 #include "triton/core/tritonserver.h"
 
-/* TRITONSERVER_TYPE_INVALID for any other text. */
+/* Returns TRITONSERVER_TYPE_INVALID for an unknown name. */
 TRITONSERVER_DataType datatype_from_name(struct str name);
-/* "<invalid>" for what has no name. */
+/* Returns "<invalid>" for an unknown type. */
 const char *datatype_name(TRITONSERVER_DataType type);
 struct str  datatype_str(TRITONSERVER_DataType type);
-/* Of one element; 0 for BYTES and for invalid types. */
+/* Size of one element in bytes; 0 for BYTES and for unknown types. */
 size_t datatype_bytes(TRITONSERVER_DataType type);
 /* True for the types whose elements are JSON numbers or booleans. */
 bool datatype_json_element(TRITONSERVER_DataType type, enum json_element *ret);

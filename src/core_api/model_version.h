@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The version of a model as clients write it, in a path or in a message.
+/* The version of a model in the form that clients write, in a path or in a message.
  *
  * Threads.  Any.
  */
@@ -10,5 +10,5 @@
 
 #include <stdint.h>
 
-/* "" is -1, the latest. INVALID_ARG for what is no number of a version. */
+/* Reads a version; "" gives -1, the latest. INVALID_ARG when the text is not a version number. */
 struct error *model_version_read(struct str text, int64_t *ret) NODISCARD;

@@ -33,7 +33,7 @@ struct error *shared_memory_check_change(const struct shared_memory *m) {
                               "'--allow-client-shm=true' to enable.");
 }
 
-/* No region has a longer name, and no answer repeats one. */
+/* No region has a longer name, and no error message repeats one. */
 static struct error *check_length(struct str name) {
         if (name.len <= SHARED_MEMORY_MAX_NAME)
                 return NULL;
@@ -74,7 +74,7 @@ static bool has(struct shared_memory *m, struct str name) {
         return map_find(&m->by_name, name) != NULL;
 }
 
-/* False when somebody else has taken the name meanwhile. */
+/* False when another client has registered the name meanwhile. */
 static bool insert(struct shared_memory *m, struct str name, struct shm_region *r) {
         MUTEX_GUARD(&m->lock);
 
@@ -151,7 +151,7 @@ void shared_memory_free(struct shared_memory *m) {
         shm_guard_stop();
 }
 
-/* ---- questions ---- */
+/* ---- queries ---- */
 
 static struct shm_region *take_ref(struct shared_memory *m, struct str name) {
         MUTEX_GUARD(&m->lock);
@@ -196,7 +196,7 @@ static int compare(const void *left, const void *right) {
         return strcmp(a->name, b->name);
 }
 
-/* Texts are copied, so that no region is held while the answer is written. */
+/* Copies the texts, so that no region is held while the answer is written. */
 static struct error *list_all_locked(struct shared_memory *m, struct arena *arena,
                                      struct shared_memory_entry **ret, size_t *ret_n) {
         const struct map_entry *e;

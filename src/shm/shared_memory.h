@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The shared memory extensions: the regions that clients have registered, by name.
+/* The shared memory extensions: the registry of the regions that clients have registered, by name.
  *
- * There is one registry for all protocols. A name is free again as soon as its region is
- * unregistered; the memory goes when the last request that uses it is over.
+ * All protocols share one registry. A name is free again as soon as its region is unregistered. The
+ * memory is unmapped when the last request that uses it has ended.
  *
- * This build has no GPUs: there are no CUDA regions, and their names are those of nobody. Reading
- * the registry is always allowed, changing it is if the operator said so.
+ * This build has no GPUs, so there are no CUDA regions and no CUDA region is ever found. Clients
+ * may always read the registry; they may change it when the operator allows that.
  *
  * Ownership.  The server's program owns the registry and frees it when no front end runs. Regions
- * are counted (shm_region.h). NULL stands for a registry that is empty and may not be changed:
- * there is one only if the operator allows it.
+ * are counted (shm_region.h). NULL stands for a registry that is empty and cannot be changed; it is
+ * what a server has whose operator does not allow changes.
  * Threads.  All functions but new and free: any.
  */
 #pragma once
@@ -23,7 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Names of regions are no longer; with the number of regions that bounds what a list takes. */
+/* Limit of a region name. With the limit of regions it bounds the size of a list. */
 #define SHARED_MEMORY_MAX_NAME 4096
 
 struct shared_memory;
@@ -33,27 +33,27 @@ enum shared_memory_kind {
         SHARED_MEMORY_CUDA,
 };
 
-/* Also handles SIGBUS from here on: shm_guard.h. */
+/* Also installs the handler of SIGBUS (shm_guard.h). */
 struct error *shared_memory_new(struct shared_memory **ret) NODISCARD;
 void          shared_memory_free(struct shared_memory *m); /* NULL is fine; no region is in use */
 
-/* UNSUPPORTED unless clients may register regions. */
+/* UNSUPPORTED unless clients may register and unregister regions. */
 struct error *shared_memory_check_change(const struct shared_memory *m) NODISCARD;
 
-/* Allowed only after the check. */
+/* May be called only after shared_memory_check_change() has succeeded. */
 struct error *shared_memory_register(struct shared_memory *m, const struct shm_place *place)
         NODISCARD;
-/* UNSUPPORTED as above; otherwise the region of that name goes, or with "" all of the kind. Nothing
- * when there is none. */
+/* UNSUPPORTED as above. Otherwise unregisters the region of that name, or with "" all regions of
+ * the kind. Does nothing when there is no such region. */
 struct error *shared_memory_unregister(struct shared_memory *m, enum shared_memory_kind kind,
                                        struct str name) NODISCARD;
 struct error *shared_memory_refuse_cuda(const char *name) NODISCARD;
 
-/* The region of that name, a reference; NOT_FOUND. */
+/* Returns a new reference to the region of that name; NOT_FOUND. */
 struct error *shared_memory_take(struct shared_memory *m, const char *name, struct shm_region **ret)
         NODISCARD;
 
-/* What there is to tell of a region. In arena. */
+/* One region in a list. Texts are in the arena. */
 struct shared_memory_entry {
         const char *name;
         const char *key;
@@ -61,7 +61,8 @@ struct shared_memory_entry {
         uint64_t    byte_size;
 };
 
-/* All regions of a kind, by name; or, unless it is "", the one of that name: NOT_FOUND. */
+/* Lists all regions of a kind, sorted by name. With a name that is not "" it lists only that
+ * region, or returns NOT_FOUND. */
 struct error *shared_memory_list(struct shared_memory *m, enum shared_memory_kind kind,
                                  struct str name, struct arena *arena,
                                  struct shared_memory_entry **ret, size_t *ret_n) NODISCARD;

@@ -17,13 +17,14 @@ struct entry {
 };
 
 static struct entry     entries[SHM_GUARD_MAX];
-static struct sigaction previous_action; /* whose signal it was */
+static struct sigaction previous_action; /* the handler before shm_guard_start() */
 static unsigned         n_starts;
 static uintptr_t        page_bytes;
 
-/* ---- in the handler: nothing but atomics and one system call ---- */
+/* ---- in the handler: only atomics and one system call ---- */
 
-/* A range that was read while it changed is nobody's who can fault now. */
+/* Returns false for a range that changes while it is read: that mapping is not in use, so it is not
+ * the one that faulted. */
 static bool contains(struct entry *e, uintptr_t at, uintptr_t *ret_end) {
         uint32_t  sequence = atomic_load(&e->sequence);
         uintptr_t begin = atomic_load(&e->begin), end = atomic_load(&e->end);
@@ -34,8 +35,8 @@ static bool contains(struct entry *e, uintptr_t at, uintptr_t *ret_end) {
         return begin <= at && at < end;
 }
 
-/* Not to be paid for in advance: of a large region perhaps one page is touched. The system call
- * itself, since what sanitizers put before mmap() is not for handlers. */
+/* MAP_NORESERVE: a region may be large, and perhaps only one page of it is touched. The raw system
+ * call, because the mmap() wrappers of sanitizers are not safe in a signal handler. */
 static bool map_zeros(uintptr_t at, uintptr_t end) {
         uintptr_t page = at - at % page_bytes;
 
@@ -55,7 +56,8 @@ static bool replace_missing(uintptr_t at) {
         return false;
 }
 
-/* Without a handler before, the signal does what it does: one of a fault cannot be ignored. */
+/* Without a previous handler the default action follows: the signal of a fault cannot be
+ * ignored. */
 static void forward_signal(int number, siginfo_t *why, void *where) {
         if (previous_action.sa_flags & SA_SIGINFO) {
                 previous_action.sa_sigaction(number, why, where);
@@ -75,7 +77,7 @@ static void on_bus_error(int number, siginfo_t *why, void *where) {
         errno = kept;
 }
 
-/* ---- outside of it ---- */
+/* ---- outside of the handler ---- */
 
 struct error *shm_guard_start(void) {
         struct sigaction action = { .sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO };

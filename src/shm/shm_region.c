@@ -12,10 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Regions that backends in Python of the reference server make for themselves. */
+/* Prefix of the regions that the Python backend of the reference server makes for itself. */
 #define RESERVED_PREFIX "triton_python_backend_shm_region_"
 
-/* A key is one name, with or without slashes before it. */
+/* A key is one file name, with or without leading slashes. */
 struct error *shm_region_check_key(const char *name, const char *key) {
         const char *bare = key + strspn(key, "/");
         size_t      len = strlen(key);
@@ -48,13 +48,14 @@ static struct error *open_object(const char *key, int *ret) {
         return NULL;
 }
 
-/* By this name tools/tsan_suppressions.txt knows it. */
+/* tools/tsan_suppressions.txt refers to this function by its name. */
 static void close_object(int fd) {
         if (fd >= 0)
                 close(fd);
 }
 
-/* Objects are files; whatever else is in their directory has no size to trust. */
+/* Shared-memory objects are regular files. The size of anything else in their directory cannot be
+ * trusted. */
 static bool find_size(int fd, uint64_t *ret) {
         struct stat now;
 
@@ -156,7 +157,8 @@ void shm_region_unref(struct shm_region *r) {
 
 /* ---- use ---- */
 
-/* What is not there any more gets the error of what never was. */
+/* False when a part of the range no longer exists. The caller then returns the same error as for a
+ * range that never existed. */
 static bool is_there(const struct shm_region *r, uint64_t end) {
         uint64_t object_bytes;
 
