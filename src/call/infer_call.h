@@ -115,8 +115,7 @@ struct infer_call_options {
         struct infer_call_limits limits;        /* for on_response; 0 = no limit */
         void                    *owner;         /* borrowed: the protocol's request */
         uint64_t                 message_bytes; /* size of the client message; set before open */
-        struct str               cold; /* the part of the connection that on_done uses; may be
-                                        * empty */
+        struct str               cold;          /* connection data for on_done; may be "" */
 };
 
 struct infer_call {
@@ -127,14 +126,13 @@ struct infer_call {
         struct infer_call_target             *targets; /* in arena */
         size_t                                n_regions;
         size_t                                n_targets;
-        struct trace_record *trace; /* borrowed until on_done(); NULL = not traced */
-        bool                 is_started;
-        bool                 is_final_response; /* in on_response(): the response has the FINAL
-                                                 * flag */
-        struct infer_call_response *current;    /* in on_response(), until the protocol keeps it */
+        struct trace_record        *trace; /* borrowed until on_done(); NULL = not traced */
+        bool                        is_started;
+        bool                        is_final_response; /* in on_response(): it is the last */
+        struct infer_call_response *current; /* in on_response(), until the protocol keeps it */
 
-        _Atomic uint32_t                       n_pending;   /* events that have not come yet,
-                                                             * plus running callbacks */
+        _Atomic uint32_t                       n_pending;   /* events to come and running
+                                                             * callbacks */
         _Atomic uint32_t                       n_responses; /* responses so far */
         _Atomic(struct infer_call_response *)  arrived;     /* owned: newest first */
         _Atomic bool                           is_response_mail_posted;
@@ -153,8 +151,9 @@ void infer_call_done(struct infer_call *c);
  * the core (unknown model and similar), or UNAVAILABLE when too many requests are in flight. */
 struct error *infer_call_open(struct infer_call *c, const char *model, int64_t version) NODISCARD;
 /* Finds the memory of inputs and outputs in shared memory, and holds the regions until
- * infer_call_done(). It starts with the inputs; errors name the region. It copies bytes that the
- * core checks one by one, since the client could change them after the check. */
+ * infer_call_done(). Inputs come first, then outputs, each in order; errors name the region. Bytes
+ * that the core checks one by one are copied, since the client could change them after the check.
+ */
 struct error *infer_call_find_regions(struct infer_call *c, struct infer_request *q,
                                       struct arena *arena) NODISCARD;
 /* `q` is borrowed until on_done(). */

@@ -18,7 +18,7 @@ struct otlp_export {
         struct curl_functions      curl;
         CURL                      *easy;       /* owned */
         struct curl_slist         *headers;    /* owned */
-        bool                       is_failing; /* and it was said */
+        bool                       is_failing; /* the first failure is in the log */
 };
 
 enum outcome { SENT, TRY_AGAIN, LOST };
@@ -34,7 +34,7 @@ static size_t ignore_answer(char *bytes, size_t size, size_t n, void *userp) {
         return size * n;
 }
 
-/* Not 0 ends the transfer. */
+/* A value other than 0 ends the transfer. */
 static int on_progress(void *userp, curl_off_t dltotal, curl_off_t dlnow, curl_off_t ultotal,
                        curl_off_t ulnow) {
         struct otlp_export *e = userp;
@@ -124,7 +124,7 @@ static void take(struct trace_sink *sink, struct trace_record *first) {
 }
 
 static void finish(struct trace_sink *sink) {
-        (void)sink; /* nothing is kept back */
+        (void)sink; /* take() keeps no records */
 }
 
 static void free_export(struct trace_sink *sink) {
@@ -159,7 +159,7 @@ static struct error *set_up(struct otlp_export *e) {
         if (c->global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK || !(e->easy = c->easy_init()))
                 return error_new_text(ERR_INTERNAL, "libcurl could not be initialised");
         e->headers = c->slist_append(NULL, "Content-Type: application/json");
-        /* A receiver is not asked whether it would take the body. */
+        /* No "Expect: 100-continue": the body is sent at once. */
         e->headers = c->slist_append(e->headers, "Expect:");
         if (c->easy_setopt(e->easy, CURLOPT_URL, e->options.url) != CURLE_OK ||
             c->easy_setopt(e->easy, CURLOPT_PROTOCOLS_STR, "http,https") != CURLE_OK)

@@ -10,11 +10,11 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { KIND_INTERNAL = 1, KIND_SERVER = 2 }; /* of opentelemetry.proto.trace.v1.Span.SpanKind */
+enum { KIND_INTERNAL = 1, KIND_SERVER = 2 }; /* opentelemetry.proto.trace.v1.Span.SpanKind */
 
-#define ID_CHARS 17 /* of a span, with the NUL */
+#define ID_CHARS 17 /* a span id with the NUL */
 
-/* One export while it is written. */
+/* The state of one export. */
 struct otlp {
         struct json_writer         w;
         const struct trace_record *record;
@@ -33,7 +33,7 @@ struct span {
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
 static void put_time(struct otlp *o, const char *key, uint64_t monotonic_ns) {
-        char text[24]; /* the digits of an int64_t */
+        char text[24]; /* an int64_t and the NUL */
 
         snprintf(text, sizeof(text), "%" PRId64, (int64_t)monotonic_ns + o->record->wall_offset_ns);
         json_key(&o->w, key);
@@ -74,7 +74,7 @@ static void put_event(struct otlp *o, const struct trace_event *e) {
         json_end_object(&o->w);
 }
 
-/* The span up to its attributes, which the caller writes, each an element. */
+/* Prints the span up to its attributes. The caller prints these, each as an element. */
 static void begin_span(struct otlp *o, const struct span *s) {
         struct json_writer *w = &o->w;
 
@@ -149,7 +149,7 @@ static const struct trace_event *find_event(const struct trace_record    *r,
         return NULL;
 }
 
-/* From the earliest point to the latest one; of all inferences when i is NULL. */
+/* Sets the times to the earliest and the latest point; of all inferences when i is NULL. */
 static void set_times(struct span *s, const struct trace_record *r,
                       const struct trace_inference *i) {
         s->start_ns = UINT64_MAX;
@@ -186,7 +186,8 @@ static void put_compute(struct otlp *o, const struct trace_inference *i, const c
         end_span(o);
 }
 
-/* The end of a backend's own span that begins with `start`: "<name>_START" ... "<name>_END". */
+/* Finds the end of the backend's own span that begins with `start`: "<name>_START" ...
+ * "<name>_END". */
 static const struct trace_event *find_custom_end(const struct trace_event *start,
                                                  size_t                   *ret_name_bytes) {
         struct str name = str_of(start->name);
@@ -224,8 +225,8 @@ static void put_custom(struct otlp *o, const struct trace_event *start, const ch
         end_span(o);
 }
 
-/* Written in the order of their ids, parents first; so a parent's span id is derived, not looked
- * up: the record's own with the inference's place mixed in. */
+/* Derives a span id from the record's own id and the position of the inference. Parents are printed
+ * first, so a child can compute the id of its parent without a look-up. */
 static void derive_id(const struct trace_record *r, const struct trace_inference *wanted,
                       char id[ID_CHARS]) {
         uint64_t at = 1;
@@ -294,7 +295,7 @@ static void put_record(struct otlp *o, const struct trace_record *r) {
                 put_inference(o, i, root.id);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- the whole export ------------------------------------------------------------------------ */
 
 static void put_resource(struct json_writer *w, const struct otlp_resource *resource) {
         bool has_name = false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Records as the body of an OTLP/HTTP export (OpenTelemetry protocol 1.x, JSON encoding).
+/* Prints records as the body of an OTLP/HTTP export (OpenTelemetry protocol 1.x, JSON encoding).
  *
- * One record is a tree of spans:
+ * A record becomes a tree of spans:
  *
  *     InferRequest                     server; child of the client's span when it sent one
  *       <model>                        REQUEST_START to REQUEST_END
@@ -9,7 +9,9 @@
  *         <name>                       a backend's own <name>_START to <name>_END
  *         <model> ...                  an inference made on behalf of this one
  *
- * Every point in time is an event of the span it happens in.
+ * Every point in time is an event of the span in which it happens.
+ *
+ * Threads.  One owner at a time.
  */
 #pragma once
 
@@ -24,6 +26,6 @@ struct otlp_resource {
         size_t             n_attributes;
 };
 
-/* The records linked by `next`; returns how many spans they are. */
+/* Prints the records that `next` links, and returns the number of spans. */
 size_t otlp_json_print(const struct otlp_resource *resource, const struct trace_record *first,
                        struct strbuf *out);

@@ -15,15 +15,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FILE_MODE 0644 /* as the log; the umask says less */
+#define FILE_MODE 0644 /* as the log; the umask may allow less */
 
-/* What waits of one source. */
+/* The records of one source that are not written yet. */
 struct waiting {
         struct list_node     node;
         struct trace_source *source; /* ref */
         struct strbuf        text;
         uint64_t             n_waiting;
-        uint64_t             n_come; /* records, ever */
+        uint64_t             n_come; /* all records so far */
 };
 
 struct trace_file {
@@ -31,7 +31,7 @@ struct trace_file {
         const char       *path;    /* borrowed */
         struct list       waiting; /* struct waiting, owned */
         uint64_t          next_index;
-        off_t             end; /* of <file>: where its closing bracket is; 0 = not begun */
+        off_t             end; /* position of the closing bracket of <file>; 0 = no <file> yet */
 };
 
 static struct trace_file *self(struct trace_sink *s) {
@@ -68,7 +68,8 @@ static bool write_all(int fd, const char *bytes, size_t n, off_t at) {
         return true;
 }
 
-/* Writes `text` as elements of the array in that file, which begins or goes on at *end. */
+/* Writes `text` as elements of the array in that file. *end is the position of its closing bracket,
+ * 0 for a new file. */
 static void append(const char *path, off_t *end, struct strbuf *text) {
         bool is_new = *end == 0;
         int  fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (is_new ? O_TRUNC : 0), FILE_MODE);
@@ -79,7 +80,7 @@ static void append(const char *path, off_t *end, struct strbuf *text) {
                 log_error("failed to open trace file '%s': %s", path, strerror(errno));
                 return;
         }
-        /* Over the bracket of the time before, which is a comma now. */
+        /* A comma replaces the closing bracket of the previous write. */
         is_written = write_all(fd, is_new ? "[" : ",", 1, *end) &&
                      write_all(fd, text->ptr, text->len, *end + 1);
         if (is_written)
@@ -107,7 +108,8 @@ static void write_indexed(struct trace_file *f, struct waiting *w) {
         clear(w);
 }
 
-/* What is not the regular end: into the file itself, unless files are to be indexed. */
+/* Writes what the source holds before a file is full: to <file>, or with a log_frequency to
+ * <file>.<n>. */
 static void write_rest(struct trace_file *f, struct waiting *w) {
         if (w->n_waiting == 0)
                 return;
@@ -144,7 +146,7 @@ static struct waiting *find_or_add(struct trace_file *f, struct trace_source *so
         return w;
 }
 
-/* Nothing of it is under way. */
+/* True when all sampled records of the source have come or were dropped. */
 static bool has_all_records(const struct waiting *w) {
         return w->n_come + atomic_load(&w->source->n_dropped) >= atomic_load(&w->source->n_sampled);
 }
@@ -156,7 +158,7 @@ static void write_if_due(struct trace_file *f, struct waiting *w) {
                 write_indexed(f, w);
         else if (w->text.len > TRACE_FILE_MAX_WAITING)
                 write_rest(f, w);
-        /* In this order: what is seen to be over gets no further samples. */
+        /* The flags first: after either flag is set the source samples no more records. */
         if (atomic_load(&s->is_used_up) && has_all_records(w)) {
                 write_indexed(f, w);
                 waiting_free(w);
@@ -215,7 +217,7 @@ static void finish(struct trace_sink *sink) {
 }
 
 static void free_file(struct trace_sink *sink) {
-        finish(sink); /* nothing, but when the thread never ran */
+        finish(sink); /* writes only when the thread never ran */
         free(self(sink));
 }
 

@@ -58,7 +58,8 @@ static void print_event(struct json_writer *w, const struct trace_record *r,
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* "a","b": the strings in quotes, as in the reference's files. Their own quotes are not escaped. */
+/* Prints "a","b" as the files of the reference server have it: quotes inside of a string are not
+ * escaped. */
 static void print_strings(struct strbuf *out, const struct trace_tensor *t) {
         const char *at = t->bytes;
         size_t      left = t->n_bytes;
@@ -97,7 +98,7 @@ static void print_half_floats(struct strbuf *out, const struct trace_tensor *t) 
         }
 }
 
-/* "1,2": a JSON array without its brackets; booleans are 1 and 0. */
+/* Prints "1,2", a JSON array without its brackets. Booleans are 1 and 0. */
 static void print_numbers(struct strbuf *out, const struct trace_tensor *t,
                           enum json_element element) {
         size_t             n = t->n_bytes / datatype_bytes((TRITONSERVER_DataType)t->type);

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Points in time of one record: a stream of responses has no end. */
+/* Limit of points in time of one record: a stream of responses has no end. */
 #define MAX_EVENTS 65536
 
 static const char *const point_names[] = {
@@ -135,7 +135,7 @@ static void add_tensor_locked(struct trace_record *r, const struct trace_tensor 
         r->last_tensor = t;
 }
 
-/* The signature of the C API's callback. */
+/* The parameters are those of the callback of the C API. */
 static void on_tensor(struct TRITONSERVER_InferenceTrace *core,
                       TRITONSERVER_InferenceTraceActivity activity, const char *name,
                       TRITONSERVER_DataType type, const void *base, size_t n_bytes,
@@ -153,13 +153,14 @@ static void on_tensor(struct TRITONSERVER_InferenceTrace *core,
                                   .type = (int)type,
                                   .shape = shape,
                                   .n_dims = n_dims,
-                                  /* Other memory cannot be read here. */
+                                  /* The server cannot read GPU memory. */
                                   .bytes = memory_type == TRITONSERVER_MEMORY_GPU ? NULL : base,
                                   .n_bytes = n_bytes,
                           });
 }
 
-/* Also of children, which hold their parent: so the one that the record began with comes last. */
+/* Also called for child traces. A child holds its parent, so the trace of the record is released
+ * last. */
 static void on_release(struct TRITONSERVER_InferenceTrace *core, void *userp) {
         struct trace_record *r = userp;
         bool                 is_last = core == r->core;
@@ -178,9 +179,9 @@ void trace_record_point(struct trace_record *r, enum trace_point point, uint64_t
                                     .activity = -1, .name = point_names[point], .at_ns = at_ns });
 }
 
-/* ---- a record's life ------------------------------------------------------------------------- */
+/* ---- the life of a record -------------------------------------------------------------------- */
 
-/* The request's place in the client's trace, or a trace of its own. */
+/* Continues the client's trace, or begins a new one. */
 static void set_context(struct trace_record *r, const struct trace_record_options *o) {
         r->has_context = true;
         r->wall_offset_ns = (int64_t)(clock_wall_ns() - clock_now_ns());
@@ -197,7 +198,7 @@ static void set_context(struct trace_record *r, const struct trace_record_option
         traceparent_new_id(r->context.span_id, sizeof(r->context.span_id));
 }
 
-/* For backends that pass it on: the headers as a JSON object. */
+/* Gives the core the headers as a JSON object, for backends that pass them on. */
 static struct error *give_core_context(const struct trace_record *r) {
         char id[TRACEPARENT_CHARS + 1];
         char json[2 * TRACE_RECORD_MAX_TRACESTATE + 128];
@@ -205,7 +206,7 @@ static struct error *give_core_context(const struct trace_record *r) {
         if (!r->has_context)
                 return NULL;
         traceparent_print(&r->context, id);
-        /* Neither needs escapes: a tracestate with a quote or a backslash was not kept. */
+        /* No escapes are needed: a tracestate with a quote or a backslash was not kept. */
         if (*r->tracestate != '\0')
                 snprintf(json, sizeof(json), "{\"traceparent\":\"%s\",\"tracestate\":\"%s\"}", id,
                          r->tracestate);
@@ -217,7 +218,7 @@ static struct error *give_core_context(const struct trace_record *r) {
 static struct error *make_core(struct trace_record *r) {
         uint32_t level = r->source->values.level;
 
-        if (r->has_context) /* spans have no place for tensors */
+        if (r->has_context) /* spans cannot hold tensors */
                 level &= (uint32_t)~TRITONSERVER_TRACE_LEVEL_TENSORS;
         TRY(core_error_take(
                 TRITONSERVER_InferenceTraceTensorNew(&r->core,
@@ -247,7 +248,7 @@ struct error *trace_record_new(const struct trace_record_options *o, struct trac
         if (err) {
                 if (r->core)
                         core_error_drop(TRITONSERVER_InferenceTraceDelete(r->core));
-                r->source = NULL; /* still the caller's */
+                r->source = NULL; /* the caller still owns it */
                 trace_record_free(r);
                 return err;
         }

@@ -12,7 +12,7 @@
 
 /* A model's own settings. */
 struct model_settings {
-        struct trace_values  values; /* those of `is_set` */
+        struct trace_values  values; /* valid where `is_set` */
         bool                 is_set[N_TRACE_SETTINGS];
         struct trace_source *source; /* ref */
 };
@@ -60,7 +60,7 @@ static void replace_source(struct trace_source **place, const struct trace_value
         trace_source_unref(old);
 }
 
-/* ---- what is in force ------------------------------------------------------------------------ */
+/* ---- the values in force --------------------------------------------------------------------- */
 
 static void copy_value(struct trace_values *to, const struct trace_values *from,
                        enum trace_setting setting) {
@@ -119,7 +119,7 @@ struct error *trace_settings_check(const struct trace_config *config) {
         return check_values(config, &config->values);
 }
 
-/* Spans are made of points in time: tensors alone make none. */
+/* Spans consist of points in time, so tensors alone make no span. */
 static bool is_traced(const struct trace_settings *s, const struct trace_source *source) {
         if (s->config.mode == TRACE_MODE_OPENTELEMETRY)
                 return (source->values.level & TRITONSERVER_TRACE_LEVEL_TIMESTAMPS) != 0;
@@ -190,7 +190,7 @@ static struct error *change_model_locked(struct trace_settings *s, const char *m
         return NULL;
 }
 
-/* A model's values over the global ones `base`. */
+/* Returns the values of a model: its own ones, else those of `base`. */
 static struct trace_values values_of(const struct model_settings *m, struct trace_values base) {
         apply_set(&base, &m->values, m->is_set);
         return base;
@@ -269,7 +269,8 @@ struct trace_source *trace_settings_sample(struct trace_settings *s, const char 
         return source;
 }
 
-/* ---- what clients are told ------------------------------------------------------------------- */
+/* ---- the report for clients
+ * ------------------------------------------------------------------- */
 
 static struct trace_report_row *add_row(struct trace_report_row *rows, size_t *n, const char *key,
                                         const char *value) {
@@ -280,7 +281,7 @@ static struct trace_report_row *add_row(struct trace_report_row *rows, size_t *n
 }
 
 static const char *print_number(struct arena *arena, int64_t value) {
-        char text[24]; /* the digits of an int64_t */
+        char text[24]; /* an int64_t and the NUL */
 
         snprintf(text, sizeof(text), "%" PRId64, value);
         return arena_strdup(arena, text);
@@ -299,7 +300,7 @@ static void add_level(struct trace_report_row *rows, size_t *n, uint32_t level) 
                 row->n_values = 1;
 }
 
-/* All of them as one text, with commas between. */
+/* Returns all resources as one text, separated by commas. */
 static const char *join_resources(const struct trace_config *c, struct arena *arena) {
         AUTO_STRBUF text = { 0 };
 
@@ -374,7 +375,7 @@ struct error *trace_level_read(struct str name, size_t n_names, uint32_t *ret) {
         return NULL;
 }
 
-/* Digits, perhaps with a sign before them. */
+/* True for digits, with or without a sign. */
 static bool is_number(struct str s) {
         if (s.len > 0 && (s.ptr[0] == '-' || s.ptr[0] == '+'))
                 s = str_range(s.ptr + 1, s.len - 1);
@@ -384,7 +385,7 @@ static bool is_number(struct str s) {
         return s.len > 0;
 }
 
-/* In [min, max], or why not. */
+/* Reads a number in [min, max], or returns an error that says why the text is none. */
 static struct error *read_within(const char *name, struct str text, int64_t min, int64_t max,
                                  int64_t *ret) {
         struct str digits = text;

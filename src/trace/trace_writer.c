@@ -15,19 +15,19 @@ struct trace_writer {
         struct trace_record *first, *last; /* owned */
         size_t               n_spans;
         size_t               n_bytes;
-        uint64_t             oldest_ns; /* when the first of them came */
+        uint64_t             oldest_ns; /* arrival of the first record */
         bool                 is_woken;
         bool                 is_stopping;
-        uint64_t             deadline_ns; /* of stopping; CLOCK_NEVER before */
+        uint64_t             deadline_ns; /* deadline of the stop; CLOCK_NEVER before a stop */
         struct cond          ended;       /* signalled when `has_ended` is set */
-        bool                 has_ended; /* everything is with the sink, and the sink has finished */
+        bool                 has_ended;   /* the sink has all records and has finished */
 };
 
 static void drop(struct trace_writer *w, struct trace_record *r) {
         w->options.on_drop(w->options.owner, 1);
         atomic_fetch_add(&r->source->n_dropped, 1);
         trace_record_free(r);
-        trace_writer_wake(w); /* nobody waits for it any more */
+        trace_writer_wake(w); /* the sink may have waited for this record */
 }
 
 static bool is_full_locked(const struct trace_writer *w, const struct trace_record *r) {
@@ -87,7 +87,7 @@ void trace_writer_count_dropped(struct trace_writer *w, uint64_t n) {
         w->options.on_drop(w->options.owner, n);
 }
 
-/* Records for one call of the sink, linked; at least one. */
+/* Returns the records for one call of the sink, linked; at least one. */
 static struct trace_record *take_batch_locked(struct trace_writer *w) {
         struct trace_record *first = w->first, *last = first;
         size_t               n = 0;
@@ -109,7 +109,7 @@ static struct trace_record *take_batch_locked(struct trace_writer *w) {
         return first;
 }
 
-/* A batch is due; else *ret_due_ns is when it will be. */
+/* True when a batch is due. Otherwise *ret_due_ns is the time at which it will be. */
 static bool is_due_locked(const struct trace_writer *w, uint64_t *ret_due_ns) {
         *ret_due_ns = CLOCK_NEVER;
         if (!w->first)
@@ -130,7 +130,8 @@ static void run(void *arg) {
                 if (is_due_locked(w, &due_ns)) {
                         struct trace_record *batch = take_batch_locked(w);
 
-                        w->oldest_ns = clock_now_ns(); /* of what is left: not known better */
+                        w->oldest_ns = clock_now_ns(); /* an approximation for the rest of the
+                                                        * queue */
                         mutex_unlock(&w->lock);
                         sink->ops->take(sink, batch);
                         mutex_lock(&w->lock);
@@ -196,7 +197,7 @@ void trace_writer_flush(struct trace_writer *w) {
                 ;
         has_ended = w->has_ended;
         mutex_unlock(&w->lock);
-        if (has_ended) /* it has nothing more to do */
+        if (has_ended) /* the thread ends at once */
                 thread_join(&w->thread);
 }
 
@@ -207,7 +208,7 @@ void trace_writer_stop(struct trace_writer *w) {
         begin_to_stop_locked(w);
         mutex_unlock(&w->lock);
         thread_join(&w->thread);
-        /* Whatever came after a flush had ended the thread. */
+        /* Records that came after a flush has ended the thread. */
         while (w->first) {
                 struct trace_record *r = w->first;
 

@@ -11,7 +11,7 @@ static int digit_value(char c) {
         return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* 2 n digits at `text`. */
+/* Reads 2 n digits at `text`. */
 static bool read_bytes(const char *text, uint8_t *ret, size_t n) {
         for (size_t i = 0; i < n; i++) {
                 int high = digit_value(text[2 * i]), low = digit_value(text[2 * i + 1]);
@@ -71,7 +71,8 @@ void traceparent_print(const struct traceparent *p, char out[TRACEPARENT_CHARS +
 }
 
 void traceparent_new_id(uint8_t *bytes, size_t n) {
-        /* Never short for so few bytes; before the kernel has any randomness the clock must do. */
+        /* getrandom() is never short for so few bytes. Before the kernel has randomness, the clock
+         * is the source. */
         if (getrandom(bytes, n, GRND_NONBLOCK) != (ssize_t)n) {
                 uint64_t now_ns = clock_now_ns();
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The W3C trace context that a client sends with a request: which trace it belongs to, and under
- * which span.
+/* The W3C trace context that a client sends with a request: the trace of the request, and the
+ * client's span.
  *
  *     00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01
  *     version, trace id, id of the client's span, flags (1 = the client records the trace)
  *
- * Read strictly (W3C Trace Context, section 3.2): lower-case hexadecimal digits, no blanks, no id of
- * zeros; of a later version only the part that is known, which must end there or with a dash.
+ * The text is read strictly (W3C Trace Context, section 3.2): lower-case hexadecimal digits, no
+ * blanks, no id of zeros. Of a text with a later version only the known part is read, which must
+ * end there or with a dash.
+ *
  * Threads.  Any.
  */
 #pragma once
@@ -25,12 +27,12 @@ struct traceparent {
         uint8_t flags;
 };
 
-/* False for anything that is no valid traceparent: the client then counts as having sent none. */
+/* False for an invalid traceparent: the client then counts as one that sent none. */
 bool traceparent_read(struct str text, struct traceparent *ret);
-/* Version 00. `out` is NUL-terminated. */
+/* Prints version 00. `out` is NUL-terminated. */
 void traceparent_print(const struct traceparent *p, char out[TRACEPARENT_CHARS + 1]);
 
-/* n bytes as 2 n lower-case digits, NUL-terminated. */
+/* Prints n bytes as 2 n lower-case digits, NUL-terminated. */
 void traceparent_print_id(const uint8_t *bytes, size_t n, char *out);
-/* Random, not zero. */
+/* Makes a random id, which is not zero. */
 void traceparent_new_id(uint8_t *bytes, size_t n);

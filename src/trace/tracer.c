@@ -11,10 +11,12 @@
 
 #include "triton/core/tritonserver.h"
 
-/* What may wait for the disk: at two points per microsecond this is some seconds. */
+/* Limits of the queue in front of a file. They bound the memory while the disk is slower than the
+ * requests. */
 #define FILE_MAX_SPANS 65536
 #define MAX_WAITING_BYTES (size_t)(256u << 20)
-/* A file is written without pause; a receiver is given so long for what is left. */
+/* Time for the rest of the records at the end. Only a receiver needs it; a file is written without
+ * pause. */
 #define STOP_NS (5 * NS_PER_S)
 
 struct tracer {
@@ -92,7 +94,7 @@ struct error *tracer_new(const struct trace_config *config, struct TRITONSERVER_
         struct tracer *t = mem_zalloc(sizeof(*t));
         struct error  *err = trace_settings_init(&t->settings, config);
 
-        (void)core; /* it must be there: the metric is its */
+        (void)core; /* not used: the metric only needs the core to exist */
         if (!err)
                 err = start(t);
         if (err) {
@@ -132,7 +134,8 @@ static enum trace_choice choose(const struct traceparent *parent) {
         return (parent->flags & TRACEPARENT_SAMPLED) != 0 ? TRACE_ALWAYS : TRACE_NEVER;
 }
 
-/* Written on in JSON and in headers as it is: visible ASCII without quotes. */
+/* The text is copied into JSON and headers without escapes: only visible ASCII without quotes and
+ * backslashes. */
 static bool can_pass_on(struct str s) {
         for (size_t i = 0; i < s.len; i++)
                 if (s.ptr[i] < ' ' || s.ptr[i] > '~' || s.ptr[i] == '"' || s.ptr[i] == '\\')
@@ -196,7 +199,7 @@ struct error *tracer_change(struct tracer *t, const char *model,
                             const struct trace_change *change) {
         TRY(trace_settings_change(&t->settings, model, change));
         if (t->writer)
-                trace_writer_wake(t->writer); /* what waits of the replaced source may be over */
+                trace_writer_wake(t->writer); /* the replaced source may be complete now */
         return NULL;
 }
 

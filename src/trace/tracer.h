@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Traces of requests, as both protocols use them: settings, sampling, records, and the writer.
+/* Traces of requests, for both protocols: settings, sampling, records, and the writer.
  *
  *     struct trace_record *r = tracer_start(t, &request);     mostly NULL: not traced
  *     trace_record_point(r, ...); infer_call_start(&call, r); ...; trace_record_unref(r);
  *
- * Ownership.  The tracer outlives all servers and records: it is stopped when the core has released
- * everything, and before the core is deleted (its metric is the core's).
- * Threads.  Any; start, stop and free: main.
+ * Ownership.  The tracer outlives all servers and records. It is freed after the core has released
+ * everything, and before the core is deleted, because the metric belongs to the core.
+ * Threads.  Any. start, stop and free: the main thread.
  */
 #pragma once
 
@@ -22,35 +22,36 @@
 struct TRITONSERVER_Server;
 struct tracer;
 
-/* Before models, which may take their time, are loaded: whether the settings agree, the file can be
- * written and, in mode opentelemetry, libcurl is there. */
+/* Checks that the settings are valid, that the file can be written and, in mode opentelemetry, that
+ * libcurl is there. To be called before models are loaded, which may take long. */
 struct error *tracer_check(const struct trace_config *config) NODISCARD;
-/* Starts the thread, only when something may be traced: a file or mode opentelemetry is given. */
+/* Starts the thread only when something may be traced: with a file, or in mode opentelemetry. */
 struct error *tracer_new(const struct trace_config *config, struct TRITONSERVER_Server *core,
                          struct tracer **ret) NODISCARD;
-/* Writes what is there, in bounded time, and ends. NULL is fine. */
+/* Writes all records in bounded time and frees the tracer. NULL is fine. */
 void tracer_free(struct tracer *t);
-/* For a process that ends while models are at work: writes what is there, in bounded time. Records
- * may still come, and are lost. NULL is fine. */
+/* For a process that ends while models still run: writes all records in bounded time. Later records
+ * are lost. NULL is fine. */
 void tracer_flush(struct tracer *t);
 
 struct trace_request {
         const char *model;
-        struct str  traceparent; /* as sent; ptr NULL = not */
+        struct str  traceparent; /* as sent; ptr NULL = not sent */
         struct str  tracestate;
 };
 
-/* Whether a request may be traced at all; so that its headers are only then looked for. */
+/* True when requests may be traced at all. Callers look for the headers only then. */
 bool tracer_is_on(const struct tracer *t); /* NULL: false */
 /* NULL when this request is not traced. */
 struct trace_record *tracer_start(struct tracer *t, const struct trace_request *q);
-/* What the answer's header `traceparent` says. False when there is to be none. */
+/* Prints the header `traceparent` of the answer. False when the answer gets none. */
 bool tracer_answer_header(const struct trace_record *r, char out[TRACEPARENT_CHARS + 1]);
 
-/* Of a model that settings are asked for; NULL is fine. NOT_FOUND, the core's, for one that is not
- * there; INVALID_ARG "Request for unknown model : <m>" for one that is not ready. */
+/* Checks the model of a request for settings; NULL is fine. NOT_FOUND, the error of the core, for a
+ * model that does not exist. INVALID_ARG "Request for unknown model : <m>" for one that is not
+ * ready. */
 struct error *tracer_check_model(struct TRITONSERVER_Server *core, const char *model) NODISCARD;
-/* As trace_settings_change() and trace_settings_report(). */
+/* Like trace_settings_change() and trace_settings_report(). */
 struct error *tracer_change(struct tracer *t, const char *model, const struct trace_change *change)
         NODISCARD;
 size_t tracer_report(struct tracer *t, const char *model, struct arena *arena,
