@@ -13,11 +13,11 @@
 struct agent_registry {
         char        *directory; /* owned */
         struct mutex lock;      /* rank LOCK_SERVER; guards the map */
-        struct cond  changed;   /* what somebody was opening is open, or is not */
+        struct cond  changed;   /* a thread has opened an agent, or has failed to */
         struct map   by_name;   /* struct agent, owned; or `being_opened` */
 };
 
-/* In the place of an agent that is not there yet; only its address counts. */
+/* Placeholder of an agent that a thread is opening. Only its address counts. */
 static const struct agent being_opened;
 
 /* ---- one library ----------------------------------------------------------------------------- */
@@ -28,7 +28,8 @@ static const struct agent being_opened;
 static struct error *find_entry_points(struct agent *a) {
         dl_symbol_fn action;
 
-        /* First: a library without it is no agent, and nothing in it may be called. */
+        /* First: a library without this symbol is no agent, and none of its functions may be
+         * called. */
         TRY(dl_get(a->library, "TRITONREPOAGENT_ModelAction", &action));
         a->entry.model_action = (agent_action_fn)action;
         FIND(a, initialize, "TRITONREPOAGENT_Initialize");
@@ -44,8 +45,8 @@ static struct error *call(struct agent *a, agent_life_fn function, const char *n
         return (struct error *)function((TRITONREPOAGENT_Agent *)a);
 }
 
-/* After a failure as well agent_close() calls TRITONREPOAGENT_Finalize: an agent may have kept what
- * it had until it failed. */
+/* agent_close() calls TRITONREPOAGENT_Finalize after a failure too: the agent may hold what it
+ * allocated before it failed. */
 static struct error *start(struct agent *a) {
         if (a->entry.initialize == NULL)
                 return NULL;
@@ -88,7 +89,7 @@ static struct error *agent_open(const char *name, const char *path, struct agent
         return NULL;
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- the registry ---------------------------------------------------------------------------- */
 
 struct agent_registry *agent_registry_new(const char *directory) {
         struct agent_registry *r = mem_zalloc(sizeof(*r));
@@ -137,7 +138,7 @@ struct error *agent_registry_find(const struct agent_registry *r, const char *na
         return NULL;
 }
 
-/* NULL when it is the caller's to open. Waits for others that open it. */
+/* Returns NULL when the caller has to open the agent. Waits while another thread opens it. */
 static struct agent *find_or_claim(struct agent_registry *r, const char *name) {
         struct agent *a;
 
@@ -149,7 +150,7 @@ static struct agent *find_or_claim(struct agent_registry *r, const char *name) {
         return a;
 }
 
-/* `a` NULL: it could not be opened. */
+/* Ends a claim with the agent; `a` NULL: it could not be opened. */
 static void put_claimed(struct agent_registry *r, const char *name, struct agent *a) {
         MUTEX_GUARD(&r->lock);
         if (a != NULL)

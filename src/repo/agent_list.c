@@ -41,7 +41,7 @@ static const char *action_name(TRITONREPOAGENT_ActionType action) {
         return "unknown";
 }
 
-/* What an agent says to these changes nothing. */
+/* Logs the errors of the agents. They change nothing. */
 static void notify_agents(struct agent_list *l, TRITONREPOAGENT_ActionType action) {
         for (size_t i = l->n_models; i > 0; i--) {
                 struct agent_model *m = &l->models[i - 1];
@@ -109,7 +109,7 @@ struct error *agent_list_add(struct agent_list                             *l,
         TRY(error_wrap(agent_model_init(m, &turn),
                        "repository agent '%s' failed to initialize model '%s'", wanted->name,
                        l->model));
-        l->n_models++; /* from now on it is told how the load ends */
+        l->n_models++; /* from now on it gets the actions that end the load */
         TRY(error_wrap(agent_model_act(m, TRITONREPOAGENT_ACTION_LOAD),
                        "repository agent '%s' does not let model '%s' be loaded", wanted->name,
                        l->model));

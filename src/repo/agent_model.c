@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* ---- its life -------------------------------------------------------------------------------- */
+/* ---- init and done --------------------------------------------------------------------------- */
 
 static void copy_parameters(struct agent_model                            *m,
                             const Inference__ModelRepositoryAgents__Agent *wanted) {
@@ -46,7 +46,7 @@ static struct error *start(struct agent_model *m, const struct agent_turn *turn)
         agent_model_fn initialize = m->agent->entry.model_initialize;
 
         TRY(model_config_copy(turn->config, &m->config));
-        /* The only place from which an agent can learn the model's name. */
+        /* An agent can learn the name of the model only from here. */
         TRY(config_edit_text(m->config, &m->config->pb->name, "", turn->model));
         m->is_started = true;
         if (initialize == NULL)
@@ -94,7 +94,7 @@ struct error *agent_model_act(struct agent_model *m, TRITONREPOAGENT_ActionType 
         return err;
 }
 
-/* ---- places ---------------------------------------------------------------------------------- */
+/* ---- locations ------------------------------------------------------------------------------- */
 
 const char *agent_model_location(const struct agent_model *m) {
         return m->moved_to != NULL ? m->moved_to : m->directory;
@@ -124,7 +124,7 @@ struct error *agent_model_acquire(struct agent_model *m, const char **ret) {
         return NULL;
 }
 
-/* Is `path` the directory, or below it? */
+/* True when `path` is the directory, or below it. */
 static bool is_within(const char *path, const char *directory) {
         size_t len = strlen(directory);
 

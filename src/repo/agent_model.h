@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One agent's view of one load of a model: TRITONREPOAGENT_AgentModel.
+/* One agent and one load of a model: TRITONREPOAGENT_AgentModel.
  *
- * A load that is followed by another one of the same model has agent models of its own: nothing
- * here is ever changed to mean newer files. agent_list.h says which actions come when.
+ * Each load of a model has agent models of its own, so the content never changes to newer files.
+ * agent_list.h defines the order of the actions.
  *
- * Ownership.  The list of its load owns it, with the directory that the agent acquired: that one is
- * removed when the agent releases it, and with the agent model at the latest.
- * Threads.  One at a time: whoever loads or unloads the model, then the reaper. An agent calls the
- * functions below from within its own entry points.
+ * Ownership.  The agent list of the load owns it, together with the directory that the agent
+ * acquired. The directory is removed when the agent releases it, at the latest with the agent
+ * model.
+ * Threads.  One at a time: the thread that loads or unloads the model, then the reaper. An agent
+ * calls the functions below from its own entry points.
  */
 #pragma once
 
@@ -30,45 +31,47 @@ struct agent_parameter {
 
 struct agent_model {
         struct agent           *agent;      /* borrowed: the registry */
-        struct plugin_place     place;      /* of its calls; borrows the model's name */
+        struct plugin_place     place;      /* for calls of the agent; borrows the name of the
+                                             * model */
         struct override_store  *places;     /* borrowed: the repository */
-        char                   *directory;  /* owned; as it was when the agent's turn came */
-        char                   *moved_to;   /* owned; NULL: the agent left it there */
+        char                   *directory;  /* owned; the location before the agent's LOAD */
+        char                   *moved_to;   /* owned; NULL: the agent did not move the model */
         struct override_files  *acquired;   /* ref; NULL: none */
-        struct model_config    *config;     /* owned; as known when the agent's turn came */
+        struct model_config    *config;     /* owned; the configuration before the agent's LOAD */
         struct agent_parameter *parameters; /* owned; in the order of the configuration */
         size_t                  n_parameters;
-        void                   *state;      /* the agent's own */
-        bool                    is_started; /* to be finalised, initialised or not */
-        bool                    is_loading; /* LOAD is at work */
-        bool                    has_ended;  /* LOAD_FAIL or UNLOAD_COMPLETE was told */
+        void                   *state;      /* for the agent's own use */
+        bool                    is_started; /* must be finalised, even when Initialize failed */
+        bool                    is_loading; /* LOAD is running */
+        bool                    has_ended;  /* got LOAD_FAIL or UNLOAD_COMPLETE */
 };
 
-/* One agent's turn in a load. */
+/* The arguments of agent_model_init(). */
 struct agent_turn {
         struct agent                                  *agent;
         const Inference__ModelRepositoryAgents__Agent *wanted; /* name and parameters */
-        const char                *model; /* its name; outlives the agent model */
+        const char                *model; /* name of the model; outlives the agent model */
         const char                *directory;
         const struct model_config *config;
         struct override_store     *places; /* outlives the agent model */
 };
 
-/* Ends with TRITONREPOAGENT_ModelInitialize; returns its error, after TRITONREPOAGENT_ModelFinalize:
- * nothing is left to be done then. */
+/* Makes the agent model and calls TRITONREPOAGENT_ModelInitialize. After an error of that it calls
+ * TRITONREPOAGENT_ModelFinalize and returns the error; nothing is left to be freed then. */
 struct error *agent_model_init(struct agent_model *m, const struct agent_turn *turn) NODISCARD;
-/* TRITONREPOAGENT_ModelFinalize. */
+/* Calls TRITONREPOAGENT_ModelFinalize and frees the content. */
 void agent_model_done(struct agent_model *m);
 
-/* The agent's error as it is. */
+/* Passes an action to the agent. Returns the agent's error unchanged. */
 struct error *agent_model_act(struct agent_model *m, TRITONREPOAGENT_ActionType action) NODISCARD;
 
-/* For the agent: where the model is, as far as this agent and those before it say. */
+/* For the agent: the location of the model after this agent and those before it. */
 const char *agent_model_location(const struct agent_model *m);
-/* Another place of it; INVALID_ARG outside of LOAD, or when it is no directory. */
+/* Sets another location. INVALID_ARG outside of LOAD, or when it is no directory. */
 struct error *agent_model_move(struct agent_model *m, const char *directory) NODISCARD;
 
-/* An empty directory, the same one when it is asked again. */
+/* Returns an empty directory; every call returns the same one. */
 struct error *agent_model_acquire(struct agent_model *m, const char **ret) NODISCARD;
-/* INVALID_ARG when it is another directory, or the place of a model that has not ended. */
+/* Removes that directory. INVALID_ARG when it is another directory, or the location of a model that
+ * has not ended. */
 struct error *agent_model_release(struct agent_model *m, const char *directory) NODISCARD;

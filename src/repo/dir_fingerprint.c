@@ -8,10 +8,10 @@
 
 #include <string.h>
 
-/* Deeper directories are not looked into: links may lead round in circles. */
+/* Limit of the depth: symbolic links may form a cycle. */
 #define MAX_DEPTH 16
 
-/* FNV-1a, 64 bits: the offset basis and the prime. Nobody gains by a collision here. */
+/* FNV-1a, 64 bits: the offset basis and the prime. An attacker gains nothing by a collision. */
 #define HASH_START DIR_FINGERPRINT_NO_CONFIG
 #define HASH_PRIME UINT64_C(0x100000001b3)
 
@@ -27,13 +27,13 @@ static bool is_leftover(const char *name) {
         struct str s = str_of(name);
 
         return name[0] == '.' || name[0] == '#' || str_ends(s, STR_LIT("~")) ||
-               str_ends(s, STR_LIT(".swp")) || str_is(s, "4913") /* vim's probe */ ||
+               str_ends(s, STR_LIT(".swp")) || str_is(s, "4913") /* a probe file of vim */ ||
                str_is(s, "__pycache__");
 }
 
 static uint64_t mix_tree(uint64_t hash, const char *path, unsigned depth);
 
-/* One entry of a directory, with all below it. */
+/* Mixes in one entry of a directory, with everything below it. */
 static uint64_t mix_entry(uint64_t hash, const char *path, const char *name, unsigned depth) {
         struct file_stat stat;
         AUTO_ERROR       err = file_stat(path, &stat);
@@ -45,7 +45,7 @@ static uint64_t mix_entry(uint64_t hash, const char *path, const char *name, uns
         if (stat.is_directory)
                 return mix_tree(hash, path, depth);
         if (!stat.is_regular)
-                return hash; /* pipes and sockets have a new time whenever they are used */
+                return hash; /* every use of a pipe or socket changes its time */
         hash = mix(hash, &stat.size_bytes, sizeof(stat.size_bytes));
         return mix(hash, &stat.mtime_ns, sizeof(stat.mtime_ns));
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How a model's directory looks from outside: what tells that something in it was changed.
+/* The fingerprint of a model's directory, to detect changes of its files.
  *
- * No file is read: name, size, time of change and inode of each one are mixed into a number. There
- * is one for the configuration, one for each version, and one for all the rest (labels, samples
- * for the warm-up), because a changed version concerns that version only. What editors and
- * backends leave behind (hidden files, backups, swap files, __pycache__) does not count.
+ * No file is read. Name, size, modification time and inode of each file are mixed into a number.
+ * There is one number for the configuration, one for each version, and one for the rest (labels,
+ * samples for the warm-up), because a changed version concerns only that version. Files that
+ * editors and backends leave behind (hidden files, backups, swap files, __pycache__) are left out.
  *
  * Ownership.  dir_fingerprint_free() frees it.
  * Threads.  One owner.
@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* `config` of a directory without a configuration. */
+/* Value of `config` for a directory without a configuration. */
 #define DIR_FINGERPRINT_NO_CONFIG UINT64_C(0xcbf29ce484222325)
 
 struct version_fingerprint {
@@ -32,14 +32,14 @@ struct dir_fingerprint {
         size_t                      n_versions;
 };
 
-/* NOT_FOUND and the like when the directory cannot be read. A file that goes away meanwhile is as
- * if it had never been there. */
+/* Reads the fingerprint. NOT_FOUND or a similar error when the directory cannot be read. A file
+ * that is removed meanwhile is left out. */
 struct error *dir_fingerprint_read(const char *directory, struct dir_fingerprint **ret) NODISCARD;
 void          dir_fingerprint_free(struct dir_fingerprint *m); /* NULL is fine */
 
-/* Two absent directories are equal too. */
+/* Compares. NULL stands for an absent directory; two of them are equal. */
 bool dir_fingerprint_equal(const struct dir_fingerprint *a, const struct dir_fingerprint *b);
 
-/* The same files in this version? False when one of them lacks it. */
+/* True when both have this version, with the same files. */
 bool dir_fingerprint_version_equal(const struct dir_fingerprint *a, const struct dir_fingerprint *b,
                                    int64_t version);

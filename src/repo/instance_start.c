@@ -20,12 +20,12 @@
 #define MIN_THREADS 4
 #define MAX_THREADS 16
 
-/* The making of one. */
+/* The job that makes one instance. */
 struct job {
         struct work                  job;
         struct loaded_model         *model;
         const struct instance_start *start;      /* borrowed: the caller */
-        atomic_bool                 *has_failed; /* borrowed: one for all */
+        atomic_bool                 *has_failed; /* borrowed: shared by all jobs */
         const char                  *policy;
         const struct placement      *place;
         struct error                *error; /* owned */
@@ -73,7 +73,7 @@ static void job_main(void *arg) {
         j->error = make_and_warm_up(j);
 }
 
-/* As loaders do, it lets others go first; only when it serves it is like them. */
+/* Runs at background priority, like a loader, until the instance serves. */
 static void job_main_on_own_thread(void *arg) {
         thread_enter_background();
         job_main(arg);
@@ -95,7 +95,7 @@ static struct error *run_in_place(struct job *j) {
         return NULL;
 }
 
-/* Where it will run. */
+/* Makes one instance at the place where it will run. */
 static void run_job(struct work *job) {
         struct job          *j = CONTAINER_OF(job, struct job, job);
         struct loaded_model *l = j->model;
@@ -117,7 +117,7 @@ static void run_job(struct work *job) {
         j->policy = NULL;
 }
 
-/* Does the environment, or else the backend, allow it? */
+/* True when the environment, or else the backend, allows parallel starts. */
 static bool may_be_parallel(const struct loaded_model *l) {
         const char *asked = getenv(ENVIRONMENT);
 
@@ -145,7 +145,7 @@ static void run_jobs(const struct loaded_model *l, struct job *jobs, size_t n) {
         free(list);
 }
 
-/* The first; the others are dropped. */
+/* Returns the first error and frees the others. */
 static struct error *take_error(struct job *jobs, size_t n) {
         struct error *first = NULL;
 

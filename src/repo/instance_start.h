@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Makes instances of a model: each is initialised by its backend and warmed up, where it will run.
+/* Makes instances of a model. A backend initialises each instance, which is then warmed up, on the
+ * thread and cores on which it will run.
  *
- * They are made side by side when the backend allows it
- * (TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading), one after the other when it does
- * not. TRITON_PARALLEL_INSTANCE_LOADING of the environment overrides that: "1" allows it for all
- * backends, "0" for none. As many threads take part as the process has cores, but 4 at least, because
- * most of a start is often a wait for a disk or a network, and 16 at most.
+ * Instances are made in parallel when the backend allows it
+ * (TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading), otherwise one after the other.
+ * The environment variable TRITON_PARALLEL_INSTANCE_LOADING overrides that: "1" allows it for all
+ * backends, "0" for none. The number of threads is the number of the process's cores, at least 4,
+ * because most of a start is often a wait for a disk or a network, and at most 16.
  *
- * An instance is initialised, executed and finalised on one thread, its own, since backends keep contexts
- * of libraries and devices in thread-local state. Instances of backends that let any thread execute them
- * (NESO_BACKEND_INLINE_SAFE) are initialised on a loader's thread.
+ * An instance is initialised, executed and finalised on one thread of its own, since backends keep
+ * contexts of libraries and devices in thread-local state. Backends that any thread may execute
+ * (NESO_BACKEND_INLINE_SAFE) are an exception: a loader's thread initialises their instances.
  *
- * Ownership.  The instances stay the caller's. Threads.  The caller's, and others until it returns.
+ * Ownership.  The caller owns the instances.
+ * Threads.  The caller's thread, and others until the function returns.
  */
 #pragma once
 
@@ -22,17 +24,18 @@
 struct loaded_instance;
 struct loaded_model;
 
-/* One that is to be made. */
+/* One instance to be made. */
 struct instance_start {
         struct loaded_instance *instance; /* owned by the caller; has its configuration and group */
-        char                   *name;     /* likewise */
+        char                   *name;     /* owned by the caller */
 };
 
-/* All or none: after an error no instance has a backend_instance, and those that had been initialised
- * are finalised. It is the error of the first that failed, in the order of the array; what had not
- * begun by then is not begun. */
+/* Makes all instances or none. After an error no instance has a backend_instance, and those that
+ * were initialised are finalised. The error is that of the first failed instance in the order of
+ * the array. Instances that were not started by then are not started. */
 struct error *instances_start(struct loaded_model *l, const struct instance_start *starts, size_t n)
         NODISCARD;
 
-/* Finalises it; no scheduler has it any more. Nothing when it was never made. */
+/* Finalises the instance, which no scheduler may use any more. Does nothing for one that was never
+ * made. */
 void instance_end(struct loaded_instance *in);

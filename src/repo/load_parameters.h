@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Parameters of a load that stand for parameters of the configuration: next, next_map, chain_batching,
- * chain_allow_end, chain_autoload. They become a configuration override, and hold as long as one.
+/* Parameters of a load that replace parameters of the configuration: next, next_map,
+ * chain_batching, chain_allow_end, chain_autoload. They are converted to a configuration override,
+ * and are valid as long as one.
  *
  * Threads.  Pure functions.
  */
@@ -14,15 +15,15 @@
 struct repo_parts;
 
 struct load_parameter {
-        const char *name;  /* of the configuration's parameter */
-        const char *value; /* "" takes it away */
+        const char *name;  /* name of the configuration's parameter */
+        const char *value; /* "" removes the parameter */
 };
 
-/* Is it the name of one? */
+/* True when it is the name of such a parameter. */
 bool load_parameter_is_known(const char *name);
 
-/* The configuration `config_json`, or (NULL) the one in the directory, with these parameters, as JSON
- * that the caller owns. */
+/* Applies the parameters to the configuration `config_json`, or with NULL to that in the directory.
+ * *ret is JSON that the caller owns. */
 struct error *load_parameters_apply(const struct repo_parts *parts, const char *directory,
                                     const char                  *config_json,
                                     const struct load_parameter *parameters, size_t n, char **ret)
