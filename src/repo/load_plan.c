@@ -37,7 +37,7 @@ static struct load_item *find_item(const struct load_plan *p, const struct model
         return NULL;
 }
 
-/* ---- what it needs --------------------------------------------------------------------------- */
+/* ---- needs ----------------------------------------------------------------------------------- */
 
 static const struct repo_scan *scan_for(struct load_plan *p, const char *name) {
         struct repo_scan *scan;
@@ -51,7 +51,8 @@ static const struct repo_scan *scan_for(struct load_plan *p, const char *name) {
         return scan;
 }
 
-/* NULL when no repository has it, or several and none is the user's. */
+/* Returns NULL when no repository has the model, or when several have it and none of them is the
+ * repository of the user. */
 static const struct found_model *find_need(struct load_plan *p, const struct found_model *user,
                                            const struct model_need *need) {
         const struct repo_scan   *scan = scan_for(p, need->name);
@@ -68,7 +69,7 @@ static const struct found_model *find_need(struct load_plan *p, const struct fou
         return found != NULL && n == 1 ? found : NULL;
 }
 
-/* A configuration that came with an earlier load holds until its file is another one. */
+/* A configuration that came with an earlier load is valid until its file changes. */
 static struct error *read_needs(struct load_plan *p, const struct found_model *found,
                                 const char *config_json, struct model_needs *ret) {
         AUTO_CHARS              kept = NULL;
@@ -99,8 +100,9 @@ static void add_wait(struct load_item *item, struct load_item *other) {
         item->waits_for[item->n_waits++] = other;
 }
 
-/* A walk in depth: `above` are the items whose needs are being added. The depth is bounded, as a
- * chain of models that is deeper serves nobody; what is below fails for want of its models. */
+/* A depth-first walk: the ancestors are the items whose needs are being added. The depth is
+ * limited, because no usable chain of models is deeper. A deeper model fails because the models
+ * that it needs are missing. */
 #define MAX_DEPTH 64
 
 struct ancestor {
@@ -116,7 +118,7 @@ static bool is_ancestor(const struct ancestor *a, const struct model_key *key) {
         return false;
 }
 
-/* From the model that is needed again down to where it is. */
+/* Prints the cycle, starting at the model that is needed again. */
 static char *print_cycle(const struct ancestor *a, const struct model_key *again) {
         char *text = model_key_label(again);
 
@@ -228,9 +230,9 @@ void load_plan_drop_needs(struct load_plan *p) {
                         p->items[i]->is_dropped = true;
 }
 
-/* ---- its run --------------------------------------------------------------------------------- */
+/* ---- run ------------------------------------------------------------------------------------- */
 
-/* Threads take items in order, so what this one waits for has begun already. */
+/* Threads take items in order, so the items for which this one waits have been taken already. */
 static void await_needs(struct load_item *item) {
         struct repo *r = item->plan->repo;
 
@@ -256,7 +258,7 @@ static void run(struct work *job) {
         cond_broadcast(&r->table.changed);
 }
 
-/* Those that wait for nothing first: nobody waits while there is something to do. */
+/* Items that wait for nothing come first, so that no thread waits while there is work. */
 void load_plan_run(struct load_plan *p) {
         struct work **jobs = mem_zalloc((p->n_items + 1) * sizeof(struct work *));
         size_t        n = 0;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a load is made of: the models that were asked for, and those that they need and that are not
- * loaded yet, each after those that it needs.
+/* The plan of a load: the requested models, and the models that these need and that are not loaded
+ * yet. Each model comes after those that it needs.
  *
- *     load_plan_init -> load_plan_add(), once for each model that was asked for
- *                    -> load_plan_run()  side by side as far as the order allows
+ *     load_plan_init -> load_plan_add(), once for each requested model
+ *                    -> load_plan_run()  in parallel as far as the order allows
  *                    -> items[i].error of each
  *
  * Ownership.  load_plan_done() frees it. Found models and configurations are borrowed.
- * Threads.  One owner; its items run on loader threads.
+ * Threads.  One owner. Its items run on loader threads.
  */
 #pragma once
 
@@ -25,45 +25,44 @@ struct load_item {
         struct load_plan         *plan;
         const struct found_model *found;        /* borrowed */
         const char               *config_json;  /* borrowed; NULL: the file's */
-        bool                      is_requested; /* as opposed to: another one needs it */
-        bool                      is_dropped;   /* it is not loaded after all */
+        bool                      is_requested; /* false: only another model needs it */
+        bool                      is_dropped;   /* it is not loaded */
         struct model_needs        needs;
         struct load_item        **waits_for; /* owned array; items before this one */
         size_t                    n_waits;
-        struct error             *error;   /* owned; of its load */
-        struct error             *refusal; /* owned; of a chain that is declared wrongly */
-        char                     *cycle;   /* owned; "A -> B -> A"; NULL: it closes none */
+        struct error             *error;   /* owned; the error of its load */
+        struct error             *refusal; /* owned; the error of an invalid chain declaration */
+        char                     *cycle;   /* owned; "A -> B -> A"; NULL: no cycle */
         bool                      is_done; /* guarded by the table's lock */
 };
 
 struct load_plan {
-        struct repo *repo;
-        const struct repo_scan
-                          *scan;  /* borrowed; of all models; NULL: one is looked for at a time */
-        struct repo_scan **scans; /* owned; of those that were looked for */
-        size_t             n_scans;
-        struct load_item **items; /* owned; each after those that it needs */
-        size_t             n_items;
-        /* The load itself. */
+        struct repo            *repo;
+        const struct repo_scan *scan;  /* borrowed; all models; NULL: one model at a time */
+        struct repo_scan      **scans; /* owned; one for each model that was scanned for */
+        size_t                  n_scans;
+        struct load_item      **items; /* owned; each after those that it needs */
+        size_t                  n_items;
+        /* Loads one item. */
         struct error *(*load)(struct repo *r, struct load_item *item);
 };
 
 void load_plan_init(struct load_plan *p, struct repo *r, const struct repo_scan *scan);
 void load_plan_done(struct load_plan *p);
 
-/* What the model needs is read from its configuration. A model that is in the plan already is asked
- * for from now on, if this says so. */
+/* Adds a model, and the models that it needs by its configuration. A model that is in the plan
+ * already becomes a requested one when `is_requested` is set. */
 struct load_item *load_plan_add(struct load_plan *p, const struct found_model *found,
                                 const char *config_json, bool is_requested);
-/* What this model, or one that it waits for (*ret_user), needs and is neither loaded nor in the plan;
- * NULL when there is no such thing. */
+/* Returns a model that this item, or an item for which it waits (*ret_user), needs and that is
+ * neither loaded nor in the plan; NULL when there is none. */
 const struct model_need *load_plan_find_lacking(const struct load_plan  *p,
                                                 const struct load_item  *item,
                                                 const struct load_item **ret_user);
-/* Is this one of those? */
+/* True when `need` is such a model for this item. */
 bool load_plan_lacks(const struct load_plan *p, const struct load_item *item,
                      const struct model_need *need);
-/* Leaves what was not asked for alone. */
+/* Drops all items that were not requested. */
 void load_plan_drop_needs(struct load_plan *p);
-/* Returns when all have ended. */
+/* Runs all items; returns when all have ended. */
 void load_plan_run(struct load_plan *p);

@@ -62,7 +62,7 @@ static struct error *read_config(const struct repo_parts *parts, const struct mo
         return uploaded_code_check_config(*ret, source->key.name, source->directory);
 }
 
-/* One agent's turn. What it put in the model's place is what is read from now on. */
+/* Runs one agent. The following steps read the files at the location that the agent set. */
 static struct error *run_agent(const struct repo_parts *parts, const struct model_source *source,
                                const Inference__ModelRepositoryAgents__Agent *agent,
                                struct model_files                            *f) {
@@ -80,8 +80,8 @@ static struct error *run_agent(const struct repo_parts *parts, const struct mode
         return read_config(parts, &moved, &f->config);
 }
 
-/* The agents are those of the model's own configuration: what they put in its place names no
- * further ones. */
+/* Runs the agents of the model's own configuration. A configuration at a location that an agent set
+ * adds no further agents. */
 static struct error *run_agents(const struct repo_parts *parts, const struct model_source *source,
                                 struct model_files *f) {
         AUTO_MODEL_CONFIG                       given = NULL;
@@ -171,7 +171,7 @@ static struct error *read_all(const struct repo_parts *parts, const struct model
         TRY(model_config_check_name(f->config, f->name));
         TRY(model_files_print_given_config(f->config, &f->effective_config));
         if (!parts->auto_complete &&
-            !chain_line_is_platform(f->config)) /* its stages complete it */
+            !chain_line_is_platform(f->config)) /* its stages complete the configuration */
                 TRY(model_config_check_io(f->config));
         f->no_version = version_policy_pick(f->config, scan, &f->versions);
         return NULL;

@@ -17,7 +17,7 @@ enum direction { NEEDS, USERS, N_DIRECTIONS };
 
 struct node {
         char        *name;
-        struct edges edges[N_DIRECTIONS]; /* users have this one among their needs */
+        struct edges edges[N_DIRECTIONS]; /* the users of a node need it */
         bool         is_set;
 };
 
@@ -69,7 +69,7 @@ static void forget_if_unused(struct model_graph *g, struct node *n) {
         free_node(n);
 }
 
-/* edges->n when it is not there. */
+/* Returns the index of the edge; edges->n when there is none. */
 static size_t find_edge(const struct edges *edges, const struct node *n) {
         size_t at = 0;
 
@@ -134,10 +134,10 @@ void model_order_done(struct model_order *o) {
         *o = (struct model_order){ 0 };
 }
 
-/* A walk in depth without recursion: a graph may be as deep as there are models. */
+/* A depth-first walk without recursion: a graph may be as deep as the number of models. */
 struct frame {
         const struct node *node;
-        size_t             next; /* of its edges */
+        size_t             next; /* index in its edges */
 };
 
 struct walk {
@@ -145,7 +145,7 @@ struct walk {
         struct map          seen; /* name -> a mark: on the path, or done */
         struct frame       *path; /* owned; room for each node once */
         size_t              depth;
-        struct model_order *order; /* borrowed; nodes whose edges are done, in that order */
+        struct model_order *order; /* borrowed; nodes in the order in which their edges are done */
 };
 
 static char on_path_mark, done_mark;
@@ -168,7 +168,7 @@ static void enter(struct walk *w, const struct node *n) {
         w->path[w->depth++] = (struct frame){ n, 0 };
 }
 
-/* A cycle is an error on the way to what models need, and of no interest on the way to their users. */
+/* A cycle is an error in the direction of needs. In the direction of users it is ignored. */
 static struct error *walk_from(struct walk *w, const struct node *start) {
         if (map_find(&w->seen, str_of(start->name)) != NULL)
                 return NULL;
@@ -236,7 +236,7 @@ void model_graph_dependents(const struct model_graph *g, const char *model,
 
         walk_init(&w, g, USERS, 0, ret);
         if (n != NULL) {
-                error_free(walk_from(&w, n)); /* none in this direction */
+                error_free(walk_from(&w, n)); /* no error in this direction */
                 ret->n--;                     /* the model itself, the last one */
         }
         walk_done(&w);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which models need which: the steps of ensembles, the stages of chains.
+/* The graph of models that need each other: steps of ensembles, stages of chains.
  *
  *     model_graph_set(g, "pipeline", {"decode", "classify"})
- *     model_graph_order()       the order of loading: what a model needs comes before it
- *     model_graph_dependents()  who cannot serve without a model: the order of unloading
+ *     model_graph_order()       the order of loading: a model comes after those that it needs
+ *     model_graph_dependents()  models that cannot serve without a model: the order of unloading
  *
- * Names that nobody has set need nothing. A model may need one that does not exist (yet).
+ * A model that was not set needs nothing. A model may need one that does not exist (yet).
  *
- * Ownership.  Copies the names that it is given. Names in answers are the graph's: borrowed until it
- * changes; the arrays are the caller's.
+ * Ownership.  The graph copies the names that it gets. Names in results belong to the graph and are
+ * borrowed until it changes. The arrays belong to the caller.
  * Threads.  One owner at a time.
  */
 #pragma once
@@ -23,12 +23,12 @@ struct model_graph;
 struct model_graph *model_graph_new(void);
 void                model_graph_free(struct model_graph *g); /* NULL is fine */
 
-/* Replaces what was known of the model. A name that is given twice counts once. */
+/* Replaces the needs of the model. A name that is given twice counts once. */
 void model_graph_set(struct model_graph *g, const char *model, const char *const *needs, size_t n);
-/* It needs nothing any more; others may go on needing it. */
+/* Removes the needs of the model. Other models may still need it. */
 void model_graph_remove(struct model_graph *g, const char *model);
 
-/* Names, in an order. */
+/* Names in an order. */
 struct model_order {
         const char **names; /* owned array of borrowed names */
         size_t       n;
@@ -36,12 +36,12 @@ struct model_order {
 
 void model_order_done(struct model_order *o);
 
-/* The given models and all that they need, directly or not: each after those that it needs, else in
- * the order given. INVALID_ARG "circular dependency between ensembles: a -> b -> a" (the texts of
- * the models' names, the cycle once). */
+/* Lists the given models and all that they need, directly or indirectly. Each model comes after
+ * those that it needs, otherwise in the given order. INVALID_ARG "circular dependency between
+ * ensembles: a -> b -> a" (the names of the models, the cycle once). */
 struct error *model_graph_order(const struct model_graph *g, const char *const *models, size_t n,
                                 struct model_order *ret) NODISCARD;
-/* Models that need this one, directly or not, each before those that it needs: in this order they
- * are unloaded. Without the model itself. A cycle does no harm. */
+/* Lists the models that need this one, directly or indirectly, without the model itself. Each model
+ * comes before those that it needs; models are unloaded in this order. Cycles are ignored. */
 void model_graph_dependents(const struct model_graph *g, const char *model,
                             struct model_order *ret);

@@ -14,18 +14,19 @@
 
 #include <string.h>
 
-/* What was prepared and is to be committed or cancelled. */
+/* A prepared change, to be committed or cancelled. */
 struct model_update {
-        struct loaded_model     *model;     /* borrowed: the caller's reference */
+        struct loaded_model     *model;     /* borrowed: the caller holds a reference */
         struct group_config     *config;    /* ref */
-        struct loaded_instance **instances; /* owned array: those that there will be */
+        struct loaded_instance **instances; /* owned array: the instances after the change */
         size_t                   n_instances;
-        size_t                   n_kept; /* of those, at the start of the array */
+        size_t                   n_kept; /* instances that stay, at the start of the array */
 };
 
-/* Those that are to be made. */
+/* Instances to be made. */
 struct start_list {
-        struct instance_start *starts; /* owned, and what they hold; an instance NULL: taken */
+        struct instance_start *starts; /* owned, and what they hold; instance NULL: moved
+                                        * elsewhere */
         size_t                 n_starts;
 };
 
@@ -63,7 +64,7 @@ const struct placement *model_instances_place(const struct loaded_model *l) {
         return first;
 }
 
-/* It may be a typing error, or a model that was made for another machine. */
+/* The name may be a typing error, or the model was made for another machine. */
 static void warn_of_unknown_policy(const struct loaded_model           *l,
                                    const Inference__ModelInstanceGroup *group) {
         if (config_text_is_set(group->host_policy) &&
@@ -73,7 +74,8 @@ static void warn_of_unknown_policy(const struct loaded_model           *l,
                          l->label, group->name, group->host_policy);
 }
 
-/* ---- instances that are to be made --------------------------------------------------------- */
+/* ---- making instances
+ * ------------------------------------------------------------------------- */
 
 static void add_start(struct start_list *list, size_t group, struct group_config *config,
                       const char *group_name, uint32_t index) {
@@ -89,7 +91,7 @@ static void add_start(struct start_list *list, size_t group, struct group_config
         list->starts[list->n_starts++] = (struct instance_start){ .instance = in, .name = name };
 }
 
-/* With the instances that nobody has taken. */
+/* Also frees the instances that were not moved elsewhere. */
 static void start_list_done(struct start_list *list) {
         for (size_t i = 0; i < list->n_starts; i++) {
                 if (list->starts[i].instance != NULL)
@@ -136,7 +138,7 @@ void model_instances_visit(struct loaded_model *l,
         asked = mem_zalloc((n + 1) * sizeof(struct loaded_instance *));
         for (size_t i = 0; i < n; i++) {
                 asked[i] = l->instances[i];
-                asked[i]->n_checks++; /* it is not freed meanwhile */
+                asked[i]->n_checks++; /* prevents that it is freed meanwhile */
         }
         mutex_unlock(&l->lock);
         for (size_t i = 0; i < n; i++)
@@ -165,7 +167,7 @@ bool model_instances_are_ready(struct loaded_model *l) {
 
 /* ---- changes ------------------------------------------------------------------------------- */
 
-/* Everything of a group but its name and count, to compare; the bytes are the caller's. */
+/* Packs a group without its name and count, to compare it. The caller owns the bytes. */
 static struct str pack_group(const Inference__ModelInstanceGroup *group) {
         Inference__ModelInstanceGroup bare = *group;
         uint8_t                      *bytes;
@@ -187,7 +189,8 @@ static bool is_same_group(const Inference__ModelInstanceGroup *a,
         return is_same;
 }
 
-/* The groups and the version policy of `given`, everything else as it was loaded. */
+/* Makes a configuration with the groups and the version policy of `given`, and the loaded model's
+ * values for everything else. */
 static struct error *group_config_new(struct loaded_model *l, const struct model_config *given,
                                       struct group_config **ret) {
         struct group_config *g = mem_zalloc(sizeof(*g));
@@ -234,7 +237,7 @@ static bool is_in(struct loaded_instance *const *in, size_t n, const struct load
         return false;
 }
 
-/* The name of a group counts where it says which batches its instances take. */
+/* The name of a group counts when it says which batches its instances take. */
 static bool fits(const struct model_update *u, const struct loaded_instance *in,
                  const Inference__ModelInstanceGroup *group) {
         const Inference__ModelInstanceGroup *own = loaded_instance_group(u->model, in);
@@ -243,7 +246,8 @@ static bool fits(const struct model_update *u, const struct loaded_instance *in,
                                              strcmp(own->name, group->name) == 0);
 }
 
-/* One that runs already, fits the group, and was not taken for another place; NULL if none. */
+/* Returns a running instance that fits the group and is not yet used in the change; NULL if
+ * none. */
 static struct loaded_instance *find_fitting(const struct model_update *u, size_t group) {
         const struct loaded_model *l = u->model;
 
@@ -286,7 +290,7 @@ static bool name_is_used(const struct model_update *u, const struct start_list *
         return false;
 }
 
-/* The first n such that no other instance is called "<group>_<n>". */
+/* Returns the first n such that no other instance is called "<group>_<n>". */
 static uint32_t free_index(const struct model_update *u, const struct start_list *list,
                            const char *group) {
         for (uint32_t index = 0;; index++) {
@@ -297,7 +301,7 @@ static uint32_t free_index(const struct model_update *u, const struct start_list
         }
 }
 
-/* When all are made they may run. */
+/* Adds the new instances to the scheduler, after all of them were made. */
 static struct error *add_to_scheduler(struct model_update *u, struct start_list *list) {
         struct scheduler *s = u->model->model.scheduler;
 
@@ -360,7 +364,7 @@ struct error *model_update_prepare(struct loaded_model *l, const struct model_co
         return NULL;
 }
 
-/* Takes it from the scheduler, waits until nobody looks at it, frees it. */
+/* Removes an instance from the scheduler, waits until no thread queries it, and frees it. */
 static void end_instance(struct loaded_model *l, struct loaded_instance *in) {
         struct scheduler *s = l->model.scheduler;
 

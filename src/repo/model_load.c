@@ -25,7 +25,7 @@
 
 #include <string.h>
 
-/* All but its names, by which its end is told. */
+/* Frees everything but the names, which the report of its end needs. */
 static void free_parts(struct loaded_model *l) {
         struct model *m = &l->model;
 
@@ -77,7 +77,7 @@ static void on_unused(struct model *model) {
         reaper_push(l->parts->reaper, &l->reaping);
 }
 
-/* After the runner had its say. */
+/* Checks the configuration after the runner has completed it. */
 static struct error *check_completed(struct loaded_model *l) {
         struct model_config *config = l->model.config;
 
@@ -89,7 +89,7 @@ static struct error *check_completed(struct loaded_model *l) {
         return model_config_check_warmup(config);
 }
 
-/* Makes the statistics, with the configuration's metric tags as labels. */
+/* Makes the statistics. The metric tags of the configuration become labels. */
 static void make_stats(struct loaded_model *l) {
         const Inference__ModelConfig *pb = l->model.config->pb;
         struct metric_label          *tags = mem_zalloc((pb->n_metric_tags + 1) * sizeof(*tags));
@@ -115,12 +115,13 @@ static void make_stats(struct loaded_model *l) {
         free(tags);
 }
 
-/* It has no backend. */
+/* True when the model has no backend. */
 static bool is_composed_only(const struct loaded_model *l) {
         return l->composed != NULL && l->composed->needs.kind != NEEDS_NEXT;
 }
 
-/* A model with a next one: its scheduler passes requests on, once they can be. */
+/* Wraps the scheduler of a model that has a next model. The wrapper passes requests on to that
+ * model, once it is bound. */
 static struct error *wrap_in_chain(struct loaded_model *l) {
         struct composed_block block;
 

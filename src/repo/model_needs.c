@@ -59,7 +59,7 @@ void model_needs_done(struct model_needs *needs) {
         *needs = (struct model_needs){ .kind = NEEDS_NOTHING };
 }
 
-/* Most configurations are not worth reading twice. */
+/* False when the text cannot contain needs. Most configurations are then not parsed twice. */
 static bool may_need(struct str text) {
         static const char *const words[] = { "ensemble_scheduling", "ensembleScheduling",
                                              "parameters", "chain" };

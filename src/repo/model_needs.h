@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which other models a model needs, by its configuration: the steps of an ensemble, the stages of a
- * chain, the next model.
+/* The other models that a model needs by its configuration: the steps of an ensemble, the stages of
+ * a chain, the next model.
  *
- * Ownership.  model_needs_done() frees what model_needs_read() and _peek() made.
+ * Ownership.  model_needs_done() frees what model_needs_read() and model_needs_peek() make.
  * Threads.  One owner at a time.
  */
 #pragma once
@@ -26,7 +26,7 @@ enum needs_kind {
 
 struct model_need {
         char *name;      /* owned */
-        char *namespace; /* owned; "" = the own one, else whichever has it */
+        char *namespace; /* owned; "" = that of the user, else any that has the model */
         int64_t version; /* -1: the highest that is ready */
 };
 
@@ -37,12 +37,13 @@ struct model_needs {
         size_t             n;
 };
 
-/* The error is that of chain_line_read(). */
+/* Reads the needs. The error is that of chain_line_read(). */
 struct error *model_needs_read(const struct model_config *c, struct model_needs *ret) NODISCARD;
 void          model_needs_done(struct model_needs *needs);
 
-/* The same of a directory that is to be loaded, before anything is. `config_json` instead of the
- * file's, NULL: the file's. A configuration that cannot be read needs nothing: its load says why. */
+/* Reads the needs of a directory before anything is loaded. `config_json` replaces the file's
+ * configuration; NULL: the file's. A configuration that cannot be read needs nothing: its load
+ * reports why. */
 struct error *model_needs_peek(const struct repo_parts *parts, const char *name,
                                const char *directory, const char *config_json,
                                struct model_needs *ret) NODISCARD;

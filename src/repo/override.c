@@ -19,15 +19,15 @@
 #include <unistd.h>
 
 #define MAX_PATH_BYTES 1024
-#define MAX_NAME_BYTES 255 /* what file systems take */
+#define MAX_NAME_BYTES 255 /* the limit of file systems */
 #define MAX_COMPONENTS 16
-#define OPEN_DIRECTORIES 16 /* that removing a tree keeps open at a time */
+#define OPEN_DIRECTORIES 16 /* limit of open directories while a tree is removed */
 
 struct override_store {
         char        *root;      /* owned; "$TMPDIR/neso-<uid>" */
         struct mutex lock;      /* rank LOCK_REPO; guards everything below */
-        char        *directory; /* owned; of this server; NULL until it is needed */
-        int          lock_fd;   /* -1 until then; locked */
+        char        *directory; /* owned; the directory of this server; NULL until it is needed */
+        int          lock_fd;   /* locked; -1 until it is needed */
         unsigned     n_written;
 };
 
@@ -41,13 +41,14 @@ static int remove_one(const char *path, const struct stat *stat UNUSED, int kind
         return remove(path);
 }
 
-/* Follows no link. */
+/* Removes a tree without following links. */
 static void remove_tree(const char *path) {
         if (nftw(path, remove_one, OPEN_DIRECTORIES, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT)
                 log_warn("unable to remove '%s': %s", path, strerror(errno));
 }
 
-/* Exclusively, without waiting; the descriptor, -1 when somebody else has it or it is not there. */
+/* Locks a file exclusively, without waiting. Returns the descriptor; -1 when another process has
+ * the lock, or there is no such file. */
 static int lock_file(const char *path, int flags) {
         int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
 
@@ -58,14 +59,15 @@ static int lock_file(const char *path, int flags) {
         return fd;
 }
 
-/* ---- the root and what lies in it ------------------------------------------------------------ */
+/* ---- the root and its directories
+ * ------------------------------------------------------------- */
 
-/* One root for all servers of a user; others must not be able to put things there. */
+/* All servers of a user share one root. Other users must not be able to write there. */
 static struct error *check_root(const char *root) {
         struct stat stat;
 
         if (lstat(root, &stat) != 0)
-                return errno == ENOENT ? NULL /* taken away at this moment */
+                return errno == ENOENT ? NULL /* removed at this moment */
                                        : error_errno(errno, "unable to stat '%s'", root);
         if (!S_ISDIR(stat.st_mode) || stat.st_uid != geteuid() || (stat.st_mode & 077) != 0)
                 return error_new(ERR_INTERNAL,
@@ -73,7 +75,7 @@ static struct error *check_root(const char *root) {
         return NULL;
 }
 
-/* While it is held no server directory is made or removed; -1 on failure. */
+/* While the lock is held, no server directory is made or removed. Returns -1 on failure. */
 static int lock_root(const char *root) {
         int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 
@@ -90,7 +92,7 @@ static void remove_if_dead(const char *root, const char *name) {
         int        fd = lock_file(path, 0);
 
         if (fd < 0 && file_exists(path))
-                return; /* alive */
+                return; /* its server runs */
         remove_tree(directory);
         if (fd >= 0)
                 close(fd);
@@ -102,7 +104,7 @@ static void remove_dead(const char *root) {
         int             fd;
 
         if (err != NULL || !file_exists(root))
-                return; /* told when it is needed */
+                return; /* reported when the root is needed */
         fd = lock_root(root);
         if (fd < 0)
                 return;
@@ -127,7 +129,7 @@ struct override_store *override_store_new(void) {
         return s;
 }
 
-/* The last server takes the root away; while there are others that fails. */
+/* The last server removes the root. While others use it, rmdir() fails. */
 static void close_store(struct override_store *s) {
         int fd = lock_root(s->root);
 
@@ -167,14 +169,14 @@ static struct error *make_directory_locked(struct override_store *s) {
         return NULL;
 }
 
-/* Has another server taken it away, before we had its lock? */
+/* True when another server removed the directory before this one had the lock. */
 static bool is_removed(int fd) {
         struct stat stat;
 
         return fstat(fd, &stat) == 0 && stat.st_nlink == 0;
 }
 
-/* The root, made when it is missing, and locked. */
+/* Opens and locks the root, and makes it when it is missing. */
 static struct error *open_root(const char *root, int *ret_fd) {
         int fd = -1;
 
@@ -183,7 +185,7 @@ static struct error *open_root(const char *root, int *ret_fd) {
                         close(fd);
                 if (mkdir(root, 0700) != 0 && errno != EEXIST)
                         return error_errno(errno, "unable to make the directory '%s'", root);
-                TRY(check_root(root)); /* before its lock, which a stranger could hold for ever */
+                TRY(check_root(root)); /* before the lock, which another user could hold for ever */
                 fd = lock_root(root);
                 if (fd < 0 && errno != ENOENT)
                         return error_errno(errno, "unable to lock '%s'", root);
@@ -204,7 +206,7 @@ static struct error *open_store_locked(struct override_store *s) {
         return err;
 }
 
-/* A fresh directory for one model; owned by the caller. */
+/* Makes a new directory for one model. The caller owns the path. */
 static struct error *make_place(struct override_store *s, char **ret) {
         AUTO_CHARS path = NULL;
 
@@ -245,7 +247,7 @@ static struct error *check_path(const char *path) {
                          path);
 }
 
-/* The directories above the file. */
+/* Makes the directories above the file. */
 static struct error *make_parents(const char *directory, const char *path) {
         for (const char *slash = strchr(path, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
                 AUTO_CHARS parent = mem_printf("%s/%.*s", directory, (int)(slash - path), path);

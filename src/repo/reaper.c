@@ -6,9 +6,9 @@
 #include "base/mem.h"
 #include "base/thread.h"
 
-/* What ended models leave goes back to the system when none has ended for this long, so that a row
- * of unloads costs it once; and at the latest this long after the first, for models that are
- * replaced all the time. */
+/* Memory is returned to the system once no model has ended for QUIET_NS, so that a series of
+ * unloads costs this once. It is returned at most LATEST_NS after the first end, also when models
+ * are replaced all the time. */
 #define QUIET_NS (1 * NS_PER_S)
 #define LATEST_NS (10 * NS_PER_S)
 
@@ -20,11 +20,11 @@ struct reaper {
         struct list   items; /* struct reaper_item */
         uint32_t      n_expected;
         bool          is_ending;
-        uint64_t      due_ns;    /* when memory is to be given back; CLOCK_NEVER: there is none */
-        uint64_t      latest_ns; /* and when at the latest */
+        uint64_t      due_ns;    /* when memory is returned; CLOCK_NEVER: not at all */
+        uint64_t      latest_ns; /* the latest time for that */
 };
 
-/* Called with the lock, which is free meanwhile. */
+/* Called with the lock held. The lock is free while the model ends. */
 static void reap_one(struct reaper *r, struct list_node *node) {
         struct reaper_item *item = LIST_ENTRY(node, struct reaper_item, node);
         uint64_t            now_ns;
@@ -41,7 +41,8 @@ static void reap_one(struct reaper *r, struct list_node *node) {
         cond_broadcast(&r->reaped);
 }
 
-/* Until there is something to reap; or it is time, and memory is given back, with the lock free. */
+/* Waits until there is an item, or until it is time to return memory. Returns the memory with the
+ * lock free. */
 static void wait_for_more(struct reaper *r) {
         if (cond_wait_until(&r->pushed, &r->lock, r->due_ns))
                 return;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ends models that nobody uses any more, on a thread of its own.
+/* The reaper: ends models without references, on a thread of its own.
  *
- * The last reference to a model may be dropped on the thread of one of its own instances, which
- * cannot wait for itself to end. So the last unref hands the model over to this thread. What models
- * leave with the allocator it gives back to the system a little later.
+ * The last reference to a model may be dropped on the thread of one of its own instances, and that
+ * thread cannot wait for itself to end. The last unref therefore passes the model to this thread. A
+ * little later the reaper returns the free memory of the allocator to the system.
  *
- * Ownership.  reaper_push() takes the model (by its node); the reap function frees it.
- * Threads.  Any. Its lock (rank LOCK_MAILBOX) is never held while a model is freed.
+ * Ownership.  reaper_push() takes the model (by its node). The reap function frees it.
+ * Threads.  Any. The lock (rank LOCK_MAILBOX) is never held while a model is freed.
  */
 #pragma once
 
@@ -23,11 +23,11 @@ struct reaper_item {
 };
 
 struct error *reaper_new(struct reaper **ret) NODISCARD;
-/* Waits until everything pushed was reaped, then ends the thread. */
+/* Waits until all pushed items were reaped, then ends the thread. */
 void reaper_free(struct reaper *r);
 
-/* One more, one fewer model that will be pushed some day. */
+/* reaper_expect() announces a model that will be pushed at some time. reaper_push() pushes it. */
 void reaper_expect(struct reaper *r);
 void reaper_push(struct reaper *r, struct reaper_item *item);
-/* Until all expected items were reaped, or the time has come; returns how many are left. */
+/* Waits until all announced items were reaped, or until that time. Returns how many are left. */
 uint32_t reaper_wait(struct reaper *r, uint64_t until_ns);

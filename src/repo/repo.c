@@ -92,7 +92,7 @@ bool repo_is_readable(struct repo *r) {
         return r->n_paths == 0;
 }
 
-/* The end of a model that was being unloaded. */
+/* Called when a model that was being unloaded has ended. */
 static void on_ended(void *owner, const struct model *model) {
         const struct model_key key = { .namespace = model->namespace, .name = model->name };
         struct repo           *r = owner;
@@ -112,7 +112,8 @@ static struct error *add_paths(struct repo *r, const struct repo_options *o) {
         MUTEX_GUARD(&r->table.lock);
         for (size_t i = 0; i < o->n_paths; i++) {
                 TRY(check_local(o->paths[i]));
-                if (repo_find_path_locked(r, o->paths[i]) == NULL) /* given twice, it is one */
+                if (repo_find_path_locked(r, o->paths[i]) == NULL) /* a path that is given twice
+                                                                    * counts once */
                         append_path_locked(r, o->paths[i], NULL, 0);
         }
         return NULL;
@@ -166,7 +167,8 @@ void repo_free(struct repo *r) {
         free(r);
 }
 
-/* READY models, or those alone whose backend may say that they cannot serve; in no order. */
+/* Lists READY models, or only those whose backend may report that they cannot serve; in no
+ * order. */
 struct model_refs {
         struct model **models; /* owned, and the references */
         size_t         n_models;
@@ -200,7 +202,8 @@ static void add_all_ready_locked(struct model_refs *to, const struct repo *r,
                         add_ready_locked(to, e, may_be_unready_only);
 }
 
-/* What all models say together is counted; backends that can be asked are asked with no lock. */
+/* The table counts the models that are not ready. Backends that may report it themselves are
+ * queried with no lock held. */
 bool repo_all_ready(struct repo *r) {
         struct model_refs asked = { 0 };
         bool              all;
@@ -243,7 +246,7 @@ size_t repo_ready_models(struct repo *r, const char *name, struct model ***ret) 
         return found.n_models;
 }
 
-/* All loads, those that have retired included. */
+/* Adds all loads, also retired ones. */
 static void add_entry(struct model_refs *to, const struct repo_entry *e) {
         struct model **models;
         size_t         n = model_generations_list(e->generations, &models);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The models of a server: which there are, in which state, how to get at one, how to change them.
+/* The models of a server, their states, look-ups and changes.
  *
  *     UNKNOWN -> LOADING -> READY -> UNLOADING -> UNAVAILABLE ("unloaded")
  *                   '-----> UNAVAILABLE ("<Code>: <text>")
  *
- * A change never takes away what serves before its successor is ready: new versions are loaded
- * and warmed up beside the old ones, then swapped in under the table's lock; the old end with their
- * last request. When one version of a model fails, nothing of that model changes. There is one
- * change of a model at a time, different models change side by side.
+ * A change never removes what serves before its successor is ready. New versions are loaded and
+ * warmed up beside the old ones, then swapped in under the table's lock. The old ones end with
+ * their last request. When one version of a model fails, nothing of that model changes. One change
+ * of a model runs at a time; changes of different models run in parallel.
  *
  * Ownership.  The repository holds one reference to each READY version.
- * Threads.  Any. The table is guarded by a mutex of rank LOCK_MODEL, held for look-ups only;
- * loading runs on the caller's thread and on a pool of loader threads with no lock held.
+ * Threads.  Any. A mutex of rank LOCK_MODEL guards the table; it is held for look-ups only. Loading
+ * runs on the caller's thread and on a pool of loader threads, with no lock held.
  */
 #pragma once
 
@@ -44,65 +44,71 @@ struct repo_options {
         struct repo_parts  parts;
         const char *const *paths; /* copied */
         size_t             n_paths;
-        unsigned           n_load_threads; /* model versions that are loaded at a time */
-        unsigned           n_load_retries; /* further attempts for each version */
-        bool               is_followed; /* models may come and go: the index looks at the files */
-        bool               has_namespaces;   /* each path is one, for names that several have */
-        bool               reports_reasons;  /* of failed polls, to who asked for the load */
+        unsigned           n_load_threads;   /* limit of model versions that load at a time */
+        unsigned           n_load_retries;   /* further attempts for each version */
+        bool               is_followed;      /* models may come and go: the index reads the
+                                              * directories */
+        bool               has_namespaces;   /* each path is one; several may have a model of the
+                                              * same name */
+        bool               reports_reasons;  /* the error of a load request names the reason of a
+                                              * failed poll */
         bool               is_strict_unload; /* --chain-strict-unload */
 };
 
 struct error *repo_new(const struct repo_options *options, struct repo **ret) NODISCARD;
-/* All models must be unloaded and reaped. Waits for what polls have begun. */
+/* All models must be unloaded and reaped. Waits for the loads and unloads that polls have
+ * started. */
 void repo_free(struct repo *r);
 
-/* Can every path be read? NOT_FOUND and the like "failed to read model repository '<path>': ..." of
- * the first that cannot. */
+/* Checks that every path can be read. NOT_FOUND or a similar error "failed to read model repository
+ * '<path>': ..." of the first one that cannot. */
 struct error *repo_check_paths(struct repo *r) NODISCARD;
-/* Could one of its paths, if it has any, be read when somebody looked last? */
+/* True when the last scan could read at least one path, or when there are no paths. */
 bool repo_is_readable(struct repo *r);
-/* Loads every model of every path; INTERNAL "failed to load all models" when one failed, or a path
- * could not be read: the others serve. */
+/* Loads every model of every path. INTERNAL "failed to load all models" when one failed, or a path
+ * could not be read; the others serve. */
 struct error *repo_load_all(struct repo *r) NODISCARD;
-/* The same for some; "*" alone means all. INVALID_ARG when it is not alone. */
+/* The same for some models. "*" alone means all; INVALID_ARG when it is not alone. */
 struct error *repo_load_named(struct repo *r, char *const *names, size_t n_names) NODISCARD;
 
-/* What a request brings along instead of what lies in the repository. */
+/* What a load request contains in place of what lies in the repository. */
 struct load_parameter;
 struct override_file;
 struct repo_override {
-        const char                  *config_json; /* NULL: the file's */
-        const struct override_file  *files;       /* need config_json */
+        const char                  *config_json; /* NULL: the configuration of the file */
+        const struct override_file  *files;       /* require config_json */
         size_t                       n_files;
-        const struct load_parameter *parameters; /* see load_parameters.h; over config_json */
+        const struct load_parameter *parameters; /* see load_parameters.h; applied to config_json */
         size_t                       n_parameters;
 };
 
-/* Loads a model, or makes what serves agree with its files: nothing when it does already. With
- * namespaces all models of that name; files that are sent are for the one that the name means.
- * `o` may be NULL. INTERNAL "failed to load '<m>', failed to poll from model repository" when there
- * is nothing to load (the log has the reason; with reports_reasons ": <reason>" follows); INVALID_ARG
- * "load failed for model '<m>': version <v> is at UNAVAILABLE state: <Code>: <text>;\n" for each
- * version that failed. */
+/* Loads a model, or makes what serves agree with its files; does nothing when it agrees already.
+ * With namespaces it loads all models of that name; uploaded files are for the one model that the
+ * name means. `o` may be NULL.
+ * INTERNAL "failed to load '<m>', failed to poll from model repository" when there is nothing to
+ * load. The log has the reason; with reports_reasons ": <reason>" follows.
+ * INVALID_ARG "load failed for model '<m>': version <v> is at UNAVAILABLE state: <Code>: <text>;\n"
+ * for each version that failed. */
 struct error *repo_load(struct repo *r, const char *name, const struct repo_override *o) NODISCARD;
-/* Returns once no new request gets to it; models that need it are not ready until it is loaded again.
- * Nothing when it is not loaded; of one that was unloaded and has live sequences, these end as soon
- * as they have no requests. With namespaces all models of that name. */
+/* Unloads a model. Returns when no new request can reach it. Models that need it are not ready
+ * until it is loaded again. Does nothing when it is not loaded. The live sequences of a model that
+ * was unloaded before then end as soon as they have no requests. With namespaces it unloads all
+ * models of that name. */
 struct error *repo_unload(struct repo *r, const char *name) NODISCARD;
-/* And the models that were loaded because this one needs them, unless others need them, or somebody
- * has asked for them since. */
+/* The same, also for the models that were loaded because this one needs them, unless other models
+ * need them, or a request has loaded them since. */
 struct error *repo_unload_with_needs(struct repo *r, const char *name) NODISCARD;
 
-/* Looks at the files once: loads what is new or changed and has been still since the look before,
- * unloads what has been gone since then. Failures are logged. Models of a repository that cannot be
- * read now stay as they are; of one that is being loaded or unloaded a later look sees to what has
- * changed. */
+/* Scans the files once. Loads models that are new or changed and have not changed since the
+ * previous scan. Unloads models that were absent in the previous scan too. Failures are logged.
+ * Models of a repository that cannot be read now stay as they are. A later scan handles a change of
+ * a model that is being loaded or unloaded now. */
 void repo_poll(struct repo *r);
-/* The same, and returns when it has looked: loads and unloads go on behind it. */
+/* The same, but returns after the scan. Loads and unloads run in the background. */
 void repo_start_poll(struct repo *r);
 
-/* One more repository, one fewer; its models are not touched. `names` gives directories of the
- * repository another name as a model. */
+/* Adds or removes a repository; its models do not change. `names` gives the models of some
+ * directories another name. */
 struct repo_name {
         const char *directory;
         const char *model;
@@ -111,35 +117,36 @@ struct error *repo_add_path(struct repo *r, const char *path, const struct repo_
                             size_t n_names) NODISCARD;
 struct error *repo_remove_path(struct repo *r, const char *path) NODISCARD;
 
-/* No change may begin any more; waits for those at work until the time has come. Returns how many
- * are left. */
+/* Prevents new changes and waits for the running ones until that time. Returns how many still
+ * run. */
 size_t repo_stop_changes(struct repo *r, uint64_t until_ns);
-/* Stops schedulers (no new requests) of all models. */
+/* Stops the schedulers of all models: they take no new requests. */
 void repo_stop_all(struct repo *r);
-/* Drops all models; they end when their last request does. */
+/* Drops all models. Each ends with its last request. */
 void repo_unload_all(struct repo *r);
 
-/* A new reference to the model; version -1 = the highest READY one. Errors: the look-up texts of
- * the HTTP surface, NOT_FOUND or UNAVAILABLE.
+/* Returns a new reference to the model; version -1 = the highest READY one. Errors: the look-up
+ * texts of the HTTP surface, NOT_FOUND or UNAVAILABLE.
  *
- * With namespaces a name alone is enough as long as one namespace has a model of it that is, or
- * was to be, loaded and was not unloaded since. INVALID_ARG "Request for unknown model: '<m>' is
- * not found" when none has, "There are <n> identifiers of model '<m>' in global map, model
- * namespace must be provided to resolve ambiguity." when several have. */
+ * With namespaces a name alone is enough as long as one namespace has a model of that name that is
+ * loaded, or was to be loaded, and was not unloaded since. INVALID_ARG "Request for unknown model:
+ * '<m>' is not found" when none has, "There are <n> identifiers of model '<m>' in global map, model
+ * namespace must be provided to resolve ambiguity." when several have.
+ */
 struct error *repo_get(struct repo *r, const char *name, int64_t version, struct model **ret)
         NODISCARD;
-/* The same for a request; without such a model, one that was replaced or unloaded and has live
- * sequences: the request may be the next one of such a sequence. */
+/* The same for a request. Without such a model it returns one that was replaced or unloaded and has
+ * live sequences, because the request may continue one of these. */
 struct error *repo_get_for_request(struct repo *r, const char *name, int64_t version,
                                    struct model **ret) NODISCARD;
-/* The error of an ambiguous name; NULL for any other, known or not. */
+/* Returns an error when the name is ambiguous; NULL for any other, known or not. */
 struct error *repo_check_name(struct repo *r, const char *name) NODISCARD;
 bool          repo_version_is_ready(struct repo *r, const char *name, int64_t version);
-/* Strict readiness: every known version is READY, or UNAVAILABLE because it was unloaded; and every
- * model that was to be loaded at the start has versions, or was unloaded since. */
+/* Strict readiness. True when every known version is READY, or UNAVAILABLE because it was unloaded,
+ * and every model that was to be loaded at the start has versions, or was unloaded since. */
 bool repo_all_ready(struct repo *r);
 
-/* One line of the index. Texts live until repo_index_done(). */
+/* One row of the index. Texts live until repo_index_done(). */
 struct repo_index_entry {
         const char *name;
         const char *namespace;
@@ -151,31 +158,33 @@ struct repo_index_entry {
 struct strbuf;
 
 struct repo_index {
-        struct repo_index_entry *entries; /* owned; texts are in: */
+        struct repo_index_entry *entries; /* owned; texts are in `texts` and `scan` */
         size_t                   n_entries;
         size_t                   cap_entries;
         struct arena             texts; /* of models in the table */
-        struct repo_scan         scan;  /* empty when the directories do not matter */
+        struct repo_scan         scan;  /* empty when the directories were not read */
 };
 
-/* Sorted by name, then namespace and version. */
+/* Reads the index, sorted by name, then namespace and version. */
 void repo_index_read(struct repo *r, bool only_ready, struct repo_index *ret);
-/* As a JSON array. */
+/* Prints the index as a JSON array. */
 void repo_index_print(const struct repo_index *index, struct strbuf *out);
 void repo_index_done(struct repo_index *index);
 
-/* READY versions of a model, ascending; *ret is owned by the caller. 0 when there is none. */
+/* Lists the READY versions of a model, ascending. The caller owns *ret. Returns 0 when there is
+ * none. */
 size_t repo_ready_versions(struct repo *r, const struct model_key *key, int64_t **ret);
-/* References to the READY versions of the models of a name (NULL: of all), sorted by name, namespace
- * and version; owned by the caller. */
+/* Lists references to the READY versions of the models of a name (NULL: of all), sorted by name,
+ * namespace and version. The caller owns them. */
 size_t repo_ready_models(struct repo *r, const char *name, struct model ***ret);
 
-/* References to the loads of the models of a name (NULL: of all) that serve or have live sequences,
- * the oldest first; owned by the caller. */
+/* Lists references to the loads of the models of a name (NULL: of all) that serve or have live
+ * sequences, the oldest first. The caller owns them. */
 size_t repo_loads(struct repo *r, const char *name, struct model ***ret);
-/* From now on the sequences of these end as soon as they have no requests. */
+/* From now on the live sequences of these models end as soon as they have no requests. */
 void repo_hurry_sequences(struct repo *r, const char *name);
-/* Models that have requests in flight or live sequences, and how many, for the log of a shutdown. */
+/* Calls `each` for the models that have requests in flight or live sequences, with their number,
+ * for the log of a shutdown. Returns the number of such models. */
 uint64_t repo_count_in_flight(struct repo *r,
                               void (*each)(const struct model *m, uint64_t n, void *userp),
                               void *userp);

@@ -46,11 +46,11 @@ struct repo_entry {
         bool  is_busy;            /* it is being loaded or unloaded: one such step at a time */
         bool  is_planned;         /* a poll has found something to do about it */
         char *sent_config;        /* owned; came with a load, later ones keep it; NULL: the
-                                           * file's serves */
+                                   * file's serves */
         uint64_t
                 replaced_config_fingerprint; /* the file whose place it took: struct dir_fingerprint's config */
         bool     is_wanted;                  /* since the start: the server is not ready without it;
-                                           * set by the function below */
+                                              * set by the function below */
         bool     is_versionless;             /* there was no version of it to load: it is known, the
                                               * index leaves it out; set by the function below */
         bool     is_requested; /* somebody asked for it, not only a model that needs it */

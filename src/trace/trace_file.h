@@ -5,8 +5,8 @@
  *
  *     to <file>.<n>, n = 0, 1, ...   when log_frequency records are there, and when the last record
  *                                    that the count of the source allows has come
- *     to the end of <file>           when the source was replaced, and when the server stops; with a
- *                                    log_frequency to <file>.<n> in these cases too
+ *     to the end of <file>           when the source was replaced, and when the server stops;
+ *                                    with a log_frequency to <file>.<n> in these cases too
  *
  * To bound memory, a source that holds more than TRACE_FILE_MAX_WAITING bytes is written earlier,
  * to the place of the second case. Each file is a complete JSON array after every write.
