@@ -90,10 +90,10 @@ struct repo_override {
  * INVALID_ARG "load failed for model '<m>': version <v> is at UNAVAILABLE state: <Code>: <text>;\n"
  * for each version that failed. */
 struct error *repo_load(struct repo *r, const char *name, const struct repo_override *o) NODISCARD;
-/* Unloads a model. Returns when no new request can reach it. Models that need it are not ready
- * until it is loaded again. Does nothing when it is not loaded. The live sequences of a model that
- * was unloaded before then end as soon as they have no requests. With namespaces it unloads all
- * models of that name. */
+/* Unloads a model; returns when no new request can reach it. Does nothing when it is not loaded.
+ * When it was unloaded earlier and still has live sequences, these end as soon as they have no
+ * requests. Models that need it are not ready until it is loaded again. With namespaces it unloads
+ * all models of that name. */
 struct error *repo_unload(struct repo *r, const char *name) NODISCARD;
 /* The same, also for the models that were loaded because this one needs them, unless other models
  * need them, or a request has loaded them since. */

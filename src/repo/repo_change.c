@@ -18,18 +18,18 @@
 
 #include <string.h>
 
-/* One version that is loaded. */
+/* The load of one version. */
 struct version_load {
         struct work               job;
         struct repo              *repo;
         const char               *label; /* borrowed: the entry */
         const struct model_files *files; /* borrowed: the change */
         int64_t                   version;
-        struct model             *model; /* ref; NULL when it failed */
+        struct model             *model; /* NULL after a failure */
         struct error             *error; /* owned */
 };
 
-/* Everything that has to happen for one model. */
+/* A change of one model. */
 struct change {
         struct repo          *repo;
         struct repo_entry    *entry;
@@ -38,11 +38,12 @@ struct change {
         size_t                n_loads;
         struct model_update **updates; /* owned; of versions that stay */
         size_t                n_updates;
-        struct model        **kept; /* refs; versions that stay */
+        struct model        **kept; /* refs; models of the versions that stay */
         size_t                n_kept;
 };
 
-/* ---- one at a time ------------------------------------------------------------------------- */
+/* ---- one change at a time
+ * --------------------------------------------------------------------- */
 
 struct error *repo_change_begin(struct repo *r, const struct model_source *source,
                                 struct repo_entry **ret) {
@@ -72,7 +73,7 @@ void repo_change_end(struct repo *r, struct repo_entry *e) {
 
 /* ---- loading versions ---------------------------------------------------------------------- */
 
-/* No more versions load at a time than the user allows, whoever asked for them. */
+/* Limits the number of versions that load at a time, for all changes together. */
 static void acquire_load_slot(struct repo *r) {
         MUTEX_GUARD(&r->table.lock);
         while (r->n_loading >= r->n_load_threads)
@@ -123,12 +124,13 @@ static void add_load(struct change *c, int64_t version) {
                                                         .version = version };
 }
 
-/* ---- what has to be done ------------------------------------------------------------------- */
+/* ---- planning a change
+ * ------------------------------------------------------------------------ */
 
-/* May this version stay as it is? Its own files must be the same, and what its configuration says
- * beside instance groups: as it was given, or as the backend has completed it, which is what
- * clients that ask for the configuration, change the groups and send it back come with. Not beside
- * agents: what these have prepared or checked is for one load. */
+/* True when the version can stay as it is: its files are the same, and so is its configuration
+ * except for instance groups. The configuration is compared with the given one, and with the one
+ * that the backend completed, because clients read that one, change the groups and send it back. A
+ * model with agents never stays: what agents prepare or check is for one load. */
 static bool may_stay_locked(const struct change *c, const struct repo_version *v,
                             const struct dir_fingerprint *fingerprint) {
         const struct repo_entry *e = c->entry;
@@ -144,7 +146,8 @@ static bool may_stay_locked(const struct change *c, const struct repo_version *v
                         0);
 }
 
-/* Sorts the picked versions into those that stay and those to be loaded; new ones are LOADING. */
+/* Sorts the picked versions into those that stay and those to be loaded. New ones become
+ * LOADING. */
 static void plan_loads(struct change *c, const struct dir_fingerprint *fingerprint) {
         const struct version_pick *pick = &c->files.versions;
         struct repo_entry         *e = c->entry;
@@ -167,7 +170,7 @@ static void plan_loads(struct change *c, const struct dir_fingerprint *fingerpri
         }
 }
 
-/* Takes `why`. The text is that of a version that failed to load. */
+/* Takes `why`. The text is the same as that of a version that failed to load. */
 static struct error *not_updated(const struct change *c, const struct model *model,
                                  struct error *why) {
         struct error *err = error_new(ERR_INVALID_ARG,
@@ -196,9 +199,10 @@ static struct error *prepare_updates(struct change *c) {
         return NULL;
 }
 
-/* ---- its end ------------------------------------------------------------------------------- */
+/* ---- commit and roll-back
+ * --------------------------------------------------------------------- */
 
-/* The reasons, one line each; NULL when every version was loaded. */
+/* Returns the reasons, one line each; NULL when every version was loaded. */
 static struct error *failure(const struct change *c) {
         AUTO_STRBUF reasons = { 0 };
 
@@ -215,7 +219,8 @@ static struct error *failure(const struct change *c) {
                          strbuf_cstr(&reasons));
 }
 
-/* What served goes on serving; versions that did not are UNAVAILABLE. */
+/* Rolls the change back: what served goes on serving. Versions that did not serve become
+ * UNAVAILABLE. */
 static void roll_back_change(struct change *c) {
         agent_list_fail(c->files.agents);
         repo_compose_restore(c->repo, c->entry);
@@ -246,7 +251,7 @@ static bool is_picked(const struct version_pick *pick, int64_t version) {
         return false;
 }
 
-/* Versions that failed in an earlier attempt and that nobody asks for any more. */
+/* Removes versions that failed in an earlier attempt and are not picked any more. */
 static void forget_failed_locked(struct change *c) {
         struct repo_entry *e = c->entry;
 
@@ -259,7 +264,7 @@ static void forget_failed_locked(struct change *c) {
         }
 }
 
-/* The models that served before, out of the table; owned by the caller. */
+/* Puts the new models into the table and returns those that served before; the caller owns them. */
 static struct model **swap_locked(struct change *c, size_t *ret_n) {
         struct repo_entry *e = c->entry;
         struct model     **old = mem_zalloc((e->n_versions + 1) * sizeof(struct model *));
@@ -285,7 +290,7 @@ static struct model **swap_locked(struct change *c, size_t *ret_n) {
         return old;
 }
 
-/* From now on requests get the new models. Takes the mark. */
+/* Commits the change: requests get the new models from now on. Takes the fingerprint. */
 static void commit_change(struct change *c, const struct model_source *source,
                           struct dir_fingerprint *fingerprint) {
         struct repo_entry *e = c->entry;
@@ -379,7 +384,7 @@ static struct error *run(struct change *c, const struct model_source *source,
         return prepare_updates(c);
 }
 
-/* The model is known from now on, with nothing to serve. One that serves goes on. */
+/* The model is known from now on, but has nothing to serve. What served goes on serving. */
 static struct error *refuse_without_version(struct change *c) {
         log_error("failed to load '%s': %s", c->entry->label, c->files.no_version->message);
         mutex_lock(&c->repo->table.lock);

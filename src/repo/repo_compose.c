@@ -14,7 +14,7 @@
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* Without namespaces a label is a name. */
+/* The fast path: without namespaces a label is a name. */
 static struct repo_entry *find_label_locked(struct repo *r, const char *label) {
         struct repo_entry *e = repo_table_first_locked(&r->table, label);
 
@@ -26,7 +26,8 @@ static struct repo_entry *find_label_locked(struct repo *r, const char *label) {
         return NULL;
 }
 
-/* Which model a need means: the namespace that it names, else the user's own, else the only one. */
+/* Finds the model that a need means: the one in the namespace that the need names, else the one in
+ * the namespace of the user, else the only one of that name. */
 static struct repo_entry *find_need_locked(struct repo *r, const struct model_key *user,
                                            const struct model_need *need) {
         struct model_key   key = { .namespace = user->namespace, .name = need->name };
@@ -71,7 +72,7 @@ bool repo_compose_has(struct repo *r, const struct model_key *user, const struct
         return v != NULL && v->blocked == NULL;
 }
 
-/* ---- what a model needs ---------------------------------------------------------------------- */
+/* ---- needs ----------------------------------------------------------------------------------- */
 
 static void set_needs_locked(struct repo *r, const struct repo_entry *e,
                              const struct model_needs *needs) {
@@ -100,7 +101,7 @@ static const struct model_needs *needs_of(const struct repo_version *v) {
         return c != NULL ? &c->needs : &none;
 }
 
-/* The last one: versions of a model rarely differ in this. */
+/* Takes the last READY version: versions of a model rarely differ in their needs. */
 static const struct model_needs *serving_needs_locked(const struct repo_entry *e) {
         for (size_t i = e->n_versions; i > 0; i--)
                 if (e->versions[i - 1].state == VERSION_READY)
@@ -115,7 +116,8 @@ static bool serves_locked(const struct repo_entry *e) {
         return false;
 }
 
-/* What failed needs these models still: once they are there, a poll tries again. */
+/* A model without a version that serves keeps the needs of its failed load: a poll tries it again
+ * once the models exist. */
 void repo_compose_restore(struct repo *r, struct repo_entry *e) {
         MUTEX_GUARD(&r->table.lock);
         if (serves_locked(e))
@@ -145,7 +147,7 @@ static struct error *check_cycle_locked(struct repo *r, const struct repo_entry 
         return of_chain;
 }
 
-/* "<Code>: <text>" of the version that failed; borrowed, NULL when none did. */
+/* Returns "<Code>: <text>" of the version that failed, borrowed; NULL when none did. */
 static const char *find_reason(const struct repo_entry *e) {
         for (size_t i = e->n_versions; i > 0; i--)
                 if (e->versions[i - 1].state == VERSION_UNAVAILABLE &&
@@ -251,7 +253,7 @@ struct error *repo_compose_register(struct repo *r, struct repo_entry *e,
 
 /* ---- binding --------------------------------------------------------------------------------- */
 
-/* The labels that depend on this one, and itself: each after those that it needs. */
+/* Lists this label and those that depend on it. Each one comes after those that it needs. */
 static void list_bottom_up_locked(struct repo *r, const char *label, struct label_list *ret) {
         struct model_order order;
 
@@ -301,7 +303,8 @@ static void bind(struct repo *r, const char *label, struct model *model) {
         free(block.why);
 }
 
-/* References to its versions that need others; owned array. */
+/* Returns references to the versions of the model that need other models. The caller owns the
+ * array. */
 static struct model **list_composed(struct repo *r, const char *label, size_t *ret_n) {
         const struct repo_entry *e;
         struct model           **models;
@@ -333,7 +336,7 @@ static void rebind_label(struct repo *r, const char *label) {
         free(models);
 }
 
-/* What failed because of a model that is there now is tried again by the next poll. */
+/* The next poll retries models that failed because this one was missing. */
 static void retry_locked(struct repo *r, const struct label_list *labels) {
         for (size_t i = 1; i < labels->n; i++) {
                 struct repo_entry *e = find_label_locked(r, labels->items[i]);
@@ -402,9 +405,10 @@ void repo_compose_list_needs(struct repo *r, const struct model_key *key, struct
 
         *ret = (struct label_list){ 0 };
         MUTEX_GUARD(&r->table.lock);
-        error_free(model_graph_order(r->graph, &start, 1, &order)); /* no cycle was registered */
+        error_free(model_graph_order(r->graph, &start, 1, &order)); /* never fails: no cycle is
+                                                                     * registered */
         ret->items = mem_alloc((order.n + 1) * sizeof(char *));
-        for (size_t i = order.n; i > 1; i--) /* the last one is the model itself */
+        for (size_t i = order.n; i > 1; i--) /* the last name is the model itself */
                 ret->items[ret->n++] = mem_strdup(order.names[i - 2]);
         model_order_done(&order);
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The repository's models that need each other: ensembles, chains, models with a next one.
+/* The models of the repository that need each other: ensembles, chains, models with a next model.
  *
- *     a change begins        repo_compose_register()   what the model needs, no cycle, all there
- *     versions came or went  repo_compose_rebind()     models that need it get the new ones, or are
- *                                                      blocked, and say so in the index
+ *     a change begins        repo_compose_register()   records the needs; checks that there is no
+ *                                                      cycle, and that all models exist
+ *     versions came or went  repo_compose_rebind()     binds the models that need them to the new
+ *                                                      ones, or blocks them, with a reason
  *
- * Ownership.  The graph is the repository's; names in it are entries' labels.
- * Threads.  Any. Rebinding is one at a time (rank LOCK_REPO): what came last holds.
+ * Ownership.  The repository owns the graph. The names in it are labels of entries.
+ * Threads.  Any. One rebinding runs at a time (rank LOCK_REPO), so the last change wins.
  */
 #pragma once
 
@@ -14,23 +15,24 @@
 #include "repo/model_needs.h"
 #include "repo/repo_private.h"
 
-/* struct repo_parts.find_step; `owner` is the repository. */
+/* The callback struct repo_parts.find_step. `owner` is the repository. */
 struct model *repo_compose_find_step(void *owner, const struct model_key *user,
                                      const struct model_need *need);
 
-/* What the entry's model needs from now on. INVALID_ARG "load failed for model '<m>': ...\n" when
- * that would be a cycle, or a model that it needs is not there; then nothing has changed. */
+/* Records the needs of the entry's model. INVALID_ARG "load failed for model '<m>': ...\n" when
+ * they form a cycle, or when a needed model is missing. The caller then restores the previous needs
+ * with repo_compose_restore(). */
 struct error *repo_compose_register(struct repo *r, struct repo_entry *e,
                                     const struct model_needs *needs) NODISCARD;
-/* A load failed: what serves, if anything does, needs what it needed before. */
+/* After a failed load: restores the needs of what serves, if anything does. */
 void repo_compose_restore(struct repo *r, struct repo_entry *e);
-/* The entry's model needs nothing any more. The table's lock is held. */
+/* Removes the needs of the entry's model. The table's lock is held. */
 void repo_compose_forget_locked(struct repo *r, struct repo_entry *e);
 
-/* After versions of this model came or went; the table's lock is free. */
+/* To be called after versions of this model came or went, without the table's lock. */
 void repo_compose_rebind(struct repo *r, const struct repo_entry *e);
 
-/* Is there a version that could be a step, with all that it needs itself? */
+/* True when a version exists that can be a step now, with all that it needs itself. */
 bool repo_compose_has(struct repo *r, const struct model_key *user, const struct model_need *need);
 
 /* With --chain-strict-unload: INVALID_ARG "model 'C' is the next of 'B'". */
@@ -43,8 +45,9 @@ struct label_list {
 };
 
 void label_list_done(struct label_list *l);
-/* All that this model needs, directly or not, each before those that it needs. */
+/* Lists all that this model needs, directly or indirectly. Each model comes before those that it
+ * needs. */
 void repo_compose_list_needs(struct repo *r, const struct model_key *key, struct label_list *ret);
-/* True for a loaded model that was not asked for and that no loaded model needs; the texts of *ret are
- * owned by the caller. */
+/* True for a loaded model that was not requested and that no loaded model needs. The caller owns
+ * the texts of *ret. */
 bool repo_compose_take_unused(struct repo *r, const char *label, struct model_key *ret) NODISCARD;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The index: the versions in the table, and directories that the table does not know. Both are sorted
- * by name, then namespace. They are merged under the table's lock, where texts are copied and nothing
- * else; directories are read before that, so that what is loaded meanwhile is not taken for unknown,
- * and JSON is printed after it. */
+/* The index: the versions in the table, and models that only exist as directories. Both lists are
+ * sorted by name, then namespace. They are merged under the table's lock; only texts are copied
+ * there. The directories are read before that, so that a model that is loaded meanwhile does not
+ * count as unknown. The JSON is printed after it. */
 #include "repo/repo.h"
 
 #include "base/mem.h"
@@ -24,7 +24,7 @@ static struct repo_index_entry *add(struct repo_index *index, const struct model
         return &index->entries[index->n_entries++];
 }
 
-/* A model without versions, or before its versions. */
+/* Adds the row of a model without versions, or the first row of a duplicate. */
 static void add_model(struct repo_index *index, const struct model_key *key, bool is_duplicate) {
         struct repo_index_entry *entry = add(index, key);
 
@@ -34,7 +34,7 @@ static void add_model(struct repo_index *index, const struct model_key *key, boo
         }
 }
 
-/* A version that is blocked is UNAVAILABLE, and the index says why. */
+/* A blocked version is UNAVAILABLE in the index, with the reason. */
 static void add_version_locked(struct repo_index *index, const struct model_key *key,
                                const struct repo_version *v, bool only_ready) {
         const char              *reason = v->blocked != NULL ? v->blocked : v->reason;
@@ -62,8 +62,8 @@ static void add_entry_locked(struct repo_index *index, const struct repo_entry *
                 add_version_locked(index, &key, &e->versions[i], only_ready);
 }
 
-/* Adds the models before `key` (NULL: all that are left) of which only the directories know; the one
- * of the key itself, or NULL. */
+/* Adds the models before `key` (NULL: all that are left) that exist only as directories. Returns
+ * the directory of the key itself, or NULL. */
 static const struct found_model *add_found_before(struct repo_index *index, size_t *at,
                                                   const struct model_key *key) {
         const struct repo_scan *scan = &index->scan;
@@ -84,7 +84,7 @@ static const struct found_model *add_found_before(struct repo_index *index, size
         return NULL;
 }
 
-/* Which models are in two repositories can have changed since the last load or poll. */
+/* Also updates the duplicates, which may have changed since the last load or poll. */
 static void merge_locked(struct repo *r, struct repo_index *index) {
         size_t at = 0;
 
@@ -116,7 +116,7 @@ void repo_index_read(struct repo *r, bool only_ready, struct repo_index *ret) {
 }
 
 static void print_line(struct json_writer *w, const struct repo_index_entry *e) {
-        char version[24]; /* a number of 64 bits has 20 digits */
+        char version[24]; /* a 64-bit number has at most 20 characters */
 
         json_begin_object(w);
         json_key(w, "name");

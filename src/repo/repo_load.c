@@ -19,18 +19,18 @@
 
 #include <string.h>
 
-/* As the reference server's log has it. */
+/* The text in the log of the reference server. */
 #define NOT_FOUND_TEXT "model not found in any model repository."
 
 /* ---- one model by request -------------------------------------------------------------------- */
 
-/* The caller learns that it failed, the log why: as the reference server does. */
+/* As in the reference server, the client gets no reason. The log has it. */
 static struct error *not_polled(const char *name) {
         return error_new(ERR_INTERNAL, "failed to load '%s', failed to poll from model repository",
                          name);
 }
 
-/* Takes `why`, which is in the log. */
+/* Takes `why`, which is in the log already. */
 static struct error *not_polled_because(const struct repo *r, const char *name, struct error *why) {
         if (r->reports_reasons)
                 return error_wrap(error_recode(why, ERR_INTERNAL),
@@ -50,7 +50,7 @@ static struct error *not_unique(void) {
 }
 
 /* A model that serves from a repository that cannot be read now is not replaced by one of the same
- * name of another: nobody knows whether the first is gone. */
+ * name in another repository: the first one may still exist. */
 static const struct error *find_obstacle(struct repo *r, const struct repo_scan *scan,
                                          const struct found_model *found) {
         struct repo_entry *e;
@@ -80,7 +80,8 @@ static bool is_version_error(const struct error *err) {
         return str_starts(str_of(err->message), STR_LIT("load failed for model "));
 }
 
-/* Versions that failed have an error of their own form; anything else is a failure to poll. */
+/* Versions that failed have an error of their own form. Any other error is a failure of the poll;
+ * it is logged. */
 static struct error *poll_error(const struct repo *r, const struct model_key *key,
                                 struct error *err) {
         AUTO_CHARS label = NULL;
@@ -92,7 +93,7 @@ static struct error *poll_error(const struct repo *r, const struct model_key *ke
         return not_polled_because(r, key->name, err);
 }
 
-/* Takes *mark on success. */
+/* Takes *fingerprint on success. */
 static struct error *load_and_take(struct repo *r, struct repo_entry *e,
                                    const struct model_source *source,
                                    struct dir_fingerprint   **fingerprint) {
@@ -101,7 +102,7 @@ static struct error *load_and_take(struct repo *r, struct repo_entry *e,
         return NULL;
 }
 
-/* With the configuration that an earlier load came with, as long as that one holds. */
+/* Loads with the configuration of an earlier load, as long as that one is valid. */
 static struct error *load_changed(struct repo *r, struct repo_entry *e,
                                   const struct model_source *source,
                                   struct dir_fingerprint   **fingerprint) {
@@ -127,7 +128,7 @@ static struct error *load_from_files(struct repo *r, const struct model_source *
         return poll_error(r, &source->key, err);
 }
 
-/* One with a configuration that came along. */
+/* Loads a model with a configuration of the request. */
 static struct error *load_source(struct repo *r, const struct model_source *source) {
         struct model_source     with = *source;
         struct dir_fingerprint *fingerprint = NULL;
@@ -156,8 +157,8 @@ static struct error *load_found(struct repo *r, const struct found_model *found,
         return config_json != NULL ? load_source(r, &source) : load_from_files(r, &source);
 }
 
-/* Sent files take the place of the model that the name means; of none, they are a model without a
- * repository. *ret is owned by the caller. */
+/* Chooses the namespace of uploaded files. They replace the model that the name means. When there
+ * is none, they are a model without a repository. The caller owns *ret. */
 static struct error *choose_namespace(struct repo *r, const char *name, char **ret) {
         struct repo_scan scan;
         struct error    *err = NULL;
@@ -177,7 +178,8 @@ static struct error *choose_namespace(struct repo *r, const char *name, char **r
         return err;
 }
 
-/* Of the configuration in the repository, whose place the sent one takes. */
+/* Returns the fingerprint of the configuration in the repository, which the uploaded one
+ * replaces. */
 static uint64_t read_config_fingerprint(struct repo *r, const struct model_key *key) {
         struct repo_scan          scan;
         const struct found_model *found;
@@ -223,7 +225,7 @@ static struct error *load_uploaded_files(struct repo *r, const char *name,
 
 /* ---- several at a time ----------------------------------------------------------------------- */
 
-/* `name` was asked for. */
+/* `name` is the requested model. */
 static struct error *circular(const char *name, const struct load_item *item) {
         struct error *err =
                 item->needs.kind == NEEDS_STEPS
@@ -256,7 +258,7 @@ static struct error *load_item(struct repo *r, struct load_item *item) {
         return load_found(r, item->found, item->config_json);
 }
 
-/* Unloads those that were not asked for and that no loaded model needs. */
+/* Unloads the models that were not requested and that no loaded model needs. */
 static void unload_unused(struct repo *r, const struct label_list *labels) {
         for (size_t i = 0; i < labels->n; i++) {
                 struct model_key key;
@@ -269,7 +271,7 @@ static void unload_unused(struct repo *r, const struct label_list *labels) {
         }
 }
 
-/* Those that were not asked for and came along with a load that has failed. */
+/* Unloads the models that were loaded only for a load that has failed. */
 static void unload_unneeded(struct repo *r, const struct load_plan *p) {
         struct label_list added = { .items = mem_alloc((p->n_items + 1) * sizeof(char *)) };
 
@@ -280,8 +282,8 @@ static void unload_unneeded(struct repo *r, const struct load_plan *p) {
         label_list_done(&added);
 }
 
-/* One error of several: what versions failed with, one behind the other, else that of a model that
- * could not even be looked at. */
+/* Joins several errors: those of failed versions, one after the other. Without these, the error of
+ * a model that could not be polled. */
 static struct error *join_errors(const char *name, const struct load_plan *p) {
         AUTO_STRBUF texts = { 0 };
         bool        is_fine = true;
@@ -319,7 +321,7 @@ static struct error *unknown_steps(const struct load_plan *p, const struct load_
         return err;
 }
 
-/* What a later model of a chain needs is named before anything is loaded. */
+/* Reports a missing model of a later stage before anything is loaded. */
 static struct error *check_chain(const struct load_plan *p, const struct load_item *item) {
         const struct load_item  *user;
         const struct model_need *need;
@@ -331,7 +333,7 @@ static struct error *check_chain(const struct load_plan *p, const struct load_it
         if (need != NULL && user == item && item->needs.kind == NEEDS_STEPS)
                 return unknown_steps(p, item);
         if (need == NULL || user == item || item->needs.kind == NEEDS_STEPS)
-                return NULL; /* its registration says it */
+                return NULL; /* its registration reports it */
         return error_new(
                 ERR_INVALID_ARG,
                 "load failed for model '%s': %s '%s' of model '%s' is neither loaded nor in "
@@ -340,7 +342,7 @@ static struct error *check_chain(const struct load_plan *p, const struct load_it
                 need->name, user->found->key.name);
 }
 
-/* Takes the plan, which has one model that was asked for, or one in each namespace. */
+/* Runs the plan and frees it. It has one requested model, or one in each namespace. */
 static struct error *run_plan(struct repo *r, const char *name, struct load_plan *plan,
                               struct load_item *only) {
         const struct load_item *user;
@@ -349,7 +351,8 @@ static struct error *run_plan(struct repo *r, const char *name, struct load_plan
         if (only != NULL) {
                 err = check_chain(plan, only);
                 if (load_plan_find_lacking(plan, only, &user) != NULL && user == only)
-                        load_plan_drop_needs(plan); /* nothing is loaded in vain */
+                        load_plan_drop_needs(plan); /* the load fails, so the others are not
+                                                     * needed */
         }
         if (err == NULL) {
                 load_plan_run(plan);
@@ -361,7 +364,7 @@ static struct error *run_plan(struct repo *r, const char *name, struct load_plan
         return err;
 }
 
-/* One in each namespace that has it. */
+/* Loads one model in each namespace that has the name. */
 static struct error *load_all_of(struct repo *r, const char *name, const struct repo_scan *scan,
                                  const char *config_json) {
         struct load_plan  plan;
@@ -374,7 +377,7 @@ static struct error *load_all_of(struct repo *r, const char *name, const struct 
         return run_plan(r, name, &plan, scan->n_models == 1 ? item : NULL);
 }
 
-/* With parameters that change its configuration. */
+/* Loads the model with parameters that change its configuration. */
 static struct error *load_with_parameters(struct repo *r, const char *name,
                                           const struct repo_scan     *scan,
                                           const struct repo_override *o) {
@@ -405,7 +408,7 @@ struct error *repo_load(struct repo *r, const char *name, const struct repo_over
         return err;
 }
 
-/* *ret has the namespaces that have a model of that name, and owns their names. */
+/* Lists the namespaces that have a model of that name. The caller owns *ret and its texts. */
 static size_t list_namespaces(struct repo *r, const char *name, char ***ret) {
         size_t n = 0;
 
@@ -429,7 +432,7 @@ struct error *repo_unload_one(struct repo *r, const struct model_key *key) {
         return NULL;
 }
 
-/* The second time: who asks wants to be rid of it. */
+/* A second unload ends the live sequences of a model that is unloaded already. */
 static void hurry_when_unloaded(struct repo *r, const char *name) {
         struct model **ready;
         size_t         n = repo_ready_models(r, name, &ready);
@@ -469,7 +472,8 @@ struct error *repo_unload_with_needs(struct repo *r, const char *name) {
         if (err == NULL)
                 repo_compose_list_needs(r, &(struct model_key){ namespace, name }, &needs);
         else
-                error_free(STEAL(err)); /* several of that name: their needs stay */
+                error_free(STEAL(err)); /* several models of that name: what they need stays
+                                         * loaded */
         err = repo_unload(r, name);
         if (err == NULL)
                 unload_unused(r, &needs);
@@ -479,7 +483,7 @@ struct error *repo_unload_with_needs(struct repo *r, const char *name) {
 
 /* ---- many at the start ----------------------------------------------------------------------- */
 
-/* They are known from now on, whether they can be loaded or not. */
+/* Adds the models to the table, whether they can be loaded or not. */
 static void add_entries(struct repo *r, const struct found_model *const *found, size_t n) {
         MUTEX_GUARD(&r->table.lock);
         for (size_t i = 0; i < n; i++) {
@@ -520,8 +524,8 @@ static bool is_repeated(char *const *names, size_t at) {
         return false;
 }
 
-/* *ret has the models of the scan that are to be loaded; owned by the caller. False when one of
- * the names is unknown. */
+/* Lists the models of the scan that are to be loaded; the caller owns *ret. False when one of the
+ * names is unknown. */
 static bool choose_named(const struct repo_scan *scan, char *const *names, size_t n_names,
                          const struct found_model ***ret, size_t *ret_n) {
         bool   all = true;
@@ -544,7 +548,8 @@ static bool choose_named(const struct repo_scan *scan, char *const *names, size_
         return all;
 }
 
-/* A repository that cannot be read is a failure like any other: the rest is loaded. */
+/* A repository that cannot be read is an error like that of a model. The other models are
+ * loaded. */
 struct error *repo_load_all(struct repo *r) {
         struct repo_scan           scan;
         const struct found_model **found;
@@ -611,7 +616,7 @@ void repo_unload_all(struct repo *r) {
         mutex_lock(&r->table.lock);
         entries = repo_table_sorted_locked(&r->table, &n);
         mutex_unlock(&r->table.lock);
-        /* No change is at work any more: the entries stay. */
+        /* No change runs any more, so the entries stay. */
         for (size_t i = 0; i < n; i++)
                 repo_change_unload(r, entries[i]);
         free(entries);

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* ---- which model a name means ---------------------------------------------------------------- */
+/* ---- resolving a name ------------------------------------------------------------------------ */
 
 static COLD struct error *unknown_model(enum error_code code, const char *name) {
         return error_new(code, "Request for unknown model: '%s' is not found", name);
@@ -23,7 +23,8 @@ struct error *repo_ambiguous_name(size_t n, const char *name) {
                          n, name);
 }
 
-/* Where there are namespaces, a model that was unloaded leaves its name to the others. */
+/* True when a name can mean this entry. With namespaces, an unloaded model leaves its name to the
+ * models of other namespaces. */
 static bool is_identified(const struct repo_entry *e) {
         if (e->n_versions == 0)
                 return e->is_versionless;
@@ -36,7 +37,7 @@ static bool is_identified(const struct repo_entry *e) {
         return false;
 }
 
-/* How many models a name may mean, and the last of them. */
+/* Counts the models that a name can mean; *ret is the last of them. */
 static size_t count_identified_locked(struct repo *r, const char *name, struct repo_entry **ret) {
         size_t n = 0;
 
@@ -88,7 +89,7 @@ struct error *repo_find_namespace(struct repo *r, const char *name, char **ret) 
         return NULL;
 }
 
-/* ---- one version of it ----------------------------------------------------------------------- */
+/* ---- versions -------------------------------------------------------------------------------- */
 
 static COLD struct error *no_such_version(struct repo_entry *e, int64_t version) {
         if (version == -1)
@@ -104,7 +105,7 @@ static COLD struct error *no_such_version(struct repo_entry *e, int64_t version)
                          e->name, (long long)version);
 }
 
-/* The READY version asked for. */
+/* Returns the requested version when it is READY. */
 static struct error *get_version_locked(struct repo_entry *e, int64_t version, struct model **ret) {
         struct repo_version *v = version == -1 ? repo_entry_latest_locked(e)
                                                : repo_entry_find_version_locked(e, version);

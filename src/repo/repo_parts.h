@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What loading a model needs of the server: borrowed parts that outlive the repository.
+/* The parts of the server that loading a model uses. All are borrowed and outlive the repository.
+ *
+ * Threads.  Constant after repo_new().
  */
 #pragma once
 
@@ -26,25 +28,25 @@ struct repo_parts {
         struct backend_registry *backends;
         struct agent_registry   *agents;
         struct model_metrics    *model_metrics;
-        struct metric_registry *metrics; /* of chains and scheduler libraries; NULL: nobody looks */
-        struct timer_thread    *timers;
-        struct reaper          *reaper;
-        struct response_cache  *cache;               /* NULL = none */
-        struct host_policies   *policies;            /* NULL = none */
-        struct rate_limiter    *limiter;             /* NULL: executions are not limited */
-        enum adaptive_mode      adaptive;            /* of models that do not say */
-        const char             *scheduler;           /* likewise; "" = default */
-        const char             *scheduler_directory; /* "" = none */
-        struct event_source    *ready;         /* told of changed states; NULL = nobody cares */
-        void                   *server;        /* TRITONSERVER_Server, for backends */
-        bool                    auto_complete; /* configurations may be absent or partial */
-        bool                    allows_uploaded_code; /* what a load brings along may be executed */
-        struct override_store  *places;               /* set by the repository: for agents */
-        const char             *config_name;          /* --model-config-name; "" = config.pbtxt */
-        /* A model has ended, only its name, version and address are left; on the reaper's thread.
-         * May be NULL. */
+        struct metric_registry  *metrics; /* for chains and scheduler libraries; NULL: no metrics */
+        struct timer_thread     *timers;
+        struct reaper           *reaper;
+        struct response_cache   *cache;               /* NULL = none */
+        struct host_policies    *policies;            /* NULL = none */
+        struct rate_limiter     *limiter;             /* NULL: executions are not limited */
+        enum adaptive_mode       adaptive;            /* default of models */
+        const char              *scheduler;           /* default of models; "" = the built-in one */
+        const char              *scheduler_directory; /* "" = none */
+        struct event_source     *ready;         /* published after changes of states; NULL = none */
+        void                    *server;        /* TRITONSERVER_Server, for backends */
+        bool                     auto_complete; /* configurations may be absent or partial */
+        bool                     allows_uploaded_code; /* uploaded files may be executed */
+        struct override_store   *places;               /* set by the repository; for agents */
+        const char              *config_name;          /* --model-config-name; "" = config.pbtxt */
+        /* Called on the reaper's thread when a model has ended; only its name, version and address
+         * are left. May be NULL. */
         void (*on_ended)(void *owner, const struct model *model);
-        /* The model of one of its steps: a new reference, or NULL when it is not ready. NULL: models
+        /* Returns the model of a step: a new reference, or NULL when it is not ready. NULL: models
          * that need others cannot be loaded. */
         struct model *(*find_step)(void *owner, const struct model_key *user,
                                    const struct model_need *need);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Looks for changes of the files and loads or unloads what has changed (repo.h). */
+/* Polls the repositories: finds changes of the files, and loads or unloads what has changed
+ * (repo.h). */
 #include "repo/repo.h"
 
 #include "base/log.h"
@@ -10,18 +11,18 @@
 #include "repo/repo_change.h"
 #include "repo/repo_scan.h"
 
-/* One model that is to be loaded again, or unloaded. It ends with its run. */
+/* One model to be loaded or unloaded. run_step() frees it. */
 struct step {
         struct work             job;
         struct repo            *repo;
         struct model_key        key;         /* its texts are owned */
-        char                   *repository;  /* owned; NULL: the model is gone */
-        char                   *directory;   /* owned; the same */
-        struct dir_fingerprint *fingerprint; /* owned until it is loaded */
+        char                   *repository;  /* owned; NULL: the model was removed */
+        char                   *directory;   /* owned; NULL: the model was removed */
+        struct dir_fingerprint *fingerprint; /* owned, until the load takes it */
 };
 
 struct steps {
-        struct step **items; /* owned; each ends with its run */
+        struct step **items; /* owned; run_step() frees each */
         size_t        n_items;
 };
 
@@ -42,11 +43,13 @@ static struct step *add_step(struct steps *steps, struct repo *r, struct repo_en
 static struct dir_fingerprint *read_fingerprint(const char *directory) {
         struct dir_fingerprint *fingerprint = NULL;
 
-        error_free(dir_fingerprint_read(directory, &fingerprint)); /* it goes away at this moment */
+        /* It fails when the directory was removed at this moment. */
+        error_free(dir_fingerprint_read(directory, &fingerprint));
         return fingerprint;
 }
 
-/* What failed is tried again when it looks different than it did when the attempt began. */
+/* Loads the model. After a failure, a later poll tries again when the fingerprint differs from the
+ * one of this attempt. */
 static struct error *load_and_note_failure(struct step *s, const struct model_source *source,
                                            struct repo_entry *e) {
         struct error *err = repo_change_load(s->repo, e, source, s->fingerprint);
@@ -55,11 +58,11 @@ static struct error *load_and_note_failure(struct step *s, const struct model_so
         dir_fingerprint_free(e->tried);
         e->tried = err != NULL ? s->fingerprint : NULL;
         mutex_unlock(&s->repo->table.lock);
-        s->fingerprint = NULL; /* one of the two has it */
+        s->fingerprint = NULL; /* the entry has it */
         return err;
 }
 
-/* Has waited for its turn: what has changed meanwhile is for the next look. */
+/* The step has waited for its turn. The next poll handles files that changed meanwhile. */
 static bool is_unchanged(const struct step *s) {
         struct dir_fingerprint *now = read_fingerprint(s->directory);
         bool                    is_same = dir_fingerprint_equal(s->fingerprint, now);
@@ -86,7 +89,7 @@ static void load(struct step *s) {
                 log_error("failed to poll model '%s': %s", label, err->message);
 }
 
-/* The next look may plan for it again. */
+/* The next poll may plan a step for the model again. */
 static void end_plan(struct step *s) {
         struct repo_entry *e;
 
@@ -118,14 +121,14 @@ static void run_step(struct work *job) {
         step_free(s);
 }
 
-/* Does it serve from a repository that nobody can look into now? Then one of its name elsewhere
- * does not take its place. */
+/* True when the model serves from a repository that cannot be read now. A model of the same name in
+ * another repository does not replace it then. */
 static bool serves_from_unreadable(const struct repo_entry *e, const struct repo_scan *scan) {
         return e->fingerprint != NULL && repo_scan_find_failure(scan, e->repository) != NULL;
 }
 
-/* Whatever stands in the way of a load has to be still for one poll: a copy in progress is not
- * taken for the model. */
+/* A model is loaded when its files did not change between two polls, so that a copy in progress is
+ * not loaded. */
 static void check_found(struct repo *r, const struct repo_scan *scan,
                         const struct found_model *found, struct steps *steps) {
         struct dir_fingerprint *fingerprint = read_fingerprint(found->directory);
@@ -154,7 +157,7 @@ static void check_found(struct repo *r, const struct repo_scan *scan,
         }
 }
 
-/* One without a directory that does not serve. */
+/* Forgets an entry that has no directory and does not serve. */
 static void forget_locked(struct repo *r, struct repo_entry *e) {
         dir_fingerprint_free(e->seen);
         dir_fingerprint_free(e->tried);
@@ -178,7 +181,8 @@ static void note_removed_locked(struct repo *r, struct repo_entry *e, struct ste
         e->seen = NULL;
 }
 
-/* Entries whose directory is not there, in repositories that could be read. Both lists are sorted. */
+/* Plans the unload of entries whose directory is absent, in repositories that could be read. Both
+ * lists are sorted. */
 static void check_removed(struct repo *r, const struct repo_scan *scan, struct steps *steps) {
         struct repo_entry **sorted;
         size_t              n, at = 0;
@@ -198,7 +202,7 @@ static void check_removed(struct repo *r, const struct repo_scan *scan, struct s
         free(sorted);
 }
 
-/* What there is to do now, owned by the caller. */
+/* Scans the repositories and returns the steps to take. The caller owns them. */
 static struct steps plan_steps(struct repo *r) {
         struct steps     steps = { 0 };
         struct repo_scan scan;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The repository's own struct, for the files that implement repo.h.
+/* The struct of the repository, for the files that implement repo.h.
+ *
+ * Ownership.  repo_free() frees everything in it.
+ * Threads.  The members say what guards them.
  */
 #pragma once
 
@@ -14,9 +17,9 @@ struct override_store;
 struct repo_path {
         char *path;              /* owned */
         char *namespace;         /* owned; the path, or "" without namespaces */
-        struct repo_name *names; /* owned, and the texts; directories with another name */
+        struct repo_name *names; /* owned, and the texts; renamed models */
         size_t            n_names;
-        bool              is_unreadable; /* as the log was told */
+        bool              is_unreadable; /* as in the last line of the log about it */
 };
 
 struct repo {
@@ -27,40 +30,41 @@ struct repo {
         bool                   is_followed;
         bool                   has_namespaces;
         bool                   reports_reasons;
-        bool                   is_strict_unload; /* what another one's `next` is stays */
+        bool                   is_strict_unload; /* a `next` model is not unloaded */
         struct override_store *overrides;        /* owned */
         struct repo_table      table;
-        struct work_pool      *loads;   /* owned; of polls that nobody waits for */
-        struct work_pool      *unloads; /* owned; the same: a load that hangs is not in their way */
+        struct work_pool      *loads;   /* owned; for loads of repo_start_poll() */
+        struct work_pool      *unloads; /* owned; for its unloads, which loads must not delay */
 
-        struct mutex binding; /* rank LOCK_REPO; held while models get their steps' models */
+        struct mutex binding; /* rank LOCK_REPO; held during a rebinding */
 
         /* Guarded by the table's lock. */
-        struct model_graph *graph; /* owned; who needs whom, by label */
+        struct model_graph *graph; /* owned; needs of the models, by label */
         struct repo_path   *paths; /* owned */
         size_t              n_paths;
-        size_t              n_loading;  /* model versions that load right now */
-        size_t              n_changing; /* models */
+        size_t              n_loading;  /* model versions that load now */
+        size_t              n_changing; /* models that change now */
         bool                is_stopping;
 };
 
 void              repo_path_done(struct repo_path *p);
 struct repo_path *repo_find_path_locked(struct repo *r, const char *path);
 
-/* repo_table_forget_locked(), but for the end: who unloads all walks over the entries. */
+/* repo_table_forget_locked(), but not during the shutdown, which walks over the entries. */
 static inline void repo_forget_locked(struct repo *r, struct repo_entry *e) {
         if (!r->is_stopping)
                 repo_table_forget_locked(&r->table, e);
 }
 
-/* INVALID_ARG: so many models have that name. */
+/* INVALID_ARG: n models have that name. */
 struct error *repo_ambiguous_name(size_t n, const char *name) COLD;
-/* Of the model that the name means; *ret is owned by the caller, "" when it means none. */
+/* Finds the namespace of the model that the name means. The caller owns *ret, which is "" when
+ * there is no such model. */
 struct error *repo_find_namespace(struct repo *r, const char *name, char **ret) NODISCARD;
-/* repo_unload() of one among several of a name. */
+/* Unloads one of several models of a name. */
 struct error *repo_unload_one(struct repo *r, const struct model_key *key) NODISCARD;
 
-/* Behind each change of versions' states; the table's lock is free. */
+/* To be called after each change of versions' states, without the table's lock. */
 static inline void repo_publish_change(struct repo *r) {
         if (r->parts.ready != NULL)
                 event_source_publish(r->parts.ready);

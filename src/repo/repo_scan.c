@@ -27,12 +27,12 @@ struct repo_path *repo_find_path_locked(struct repo *r, const char *path) {
         return NULL;
 }
 
-/* Hidden directories are nobody's models, and no name leads out of the repository. */
+/* Hidden directories are not models, and a name must not leave the repository. */
 static bool may_be_model(const char *directory) {
         return directory[0] != '\0' && directory[0] != '.' && strchr(directory, '/') == NULL;
 }
 
-/* The other name that a directory was given; NULL: it has none. */
+/* Returns the name of the model when it differs from that of its directory, else NULL. */
 static const char *find_name(const struct repo_path *p, const char *directory) {
         for (size_t i = 0; i < p->n_names; i++)
                 if (strcmp(p->names[i].directory, directory) == 0)
@@ -59,8 +59,8 @@ static void add(struct repo_scan *s, const struct repo_path *p, const char *name
                                                          .directory = directory };
 }
 
-/* A directory may let its names be listed and nothing be asked of them: then all of them would
- * look as if they were gone. */
+/* Checks that entries of the directory can be accessed. A directory may allow to list names but not
+ * to access them; all models would then look as if they were removed. */
 static struct error *check_search(const struct repo_path *p) {
         AUTO_CHARS       inside = path_join(p->path, ".");
         struct file_stat stat;
@@ -98,8 +98,8 @@ static void add_if_present(const struct repo_path *p, const char *name, const ch
                 add(s, p, name, STEAL(path));
 }
 
-/* Where a model of this name can be: in the directory of that name, unless it was given another
- * one, and in those that were given this. */
+/* Looks at the directories in which a model of this name can be: the one of that name, unless it
+ * has a model of another name, and those whose models have this name. */
 static struct error *scan_one(const struct repo_path *p, const char *name, struct repo_scan *s) {
         TRY(dir_check(p->path));
         TRY(check_search(p));
@@ -112,7 +112,7 @@ static struct error *scan_one(const struct repo_path *p, const char *name, struc
         return NULL;
 }
 
-/* `only` NULL: all. */
+/* `only` NULL: scans for all names. */
 static struct error *scan_path(const struct repo_path *p, const char *only, struct repo_scan *s) {
         return error_wrap(only != NULL ? scan_one(p, only, s) : scan_all(p, s),
                           "failed to read model repository '%s'", p->path);
@@ -125,7 +125,7 @@ static void add_failure(struct repo_scan *s, const char *repository, struct erro
                 (struct scan_failure){ .repository = mem_strdup(repository), .error = error };
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- all repositories ------------------------------------------------------------------------ */
 
 static int by_name(const void *a, const void *b) {
         return strcmp(((const struct found_model *)a)->key.name,
@@ -137,7 +137,7 @@ static int by_key(const void *a, const void *b) {
                                  &((const struct found_model *)b)->key);
 }
 
-/* A single repository nearly always is. */
+/* The list of a single repository is nearly always sorted. */
 static bool is_sorted(const struct repo_scan *s) {
         for (size_t i = 1; i < s->n_models; i++)
                 if (by_key(&s->models[i - 1], &s->models[i]) > 0)
@@ -145,7 +145,7 @@ static bool is_sorted(const struct repo_scan *s) {
         return true;
 }
 
-/* Sorted; of those with the same key the first stays. */
+/* Sorts the models. Of several with the same key it keeps the first. */
 static void merge(struct repo_scan *s) {
         size_t n = 0;
 
@@ -180,7 +180,7 @@ static void copy_paths(struct repo *r, struct repo_scan *s) {
         s->n_paths = r->n_paths;
 }
 
-/* Was it otherwise before? */
+/* Records whether the path can be read; returns true when that has changed. */
 static bool note_readability(struct repo *r, const char *path, bool is_unreadable) {
         struct repo_path *p;
         bool              has_changed;
@@ -193,7 +193,7 @@ static bool note_readability(struct repo *r, const char *path, bool is_unreadabl
         return has_changed;
 }
 
-/* Each change is told once, whoever looks. */
+/* Logs each change once, whatever function scans. */
 static void read_path(struct repo *r, const struct repo_path *p, const char *only,
                       struct repo_scan *s) {
         struct error *err = scan_path(p, only, s);
@@ -245,7 +245,7 @@ void repo_scan_done(struct repo_scan *s) {
         *s = (struct repo_scan){ 0 };
 }
 
-/* ---- what was found -------------------------------------------------------------------------- */
+/* ---- look-ups -------------------------------------------------------------------------------- */
 
 const struct found_model *repo_scan_find(const struct repo_scan *s, const struct model_key *key) {
         const struct found_model wanted = { .key = *key };

@@ -18,17 +18,18 @@ void repo_table_init(struct repo_table *t) {
         t->n_entries = t->cap_entries = t->n_unready = t->n_may_be_unready = 0;
 }
 
-/* Strict readiness, as repo_all_ready() says it. */
+/* Strict readiness, see repo_all_ready(). */
 static bool is_unready(const struct repo_entry *e) {
         if (e->n_versions == 0)
-                return e->is_wanted /* it could not even be read; others were never asked for */ ||
-                       e->is_versionless;
+                return e->is_wanted /* it could not even be read; other entries were never
+                                     * requested */
+                       || e->is_versionless;
         for (size_t i = 0; i < e->n_versions; i++) {
                 const struct repo_version *v = &e->versions[i];
 
                 if (v->state != VERSION_READY && !repo_version_was_unloaded(v))
                         return true;
-                /* What somebody unloaded makes nothing else a failure. */
+                /* A version that is blocked by an unloaded model is no fault. */
                 if (v->is_fault)
                         return true;
         }
@@ -53,7 +54,7 @@ static void subtract_counts(struct repo_entry *e) {
         e->table->n_may_be_unready -= e->n_may_be_unready;
 }
 
-/* Behind each change of what an entry or one of its versions is. */
+/* Must be called after each change of an entry or of one of its versions. */
 static void update_counts(struct repo_entry *e) {
         subtract_counts(e);
         e->is_unready = is_unready(e);
@@ -125,7 +126,7 @@ static int compare(const struct repo_entry *x, const struct repo_entry *y) {
         return model_key_compare(&a, &b);
 }
 
-/* Where it is, or belongs. */
+/* Returns the index of the entry, or the index at which it belongs. */
 static size_t find_place(const struct repo_table *t, const struct repo_entry *e) {
         size_t low = 0, high = t->n_entries;
 
