@@ -27,7 +27,8 @@ struct error *composed_model_new(struct loaded_model *l, struct composed_model *
         c->model = l;
         c->needs = needs;
         step_models_holder_init(&c->holder);
-        error_free(chain_line_read(l->model.config, &c->line)); /* it was read a moment ago */
+        error_free(chain_line_read(l->model.config, &c->line)); /* cannot fail: it was read
+                                                                 * before */
         if (needs.kind != NEEDS_STEPS)
                 c->metrics = chain_metrics_new(l->parts->metrics, l->name, l->model.version);
         *ret = c;
@@ -46,7 +47,7 @@ void composed_model_free(struct composed_model *c) {
 
 /* ---- finding the models ---------------------------------------------------------------------- */
 
-/* The models found so far; references of their own. */
+/* The models found so far, with references of their own. */
 struct found_steps {
         struct step_model *items; /* owned, and the references */
         size_t             n;
@@ -65,7 +66,7 @@ static void found_steps_done(struct found_steps *f) {
         free(f->items);
 }
 
-/* What the model passes a request on to by itself. */
+/* Returns the part of the model that passes requests on; NULL when it has none. */
 static struct composed_model *composed_of(struct model *model) {
         return loaded_model_of(model)->composed;
 }
@@ -78,11 +79,13 @@ static char *not_ready(const struct composed_model *c, const char *name) {
         switch (c->needs.kind) {
         case NEEDS_NEXT: return mem_printf("next model '%s' is not ready", name);
         case NEEDS_STAGES: return mem_printf("stage '%s' is not ready", name);
-        default: return mem_strdup("unloaded"); /* the reference server unloads the ensemble */
+        default:
+                return mem_strdup("unloaded"); /* as in the reference server, which unloads the
+                                                * ensemble */
         }
 }
 
-/* The models that follow in the line of the next one. */
+/* Adds the models that follow the next model. */
 static void add_followers(struct found_steps *f, struct composed_model *next,
                           struct composed_block *ret) {
         struct step_models *s = step_models_holder_get(&next->holder);
@@ -167,7 +170,7 @@ static struct error *plan_chain(struct composed_model *c, struct step_models *s)
 
                 stages[i].model = model;
                 if (!is_next)
-                        continue; /* a stage's own next one is of no interest here */
+                        continue; /* the next model of a stage is not used here */
                 stages[i].map = line->map;
                 stages[i].n_map = line->n_map;
         }
@@ -185,7 +188,8 @@ static struct error *plan_ensemble(struct loaded_model *l, struct step_models *s
         bool is_decoupled;
 
         TRY(ensemble_prepare(l->model.config, s, &is_decoupled));
-        /* Its configuration says so from the load on, whatever the file says. */
+        /* At the load the configuration gets the value that follows from the steps, whatever the
+         * file contains. */
         if (l->model.scheduler == NULL)
                 return config_edit_set_decoupled(l->model.config, is_decoupled);
         if (is_decoupled == l->model.is_decoupled)
@@ -203,7 +207,7 @@ static struct error *make_plan(struct composed_model *c, struct step_models *s) 
         }
 }
 
-/* What requests are told that come while it cannot serve. */
+/* The error for requests that come while the model cannot serve. */
 static struct error *refusal(const struct composed_model *c, const char *why) {
         if (c->needs.kind == NEEDS_STEPS)
                 return error_new(ERR_NOT_FOUND,
@@ -218,7 +222,7 @@ static void use(struct composed_model *c, const struct found_steps *f, struct co
 
         if (err == NULL) {
                 step_models_holder_set(&c->holder, s);
-                /* What the cache has kept of other models is found no more. */
+                /* Cached responses of the previous models are not found any more. */
                 if (c->needs.kind != NEEDS_NEXT)
                         atomic_fetch_add(&c->model->model.cache_epoch, 1);
                 return;
@@ -255,7 +259,7 @@ struct step_models *composed_model_get(struct composed_model *c) {
         return step_models_holder_get(&c->holder);
 }
 
-/* The models of all its steps are there, and can serve. */
+/* True when the models of all steps exist and can serve. */
 static bool are_steps_ready(struct composed_model *c) {
         struct step_models *s = composed_model_get(c);
         bool                is_ready = s != NULL;

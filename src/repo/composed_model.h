@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a loaded model has that needs other models: an ensemble, a chain, a model with a next one.
+/* The part of a loaded model that needs other models: an ensemble, a chain, a model with a next
+ * model.
  *
- *     composed_model_bind()   looks its steps' models up; requests get these from now on, or are
- *                             refused with the reason
+ *     composed_model_bind()   looks up the models of its steps; requests use these from now on, or
+ *                             are refused with the reason
  *
- * The repository binds it when it is loaded and whenever one of those models is published or goes,
- * those that it needs first. Binding again is cheap when nothing has changed.
+ * The repository binds a model when it is loaded, and whenever one of the models that it needs is
+ * published or removed. A model is bound after those that it needs. A binding without changes is
+ * cheap.
  *
- * Ownership.  Belongs to the loaded model.
- * Threads.  Binding: one thread at a time for each model. Requests go on meanwhile.
+ * Ownership.  The loaded model owns it.
+ * Threads.  Binding: one thread at a time for each model. Requests continue meanwhile.
  */
 #pragma once
 
@@ -22,26 +24,27 @@ struct loaded_model;
 struct composed_model {
         struct loaded_model      *model; /* borrowed: it holds this */
         struct model_needs        needs;
-        struct chain_line         line;    /* of chains */
-        struct chain_metrics     *metrics; /* owned; of chains */
+        struct chain_line         line;    /* for chains */
+        struct chain_metrics     *metrics; /* owned; for chains */
         struct step_models_holder holder;
 };
 
-/* *ret is NULL when the model needs no others. */
+/* *ret is NULL when the model needs no other models. */
 struct error *composed_model_new(struct loaded_model *l, struct composed_model **ret) NODISCARD;
 void          composed_model_free(struct composed_model *c); /* NULL is fine */
 
-/* Why it cannot serve. */
+/* Why the model cannot serve. */
 struct composed_block {
-        char *why;      /* owned; NULL: it can */
-        bool  is_fault; /* a model does not fit, as opposed to: it is not there */
+        char *why;      /* owned; NULL: it can serve */
+        bool  is_fault; /* a needed model does not fit; false: it is missing */
 };
 
 void composed_model_bind(struct composed_model *c, struct composed_block *ret);
 
-/* UNAVAILABLE or INVALID_ARG with the reason, for a load; takes it. NULL when there is none. */
+/* Returns UNAVAILABLE or INVALID_ARG with the reason, for a load. Takes the reason. NULL when there
+ * is none. */
 struct error *composed_block_error(struct composed_block *b) NODISCARD;
 
-/* The first step's model and the last one's, of a chain that is bound; a reference to the snapshot,
- * NULL when it is not. */
+/* Returns a new reference to the snapshot of the models of all steps, in their order; NULL when the
+ * model is not bound. */
 struct step_models *composed_model_get(struct composed_model *c);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A model that a backend runs: the backend is opened and completes the configuration; then its
- * instances, and the scheduler that gives them batches.
- */
+/* The runner of models that a backend runs (model_runner.h). It opens the backend, which completes
+ * the configuration. Then it makes the instances, and the scheduler that gives them batches. */
 #include "repo/model_runner.h"
 
 #include "backend/backend_registry.h"
@@ -95,7 +94,8 @@ static struct error *make_scheduler(struct loaded_model *l) {
         return err;
 }
 
-/* A sample runs on the members that take its batch: one at least must. */
+/* Checks that every sample has run on at least one member: only members that take its batch run
+ * it. */
 static struct error *check_warmup_ran(const struct loaded_model *l) {
         const Inference__ModelConfig *pb = l->model.config->pb;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The runner of models that other models run: ensembles, and chains that are models of their own
+/* The runner of models that other models run: ensembles, and chains that are models themselves
  * (model_runner.h). */
 #include "base/mem.h"
 #include "config/config_edit.h"
@@ -17,8 +17,8 @@ static bool has_tensors(const Inference__ModelConfig *pb) {
         return pb->n_input > 0 || pb->n_output > 0;
 }
 
-/* What clients see of the first stage goes in, what they see of the last one comes out. Its labels
- * come with its outputs: their file is in its directory. */
+/* Takes the inputs of the first stage and the outputs of the last one, as clients see them. The
+ * labels come with the outputs; their file is in the directory of the last stage. */
 static struct error *derive_tensors(struct loaded_model *l, const struct chain_plan *plan) {
         static char             none[] = "";
         Inference__ModelConfig *to = l->model.config->pb;
@@ -139,7 +139,7 @@ static struct error *make(struct loaded_model *l) {
         return NULL;
 }
 
-/* It has no instances that could change. */
+/* Such a model has no instances to change. */
 static struct error *update(struct loaded_model *l, const struct model_config *config,
                             struct model_update **ret) {
         (void)l;
@@ -150,7 +150,7 @@ static struct error *update(struct loaded_model *l, const struct model_config *c
 
 static bool is_ready(struct loaded_model *l) {
         (void)l;
-        return true; /* of its own; model_is_ready() asks its steps */
+        return true; /* it has no backend; model_is_ready() asks its steps */
 }
 
 static void free_nothing(struct loaded_model *l) {

@@ -17,7 +17,7 @@ static bool begins_like_elf(const struct override_file *f) {
         return f->n_bytes >= sizeof(magic) && memcmp(f->bytes, magic, sizeof(magic)) == 0;
 }
 
-/* "x.so", "x.so.1" */
+/* True for names such as "x.so" and "x.so.1". */
 static bool is_named_like_library(struct str name) {
         for (size_t at = 1; at + 3 <= name.len; at++)
                 if (memcmp(name.ptr + at, ".so", 3) == 0 &&
@@ -26,7 +26,7 @@ static bool is_named_like_library(struct str name) {
         return false;
 }
 
-/* NULL: it is none. */
+/* Returns the kind of code in the file; NULL when it is no code. */
 static const char *kind_of_code(const struct override_file *f) {
         const char *slash = strrchr(f->path, '/');
         struct str  name = str_of(slash ? slash + 1 : f->path);
@@ -52,7 +52,8 @@ struct error *uploaded_code_check_files(const char *model, const struct override
         return NULL;
 }
 
-/* A file in the directory or below it, by its path alone; links there are the operator's own. */
+/* True for a file in the directory or below it. Only the path is checked, because the operator made
+ * the links in the directory. */
 static bool is_within(const char *directory, const char *name) {
         AUTO_CHARS path = path_join(directory, name);
         struct str rest = str_of(name), part;

@@ -21,7 +21,7 @@
 #define MAX_WARMUP_BYTES ((int64_t)1 << 31)
 #define STRING_LENGTH_BYTES 4
 
-/* Size of the tensor; strings are empty, so only their lengths count. */
+/* Returns the size of the tensor. Strings are empty, so only their lengths count. */
 static struct error *input_size(const Inference__ModelWarmup__Input *input, const char *name,
                                 size_t *ret) {
         enum data_type type = (enum data_type)input->data_type;
@@ -39,7 +39,7 @@ static struct error *input_size(const Inference__ModelWarmup__Input *input, cons
         return NULL;
 }
 
-/* Any fixed pattern of small positive numbers will do: a warm-up only must not be all zeros. */
+/* Any fixed pattern of small positive numbers is fine, as long as it is not all zeros. */
 static void fill_random(char *bytes, size_t n) {
         uint64_t state = UINT64_C(0x9e3779b97f4a7c15);
 
@@ -100,10 +100,10 @@ struct error *warmup_input_read(const Inference__ModelWarmup__Input *input, cons
 
 /* ---- samples --------------------------------------------------------------------------------- */
 
-/* Far beyond any batch that runs, and little enough memory. */
+/* Larger than any real batch, and still little memory. */
 #define MAX_WARMUP_BATCH 65536
 
-/* One sample being run. */
+/* One sample while it runs. */
 struct warmup {
         struct model                 *model;
         const char                   *directory;
@@ -157,8 +157,8 @@ static struct error *add_input(struct warmup *w, struct request *req, size_t ind
         return request_append_bytes(req, name, w->bytes[index].bytes, &attributes, NULL);
 }
 
-/* An input that the server adds to requests of sequences, and that a sample may give instead: there
- * is no sequence. */
+/* True for an input that the server adds to requests of sequences. A sample may contain it, because
+ * a sample belongs to no sequence. */
 static bool is_added(const struct warmup *w, const char *name) {
         return model_config_is_added_input(w->model->config, name);
 }
@@ -174,7 +174,7 @@ static struct error *no_memory(void) {
         return error_new(ERR_UNAVAILABLE, "out of memory for a warmup request");
 }
 
-/* The initial values where the sample gives none; what becomes of them is forgotten. */
+/* Adds the initial states that the sample does not contain. Their new values are dropped. */
 static struct error *add_states(const struct warmup *w, struct request *req) {
         struct implicit_states *states;
 
@@ -203,11 +203,11 @@ static struct error *make_request(struct warmup *w, struct inner_request **ret) 
         *ret = r;
         TRY(add_inputs(w, r->request, false));
         TRY(inner_request_prepare(r));
-        TRY(add_inputs(w, r->request, true)); /* no inputs of the model: nothing to check */
+        TRY(add_inputs(w, r->request, true)); /* not inputs of the model, so nothing checks them */
         return add_states(w, r->request);
 }
 
-/* The n requests as one batch. */
+/* Runs the n requests as one batch. */
 static struct error *execute(struct warmup *w, struct executor *executor, struct request **batch,
                              uint32_t n) {
         for (uint32_t i = 0; i < n; i++) {
@@ -222,7 +222,7 @@ static struct error *execute(struct warmup *w, struct executor *executor, struct
         return STEAL(w->error);
 }
 
-/* All requests of the sample as one batch. */
+/* Makes all requests of the sample and runs them as one batch. */
 static struct error *run_once(struct warmup *w, struct executor *executor) {
         uint32_t         n = w->sample->batch_size;
         uint32_t         n_made = 0;
@@ -251,7 +251,8 @@ static struct error *read_inputs(struct warmup *w) {
         return NULL;
 }
 
-/* Takes `why`, which may be NULL. The text ends as the reference server's. */
+/* Adds the name of the sample. Takes `why`, which may be NULL. The text ends like that of the
+ * reference server. */
 static struct error *name_sample(const struct warmup *w, struct error *why) {
         struct error *err;
 
@@ -274,7 +275,7 @@ static struct error *run_sample(struct warmup *w, struct executor *executor) {
         return err;
 }
 
-/* Beyond max_batch_size it is run all the same, as the reference server does, but on members. */
+/* As in the reference server, a batch beyond max_batch_size runs too, but not on members. */
 bool warmup_fits(const Inference__ModelWarmup *sample, const struct executor *executor) {
         return !executor->is_member || (sample->batch_size >= executor->min_rows &&
                                         sample->batch_size <= executor->max_rows);

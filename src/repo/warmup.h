@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Warm-up: samples of the configuration run on an instance before it serves.
+/* Warm-up: runs samples of the configuration on an instance before it serves.
  *
- * A sample is batch_size single requests executed together, count times. They bypass the
- * scheduler, are counted in the statistics, and a failure fails the load. Inputs are zeros,
- * random numbers (zeros for strings) or a file of the model's warmup directory.
- * Source: model configuration, model_warmup.
+ * A sample is batch_size single requests, which are executed together, count times. They bypass the
+ * scheduler and count in the statistics. A failure fails the load. Inputs are zeros, random numbers
+ * (zeros for strings) or a file of the model's warmup directory. Source: model configuration,
+ * model_warmup.
+ *
+ * Ownership.  The caller owns the bytes of an input.
+ * Threads.  The thread on which the instance runs.
  */
 #pragma once
 
@@ -17,10 +20,11 @@
 struct executor;
 struct model;
 
-/* Does the instance take the sample's batch? Of a model whose instances take all sizes each does. */
+/* True when the instance takes the batch of the sample. An instance that is no member takes every
+ * batch. */
 bool warmup_fits(const Inference__ModelWarmup *sample, const struct executor *executor);
 
-/* The samples that fit. */
+/* Runs the samples that fit the instance. */
 struct error *warmup_run(struct model *model, const char *model_directory,
                          struct executor *executor) NODISCARD;
 
@@ -29,7 +33,7 @@ struct warmup_bytes {
         size_t n;
 };
 
-/* The bytes of one input of a sample. `name` is the input's, for messages. Files are read beneath
- * <model>/warmup. */
+/* Makes the bytes of one input of a sample. `name` is the input's, for messages. Files are read
+ * below <model>/warmup. */
 struct error *warmup_input_read(const Inference__ModelWarmup__Input *input, const char *name,
                                 const char *model_directory, struct warmup_bytes *ret) NODISCARD;
