@@ -55,7 +55,6 @@ static struct error *read_inline_limit(const char *model, const struct model_con
         return NULL;
 }
 
-/* Is there a batch that could run earlier or later? */
 bool sched_has_batches(const struct model_config *config) {
         return batch_members_are_given(config) ||
                config->pb->scheduling_choice_case ==
@@ -70,10 +69,11 @@ static struct error *read_adaptive(const char *model, const struct model_config 
         if (value == NULL)
                 return NULL;
         if (!adaptive_mode_read(value, ret))
-                return error_new(ERR_INVALID_ARG,
-                                 "parameter 'adaptive_batching' of model '%s' must be 'off', 'idle' "
-                                 "or 'flow', got '%s'",
-                                 model, value);
+                return error_new(
+                        ERR_INVALID_ARG,
+                        "parameter 'adaptive_batching' of model '%s' must be 'off', 'idle' "
+                        "or 'flow', got '%s'",
+                        model, value);
         if (*ret != ADAPTIVE_OFF && !sched_has_batches(config))
                 return error_new(ERR_INVALID_ARG,
                                  "parameter 'adaptive_batching' of model '%s' needs "
@@ -106,20 +106,22 @@ static struct error *check_scheduler(const char *model, const struct model_confi
         if (value == NULL)
                 return NULL;
         if (!plugin_name_is_valid(value))
-                return error_new(ERR_INVALID_ARG,
-                                 "parameter 'scheduler' of model '%s' must be 'default', 'baseline', "
-                                 "'triton' or the name of a scheduler library, got '%.100s'",
-                                 model, value);
+                return error_new(
+                        ERR_INVALID_ARG,
+                        "parameter 'scheduler' of model '%s' must be 'default', 'baseline', "
+                        "'triton' or the name of a scheduler library, got '%.100s'",
+                        model, value);
         if (model_config_find_parameter(config, BATCH_STRATEGY) != NULL)
                 return error_new(ERR_INVALID_ARG,
                                  "model '%s' has the parameters 'scheduler' and '" BATCH_STRATEGY
                                  "': only one of them can decide about batches",
                                  model);
         if (!sched_is_built_in(value) && !may_have_plugin(config))
-                return error_new(ERR_INVALID_ARG,
-                                 "parameter 'scheduler' of model '%s' cannot be '%s' for a model with "
-                                 "sequence_batching or ensemble_scheduling",
-                                 model, value);
+                return error_new(
+                        ERR_INVALID_ARG,
+                        "parameter 'scheduler' of model '%s' cannot be '%s' for a model with "
+                        "sequence_batching or ensemble_scheduling",
+                        model, value);
         return NULL;
 }
 

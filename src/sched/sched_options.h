@@ -47,7 +47,13 @@ struct error *sched_options_read_adaptive(const struct sched_setup *setup,
  * cannot have the one that it asks for. */
 struct error *sched_options_read_scheduler(const struct sched_setup *setup, const char **ret)
         NODISCARD;
-bool          sched_is_built_in(const char *scheduler);
+bool sched_is_built_in(const char *scheduler);
+
+/* True when the model forms batches that could run earlier or later: dynamic_batching, or batch
+ * ranges. */
+bool sched_has_batches(const struct model_config *config);
+/* True when an instance takes certain batch sizes only, by `batch_ranges` or by its backend. */
+bool sched_is_composite(const struct sched_setup *setup);
 
 /* Fills in all but the policy. Errors as above. */
 struct error *sched_options_read(const struct sched_setup *setup, struct pull_options *ret);

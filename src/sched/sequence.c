@@ -11,6 +11,7 @@
 #include "infer/model.h"
 #include "infer/model_generations.h"
 #include "infer/request.h"
+#include "infer/scheduler.h"
 #include "sched/policy.h"
 #include "sched/pull_engine.h"
 #include "sched/sched_options.h"
@@ -606,7 +607,7 @@ static struct error *fill_in(struct sequence_scheduler *s, const struct sched_se
         return NULL;
 }
 
-struct error *sched_sequence_new(const struct sched_setup *setup, struct scheduler **ret) {
+struct error *sequence_scheduler_new(const struct sched_setup *setup, struct scheduler **ret) {
         struct sequence_scheduler *s = mem_zalloc(sizeof(*s));
         struct error              *err;
 

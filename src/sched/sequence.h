@@ -14,8 +14,6 @@
  *     oldest   max_candidate_sequences slots; policy_dynamic.c makes dynamic batches of what is
  *              ready
  *
- * Made by sched_sequence_new() (sched/sched_setup.h).
- *
  * Ownership.  As of struct scheduler. An engine is kept when its instance leaves, and used again for
  * the next one that comes: threads may still be about to look at it.
  * Threads.  Lock rank LOCK_SEQUENCE, never held across a call out. What follows from an event is
@@ -23,4 +21,10 @@
  */
 #pragma once
 
-#include "infer/scheduler.h"
+#include "base/error.h"
+
+struct sched_setup;
+struct scheduler;
+
+struct error *sequence_scheduler_new(const struct sched_setup *setup, struct scheduler **ret)
+        NODISCARD;
