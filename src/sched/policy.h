@@ -118,9 +118,9 @@ struct policy {
         const struct batching_config *limits; /* of the queue: levels, sizes, timeouts, ordering */
         bool                          picks;  /* instances differ, and requests are chosen */
         bool                          is_immediate; /* one that comes alone always runs at once */
-        bool                          has_members;  /* of a picking one: its instances are counted */
-        uint64_t                      due_ns;       /* 0: never; else due() is called then */
-        uint32_t                      n_assigned;   /* instances with an assigned batch */
+        bool                          has_members; /* of a picking one: its instances are counted */
+        uint64_t                      due_ns;      /* 0: never; else due() is called then */
+        uint32_t                      n_assigned;  /* instances with an assigned batch */
         struct refusal *refused; /* out of the queue; the engine takes and answers them */
 };
 
@@ -143,7 +143,7 @@ void policy_refuse(struct policy *p, struct request *req, struct error *why);
 /* The instance that the engine would wake first; NULL when none is idle. */
 struct instance *sched_view_first_idle(const struct sched_view *view);
 
-/* policy_single.c: every request is a batch of its own, first come first served. */
+/* Every request is a batch of its own, first come first served. */
 struct policy *policy_single_new(void);
 
 struct policy_dynamic_options {
@@ -180,5 +180,6 @@ struct policy_slots_options {
         const atomic_bool *is_held;         /* borrowed; nothing runs while it is set */
 };
 
-/* policy_slots.c: what is ready of the sequences of one instance, at most one request of each. */
+/* The rules of the reference server's direct sequence batcher for one instance; the queue has at most
+ * one request of each sequence. */
 struct policy *policy_slots_new(const struct policy_slots_options *options);

@@ -9,7 +9,7 @@
  * Each instance has an engine of its own (sched/pull_engine.h), with all that engines can: a thread,
  * run to completion, turns of the rate limiter. The strategies differ in its policy:
  *
- *     direct   a slot is a place in the batch (max_batch_size of them); policy_slots.c decides when
+ *     direct   a slot is a place in the batch (max_batch_size of them); policy_slots_new() decides when
  *              to run, sequence_batch.c fills the slots with nothing to run
  *     oldest   max_candidate_sequences slots; policy_dynamic.c makes dynamic batches of what is
  *              ready
