@@ -11,9 +11,9 @@
 #pragma once
 
 #include "base/error.h"
-#include "infer/sequence_row.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct executor;
@@ -53,6 +53,38 @@ struct scheduler_ops {
         void (*free)(struct scheduler *s);
 };
 
+/* Largest length of a text id that front ends accept. */
+#define SEQUENCE_ROW_TEXT_BYTES 128
+
+/* A live sequence as listed for users. A scheduler copies a few at a time, so that listing a hundred
+ * thousand of them does not delay those that run. */
+struct sequence_row {
+        uint64_t number; /* numeric id, when the id is no text */
+        uint64_t age_ns;
+        uint64_t idle_ns;  /* time since its last request arrived or ended; 0 while it has one */
+        bool     has_slot; /* false: it is in the backlog */
+        uint32_t slot;
+        uint32_t n_requests; /* waiting or running */
+        bool     is_text;
+        bool     is_ending; /* accepts no more requests */
+        char     text[SEQUENCE_ROW_TEXT_BYTES + 1];
+        char     instance[SEQUENCE_ROW_TEXT_BYTES + 1]; /* name of the slot's instance */
+};
+
+/* Position of a listing; all zero at first. Slots are listed in order, then the backlog. A sequence
+ * that exists throughout is listed once; one that begins or ends meanwhile may be missing. */
+struct sequence_cursor {
+        size_t   instance;
+        uint32_t slot;
+        uint64_t after_ns; /* in the backlog: only sequences that began later */
+        bool     has_ended;
+};
+
+struct sequence_count {
+        uint64_t n_active;
+        uint64_t n_backlog;
+};
+
 /* Additional operations of a scheduler with sequences; any thread, with no lock held. */
 struct sequence_ops {
         /* True when the request's id is that of a live sequence. */
@@ -75,8 +107,8 @@ struct sequence_ops {
 
 struct scheduler {
         const struct scheduler_ops *ops;
-        const struct sequence_ops  *sequences; /* NULL: no sequences */
-        struct response_order      *order;     /* owned; NULL unless preserve_ordering */
+        const struct sequence_ops  *sequences;      /* NULL: no sequences */
+        struct response_order      *order;          /* owned; NULL unless preserve_ordering */
         bool                        may_reschedule; /* released() supports RESCHEDULE */
         bool                        may_split;      /* requests may run in parts: request_split.h */
 };

@@ -18,7 +18,6 @@
 #include "sched/sched_setup.h"
 #include "sched/sequence_batch.h"
 #include "sched/sequence_control.h"
-#include "sched/sequence_list.h"
 #include "sched/sequence_table.h"
 
 #include <inttypes.h>
@@ -508,10 +507,10 @@ static size_t sequence_list(struct scheduler *base, struct sequence_cursor *at,
                 const struct sequence_instance *in = s->instances[at->instance];
 
                 if (in->place != NULL &&
-                    !sequence_list_place(&l, in->place, in->inner->name, &at->slot))
+                    !sequence_table_list_place(&l, in->place, in->inner->name, &at->slot))
                         return l.n;
         }
-        at->has_ended = sequence_list_backlog(&l, &s->table, &at->after_ns);
+        at->has_ended = sequence_table_list_backlog(&l, &s->table, &at->after_ns);
         return l.n;
 }
 

@@ -30,6 +30,7 @@
 #include <stdint.h>
 
 struct implicit_states;
+struct sequence_row;
 struct sequence_slot;
 
 enum sequence_end {
@@ -50,17 +51,17 @@ struct sequence {
         /* Owned: made and used by who executes its requests. NULL: the model has none, or nothing
          * was executed yet. */
         struct implicit_states *states;
-        uint64_t              started_ns; /* of no other the same: in order of their start */
-        uint64_t              touched_ns; /* the last request came or was released */
-        uint64_t              number;     /* its id, unless it is a text */
-        uint32_t              n_waiting;
-        uint32_t              running_flags; /* of `running`, as its front end gave them */
-        enum sequence_end     reason;
-        bool                  is_text;
-        bool                  is_known; /* by its id */
-        bool                  is_last;  /* ends after the requests that it has */
-        bool                  is_own;   /* of one request that came without an id */
-        uint32_t              n_text;
+        uint64_t                started_ns; /* of no other the same: in order of their start */
+        uint64_t                touched_ns; /* the last request came or was released */
+        uint64_t                number;     /* its id, unless it is a text */
+        uint32_t                n_waiting;
+        uint32_t                running_flags; /* of `running`, as its front end gave them */
+        enum sequence_end       reason;
+        bool                    is_text;
+        bool                    is_known; /* by its id */
+        bool                    is_last;  /* ends after the requests that it has */
+        bool                    is_own;   /* of one request that came without an id */
+        uint32_t                n_text;
         /* As an element of a BYTES tensor: 4 bytes of length, the id, and here a 0. */
         char text[];
 };
@@ -123,11 +124,11 @@ struct request_chain {
 /* What follows from a call, for the time after the owner's lock: freeing megabytes is no work to
  * be done under one. */
 struct sequence_outcome {
-        struct request_chain ready;     /* to their instances: request->sequence->slot->place */
-        struct request_chain cancelled; /* to be refused, and so are those that expired */
-        struct request_chain expired;
-        struct implicit_states *states;    /* a list: of sequences that ended, to be freed */
-        bool                 has_conflict; /* a START of an id that is live */
+        struct request_chain    ready;     /* to their instances: request->sequence->slot->place */
+        struct request_chain    cancelled; /* to be refused, and so are those that expired */
+        struct request_chain    expired;
+        struct implicit_states *states;       /* a list: of sequences that ended, to be freed */
+        bool                    has_conflict; /* a START of an id that is live */
 };
 
 void sequence_outcome_init(struct sequence_outcome *out);
@@ -174,3 +175,19 @@ bool sequence_table_cancel(struct sequence_table *t, struct request *req, uint64
 void sequence_table_expire(struct sequence_table *t, uint64_t now_ns, struct sequence_outcome *out);
 /* When that has something to do next; CLOCK_NEVER. */
 uint64_t sequence_table_next_due(const struct sequence_table *t);
+
+struct sequence_listing {
+        uint64_t             now_ns;
+        struct sequence_row *rows; /* borrowed */
+        size_t               cap;
+        size_t               n;
+};
+
+/* Adds rows for the sequences that have a slot of the instance, from slot *at on. Returns false when
+ * the listing is full or the call has visited as many slots as one may; *at is where to continue. */
+bool sequence_table_list_place(struct sequence_listing *l, const struct sequence_place *place,
+                               const char *instance, uint32_t *at);
+/* Adds rows for the sequences of the backlog that began after *after_ns. Returns false when the
+ * listing is full; *after_ns is where to continue. */
+bool sequence_table_list_backlog(struct sequence_listing *l, struct sequence_table *t,
+                                 uint64_t *after_ns);

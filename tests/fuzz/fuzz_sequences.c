@@ -9,7 +9,7 @@
 #include "base/ref.h"
 #include "infer/model.h"
 #include "infer/request.h"
-#include "sched/sequence_list.h"
+#include "infer/scheduler.h"
 #include "sched/sequence_table.h"
 
 #include <stdlib.h>
@@ -142,7 +142,7 @@ static void list(const struct fuzz *f, size_t at_once) {
                 for (has_ended = f->places[i] == NULL; !has_ended;) {
                         struct sequence_listing l = { f->now_ns, rows, at_once, 0 };
 
-                        has_ended = sequence_list_place(&l, f->places[i], "i", &at);
+                        has_ended = sequence_table_list_place(&l, f->places[i], "i", &at);
                         for (size_t k = 0; k < l.n; k++, n++)
                                 n_requests += rows[k].n_requests;
                 }
@@ -151,7 +151,7 @@ static void list(const struct fuzz *f, size_t at_once) {
         for (has_ended = false; !has_ended;) {
                 struct sequence_listing l = { f->now_ns, rows, at_once, 0 };
 
-                has_ended = sequence_list_backlog(&l, &f->table, &after_ns);
+                has_ended = sequence_table_list_backlog(&l, &f->table, &after_ns);
                 n += l.n;
         }
         must(n == f->table.n_active + f->table.n_backlog);
