@@ -14,8 +14,8 @@
 #include "sched/instance.h"
 #include "sched/plugin_counters.h"
 #include "sched/plugin_items.h"
-#include "sched/plugin_look.h"
 #include "sched/plugin_members.h"
+#include "sched/request_queue.h"
 
 #include <errno.h>
 #include <string.h>
@@ -427,6 +427,61 @@ static void announce_all(struct sched_host *h) {
 
 /* ---- stalls and the end ---------------------------------------------------------------------- */
 
+/* find_servable() compares each run of items of one shape class once, and at most so many runs. */
+#define MAX_SHAPE_RUNS 8
+
+static const struct plugin_item *item_of(const struct sched_host *h, const struct request *req) {
+        return plugin_items_at(&h->items, req->ticket);
+}
+
+static bool can_fill(const struct sched_host *h, const sched_member *m, uint64_t shape_class) {
+        struct queue_walk w = queue_walk_begin(h->queue);
+        struct request   *req;
+        uint64_t          n_rows = 0;
+
+        while (n_rows < m->lo && (req = queue_walk_next(&w)) != NULL) {
+                const struct plugin_item *item = item_of(h, req);
+
+                if (item->view->shape_class == shape_class &&
+                    (h->may_split || n_rows + plugin_item_rows(item) <= m->hi))
+                        n_rows += plugin_item_rows(item);
+        }
+        return n_rows >= m->lo;
+}
+
+/* True when a free member could run the item in a batch with others of its shape class. A plug-in that
+ * leaves such an item waiting has stalled. A plug-in may have no choice although a member is free: the
+ * rows of each shape class may be too few for the smallest batch of that member.
+ *
+ * False may be wrong where requests do not run in parts and only certain combinations of them fill a
+ * member. */
+static bool can_be_served(const struct sched_host *h, const struct plugin_item *item) {
+        for (uint32_t i = 0; i < h->members.n; i++)
+                if (plugin_members_is_free(&h->members, i) &&
+                    can_fill(h, &h->members.views[i], item->view->shape_class))
+                        return true;
+        return false;
+}
+
+/* Returns the first item that can be served, NULL when there is none. */
+static const struct plugin_item *find_servable(const struct sched_host *h) {
+        struct queue_walk         w = queue_walk_begin(h->queue);
+        const struct plugin_item *seen = NULL;
+        struct request           *req;
+
+        for (unsigned n_runs = 0; n_runs < MAX_SHAPE_RUNS && (req = queue_walk_next(&w)) != NULL;) {
+                const struct plugin_item *item = item_of(h, req);
+
+                if (seen != NULL && item->view->shape_class == seen->view->shape_class)
+                        continue;
+                if (can_be_served(h, item))
+                        return item;
+                seen = item;
+                n_runs++;
+        }
+        return NULL;
+}
+
 /* NULL: none. */
 static struct request *first_waiting(const struct sched_host *h) {
         struct queue_walk w = queue_walk_begin(h->queue);
@@ -461,21 +516,16 @@ static void settle(struct sched_host *h) {
         h->base.due_ns = sooner(sooner(h->timer_ns, h->watch_ns), grace_ns);
 }
 
-static struct plugin_look look_of(const struct sched_host *h) {
-        return (struct plugin_look){ &h->members, &h->items, h->queue, h->may_split };
-}
-
 static void check_stall(struct sched_host *h, uint64_t now_ns) {
         const struct plugin_item *item = plugin_items_find(&h->items, h->stalled_id);
-        struct plugin_look        look;
 
         h->watch_ns = 0;
         if (item == NULL || h->timer_ns != 0 || now_ns < h->stalled_ns + PLUGIN_STALL_NS ||
             !plugin_members_have_free(&h->members, h->queue->n_rows))
                 return;
-        look = look_of(h);
-        if (!plugin_look_is_served(&look, item)) { /* it must wait; another one may be forgotten */
-                item = plugin_look_find_served(&look);
+        if (!can_be_served(h,
+                           item)) { /* it must wait; the plug-in may have forgotten another one */
+                item = find_servable(h);
                 h->stalled_id = item != NULL ? item->id : 0;
                 h->stalled_ns = now_ns;
                 return;
@@ -485,11 +535,10 @@ static void check_stall(struct sched_host *h, uint64_t now_ns) {
 }
 
 static void reject_leftovers(struct sched_host *h, uint64_t now_ns) {
-        const struct plugin_look look = look_of(h);
-        struct request          *req;
+        struct request *req;
 
         h->progress_ns = now_ns;
-        if (plugin_members_are_busy(&h->members) && plugin_look_find_served(&look) == NULL)
+        if (plugin_members_are_busy(&h->members) && find_servable(h) == NULL)
                 return; /* an execution takes long */
         log_warn("model '%s' version %lld: scheduler '%s' leaves %u requests behind, which are "
                  "refused",

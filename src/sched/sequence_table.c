@@ -574,9 +574,9 @@ bool sequence_table_list_place(struct sequence_listing *l, const struct sequence
         return true;
 }
 
-bool sequence_table_list_backlog(struct sequence_listing *l, struct sequence_table *t,
+bool sequence_table_list_backlog(struct sequence_listing *l, const struct sequence_table *t,
                                  uint64_t *after_ns) {
-        LIST_FOR_EACH(&t->backlog, node) {
+        LIST_FOR_EACH((struct list *)(uintptr_t)&t->backlog, node) {
                 const struct sequence *seq = LIST_ENTRY(node, struct sequence, node);
 
                 if (seq->started_ns <= *after_ns)

@@ -189,5 +189,5 @@ bool sequence_table_list_place(struct sequence_listing *l, const struct sequence
                                const char *instance, uint32_t *at);
 /* Adds rows for the sequences of the backlog that began after *after_ns. Returns false when the
  * listing is full; *after_ns is where to continue. */
-bool sequence_table_list_backlog(struct sequence_listing *l, struct sequence_table *t,
+bool sequence_table_list_backlog(struct sequence_listing *l, const struct sequence_table *t,
                                  uint64_t *after_ns);
