@@ -6,6 +6,7 @@
 #include "base/timer.h"
 #include "infer/model.h"
 #include "infer/request.h"
+#include "infer/request_split.h"
 #include "infer/response_order.h"
 #include "infer/submitter.h"
 #include "observe/batch_counts.h"
@@ -13,6 +14,7 @@
 #include "sched/rate_limiter.h"
 
 #include <assert.h>
+#include <stdlib.h>
 
 static struct pull_engine *self_of(struct scheduler *s) {
         return CONTAINER_OF(s, struct pull_engine, base);
@@ -20,7 +22,7 @@ static struct pull_engine *self_of(struct scheduler *s) {
 
 /* ---- waking and watching --------------------------------------------------------------------- */
 
-void pull_wake_locked(struct instance *in) {
+static void wake_locked(struct instance *in) {
         if (list_is_linked(&in->idle_node))
                 list_remove(&in->idle_node);
         cond_signal(&in->wake);
@@ -29,11 +31,11 @@ void pull_wake_locked(struct instance *in) {
 static void give_turn_locked(struct instance *in) {
         in->turn = TURN_GIVEN;
         in->is_asking = false;
-        pull_wake_locked(in);
+        wake_locked(in);
 }
 
 /* The limiter's call. */
-void pull_on_turn(void *instance) {
+static void on_turn(void *instance) {
         struct instance *in = instance;
 
         MUTEX_GUARD(&in->engine->lock);
@@ -46,7 +48,7 @@ static void wake_deferred(void *scheduler);
 static void wake_or_defer_locked(struct pull_engine *e, const struct event *ev,
                                  struct instance *in) {
         if (!ev->may_run_here || !submitter_defer_wake(ev->thread, e, e->model, wake_deferred))
-                pull_wake_locked(in);
+                wake_locked(in);
 }
 
 /* One idle instance sleeps until then, if none sleeps as short already. */
@@ -199,6 +201,47 @@ static void pump_locked(struct pull_engine *e, struct event *ev) {
         follow_dues_locked(e);
 }
 
+/* ---- refusals, without the lock -------------------------------------------------------------- */
+
+static void refuse_all(struct pull_engine *e, struct request *first, const struct error *why,
+                       enum failure_reason reason) {
+        for (struct request *req = first, *next; req != NULL; req = next) {
+                next = req->queued.next;
+                model_stats_pending(e->model->stats, -1);
+                request_refuse(req, why, reason);
+        }
+}
+
+/* Those of its rows that waited; the others are on their way. */
+static void give_up_parts(struct pull_engine *e, struct request *req, const struct error *why,
+                          enum failure_reason reason) {
+        model_stats_pending(e->model->stats, -1);
+        request_split_give_up(req, why, reason);
+}
+
+static void answer_refused(struct pull_engine *e, struct refusal *first) {
+        for (struct refusal *r = first, *next; r != NULL; r = next) {
+                next = r->next;
+                r->req->queued.next = NULL;
+                if (UNLIKELY(r->req->is_split))
+                        give_up_parts(e, r->req, r->why, FAILURE_REJECTED);
+                else
+                        refuse_all(e, r->req, r->why, FAILURE_REJECTED);
+                error_free(r->why);
+                free(r);
+        }
+}
+
+static void refuse_cancelled(struct pull_engine *e, struct request *req) {
+        static const struct error cancelled = ERROR_STATIC(ERR_CANCELLED, "");
+
+        req->queued.next = NULL;
+        if (UNLIKELY(req->is_split))
+                give_up_parts(e, req, &cancelled, FAILURE_CANCELED);
+        else
+                refuse_all(e, req, &cancelled, FAILURE_CANCELED);
+}
+
 /* ---- what follows without the lock ----------------------------------------------------------- */
 
 /* Releases the lock, then wakes the instances of other models that got a turn, and refuses what
@@ -212,12 +255,12 @@ static void leave(struct pull_engine *e, const struct event *ev) {
         if (UNLIKELY(limiter != NULL))
                 rate_limiter_deliver(limiter);
         if (UNLIKELY(ev->expired != NULL))
-                pull_refuse_all(e, ev->expired, &expired, FAILURE_REJECTED);
+                refuse_all(e, ev->expired, &expired, FAILURE_REJECTED);
         if (UNLIKELY(ev->refused != NULL))
-                pull_answer_refused(e, ev->refused);
+                answer_refused(e, ev->refused);
 }
 
-void pull_pump_and_leave(struct pull_engine *e, struct instance *ended) {
+static void pump_and_leave(struct pull_engine *e, struct instance *ended) {
         struct event ev = { .now_ns = clock_now_ns(), .ended = ended };
 
         pump_locked(e, &ev);
@@ -275,7 +318,7 @@ static void run_borrowed(struct pull_engine *e, struct event *ev) {
                 list_prepend(&e->idle, &in->idle_node);
         ev->has_more = ev->asks_again && has_work(e);
         if (in->claim != NULL || (has_work(e) && !ev->asks_again))
-                pull_pump_and_leave(e, in);
+                pump_and_leave(e, in);
         else
                 mutex_unlock(&e->lock);
 }
@@ -285,7 +328,7 @@ static void on_timeout(struct timer *t) {
 
         mutex_lock(&e->lock);
         e->timer_due_ns = CLOCK_NEVER;
-        pull_pump_and_leave(e, NULL);
+        pump_and_leave(e, NULL);
 }
 
 /* ---- submit and cancel ----------------------------------------------------------------------- */
@@ -459,7 +502,7 @@ static struct error *pull_submit(struct scheduler *base, struct request *req) {
                 act_on_arrival(e, thread, req->is_inner, now_ns);
         } else {
                 mutex_unlock(&e->lock);
-                pull_refuse_cancelled(e, req);
+                refuse_cancelled(e, req);
         }
         submitter_check_wakes(thread, now_ns);
         return NULL;
@@ -522,7 +565,7 @@ static void pull_submit_all(struct scheduler *base, struct request *const *reque
         } else {
                 mutex_unlock(&e->lock);
         }
-        pull_refuse_all(e, cancelled, &why, FAILURE_CANCELED);
+        refuse_all(e, cancelled, &why, FAILURE_CANCELED);
         submitter_check_wakes(thread, now_ns);
 }
 
@@ -536,11 +579,11 @@ static void pull_cancel(struct scheduler *base, struct request *req) {
         }
         if (e->policy->ops->gone != NULL)
                 e->policy->ops->gone(e->policy, req);
-        pull_pump_and_leave(e, NULL);
-        pull_refuse_cancelled(e, req);
+        pump_and_leave(e, NULL);
+        refuse_cancelled(e, req);
 }
 
-/* ---- instances ------------------------------------------------------------------------------- */
+/* ---- the thread of an instance --------------------------------------------------------------- */
 
 /* Sleeps until called, or until the time to watch for. */
 static void wait_idle_locked(struct pull_engine *e, struct instance *in) {
@@ -564,7 +607,7 @@ static void continue_unlocked(struct pull_engine *e, struct instance *in,
         if (!e->is_ending && !in->is_leaving)
                 list_append(&e->idle, &in->idle_node);
         if (UNLIKELY(in->claim != NULL) || UNLIKELY(e->policy->n_assigned > 0))
-                pull_pump_and_leave(e, in); /* the next step may need the same resource */
+                pump_and_leave(e, in); /* the next step may need the same resource */
         else
                 mutex_unlock(&e->lock);
         submitter_continue(thread, runs_steps);
@@ -617,7 +660,7 @@ static void step_locked(struct pull_engine *e, struct instance *in, struct submi
                 list_remove(&in->idle_node);
 }
 
-void pull_instance_main(void *arg) {
+static void instance_main(void *arg) {
         struct instance    *in = arg;
         struct pull_engine *e = in->engine;
         struct submitter   *thread = submitter_self();
@@ -635,12 +678,120 @@ void pull_instance_main(void *arg) {
         mutex_unlock(&e->lock);
 }
 
+/* ---- instances that come and go -------------------------------------------------------------- */
+
+/* Its place at the limiter, if there is one. */
+static struct error *join_limiter(struct instance *in) {
+        struct pull_engine *e = in->engine;
+
+        if (e->limiter == NULL)
+                return NULL;
+        if (e->policy->picks)
+                in->group = rate_group_new(e->limiter);
+        TRY(rate_claim_new(in->group != NULL ? in->group : e->group,
+                           &(struct rate_claim_options){ .limits = in->executor->limits,
+                                                         .device = in->executor->device,
+                                                         .on_turn = on_turn,
+                                                         .instance = in },
+                           &in->claim));
+        rate_limiter_deliver(e->limiter);
+        return NULL;
+}
+
+static void tell_change_locked(struct pull_engine *e) {
+        const struct sched_view view = view_of(e);
+
+        if (e->policy->ops->changed != NULL && e->is_made)
+                e->policy->ops->changed(e->policy, &view);
+}
+
+/* It has a thread, and may be picked before that has come so far: else another member would run what is
+ * this one's. */
+static void let_begin(struct pull_engine *e, struct instance *in) {
+        MUTEX_GUARD(&e->lock);
+        if (!in->has_begun)
+                list_append(&e->idle, &in->idle_node);
+}
+
+static struct error *pull_add_executor(struct scheduler *base, struct executor *executor) {
+        struct pull_engine *e = self_of(base);
+        struct instance    *in;
+        struct error       *err;
+
+        if (executor->is_passive)
+                return NULL;
+        in = instance_new(e, executor);
+        if (e->policy->has_members && e->counts != NULL)
+                pull_count_member(e, in);
+        err = join_limiter(in);
+        if (err != NULL) {
+                instance_free(in);
+                return err;
+        }
+        mutex_lock(&e->lock);
+        e->instances = mem_realloc(e->instances, (e->n_instances + 1) * sizeof(struct instance *));
+        e->instances[e->n_instances++] = in;
+        tell_change_locked(e);
+        if (e->policy->ops->joined != NULL) {
+                const struct sched_view view = view_of(e);
+
+                e->policy->ops->joined(e->policy, &view, in);
+        }
+        mutex_unlock(&e->lock);
+        err = instance_start_thread(in, instance_main);
+        if (err != NULL)
+                base->ops->remove_executor(base, executor);
+        else if (e->policy->picks)
+                let_begin(e, in);
+        return err;
+}
+
+/* Out of the array, its thread told to leave; NULL when there is none. */
+static struct instance *dismiss_locked(struct pull_engine *e, const struct executor *executor) {
+        for (uint32_t i = 0; i < e->n_instances; i++) {
+                struct instance *in = e->instances[i];
+
+                if (in->executor != executor)
+                        continue;
+                e->instances[i] = e->instances[--e->n_instances];
+                tell_change_locked(e);
+                in->is_leaving = true;
+                if (e->policy->ops->left != NULL) {
+                        const struct sched_view view = view_of(e);
+
+                        e->policy->ops->left(e->policy, &view, in);
+                }
+                if (!in->is_borrowed)
+                        wake_locked(in);
+                return in;
+        }
+        return NULL;
+}
+
+static void pull_remove_executor(struct scheduler *base, struct executor *executor) {
+        struct pull_engine *e = self_of(base);
+        struct instance    *in;
+
+        mutex_lock(&e->lock);
+        in = dismiss_locked(e, executor);
+        mutex_unlock(&e->lock);
+        if (in == NULL)
+                return;
+        instance_join_thread(in);
+        /* It gets no turn any more; a thread that is just giving it one holds the lock. */
+        rate_claim_free(STEAL(in->claim));
+        mutex_lock(&e->lock);
+        /* It may have been woken for a batch, or have watched the time, when it left. */
+        pump_and_leave(e, NULL);
+        instance_free(in);
+}
+
 /* ---- the life of the engine ------------------------------------------------------------------ */
 
 static void tell_policy_and_leave(struct pull_engine *e) {
         if (e->policy->ops->drain != NULL)
                 e->policy->ops->drain(e->policy, clock_now_ns());
-        pull_pump_and_leave(e, NULL);
+        pump_and_leave(e, NULL);
 }
 
 static void pull_drain(struct scheduler *base) {
@@ -686,8 +837,8 @@ static const struct scheduler_ops pull_ops = {
         .submit = pull_submit,
         .submit_all = pull_submit_all,
         .cancel = pull_cancel,
-        .add_executor = pull_add,
-        .remove_executor = pull_remove,
+        .add_executor = pull_add_executor,
+        .remove_executor = pull_remove_executor,
         .drain = pull_drain,
         .retire = pull_retire,
         .free = pull_free,
@@ -716,7 +867,7 @@ struct error *pull_engine_new(const struct pull_options *o, struct scheduler **r
         list_init(&e->idle);
         request_queue_init(&e->queue, e->policy->limits);
         for (uint32_t i = 0; i < o->n_executors && err == NULL; i++)
-                err = pull_add(&e->base, o->executors[i]);
+                err = pull_add_executor(&e->base, o->executors[i]);
         if (err != NULL) {
                 pull_free(&e->base);
                 return err;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the files of the engine share: pull_engine.c, pull_instances.c for instances that come and go,
- * pull_picks.c for policies that pick, and pull_refuse.c for requests that do not run.
+/* The engine's state, shared by its two files: pull_engine.c, and pull_picks.c for policies that pick.
  *
  * Ownership.  As in pull_engine.h.
- * Threads.  Everything is guarded by the engine's lock, but for what does not change.
+ * Threads.  The engine's lock guards everything that changes.
  */
 #pragma once
 
@@ -83,23 +82,6 @@ static inline bool may_borrow(const struct pull_engine *e, const struct instance
                (e->inline_execution == INLINE_ALWAYS || in->executor->may_inline);
 }
 
-/* ---- pull_engine.c ---- */
-
-void pull_wake_locked(struct instance *in);
-/* Decides what happens next, and releases the lock; `ended` was borrowed until now, or is NULL. */
-void pull_pump_and_leave(struct pull_engine *e, struct instance *ended);
-/* The limiter's call: the instance has its turn. */
-void pull_on_turn(void *instance);
-/* Of the instance's thread. */
-void pull_instance_main(void *instance);
-
-/* ---- pull_instances.c ---- */
-
-struct error *pull_add(struct scheduler *base, struct executor *executor) NODISCARD;
-void          pull_remove(struct scheduler *base, struct executor *executor);
-
-/* ---- pull_picks.c ---- */
-
 /* Members have counters of their own (observe/batch_counts.h): finds those of an instance; adds what it has
  * executed. */
 void pull_count_member(struct pull_engine *e, struct instance *in);
@@ -107,12 +89,3 @@ void pull_count_execution(const struct execution *done);
 
 /* pump_locked() for a policy that picks: hands out batches until it has no more. */
 void pull_picks_locked(struct pull_engine *e, struct event *ev);
-
-/* ---- pull_refuse.c ---- */
-
-/* Answers requests that have left the queue, linked by queued.next; none of them runs in parts. */
-void pull_refuse_all(struct pull_engine *e, struct request *first, const struct error *why,
-                     enum failure_reason reason);
-/* Those that the policy refused. */
-void pull_answer_refused(struct pull_engine *e, struct refusal *first);
-void pull_refuse_cancelled(struct pull_engine *e, struct request *req);
