@@ -11,12 +11,12 @@
  * Ownership.  Nothing is kept between calls.
  * Threads.  Any number of models at once.
  */
-#include "checksum/file_digest.h"
 #include "triton/core/tritonrepoagent.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <openssl/evp.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -85,10 +85,10 @@ static TRITONSERVER_Error *open_regular(const char *path, const char *file, int 
 }
 
 static TRITONSERVER_Error *open_below(const char *directory, const char *file, int *ret) {
-        char                root[PATH_MAX];
-        char                path[PATH_MAX];
-        char               *joined = NULL;
-        bool                is_there;
+        char  root[PATH_MAX];
+        char  path[PATH_MAX];
+        char *joined = NULL;
+        bool  is_there;
 
         if (!is_plain(file))
                 return refusal("'%s': the path must stay within the model directory", file);
@@ -105,16 +105,87 @@ static TRITONSERVER_Error *open_below(const char *directory, const char *file, i
         return open_regular(path, file, ret);
 }
 
+/* ---- the digest ------------------------------------------------------------------------------ */
+
+/* Room for the longest digest in hexadecimal digits, and a NUL. */
+#define DIGEST_MAX_TEXT 65
+/* Models have gigabytes: read in pieces that fit on a small stack. */
+#define PIECE_BYTES 16384
+
+struct digest_kind {
+        const char *name;     /* in configurations and in libcrypto: "MD5" */
+        size_t      n_digits; /* hexadecimal */
+};
+
+static const struct digest_kind kinds[] = {
+        { .name = "MD5", .n_digits = 32 },
+        { .name = "SHA256", .n_digits = 64 },
+};
+
+/* Returns NULL for an unknown name; upper and lower case are the same. */
+static const struct digest_kind *find_digest_kind(const char *name, size_t name_len) {
+        for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+                if (strlen(kinds[i].name) == name_len &&
+                    strncasecmp(kinds[i].name, name, name_len) == 0)
+                        return &kinds[i];
+        return NULL;
+}
+
+static const char *add_file(EVP_MD_CTX *state, int fd) {
+        char    piece[PIECE_BYTES];
+        ssize_t n;
+
+        while ((n = read(fd, piece, sizeof(piece))) != 0) {
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n < 0)
+                        return strerror(errno);
+                if (EVP_DigestUpdate(state, piece, (size_t)n) != 1)
+                        return "libcrypto failed";
+        }
+        return NULL;
+}
+
+static const char *finish(const struct digest_kind *kind, EVP_MD_CTX *state, char *ret) {
+        unsigned char bytes[EVP_MAX_MD_SIZE];
+        unsigned      n_bytes = 0;
+
+        if (EVP_DigestFinal_ex(state, bytes, &n_bytes) != 1 || n_bytes * 2 != kind->n_digits)
+                return "libcrypto failed";
+        for (unsigned i = 0; i < n_bytes; i++)
+                snprintf(ret + (size_t)2 * i, 3, "%02x", bytes[i]);
+        return NULL;
+}
+
+/* Writes the digest of the rest of an open file, in lower case digits. Returns NULL or the reason why it
+ * is not known, borrowed until the thread's next error. */
+static const char *read_digest(const struct digest_kind *kind, int fd, char ret[DIGEST_MAX_TEXT]) {
+        EVP_MD     *digest = EVP_MD_fetch(NULL, kind->name, NULL);
+        EVP_MD_CTX *state = EVP_MD_CTX_new();
+        const char *why = NULL;
+
+        /* Libraries that are built to refuse MD5 do not have it. */
+        if (digest == NULL || state == NULL || EVP_DigestInit_ex(state, digest, NULL) != 1)
+                why = "this libcrypto has no such digest";
+        if (why == NULL)
+                why = add_file(state, fd);
+        if (why == NULL)
+                why = finish(kind, state, ret);
+        EVP_MD_CTX_free(state);
+        EVP_MD_free(digest);
+        return why;
+}
+
 /* ---- one parameter --------------------------------------------------------------------------- */
 
-static TRITONSERVER_Error *compare(const struct file_digest_kind *kind, const char *directory,
+static TRITONSERVER_Error *compare(const struct digest_kind *kind, const char *directory,
                                    const char *file, const char *expected) {
-        char        found[FILE_DIGEST_MAX_TEXT];
+        char        found[DIGEST_MAX_TEXT];
         const char *why;
         int         fd;
 
         TRY(open_below(directory, file, &fd));
-        why = file_digest_read(kind, fd, found);
+        why = read_digest(kind, fd, found);
         close(fd);
         if (why != NULL)
                 return refusal("unable to compute %s of '%s': %s", kind->name, file, why);
@@ -125,12 +196,12 @@ static TRITONSERVER_Error *compare(const struct file_digest_kind *kind, const ch
 }
 
 static TRITONSERVER_Error *check(const char *directory, const char *name, const char *value) {
-        const char                    *colon = strchr(name, ':');
-        const struct file_digest_kind *kind;
+        const char               *colon = strchr(name, ':');
+        const struct digest_kind *kind;
 
         if (colon == NULL)
                 return refusal("parameter '%s' is not of the form <algorithm>:<file>", name);
-        kind = file_digest_find(name, (size_t)(colon - name));
+        kind = find_digest_kind(name, (size_t)(colon - name));
         if (kind == NULL)
                 return refusal("parameter '%s': the algorithm must be MD5 or SHA256", name);
         if (strlen(value) != kind->n_digits ||

@@ -3,7 +3,6 @@
 #include "api/api_types.h"
 
 #include "cache/cache_entry.h"
-#include "cache/cache_transfer.h"
 #include "triton/core/tritoncache.h"
 
 DEFINE_API_TYPE(TRITONCACHE_CacheEntry, cache_entry)

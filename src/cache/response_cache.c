@@ -7,7 +7,6 @@
 #include "cache/cache_entry.h"
 #include "cache/cache_key.h"
 #include "cache/cache_library.h"
-#include "cache/cache_transfer.h"
 #include "cache/serialized_response.h"
 #include "infer/model.h"
 #include "infer/request.h"
