@@ -6,8 +6,80 @@
  * entry go on side by side, and an insertion never waits for them.
  */
 #include "kit/errors.h"
-#include "local/settings.h"
+#include "kit/json.h"
 #include "local/store.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* ---- the configuration ----------------------------------------------------------------------- */
+
+/* Decimal digits only, more than 0. */
+static bool read_bytes(const char *text, size_t len, size_t *ret) {
+        size_t value = 0;
+
+        for (size_t i = 0; i < len; i++)
+                if (text[i] < '0' || text[i] > '9' || __builtin_mul_overflow(value, 10, &value) ||
+                    __builtin_add_overflow(value, (size_t)(text[i] - '0'), &value))
+                        return false;
+        *ret = value;
+        return value > 0;
+}
+
+static TRITONSERVER_Error *read_size(const struct kit_json_value *value, size_t *ret) {
+        const char *text = "";
+        size_t      len = 0;
+
+        if (value->type == KIT_JSON_STRING) {
+                text = value->text;
+                len = strlen(text);
+        } else if (value->type == KIT_JSON_NUMBER) {
+                text = value->text; /* not terminated */
+                len = value->end - value->begin;
+        }
+        if (read_bytes(text, len, ret))
+                return NULL;
+        return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
+                         "'size' of the local cache must be a number of bytes greater than 0, got "
+                         "'%.*s'",
+                         (int)(len < 100 ? len : 100), text);
+}
+
+static TRITONSERVER_Error *read_settings(const struct kit_json_value *root, size_t *ret_size) {
+        bool has_size = false;
+
+        if (root->type != KIT_JSON_OBJECT)
+                return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
+                                 "the configuration of the local cache is not a JSON object");
+        for (const struct kit_json_value *v = root->first; v != NULL; v = v->next) {
+                if (strcmp(v->key, "size") != 0)
+                        return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
+                                         "unknown setting '%s' of the local cache; there is only "
+                                         "'size'",
+                                         v->key);
+                KIT_TRY(read_size(v, ret_size));
+                has_size = true;
+        }
+        if (!has_size)
+                return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
+                                 "the local cache needs the setting 'size', in bytes");
+        return NULL;
+}
+
+static TRITONSERVER_Error *read_config(const char *config, size_t *ret_size) {
+        struct kit_json    *doc;
+        TRITONSERVER_Error *err;
+
+        KIT_TRY(kit_json_read(config, strlen(config), "the configuration of the local cache",
+                              &doc));
+        err = read_settings(kit_json_root(doc), ret_size);
+        kit_json_free(doc);
+        return err;
+}
+
+/* ---- entry points ---------------------------------------------------------------------------- */
 
 static struct store *store_of(TRITONCACHE_Cache *cache) {
         return (struct store *)cache;
@@ -28,15 +100,15 @@ static TRITONSERVER_Error *check_version(void) {
 
 TRITONCACHE_ISPEC TRITONSERVER_Error *TRITONCACHE_CacheInitialize(TRITONCACHE_Cache **cache,
                                                                   const char         *config) {
-        struct settings settings;
-        struct store   *store;
+        struct store *store;
+        size_t        size;
 
         if (cache == NULL || config == NULL)
                 return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
                                  "the local cache was given no configuration");
         KIT_TRY(check_version());
-        KIT_TRY(settings_read(config, &settings));
-        store = store_new(settings.size);
+        KIT_TRY(read_config(config, &size));
+        store = store_new(size);
         if (store == NULL)
                 return kit_error_no_memory(0, "the local cache");
         *cache = (TRITONCACHE_Cache *)store;
@@ -52,7 +124,7 @@ TRITONCACHE_ISPEC TRITONSERVER_Error *TRITONCACHE_CacheLookup(TRITONCACHE_Cache 
                                                               const char             *key,
                                                               TRITONCACHE_CacheEntry *entry,
                                                               TRITONCACHE_Allocator  *allocator) {
-        struct stored      *found = store_find(store_of(cache), key);
+        struct item        *found = store_find(store_of(cache), key);
         TRITONSERVER_Error *err = NULL;
 
         if (found == NULL)
@@ -62,7 +134,7 @@ TRITONCACHE_ISPEC TRITONSERVER_Error *TRITONCACHE_CacheLookup(TRITONCACHE_Cache 
                                                       found->buffers[i].attributes);
         if (err == NULL)
                 err = TRITONCACHE_Copy(allocator, entry);
-        stored_unref(found);
+        item_unref(found);
         return err;
 }
 
@@ -71,15 +143,15 @@ static TRITONSERVER_Error *exists(const char *key) {
 }
 
 /* With room for it. */
-static TRITONSERVER_Error *make_and_add(struct store *store, struct stored_plan *plan,
+static TRITONSERVER_Error *make_and_add(struct store *store, struct item_plan *plan,
                                         TRITONCACHE_CacheEntry *entry,
                                         TRITONCACHE_Allocator  *allocator) {
-        struct stored *made;
+        struct item *made;
 
-        KIT_TRY(stored_new(plan, entry, allocator, &made));
+        KIT_TRY(item_new(plan, entry, allocator, &made));
         if (store_add(store, made))
                 return NULL;
-        stored_unref(made); /* another thread was faster */
+        item_unref(made); /* another thread was faster */
         return exists(plan->key);
 }
 
@@ -88,18 +160,18 @@ TRITONCACHE_ISPEC TRITONSERVER_Error *TRITONCACHE_CacheInsert(TRITONCACHE_Cache 
                                                               TRITONCACHE_CacheEntry *entry,
                                                               TRITONCACHE_Allocator  *allocator) {
         struct store       *store = store_of(cache);
-        struct stored_plan  plan;
+        struct item_plan    plan;
         TRITONSERVER_Error *err;
 
         if (store_has(store, key))
                 return exists(key);
-        KIT_TRY(stored_plan_make(key, entry, &plan));
-        err = store_take_room(store, plan.cost);
+        KIT_TRY(item_plan_make(key, entry, &plan));
+        err = store_reserve(store, plan.cost);
         if (err == NULL) {
                 err = make_and_add(store, &plan, entry, allocator);
                 if (err != NULL)
-                        store_give_room(store, plan.cost);
+                        store_unreserve(store, plan.cost);
         }
-        stored_plan_done(&plan);
+        item_plan_done(&plan);
         return err;
 }

@@ -7,16 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define N_SHARDS 16 /* a power of two; more threads than that seldom look up at once */
+#define N_SHARDS 16      /* a power of two; more threads than that seldom look up at once */
 #define FIRST_BUCKETS 64 /* a power of two, as every number of buckets */
 
 struct shard {
-        pthread_mutex_t lock; /* guards all below */
-        struct stored **buckets; /* owned array; chains by next_of_bucket */
+        pthread_mutex_t lock;    /* guards all below */
+        struct item   **buckets; /* owned array; chains by next_of_bucket */
         size_t          n_buckets;
         size_t          n_entries;
-        struct stored  *newest;
-        struct stored  *oldest;
+        struct item    *newest;
+        struct item    *oldest;
 } __attribute__((aligned(64))); /* a cache line: no two locks in one */
 
 struct store {
@@ -52,7 +52,7 @@ static struct shard *shard_of(struct store *s, uint64_t hash) {
         return &s->shards[hash % N_SHARDS];
 }
 
-static struct stored **bucket_of(struct shard *shard, uint64_t hash) {
+static struct item **bucket_of(struct shard *shard, uint64_t hash) {
         return &shard->buckets[hash / N_SHARDS & (shard->n_buckets - 1)];
 }
 
@@ -67,7 +67,7 @@ struct store *store_new(size_t size) {
         pthread_mutex_init(&s->room_lock, NULL);
         for (size_t i = 0; i < N_SHARDS; i++) {
                 pthread_mutex_init(&s->shards[i].lock, NULL);
-                s->shards[i].buckets = calloc(FIRST_BUCKETS, sizeof(struct stored *));
+                s->shards[i].buckets = calloc(FIRST_BUCKETS, sizeof(struct item *));
                 s->shards[i].n_buckets = FIRST_BUCKETS;
                 is_whole = is_whole && s->shards[i].buckets != NULL;
         }
@@ -83,9 +83,9 @@ void store_free(struct store *s) {
         for (size_t i = 0; i < N_SHARDS; i++) {
                 struct shard *shard = &s->shards[i];
 
-                for (struct stored *e = shard->newest, *older; e != NULL; e = older) {
+                for (struct item *e = shard->newest, *older; e != NULL; e = older) {
                         older = e->older;
-                        stored_unref(e);
+                        item_unref(e);
                 }
                 free(shard->buckets);
                 pthread_mutex_destroy(&shard->lock);
@@ -96,15 +96,15 @@ void store_free(struct store *s) {
 
 /* ---- one shard, locked ----------------------------------------------------------------------- */
 
-static struct stored *find_locked(struct shard *shard, uint64_t hash, const char *key) {
-        struct stored *e = *bucket_of(shard, hash);
+static struct item *find_locked(struct shard *shard, uint64_t hash, const char *key) {
+        struct item *e = *bucket_of(shard, hash);
 
         while (e != NULL && (e->hash != hash || strcmp(e->key, key) != 0))
                 e = e->next_of_bucket;
         return e;
 }
 
-static void link_newest_locked(struct shard *shard, struct stored *e) {
+static void link_newest_locked(struct shard *shard, struct item *e) {
         e->newer = NULL;
         e->older = shard->newest;
         if (shard->newest != NULL)
@@ -114,7 +114,7 @@ static void link_newest_locked(struct shard *shard, struct stored *e) {
         shard->newest = e;
 }
 
-static void unlink_locked(struct shard *shard, struct stored *e) {
+static void unlink_locked(struct shard *shard, struct item *e) {
         if (e->newer != NULL)
                 e->newer->older = e->older;
         else
@@ -126,11 +126,11 @@ static void unlink_locked(struct shard *shard, struct stored *e) {
 }
 
 /* Within the shard's lock, so that its list is in the order of the clock. */
-static void stamp_locked(struct store *s, struct stored *e) {
+static void stamp_locked(struct store *s, struct item *e) {
         e->used_at = atomic_fetch_add_explicit(&s->clock, 1, memory_order_relaxed);
 }
 
-static void use_locked(struct store *s, struct shard *shard, struct stored *e) {
+static void use_locked(struct store *s, struct shard *shard, struct item *e) {
         if (e != shard->newest) {
                 unlink_locked(shard, e);
                 link_newest_locked(shard, e);
@@ -142,20 +142,20 @@ static void use_locked(struct store *s, struct shard *shard, struct stored *e) {
 
 /* Without memory for a larger table the chains become longer. */
 static void grow_locked(struct shard *shard) {
-        size_t          n = shard->n_buckets * 2;
-        struct stored **old = shard->buckets;
-        struct stored **buckets;
+        size_t        n = shard->n_buckets * 2;
+        struct item **old = shard->buckets;
+        struct item **buckets;
 
         if (shard->n_entries < shard->n_buckets)
                 return;
-        buckets = calloc(n, sizeof(struct stored *));
+        buckets = calloc(n, sizeof(struct item *));
         if (buckets == NULL)
                 return;
         shard->buckets = buckets;
         shard->n_buckets = n;
         for (size_t i = 0; i < n / 2; i++)
-                for (struct stored *e = old[i], *next; e != NULL; e = next) {
-                        struct stored **bucket = bucket_of(shard, e->hash);
+                for (struct item *e = old[i], *next; e != NULL; e = next) {
+                        struct item **bucket = bucket_of(shard, e->hash);
 
                         next = e->next_of_bucket;
                         e->next_of_bucket = *bucket;
@@ -164,8 +164,8 @@ static void grow_locked(struct shard *shard) {
         free(old);
 }
 
-static void remove_locked(struct shard *shard, struct stored *e) {
-        struct stored **at = bucket_of(shard, e->hash);
+static void remove_locked(struct shard *shard, struct item *e) {
+        struct item **at = bucket_of(shard, e->hash);
 
         while (*at != e)
                 at = &(*at)->next_of_bucket;
@@ -176,16 +176,16 @@ static void remove_locked(struct shard *shard, struct stored *e) {
 
 /* ---- the store ------------------------------------------------------------------------------- */
 
-struct stored *store_find(struct store *s, const char *key) {
-        uint64_t       hash = hash_of(key);
-        struct shard  *shard = shard_of(s, hash);
-        struct stored *e;
+struct item *store_find(struct store *s, const char *key) {
+        uint64_t      hash = hash_of(key);
+        struct shard *shard = shard_of(s, hash);
+        struct item  *e;
 
         pthread_mutex_lock(&shard->lock);
         e = find_locked(shard, hash, key);
         if (e != NULL) {
                 use_locked(s, shard, e);
-                stored_ref(e);
+                item_ref(e);
         }
         pthread_mutex_unlock(&shard->lock);
         return e;
@@ -202,7 +202,7 @@ bool store_has(struct store *s, const char *key) {
         return has_one;
 }
 
-bool store_add(struct store *s, struct stored *e) {
+bool store_add(struct store *s, struct item *e) {
         struct shard *shard;
         bool          is_new;
 
@@ -211,7 +211,7 @@ bool store_add(struct store *s, struct stored *e) {
         pthread_mutex_lock(&shard->lock);
         is_new = find_locked(shard, e->hash, e->key) == NULL;
         if (is_new) {
-                struct stored **bucket;
+                struct item **bucket;
 
                 grow_locked(shard);
                 bucket = bucket_of(shard, e->hash);
@@ -247,8 +247,8 @@ static struct shard *find_oldest(struct store *s) {
 
 /* With the lock for room, so nobody else takes entries out. */
 static bool evict_one(struct store *s) {
-        struct shard  *shard = find_oldest(s);
-        struct stored *e;
+        struct shard *shard = find_oldest(s);
+        struct item  *e;
 
         if (shard == NULL)
                 return false;
@@ -259,11 +259,11 @@ static bool evict_one(struct store *s) {
         atomic_fetch_sub(&s->used, e->cost);
         atomic_fetch_sub_explicit(&s->n_entries, 1, memory_order_relaxed);
         atomic_fetch_add_explicit(&s->n_evicted, 1, memory_order_relaxed);
-        stored_unref(e);
+        item_unref(e);
         return true;
 }
 
-TRITONSERVER_Error *store_take_room(struct store *s, size_t cost) {
+TRITONSERVER_Error *store_reserve(struct store *s, size_t cost) {
         bool has_room = true;
 
         if (cost > s->size)
@@ -282,7 +282,7 @@ TRITONSERVER_Error *store_take_room(struct store *s, size_t cost) {
         return NULL;
 }
 
-void store_give_room(struct store *s, size_t cost) {
+void store_unreserve(struct store *s, size_t cost) {
         atomic_fetch_sub(&s->used, cost);
 }
 

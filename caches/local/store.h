@@ -17,7 +17,7 @@
  */
 #pragma once
 
-#include "local/stored.h"
+#include "local/item.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,18 +29,18 @@ struct store *store_new(size_t size); /* NULL when memory is short */
 void          store_free(struct store *s);
 
 /* The entry, used now, with a reference for the caller; NULL when there is none. */
-struct stored *store_find(struct store *s, const char *key);
+struct item *store_find(struct store *s, const char *key);
 /* Without using it. */
 bool store_has(struct store *s, const char *key);
 
 /* Makes room, at the cost of other entries. INVALID_ARG when that much never fits, UNAVAILABLE when
  * all there is belongs to entries being made. */
-TRITONSERVER_Error *store_take_room(struct store *s, size_t cost);
-void                store_give_room(struct store *s, size_t cost);
+TRITONSERVER_Error *store_reserve(struct store *s, size_t cost);
+void                store_unreserve(struct store *s, size_t cost);
 
 /* Takes the entry, for which room was taken. False: there is one of that key, and the entry and its
  * room are still the caller's. */
-bool store_add(struct store *s, struct stored *entry);
+bool store_add(struct store *s, struct item *entry);
 
 struct store_state {
         size_t   size;

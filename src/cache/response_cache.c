@@ -11,7 +11,6 @@
 #include "infer/model.h"
 #include "infer/request.h"
 #include "infer/response.h"
-#include "infer/response_tap.h"
 #include "infer/response_order.h"
 
 struct response_cache {

@@ -2,21 +2,8 @@
 #include "infer/parameter.h"
 
 #include "base/mem.h"
-#include "infer/memory.h"
 
 #include <string.h>
-
-const char *memory_type_name(enum memory_type type) {
-        switch (type) {
-        case MEMORY_CPU:
-                return "CPU";
-        case MEMORY_CPU_PINNED:
-                return "CPU_PINNED";
-        case MEMORY_GPU:
-                return "GPU";
-        }
-        return "<invalid>";
-}
 
 const char *parameter_type_name(enum parameter_type type) {
         switch (type) {

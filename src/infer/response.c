@@ -7,7 +7,6 @@
 #include "config/shape.h"
 #include "infer/model.h"
 #include "infer/output_shape.h"
-#include "infer/response_tap.h"
 #include "infer/response_order.h"
 #include "infer/trace.h"
 

@@ -5,7 +5,6 @@
 #include "base/lock.h"
 #include "base/mem.h"
 #include "infer/submitter.h"
-#include "infer/response_tap.h"
 
 struct response_window {
         struct response_limits limits; /* constant */

@@ -27,19 +27,28 @@
 #include <stdint.h>
 
 struct response;
-struct response_tap;
 struct response_window;
+
+/* An observer that sees the answer of an inference before the client does: the response cache uses it
+ * after a miss. The stream owns it until one of the two functions is called, once, which takes it:
+ * keep() with the first response that is sent, or drop() when the inference ends without one. The
+ * thread that sends the response calls them, with no lock held. */
+struct response_tap {
+        /* The response is borrowed; flags: RESPONSE_FINAL. */
+        void (*keep)(struct response_tap *k, const struct response *r, uint32_t flags);
+        void (*drop)(struct response_tap *k);
+};
 
 struct response_stream {
         struct ref                     ref;
         _Atomic bool                   is_cancelled;
-        _Atomic bool                   has_ended;  /* FINAL was sent */
+        _Atomic bool                   has_ended;     /* FINAL was sent */
         bool                           borrows_model; /* neither request nor responses hold it */
-        _Atomic uint32_t               n_sent;     /* number of responses */
-        _Atomic uint32_t               n_reported; /* counted in the statistics of responses */
-        uint64_t                       start_ns;   /* of the request; 0 = unknown */
-        struct response_window        *window;     /* owned; NULL: no limit */
-        _Atomic(struct response_tap *) tap;     /* owned; NULL: no tap */
+        _Atomic uint32_t               n_sent;        /* number of responses */
+        _Atomic uint32_t               n_reported;    /* counted in the statistics of responses */
+        uint64_t                       start_ns;      /* of the request; 0 = unknown */
+        struct response_window        *window;        /* owned; NULL: no limit */
+        _Atomic(struct response_tap *) tap;           /* owned; NULL: no tap */
         _Atomic(struct response *)     lent; /* a response's, in `memory`; NULL: none, or in use */
         void                          *memory; /* owned: block that contains this struct */
         void (*release)(void *memory);

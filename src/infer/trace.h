@@ -18,7 +18,7 @@
 #include "base/compiler.h"
 #include "base/error.h"
 #include "config/data_type.h"
-#include "infer/memory.h"
+#include "infer/buffer_attributes.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

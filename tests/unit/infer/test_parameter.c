@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/mem.h"
-#include "infer/memory.h"
+#include "infer/buffer_attributes.h"
 #include "infer/parameter.h"
 #include "suite.h"
 

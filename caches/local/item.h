@@ -14,30 +14,30 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct stored_buffer {
-        void                          *base; /* behind the struct */
+struct item_buffer {
+        void                          *base;       /* behind the struct */
         TRITONSERVER_BufferAttributes *attributes; /* owned */
 };
 
-struct stored {
+struct item {
         _Atomic uint32_t n_refs;
         uint32_t         n_buffers;
         size_t           cost; /* all the memory it takes */
 
         /* The store's, under the lock of its shard. */
-        struct stored *next_of_bucket;
-        struct stored *newer;
-        struct stored *older;
-        uint64_t       hash;
-        uint64_t       used_at; /* on the store's clock */
+        struct item *next_of_bucket;
+        struct item *newer;
+        struct item *older;
+        uint64_t     hash;
+        uint64_t     used_at; /* on the store's clock */
 
-        const char          *key;     /* behind the struct */
-        struct stored_buffer buffers[];
+        const char        *key; /* behind the struct */
+        struct item_buffer buffers[];
 };
 
 /* What an entry will take: asks for its buffers. The caller ends the plan. */
-struct stored_plan {
-        const char                     *key; /* borrowed */
+struct item_plan {
+        const char                     *key;        /* borrowed */
         TRITONSERVER_BufferAttributes **attributes; /* owned, and each that is not NULL */
         size_t                         *sizes;      /* owned */
         size_t                          n_buffers;
@@ -45,12 +45,12 @@ struct stored_plan {
         size_t                          cost;
 };
 
-TRITONSERVER_Error *stored_plan_make(const char *key, TRITONCACHE_CacheEntry *entry,
-                                     struct stored_plan *ret);
-void                stored_plan_done(struct stored_plan *plan);
+TRITONSERVER_Error *item_plan_make(const char *key, TRITONCACHE_CacheEntry *entry,
+                                   struct item_plan *ret);
+void                item_plan_done(struct item_plan *plan);
 
 /* Copies the entry's buffers, as planned; takes the plan's attributes. */
-TRITONSERVER_Error *stored_new(struct stored_plan *plan, TRITONCACHE_CacheEntry *entry,
-                               TRITONCACHE_Allocator *allocator, struct stored **ret);
-void                stored_ref(struct stored *s);
-void                stored_unref(struct stored *s);
+TRITONSERVER_Error *item_new(struct item_plan *plan, TRITONCACHE_CacheEntry *entry,
+                             TRITONCACHE_Allocator *allocator, struct item **ret);
+void                item_ref(struct item *item);
+void                item_unref(struct item *item);

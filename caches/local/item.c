@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "local/stored.h"
+#include "local/item.h"
 
 #include "kit/errors.h"
 
@@ -27,7 +27,7 @@ static bool add_aligned(size_t *sum, size_t n) {
         return add_size(sum, n) && add_size(sum, -*sum % ALIGNMENT);
 }
 
-static TRITONSERVER_Error *plan_buffer(struct stored_plan *plan, TRITONCACHE_CacheEntry *entry,
+static TRITONSERVER_Error *plan_buffer(struct item_plan *plan, TRITONCACHE_CacheEntry *entry,
                                        size_t index) {
         TRITONSERVER_BufferAttributes *attributes;
         TRITONSERVER_MemoryType        type;
@@ -44,13 +44,13 @@ static TRITONSERVER_Error *plan_buffer(struct stored_plan *plan, TRITONCACHE_Cac
         return add_aligned(&plan->n_bytes, plan->sizes[index]) ? NULL : too_large();
 }
 
-static TRITONSERVER_Error *plan_all(struct stored_plan *plan, TRITONCACHE_CacheEntry *entry) {
+static TRITONSERVER_Error *plan_all(struct item_plan *plan, TRITONCACHE_CacheEntry *entry) {
         size_t n = 0;
 
         KIT_TRY(TRITONCACHE_CacheEntryBufferCount(entry, &n));
         if (n > UINT32_MAX)
                 return too_large();
-        plan->n_bytes = sizeof(struct stored) + n * sizeof(struct stored_buffer);
+        plan->n_bytes = sizeof(struct item) + n * sizeof(struct item_buffer);
         if (!add_aligned(&plan->n_bytes, strlen(plan->key) + 1))
                 return too_large();
         plan->attributes = calloc(n + 1, sizeof(TRITONSERVER_BufferAttributes *));
@@ -65,77 +65,77 @@ static TRITONSERVER_Error *plan_all(struct stored_plan *plan, TRITONCACHE_CacheE
         return NULL;
 }
 
-TRITONSERVER_Error *stored_plan_make(const char *key, TRITONCACHE_CacheEntry *entry,
-                                     struct stored_plan *ret) {
+TRITONSERVER_Error *item_plan_make(const char *key, TRITONCACHE_CacheEntry *entry,
+                                   struct item_plan *ret) {
         TRITONSERVER_Error *err;
 
-        *ret = (struct stored_plan){ .key = key };
+        *ret = (struct item_plan){ .key = key };
         err = plan_all(ret, entry);
         if (err != NULL) {
                 if (ret->attributes != NULL)
                         ret->n_buffers++; /* that one may have its attributes */
-                stored_plan_done(ret);
+                item_plan_done(ret);
         }
         return err;
 }
 
-void stored_plan_done(struct stored_plan *plan) {
+void item_plan_done(struct item_plan *plan) {
         for (size_t i = 0; plan->attributes != NULL && i < plan->n_buffers; i++)
                 if (plan->attributes[i] != NULL)
                         TRITONSERVER_BufferAttributesDelete(plan->attributes[i]);
         free(plan->attributes);
         free(plan->sizes);
-        *plan = (struct stored_plan){ 0 };
+        *plan = (struct item_plan){ 0 };
 }
 
-static void lay_out(struct stored *s, struct stored_plan *plan) {
+static void lay_out(struct item *item, struct item_plan *plan) {
         size_t key_bytes = strlen(plan->key) + 1;
-        char  *at = (char *)&s->buffers[plan->n_buffers];
+        char  *at = (char *)&item->buffers[plan->n_buffers];
 
-        s->key = memcpy(at, plan->key, key_bytes);
+        item->key = memcpy(at, plan->key, key_bytes);
         /* The struct begins at a multiple of the alignment, so this is the place that was
          * counted. */
-        at = (char *)s + ((size_t)(at + key_bytes - (char *)s) + ALIGNMENT - 1) / ALIGNMENT *
-                                 ALIGNMENT;
+        at = (char *)item +
+             ((size_t)(at + key_bytes - (char *)item) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
         for (size_t i = 0; i < plan->n_buffers; i++) {
-                s->buffers[i] = (struct stored_buffer){ at, plan->attributes[i] };
+                item->buffers[i] = (struct item_buffer){ at, plan->attributes[i] };
                 plan->attributes[i] = NULL;
                 at += (plan->sizes[i] + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
         }
-        s->n_buffers = (uint32_t)plan->n_buffers;
-        s->cost = plan->cost;
+        item->n_buffers = (uint32_t)plan->n_buffers;
+        item->cost = plan->cost;
 }
 
-TRITONSERVER_Error *stored_new(struct stored_plan *plan, TRITONCACHE_CacheEntry *entry,
-                               TRITONCACHE_Allocator *allocator, struct stored **ret) {
+TRITONSERVER_Error *item_new(struct item_plan *plan, TRITONCACHE_CacheEntry *entry,
+                             TRITONCACHE_Allocator *allocator, struct item **ret) {
         TRITONSERVER_Error *err = NULL;
-        struct stored      *s = malloc(plan->n_bytes);
+        struct item        *item = malloc(plan->n_bytes);
 
-        if (s == NULL)
+        if (item == NULL)
                 return kit_error_no_memory(plan->n_bytes, "an entry of the cache");
-        memset(s, 0, sizeof(*s));
-        atomic_init(&s->n_refs, 1);
-        lay_out(s, plan);
-        for (uint32_t i = 0; i < s->n_buffers && err == NULL; i++)
-                err = TRITONCACHE_CacheEntrySetBuffer(entry, i, s->buffers[i].base, NULL);
+        memset(item, 0, sizeof(*item));
+        atomic_init(&item->n_refs, 1);
+        lay_out(item, plan);
+        for (uint32_t i = 0; i < item->n_buffers && err == NULL; i++)
+                err = TRITONCACHE_CacheEntrySetBuffer(entry, i, item->buffers[i].base, NULL);
         if (err == NULL)
                 err = TRITONCACHE_Copy(allocator, entry);
         if (err != NULL) {
-                stored_unref(s);
+                item_unref(item);
                 return err;
         }
-        *ret = s;
+        *ret = item;
         return NULL;
 }
 
-void stored_ref(struct stored *s) {
-        atomic_fetch_add_explicit(&s->n_refs, 1, memory_order_relaxed);
+void item_ref(struct item *item) {
+        atomic_fetch_add_explicit(&item->n_refs, 1, memory_order_relaxed);
 }
 
-void stored_unref(struct stored *s) {
-        if (s == NULL || atomic_fetch_sub_explicit(&s->n_refs, 1, memory_order_acq_rel) > 1)
+void item_unref(struct item *item) {
+        if (item == NULL || atomic_fetch_sub_explicit(&item->n_refs, 1, memory_order_acq_rel) > 1)
                 return;
-        for (uint32_t i = 0; i < s->n_buffers; i++)
-                TRITONSERVER_BufferAttributesDelete(s->buffers[i].attributes);
-        free(s);
+        for (uint32_t i = 0; i < item->n_buffers; i++)
+                TRITONSERVER_BufferAttributesDelete(item->buffers[i].attributes);
+        free(item);
 }
