@@ -107,7 +107,7 @@ struct TRITONSERVER_Error *NESO_ServerOptionsSetAdaptiveBatching(
         API_NEEDS(options);
         API_NEEDS(adaptive_mode);
         if (*adaptive_mode == '\0')
-                OPTIONS(options)->adaptive_batching = ADAPTIVE_UNSAID;
+                OPTIONS(options)->adaptive_batching = ADAPTIVE_UNSET;
         else if (!adaptive_mode_read(adaptive_mode, &OPTIONS(options)->adaptive_batching))
                 return error_to_api(error_new(ERR_INVALID_ARG,
                                               "adaptive batching must be 'off', 'idle' or 'flow', "

@@ -32,7 +32,7 @@ enum adaptive_mode {
         ADAPTIVE_OFF,
         ADAPTIVE_IDLE,
         ADAPTIVE_FLOW,
-        ADAPTIVE_UNSAID, /* of an option: each kind of model has its own default */
+        ADAPTIVE_UNSET, /* of an option: each kind of model has its own default */
 };
 
 /* "off", "idle" or "flow". False: it is none. */

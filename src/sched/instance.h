@@ -45,27 +45,27 @@ struct batch_item {
 };
 
 struct instance {
-        struct pull_engine    *engine;    /* borrowed: the owner */
-        struct executor       *executor;  /* borrowed: the loader's */
-        struct thread          thread; /* unless the executor has one */
+        struct pull_engine    *engine;   /* borrowed: the owner */
+        struct executor       *executor; /* borrowed: the loader's */
+        struct thread          thread;   /* unless the executor has one */
         struct cond            wake;
         struct list_node       idle_node; /* linked while idle */
         bool                   is_borrowed;
-        bool                   is_continuing; /* its thread runs what was put off */
-        bool                   is_leaving;    /* runs nothing more */
-        bool                   has_begun;     /* its thread */
-        bool                   is_running;    /* has a batch, or is about to run it */
-        bool                   is_called;     /* its thread has a batch in `items` to run */
-        bool                   is_wanted;     /* asked for a turn since the pump began */
-        bool                   is_asking;     /* stands in the rate limiter's line by itself */
-        enum instance_turn     turn;          /* of the rate limiter */
-        struct rate_claim     *claim;         /* owned; NULL: nothing is limited */
-        struct rate_group     *group;         /* owned; the claim's, of a policy that picks */
-        struct member_counts  *member;        /* borrowed: the model's; the same */
-        struct virtual_counts *virtual_one;   /* borrowed: the model's; the same */
-        uint64_t               watch_until_ns; /* while it is the engine's watcher */
-        uint64_t               free_ns;        /* when its last execution ended; 0: none yet */
-        uint32_t               place;          /* its policy's number for it */
+        bool                   is_continuing;    /* its thread runs what was put off */
+        bool                   is_leaving;       /* runs nothing more */
+        bool                   has_begun;        /* its thread */
+        bool                   is_running;       /* has a batch, or is about to run it */
+        bool                   is_dispatched;    /* its thread has a batch in `items` to run */
+        bool                   is_wanted;        /* asked for a turn since the pump began */
+        bool                   is_asking;        /* stands in the rate limiter's line by itself */
+        enum instance_turn     turn;             /* of the rate limiter */
+        struct rate_claim     *claim;            /* owned; NULL: nothing is limited */
+        struct rate_group     *group;            /* owned; the claim's, of a policy that picks */
+        struct member_counts  *member;           /* borrowed: the model's; the same */
+        struct virtual_counts *virtual_instance; /* borrowed: the model's; the same */
+        uint64_t               watch_until_ns;   /* while it is the engine's watcher */
+        uint64_t               free_ns;          /* when its last execution ended; 0: none yet */
+        uint32_t               policy_index;     /* its policy's number for it */
 
         struct request **batch; /* owned array; the runner's */
         uint32_t         cap_batch;
@@ -75,7 +75,7 @@ struct instance {
         struct batch_item *items;       /* owned array */
         uint32_t           n_items;
         uint32_t           cap_items;
-        uint32_t           n_left; /* requests that have left the queue with it */
+        uint32_t           n_left;       /* requests that have left the queue with it */
         uint32_t           n_new_splits; /* requests whose first part is in it */
         uint64_t           rows;
 };

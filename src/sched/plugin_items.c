@@ -17,8 +17,8 @@ void plugin_items_done(struct plugin_items *t) {
         *t = (struct plugin_items){ 0 };
 }
 
-struct plugin_item *plugin_items_at(const struct plugin_items *t, uint32_t place) {
-        uint32_t at = place - 1;
+struct plugin_item *plugin_items_at(const struct plugin_items *t, uint32_t slot) {
+        uint32_t at = slot - 1;
 
         return &t->blocks[at / BLOCK_ITEMS]->items[at % BLOCK_ITEMS];
 }
@@ -37,9 +37,9 @@ static bool grow(struct plugin_items *t) {
         if (block == NULL)
                 return false;
         for (uint32_t i = BLOCK_ITEMS; i > 0; i--) {
-                block->items[i - 1].place = t->n_blocks * BLOCK_ITEMS + i;
+                block->items[i - 1].slot = t->n_blocks * BLOCK_ITEMS + i;
                 block->items[i - 1].next_free = t->first_free;
-                t->first_free = block->items[i - 1].place;
+                t->first_free = block->items[i - 1].slot;
         }
         t->blocks[t->n_blocks++] = block;
         return true;
@@ -56,7 +56,7 @@ struct plugin_item *plugin_items_add(struct plugin_items *t) {
         item->n_uses++;
         item->mark = 0;
         item->rows_taken = 0;
-        item->id = (uint64_t)item->n_uses << 32 | item->place;
+        item->id = (uint64_t)item->n_uses << 32 | item->slot;
         item->own = (sched_item){ .id = item->id };
         item->view = &item->own;
         return item;
@@ -100,7 +100,7 @@ void plugin_items_remove(struct plugin_items *t, struct plugin_item *item) {
         if (item->group != NULL)
                 plugin_group_leave(STEAL(item->group));
         item->next_free = t->first_free;
-        t->first_free = item->place;
+        t->first_free = item->slot;
         t->n--;
 }
 
@@ -112,11 +112,11 @@ void plugin_items_clear(struct plugin_items *t) {
 }
 
 struct plugin_item *plugin_items_find(const struct plugin_items *t, uint64_t id) {
-        uint32_t            place = (uint32_t)id;
+        uint32_t            slot = (uint32_t)id;
         struct plugin_item *item;
 
-        if (place == 0 || place > t->n_blocks * BLOCK_ITEMS)
+        if (slot == 0 || slot > t->n_blocks * BLOCK_ITEMS)
                 return NULL;
-        item = plugin_items_at(t, place);
+        item = plugin_items_at(t, slot);
         return item->id == id ? item : NULL;
 }

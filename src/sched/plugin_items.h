@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The requests that a plug-in scheduler knows, by the ids that it was told.
  *
- * An id is the number of a place and how often that place has been used, so that one that has ended is
+ * An id is the number of a slot and how often that slot has been used, so that one that has ended is
  * not found again. Places are made in blocks that never move, and groups have memory of their own: a
  * plug-in may keep a pointer to an item until the item ends.
  *
@@ -19,14 +19,14 @@ struct plugin_group;
 struct request;
 
 struct plugin_item {
-        uint64_t             id;   /* 0: the place is free */
+        uint64_t             id;   /* 0: the slot is free */
         sched_item          *view; /* what the plug-in sees: `own`, or one of the group's */
         sched_item           own;
         struct plugin_group *group;      /* that it came with; NULL: alone */
         struct request      *req;        /* borrowed */
         uint64_t             mark;       /* of the call that named it last */
         uint32_t             rows_taken; /* the first ones of view->rows */
-        uint32_t             place;      /* its number + 1 */
+        uint32_t             slot;       /* its number + 1 */
         uint32_t             n_uses;
         uint32_t             next_free;
 };
@@ -65,5 +65,5 @@ static inline uint32_t plugin_item_rows(const struct plugin_item *item) {
 void plugin_items_clear(struct plugin_items *t);
 /* NULL when there is none. */
 struct plugin_item *plugin_items_find(const struct plugin_items *t, uint64_t id);
-/* By the number of its place, plugin_item.place. */
-struct plugin_item *plugin_items_at(const struct plugin_items *t, uint32_t place);
+/* By the number of its slot, plugin_item.slot. */
+struct plugin_item *plugin_items_at(const struct plugin_items *t, uint32_t slot);

@@ -34,7 +34,7 @@ bool plugin_name_is_valid(const char *name) {
                        len;
 }
 
-static struct error *find_library(const struct plugin_wanted *w, char **ret) {
+static struct error *find_library(const struct plugin_query *w, char **ret) {
         AUTO_CHARS  file = mem_printf("libscheduler_%s.so", w->name);
         const char *model = w->directory != NULL ? w->directory : "";
         const char *server = w->server_directory != NULL ? w->server_directory : "";
@@ -64,7 +64,7 @@ static struct error *find_library(const struct plugin_wanted *w, char **ret) {
                 file, w->model, places[0], places[1], places[2]);
 }
 
-struct error *plugin_library_check(const struct plugin_wanted *w) {
+struct error *plugin_library_check(const struct plugin_query *w) {
         AUTO_CHARS path = NULL;
 
         return find_library(w, &path);
@@ -236,7 +236,7 @@ static struct error *run_trial(const char *path, const struct plugin_init *init)
 
 /* ---- opening it ------------------------------------------------------------------------------ */
 
-static struct error *get_functions(const struct plugin_wanted *w, struct dl *library,
+static struct error *get_functions(const struct plugin_query *w, struct dl *library,
                                    const sched_vtbl **ret) {
         const struct plugin_place place = { dl_path(library), w->model, w->version };
         const sched_vtbl         *f;
@@ -263,7 +263,7 @@ static struct error *get_functions(const struct plugin_wanted *w, struct dl *lib
         return NULL;
 }
 
-struct error *plugin_library_open(const struct plugin_wanted *w, struct dl **ret,
+struct error *plugin_library_open(const struct plugin_query *w, struct dl **ret,
                                   const sched_vtbl **ret_functions) {
         AUTO_CHARS    path = NULL;
         struct dl    *library;

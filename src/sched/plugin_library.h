@@ -30,7 +30,7 @@ struct plugin_init {
         uint32_t            max_batch;
 };
 
-struct plugin_wanted {
+struct plugin_query {
         const char               *name;  /* "edf" */
         const char               *model; /* for messages */
         int64_t                   version;
@@ -44,10 +44,10 @@ struct plugin_wanted {
 bool plugin_name_is_valid(const char *name);
 
 /* Whether there is one for that name; nothing is opened. Errors as of plugin_library_open(). */
-struct error *plugin_library_check(const struct plugin_wanted *wanted) NODISCARD;
+struct error *plugin_library_check(const struct plugin_query *wanted) NODISCARD;
 
 /* Errors: INVALID_ARG a name that is none; NOT_FOUND with the places that were searched; UNSUPPORTED a
  * version that does not fit, or a library that came with the load; INTERNAL what the loader says, or
  * how the trial ended. */
-struct error *plugin_library_open(const struct plugin_wanted *wanted, struct dl **ret,
+struct error *plugin_library_open(const struct plugin_query *wanted, struct dl **ret,
                                   const sched_vtbl **ret_functions) NODISCARD;

@@ -24,13 +24,13 @@ static uint32_t add(struct plugin_members *m, const struct executor *e) {
         uint32_t at = m->n++;
 
         m->views = mem_realloc(m->views, m->n * sizeof(*m->views));
-        m->seats = mem_realloc(m->seats, m->n * sizeof(*m->seats));
+        m->states = mem_realloc(m->states, m->n * sizeof(*m->states));
         m->views[at] = (sched_member){ .id = at,
                                        .virtual_index = e->index,
                                        .lo = MAX(e->min_rows, 1u),
                                        .hi = MAX(e->max_rows, 1u),
                                        .name = group_name(e) };
-        m->seats[at] = (struct plugin_seat){ .executor = e };
+        m->states[at] = (struct plugin_member_state){ .executor = e };
         return at;
 }
 
@@ -50,63 +50,63 @@ void plugin_members_done(struct plugin_members *m) {
         for (uint32_t i = 0; i < m->n; i++)
                 free_name(&m->views[i]);
         free(m->views);
-        free(m->seats);
+        free(m->states);
         *m = (struct plugin_members){ 0 };
 }
 
 /* The seat that waits for the instance; m->n: there is none. */
-static uint32_t find_seat(const struct plugin_members *m, const struct instance *in) {
+static uint32_t find_expecting(const struct plugin_members *m, const struct instance *in) {
         uint32_t at = 0;
 
-        while (at < m->n && (m->seats[at].executor != in->executor || m->seats[at].in != NULL))
+        while (at < m->n && (m->states[at].executor != in->executor || m->states[at].in != NULL))
                 at++;
         return at;
 }
 
-bool plugin_members_has_seat(const struct plugin_members *m, const struct instance *in) {
-        return find_seat(m, in) < m->n;
+bool plugin_members_expects(const struct plugin_members *m, const struct instance *in) {
+        return find_expecting(m, in) < m->n;
 }
 
 uint32_t plugin_members_join(struct plugin_members *m, struct instance *in) {
-        uint32_t at = find_seat(m, in);
+        uint32_t at = find_expecting(m, in);
 
         if (at == m->n)
                 add(m, in->executor);
-        m->seats[at].in = in;
-        in->place = at;
+        m->states[at].in = in;
+        in->policy_index = at;
         return at;
 }
 
 void plugin_members_remove(struct plugin_members *m, uint32_t at) {
-        m->seats[at].in->place = UINT32_MAX;
+        m->states[at].in->policy_index = UINT32_MAX;
         free_name(&m->views[at]);
         m->n--;
         for (uint32_t i = at; i < m->n; i++) {
                 m->views[i] = m->views[i + 1];
                 m->views[i].id = i;
-                m->seats[i] = m->seats[i + 1];
-                if (m->seats[i].in != NULL)
-                        m->seats[i].in->place = i;
+                m->states[i] = m->states[i + 1];
+                if (m->states[i].in != NULL)
+                        m->states[i].in->policy_index = i;
         }
 }
 
 bool plugin_members_find(const struct plugin_members *m, const struct instance *in, uint32_t *ret) {
-        *ret = in->place;
-        return in->place < m->n && m->seats[in->place].in == in;
+        *ret = in->policy_index;
+        return in->policy_index < m->n && m->states[in->policy_index].in == in;
 }
 
 bool plugin_members_is_free(const struct plugin_members *m, uint32_t at) {
-        if (m->seats[at].in == NULL || m->seats[at].is_busy)
+        if (m->states[at].in == NULL || m->states[at].is_busy)
                 return false;
         for (uint32_t i = 0; m->is_exclusive && i < m->n; i++)
-                if (m->seats[i].is_busy && m->views[i].virtual_index == m->views[at].virtual_index)
+                if (m->states[i].is_busy && m->views[i].virtual_index == m->views[at].virtual_index)
                         return false;
         return true;
 }
 
 bool plugin_members_are_busy(const struct plugin_members *m) {
         for (uint32_t i = 0; i < m->n; i++)
-                if (m->seats[i].is_busy)
+                if (m->states[i].is_busy)
                         return true;
         return false;
 }

@@ -18,7 +18,7 @@
 struct executor;
 struct instance;
 
-struct plugin_seat {
+struct plugin_member_state {
         const struct executor *executor; /* borrowed */
         struct instance       *in;       /* borrowed; NULL: not yet */
         bool                   is_busy;
@@ -26,10 +26,10 @@ struct plugin_seat {
 };
 
 struct plugin_members {
-        sched_member       *views; /* owned, and their names */
-        struct plugin_seat *seats; /* owned; of each */
-        uint32_t            n;
-        bool                is_exclusive; /* one of each virtual instance runs at a time */
+        sched_member               *views;  /* owned, and their names */
+        struct plugin_member_state *states; /* owned; of each */
+        uint32_t                    n;
+        bool                        is_exclusive; /* one of each virtual instance runs at a time */
 };
 
 /* Passive ones are no members. */
@@ -38,7 +38,7 @@ void plugin_members_init(struct plugin_members *m, struct executor *const *execu
 void plugin_members_done(struct plugin_members *m);
 
 /* The member that the instance is from now on: one that waits for it, or a new one. */
-bool     plugin_members_has_seat(const struct plugin_members *m, const struct instance *in);
+bool     plugin_members_expects(const struct plugin_members *m, const struct instance *in);
 uint32_t plugin_members_join(struct plugin_members *m, struct instance *in);
 /* The numbers of those after it change. */
 void plugin_members_remove(struct plugin_members *m, uint32_t at);

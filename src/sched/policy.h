@@ -89,13 +89,14 @@ struct policy_ops {
         /* May such a request be queued? NULL: any. */
         struct error *(*admit)(struct policy *p, const struct request *req);
         /* After an instance came or went; with a lock held, but seldom. NULL: of no interest. */
-        void (*changed)(struct policy *p, const struct sched_view *view);
+        void (*instances_changed)(struct policy *p, const struct sched_view *view);
         /* A request that was queued has left the queue without the policy: it was cancelled, or
          * timed out. NULL: of no interest. */
-        void (*gone)(struct policy *p, struct request *req);
+        void (*withdrawn)(struct policy *p, struct request *req);
         /* There is one instance more; one leaves. NULL: of no interest. */
-        void (*joined)(struct policy *p, const struct sched_view *view, struct instance *in);
-        void (*left)(struct policy *p, const struct sched_view *view, struct instance *in);
+        void (*instance_joined)(struct policy *p, const struct sched_view *view,
+                                struct instance *in);
+        void (*instance_left)(struct policy *p, const struct sched_view *view, struct instance *in);
         /* policy->due_ns has come. */
         void (*due)(struct policy *p, const struct sched_view *view, uint64_t now_ns);
         /* The model is unloaded, or the server stops. NULL: of no interest. May come twice. */

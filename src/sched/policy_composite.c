@@ -50,7 +50,7 @@ struct shape_class {
         uint64_t              oldest_ns; /* of those that fit into one batch */
 };
 
-struct question {
+struct query {
         struct policy_composite *policy;
         const struct sched_view *view;
         uint64_t                 now_ns;
@@ -64,7 +64,7 @@ static bool is_of_class(const struct policy_composite *c, const struct shape_cla
 
 /* ---- members --------------------------------------------------------------------------------- */
 
-static bool is_free(const struct question *q, const struct instance *in) {
+static bool is_free(const struct query *q, const struct instance *in) {
         if (!q->policy->is_exclusive)
                 return true;
         for (uint32_t i = 0; i < q->view->n_instances; i++) {
@@ -77,7 +77,7 @@ static bool is_free(const struct question *q, const struct instance *in) {
 }
 
 /* The free member for a batch of so many rows; NULL when there is none. */
-static struct instance *find_member(const struct question *q, uint64_t n_rows) {
+static struct instance *find_member(const struct query *q, uint64_t n_rows) {
         struct instance *best = NULL;
 
         LIST_FOR_EACH(q->view->idle, node) {
@@ -93,7 +93,7 @@ static struct instance *find_member(const struct question *q, uint64_t n_rows) {
 }
 
 /* The most of n rows that some free member takes at once; 0: none takes any. */
-static uint64_t largest_served(const struct question *q, uint64_t n_rows) {
+static uint64_t largest_served(const struct query *q, uint64_t n_rows) {
         uint64_t largest = 0;
 
         LIST_FOR_EACH(q->view->idle, node) {
@@ -116,7 +116,7 @@ struct cut {
 };
 
 /* Where requests end before or at `size`, as rule 5 says; and if they may not be split, behind it. */
-static struct cut find_cut(const struct question *q, const struct shape_class *s, uint64_t size,
+static struct cut find_cut(const struct query *q, const struct shape_class *s, uint64_t size,
                            struct instance *on) {
         const struct policy_composite *c = q->policy;
         struct queue_walk              w = queue_walk_begin(q->view->queue);
@@ -146,7 +146,7 @@ static struct cut find_cut(const struct question *q, const struct shape_class *s
 }
 
 /* Links the first n of the class. */
-static struct request *pick(const struct question *q, const struct shape_class *s, uint32_t n) {
+static struct request *pick(const struct query *q, const struct shape_class *s, uint32_t n) {
         struct queue_walk w = queue_walk_begin(q->view->queue);
         struct request   *first = NULL, **next = &first, *req;
 
@@ -162,7 +162,7 @@ static struct request *pick(const struct question *q, const struct shape_class *
 }
 
 /* A batch of `size` rows on that member, or as near to it as requests end. */
-static bool try_run(const struct question *q, const struct shape_class *s, uint64_t size,
+static bool try_run(const struct query *q, const struct shape_class *s, uint64_t size,
                     struct instance *on, enum dispatch_reason reason, struct dispatch *ret) {
         struct cut cut = find_cut(q, s, size, on);
 
@@ -181,7 +181,7 @@ static bool try_run(const struct question *q, const struct shape_class *s, uint6
 
 /* With how many rows the next batch is as large as it can become: those that wait, when all that are
  * expected would be run in batches of which the first is the same. */
-static uint64_t rows_worth_waiting_for(const struct question *q, const struct shape_class *s,
+static uint64_t rows_worth_waiting_for(const struct query *q, const struct shape_class *s,
                                        uint32_t size) {
         const struct policy_composite *c = q->policy;
         uint64_t                       most = c->plan.max_rows;
@@ -190,7 +190,7 @@ static uint64_t rows_worth_waiting_for(const struct question *q, const struct sh
         return row_plan_next(&c->plan, most) == size ? s->rows : c->plan.max_rows;
 }
 
-static bool runs_early(struct question *q, const struct shape_class *s, uint32_t size,
+static bool runs_early(struct query *q, const struct shape_class *s, uint32_t size,
                        const struct instance *planned, uint64_t *ret_until_ns) {
         struct policy_composite *c = q->policy;
 
@@ -210,7 +210,7 @@ static bool runs_early(struct question *q, const struct shape_class *s, uint32_t
 }
 
 /* What is due does not wait for the planned member. */
-static bool try_due(const struct question *q, const struct shape_class *s, uint64_t size,
+static bool try_due(const struct query *q, const struct shape_class *s, uint64_t size,
                     struct instance *planned, enum dispatch_reason reason, struct dispatch *ret) {
         if (planned != NULL && try_run(q, s, size, planned, reason, ret))
                 return true;
@@ -219,7 +219,7 @@ static bool try_due(const struct question *q, const struct shape_class *s, uint6
 }
 
 /* True when a batch of the class runs; else its time is noted. */
-static bool try_class(struct question *q, const struct shape_class *s, struct dispatch *ret) {
+static bool try_class(struct query *q, const struct shape_class *s, struct dispatch *ret) {
         struct policy_composite *c = q->policy;
         uint64_t                 delay_ns = c->batching.max_queue_delay_ns;
         uint64_t                 age_ns = q->now_ns > s->oldest_ns ? q->now_ns - s->oldest_ns : 0;
@@ -249,7 +249,7 @@ static bool try_class(struct question *q, const struct shape_class *s, struct di
 /* ---- the queue ------------------------------------------------------------------------------- */
 
 /* All are alike: the first batch tells the age, and the queue the rows. */
-static size_t find_one_class(const struct question *q, struct shape_class *ret) {
+static size_t find_one_class(const struct query *q, struct shape_class *ret) {
         struct queue_walk w = queue_walk_begin(q->view->queue);
         struct request   *req;
         uint64_t          rows = 0;
@@ -264,7 +264,7 @@ static size_t find_one_class(const struct question *q, struct shape_class *ret) 
         return 1;
 }
 
-static size_t find_classes(const struct question *q, struct shape_class *classes) {
+static size_t find_classes(const struct query *q, struct shape_class *classes) {
         struct queue_walk w = queue_walk_begin(q->view->queue);
         struct request   *req;
         size_t            n = 0;
@@ -300,7 +300,7 @@ static bool is_held_back(struct policy_composite *c, const struct request_queue 
 }
 
 /* The rows of a class that make no batch, now that no others come. */
-static void refuse_rest(const struct question *q, const struct shape_class *s) {
+static void refuse_rest(const struct query *q, const struct shape_class *s) {
         struct policy_composite *c = q->policy;
         struct request          *req = pick(q, s, UINT32_MAX);
 
@@ -314,7 +314,7 @@ static void refuse_rest(const struct question *q, const struct shape_class *s) {
         }
 }
 
-static bool try_classes(struct question *q, struct dispatch *ret) {
+static bool try_classes(struct query *q, struct dispatch *ret) {
         struct policy_composite *c = q->policy;
         struct shape_class       classes[MAX_SHAPES];
         uint64_t                 n_waiting;
@@ -335,7 +335,7 @@ static bool try_classes(struct question *q, struct dispatch *ret) {
 
 static struct dispatch decide(struct policy *p, const struct sched_view *view, uint64_t now_ns) {
         struct policy_composite *c = CONTAINER_OF(p, struct policy_composite, base);
-        struct question          q = { c, view, now_ns, CLOCK_NEVER };
+        struct query             q = { c, view, now_ns, CLOCK_NEVER };
         struct dispatch          d = { .verdict = BATCH_NOTHING };
 
         if (view->queue->n_waiting == 0 || is_held_back(c, view->queue))
@@ -383,7 +383,7 @@ static struct error *admit(struct policy *p, const struct request *req) {
 
 /* The sizes of the instances that there are now; the old ones when those serve too little: an update
  * that ends so is still on its way. */
-static void changed(struct policy *p, const struct sched_view *view) {
+static void instances_changed(struct policy *p, const struct sched_view *view) {
         struct policy_composite *c = CONTAINER_OF(p, struct policy_composite, base);
         struct row_range        *ranges = mem_zalloc((view->n_instances + 1) * sizeof(*ranges));
         struct row_plan          plan;
@@ -418,7 +418,7 @@ struct error *policy_composite_new(const struct policy_composite_options *o, str
                                                .arrived = arrived,
                                                .executed = executed,
                                                .admit = admit,
-                                               .changed = changed,
+                                               .instances_changed = instances_changed,
                                                .drain = drain,
                                                .free = free_composite };
         struct row_plan                plan;

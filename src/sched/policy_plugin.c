@@ -90,7 +90,7 @@ static int refuse_call(struct sched_host *h, const char *function, int code) {
 }
 
 /* Is it in a call of the plug-in, on this thread? */
-static bool is_called(const struct sched_host *h) {
+static bool is_in_call(const struct sched_host *h) {
         return plugin_call_now.place == &h->place && h->is_open && !h->is_given_up;
 }
 
@@ -116,19 +116,20 @@ static int find_waiting(const struct sched_host *h, uint64_t id, struct plugin_i
 }
 
 /* A batch that the plug-in asks for. */
-struct wanted {
+struct wanted_batch {
         uint32_t        member;
         const uint64_t *ids;
         const uint32_t *first, *count; /* rows of each; NULL: all that are left */
         uint32_t        n;
 };
 
-static uint32_t wanted_rows(const struct wanted *w, uint32_t i, const struct plugin_item *item) {
+static uint32_t wanted_rows(const struct wanted_batch *w, uint32_t i,
+                            const struct plugin_item *item) {
         return w->count != NULL ? w->count[i] : plugin_item_rows(item);
 }
 
 /* Rows of an item are dispatched in order. */
-static int check_rows(const struct sched_host *h, const struct wanted *w, uint32_t i,
+static int check_rows(const struct sched_host *h, const struct wanted_batch *w, uint32_t i,
                       const struct plugin_item *item) {
         if (w->count == NULL)
                 return 0;
@@ -138,7 +139,7 @@ static int check_rows(const struct sched_host *h, const struct wanted *w, uint32
         return w->count[i] < plugin_item_rows(item) && !h->may_split ? ENOTSUP : 0;
 }
 
-static int check_items(struct sched_host *h, const struct wanted *w, uint64_t *ret_rows) {
+static int check_items(struct sched_host *h, const struct wanted_batch *w, uint64_t *ret_rows) {
         uint64_t shape_class = 0;
 
         h->n_calls++;
@@ -163,7 +164,7 @@ static int check_items(struct sched_host *h, const struct wanted *w, uint64_t *r
         return 0;
 }
 
-static int check_batch(struct sched_host *h, const struct wanted *w, uint64_t *ret_rows) {
+static int check_batch(struct sched_host *h, const struct wanted_batch *w, uint64_t *ret_rows) {
         const sched_member *member;
         int                 code;
 
@@ -201,23 +202,23 @@ static enum dispatch_reason reason_of(const struct sched_host *h, const sched_me
         return n_rows == member->hi ? DISPATCH_FULL : DISPATCH_DUE;
 }
 
-static void run_batch(struct sched_host *h, const struct wanted *w, uint64_t n_rows) {
-        struct plugin_seat *seat = &h->members.seats[w->member];
+static void run_batch(struct sched_host *h, const struct wanted_batch *w, uint64_t n_rows) {
+        struct plugin_member_state *state = &h->members.states[w->member];
 
-        instance_begin_batch(seat->in);
+        instance_begin_batch(state->in);
         for (uint32_t i = 0; i < w->n; i++) {
                 struct plugin_item *item = plugin_items_find(&h->items, w->ids[i]);
 
-                take_rows(h, seat->in, item, wanted_rows(w, i, item));
+                take_rows(h, state->in, item, wanted_rows(w, i, item));
         }
-        seat->is_busy = true;
-        seat->reason = reason_of(h, &h->members.views[w->member], n_rows);
-        policy_assign(&h->base, seat->in);
+        state->is_busy = true;
+        state->reason = reason_of(h, &h->members.views[w->member], n_rows);
+        policy_assign(&h->base, state->in);
         if (h->is_draining)
                 h->progress_ns = h->now();
 }
 
-static int try_batch(struct sched_host *h, const struct wanted *w, const char *function) {
+static int try_batch(struct sched_host *h, const struct wanted_batch *w, const char *function) {
         uint64_t n_rows = 0;
         int      code = check_batch(h, w, &n_rows);
 
@@ -228,20 +229,21 @@ static int try_batch(struct sched_host *h, const struct wanted *w, const char *f
 }
 
 static int on_dispatch(sched_host *h, uint32_t member, const uint64_t *ids, uint32_t n) {
-        if (!is_called(h))
+        if (!is_in_call(h))
                 return EPERM;
-        return try_batch(h, &(struct wanted){ .member = member, .ids = ids, .n = n }, "dispatch");
+        return try_batch(h, &(struct wanted_batch){ .member = member, .ids = ids, .n = n },
+                         "dispatch");
 }
 
 static int on_dispatch_rows(sched_host *h, uint32_t member, const uint64_t *ids,
                             const uint32_t *first, const uint32_t *count, uint32_t n) {
-        if (!is_called(h))
+        if (!is_in_call(h))
                 return EPERM;
         if (first == NULL || count == NULL)
                 return refuse_call(h, "dispatch_rows", EINVAL);
         return try_batch(
                 h,
-                &(struct wanted){
+                &(struct wanted_batch){
                         .member = member, .ids = ids, .first = first, .count = count, .n = n },
                 "dispatch_rows");
 }
@@ -251,7 +253,7 @@ static int on_reject(sched_host *h, uint64_t id, int code, const char *msg) {
         struct request     *req;
         int                 refused;
 
-        if (!is_called(h))
+        if (!is_in_call(h))
                 return EPERM;
         if (code < ERR_UNKNOWN || code > ERR_CANCELLED)
                 return refuse_call(h, "reject", EINVAL);
@@ -271,12 +273,12 @@ static uint64_t on_now(sched_host *h) {
 }
 
 static void on_set_timer(sched_host *h, uint64_t at_ns) {
-        if (is_called(h))
+        if (is_in_call(h))
                 h->timer_ns = at_ns;
 }
 
 static void on_log(sched_host *h, int level, const char *msg) {
-        if (!is_called(h) || level < LOG_INFO || level > LOG_VERBOSE || msg == NULL ||
+        if (!is_in_call(h) || level < LOG_INFO || level > LOG_VERBOSE || msg == NULL ||
             !log_is_enabled((enum log_level)level))
                 return;
         log_printf((enum log_level)level, __FILE__, __LINE__, "model '%s' version %lld: %s",
@@ -284,7 +286,7 @@ static void on_log(sched_host *h, int level, const char *msg) {
 }
 
 static void on_count(sched_host *h, const char *metric, double add) {
-        if (is_called(h) && !plugin_counters_add(&h->counters, metric, add))
+        if (is_in_call(h) && !plugin_counters_add(&h->counters, metric, add))
                 refuse_call(h, "count", EINVAL);
 }
 
@@ -306,7 +308,7 @@ static int call_init(struct sched_host *h) {
 
         h->timer_ns = 0;
         for (uint32_t i = 0; i < h->members.n; i++)
-                h->members.views[i].is_busy = h->members.seats[i].is_busy;
+                h->members.views[i].is_busy = h->members.states[i].is_busy;
         h->is_open = true;
         code = h->functions->init(&h->state, h, &host_ops, h->config_json, h->members.views,
                                   h->members.n, h->max_batch);
@@ -364,7 +366,7 @@ static void fill_item(struct sched_host *h, struct plugin_item *item, struct req
         item->view->deadline_ns = deadline_of(h, req);
         if (h->model->needs_equal_shapes)
                 item->view->shape_class = request_shape_class(req, &h->key);
-        req->ticket = item->place;
+        req->ticket = item->slot;
 }
 
 static void refuse_unknown(struct sched_host *h, struct request *req) {
@@ -561,7 +563,7 @@ static struct dispatch assigned_to(const struct sched_host *h, struct instance *
         uint32_t        member;
 
         if (plugin_members_find(&h->members, in, &member))
-                d.reason = h->members.seats[member].reason;
+                d.reason = h->members.states[member].reason;
         return d;
 }
 
@@ -634,11 +636,11 @@ static struct error *admit(struct policy *p, const struct request *req) {
         return builtin->ops->admit != NULL ? builtin->ops->admit(builtin, req) : NULL;
 }
 
-static void changed(struct policy *p, const struct sched_view *view) {
+static void instances_changed(struct policy *p, const struct sched_view *view) {
         struct policy *builtin = host_of(p)->builtin;
 
-        if (builtin->ops->changed != NULL)
-                builtin->ops->changed(builtin, view);
+        if (builtin->ops->instances_changed != NULL)
+                builtin->ops->instances_changed(builtin, view);
 }
 
 static void executed(struct policy *p, const struct execution *done) {
@@ -647,7 +649,7 @@ static void executed(struct policy *p, const struct execution *done) {
         bool               is_member = plugin_members_find(&h->members, done->on, &member);
 
         if (is_member)
-                h->members.seats[member].is_busy = false;
+                h->members.states[member].is_busy = false;
         if (h->is_given_up && h->builtin->ops->executed != NULL)
                 h->builtin->ops->executed(h->builtin, done);
         if (h->is_given_up || !is_member)
@@ -661,7 +663,7 @@ static void executed(struct policy *p, const struct execution *done) {
         settle(h);
 }
 
-static void gone(struct policy *p, struct request *req) {
+static void withdrawn(struct policy *p, struct request *req) {
         struct sched_host  *h = host_of(p);
         struct plugin_item *item;
         uint64_t            id;
@@ -698,9 +700,9 @@ static void open_again(struct sched_host *h) {
         settle(h);
 }
 
-static void joined(struct policy *p, const struct sched_view *view, struct instance *in) {
+static void instance_joined(struct policy *p, const struct sched_view *view, struct instance *in) {
         struct sched_host *h = host_of(p);
-        bool               is_new = !plugin_members_has_seat(&h->members, in);
+        bool               is_new = !plugin_members_expects(&h->members, in);
 
         h->queue = view->queue;
         if (is_new)
@@ -710,7 +712,7 @@ static void joined(struct policy *p, const struct sched_view *view, struct insta
                 open_again(h);
 }
 
-static void left(struct policy *p, const struct sched_view *view, struct instance *in) {
+static void instance_left(struct policy *p, const struct sched_view *view, struct instance *in) {
         struct sched_host *h = host_of(p);
         uint32_t           at;
 
@@ -778,10 +780,10 @@ static const struct policy_ops plugin_ops = {
         .arrived_together = arrived_together,
         .executed = executed,
         .admit = admit,
-        .changed = changed,
-        .gone = gone,
-        .joined = joined,
-        .left = left,
+        .instances_changed = instances_changed,
+        .withdrawn = withdrawn,
+        .instance_joined = instance_joined,
+        .instance_left = instance_left,
         .due = due,
         .drain = drain,
         .free = free_plugin,

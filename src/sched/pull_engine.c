@@ -163,12 +163,12 @@ static bool dispatch_locked(struct pull_engine *e, struct event *ev, const struc
 
 static void expire_locked(struct pull_engine *e, struct event *ev) {
         ev->expired = request_queue_expire(&e->queue, ev->now_ns);
-        if (e->policy->ops->gone != NULL)
+        if (e->policy->ops->withdrawn != NULL)
                 for (struct request *req = ev->expired; req != NULL; req = req->queued.next)
-                        e->policy->ops->gone(e->policy, req);
+                        e->policy->ops->withdrawn(e->policy, req);
 }
 
-static NOINLINE void tell_due_locked(struct pull_engine *e, uint64_t now_ns) {
+static NOINLINE void notify_due_locked(struct pull_engine *e, uint64_t now_ns) {
         const struct sched_view view = view_of(e);
 
         e->policy->ops->due(e->policy, &view, now_ns);
@@ -191,9 +191,9 @@ static void pump_locked(struct pull_engine *e, struct event *ev) {
         if (UNLIKELY(e->queue.dues.n > 0))
                 expire_locked(e, ev);
         if (UNLIKELY(e->policy->due_ns != 0) && e->policy->due_ns <= ev->now_ns)
-                tell_due_locked(e, ev->now_ns);
+                notify_due_locked(e, ev->now_ns);
         if (UNLIKELY(e->policy->picks))
-                pull_picks_locked(e, ev);
+                pull_pump_picks_locked(e, ev);
         else
                 ask_policy_locked(e, ev);
         if (UNLIKELY(e->policy->refused != NULL))
@@ -347,7 +347,7 @@ static bool may_run_here(struct pull_engine *e, const struct submitter *thread, 
                submitter_may_run(thread, e->average_ns, e->inline_limit_ns, is_step);
 }
 
-static struct error *draining(const struct request *req) {
+static struct error *error_draining(const struct request *req) {
         return request_error(req, ERR_UNAVAILABLE,
                              "Server is stopping, scheduler for model has stopped accepting new "
                              "inference requests");
@@ -365,7 +365,7 @@ static inline bool enter_locked(struct pull_engine *e, struct request *req) {
         return true;
 }
 
-static inline void tell_arrival_locked(struct pull_engine *e, struct request *req) {
+static inline void notify_arrival_locked(struct pull_engine *e, struct request *req) {
         if (UNLIKELY(e->policy->ops->arrived != NULL)) {
                 const struct sched_view view = view_of(e);
 
@@ -438,7 +438,7 @@ static void act_on_arrival(struct pull_engine *e, struct submitter *thread, bool
 
 /* Decides with all that is there. True: a batch ran here, and there is more; others were not called for
  * it. `spent_ns` of what this event may run here. */
-static bool decide_anew(struct pull_engine *e, uint64_t *spent_ns, bool asks_again) {
+static bool pump_again(struct pull_engine *e, uint64_t *spent_ns, bool asks_again) {
         struct event ev = { .thread = submitter_self(),
                             .now_ns = clock_now_ns(),
                             .asks_again = asks_again };
@@ -459,17 +459,17 @@ static bool decide_anew(struct pull_engine *e, uint64_t *spent_ns, bool asks_aga
 static void wake_deferred(void *scheduler) {
         uint64_t spent_ns = 0;
 
-        while (decide_anew(scheduler, &spent_ns, true))
+        while (pump_again(scheduler, &spent_ns, true))
                 continue;
 }
 
 void pull_engine_ask_again(struct scheduler *s) {
-        decide_anew(self_of(s), &(uint64_t){ 0 }, false);
+        pump_again(self_of(s), &(uint64_t){ 0 }, false);
 }
 
 static struct error *admit_locked(const struct pull_engine *e, const struct request *req) {
         if (e->is_draining && !req->is_inner)
-                return draining(req);
+                return error_draining(req);
         if (LIKELY(e->policy->ops->admit == NULL))
                 return NULL;
         return e->policy->ops->admit(e->policy, req);
@@ -498,7 +498,7 @@ static struct error *pull_submit(struct scheduler *base, struct request *req) {
                 return err;
         }
         if (LIKELY(enter_locked(e, req))) {
-                tell_arrival_locked(e, req);
+                notify_arrival_locked(e, req);
                 act_on_arrival(e, thread, req->is_inner, now_ns);
         } else {
                 mutex_unlock(&e->lock);
@@ -527,7 +527,7 @@ static bool enter_one_locked(struct pull_engine *e, struct request *req, struct 
 }
 
 /* They are linked by queued.next. A policy may take some out of the queue when it hears of one. */
-static void tell_arrivals_locked(struct pull_engine *e, struct request *first, uint32_t n) {
+static void notify_arrivals_locked(struct pull_engine *e, struct request *first, uint32_t n) {
         if (n > 1 && e->policy->ops->arrived_together != NULL) {
                 const struct sched_view view = view_of(e);
 
@@ -536,7 +536,7 @@ static void tell_arrivals_locked(struct pull_engine *e, struct request *first, u
         }
         for (struct request *req = first, *next; req != NULL; req = next) {
                 next = req->queued.next;
-                tell_arrival_locked(e, req);
+                notify_arrival_locked(e, req);
         }
 }
 
@@ -560,7 +560,7 @@ static void pull_submit_all(struct scheduler *base, struct request *const *reque
                 }
         *end = NULL;
         if (first != NULL) {
-                tell_arrivals_locked(e, first, n_entered);
+                notify_arrivals_locked(e, first, n_entered);
                 act_on_arrival(e, thread, requests[0]->is_inner, now_ns);
         } else {
                 mutex_unlock(&e->lock);
@@ -577,8 +577,8 @@ static void pull_cancel(struct scheduler *base, struct request *req) {
                 mutex_unlock(&e->lock);
                 return;
         }
-        if (e->policy->ops->gone != NULL)
-                e->policy->ops->gone(e->policy, req);
+        if (e->policy->ops->withdrawn != NULL)
+                e->policy->ops->withdrawn(e->policy, req);
         pump_and_leave(e, NULL);
         refuse_cancelled(e, req);
 }
@@ -618,8 +618,8 @@ static void continue_unlocked(struct pull_engine *e, struct instance *in,
 }
 
 /* The batch that another thread took for this instance. */
-static void run_called(struct pull_engine *e, struct instance *in, struct event *ev) {
-        in->is_called = false;
+static void run_dispatched(struct pull_engine *e, struct instance *in, struct event *ev) {
+        in->is_dispatched = false;
         ev->runner = in;
         ev->rows = in->rows;
         mutex_unlock(&e->lock);
@@ -634,8 +634,8 @@ static void run_called(struct pull_engine *e, struct instance *in, struct event 
 static void step_locked(struct pull_engine *e, struct instance *in, struct submitter *thread) {
         struct event ev = { .thread = thread, .now_ns = clock_now_ns(), .self = in };
 
-        if (UNLIKELY(in->is_called)) {
-                run_called(e, in, &ev);
+        if (UNLIKELY(in->is_dispatched)) {
+                run_dispatched(e, in, &ev);
                 return;
         }
         list_prepend(&e->idle, &in->idle_node);
@@ -671,7 +671,7 @@ static void instance_main(void *arg) {
                 cond_wait(&in->wake, &e->lock);
         if (list_is_linked(&in->idle_node))
                 list_remove(&in->idle_node);
-        while (in->is_called || in->is_assigned || (!e->is_ending && !in->is_leaving))
+        while (in->is_dispatched || in->is_assigned || (!e->is_ending && !in->is_leaving))
                 step_locked(e, in, thread);
         if (e->watcher == in)
                 e->watcher = NULL;
@@ -698,16 +698,16 @@ static struct error *join_limiter(struct instance *in) {
         return NULL;
 }
 
-static void tell_change_locked(struct pull_engine *e) {
+static void notify_change_locked(struct pull_engine *e) {
         const struct sched_view view = view_of(e);
 
-        if (e->policy->ops->changed != NULL && e->is_made)
-                e->policy->ops->changed(e->policy, &view);
+        if (e->policy->ops->instances_changed != NULL && e->is_ready)
+                e->policy->ops->instances_changed(e->policy, &view);
 }
 
 /* It has a thread, and may be picked before that has come so far: else another member would run what is
  * this one's. */
-static void let_begin(struct pull_engine *e, struct instance *in) {
+static void offer_before_start(struct pull_engine *e, struct instance *in) {
         MUTEX_GUARD(&e->lock);
         if (!in->has_begun)
                 list_append(&e->idle, &in->idle_node);
@@ -731,35 +731,35 @@ static struct error *pull_add_executor(struct scheduler *base, struct executor *
         mutex_lock(&e->lock);
         e->instances = mem_realloc(e->instances, (e->n_instances + 1) * sizeof(struct instance *));
         e->instances[e->n_instances++] = in;
-        tell_change_locked(e);
-        if (e->policy->ops->joined != NULL) {
+        notify_change_locked(e);
+        if (e->policy->ops->instance_joined != NULL) {
                 const struct sched_view view = view_of(e);
 
-                e->policy->ops->joined(e->policy, &view, in);
+                e->policy->ops->instance_joined(e->policy, &view, in);
         }
         mutex_unlock(&e->lock);
         err = instance_start_thread(in, instance_main);
         if (err != NULL)
                 base->ops->remove_executor(base, executor);
         else if (e->policy->picks)
-                let_begin(e, in);
+                offer_before_start(e, in);
         return err;
 }
 
 /* Out of the array, its thread told to leave; NULL when there is none. */
-static struct instance *dismiss_locked(struct pull_engine *e, const struct executor *executor) {
+static struct instance *detach_locked(struct pull_engine *e, const struct executor *executor) {
         for (uint32_t i = 0; i < e->n_instances; i++) {
                 struct instance *in = e->instances[i];
 
                 if (in->executor != executor)
                         continue;
                 e->instances[i] = e->instances[--e->n_instances];
-                tell_change_locked(e);
+                notify_change_locked(e);
                 in->is_leaving = true;
-                if (e->policy->ops->left != NULL) {
+                if (e->policy->ops->instance_left != NULL) {
                         const struct sched_view view = view_of(e);
 
-                        e->policy->ops->left(e->policy, &view, in);
+                        e->policy->ops->instance_left(e->policy, &view, in);
                 }
                 if (!in->is_borrowed)
                         wake_locked(in);
@@ -773,7 +773,7 @@ static void pull_remove_executor(struct scheduler *base, struct executor *execut
         struct instance    *in;
 
         mutex_lock(&e->lock);
-        in = dismiss_locked(e, executor);
+        in = detach_locked(e, executor);
         mutex_unlock(&e->lock);
         if (in == NULL)
                 return;
@@ -788,7 +788,7 @@ static void pull_remove_executor(struct scheduler *base, struct executor *execut
 
 /* ---- the life of the engine ------------------------------------------------------------------ */
 
-static void tell_policy_and_leave(struct pull_engine *e) {
+static void drain_policy_and_leave(struct pull_engine *e) {
         if (e->policy->ops->drain != NULL)
                 e->policy->ops->drain(e->policy, clock_now_ns());
         pump_and_leave(e, NULL);
@@ -799,14 +799,14 @@ static void pull_drain(struct scheduler *base) {
 
         mutex_lock(&e->lock);
         e->is_draining = true;
-        tell_policy_and_leave(e);
+        drain_policy_and_leave(e);
 }
 
 static void pull_retire(struct scheduler *base) {
         struct pull_engine *e = self_of(base);
 
         mutex_lock(&e->lock);
-        tell_policy_and_leave(e);
+        drain_policy_and_leave(e);
 }
 
 static void pull_free(struct scheduler *base) {
@@ -873,7 +873,7 @@ struct error *pull_engine_new(const struct pull_options *o, struct scheduler **r
                 return err;
         }
         mutex_lock(&e->lock);
-        e->is_made = true;
+        e->is_ready = true;
         mutex_unlock(&e->lock);
         *ret = &e->base;
         return NULL;

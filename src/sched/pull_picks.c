@@ -11,7 +11,7 @@
 
 #include <assert.h>
 
-static void use_slots_locked(const struct pull_engine *e, const struct instance *in) {
+static void take_tickets_locked(const struct pull_engine *e, const struct instance *in) {
         for (uint32_t i = 0; i < in->n_items; i++) {
                 struct request *req = in->items[i].request;
 
@@ -31,7 +31,7 @@ void pull_count_member(struct pull_engine *e, struct instance *in) {
         atomic_store_explicit(&in->member->min_rows, in->executor->min_rows, memory_order_relaxed);
         atomic_store_explicit(&in->member->max_rows, in->executor->max_rows, memory_order_relaxed);
         atomic_fetch_add_explicit(&in->member->n_instances, 1, memory_order_relaxed);
-        in->virtual_one = batch_counts_virtual(e->counts, in->executor->index);
+        in->virtual_instance = batch_counts_virtual(e->counts, in->executor->index);
 }
 
 void pull_count_execution(const struct execution *done) {
@@ -41,7 +41,7 @@ void pull_count_execution(const struct execution *done) {
         atomic_fetch_add_explicit(&m->busy_ns, done->took_ns, memory_order_relaxed);
         atomic_fetch_add_explicit(&m->n_executions, 1, memory_order_release);
         atomic_fetch_sub_explicit(&m->n_running, 1, memory_order_relaxed);
-        atomic_fetch_sub_explicit(&done->on->virtual_one->n_running, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&done->on->virtual_instance->n_running, 1, memory_order_relaxed);
 }
 
 static void count_locked(const struct pull_engine *e, const struct instance *in,
@@ -52,7 +52,7 @@ static void count_locked(const struct pull_engine *e, const struct instance *in,
         if (in->member == NULL)
                 return;
         atomic_fetch_add_explicit(&in->member->n_running, 1, memory_order_relaxed);
-        atomic_fetch_add_explicit(&in->virtual_one->n_running, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&in->virtual_instance->n_running, 1, memory_order_relaxed);
 }
 
 /* ---- handing out ---- */
@@ -68,7 +68,7 @@ static void hand_out_locked(struct pull_engine *e, struct event *ev, const struc
         else
                 instance_take(in, &e->queue, d);
         if (UNLIKELY(e->base.order != NULL))
-                use_slots_locked(e, in);
+                take_tickets_locked(e, in);
         if (e->counts != NULL)
                 count_locked(e, in, d);
         e->rows_running += in->rows;
@@ -77,7 +77,7 @@ static void hand_out_locked(struct pull_engine *e, struct event *ev, const struc
         if (e->watcher == in)
                 e->watcher = NULL;
         if (!is_here) {
-                in->is_called = true;
+                in->is_dispatched = true;
                 cond_signal(&in->wake);
                 return;
         }
@@ -139,7 +139,7 @@ static void watch_for_all_locked(struct pull_engine *e, const struct event *ev, 
 
 /* Hands out batches until the policy has no more. Those that wait for a turn are taken for busy by the
  * rest of the round, so that others run meanwhile. */
-void pull_picks_locked(struct pull_engine *e, struct event *ev) {
+void pull_pump_picks_locked(struct pull_engine *e, struct event *ev) {
         struct list       waiting;
         struct list_node *node;
 

@@ -43,7 +43,7 @@ struct pull_engine {
         uint64_t             timer_due_ns;
         bool                 is_draining; /* no new requests of clients */
         bool                 is_ending;   /* instances leave */
-        bool                 is_made;     /* has its first instances */
+        bool                 is_ready;    /* has its first instances */
 };
 
 /* What happened, and what follows from it for the thread that it happened on. */
@@ -88,4 +88,4 @@ void pull_count_member(struct pull_engine *e, struct instance *in);
 void pull_count_execution(const struct execution *done);
 
 /* pump_locked() for a policy that picks: hands out batches until it has no more. */
-void pull_picks_locked(struct pull_engine *e, struct event *ev);
+void pull_pump_picks_locked(struct pull_engine *e, struct event *ev);

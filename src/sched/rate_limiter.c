@@ -10,14 +10,14 @@
 #include <stdint.h>
 
 struct rate_limiter {
-        atomic_size_t n_untold; /* of `turns`, changed under the lock */
+        atomic_size_t n_undelivered; /* of `turns`, changed under the lock */
 
-        struct mutex      lock; /* rank LOCK_RATE_LIMITER; guards everything below */
-        struct cond       told; /* an on_turn() has returned */
+        struct mutex      lock;      /* rank LOCK_RATE_LIMITER; guards everything below */
+        struct cond       delivered; /* an on_turn() has returned */
         struct rate_pools pools;
         struct list       groups; /* struct rate_group */
-        struct list       line;   /* struct rate_claim, in the order of their turns */
-        struct list       turns;  /* struct rate_claim: their turn is not told yet */
+        struct list       queue;  /* struct rate_claim, in the order of their turns */
+        struct list       turns;  /* struct rate_claim: their turn is not delivered yet */
         uint64_t          round;
 };
 
@@ -34,9 +34,9 @@ struct rate_claim {
         uint64_t           weight; /* of one execution */
         uint64_t           scaled; /* executions so far x weight */
         bool               is_on_turn;
-        unsigned           n_tellers; /* threads that are in its on_turn() */
-        struct list_node   member; /* of the group */
-        struct list_node   node;   /* in the line, or among the turns */
+        unsigned           n_callers; /* threads that are in its on_turn() */
+        struct list_node   member;    /* of the group */
+        struct list_node   node;      /* in the queue, or among the turns */
         void (*on_turn)(void *instance);
         void *instance;
 };
@@ -45,10 +45,10 @@ struct rate_limiter *rate_limiter_new(const struct rate_supply *supplies, size_t
         struct rate_limiter *l = mem_zalloc(sizeof(*l));
 
         mutex_init(&l->lock, LOCK_RATE_LIMITER);
-        cond_init(&l->told);
+        cond_init(&l->delivered);
         rate_pools_init(&l->pools, supplies, n_supplies);
         list_init(&l->groups);
-        list_init(&l->line);
+        list_init(&l->queue);
         list_init(&l->turns);
         return l;
 }
@@ -57,7 +57,7 @@ void rate_limiter_free(struct rate_limiter *l) {
         if (l == NULL)
                 return;
         rate_pools_done(&l->pools);
-        cond_done(&l->told);
+        cond_done(&l->delivered);
         mutex_done(&l->lock);
         free(l);
 }
@@ -81,12 +81,12 @@ void rate_group_free(struct rate_group *g) {
         free(g);
 }
 
-/* ---- the line ------------------------------------------------------------------------------- */
+/* ---- the queue ------------------------------------------------------------------------------- */
 
-static void enter_line_locked(struct rate_limiter *l, struct rate_claim *c) {
-        struct list_node *before = &l->line.head;
+static void enqueue_locked(struct rate_limiter *l, struct rate_claim *c) {
+        struct list_node *before = &l->queue.head;
 
-        LIST_FOR_EACH(&l->line, node) {
+        LIST_FOR_EACH(&l->queue, node) {
                 if (LIST_ENTRY(node, struct rate_claim, node)->scaled <= c->scaled)
                         continue;
                 before = node;
@@ -95,16 +95,16 @@ static void enter_line_locked(struct rate_limiter *l, struct rate_claim *c) {
         list_insert_before(before, &c->node);
 }
 
-static void enter_all_locked(struct rate_group *g) {
+static void enqueue_all_locked(struct rate_group *g) {
         LIST_FOR_EACH(&g->claims, node) {
                 struct rate_claim *c = LIST_ENTRY(node, struct rate_claim, member);
 
                 if (!c->is_on_turn && !list_is_linked(&c->node))
-                        enter_line_locked(g->limiter, c);
+                        enqueue_locked(g->limiter, c);
         }
 }
 
-static void leave_all_locked(struct rate_group *g) {
+static void dequeue_all_locked(struct rate_group *g) {
         g->is_asking = false;
         LIST_FOR_EACH(&g->claims, node) {
                 struct rate_claim *c = LIST_ENTRY(node, struct rate_claim, member);
@@ -114,17 +114,17 @@ static void leave_all_locked(struct rate_group *g) {
         }
 }
 
-/* The first in the line who need not wait gets the turn; NULL when all wait. */
+/* The first in the queue who need not wait gets the turn; NULL when all wait. */
 static struct rate_claim *pick_locked(struct rate_limiter *l) {
         l->round++;
-        LIST_FOR_EACH(&l->line, node) {
+        LIST_FOR_EACH(&l->queue, node) {
                 struct rate_claim *c = LIST_ENTRY(node, struct rate_claim, node);
 
                 if (!rate_needs_are_free(&c->needs, l->round)) {
                         rate_needs_reserve(&c->needs, l->round);
                         continue;
                 }
-                leave_all_locked(c->group);
+                dequeue_all_locked(c->group);
                 rate_needs_take(&c->needs);
                 c->is_on_turn = true;
                 return c;
@@ -138,7 +138,7 @@ static void pick_all_locked(struct rate_limiter *l) {
 
         while ((c = pick_locked(l)) != NULL) {
                 list_append(&l->turns, &c->node);
-                atomic_fetch_add(&l->n_untold, 1);
+                atomic_fetch_add(&l->n_undelivered, 1);
         }
 }
 
@@ -147,9 +147,9 @@ void *rate_group_ask(struct rate_group *g) {
 
         MUTEX_GUARD(&g->limiter->lock);
         g->is_asking = true;
-        enter_all_locked(g);
+        enqueue_all_locked(g);
         c = pick_locked(g->limiter);
-        assert(c == NULL || c->group == g); /* all others in the line were passed over before */
+        assert(c == NULL || c->group == g); /* all others in the queue were passed over before */
         return c != NULL ? c->instance : NULL;
 }
 
@@ -157,7 +157,7 @@ void rate_group_withdraw(struct rate_group *g) {
         MUTEX_GUARD(&g->limiter->lock);
         if (!g->is_asking)
                 return;
-        leave_all_locked(g);
+        dequeue_all_locked(g);
         pick_all_locked(g->limiter);
 }
 
@@ -170,12 +170,12 @@ void rate_claim_end(struct rate_claim *c, enum rate_turn_use use) {
         if (use == RATE_TURN_EXECUTED)
                 c->scaled += c->weight;
         if (c->group->is_asking)
-                enter_line_locked(l, c);
+                enqueue_locked(l, c);
         pick_all_locked(l);
 }
 
 bool rate_limiter_has_turns(const struct rate_limiter *l) {
-        return atomic_load(&l->n_untold) > 0;
+        return atomic_load(&l->n_undelivered) > 0;
 }
 
 void rate_limiter_deliver(struct rate_limiter *l) {
@@ -188,13 +188,13 @@ void rate_limiter_deliver(struct rate_limiter *l) {
                 struct rate_claim *c = LIST_ENTRY(node, struct rate_claim, node);
 
                 list_remove(node);
-                atomic_fetch_sub(&l->n_untold, 1);
-                c->n_tellers++;
+                atomic_fetch_sub(&l->n_undelivered, 1);
+                c->n_callers++;
                 mutex_unlock(&l->lock);
                 c->on_turn(c->instance);
                 mutex_lock(&l->lock);
-                c->n_tellers--;
-                cond_broadcast(&l->told);
+                c->n_callers--;
+                cond_broadcast(&l->delivered);
         }
         mutex_unlock(&l->lock);
 }
@@ -209,8 +209,8 @@ static uint64_t lowest_locked(const struct rate_limiter *l) {
 
                 for (const struct list_node *m = g->claims.head.next; m != &g->claims.head;
                      m = m->next)
-                        lowest = MIN(lowest,
-                                     LIST_ENTRY(m, const struct rate_claim, member)->scaled);
+                        lowest =
+                                MIN(lowest, LIST_ENTRY(m, const struct rate_claim, member)->scaled);
         }
         return lowest == UINT64_MAX ? 0 : lowest;
 }
@@ -222,9 +222,9 @@ struct error *rate_claim_new(struct rate_group *g, const struct rate_claim_optio
         struct error        *err;
 
         *c = (struct rate_claim){ .group = g,
-                                  .weight = options->limits != NULL ?
-                                                    MAX(options->limits->priority, 1) :
-                                                    1,
+                                  .weight = options->limits != NULL
+                                                    ? MAX(options->limits->priority, 1)
+                                                    : 1,
                                   .on_turn = options->on_turn,
                                   .instance = options->instance };
         MUTEX_GUARD(&l->lock);
@@ -247,12 +247,12 @@ void rate_claim_free(struct rate_claim *c) {
                 return;
         l = c->group->limiter;
         mutex_lock(&l->lock);
-        while (c->n_tellers > 0)
-                cond_wait(&l->told, &l->lock);
+        while (c->n_callers > 0)
+                cond_wait(&l->delivered, &l->lock);
         if (list_is_linked(&c->node)) {
                 list_remove(&c->node);
                 if (c->is_on_turn)
-                        atomic_fetch_sub(&l->n_untold, 1);
+                        atomic_fetch_sub(&l->n_undelivered, 1);
         }
         if (c->is_on_turn)
                 rate_needs_release(&c->needs);

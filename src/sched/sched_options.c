@@ -65,7 +65,7 @@ static struct error *read_adaptive(const char *model, const struct model_config 
                                    enum adaptive_mode *ret) {
         const char *value = model_config_find_parameter(config, "adaptive_batching");
 
-        *ret = ADAPTIVE_UNSAID;
+        *ret = ADAPTIVE_UNSET;
         if (value == NULL)
                 return NULL;
         if (!adaptive_mode_read(value, ret))
@@ -170,9 +170,9 @@ struct error *sched_options_read_adaptive(const struct sched_setup *setup,
         TRY(sched_options_read_scheduler(setup, &scheduler));
         if (strcmp(scheduler, "baseline") == 0 || strcmp(scheduler, "triton") == 0)
                 *ret = ADAPTIVE_OFF;
-        if (*ret == ADAPTIVE_UNSAID)
+        if (*ret == ADAPTIVE_UNSET)
                 *ret = setup->adaptive;
-        if (*ret == ADAPTIVE_UNSAID)
+        if (*ret == ADAPTIVE_UNSET)
                 *ret = otherwise;
         return NULL;
 }

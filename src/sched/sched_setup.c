@@ -164,14 +164,14 @@ static struct error *make_plugin_policy(const struct sched_setup *setup, const c
         struct error                *err;
 
         TRY(read_members(model, &options));
-        TRY(plugin_library_open(&(struct plugin_wanted){ .name = name,
-                                                         .model = model->name,
-                                                         .version = model->version,
-                                                         .directory = setup->model_directory,
-                                                         .server_directory =
-                                                                 setup->scheduler_directory,
-                                                         .is_sent = setup->is_sent,
-                                                         .init = init },
+        TRY(plugin_library_open(&(struct plugin_query){ .name = name,
+                                                        .model = model->name,
+                                                        .version = model->version,
+                                                        .directory = setup->model_directory,
+                                                        .server_directory =
+                                                                setup->scheduler_directory,
+                                                        .is_sent = setup->is_sent,
+                                                        .init = init },
                                 &options.library, &options.functions));
         err = make_builtin(setup, &options.builtin);
         if (err == NULL)

@@ -400,7 +400,7 @@ static struct error *sequence_add(struct scheduler *base, struct executor *execu
         in = find_instance(s, NULL); /* one that is not in use */
         if (in == NULL)
                 TRY(make_instance(s, &in));
-        sequence_instance_set(in, executor);
+        sequence_instance_bind(in, executor);
         err = in->engine->ops->add_executor(in->engine, &in->base);
         if (err != NULL) {
                 in->inner = NULL;
@@ -543,7 +543,7 @@ static const struct scheduler_ops sequence_ops = {
         .free = sequence_free,
 };
 
-static void open_slot(struct sequence_table *t, void *room) {
+static void init_slot(struct sequence_table *t, void *room) {
         struct sequence_scheduler *s = CONTAINER_OF(t, struct sequence_scheduler, table);
 
         sequence_controls_init_room(s->controls, room);
@@ -595,7 +595,7 @@ static struct error *fill_in(struct sequence_scheduler *s, const struct sched_se
         atomic_store(&s->is_held, !s->is_oldest && s->hold_requests > 0);
         TRY(sequence_controls_new(model->name, model->config, &s->controls));
         s->table.n_slot_bytes = sequence_controls_room(s->controls);
-        s->table.open_slot = open_slot;
+        s->table.init_slot = init_slot;
         s->batching = (struct sequence_batching){ .model = setup->model,
                                                   .controls = s->controls,
                                                   .lock = &s->lock,

@@ -24,7 +24,7 @@ struct zero_block {
 };
 
 /* While it is free it holds no reference to the model: it lives as long as the model's scheduler. */
-struct kept_null {
+struct reusable_null {
         struct inner_request *request; /* owned; NULL: none yet */
         atomic_bool           is_free; /* its last execution, responses included, has ended */
 };
@@ -44,8 +44,8 @@ static void free_null(struct inner_request *r) {
 }
 
 static void on_null_end(struct inner_request *r) {
-        struct kept_null *kept = r->owner;
-        struct model     *model = r->request->model;
+        struct reusable_null *kept = r->owner;
+        struct model         *model = r->request->model;
 
         if (kept == NULL) {
                 free_null(r);
@@ -124,7 +124,7 @@ static bool add_states(struct inner_request *r, const struct request *like) {
 
 /* NULL when memory is short. */
 static struct inner_request *make_null(struct sequence_instance *in, const struct request *like,
-                                       struct kept_null *keeper) {
+                                       struct reusable_null *keeper) {
         static const struct inner_request_ops ops = { .on_response = on_null_response,
                                                       .on_end = on_null_end };
         const struct sequence_controls       *controls = in->batching->controls;
@@ -155,7 +155,7 @@ static struct inner_request *make_null(struct sequence_instance *in, const struc
 /* The kept one of the slot, when it may be used; made when there is none. */
 static struct inner_request *take_kept(struct sequence_instance *in, uint32_t slot,
                                        const struct request *like) {
-        struct kept_null *kept = in->nulls[slot];
+        struct reusable_null *kept = in->nulls[slot];
 
         if (kept == NULL)
                 kept = in->nulls[slot] = mem_zalloc(sizeof(*kept));
@@ -178,7 +178,7 @@ static struct inner_request *take_kept(struct sequence_instance *in, uint32_t sl
         return kept->request;
 }
 
-static void free_kept(struct kept_null *kept) {
+static void free_reusable(struct reusable_null *kept) {
         if (kept != NULL && kept->request != NULL) {
                 kept->request->request->model = NULL; /* no reference */
                 free_null(kept->request);
@@ -304,8 +304,8 @@ static void reserve(struct sequence_instance *in, uint32_t n) {
         in->cap = MAX(n, 2 * old);
         in->by_slot = mem_realloc(in->by_slot, (size_t)in->cap * sizeof(struct request *));
         in->batch = mem_realloc(in->batch, (size_t)in->cap * sizeof(struct request *));
-        in->nulls = mem_realloc(in->nulls, (size_t)in->cap * sizeof(struct kept_null *));
-        memset(in->nulls + old, 0, (size_t)(in->cap - old) * sizeof(struct kept_null *));
+        in->nulls = mem_realloc(in->nulls, (size_t)in->cap * sizeof(struct reusable_null *));
+        memset(in->nulls + old, 0, (size_t)(in->cap - old) * sizeof(struct reusable_null *));
 }
 
 static void execute_slots(struct sequence_instance *in, struct request **requests, uint32_t n) {
@@ -389,7 +389,7 @@ struct sequence_instance *sequence_instance_new(const struct sequence_batching *
         return in;
 }
 
-void sequence_instance_set(struct sequence_instance *in, struct executor *inner) {
+void sequence_instance_bind(struct sequence_instance *in, struct executor *inner) {
         static const struct executor_ops ops = { .execute = execute, .is_ready = is_ready };
 
         in->inner = inner;
@@ -405,7 +405,7 @@ void sequence_instance_free(struct sequence_instance *in) {
                 free(block);
         }
         for (uint32_t i = 0; i < in->cap; i++)
-                free_kept(in->nulls[i]);
+                free_reusable(in->nulls[i]);
         free(in->nulls);
         free(in->by_slot);
         free(in->batch);

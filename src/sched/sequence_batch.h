@@ -47,10 +47,11 @@ struct sequence_instance {
         struct scheduler               *engine;   /* owned */
 
         /* The runner's. */
-        struct request   **by_slot; /* owned; `cap` of each */
-        struct request   **batch;
-        uint32_t           cap;
-        struct kept_null **nulls; /* owned, and each; `cap`: one to be used again in each slot */
+        struct request **by_slot; /* owned; `cap` of each */
+        struct request **batch;
+        uint32_t         cap;
+        struct reusable_null           *
+                *nulls; /* owned, and each; `cap`: one to be used again in each slot */
         struct zero_block *zeros; /* owned: for the inputs of null requests, largest first */
 };
 
@@ -58,4 +59,4 @@ struct sequence_instance *sequence_instance_new(const struct sequence_batching *
 /* Its engine must be freed. */
 void sequence_instance_free(struct sequence_instance *in);
 /* From now on it is that one's. */
-void sequence_instance_set(struct sequence_instance *in, struct executor *inner);
+void sequence_instance_bind(struct sequence_instance *in, struct executor *inner);

@@ -14,21 +14,21 @@
 
 /* ---- outcomes -------------------------------------------------------------------------------- */
 
-static void chain_init(struct request_chain *c) {
+static void request_list_init(struct request_list *c) {
         c->first = NULL;
         c->end = &c->first;
 }
 
-static void chain_append(struct request_chain *c, struct request *req) {
+static void request_list_append(struct request_list *c, struct request *req) {
         req->queued.next = NULL;
         *c->end = req;
         c->end = &req->queued.next;
 }
 
 void sequence_outcome_init(struct sequence_outcome *out) {
-        chain_init(&out->ready);
-        chain_init(&out->cancelled);
-        chain_init(&out->expired);
+        request_list_init(&out->ready);
+        request_list_init(&out->cancelled);
+        request_list_init(&out->expired);
         out->states = NULL;
         out->has_conflict = false;
 }
@@ -98,8 +98,8 @@ static void make_slot(struct sequence_table *t, struct sequence_place *p) {
                 return;
         slot->place = p;
         slot->number = p->n_made;
-        if (t->open_slot != NULL)
-                t->open_slot(t, slot->room);
+        if (t->init_slot != NULL)
+                t->init_slot(t, slot->room);
         p->slots[p->n_made++] = slot;
         t->n_made++;
         p->has_untouched = true;
@@ -122,7 +122,7 @@ static struct sequence_slot *take_slot(struct sequence_table *t) {
         return slot;
 }
 
-static void give_slot(struct sequence_table *t, struct sequence_slot *slot) {
+static void release_slot(struct sequence_table *t, struct sequence_slot *slot) {
         struct sequence_place *p = slot->place;
 
         slot->sequence = NULL;
@@ -199,11 +199,11 @@ static void start_next(struct sequence *seq, struct sequence_outcome *out) {
         seq->n_waiting--;
         seq->running = req;
         seq->running_flags = req->flags;
-        if (seq->is_own) {
+        if (seq->is_anonymous) {
                 req->flags |= REQUEST_SEQUENCE_START;
                 req->correlation = (struct correlation_id){ .number = seq->number };
         }
-        chain_append(&out->ready, req);
+        request_list_append(&out->ready, req);
 }
 
 static void enter_slot(struct sequence_table *t, struct sequence *seq, struct sequence_slot *slot) {
@@ -240,7 +240,7 @@ static void end_sequence(struct sequence_table *t, struct sequence *seq, enum se
         t->n_ended[reason]++;
         if (slot != NULL) {
                 t->n_active--;
-                give_slot(t, slot);
+                release_slot(t, slot);
         } else {
                 t->n_backlog--;
         }
@@ -250,7 +250,7 @@ static void end_sequence(struct sequence_table *t, struct sequence *seq, enum se
 
 /* Those from `first` on, which wait, are given up. */
 static void give_up(struct sequence_table *t, struct sequence *seq, struct list_node *first,
-                    struct request_chain *to) {
+                    struct request_list *to) {
         uint64_t *count = seq->slot != NULL ? &t->n_active_requests : &t->n_backlog_requests;
 
         for (struct list_node *node = first, *next; node != NULL; node = next) {
@@ -259,7 +259,7 @@ static void give_up(struct sequence_table *t, struct sequence *seq, struct list_
                 next = list_next(&seq->waiting, node);
                 list_remove(node);
                 req->has_sequence = false;
-                chain_append(to, req);
+                request_list_append(to, req);
                 seq->n_waiting--;
                 --*count;
         }
@@ -323,8 +323,8 @@ static struct sequence *begin(struct sequence_table *t, const struct request *re
                 seq->is_known = true;
         } else {
                 seq->is_last = true;
-                seq->is_own = true;
-                seq->number = ++t->n_own;
+                seq->is_anonymous = true;
+                seq->number = ++t->n_anonymous;
         }
         if (t->n_free > 0) {
                 enter_slot(t, seq, take_slot(t));
@@ -386,7 +386,7 @@ void sequence_table_released(struct sequence_table *t, struct request *req, bool
 
         req->has_sequence = false;
         req->flags = seq->running_flags;
-        if (seq->is_own)
+        if (seq->is_anonymous)
                 req->correlation = (struct correlation_id){ 0 };
         seq->running = NULL;
         seq->touched_ns = now_ns;
@@ -545,7 +545,7 @@ static struct sequence_row *add_row(struct sequence_listing *l, const struct seq
         *row = (struct sequence_row){ .number = seq->number,
                                       .is_text = seq->is_text,
                                       .n_requests = n,
-                                      .is_ending = seq->is_last && !seq->is_own };
+                                      .is_ending = seq->is_last && !seq->is_anonymous };
         row->age_ns = l->now_ns > seq->started_ns ? l->now_ns - seq->started_ns : 0;
         if (n == 0 && l->now_ns > seq->touched_ns)
                 row->idle_ns = l->now_ns - seq->touched_ns;

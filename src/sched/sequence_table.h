@@ -58,9 +58,9 @@ struct sequence {
         uint32_t                running_flags; /* of `running`, as its front end gave them */
         enum sequence_end       reason;
         bool                    is_text;
-        bool                    is_known; /* by its id */
-        bool                    is_last;  /* ends after the requests that it has */
-        bool                    is_own;   /* of one request that came without an id */
+        bool                    is_known;     /* by its id */
+        bool                    is_last;      /* ends after the requests that it has */
+        bool                    is_anonymous; /* of one request that came without an id */
         uint32_t                n_text;
         /* As an element of a BYTES tensor: 4 bytes of length, the id, and here a 0. */
         char text[];
@@ -104,19 +104,19 @@ struct sequence_table {
         uint32_t               n_slots;      /* of each instance */
         size_t                 n_slot_bytes; /* of `room` in each slot */
         uint32_t               n_places_made;
-        void (*open_slot)(struct sequence_table *t, void *room); /* NULL: all zero will do */
+        void (*init_slot)(struct sequence_table *t, void *room); /* NULL: all zero will do */
 
         uint64_t n_active;          /* sequences with a slot */
         uint64_t n_backlog;         /* sequences without one */
         uint64_t n_active_requests; /* of sequences with a slot, those running included */
         uint64_t n_backlog_requests;
-        uint64_t n_own;
+        uint64_t n_anonymous;
         uint64_t last_start_ns;
         uint64_t n_started;
         uint64_t n_ended[N_SEQUENCE_ENDS];
 };
 
-struct request_chain {
+struct request_list {
         struct request  *first; /* linked by queued.next */
         struct request **end;
 };
@@ -124,9 +124,9 @@ struct request_chain {
 /* What follows from a call, for the time after the owner's lock: freeing megabytes is no work to
  * be done under one. */
 struct sequence_outcome {
-        struct request_chain    ready;     /* to their instances: request->sequence->slot->place */
-        struct request_chain    cancelled; /* to be refused, and so are those that expired */
-        struct request_chain    expired;
+        struct request_list     ready;     /* to their instances: request->sequence->slot->place */
+        struct request_list     cancelled; /* to be refused, and so are those that expired */
+        struct request_list     expired;
         struct implicit_states *states;       /* a list: of sequences that ended, to be freed */
         bool                    has_conflict; /* a START of an id that is live */
 };

@@ -173,7 +173,7 @@ static struct error *find_scheduler(const struct model_check *c) {
                 return NULL;
         return model_config_at_parameter(
                 c->config, "scheduler",
-                plugin_library_check(&(struct plugin_wanted){
+                plugin_library_check(&(struct plugin_query){
                         .name = name,
                         .model = c->name,
                         .version = c->versions.n_versions > 0 ? c->versions.versions[0] : 1,

@@ -20,7 +20,7 @@ struct server_options *server_options_new(void) {
                 .pinned_pool_bytes = UINT64_C(256) << 20,
                 .peer_access = true,
                 .rate_limit_mode = RATE_LIMIT_OFF,
-                .adaptive_batching = ADAPTIVE_UNSAID,
+                .adaptive_batching = ADAPTIVE_UNSET,
                 .backend_directory = mem_strdup("/opt/tritonserver/backends"),
                 .repoagent_directory = mem_strdup("/opt/tritonserver/repoagents"),
                 .scheduler = mem_strdup(""),

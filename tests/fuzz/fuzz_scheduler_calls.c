@@ -300,7 +300,7 @@ static void cancel(uint8_t which) {
 
         if (!request_queue_remove(&f.queue, req))
                 return;
-        f.policy->ops->gone(f.policy, req);
+        f.policy->ops->withdrawn(f.policy, req);
         refuse(req);
 }
 
@@ -311,7 +311,7 @@ static void pass_time(uint64_t ns) {
         for (struct request *req = request_queue_expire(&f.queue, now_ns), *next; req != NULL;
              req = next) {
                 next = req->queued.next;
-                f.policy->ops->gone(f.policy, req);
+                f.policy->ops->withdrawn(f.policy, req);
                 refuse(req);
         }
         if (f.policy->due_ns != 0 && f.policy->due_ns <= now_ns)
@@ -330,12 +330,12 @@ static void change(unsigned i) {
                 *in = (struct instance){ .executor = &f.executors[i] };
                 list_append(&f.idle, &f.instances[i].idle_node);
                 f.is_there[i] = true;
-                f.policy->ops->joined(f.policy, &view, &f.instances[i]);
+                f.policy->ops->instance_joined(f.policy, &view, &f.instances[i]);
         } else if (!in->is_assigned) {
                 f.is_there[i] = false;
                 if (!f.is_running[i])
                         list_remove(&f.instances[i].idle_node);
-                f.policy->ops->left(f.policy, &view, &f.instances[i]);
+                f.policy->ops->instance_left(f.policy, &view, &f.instances[i]);
         }
 }
 

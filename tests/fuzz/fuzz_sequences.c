@@ -49,7 +49,7 @@ static unsigned index_of(const struct fuzz *f, const struct request *req) {
 }
 
 static void follow(struct fuzz *f, const struct sequence_outcome *out) {
-        const struct request_chain *given_up[] = { &out->cancelled, &out->expired };
+        const struct request_list *given_up[] = { &out->cancelled, &out->expired };
 
         for (const struct request *req = out->ready.first; req != NULL; req = req->queued.next) {
                 must(f->where[index_of(f, req)] == WAITS && req->sequence->running == req);

@@ -177,7 +177,7 @@ static inline void plugin_join(struct plugin_lab *lab, unsigned i) {
 
         lab->instances[i] = (struct instance){ .executor = &lab->executors[i] };
         list_append(&lab->idle, &lab->instances[i].idle_node);
-        lab->policy->ops->joined(lab->policy, &view, &lab->instances[i]);
+        lab->policy->ops->instance_joined(lab->policy, &view, &lab->instances[i]);
 }
 
 static inline void plugin_lab_prepare(struct plugin_lab *lab, const char *config,
@@ -285,7 +285,7 @@ static inline void plugin_pass(struct plugin_lab *lab, uint64_t ns) {
         for (struct request *req = request_queue_expire(&lab->queue, plugin_now_ns), *next;
              req != NULL; req = next) {
                 next = req->queued.next;
-                lab->policy->ops->gone(lab->policy, req);
+                lab->policy->ops->withdrawn(lab->policy, req);
                 request_free(req);
         }
         if (lab->policy->due_ns != 0 && lab->policy->due_ns <= plugin_now_ns)
@@ -296,7 +296,7 @@ static inline void plugin_cancel(struct plugin_lab *lab, struct request *req) {
         static const struct error cancelled = ERROR_STATIC(ERR_CANCELLED, "");
 
         assert_true(request_queue_remove(&lab->queue, req));
-        lab->policy->ops->gone(lab->policy, req);
+        lab->policy->ops->withdrawn(lab->policy, req);
         if (req->is_split)
                 request_split_give_up(req, &cancelled, FAILURE_CANCELED);
         else

@@ -614,7 +614,7 @@ static void test_random_orders(void **state) {
 
 static void test_names(void **state) {
         static const char *const wrong[] = { "", "Off", "on", "flow ", "unsaid" };
-        enum adaptive_mode       mode = ADAPTIVE_UNSAID;
+        enum adaptive_mode       mode = ADAPTIVE_UNSET;
 
         (void)state;
         assert_true(adaptive_mode_read("off", &mode));

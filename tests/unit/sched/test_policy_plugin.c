@@ -649,13 +649,13 @@ static void test_members_change(void **state) {
         plugin_join(&lab, 2);
         assert_string_equal(lab.calls, "init 2; enqueue 2; fini; init 3; enqueue 2; ");
         assert_true(lab.items[1].id != id);
-        lab.policy->ops->left(lab.policy, &view, &lab.instances[0]);
+        lab.policy->ops->instance_left(lab.policy, &view, &lab.instances[0]);
         assert_string_equal(lab.calls, "init 2; enqueue 2; fini; init 3; enqueue 2; fini; init 2; "
                                        "enqueue 2; ");
-        assert_int_equal(lab.instances[1].place, 0);
-        assert_int_equal(lab.instances[2].place, 1);
+        assert_int_equal(lab.instances[1].policy_index, 0);
+        assert_int_equal(lab.instances[2].policy_index, 1);
         lab.init_code = EINVAL;
-        lab.policy->ops->left(lab.policy, &view, &lab.instances[1]);
+        lab.policy->ops->instance_left(lab.policy, &view, &lab.instances[1]);
         list_remove(&lab.instances[0].idle_node);
         list_remove(&lab.instances[1].idle_node);
         {

@@ -127,11 +127,11 @@ static void test_adaptive_batching(void **state) {
                 const char        *parameter;
                 enum adaptive_mode server, expected;
         } rows[] = {
-                { NULL, ADAPTIVE_UNSAID, ADAPTIVE_OFF },    { NULL, ADAPTIVE_FLOW, ADAPTIVE_FLOW },
-                { "off", ADAPTIVE_FLOW, ADAPTIVE_OFF },     { "idle", ADAPTIVE_UNSAID, ADAPTIVE_IDLE },
+                { NULL, ADAPTIVE_UNSET, ADAPTIVE_OFF },     { NULL, ADAPTIVE_FLOW, ADAPTIVE_FLOW },
+                { "off", ADAPTIVE_FLOW, ADAPTIVE_OFF },     { "idle", ADAPTIVE_UNSET, ADAPTIVE_IDLE },
                 { "flow", ADAPTIVE_IDLE, ADAPTIVE_FLOW },
         };
-        enum adaptive_mode mode = ADAPTIVE_UNSAID;
+        enum adaptive_mode mode = ADAPTIVE_UNSET;
 
         (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -140,13 +140,13 @@ static void test_adaptive_batching(void **state) {
                           "mode");
                 assert_int_equal(mode, rows[i].expected);
         }
-        assert_error(read_adaptive("dynamic_batching { }", "on", ADAPTIVE_UNSAID, &mode),
+        assert_error(read_adaptive("dynamic_batching { }", "on", ADAPTIVE_UNSET, &mode),
                      ERR_INVALID_ARG,
                      "parameter 'adaptive_batching' of model 'm' must be 'off', 'idle' or 'flow', "
                      "got 'on'");
-        assert_error(read_adaptive("", "flow", ADAPTIVE_UNSAID, &mode), ERR_INVALID_ARG,
+        assert_error(read_adaptive("", "flow", ADAPTIVE_UNSET, &mode), ERR_INVALID_ARG,
                      "parameter 'adaptive_batching' of model 'm' needs dynamic_batching");
-        assert_ok(read_adaptive("", "off", ADAPTIVE_UNSAID, &mode), "off");
+        assert_ok(read_adaptive("", "off", ADAPTIVE_UNSET, &mode), "off");
 }
 
 /* Each kind of scheduler reads them, and none is made of a model whose options are wrong. */
