@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Adaptive batching: when a batch runs before its queue delay is over.
+/* Adaptive batching: decides when a batch runs before its queue delay is over.
  *
- * A policy that would wait for the rest of max_queue_delay asks here first.
+ * A policy calls adaptive_runs() before it lets a batch wait for the rest of max_queue_delay.
  *
- *   off    It waits, as the reference server does.
- *   idle   A lone request runs when nothing of its model runs.
- *   flow   A batch runs as soon as everybody is here who can be. How many that are follows from what
- *          was seen: the rows that wait and run at the same time, K at most. While X of them run, K - X
- *          can wait; when so many do, nobody else is to come. Who does not come after all, because
- *          a client has gone, is waited for once, and no longer than one execution takes; then K is
- *          what is there.
+ *   off    The batch waits, as in the reference server.
+ *   idle   A lone request runs when the model has no execution running.
+ *   flow   A batch runs as soon as all clients that can send have sent. Their number follows from what
+ *          was observed: K is the largest number of rows that waited and ran at the same time. While X
+ *          of these rows run, K - X can wait. When that many wait, no further request is expected. If
+ *          an expected request does not come, because its client has gone, the batch waits once, for
+ *          at most the duration of one execution. Then K is set to the number of rows that are there.
  *
  *              clients send, wait for their answers, and send again:
  *
@@ -17,11 +17,11 @@
  *              ----------|-------------^-------^----
  *                    answers      2 of 3    3 of 3: run
  *
- * Nothing is learned over time and nothing is tried out: the first request of all runs at once, and a
- * wrong K costs one execution's time, once.
+ * Flow needs no training and no trial runs: the very first request runs at once, and a wrong K costs
+ * the time of one execution, once.
  *
  * Ownership.  Embedded in a policy.
- * Threads.  As its policy: under the engine's lock.
+ * Threads.  The caller holds the engine's lock, as for the policy.
  */
 #pragma once
 
@@ -32,37 +32,39 @@ enum adaptive_mode {
         ADAPTIVE_OFF,
         ADAPTIVE_IDLE,
         ADAPTIVE_FLOW,
-        ADAPTIVE_UNSET, /* of an option: each kind of model has its own default */
+        ADAPTIVE_UNSET, /* option not given: each kind of model has its own default */
 };
 
-/* "off", "idle" or "flow". False: it is none. */
+/* Reads "off", "idle" or "flow". Returns false for any other text. */
 bool adaptive_mode_read(const char *text, enum adaptive_mode *ret);
 
 struct adaptive {
         enum adaptive_mode mode;
-        uint64_t           delay_ns;    /* max_queue_delay; 0: nothing waits, whatever the mode */
+        uint64_t           delay_ns;    /* max_queue_delay; 0: no batch waits, whatever the mode */
         uint64_t           circulating; /* K */
-        uint64_t           average_ns;  /* of executions, moving; 0: none was yet */
+        uint64_t average_ns; /* moving average of the execution time; 0: no execution yet */
 };
 
-/* The state of the queue and of the members when a policy would wait. */
+/* State of the queue and of the instances at the time when a policy would wait. */
 struct adaptive_view {
         uint64_t now_ns;
-        uint64_t n_requests;   /* that wait */
-        uint64_t rows_waiting; /* of all of them */
+        uint64_t n_requests;   /* requests in the queue */
+        uint64_t rows_waiting; /* rows of these requests */
         uint64_t rows_running; /* X */
-        uint64_t oldest_ns;    /* when the oldest of the batch arrived */
-        uint64_t free_ns;      /* when the member that would run it became free; 0: it never ran */
-        uint64_t max_rows;     /* more rows than these make no other batch */
+        uint64_t oldest_ns;    /* arrival of the oldest request of the batch */
+        uint64_t
+                free_ns; /* time at which the instance that would run the batch became free; 0: it never ran */
+        uint64_t max_rows; /* with more waiting rows than these the batch would be the same */
 };
 
-/* After a request was queued; with it. */
+/* Called after a request was queued; the rows include that request. */
 void adaptive_arrived(struct adaptive *a, uint64_t rows_waiting, uint64_t rows_running);
 void adaptive_executed(struct adaptive *a, uint64_t took_ns);
 
-/* Rows that may yet wait at the same time: K - X. */
+/* Returns the number of rows that may still come to wait at the same time: K - X. */
 uint64_t adaptive_expected(const struct adaptive *a, uint64_t rows_running);
 
-/* A batch is there, not full, and a member is free for it. True: it runs now. False: it waits, and is
- * to be asked about again at *ret_until_ns, when nothing happens before (CLOCK_NEVER). */
+/* Decides about a batch that is not full and for which an instance is free. Returns true when it
+ * runs now. Returns false when it waits; unless an event occurs earlier, the policy asks again at
+ * *ret_until_ns (CLOCK_NEVER: no such time). */
 bool adaptive_runs(struct adaptive *a, const struct adaptive_view *view, uint64_t *ret_until_ns);

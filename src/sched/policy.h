@@ -2,13 +2,16 @@
 /* The rule that turns waiting requests into batches: when to run, how many, on which instance.
  *
  * The engine (sched/pull_engine.h) asks its policy after every event: a request arrived or left, an
- * execution ended, a time was reached, an instance came or went. The policy looks at the queue and
- * at the idle instances and answers with one dispatch; the engine acts on it and asks again while
- * there is something to hand out. A policy is pure: it has no clock, blocks on nothing, and
- * allocates nothing per request, so that its rules are tested as rows on a clock of the test.
+ * execution ended, a time was reached, an instance was added or removed. The policy reads the queue and
+ * the list of idle instances and returns one dispatch. The engine carries it out and asks again until
+ * the policy has nothing to dispatch. A policy has no clock, never blocks, and allocates nothing per
+ * request, so that tests run its rules as rows on a clock of their own.
  *
- * Ownership.  policy_..._new() makes it, policy_free() ends it; the engine owns it.
- * Threads.  Called with the engine's lock held.
+ * A policy either dispatches the first n requests of the queue to any idle instance, or it picks: it
+ * chooses the requests of a batch and the instance (struct policy, picks).
+ *
+ * Ownership.  policy_..._new() creates a policy, policy_free() frees it. The engine owns it.
+ * Threads.  The caller holds the engine's lock.
  */
 #pragma once
 
@@ -29,13 +32,13 @@ struct row_range;
 
 enum batch_verdict { BATCH_NOTHING, BATCH_WAIT, BATCH_RUN };
 
-/* Why a batch runs now. */
+/* Reason why a batch runs now. */
 enum dispatch_reason {
-        DISPATCH_DUE,  /* its delay is over, or there is none */
-        DISPATCH_FULL, /* it cannot grow */
+        DISPATCH_DUE,  /* the queue delay is over, or there is none */
+        DISPATCH_FULL, /* the batch cannot grow */
         DISPATCH_IDLE, /* adaptive batching, see sched/adaptive.h */
         DISPATCH_FLOW,
-        DISPATCH_DRAIN, /* it would wait for others, but none come: the model or the server ends */
+        DISPATCH_DRAIN, /* the batch would wait, but no client can submit to this model any more */
 };
 
 static inline enum dispatch_reason adaptive_reason(const struct adaptive *a) {
@@ -43,22 +46,23 @@ static inline enum dispatch_reason adaptive_reason(const struct adaptive *a) {
 }
 
 struct dispatch {
-        enum batch_verdict   verdict;
-        struct instance     *on;         /* RUN: which idle instance; NULL when none is idle. With a
-                                             * rate limiter its choice goes before the policy's,
-                                             * unless the policy picks. */
-        uint32_t             n_requests; /* RUN: the first n in the queue's order, 1 at least */
-        uint64_t             wait_until_ns; /* WAIT */
+        enum batch_verdict verdict;
+        /* BATCH_RUN: an idle instance, NULL when none is idle. With a rate limiter, the limiter
+         * chooses the instance unless the policy picks. */
+        struct instance *on;
+        /* BATCH_RUN: length of the batch from the front of the queue, at least 1 */
+        uint32_t             n_requests;
+        uint64_t             wait_until_ns; /* BATCH_WAIT */
         enum dispatch_reason reason;
 
-        /* RUN, of a policy that picks: these requests, linked by queued.next; of the last one so many
-         * rows, 0 for all. They are taken at once, and run on that instance and no other. NULL: the
-         * batch that was assigned to it. */
+        /* BATCH_RUN of a policy that picks: the requests of the batch, linked by queued.next, and
+         * the number of rows of the last one, 0 for all. The engine takes them at once, and only
+         * the instance `on` runs them. NULL: the batch that was assigned to the instance. */
         struct request *picked;
         uint64_t        part_rows;
 };
 
-/* A batch that was executed. */
+/* A batch that has been executed. */
 struct execution {
         struct instance *on;
         uint64_t         rows;
@@ -69,60 +73,67 @@ struct execution {
 
 struct sched_view {
         struct request_queue *queue;
-        struct list          *idle; /* struct instance by idle_node; the best to wake first */
-        uint64_t              rows_running;
-        struct instance     **instances; /* all; of a policy that picks */
-        uint32_t              n_instances;
+        /* struct instance by idle_node, in the order in which the engine wakes them */
+        struct list      *idle;
+        uint64_t          rows_running;
+        struct instance **instances; /* all instances, for a policy that picks */
+        uint32_t          n_instances;
 };
 
 struct policy_ops {
-        /* The queue's timeouts have been applied up to `now_ns`. */
+        /* Returns the next dispatch. The engine has applied the queue's timeouts up to `now_ns`. */
         struct dispatch (*decide)(struct policy *p, const struct sched_view *view, uint64_t now_ns);
-        /* After a request was queued. NULL: of no interest. */
+        /* Called after a request was queued. NULL: not needed. */
         void (*arrived)(struct policy *p, const struct sched_view *view, struct request *req);
-        /* After n requests were queued that came as one, linked by queued.next. NULL: arrived() is
-         * called for each of them. */
+        /* Called after n requests that were submitted together were queued, linked by queued.next.
+         * NULL: the engine calls arrived() for each of them. */
         void (*arrived_together)(struct policy *p, const struct sched_view *view,
                                  struct request *first, uint32_t n);
-        /* After a batch was executed. NULL: of no interest. */
+        /* Called after a batch was executed. NULL: not needed. */
         void (*executed)(struct policy *p, const struct execution *done);
-        /* May such a request be queued? NULL: any. */
+        /* Returns an error when the request must not be queued. NULL: accepts all requests. */
         struct error *(*admit)(struct policy *p, const struct request *req);
-        /* After an instance came or went; with a lock held, but seldom. NULL: of no interest. */
+        /* Called after an instance was added or removed. May allocate, since it is rare. NULL: not
+         * needed. */
         void (*instances_changed)(struct policy *p, const struct sched_view *view);
-        /* A request that was queued has left the queue without the policy: it was cancelled, or
-         * timed out. NULL: of no interest. */
+        /* Called when a queued request left the queue by cancellation or timeout. NULL: not needed. */
         void (*withdrawn)(struct policy *p, struct request *req);
-        /* There is one instance more; one leaves. NULL: of no interest. */
+        /* Called when one instance was added, and when one is being removed. NULL: not needed. */
         void (*instance_joined)(struct policy *p, const struct sched_view *view,
                                 struct instance *in);
         void (*instance_left)(struct policy *p, const struct sched_view *view, struct instance *in);
-        /* policy->due_ns has come. */
+        /* Called when policy->due_ns was reached. */
         void (*due)(struct policy *p, const struct sched_view *view, uint64_t now_ns);
-        /* The model is unloaded, or the server stops. NULL: of no interest. May come twice. */
+        /* Called when the model is unloaded or the server stops, perhaps twice. NULL: not needed. */
         void (*drain)(struct policy *p, uint64_t now_ns);
         void (*free)(struct policy *p);
 };
 
-/* A request that the policy does not want to be run. */
+/* A request that the policy refuses to run. */
 struct refusal {
         struct refusal *next;
         struct request *req;
         struct error   *why; /* owned */
 };
 
-/* A policy that picks may take requests out of the queue itself, for an instance that has no batch
- * (instance_take_rows()), and assign them to it as its next one (policy_assign()); decide() then says RUN
- * on that instance. It may do so in any of its functions that are not const to the queue. */
+/* A policy that picks may also take requests from the queue itself, for an instance that has no batch
+ * (instance_take_rows()), and assign them to that instance as its next batch (policy_assign()). Then
+ * decide() returns BATCH_RUN for that instance. Each of its functions that may change the queue may do
+ * so. */
 struct policy {
-        const struct policy_ops      *ops;
-        const struct batching_config *limits; /* of the queue: levels, sizes, timeouts, ordering */
-        bool                          picks;  /* instances differ, and requests are chosen */
-        bool                          is_immediate; /* one that comes alone always runs at once */
-        bool                          has_members; /* of a picking one: its instances are counted */
-        uint64_t                      due_ns;      /* 0: never; else due() is called then */
-        uint32_t                      n_assigned;  /* instances with an assigned batch */
-        struct refusal *refused; /* out of the queue; the engine takes and answers them */
+        const struct policy_ops *ops;
+        /* borrowed: levels, sizes, timeouts and ordering of the queue */
+        const struct batching_config *limits;
+        /* chooses the requests and the instance of each batch */
+        bool picks;
+        /* a request that finds the queue empty always runs at once */
+        bool is_immediate;
+        /* the engine counts executions per member; only with `picks` */
+        bool has_members;
+        /* the engine calls due() at this time; 0: never */
+        uint64_t        due_ns;
+        uint32_t        n_assigned; /* number of instances with an assigned batch */
+        struct refusal *refused;    /* taken out of the queue; the engine takes and answers them */
 };
 
 static inline void policy_free(struct policy *p) {
@@ -130,57 +141,62 @@ static inline void policy_free(struct policy *p) {
                 p->ops->free(p);
 }
 
-/* What was taken for the instance is its next batch. */
+/* Makes the requests that were taken for the instance its next batch. */
 void policy_assign(struct policy *p, struct instance *in);
-/* The batch is handed out. */
+/* Marks the assigned batch as handed out. */
 void policy_take_assigned(struct policy *p, struct instance *in);
-/* An idle instance with an assigned batch, the best to wake first; NULL: none. */
+/* Returns the first idle instance with an assigned batch, NULL when there is none. */
 struct instance *policy_find_assigned(const struct policy *p, const struct sched_view *view);
 
-/* Has the engine answer a request that is in no queue any more; rows of it may run in parts. Takes
- * `why`. */
+/* Has the engine answer a request that is in no queue any more with the error `why`, which it
+ * takes. Parts of the request may be running. */
 void policy_refuse(struct policy *p, struct request *req, struct error *why);
 
-/* The instance that the engine would wake first; NULL when none is idle. */
+/* Returns the instance that the engine would wake first, NULL when none is idle. */
 struct instance *sched_view_first_idle(const struct sched_view *view);
 
 /* Every request is a batch of its own, first come first served. */
 struct policy *policy_single_new(void);
 
 struct policy_dynamic_options {
-        struct batching_config *batching;     /* taken: moved out of */
-        struct batch_filter    *filter;       /* borrowed: outlives it; NULL: no custom batching */
-        bool                    equal_shapes; /* check request_same_shape() */
-        uint64_t                n_delayed;    /* nothing runs before so many are queued, once */
-        enum adaptive_mode      adaptive;     /* OFF: exactly the reference server's times */
+        struct batching_config *batching; /* taken: moved from */
+        /* borrowed: outlives the policy; NULL: no custom batching */
+        struct batch_filter *filter;
+        bool                 equal_shapes; /* batch only requests with request_same_shape() */
+        /* nothing runs before this many requests are queued, once */
+        uint64_t           n_delayed;
+        enum adaptive_mode adaptive; /* OFF: exactly the reference server's timing */
 };
 
-/* policy_dynamic.c: the reference server's dynamic batcher. */
+/* The rules of the reference server's dynamic batcher. */
 struct policy *policy_dynamic_new(const struct policy_dynamic_options *options);
 
 struct policy_composite_options {
-        struct batching_config *batching; /* taken: moved out of */
-        const struct row_range *ranges;   /* of the instances; borrowed for the call */
+        struct batching_config *batching; /* taken: moved from */
+        const struct row_range *ranges;   /* ranges of the instances; borrowed for the call */
         size_t                  n_ranges;
         bool                    may_wait, may_split, is_exclusive; /* config/batch_members.h */
-        bool                    equal_shapes;                      /* check request_same_shape() */
-        bool                    is_greedy;                         /* row_plan_make_greedy() */
-        uint64_t                n_delayed; /* nothing runs before so many are queued, once */
-        enum adaptive_mode      adaptive;
+        /* batch only requests with request_same_shape() */
+        bool equal_shapes;
+        bool is_greedy; /* uses row_plan_make_greedy() */
+        /* nothing runs before this many requests are queued, once */
+        uint64_t           n_delayed;
+        enum adaptive_mode adaptive;
 };
 
-/* policy_composite.c: instances that take certain batch sizes. Errors of row_plan_init(); then the
- * options are as they were. */
+/* The policy of instances that take certain batch sizes. Returns the errors of row_plan_init(), and
+ * then leaves the options unchanged. */
 struct error *policy_composite_new(const struct policy_composite_options *options,
                                    struct policy                        **ret) NODISCARD;
 
 struct policy_slots_options {
-        uint32_t           n_slots;         /* of the instance */
-        float              min_utilization; /* 0: nothing waits for more */
-        uint64_t           max_delay_ns;    /* 0: nothing waits */
-        const atomic_bool *is_held;         /* borrowed; nothing runs while it is set */
+        uint32_t n_slots; /* number of the instance's slots */
+        /* smallest used share of the slots that runs at once; 0: no request waits */
+        float              min_utilization;
+        uint64_t           max_delay_ns; /* 0: no request waits */
+        const atomic_bool *is_held;      /* borrowed; nothing runs while it is true */
 };
 
-/* The rules of the reference server's direct sequence batcher for one instance; the queue has at most
- * one request of each sequence. */
+/* The rules of the reference server's direct sequence batcher for one instance. The queue has at
+ * most one request of each sequence. */
 struct policy *policy_slots_new(const struct policy_slots_options *options);

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Batches for members that take certain sizes only. The rules:
- *   1. only requests of one shape share a batch; the first of each shape in the order of service stands
- *      for those behind it, and the shapes are looked at in that order;
- *   2. n waiting rows are served by the plan's next size (sched/row_plan.h), on a free member that takes
- *      it, the one with the smallest largest size; with exclusive concurrency a member is free when no
- *      other of its virtual instance runs;
- *   3. as many rows as the largest size run at once; less when they are due (no delay, or the oldest
- *      waited for it), or adaptive batching says so (sched/adaptive.h), which does not wait for rows that
- *      would leave the next batch as it is;
- *   4. when rows are due and the planned member is busy, the largest batch that any free member takes
- *      runs; while they are not, they wait for the planned one and grow;
- *   5. a batch ends where a request ends: it is the first requests that have exactly the planned number
- *      of rows, else the most of them with fewer rows that are some free member's size; only when there
- *      are none, the last one is split;
- *   6. once the model is unloaded or replaced, or the server stops, what waits is due at once, and what
- *      no member takes is refused: no client's request comes any more that would fill its batch.
+/* The policy for members that take certain batch sizes only. The rules:
+ *   1. Only requests of one shape share a batch. The requests of one shape form a class. The classes
+ *      are served in the order of their first requests in the queue.
+ *   2. n waiting rows are served by the plan's next size (sched/row_plan.h) on a free member that takes
+ *      it; among several, the one with the smallest largest size. With exclusive concurrency a member
+ *      is free while no other member of its virtual instance runs.
+ *   3. As many rows as the largest size run at once. Fewer rows run when they are due (there is no
+ *      delay, or the oldest waited for it) or when adaptive batching decides so (sched/adaptive.h).
+ *      Adaptive batching does not wait for rows that would not change the next batch.
+ *   4. When rows are due and the planned member is busy, the largest batch that any free member takes
+ *      runs. While they are not due, they wait for the planned member and the batch grows.
+ *   5. A batch ends where a request ends. It consists of the first requests that have exactly the
+ *      planned number of rows; else of the most requests with fewer rows whose sum is a size of some
+ *      free member. Only when there are none, the last request is split.
+ *   6. Once the model is unloaded or replaced or the server stops, all waiting rows are due at once, and
+ *      rows that no member takes are refused: no client can send the requests that would fill their
+ *      batch.
  */
 #include "base/clock.h"
 #include "base/mem.h"
@@ -24,8 +25,8 @@
 #include "sched/policy.h"
 #include "sched/row_plan.h"
 
-/* Shapes that are told apart in one look, and requests that are looked at: those behind them come
- * when these have gone. */
+/* Limits of one decision: classes that it distinguishes, and requests that it visits. Requests
+ * behind these are considered when the requests before them have left. */
 #define MAX_SHAPES 8
 #define MAX_LOOKED_AT 4096
 
@@ -40,21 +41,21 @@ struct policy_composite {
         bool                   equal_shapes;
         bool                   is_greedy;
         bool                   is_draining;
-        uint64_t n_delayed; /* nothing runs before so many are queued; 0 from then on */
+        uint64_t n_delayed; /* nothing runs before this many requests are queued; 0 after that */
 };
 
-/* The waiting requests of one shape. */
+/* The waiting requests of one shape (rule 1). */
 struct shape_class {
         const struct request *first;
         uint64_t              rows;
-        uint64_t              oldest_ns; /* of those that fit into one batch */
+        uint64_t oldest_ns; /* arrival of the oldest request that fits into one batch */
 };
 
 struct query {
         struct policy_composite *policy;
         const struct sched_view *view;
         uint64_t                 now_ns;
-        uint64_t                 wait_until_ns; /* the nearest time of all shapes */
+        uint64_t                 wait_until_ns; /* nearest time of all classes */
 };
 
 static bool is_of_class(const struct policy_composite *c, const struct shape_class *s,
@@ -76,7 +77,7 @@ static bool is_free(const struct query *q, const struct instance *in) {
         return true;
 }
 
-/* The free member for a batch of so many rows; NULL when there is none. */
+/* Returns the free member for a batch of n_rows rows, NULL when there is none. */
 static struct instance *find_member(const struct query *q, uint64_t n_rows) {
         struct instance *best = NULL;
 
@@ -92,7 +93,7 @@ static struct instance *find_member(const struct query *q, uint64_t n_rows) {
         return best;
 }
 
-/* The most of n rows that some free member takes at once; 0: none takes any. */
+/* Returns the largest number of rows, at most n_rows, that some free member takes at once; 0: none. */
 static uint64_t largest_served(const struct query *q, uint64_t n_rows) {
         uint64_t largest = 0;
 
@@ -111,11 +112,12 @@ static uint64_t largest_served(const struct query *q, uint64_t n_rows) {
 struct cut {
         uint32_t         n;
         uint64_t         rows;
-        uint64_t         part_rows; /* of the last one; 0: all of it */
+        uint64_t         part_rows; /* rows of the last request; 0: all of it */
         struct instance *on;
 };
 
-/* Where requests end before or at `size`, as rule 5 says; and if they may not be split, behind it. */
+/* Finds the batch that ends where a request ends, at or before `size` (rule 5). If requests must
+ * not be split, the batch may also end after `size`. */
 static struct cut find_cut(const struct query *q, const struct shape_class *s, uint64_t size,
                            struct instance *on) {
         const struct policy_composite *c = q->policy;
@@ -145,7 +147,7 @@ static struct cut find_cut(const struct query *q, const struct shape_class *s, u
         return best;
 }
 
-/* Links the first n of the class. */
+/* Links the first n requests of the class. */
 static struct request *pick(const struct query *q, const struct shape_class *s, uint32_t n) {
         struct queue_walk w = queue_walk_begin(q->view->queue);
         struct request   *first = NULL, **next = &first, *req;
@@ -161,7 +163,7 @@ static struct request *pick(const struct query *q, const struct shape_class *s, 
         return first;
 }
 
-/* A batch of `size` rows on that member, or as near to it as requests end. */
+/* Makes a batch of `size` rows on that member, or of the nearest size at which a request ends. */
 static bool try_run(const struct query *q, const struct shape_class *s, uint64_t size,
                     struct instance *on, enum dispatch_reason reason, struct dispatch *ret) {
         struct cut cut = find_cut(q, s, size, on);
@@ -179,8 +181,8 @@ static bool try_run(const struct query *q, const struct shape_class *s, uint64_t
 
 /* ---- when ------------------------------------------------------------------------------------ */
 
-/* With how many rows the next batch is as large as it can become: those that wait, when all that are
- * expected would be run in batches of which the first is the same. */
+/* Returns the number of waiting rows at which the next batch cannot become larger. If all expected
+ * rows would begin with a batch of the same size, this number is reached now. */
 static uint64_t rows_worth_waiting_for(const struct query *q, const struct shape_class *s,
                                        uint32_t size) {
         const struct policy_composite *c = q->policy;
@@ -209,7 +211,7 @@ static bool runs_early(struct query *q, const struct shape_class *s, uint32_t si
                              ret_until_ns);
 }
 
-/* What is due does not wait for the planned member. */
+/* Rows that are due do not wait for the planned member. */
 static bool try_due(const struct query *q, const struct shape_class *s, uint64_t size,
                     struct instance *planned, enum dispatch_reason reason, struct dispatch *ret) {
         if (planned != NULL && try_run(q, s, size, planned, reason, ret))
@@ -218,7 +220,7 @@ static bool try_due(const struct query *q, const struct shape_class *s, uint64_t
         return size > 0 && try_run(q, s, size, find_member(q, size), reason, ret);
 }
 
-/* True when a batch of the class runs; else its time is noted. */
+/* Returns true when a batch of the class runs. Otherwise notes when to ask again. */
 static bool try_class(struct query *q, const struct shape_class *s, struct dispatch *ret) {
         struct policy_composite *c = q->policy;
         uint64_t                 delay_ns = c->batching.max_queue_delay_ns;
@@ -229,7 +231,7 @@ static bool try_class(struct query *q, const struct shape_class *s, struct dispa
         bool                     is_early;
 
         if (size == 0)
-                return false; /* they wait for more rows, however old they are */
+                return false; /* the rows wait for more rows, however old they are */
         if (s->rows >= c->plan.max_rows && planned != NULL &&
             try_run(q, s, size, planned, DISPATCH_FULL, ret))
                 return true;
@@ -248,7 +250,7 @@ static bool try_class(struct query *q, const struct shape_class *s, struct dispa
 
 /* ---- the queue ------------------------------------------------------------------------------- */
 
-/* All are alike: the first batch tells the age, and the queue the rows. */
+/* Without shapes there is one class: the queue knows its rows, and the first batch its age. */
 static size_t find_one_class(const struct query *q, struct shape_class *ret) {
         struct queue_walk w = queue_walk_begin(q->view->queue);
         struct request   *req;
@@ -289,7 +291,7 @@ static size_t find_classes(const struct query *q, struct shape_class *classes) {
         return n;
 }
 
-/* TRITONSERVER_DELAY_SCHEDULER: so that a test fills the queue before the first batch is formed. */
+/* TRITONSERVER_DELAY_SCHEDULER: lets a test fill the queue before the first batch is formed. */
 static bool is_held_back(struct policy_composite *c, const struct request_queue *q) {
         if (LIKELY(c->n_delayed == 0))
                 return false;
@@ -299,7 +301,7 @@ static bool is_held_back(struct policy_composite *c, const struct request_queue 
         return false;
 }
 
-/* The rows of a class that make no batch, now that no others come. */
+/* Refuses the rows of a class that can form no batch without further requests. */
 static void refuse_rest(const struct query *q, const struct shape_class *s) {
         struct policy_composite *c = q->policy;
         struct request          *req = pick(q, s, UINT32_MAX);
@@ -381,8 +383,8 @@ static struct error *admit(struct policy *p, const struct request *req) {
                              (unsigned long long)request_rows(req), STR_ARG(strbuf_str(&sizes)));
 }
 
-/* The sizes of the instances that there are now; the old ones when those serve too little: an update
- * that ends so is still on its way. */
+/* Plans for the sizes of the current instances. If these cannot serve the model, the old plan
+ * stays: an update of the instances is still in progress. */
 static void instances_changed(struct policy *p, const struct sched_view *view) {
         struct policy_composite *c = CONTAINER_OF(p, struct policy_composite, base);
         struct row_range        *ranges = mem_zalloc((view->n_instances + 1) * sizeof(*ranges));

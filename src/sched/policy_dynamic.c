@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The rules are those of the reference server's dynamic batcher, observed from outside:
- *   1. a request counts as max(1, its batch size) rows; a batch has at most max_batch_size rows,
- *      but a single request always runs;
- *   2. shapes that may not be mixed end a batch before the request that differs, and so does a
- *      request that the model's custom batching does not admit;
- *   3. when the rows of the first requests hit a preferred size, the largest one hit is
- *      remembered; when the next request would go beyond the largest preferred size and none was
- *      hit, what is there so far counts as preferred;
- *   4. requests that were one batch in the stage of a chain before this, and are to stay one
- *      (struct request, group), run by themselves, whatever the preferred sizes and the delay;
- *   5. preferred and the oldest request is younger than the queue delay (or there is no delay):
- *      run exactly that; else run all when the batch cannot grow, has reached the largest
- *      preferred size, the delay is over or there is no delay; else wait for the rest of the delay.
+ *   1. A request counts as max(1, its batch size) rows. A batch has at most max_batch_size rows, but a
+ *      single request always runs.
+ *   2. A batch ends before a request whose shape must not be mixed with that of the others, and before
+ *      a request that the model's custom batching does not admit.
+ *   3. When the rows of the first requests equal a preferred size, the largest such size is the
+ *      preferred batch. When the next request would exceed the largest preferred size and no size was
+ *      equal, the requests so far are the preferred batch.
+ *   4. Requests that were one batch in the previous stage of a chain, and are to stay one (struct
+ *      request, group), run by themselves, whatever the preferred sizes and the delay are.
+ *   5. If there is a preferred batch, and the oldest request is younger than the queue delay or there
+ *      is no delay, exactly that batch runs. Otherwise all requests run when the batch cannot grow, has
+ *      reached the largest preferred size, the delay is over, or there is no delay. Otherwise the batch
+ *      waits for the rest of the delay.
  * With adaptive batching (sched/adaptive.h), which the reference server does not have, a batch that
- * would wait may run before. So it does once the model is unloaded or replaced, or the server stops, as
- * no client's request comes any more.
+ * would wait may run earlier. It also runs earlier once the model is unloaded or replaced or the server
+ * stops, since clients send no more requests then.
  */
 #include "sched/policy.h"
 
@@ -32,17 +33,17 @@ struct policy_dynamic {
         struct adaptive        adaptive;
         bool                   equal_shapes;
         bool                   is_draining;
-        uint64_t n_delayed; /* nothing runs before so many are queued; 0 from then on */
+        uint64_t n_delayed; /* nothing runs before this many requests are queued; 0 after that */
 };
 
-/* What the first requests of the queue would make as a batch (rules 1 to 4). */
+/* The batch that the first requests of the queue would form (rules 1 to 4). */
 struct forming {
         uint64_t rows;
         uint32_t n;
-        uint32_t n_preferred; /* requests up to the largest preferred size hit; 0 = none */
+        uint32_t n_preferred; /* requests up to the largest preferred size reached; 0: none */
         bool     cannot_grow;
         uint64_t oldest_ns;
-        uint64_t group; /* of all of them */
+        uint64_t group; /* group of all requests of the batch */
 };
 
 static uint64_t group_of(const struct request *req) {
@@ -56,7 +57,7 @@ static bool is_preferred(const struct batching_config *policy, uint64_t rows) {
         return false;
 }
 
-/* The first request of a batch runs in any case, but its share counts. */
+/* The first request of a batch runs in any case, but the filter counts it. */
 static bool is_admitted(struct batch_filter *filter, struct request *req, const struct forming *f) {
         return filter->ops->admits(filter, req) || f->n == 0;
 }
@@ -99,7 +100,8 @@ static struct forming form_filtered(const struct policy_dynamic *d, struct reque
                         f.n_preferred = f.n;
         }
         if (UNLIKELY(f.group != 0)) {
-                f.cannot_grow = true; /* the others of the group are here, or ended before */
+                f.cannot_grow =
+                        true; /* the other requests of the group are in the batch or have ended */
                 f.n_preferred = 0;
         }
         return f;
@@ -117,7 +119,7 @@ static struct forming form(const struct policy_dynamic *d, struct request_queue 
         return f;
 }
 
-/* TRITONSERVER_DELAY_SCHEDULER: so that a test fills the queue before the first batch is formed. */
+/* TRITONSERVER_DELAY_SCHEDULER: lets a test fill the queue before the first batch is formed. */
 static bool is_held_back(struct policy_dynamic *d, const struct request_queue *q) {
         if (LIKELY(d->n_delayed == 0))
                 return false;
@@ -134,7 +136,8 @@ static struct dispatch run(const struct sched_view *view, uint32_t n, enum dispa
                                   .n_requests = n };
 }
 
-/* Before its delay is over. Asked after that as well: who has not come is forgotten then. */
+/* True when the batch runs before its delay is over. Called after that as well: then adaptive
+ * batching forgets clients that did not send. */
 static bool runs_early(struct policy_dynamic *d, const struct sched_view *view,
                        const struct forming *f, uint64_t now_ns, uint64_t *ret_until_ns) {
         const struct instance *in = sched_view_first_idle(view);

@@ -18,7 +18,7 @@ static int compare_ranges(const void *a, const void *b) {
         return (left->max_rows > right->max_rows) - (left->max_rows < right->max_rows);
 }
 
-/* Those that overlap or touch become one. */
+/* Sorts the ranges and merges those that overlap or are adjacent. */
 static struct error *unite(struct row_plan *p, const struct row_range *ranges, size_t n_ranges) {
         size_t n = 0;
 
@@ -42,8 +42,8 @@ static struct error *unite(struct row_plan *p, const struct row_range *ranges, s
 
 /* ---- the fewest executions ------------------------------------------------------------------- */
 
-/* Where in a window that moves along f the smallest value is, and of equal ones the first: positions
- * whose values ascend, in a ring. Each position goes in once and comes out once. */
+/* Minimum of f over a window that slides along f; of equal values, the first position. The ring has
+ * positions whose values ascend. Each position enters once and leaves once. */
 struct window {
         uint32_t *ring; /* borrowed */
         uint32_t  cap;
@@ -69,11 +69,11 @@ static void window_forget_before(struct window *w, uint32_t position) {
         }
 }
 
-/* What computing a plan takes besides the plan. */
+/* Memory for computing a plan. */
 struct planner {
-        uint32_t      *f;       /* owned: the executions that n rows take */
+        uint32_t      *f;       /* owned: number of executions for n rows */
         struct window *windows; /* owned: one per range of sizes */
-        uint32_t      *rings;   /* owned: of all windows */
+        uint32_t      *rings;   /* owned: memory of all windows */
 };
 
 static void planner_done(struct planner *b) {
@@ -101,8 +101,8 @@ static bool planner_init(struct planner *b, const struct row_plan *p) {
         return true;
 }
 
-/* f(n) = 1 + min f(n - s) over the sizes s; of equal ones the largest s, which is the smallest
- * n - s. */
+/* f(n) = 1 + min f(n - s) over the sizes s. Of equal values the largest s wins, which is the
+ * smallest n - s. */
 static void plan_rows(const struct row_plan *p, struct planner *b, uint32_t n) {
         uint32_t from = 0;
 
@@ -118,13 +118,13 @@ static void plan_rows(const struct row_plan *p, struct planner *b, uint32_t n) {
 
                 uint32_t at = window_at(w, 0);
 
-                /* Later ranges are larger sizes: they win when equal. */
+                /* Later ranges have larger sizes, so they win ties. */
                 if (b->f[at] != UNSERVED && b->f[at] + 1 <= b->f[n]) {
                         b->f[n] = b->f[at] + 1;
                         from = at;
                 }
         }
-        /* What cannot be served as a whole begins as the most of it that can. */
+        /* Rows that cannot be served completely begin like the most rows that can. */
         p->first[n] = b->f[n] != UNSERVED ? n - from : p->first[n - 1];
 }
 
@@ -135,8 +135,8 @@ static void plan_all(const struct row_plan *p, struct planner *b) {
                 plan_rows(p, b, n);
 }
 
-/* Among M sizes smaller than M some add up to a multiple of M: so a shortest list has fewer than M of
- * them, and more than (M - 1)^2 rows always have an execution of M. */
+/* Among M sizes smaller than M, some add up to a multiple of M. So a shortest list has fewer than M
+ * of them, and more than (M - 1)^2 rows always include an execution of M. */
 static uint32_t rows_to_plan(uint32_t max_rows, bool may_wait) {
         uint64_t n = max_rows;
 

@@ -92,7 +92,7 @@ bool sched_is_built_in(const char *scheduler) {
                strcmp(scheduler, "triton") == 0;
 }
 
-/* Models whose requests depend on each other, or on other models, are not for a plug-in. */
+/* A plug-in cannot schedule models whose requests depend on each other or on other models. */
 static bool may_have_plugin(const struct model_config *config) {
         return config->pb->scheduling_choice_case !=
                        INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING &&
@@ -125,7 +125,7 @@ static struct error *check_scheduler(const char *model, const struct model_confi
         return NULL;
 }
 
-/* A backend may say of an instance that it takes fewer sizes than the configuration lets it. */
+/* A backend may report that an instance takes fewer batch sizes than the configuration allows. */
 static bool is_narrower(const struct executor *e, uint32_t max_batch_size) {
         return !e->is_passive && e->max_rows > 0 &&
                (e->min_rows > 1 || e->max_rows < MAX(max_batch_size, 1u));

@@ -56,7 +56,7 @@ static struct error *new_dynamic(const struct sched_setup *setup, struct schedul
 
 /* ---- instances that take certain batch sizes ------------------------------------------------- */
 
-/* Of those that are scheduled; owned by the caller. */
+/* Lists the ranges of the instances that are scheduled. The caller owns the array. */
 static struct row_range *list_ranges(const struct sched_setup *setup, size_t *ret_n) {
         struct row_range *ranges = mem_zalloc((setup->n_executors + 1) * sizeof(*ranges));
 
@@ -68,7 +68,7 @@ static struct row_range *list_ranges(const struct sched_setup *setup, size_t *re
         return ranges;
 }
 
-/* A configuration that does not batch, or batches by no rule of its own, has no delay. */
+/* Without dynamic_batching the batches have no delay. */
 static struct error *make_policy_of_ranges(const struct sched_setup        *setup,
                                            struct policy_composite_options *o,
                                            struct policy                  **ret) {
@@ -128,7 +128,7 @@ static struct error *new_composite(const struct sched_setup *setup, struct sched
 
 /* ---- scheduler libraries --------------------------------------------------------------------- */
 
-/* What decides when the plug-in is given up. */
+/* Makes the policy that takes over when the server gives up the plug-in. */
 static struct error *make_builtin(const struct sched_setup *setup, struct policy **ret) {
         if (sched_is_composite(setup))
                 return make_composite_policy(setup, ret);
@@ -139,7 +139,7 @@ static struct error *make_builtin(const struct sched_setup *setup, struct policy
         return NULL;
 }
 
-/* Rows of a model that batches do not depend on each other. */
+/* A plug-in may split requests only if the model batches: then rows do not depend on each other. */
 static struct error *read_members(const struct model *model, struct policy_plugin_options *o) {
         struct batch_members members;
 
@@ -150,7 +150,7 @@ static struct error *read_members(const struct model *model, struct policy_plugi
         return NULL;
 }
 
-/* The library is opened first: what is wrong with it is said before anything else. */
+/* Opens the library first, so that its errors are reported before any other. */
 static struct error *make_plugin_policy(const struct sched_setup *setup, const char *name,
                                         const struct plugin_init *init, struct policy **ret) {
         const struct model          *model = setup->model;

@@ -30,13 +30,14 @@ struct sched_setup {
         struct timer_thread *timers;   /* borrowed: the server's */
         struct batch_filter *filter;   /* borrowed: outlives the scheduler; may be NULL */
         struct rate_limiter *limiter;  /* borrowed: the server's; NULL: nothing is limited */
-        enum adaptive_mode   adaptive; /* --adaptive-batching, for models that do not say */
+        enum adaptive_mode   adaptive; /* --adaptive-batching: for models without the parameter */
 
-        /* Of plug-ins; all borrowed for the call, but for the metrics, which outlive the scheduler. */
-        const char *scheduler; /* --scheduler, for models that do not say; NULL: default */
+        /* For scheduler libraries. Borrowed for the call, except the metrics, which outlive the
+         * scheduler. */
+        const char *scheduler; /* --scheduler: for models without the parameter; NULL: default */
         const char *scheduler_directory; /* NULL: none */
         const char *model_directory;     /* NULL: none */
-        bool        is_sent;             /* what is there came with the load */
+        bool        is_sent; /* the files of the model were uploaded with the load request */
         struct metric_registry *metrics; /* NULL: nothing is counted */
 };
 
