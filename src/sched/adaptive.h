@@ -52,9 +52,8 @@ struct adaptive_view {
         uint64_t rows_waiting; /* rows of these requests */
         uint64_t rows_running; /* X */
         uint64_t oldest_ns;    /* arrival of the oldest request of the batch */
-        uint64_t
-                free_ns; /* time at which the instance that would run the batch became free; 0: it never ran */
-        uint64_t max_rows; /* with more waiting rows than these the batch would be the same */
+        uint64_t free_ns;      /* when the instance for the batch became free; 0: it never ran */
+        uint64_t max_rows;     /* with more waiting rows than these the batch would be the same */
 };
 
 /* Called after a request was queued; the rows include that request. */

@@ -121,19 +121,14 @@ struct refusal {
  * decide() returns BATCH_RUN for that instance. Each of its functions that may change the queue may do
  * so. */
 struct policy {
-        const struct policy_ops *ops;
-        /* borrowed: levels, sizes, timeouts and ordering of the queue */
-        const struct batching_config *limits;
-        /* chooses the requests and the instance of each batch */
-        bool picks;
-        /* a request that finds the queue empty always runs at once */
-        bool is_immediate;
-        /* the engine counts executions per member; only with `picks` */
-        bool has_members;
-        /* the engine calls due() at this time; 0: never */
-        uint64_t        due_ns;
-        uint32_t        n_assigned; /* number of instances with an assigned batch */
-        struct refusal *refused;    /* taken out of the queue; the engine takes and answers them */
+        const struct policy_ops      *ops;
+        const struct batching_config *limits; /* borrowed: of the queue */
+        bool            picks;        /* chooses the requests and the instance of each batch */
+        bool            is_immediate; /* with an empty queue, a request runs at once */
+        bool            has_members;  /* with `picks`: executions are counted by member */
+        uint64_t        due_ns;       /* time of the next due(); 0: never */
+        uint32_t        n_assigned;   /* instances with an assigned batch */
+        struct refusal *refused;      /* no longer queued; the engine answers them */
 };
 
 static inline void policy_free(struct policy *p) {
