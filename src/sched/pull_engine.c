@@ -34,7 +34,7 @@ static void give_turn_locked(struct instance *in) {
         wake_locked(in);
 }
 
-/* The limiter's call. */
+/* The limiter calls this when the instance gets its turn. */
 static void on_turn(void *instance) {
         struct instance *in = instance;
 
@@ -44,14 +44,14 @@ static void on_turn(void *instance) {
 
 static void wake_deferred(void *scheduler);
 
-/* A submitter may defer the wake-up: its flush asks the policy anew. */
+/* A submitter may defer the wake-up. Its flush asks the policy again. */
 static void wake_or_defer_locked(struct pull_engine *e, const struct event *ev,
                                  struct instance *in) {
         if (!ev->may_run_here || !submitter_defer_wake(ev->thread, e, e->model, wake_deferred))
                 wake_locked(in);
 }
 
-/* One idle instance sleeps until then, if none sleeps as short already. */
+/* Lets one idle instance sleep until then, unless another one sleeps for a shorter time. */
 static void watch_locked(struct pull_engine *e, const struct event *ev, uint64_t until_ns) {
         struct list_node *first = list_first(&e->idle);
 
@@ -71,7 +71,7 @@ static NOINLINE void move_timer_locked(struct pull_engine *e, uint64_t due_ns) {
         timer_arm(e->timers, &e->timeout, due_ns);
 }
 
-/* The timer follows the queue's next due time, and the policy's. */
+/* Sets the timer to the queue's next due time or the policy's, whichever is earlier. */
 static inline void follow_dues_locked(struct pull_engine *e) {
         uint64_t due_ns = request_queue_next_due(&e->queue);
 
@@ -81,7 +81,7 @@ static inline void follow_dues_locked(struct pull_engine *e) {
                 move_timer_locked(e, due_ns);
 }
 
-/* Is there something that an instance, or the end of an event, has to look at? */
+/* True when an instance, or the end of an event, must ask the policy. */
 static inline bool has_work(const struct pull_engine *e) {
         return e->queue.n_waiting > 0 || UNLIKELY(e->policy->n_assigned > 0) ||
                UNLIKELY(e->policy->refused != NULL);
@@ -89,9 +89,10 @@ static inline bool has_work(const struct pull_engine *e) {
 
 /* ---- the pump -------------------------------------------------------------------------------- */
 
-/* Asks the limiter for a turn when there is a batch to run, else withdraws. Returns the instance
- * that may run it at once; NULL: none, or its turn will come. An instance that goes on working asks
- * before it gives its old turn back, so that it competes for the next one. */
+/* Asks the limiter for a turn when there is a batch to run, and withdraws otherwise. Returns the
+ * instance that may run the batch at once; NULL when there is none, or when its turn will be given
+ * later. An instance that continues asks before it returns its old turn, so that it competes for
+ * the next one. */
 static struct instance *ask_limiter_locked(struct pull_engine *e, struct event *ev,
                                            bool has_batch) {
         struct instance   *chosen = NULL;
@@ -103,7 +104,7 @@ static struct instance *ask_limiter_locked(struct pull_engine *e, struct event *
                 ended->turn = TURN_NONE;
         }
         if (turn == TURN_GIVEN && has_batch)
-                return ended; /* uses it */
+                return ended; /* it uses the turn that it has */
         if (has_batch)
                 chosen = rate_group_ask(e->group);
         else
@@ -119,7 +120,7 @@ static void take_batch_locked(struct pull_engine *e, struct event *ev, struct in
         assert(n > 0 && n <= e->queue.n_waiting);
         list_remove(&in->idle_node);
         if (e->watcher == in)
-                e->watcher = NULL; /* it cannot act now: another one has to watch */
+                e->watcher = NULL; /* it cannot watch while it runs: another one has to */
         in->is_borrowed = in != ev->self;
         ev->runner = in;
         ev->n_requests = n;
@@ -128,15 +129,16 @@ static void take_batch_locked(struct pull_engine *e, struct event *ev, struct in
                 ev->rows += MAX(req->batch_size, 1);
                 if (UNLIKELY(e->base.order != NULL) && req->order_ticket == NULL)
                         req->order_ticket =
-                                response_ticket_new(e->base.order); /* a cache may have given one */
+                                /* the response cache may have given it one */
+                                response_ticket_new(e->base.order);
         }
         e->rows_running += ev->rows;
         if (ev->self == in)
-                ev->self = NULL; /* what follows is for the others */
+                ev->self = NULL; /* the rest of the event concerns other instances */
         ev->may_run_here = false;
 }
 
-/* True when the policy is to be asked once more: the calling thread has got the batch. */
+/* Returns true when the calling thread got the batch. Then the policy is asked once more. */
 static bool dispatch_locked(struct pull_engine *e, struct event *ev, const struct dispatch *d) {
         struct instance *in = d->on;
 
@@ -174,7 +176,7 @@ static NOINLINE void notify_due_locked(struct pull_engine *e, uint64_t now_ns) {
         e->policy->ops->due(e->policy, &view, now_ns);
 }
 
-/* Once more for the others after the calling thread got its batch. */
+/* Asks once more, for the other instances, after the calling thread got its batch. */
 static inline void ask_policy_locked(struct pull_engine *e, struct event *ev) {
         bool has_batch = true;
 
@@ -186,7 +188,7 @@ static inline void ask_policy_locked(struct pull_engine *e, struct event *ev) {
         }
 }
 
-/* The one place where it is decided what happens next, after an event. */
+/* Decides after each event what happens next. There is no other place that does. */
 static void pump_locked(struct pull_engine *e, struct event *ev) {
         if (UNLIKELY(e->queue.dues.n > 0))
                 expire_locked(e, ev);
@@ -212,7 +214,7 @@ static void refuse_all(struct pull_engine *e, struct request *first, const struc
         }
 }
 
-/* Those of its rows that waited; the others are on their way. */
+/* Gives up those of its rows that still waited. Its other rows are running or answered. */
 static void give_up_parts(struct pull_engine *e, struct request *req, const struct error *why,
                           enum failure_reason reason) {
         model_stats_pending(e->model->stats, -1);
@@ -244,8 +246,9 @@ static void refuse_cancelled(struct pull_engine *e, struct request *req) {
 
 /* ---- what follows without the lock ----------------------------------------------------------- */
 
-/* Releases the lock, then wakes the instances of other models that got a turn, and refuses what
- * timed out before anything runs here. When no batch was taken, the engine may be gone by then. */
+/* Releases the lock. Then wakes instances of other models that got a turn, and refuses requests
+ * that timed out, before anything runs on this thread. When no batch was taken, the engine may be
+ * freed during this call. */
 static void leave(struct pull_engine *e, const struct event *ev) {
         static const struct error expired =
                 ERROR_STATIC(ERR_UNAVAILABLE, "Request timeout expired");
@@ -288,7 +291,7 @@ static void run_requests(struct pull_engine *e, const struct event *ev, bool is_
         instance_run(ev->runner, ev->batch, ev->n_requests, is_inline, done);
 }
 
-/* Runs the event's batch; takes the lock afterwards. */
+/* Runs the event's batch, and then takes the lock. */
 static void run_batch(struct pull_engine *e, struct event *ev, bool is_inline) {
         struct execution done = { .rows = ev->rows, .start_ns = submitter_moment(ev->thread) };
 
@@ -304,7 +307,7 @@ static void run_batch(struct pull_engine *e, struct event *ev, bool is_inline) {
                 ev->runner->turn = TURN_EXECUTED;
 }
 
-/* The submitter's batch, on its own thread. */
+/* Runs the submitter's batch on its own thread. */
 static void run_borrowed(struct pull_engine *e, struct event *ev) {
         struct instance *in = ev->runner;
 
@@ -313,7 +316,7 @@ static void run_borrowed(struct pull_engine *e, struct event *ev) {
         if (e->is_ending || in->is_leaving)
                 cond_signal(&in->wake);
         else if (UNLIKELY(in->is_continuing))
-                list_append(&e->idle, &in->idle_node); /* its thread does not wait */
+                list_append(&e->idle, &in->idle_node); /* its thread does not wait for a wake-up */
         else
                 list_prepend(&e->idle, &in->idle_node);
         ev->has_more = ev->asks_again && has_work(e);
@@ -333,8 +336,8 @@ static void on_timeout(struct timer *t) {
 
 /* ---- submit and cancel ----------------------------------------------------------------------- */
 
-/* For the first instance that is idle, which is the one that a policy runs if all are alike; else
- * whether one may is seen when it is known. */
+/* Checks the first idle instance, which is the one that a policy runs if all are alike. A policy
+ * that picks may choose another one; that instance is checked when it is known. */
 static bool may_run_here(struct pull_engine *e, const struct submitter *thread, bool is_step) {
         struct list_node *first = list_first(&e->idle);
 
@@ -353,11 +356,13 @@ static struct error *error_draining(const struct request *req) {
                              "inference requests");
 }
 
-/* The queue has it. False: it was cancelled in the meantime, and is out of the queue again. */
+/* Marks the request as queued. Returns false when it was cancelled meanwhile; then it is not queued
+ * any more. */
 static inline bool enter_locked(struct pull_engine *e, struct request *req) {
         atomic_store(&req->state, REQUEST_PENDING);
         model_stats_pending(e->model->stats, 1);
-        /* request_cancel() writes the flag, then reads the state: one of the two sees the other. */
+        /* request_cancel() writes the flag and then reads the state, so one of the two sees the
+         * other. */
         if (UNLIKELY(atomic_load(&req->stream->is_cancelled))) {
                 request_queue_remove(&e->queue, req);
                 return false;
@@ -379,15 +384,15 @@ static void run_here(struct pull_engine *e, struct event *ev) {
                 submitter_continue(ev->thread, false);
 }
 
-/* Releases the lock; runs here what was taken. */
+/* Releases the lock, then runs the batch that was taken for this thread. */
 static void leave_and_run(struct pull_engine *e, struct event *ev) {
         leave(e, ev);
         if (ev->runner != NULL)
                 run_here(e, ev);
 }
 
-/* The instance for a request that nothing waits before, that runs at once, and that may run here:
- * the queue and the policy are not asked. NULL: they are. */
+/* Returns the instance that this thread may borrow for a request that runs at once, without the
+ * queue and the policy: no other request waits. NULL: the request goes through the queue. */
 static struct instance *find_direct_locked(struct pull_engine *e, const struct submitter *thread,
                                            const struct request *req) {
         if (!e->policy->is_immediate || e->queue.n_waiting > 0 || e->group != NULL || e->gathers ||
@@ -419,7 +424,7 @@ static void run_direct(struct pull_engine *e, struct submitter *thread, struct i
         run_here(e, &ev);
 }
 
-/* Runs a batch here, or has an instance called. Releases the lock; afterwards `req` may be gone. */
+/* Runs a batch here or wakes an instance. Releases the lock. `req` may be freed afterwards. */
 static void act_on_arrival(struct pull_engine *e, struct submitter *thread, bool is_step,
                            uint64_t now_ns) {
         struct event ev = { .thread = thread,
@@ -427,7 +432,7 @@ static void act_on_arrival(struct pull_engine *e, struct submitter *thread, bool
                             .may_run_here = may_run_here(e, thread, is_step),
                             .spends_ns = e->average_ns };
 
-        /* Deciding is for later when an instance will be called later. */
+        /* A deferred wake-up asks the policy later. */
         if (list_is_empty(&e->idle) || (ev.may_run_here && !e->gathers) ||
             !submitter_defer_wake(thread, e, e->model, wake_deferred))
                 pump_locked(e, &ev);
@@ -436,8 +441,9 @@ static void act_on_arrival(struct pull_engine *e, struct submitter *thread, bool
         leave_and_run(e, &ev);
 }
 
-/* Decides with all that is there. True: a batch ran here, and there is more; others were not called for
- * it. `spent_ns` of what this event may run here. */
+/* Asks the policy with all requests that are queued now. Returns true when a batch ran here and
+ * more requests wait, for which no instance was woken. `spent_ns` is the time that this event has
+ * spent on batches. */
 static bool pump_again(struct pull_engine *e, uint64_t *spent_ns, bool asks_again) {
         struct event ev = { .thread = submitter_self(),
                             .now_ns = clock_now_ns(),
@@ -454,8 +460,8 @@ static bool pump_again(struct pull_engine *e, uint64_t *spent_ns, bool asks_agai
         return ev.has_more;
 }
 
-/* The flush of a submitter's deferred wake-ups: with all that its round has submitted. It runs here as many
- * batches as one event may. The submitter has a reference to the model. */
+/* The flush of a submitter's deferred wake-ups. It asks the policy with all requests of the round,
+ * and runs as many batches here as one event may. The submitter holds a reference to the model. */
 static void wake_deferred(void *scheduler) {
         uint64_t spent_ns = 0;
 
@@ -508,7 +514,8 @@ static struct error *pull_submit(struct scheduler *base, struct request *req) {
         return NULL;
 }
 
-/* One of several. False: it is not in the queue; an error, or it was cancelled. */
+/* Queues one of several requests. Returns false when it is not in the queue: it was refused or
+ * cancelled. */
 static bool enter_one_locked(struct pull_engine *e, struct request *req, struct error **ret_error,
                              struct request **cancelled) {
         uint64_t now_ns = req->times.request_start_ns;
@@ -526,7 +533,8 @@ static bool enter_one_locked(struct pull_engine *e, struct request *req, struct 
         return false;
 }
 
-/* They are linked by queued.next. A policy may take some out of the queue when it hears of one. */
+/* The requests are linked by queued.next. A policy may take some of them out of the queue in
+ * arrived(). */
 static void notify_arrivals_locked(struct pull_engine *e, struct request *first, uint32_t n) {
         if (n > 1 && e->policy->ops->arrived_together != NULL) {
                 const struct sched_view view = view_of(e);
@@ -540,7 +548,7 @@ static void notify_arrivals_locked(struct pull_engine *e, struct request *first,
         }
 }
 
-/* All are in the queue before the policy hears of one, and before a batch is formed. */
+/* Queues all requests before the policy is notified of any and before a batch is formed. */
 static void pull_submit_all(struct scheduler *base, struct request *const *requests, uint32_t n,
                             struct error **ret_errors) {
         static const struct error why = ERROR_STATIC(ERR_CANCELLED, "");
@@ -585,23 +593,24 @@ static void pull_cancel(struct scheduler *base, struct request *req) {
 
 /* ---- the thread of an instance --------------------------------------------------------------- */
 
-/* Sleeps until called, or until the time to watch for. */
+/* Sleeps until it is woken, or until the time that it watches. */
 static void wait_idle_locked(struct pull_engine *e, struct instance *in) {
         if (e->watcher == in)
                 cond_wait_until(&in->wake, &e->lock, in->watch_until_ns);
         else
                 cond_wait(&in->wake, &e->lock);
-        if (e->watcher == in) /* not any more when it was borrowed meanwhile */
+        if (e->watcher == in) /* it is not the watcher any more when it was borrowed meanwhile */
                 e->watcher = NULL;
         while (in->is_borrowed)
                 cond_wait(&in->wake, &e->lock);
 }
 
-/* What was put off during the batch. The instance may be borrowed meanwhile: the next step may be
- * one of the same model. Submitters take others first, whose threads are free. */
+/* Runs the continuations of the batch. The instance may be borrowed meanwhile, because the next
+ * step may be one of the same model. It goes to the end of the idle list: submitters first borrow
+ * instances whose threads are free. */
 static void continue_unlocked(struct pull_engine *e, struct instance *in,
                               struct submitter *thread) {
-        bool runs_steps = !has_work(e); /* else the batches here come first */
+        bool runs_steps = !has_work(e); /* otherwise the queued requests run first */
 
         in->is_continuing = true;
         if (!e->is_ending && !in->is_leaving)
@@ -617,7 +626,7 @@ static void continue_unlocked(struct pull_engine *e, struct instance *in,
                 cond_wait(&in->wake, &e->lock);
 }
 
-/* The batch that another thread took for this instance. */
+/* Runs the batch that another thread took for this instance. */
 static void run_dispatched(struct pull_engine *e, struct instance *in, struct event *ev) {
         in->is_dispatched = false;
         ev->runner = in;
@@ -630,7 +639,7 @@ static void run_dispatched(struct pull_engine *e, struct instance *in, struct ev
                 list_remove(&in->idle_node);
 }
 
-/* One turn of an instance's thread: asks for a batch, and runs it, or sleeps. */
+/* One iteration of an instance's thread: asks for a batch and runs it, or sleeps. */
 static void step_locked(struct pull_engine *e, struct instance *in, struct submitter *thread) {
         struct event ev = { .thread = thread, .now_ns = clock_now_ns(), .self = in };
 
@@ -647,7 +656,7 @@ static void step_locked(struct pull_engine *e, struct instance *in, struct submi
                 if (list_is_linked(&in->idle_node))
                         list_remove(&in->idle_node);
                 if (e->watcher == in)
-                        e->watcher = NULL; /* it is not asleep: it asks again first */
+                        e->watcher = NULL; /* it does not sleep: it asks again before */
                 leave(e, &ev);
                 if (ev.runner != NULL)
                         run_batch(e, &ev, false);
@@ -680,7 +689,7 @@ static void instance_main(void *arg) {
 
 /* ---- instances that come and go -------------------------------------------------------------- */
 
-/* Its place at the limiter, if there is one. */
+/* Creates the instance's claim at the rate limiter, if there is one. */
 static struct error *join_limiter(struct instance *in) {
         struct pull_engine *e = in->engine;
 
@@ -705,8 +714,8 @@ static void notify_change_locked(struct pull_engine *e) {
                 e->policy->ops->instances_changed(e->policy, &view);
 }
 
-/* It has a thread, and may be picked before that has come so far: else another member would run what is
- * this one's. */
+/* Puts the instance into the idle list before its thread runs. Otherwise another member would run a
+ * batch that belongs to this one. */
 static void offer_before_start(struct pull_engine *e, struct instance *in) {
         MUTEX_GUARD(&e->lock);
         if (!in->has_begun)
@@ -746,7 +755,8 @@ static struct error *pull_add_executor(struct scheduler *base, struct executor *
         return err;
 }
 
-/* Out of the array, its thread told to leave; NULL when there is none. */
+/* Removes the instance from the array and lets its thread end. Returns NULL when no instance has
+ * the executor. */
 static struct instance *detach_locked(struct pull_engine *e, const struct executor *executor) {
         for (uint32_t i = 0; i < e->n_instances; i++) {
                 struct instance *in = e->instances[i];
@@ -778,10 +788,10 @@ static void pull_remove_executor(struct scheduler *base, struct executor *execut
         if (in == NULL)
                 return;
         instance_join_thread(in);
-        /* It gets no turn any more; a thread that is just giving it one holds the lock. */
+        /* The instance gets no more turns: a thread that is giving it one holds the lock. */
         rate_claim_free(STEAL(in->claim));
         mutex_lock(&e->lock);
-        /* It may have been woken for a batch, or have watched the time, when it left. */
+        /* The instance may have been woken for a batch, or have been the watcher, when it left. */
         pump_and_leave(e, NULL);
         instance_free(in);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The pump of the engine for policies whose instances differ: a batch is taken for the instance that the
- * policy chose, at once, and that instance runs it. It is not formed anew by whoever wakes first,
- * since another instance may not take it.
+/* The engine's pump for policies that pick. The batch is taken for the instance that the policy chose,
+ * at once, and that instance runs it. Another instance cannot form it anew, since it may take other
+ * batch sizes.
  */
 #include "infer/request_split.h"
 #include "infer/response_order.h"
@@ -57,7 +57,7 @@ static void count_locked(const struct pull_engine *e, const struct instance *in,
 
 /* ---- handing out ---- */
 
-/* The batch is taken for that instance: for the calling thread to run, or for the instance's own. */
+/* Takes the batch for that instance: the calling thread runs it, or the instance's own thread. */
 static void hand_out_locked(struct pull_engine *e, struct event *ev, const struct dispatch *d) {
         struct instance *in = d->on;
         bool             is_here = in == ev->self || (ev->may_run_here && may_borrow(e, in));
@@ -89,7 +89,8 @@ static void hand_out_locked(struct pull_engine *e, struct event *ev, const struc
         ev->may_run_here = false;
 }
 
-/* It may run now. With a rate limiter it needs a turn of its own, which comes at once or later. */
+/* Returns true when the instance may run now. With a rate limiter it needs a turn of its own, which
+ * is given at once or later. */
 static bool has_turn_locked(struct instance *in) {
         in->is_wanted = true;
         if (in->group == NULL || in->turn == TURN_GIVEN)
@@ -103,7 +104,7 @@ static bool has_turn_locked(struct instance *in) {
         return !in->is_asking;
 }
 
-/* Turns that nobody needs any more, and places in the line. */
+/* Returns the turns that no instance needs any more, and withdraws the claims that wait for one. */
 static void return_turns_locked(const struct pull_engine *e, const struct event *ev) {
         for (uint32_t i = 0; i < e->n_instances; i++) {
                 struct instance *in = e->instances[i];
@@ -122,7 +123,7 @@ static void return_turns_locked(const struct pull_engine *e, const struct event 
         }
 }
 
-/* One idle instance sleeps until then: whichever it is, it asks for all. */
+/* Lets one idle instance sleep until then. Any instance will do, since it asks for all of them. */
 static void watch_for_all_locked(struct pull_engine *e, const struct event *ev, uint64_t until_ns) {
         struct list_node *first = list_first(&e->idle);
         struct instance  *in = e->watcher;
@@ -137,8 +138,8 @@ static void watch_for_all_locked(struct pull_engine *e, const struct event *ev, 
                 cond_signal(&in->wake);
 }
 
-/* Hands out batches until the policy has no more. Those that wait for a turn are taken for busy by the
- * rest of the round, so that others run meanwhile. */
+/* Dispatches until the policy has no more batches. An instance that waits for its turn counts as
+ * busy for the rest of the round, so that others run meanwhile. */
 void pull_pump_picks_locked(struct pull_engine *e, struct event *ev) {
         struct list       waiting;
         struct list_node *node;

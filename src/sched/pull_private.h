@@ -22,51 +22,51 @@ struct submitter;
 struct pull_engine {
         struct scheduler      base;
         struct model         *model;  /* borrowed: the owner */
-        struct policy        *policy; /* owned; used under the lock */
+        struct policy        *policy; /* owned; guarded by the lock */
         struct timer_thread  *timers; /* borrowed */
         struct timer          timeout;
         struct rate_limiter  *limiter; /* borrowed: outlives the engine; NULL: nothing is limited */
         struct rate_group    *group;   /* owned; NULL without a limiter */
-        struct batch_counts  *counts;  /* borrowed: the model's; NULL: of no interest */
+        struct batch_counts  *counts;  /* borrowed: the model's; NULL: not counted */
         enum inline_execution inline_execution;
         uint64_t              inline_limit_ns;
         bool                  gathers;
 
         struct mutex         lock;       /* rank LOCK_QUEUE; guards everything below */
-        uint64_t             average_ns; /* of executions, moving; 0 = not measured yet */
+        uint64_t             average_ns; /* moving average of the execution time; 0: unknown */
         uint64_t             rows_running;
         struct instance    **instances; /* owned, and each */
         uint32_t             n_instances;
         struct request_queue queue;
-        struct list          idle;    /* struct instance, the last to become idle first */
+        struct list          idle;    /* struct instance, the last one that became idle first */
         struct instance     *watcher; /* borrowed: sleeps until its watch_until_ns; may be NULL */
         uint64_t             timer_due_ns;
-        bool                 is_draining; /* no new requests of clients */
-        bool                 is_ending;   /* instances leave */
-        bool                 is_ready;    /* has its first instances */
+        bool                 is_draining; /* accepts no new requests of clients */
+        bool                 is_ending;   /* the threads of all instances end */
+        bool                 is_ready;    /* the first instances have been added */
 };
 
-/* What happened, and what follows from it for the thread that it happened on. */
+/* An event, and its results for the thread on which it happened. */
 struct event {
-        struct submitter *thread; /* that it happened on; NULL: it runs nothing here */
+        struct submitter *thread; /* the thread of the event; NULL: it runs nothing here */
         uint64_t          now_ns;
-        struct instance  *self;  /* idle: its own thread asks for a batch; NULL: another event */
-        struct instance  *ended; /* borrowed by this thread until now; gives back its turn */
-        bool              may_run_here; /* a submitter that may borrow an instance */
-        bool              asks_again;   /* once its batch has run: calls nobody for what is left */
-        uint64_t          spends_ns;    /* when it does */
+        struct instance  *self;  /* idle, its own thread asks; NULL: other event */
+        struct instance  *ended; /* instance that this thread had borrowed; it returns its turn */
+        bool              may_run_here; /* the thread may borrow an instance */
+        bool              asks_again;   /* when its batch has run; wakes no instance for the rest */
+        uint64_t          spends_ns;    /* expected duration when it runs a batch */
 
         /* Filled in by pump_locked(). */
         struct instance *runner; /* runs `batch` on this thread; NULL: nothing */
         struct request  *batch;  /* linked by queued.next */
         uint32_t         n_requests;
         uint64_t         rows;
-        struct request  *expired; /* to be refused once the lock is released */
-        struct refusal  *refused; /* likewise, by the policy */
+        struct request  *expired; /* timed out: refused after the lock is released */
+        struct refusal  *refused; /* refused by the policy: answered after that */
 
-        bool is_direct;         /* the batch is a request that was in no queue */
-        bool has_continuations; /* after the batch */
-        bool has_more;          /* likewise: what to ask again for */
+        bool is_direct;         /* the batch is one request that was never queued */
+        bool has_continuations; /* the batch left continuations to run */
+        bool has_more;          /* after the batch: the event asks again */
 };
 
 static inline struct sched_view view_of(struct pull_engine *e) {
@@ -82,10 +82,10 @@ static inline bool may_borrow(const struct pull_engine *e, const struct instance
                (e->inline_execution == INLINE_ALWAYS || in->executor->may_inline);
 }
 
-/* Members have counters of their own (observe/batch_counts.h): finds those of an instance; adds what it has
- * executed. */
+/* Counters of members (observe/batch_counts.h): the first function finds those of an instance, the
+ * second adds one execution. */
 void pull_count_member(struct pull_engine *e, struct instance *in);
 void pull_count_execution(const struct execution *done);
 
-/* pump_locked() for a policy that picks: hands out batches until it has no more. */
+/* pump_locked() for a policy that picks: dispatches until the policy has no more batches. */
 void pull_pump_picks_locked(struct pull_engine *e, struct event *ev);

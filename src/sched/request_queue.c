@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-/* Empty levels beyond this many are freed: priorities are chosen by peers. */
+/* Clients choose priorities, so empty levels beyond this number are freed. */
 #define MAX_IDLE_LEVELS 16
 
 struct queue_level {
@@ -34,7 +34,7 @@ void request_queue_done(struct request_queue *q) {
         due_heap_done(&q->dues);
 }
 
-/* The level, made when it is not there; NULL when memory is short. */
+/* Finds or creates the level; NULL when memory is short. */
 static struct queue_level *find_level(struct request_queue *q, uint64_t number) {
         struct list_node   *after = &q->levels.head;
         struct queue_level *level;
@@ -84,7 +84,7 @@ struct error *request_queue_push(struct request_queue *q, struct request *req, u
         timeout_ns = queue_policy_timeout_ns(level->policy, req->timeout_us);
         if (timeout_ns == 0 || __builtin_add_overflow(now_ns, timeout_ns, &req->queued.due.due_ns))
                 req->queued.due.due_ns = CLOCK_NEVER;
-        /* The heap has exactly the requests whose due time is not "never". */
+        /* The heap has exactly the requests whose due time is not CLOCK_NEVER. */
         if (req->queued.due.due_ns != CLOCK_NEVER && !due_heap_push(&q->dues, &req->queued.due))
                 return error_new(ERR_UNAVAILABLE, "out of memory");
         list_append(&level->waiting, &req->queued.node);
@@ -183,7 +183,7 @@ struct request *request_queue_take(struct request_queue *q, uint32_t n) {
         while (n-- > 0) {
                 struct request *req;
 
-                if (w.node == NULL) /* a level that is empty may be gone */
+                if (w.node == NULL) /* an empty level may have been freed */
                         w = queue_walk_begin(q);
                 req = queue_walk_next(&w);
                 unlink_request(q, LIST_ENTRY(w.level_node, struct queue_level, node), req);

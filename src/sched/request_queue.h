@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requests waiting for one model, in the order in which they are served. A data structure without
- * a rule: which of them make a batch, and when, is decided by a policy (sched/policy.h).
+/* Requests waiting for one model, in the order of service. This is a data structure without rules: a
+ * policy (sched/policy.h) decides which of them form a batch, and when.
  *
- * Order: priority levels, 1 first; in a level, requests in order of arrival; those whose timeout
- * passed under the action DELAY come after all others of their level.
+ * Order: priority levels, 1 first. Within a level, the order of arrival. Requests whose timeout passed
+ * with the action DELAY come after all others of their level.
  *
- * Time is an argument: nothing here reads a clock, blocks or locks.
+ * Time is an argument: no function here reads a clock, blocks or locks.
  *
- * Ownership.  push() takes the request on success; take(), remove() and expire() hand it back.
- * Threads.  The owner's lock.
+ * Ownership.  push() takes the request on success. take(), remove() and expire() return it.
+ * Threads.  The caller holds the owner's lock.
  */
 #pragma once
 
@@ -27,26 +27,26 @@ struct request_queue {
         struct list     levels; /* struct queue_level, ascending; made on demand */
         uint32_t        n_levels;
         uint64_t        n_waiting; /* requests, delayed ones included */
-        uint64_t        n_rows;    /* of all of them */
+        uint64_t        n_rows;    /* rows of these requests */
         struct due_heap dues;
 };
 
 void request_queue_init(struct request_queue *q, const struct batching_config *limits);
 void request_queue_done(struct request_queue *q); /* must be empty */
 
-/* Refusals: UNAVAILABLE "[request id: <id>] Exceeds maximum queue size". */
+/* Fails with UNAVAILABLE "[request id: <id>] Exceeds maximum queue size". */
 struct error *request_queue_push(struct request_queue *q, struct request *req, uint64_t now_ns)
         NODISCARD;
-/* False when it is not queued. */
+/* Returns false when the request is not queued. */
 bool request_queue_remove(struct request_queue *q, struct request *req);
-/* So many of its rows are taken, not all: it has no timeout any more, and keeps its place. The
- * caller makes its batch_size smaller by them. */
+/* Called when n_rows of its rows are taken, but not all. The request loses its timeout and keeps
+ * its place. The caller subtracts the rows from its batch_size. */
 void request_queue_begin_parts(struct request_queue *q, struct request *req, uint64_t n_rows);
-/* Applies timeouts: those to be rejected are returned, linked by queued.next. */
+/* Applies timeouts. Returns the requests to be rejected, linked by queued.next. */
 struct request *request_queue_expire(struct request_queue *q, uint64_t now_ns);
-/* When expire() has something to do next; CLOCK_NEVER. */
+/* Returns the time of the next timeout; CLOCK_NEVER: none. */
 uint64_t request_queue_next_due(const struct request_queue *q);
-/* The first n requests in the order of service, linked by queued.next. */
+/* Takes the first n requests in the order of service, linked by queued.next. */
 struct request *request_queue_take(struct request_queue *q, uint32_t n);
 
 /* A walk over the queue in the order of service. The queue must not change meanwhile. */
@@ -61,10 +61,10 @@ static inline struct queue_walk queue_walk_begin(struct request_queue *q) {
         return (struct queue_walk){ .queue = q };
 }
 
-/* On to the next list that is not empty; false at the end of the queue. */
+/* Moves to the next list that is not empty. Returns false at the end of the queue. */
 bool queue_walk_next_list(struct queue_walk *w);
 
-/* NULL at the end. */
+/* Returns NULL at the end. */
 static inline struct request *queue_walk_next(struct queue_walk *w) {
         struct request *req;
 
