@@ -41,7 +41,7 @@ static bool is_name(const char *name) {
                strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") == len;
 }
 
-/* NULL when it cannot be had. */
+/* Finds or creates the counter; NULL when that fails. */
 static struct plugin_counter *find(struct plugin_counters *c, const char *name) {
         struct plugin_counter *item;
         AUTO_ERROR             err = NULL;

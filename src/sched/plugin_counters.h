@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* neso_scheduler_...{model,version}: what the server counts of a plug-in scheduler, and what the
- * plug-in counts itself.
+/* The metrics neso_scheduler_...{model,version}: the server's counters of a plug-in scheduler, and the
+ * plug-in's own counters.
  *
- * Ownership.  plugin_counters_done() takes the metrics off the page.
- * Threads.  One at a time: the queue's lock.
+ * Ownership.  plugin_counters_done() removes the metrics from the registry.
+ * Threads.  One at a time: the caller holds the queue's lock.
  */
 #pragma once
 
@@ -30,12 +30,13 @@ struct plugin_counters {
         size_t                  n_items;
 };
 
-/* The server's own are there from the beginning. */
+/* Counters of the server; they exist from the beginning. */
 #define PLUGIN_COUNTER_ERROR "error"
 #define PLUGIN_COUNTER_STALL "stall"
 
 void plugin_counters_init(struct plugin_counters *c, struct metric_registry *registry,
                           const struct model *model);
 void plugin_counters_done(struct plugin_counters *c);
-/* False when the name is none, there are too many, or the amount is no number from 0 on. */
+/* Returns false when the name is invalid, there are too many counters, or the amount is negative or
+ * not finite. */
 bool plugin_counters_add(struct plugin_counters *c, const char *name, double amount);

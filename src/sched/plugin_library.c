@@ -72,10 +72,10 @@ struct error *plugin_library_check(const struct plugin_query *w) {
 
 /* ---- the trial ------------------------------------------------------------------------------- */
 
-/* The same as in schedulers/trial/trial.c. */
+/* The same values as in schedulers/trial/trial.c. */
 enum trial_stage { TRIAL_LOAD = 1, TRIAL_GET, TRIAL_INIT, TRIAL_FINI, TRIAL_ENDED };
 #define TRIAL_OK 77
-#define TRIAL_STAGES 3 /* the descriptor that they come from */
+#define TRIAL_STAGES 3 /* the descriptor to which the program writes its stages */
 
 static const char *const stage_names[] = {
         "its start",
@@ -86,7 +86,8 @@ static const char *const stage_names[] = {
         [TRIAL_ENDED] = "its destructors",
 };
 
-/* In an installation lib/neso/ beside the library of the server, in a build beside it in its folder. */
+/* Looks in lib/neso/ beside the server's library (an installation), then in schedulers/trial/ (a
+ * build). */
 static char *find_program(void) {
         Dl_info    place;
         AUTO_CHARS directory = NULL;
@@ -107,7 +108,8 @@ static void put_number(struct strbuf *to, uint32_t number) {
         strbuf_put(to, (const char *)&number, sizeof(number));
 }
 
-/* A file in memory, which the program reads as its standard input; -1: errno says why. */
+/* Makes a file in memory, which the program reads as its standard input. Returns -1 and sets errno
+ * on failure. */
 static int write_input(const struct plugin_init *init) {
         AUTO_STRBUF text = { 0 };
         int         fd = memfd_create("neso_scheduler_trial", MFD_CLOEXEC);
@@ -131,7 +133,7 @@ static int write_input(const struct plugin_init *init) {
         return fd;
 }
 
-/* Its signals are as of a new process: the server's threads block some, and handle others. */
+/* The program starts with an empty signal mask: the server's threads block some signals. */
 static int spawn(const char *program, const char *path, int input, int stages, pid_t *ret) {
         char *const argv[] = { (char *)(uintptr_t)program, (char *)(uintptr_t)path, NULL };
         posix_spawn_file_actions_t files;
@@ -153,7 +155,7 @@ static int spawn(const char *program, const char *path, int input, int stages, p
         return failure;
 }
 
-/* Reads the stages until the program has ended; false when its time is over. */
+/* Reads the stages until the program has ended. Returns false after TRIAL_SECONDS. */
 static bool follow(int from, enum trial_stage *ret_stage) {
         uint64_t end_ns = clock_now_ns() + TRIAL_SECONDS * NS_PER_S;
 
@@ -166,7 +168,7 @@ static bool follow(int from, enum trial_stage *ret_stage) {
                 if (now_ns >= end_ns)
                         return false;
                 if (poll(&readable, 1, (int)((end_ns - now_ns) / NS_PER_MS) + 1) <= 0)
-                        continue; /* the time, or a signal */
+                        continue; /* timeout, or a signal */
                 n = read(from, &stage, 1);
                 if (n == 0 || (n < 0 && errno != EINTR))
                         return true;

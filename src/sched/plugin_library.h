@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The library of a plug-in scheduler (include/triton/core/neso_scheduler.h): found, tried, opened.
+/* The library of a plug-in scheduler (include/triton/core/neso_scheduler.h): finds, tries and opens it.
  *
- * A name x stands for libscheduler_x.so in the directory of the model's version, in the model's, or in
- * the server's directory of schedulers; the first one counts. Before it is opened, a program of its own
- * (schedulers/trial) opens it, calls init() and fini() and ends: what crashes, hangs or exits there is an
- * error of that model and harms nothing else. It is ended after TRIAL_SECONDS. Where the program is
- * missing, as in a server that is linked into another program, a warning says so.
+ * The name x means libscheduler_x.so in the directory of the model's version, else in the model's
+ * directory, else in the server's directory of schedulers. Before the server opens the library, a
+ * separate program (schedulers/trial) opens it, calls init() and fini(), and ends. So a crash, a hang
+ * or an exit there is an error of that model and harms nothing else. The server kills the program after
+ * TRIAL_SECONDS. Without that program, as in a server that is linked into another program, it logs a
+ * warning and opens the library untried.
  *
- * Ownership.  plugin_library_close() ends what plugin_library_open() gave.
+ * Ownership.  The caller closes the opened library with dl_close().
  * Threads.  One at a time for each library.
  */
 #pragma once
@@ -22,7 +23,7 @@ struct dl;
 
 #define TRIAL_SECONDS 20
 
-/* What init() is called with. */
+/* Arguments of init(). */
 struct plugin_init {
         const char         *config_json;
         const sched_member *members;
@@ -31,23 +32,25 @@ struct plugin_init {
 };
 
 struct plugin_query {
-        const char               *name;  /* "edf" */
-        const char               *model; /* for messages */
-        int64_t                   version;
-        const char               *directory;        /* the model's; NULL: it has none */
-        const char               *server_directory; /* NULL: there is none */
-        bool                      is_sent;          /* the model's files came with its load */
-        const struct plugin_init *init;             /* of the trial */
+        const char *name;  /* "edf" */
+        const char *model; /* for error messages */
+        int64_t     version;
+        const char *directory;        /* the model's directory; NULL: it has none */
+        const char *server_directory; /* NULL: there is none */
+        /* the model's files were uploaded with the load request */
+        bool                      is_sent;
+        const struct plugin_init *init; /* arguments of the trial */
 };
 
-/* May it be the name of a scheduler: letters, digits, '_' and '-'? */
+/* True for a valid name of a scheduler: letters, digits, '_' and '-'. */
 bool plugin_name_is_valid(const char *name);
 
-/* Whether there is one for that name; nothing is opened. Errors as of plugin_library_open(). */
+/* Checks that there is a library of that name, without opening it. Errors as in
+ * plugin_library_open(). */
 struct error *plugin_library_check(const struct plugin_query *wanted) NODISCARD;
 
-/* Errors: INVALID_ARG a name that is none; NOT_FOUND with the places that were searched; UNSUPPORTED a
- * version that does not fit, or a library that came with the load; INTERNAL what the loader says, or
- * how the trial ended. */
+/* Errors: INVALID_ARG for an invalid name; NOT_FOUND with the searched directories; UNSUPPORTED for
+ * a version that does not fit, or a library that was uploaded with the load request; INTERNAL with
+ * the loader's message, or with how the trial ended. */
 struct error *plugin_library_open(const struct plugin_query *wanted, struct dl **ret,
                                   const sched_vtbl **ret_functions) NODISCARD;

@@ -54,7 +54,7 @@ void plugin_members_done(struct plugin_members *m) {
         *m = (struct plugin_members){ 0 };
 }
 
-/* The seat that waits for the instance; m->n: there is none. */
+/* Returns the number of the member that waits for the instance; m->n: none. */
 static uint32_t find_expecting(const struct plugin_members *m, const struct instance *in) {
         uint32_t at = 0;
 

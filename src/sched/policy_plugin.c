@@ -29,27 +29,27 @@ struct sched_host {
         char                  *config_json; /* owned */
         uint32_t               max_batch;
         struct plugin_place    place;
-        const sched_vtbl      *functions; /* the library's */
-        void                  *state;     /* the plug-in's */
+        const sched_vtbl      *functions; /* of the library */
+        void                  *state;     /* of the plug-in */
         bool                   is_open;   /* between init() and fini() */
         bool                   is_given_up;
-        bool                   may_split; /* requests, by rows */
+        bool                   may_split; /* requests may run in parts */
         struct plugin_counters counters;
-        uint32_t               errors_logged; /* a bit for each kind */
+        uint32_t               errors_logged; /* one bit for each kind of error */
         uint64_t (*now)(void);
 
-        struct request_queue *queue; /* borrowed: the engine's, once an instance has joined */
-        struct siphash_key    key;   /* of shape classes */
+        struct request_queue *queue; /* borrowed: the engine's; set when the first instance joins */
+        struct siphash_key    key;   /* key of the hashes that are shape classes */
         struct plugin_items   items;
-        uint64_t              n_calls; /* of dispatch: marks the items it names */
+        uint64_t              n_calls; /* calls of dispatch; marks the items that a call names */
         struct plugin_members members;
 
-        uint64_t timer_ns;   /* the plug-in's; 0: not armed */
-        uint64_t stalled_id; /* an item that was left waiting though a member was free; 0: none */
-        uint64_t stalled_ns; /* since when */
-        uint64_t watch_ns;   /* when to look at it again; 0: not */
+        uint64_t timer_ns;   /* time at which the plug-in wants on_timer(); 0: not armed */
+        uint64_t stalled_id; /* item that waits although a member was free; 0: none */
+        uint64_t stalled_ns; /* since when it waits so */
+        uint64_t watch_ns;   /* time of the next stall check; 0: none */
         bool     is_draining;
-        uint64_t progress_ns; /* while draining: of the last dispatch or completion */
+        uint64_t progress_ns; /* while draining: time of the last dispatch or completion */
 };
 
 static struct sched_host *host_of(struct policy *p) {
@@ -72,10 +72,10 @@ static const struct refused_call {
         { ENOTSUP, "requests of this model cannot be split" },
 };
 
-/* Counts it; the first one of each kind is worth a line. */
+/* Counts the refused call, and logs the first one of each kind. */
 static int refuse_call(struct sched_host *h, const char *function, int code) {
         if (code == ECANCELED)
-                return code; /* the plug-in could not know */
+                return code; /* the plug-in could not know of the cancellation */
         plugin_counters_add(&h->counters, PLUGIN_COUNTER_ERROR, 1);
         for (size_t i = 0; i < ARRAY_LEN(refused_calls); i++) {
                 if (refused_calls[i].code != code || (h->errors_logged & (1u << i)) != 0)
@@ -89,7 +89,7 @@ static int refuse_call(struct sched_host *h, const char *function, int code) {
         return code;
 }
 
-/* Is it in a call of the plug-in, on this thread? */
+/* True when this thread is in a call of the plug-in. */
 static bool is_in_call(const struct sched_host *h) {
         return plugin_call_now.place == &h->place && h->is_open && !h->is_given_up;
 }
@@ -106,8 +106,8 @@ static void end_item(struct sched_host *h, struct plugin_item *item) {
         plugin_items_remove(&h->items, item);
 }
 
-/* Several that time out leave the queue together, and on_cancel() comes for one after the other: in the
- * first of these calls the others are known still. */
+/* Items that time out together leave the queue together, and on_cancel() is called for one after
+ * the other. During the first of these calls the plug-in still knows the others. */
 static int find_waiting(const struct sched_host *h, uint64_t id, struct plugin_item **ret) {
         *ret = plugin_items_find(&h->items, id);
         if (*ret == NULL)
@@ -119,7 +119,7 @@ static int find_waiting(const struct sched_host *h, uint64_t id, struct plugin_i
 struct wanted_batch {
         uint32_t        member;
         const uint64_t *ids;
-        const uint32_t *first, *count; /* rows of each; NULL: all that are left */
+        const uint32_t *first, *count; /* rows of each item; NULL: all its remaining rows */
         uint32_t        n;
 };
 
@@ -181,7 +181,8 @@ static int check_batch(struct sched_host *h, const struct wanted_batch *w, uint6
         return *ret_rows < member->lo || *ret_rows > member->hi ? ERANGE : 0;
 }
 
-/* The rows leave the queue, in the order of the ids; an item of which some are left goes on waiting. */
+/* Takes the rows from the queue, in the order of the ids. An item with remaining rows keeps its
+ * place. */
 static void take_rows(struct sched_host *h, struct instance *in, struct plugin_item *item,
                       uint32_t n_rows) {
         struct request *req = item->req;
@@ -316,7 +317,7 @@ static int call_init(struct sched_host *h) {
         return code;
 }
 
-/* What it asks for meanwhile is refused. */
+/* Calls of the host functions during fini() are refused. */
 static void call_fini(struct sched_host *h) {
         PLUGIN_CALL(&h->place, "fini");
 
@@ -326,13 +327,13 @@ static void call_fini(struct sched_host *h) {
         h->functions->fini(h->state);
 }
 
-/* It knows nothing any more of what waits. */
+/* The plug-in forgets all items, but the requests stay in the queue. */
 static void forget_all(struct sched_host *h) {
         plugin_items_clear(&h->items);
         h->stalled_id = 0;
 }
 
-/* Not in a call of the plug-in. */
+/* Must not be called during a call of the plug-in. */
 static void give_up(struct sched_host *h, const char *why) {
         log_error("model '%s' version %lld: scheduler '%s' %s; the built-in scheduler serves the "
                   "model from now on",
@@ -349,7 +350,7 @@ static uint32_t priority_of(const struct request *req) {
         return (uint32_t)MIN(req->queued.level, UINT32_MAX);
 }
 
-/* 0 when its time does not end it. */
+/* Returns 0 when the timeout does not reject the request. */
 static uint64_t deadline_of(const struct sched_host *h, const struct request *req) {
         if (req->queued.due.due_ns == CLOCK_NEVER ||
             queue_policy_for_level(&h->batching, req->queued.level)->action != QUEUE_TIMEOUT_REJECT)
@@ -357,7 +358,7 @@ static uint64_t deadline_of(const struct sched_host *h, const struct request *re
         return req->queued.due.due_ns;
 }
 
-/* The rows of a request that runs in parts are those that wait still. */
+/* For a request that runs in parts, the item has the rows that still wait. */
 static void fill_item(struct sched_host *h, struct plugin_item *item, struct request *req) {
         item->req = req;
         item->view->rows = (uint32_t)request_rows(req);
@@ -391,7 +392,7 @@ static void announce(struct sched_host *h, struct request *req) {
         call_enqueue(h, item->view, 1);
 }
 
-/* In one call, those that memory suffices for. */
+/* Announces the requests in one call; refuses those for which there is no memory. */
 static void announce_group(struct sched_host *h, struct request *first, uint32_t n) {
         struct plugin_group *group = plugin_group_new(n);
         uint32_t             n_known = 0;
@@ -414,7 +415,7 @@ static void announce_group(struct sched_host *h, struct request *first, uint32_t
                 plugin_group_leave(group);
 }
 
-/* Calls that announce may take any of them out of the queue. */
+/* The plug-in may take any request out of the queue during such a call. */
 static void announce_all(struct sched_host *h) {
         uint64_t          n = h->queue->n_waiting;
         struct request  **waiting = mem_alloc((size_t)MAX(n, 1u) * sizeof(struct request *));
@@ -429,7 +430,7 @@ static void announce_all(struct sched_host *h) {
 
 /* ---- stalls and the end ---------------------------------------------------------------------- */
 
-/* find_servable() compares each run of items of one shape class once, and at most so many runs. */
+/* find_servable() checks each run of items of one shape class once, and at most this many runs. */
 #define MAX_SHAPE_RUNS 8
 
 static const struct plugin_item *item_of(const struct sched_host *h, const struct request *req) {
@@ -452,8 +453,8 @@ static bool can_fill(const struct sched_host *h, const sched_member *m, uint64_t
 }
 
 /* True when a free member could run the item in a batch with others of its shape class. A plug-in that
- * leaves such an item waiting has stalled. A plug-in may have no choice although a member is free: the
- * rows of each shape class may be too few for the smallest batch of that member.
+ * leaves such an item waiting has stalled. If the item cannot be served, the plug-in has no choice:
+ * there are too few rows of its shape class for the smallest batch of each free member.
  *
  * False may be wrong where requests do not run in parts and only certain combinations of them fill a
  * member. */
@@ -484,7 +485,7 @@ static const struct plugin_item *find_servable(const struct sched_host *h) {
         return NULL;
 }
 
-/* NULL: none. */
+/* Returns NULL when the queue is empty. */
 static struct request *first_waiting(const struct sched_host *h) {
         struct queue_walk w = queue_walk_begin(h->queue);
 
@@ -497,8 +498,8 @@ static uint64_t sooner(uint64_t a_ns, uint64_t b_ns) {
         return MIN(a_ns, b_ns);
 }
 
-/* After each call of the plug-in: what is there to look at later? A watch that was set stays where it
- * is, so that the timer does not move with each request. */
+/* Called after each call of the plug-in: sets the time of the next event. A stall check that is set
+ * keeps its time, so that the timer does not move with each request. */
 static void settle(struct sched_host *h) {
         uint64_t grace_ns = 0;
 
@@ -525,8 +526,7 @@ static void check_stall(struct sched_host *h, uint64_t now_ns) {
         if (item == NULL || h->timer_ns != 0 || now_ns < h->stalled_ns + PLUGIN_STALL_NS ||
             !plugin_members_have_free(&h->members, h->queue->n_rows))
                 return;
-        if (!can_be_served(h,
-                           item)) { /* it must wait; the plug-in may have forgotten another one */
+        if (!can_be_served(h, item)) { /* this item must wait, but another one may be stalled */
                 item = find_servable(h);
                 h->stalled_id = item != NULL ? item->id : 0;
                 h->stalled_ns = now_ns;
@@ -567,7 +567,7 @@ static struct dispatch assigned_to(const struct sched_host *h, struct instance *
         return d;
 }
 
-/* The first n of the queue, linked as those that a policy picks. */
+/* Links the first n requests of the queue, in the form of requests that a policy picks. */
 static struct request *link_first(struct request_queue *q, uint32_t n) {
         struct queue_walk w = queue_walk_begin(q);
         struct request   *first = NULL, **next = &first;
@@ -615,7 +615,7 @@ static void arrived(struct policy *p, const struct sched_view *view, struct requ
         }
 }
 
-/* With the lock of an engine that has queued them together. */
+/* The caller is an engine that has queued the requests together. */
 static void arrived_together(struct policy *p, const struct sched_view *view, struct request *first,
                              uint32_t n) {
         struct sched_host *h = host_of(p);
@@ -681,7 +681,7 @@ static void withdrawn(struct policy *p, struct request *req) {
         settle(h);
 }
 
-/* Its members become others: it ends, and begins anew. */
+/* The members change: the plug-in is closed, and opened again with the new ones. */
 static void close_plugin(struct sched_host *h) {
         if (h->is_given_up)
                 return;
