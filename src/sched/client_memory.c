@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-/* The lowest bit of an output's userp says that it is a record: records and bufs are aligned to more. */
+/* The lowest bit of an output's userp marks a record. Records and bufs have a larger alignment. */
 #define RECORD_MARK 1u
 
 static struct client_memory *record_of(void *userp) {

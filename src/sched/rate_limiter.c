@@ -10,10 +10,10 @@
 #include <stdint.h>
 
 struct rate_limiter {
-        atomic_size_t n_undelivered; /* of `turns`, changed under the lock */
+        atomic_size_t n_undelivered; /* length of `turns`; changed under the lock */
 
         struct mutex      lock;      /* rank LOCK_RATE_LIMITER; guards everything below */
-        struct cond       delivered; /* an on_turn() has returned */
+        struct cond       delivered; /* signalled when an on_turn() has returned */
         struct rate_pools pools;
         struct list       groups; /* struct rate_group */
         struct list       queue;  /* struct rate_claim, in the order of their turns */
@@ -31,12 +31,12 @@ struct rate_group {
 struct rate_claim {
         struct rate_group *group; /* borrowed */
         struct rate_needs  needs;
-        uint64_t           weight; /* of one execution */
+        uint64_t           weight; /* scaled priority of one execution */
         uint64_t           scaled; /* executions so far x weight */
         bool               is_on_turn;
         unsigned           n_callers; /* threads that are in its on_turn() */
-        struct list_node   member;    /* of the group */
-        struct list_node   node;      /* in the queue, or among the turns */
+        struct list_node   member;    /* in the group */
+        struct list_node   node;      /* in the queue, or in `turns` */
         void (*on_turn)(void *instance);
         void *instance;
 };
@@ -114,7 +114,7 @@ static void dequeue_all_locked(struct rate_group *g) {
         }
 }
 
-/* The first in the queue who need not wait gets the turn; NULL when all wait. */
+/* Gives the turn to the first claim in the queue that need not wait; NULL when all wait. */
 static struct rate_claim *pick_locked(struct rate_limiter *l) {
         l->round++;
         LIST_FOR_EACH(&l->queue, node) {
@@ -132,7 +132,7 @@ static struct rate_claim *pick_locked(struct rate_limiter *l) {
         return NULL;
 }
 
-/* After something was given back, or nobody waits for it any more. */
+/* Called after resources were returned, or when a claim does not wait for them any more. */
 static void pick_all_locked(struct rate_limiter *l) {
         struct rate_claim *c;
 
@@ -149,7 +149,7 @@ void *rate_group_ask(struct rate_group *g) {
         g->is_asking = true;
         enqueue_all_locked(g);
         c = pick_locked(g->limiter);
-        assert(c == NULL || c->group == g); /* all others in the queue were passed over before */
+        assert(c == NULL || c->group == g); /* all other claims in the queue had to wait before */
         return c != NULL ? c->instance : NULL;
 }
 

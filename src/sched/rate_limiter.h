@@ -1,31 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who may execute next when executions are limited by resources: --rate-limit=execution_count.
+/* Decides which instance may execute next when executions are limited by resources:
+ * --rate-limit=execution_count.
  *
- * Each instance of a model has a claim; the claims of a model form a group. A group asks for one
- * turn when it has a batch to run; then all its claims that are not executing stand in the line.
- * The line is ordered by scaled priority, which is executions so far x max(1, priority), the lowest
- * first; of equals, who came first. The first whose resources are free gets the turn, for its
- * group, which asks again when it has more.
+ * Each instance of a model has a claim. The claims of a model form a group. A group asks for one turn
+ * when it has a batch to run. Then all its claims that are not executing enter the queue. The queue is
+ * ordered by scaled priority, which is executions so far x max(1, priority), the lowest first; equal
+ * claims keep the order of arrival. The first claim whose resources are free gets the turn for its
+ * group. The group asks again when it has another batch.
  *
- *     resting --ask--> in line --resources are free, turn comes--> on turn --end--> resting
+ *     resting --ask--> queued --resources are free, turn is given--> on turn --end--> resting
  *
- * Who goes on working asks before it ends its turn, so that it stands in the line when the next one
- * is picked.
+ * An instance that continues to work asks before it ends its turn, so that it is in the queue when the
+ * next claim is chosen.
  *
- * Nobody overtakes in a pool: while one waits for a resource, who stands behind and needs the same
- * resource waits as well, so large needs are not starved by small ones. Claims that have nothing in
- * common do not wait for each other.
+ * Claims do not overtake each other in a pool: while a claim waits for a resource, all later claims
+ * that need this resource wait as well. So small needs do not starve large ones. Claims without a
+ * common resource do not wait for each other.
  *
- * A new claim begins where the lowest one stands, not at zero: others have not to wait until a
- * model that was loaded late, or again, has caught up with them.
+ * A new claim starts with the lowest scaled priority of all claims, not with zero. So a model that was
+ * loaded late, or again, does not get all turns until it has caught up.
  *
- * Nothing here reads a clock, has a thread or blocks, but for rate_claim_free(). A turn is told
- * by rate_limiter_deliver(), which is to be called after every function that says so, once the
- * caller holds no lock.
+ * No function here reads a clock, has a thread or blocks, except rate_claim_free().
+ * rate_limiter_deliver() notifies instances of their turns. It must be called after each function that
+ * says so, when the caller holds no lock.
  *
- * Ownership.  A group is its scheduler's, a claim its instance's; both end before the limiter.
- * Threads.  Any. Its lock (rank LOCK_RATE_LIMITER) is taken inside a queue's, and no other inside
- * it; none is held while on_turn() runs.
+ * Ownership.  The scheduler owns its group, the instance its claim. Both end before the limiter.
+ * Threads.  Any. The limiter's lock (rank LOCK_RATE_LIMITER) is taken inside a queue's lock. No other
+ * lock is taken inside it, and no lock is held while on_turn() runs.
  */
 #pragma once
 
@@ -44,34 +45,37 @@ struct rate_limiter *rate_limiter_new(const struct rate_supply *supplies, size_t
 void                 rate_limiter_free(struct rate_limiter *l); /* NULL is fine */
 
 struct rate_group *rate_group_new(struct rate_limiter *l);
-void               rate_group_free(struct rate_group *g); /* without claims; NULL is fine */
+void               rate_group_free(struct rate_group *g); /* has no claims any more; NULL is fine */
 
 struct rate_claim_options {
-        const Inference__ModelRateLimiter *limits; /* borrowed for the call; NULL: no needs */
-        int                                device; /* where the instance runs */
+        /* borrowed for the call; NULL: the instance needs nothing */
+        const Inference__ModelRateLimiter *limits;
+        int                                device; /* device of the instance */
         void (*on_turn)(void *instance);
         void *instance;
 };
 
-/* Errors of rate_needs_init(). To be followed by deliver: a resource may have grown. */
+/* Returns the errors of rate_needs_init(). Call rate_limiter_deliver() next: a resource may have
+ * grown. */
 struct error *rate_claim_new(struct rate_group *g, const struct rate_claim_options *options,
                              struct rate_claim **ret) NODISCARD;
-/* Gives back its turn if it has one, waits for on_turn() if that is running. The caller holds no
- * lock. To be followed by deliver. NULL is fine. */
+/* Ends the claim's turn, and waits until a running on_turn() has returned. The caller holds no
+ * lock. Call rate_limiter_deliver() next. NULL is fine. */
 void rate_claim_free(struct rate_claim *c);
 
-/* The group has a batch to run. Returns the instance whose turn it is at once; NULL: its turn will
- * be told. Asking while it asks is fine: claims that are new to the line join it. */
+/* The group has a batch to run. Returns the instance that gets its turn at once. NULL: a turn will
+ * be delivered later. May be called again while the group asks: then its new claims enter the
+ * queue. */
 void *rate_group_ask(struct rate_group *g);
-/* It has nothing to run any more. A turn that was given meanwhile is still told. To be followed
- * by deliver. */
+/* The group has no batch to run any more. A turn that was given meanwhile is still delivered. Call
+ * rate_limiter_deliver() next. */
 void rate_group_withdraw(struct rate_group *g);
 
-/* After its turn. To be followed by deliver. */
+/* Ends the turn. Call rate_limiter_deliver() next. */
 enum rate_turn_use { RATE_TURN_UNUSED, RATE_TURN_EXECUTED };
 void rate_claim_end(struct rate_claim *c, enum rate_turn_use use);
 
-/* Whether there are turns that deliver would tell of. */
+/* True when there are turns to deliver. */
 bool rate_limiter_has_turns(const struct rate_limiter *l);
-/* Calls on_turn() for those whose turn it has become. Without any, costs one load. */
+/* Calls on_turn() for each new turn. Without any, the cost is one load. */
 void rate_limiter_deliver(struct rate_limiter *l);

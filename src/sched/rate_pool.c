@@ -8,11 +8,11 @@
 struct rate_pool {
         char            *name; /* owned */
         bool             is_global;
-        int              device;   /* unless it is global */
+        int              device; /* unless it is global */
         uint64_t         capacity;
-        uint64_t         used;     /* for a while more than the capacity, when that shrank */
-        uint64_t         reserved; /* the round in which somebody waits for it */
-        size_t           n_users;  /* needs that name it */
+        uint64_t         used;     /* exceeds the capacity for a while after that has shrunk */
+        uint64_t         reserved; /* the round in which a waiting claim has reserved it */
+        size_t           n_users;  /* number of needs with this pool */
         struct list_node node;
 };
 
@@ -40,7 +40,7 @@ void rate_pools_done(struct rate_pools *p) {
 
 /* ---- pools ---------------------------------------------------------------------------------- */
 
-/* False when the options do not name the resource. */
+/* Returns false when the options do not name the resource. */
 static bool find_supply(const struct rate_pools *p, const struct rate_pool *pool, uint64_t *ret) {
         const struct rate_supply *of_each = NULL, *of_this = NULL, *any = NULL;
 
@@ -55,7 +55,7 @@ static bool find_supply(const struct rate_pools *p, const struct rate_pool *pool
                 else if (s->device == pool->device)
                         of_this = s;
         }
-        if (pool->is_global) /* its device counts for nothing */
+        if (pool->is_global) /* the device of a global resource is ignored */
                 of_this = of_each != NULL ? of_each : any;
         else if (of_this == NULL)
                 of_this = of_each;
@@ -146,8 +146,7 @@ static struct error *check_needs(const struct rate_pools *p, const struct rate_n
                                          "Resource count for \"%s\" is limited to %llu which will "
                                          "prevent scheduling of one or more model instances, the "
                                          "minimum required count is %llu",
-                                         need->pool->name,
-                                         (unsigned long long)need->pool->capacity,
+                                         need->pool->name, (unsigned long long)need->pool->capacity,
                                          (unsigned long long)need->count);
         }
         return NULL;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The resources that the rate limiter lends: how much there is of each, and who needs what.
+/* The resources that the rate limiter lends: how much there is of each, and what each instance needs.
  *
- * A pool is one resource of one device, or a global one. How much it holds is what the options
- * say; of a resource that they do not name, as much as the instance with the largest need asks
- * for. A resource that is given for some devices does not exist on the others. Pools come with the
- * first instance that needs them and go with the last.
+ * A pool is a resource of one device, or a global one. The options give its capacity. A resource that
+ * the options do not name has the capacity that the largest need of an instance asks for. A resource
+ * that the options give for some devices does not exist on the others. A pool is created with the first
+ * instance that needs it and freed with the last.
  *
- * Ownership.  Needs borrow their pools and register with them: to be ended before the pools.
- * Threads.  The owner's lock.
+ * Ownership.  Needs borrow their pools and are registered with them. They must end before the pools.
+ * Threads.  The caller holds the owner's lock.
  */
 #pragma once
 
@@ -21,23 +21,23 @@
 
 #define RATE_EACH_DEVICE (-1)
 
-/* What the options give. */
+/* Capacity of a resource, as given by the options. */
 struct rate_supply {
         const char *name;
         uint64_t    count;
-        int         device; /* or RATE_EACH_DEVICE; of no meaning for global resources */
+        int         device; /* or RATE_EACH_DEVICE; ignored for global resources */
 };
 
 struct rate_pools {
         struct rate_supply *supplies; /* owned, and their names */
         size_t              n_supplies;
-        struct list         pools;    /* struct rate_pool */
-        struct list         needs;    /* struct rate_needs: all that are registered */
+        struct list         pools; /* struct rate_pool */
+        struct list         needs; /* struct rate_needs: all registered ones */
 };
 
 struct rate_need;
 
-/* What one instance holds during each execution. */
+/* The resources that one instance holds during each execution. */
 struct rate_needs {
         struct rate_need *items; /* owned; at most one for each pool */
         size_t            n_items;
@@ -48,16 +48,17 @@ struct rate_needs {
 void rate_pools_init(struct rate_pools *p, const struct rate_supply *supplies, size_t n);
 void rate_pools_done(struct rate_pools *p);
 
-/* Registers an instance on that device; `limits` may be NULL: it needs nothing. INVALID_ARG, and
- * nothing changed, when a resource is global for some and not for others, or has less than this
- * instance needs. */
+/* Registers an instance on that device. `limits` may be NULL: the instance needs nothing.
+ * INVALID_ARG, without a change, when a resource is global for some instances and not for others,
+ * or has less than this instance needs. */
 struct error *rate_needs_init(struct rate_needs *needs, struct rate_pools *p,
                               const Inference__ModelRateLimiter *limits, int device) NODISCARD;
 void          rate_needs_done(struct rate_needs *needs, struct rate_pools *p);
 
-/* Whether all of it may be taken now, in a round that somebody before may have reserved in. */
+/* True when all needs can be met now. In one round, claims that wait may have reserved pools
+ * before. */
 bool rate_needs_are_free(const struct rate_needs *needs, uint64_t round);
-/* Nobody else takes of these pools in this round. */
+/* Reserves the pools for a claim that waits: no later claim takes from them in this round. */
 void rate_needs_reserve(const struct rate_needs *needs, uint64_t round);
 void rate_needs_take(const struct rate_needs *needs);
 void rate_needs_release(const struct rate_needs *needs);
