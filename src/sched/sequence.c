@@ -35,21 +35,21 @@ struct sequence_scheduler {
         bool                      is_oldest;
         bool                      is_iterative;
 
-        /* TRITONSERVER_DELAY_SCHEDULER: nothing runs before so many requests are there, once. */
+        /* TRITONSERVER_DELAY_SCHEDULER: nothing runs before this many requests are there, once. */
         uint64_t    hold_requests;
         uint64_t    hold_backlog;
         atomic_bool is_held; /* written under the lock, read by the engines' policies */
 
         struct mutex               lock; /* rank LOCK_SEQUENCE; guards everything below */
         struct sequence_table      table;
-        struct sequence_instance **instances; /* owned, and each, those not in use as well */
+        struct sequence_instance **instances; /* owned, and each, including unused ones */
         size_t                     n_instances;
-        struct cond                emptied; /* an instance that leaves may have no sequences */
+        struct cond                emptied; /* a leaving instance may have no sequence any more */
         unsigned                   n_leaving;
         uint64_t                   timer_due_ns;
         bool                       is_draining;
-        bool has_retired; /* begins no sequences; see infer/model_generations.h */
-        bool has_left;    /* the last one has ended since */
+        bool has_retired; /* begins no sequences any more; see infer/model_generations.h */
+        bool has_left;    /* the last sequence has ended after has_retired was set */
 };
 
 _Static_assert((int)N_SEQUENCE_ENDS == (int)N_SEQUENCE_REASONS, "each reason has a counter");
@@ -69,7 +69,7 @@ static void refuse_all(struct sequence_scheduler *s, struct request *first, cons
         }
 }
 
-/* Of a request that is with its instance. */
+/* Returns the engine of a request that is with its instance. */
 static struct scheduler *engine_of(const struct request *req) {
         const struct sequence_instance *in = req->sequence->slot->place->owner;
 
@@ -81,7 +81,7 @@ static void hand_over(struct sequence_scheduler *s, struct request *req) {
         AUTO_ERROR        err = NULL;
 
         if (atomic_load_explicit(&req->state, memory_order_relaxed) == REQUEST_PENDING)
-                model_stats_pending(s->model->stats, -1); /* the engine counts it again */
+                model_stats_pending(s->model->stats, -1); /* the engine will count it again */
         err = engine->ops->submit(engine, req);
         if (err != NULL)
                 request_refuse(req, err, FAILURE_OTHER);
@@ -104,7 +104,7 @@ static void follow(struct sequence_scheduler *s, struct sequence_outcome *out) {
         implicit_states_free_list(out->states);
 }
 
-/* For the metrics. */
+/* Copies the counts to the metrics. */
 static void count_locked(struct sequence_scheduler *s) {
         const struct sequence_table *t = &s->table;
         struct sequence_counts      *c = s->counts;
@@ -118,7 +118,7 @@ static void count_locked(struct sequence_scheduler *s) {
                 atomic_store_explicit(&c->n_ended[i], t->n_ended[i], memory_order_relaxed);
 }
 
-/* The timer fires at the next due time, or earlier and is set again. */
+/* Arms the timer for the next due time. If the timer fires too early, it is armed again. */
 static void leave_locked(struct sequence_scheduler *s) {
         uint64_t due_ns = sequence_table_next_due(&s->table);
 
@@ -136,8 +136,8 @@ static uint64_t count_live_locked(const struct sequence_scheduler *s) {
         return s->table.n_active + s->table.n_backlog;
 }
 
-/* Releases the lock, and does what follows from an event. Without a request or sequence that is left,
- * the scheduler may be gone afterwards. */
+/* Releases the lock and then handles the results of an event. If no request or sequence is left,
+ * the scheduler may be freed during this call. */
 static void leave_and_follow(struct sequence_scheduler *s, struct sequence_outcome *out) {
         bool leaves = UNLIKELY(s->has_retired) && !s->has_left && count_live_locked(s) == 0;
 
@@ -185,7 +185,7 @@ static struct error *check(const struct sequence_scheduler *s, const struct requ
         return NULL;
 }
 
-/* Sequences that are live go on. */
+/* Live sequences may continue while the scheduler drains. */
 static struct error *check_draining_locked(const struct sequence_scheduler *s,
                                            const struct request *req, enum sequence_origin origin) {
         if (LIKELY(!s->is_draining && !s->has_retired))
@@ -200,8 +200,8 @@ static struct error *check_draining_locked(const struct sequence_scheduler *s,
                                           "accepting new inference requests");
 }
 
-/* It is not with its instance yet. request_cancel() writes the flag, then reads the state: one of
- * the two sees the other. */
+/* Counts a request that is not with its instance yet. request_cancel() writes the flag and then
+ * reads the state, so one of the two sees the other. */
 static void wait_locked(struct sequence_scheduler *s, struct request *req, uint64_t now_ns,
                         struct sequence_outcome *out) {
         atomic_store(&req->state, REQUEST_PENDING);
@@ -220,7 +220,7 @@ static COLD char *print_conflict(const struct sequence_scheduler *s, const struc
                 req->correlation.text != NULL ? req->correlation.text : number, s->model->name);
 }
 
-/* The engines may run what they have: enough requests are there. */
+/* When enough requests are there, allows the engines to run them. */
 static COLD void stop_holding(struct sequence_scheduler *s) {
         struct scheduler **engines;
         size_t             n;
@@ -292,7 +292,7 @@ static void sequence_cancel(struct scheduler *base, struct request *req) {
                 engine->ops->cancel(engine, req);
 }
 
-/* Once more, with no flags of its own: those of its sequence were told. */
+/* Submits the request again, without its flags: the backend has seen them. */
 static bool run_again(struct sequence_scheduler *s, struct request *req) {
         struct scheduler *engine = engine_of(req);
         AUTO_ERROR        err = NULL;
@@ -311,8 +311,8 @@ static bool sequence_released(struct scheduler *base, struct request *req, uint3
         bool                       was_run;
 
         if (!req->has_sequence || req->sequence == NULL)
-                return false;        /* none that waits for its end */
-        implicit_states_detach(req); /* they were attached last */
+                return false;        /* no sequence waits for the end of this request */
+        implicit_states_detach(req); /* the states were attached last */
         sequence_controls_detach(s->controls, req->sequence->slot->room, req);
         if ((flags & REQUEST_RELEASE_RESCHEDULE) != 0 && run_again(s, req))
                 return true;
@@ -352,7 +352,7 @@ static struct policy *make_policy(struct sequence_scheduler *s, struct error **r
         return policy_slots_new(&slots);
 }
 
-/* With an engine that has no executor yet. */
+/* Makes an instance whose engine has no executor yet. */
 static struct error *make_instance(struct sequence_scheduler *s, struct sequence_instance **ret) {
         const struct sched_setup  setup = { .model = s->model,
                                             .timers = s->timers,
@@ -362,7 +362,8 @@ static struct error *make_instance(struct sequence_scheduler *s, struct sequence
         struct error             *err = NULL;
 
         TRY(sched_options_read(&setup, &options));
-        options.gathers = s->batching.is_by_slot; /* slots with nothing to run cost as well */
+        /* an execution costs the same when slots have nothing to run */
+        options.gathers = s->batching.is_by_slot;
         options.policy = make_policy(s, &err);
         TRY(err);
         in = sequence_instance_new(&s->batching);
@@ -397,7 +398,7 @@ static struct error *sequence_add(struct scheduler *base, struct executor *execu
 
         if (executor->is_passive)
                 return NULL;
-        in = find_instance(s, NULL); /* one that is not in use */
+        in = find_instance(s, NULL); /* an unused one */
         if (in == NULL)
                 TRY(make_instance(s, &in));
         sequence_instance_bind(in, executor);
@@ -415,7 +416,7 @@ static struct error *sequence_add(struct scheduler *base, struct executor *execu
         return NULL;
 }
 
-/* Waits until the last sequence of the instance has ended: nobody else has its state. */
+/* Waits until the last sequence of the instance has ended: only this instance has its state. */
 static void sequence_remove(struct scheduler *base, struct executor *executor) {
         struct sequence_scheduler *s = self_of(base);
         struct sequence_instance  *in = find_instance(s, executor);
@@ -558,7 +559,7 @@ static const struct sequence_ops life_ops = {
         .list = sequence_list,
 };
 
-/* `direct`: as many as a batch has; `oldest`: as configured. */
+/* `direct`: the size of a batch. `oldest`: as configured. */
 static uint32_t count_slots(const Inference__ModelConfig *pb, bool is_oldest) {
         int32_t n = pb->max_batch_size;
 
@@ -589,7 +590,8 @@ static struct error *fill_in(struct sequence_scheduler *s, const struct sched_se
         if (idle_us <= CLOCK_NEVER / NS_PER_US)
                 idle_ns = idle_us * NS_PER_US;
         n_slots = count_slots(model->config->pb, s->is_oldest);
-        TRY(sequence_table_init(&s->table, n_slots, idle_ns)); /* first: freed in any case */
+        /* must be first: sequence_free() frees the table in any case */
+        TRY(sequence_table_init(&s->table, n_slots, idle_ns));
         TRY(sched_options_read_delay(&s->hold_requests));
         TRY(sched_options_read_backlog_delay(&s->hold_backlog));
         atomic_store(&s->is_held, !s->is_oldest && s->hold_requests > 0);

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The scheduler of stateful models: sequence_batching. All requests of a sequence go to one slot of
- * one instance, one after the other.
+/* The scheduler of stateful models: sequence_batching. All requests of a sequence go to one slot of one
+ * instance, one after the other.
  *
  *     submit --> sequence_table --ready--> pull_engine of the instance --> sequence_instance --> backend
  *                    ^   '-- waits: in its sequence, or with its sequence in the backlog
  *                    '---------- released(): the next of the sequence, or of the backlog
  *
- * Each instance has an engine of its own (sched/pull_engine.h), with all that engines can: a thread,
- * run to completion, turns of the rate limiter. The strategies differ in its policy:
+ * Each instance has its own engine (sched/pull_engine.h), with all features of an engine: a thread, run
+ * to completion, turns of the rate limiter. The strategies differ in the policy of that engine:
  *
- *     direct   a slot is a place in the batch (max_batch_size of them); policy_slots_new() decides when
- *              to run, sequence_batch.c fills the slots with nothing to run
- *     oldest   max_candidate_sequences slots; policy_dynamic.c makes dynamic batches of what is
- *              ready
+ *     direct   There are max_batch_size slots, and a slot is a position in the batch.
+ *              policy_slots_new() decides when to run; sequence_batch.c fills the slots that have no
+ *              request to run.
+ *     oldest   There are max_candidate_sequences slots. policy_dynamic.c forms dynamic batches of the
+ *              requests that are ready.
  *
- * Ownership.  As of struct scheduler. An engine is kept when its instance leaves, and used again for
- * the next one that comes: threads may still be about to look at it.
- * Threads.  Lock rank LOCK_SEQUENCE, never held across a call out. What follows from an event is
- * done after it.
+ * Ownership.  As for struct scheduler. When an instance leaves, its engine is kept for the next
+ * instance, because threads may still be about to use it.
+ * Threads.  Lock rank LOCK_SEQUENCE. No call out is made under the lock: the results of an event are
+ * handled after the lock was released.
  */
 #pragma once
 

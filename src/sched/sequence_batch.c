@@ -18,14 +18,15 @@
 #define MIN_ZEROS 4096
 
 struct zero_block {
-        struct zero_block *next; /* smaller ones: null requests may still have them */
+        struct zero_block *next; /* a smaller block, which null requests may still use */
         size_t             n;
         char               bytes[];
 };
 
-/* While it is free it holds no reference to the model: it lives as long as the model's scheduler. */
+/* The null request of a slot, used again in each execution. While it is free, it holds no reference
+ * to the model; it ends with the model's scheduler. */
 struct reusable_null {
-        struct inner_request *request; /* owned; NULL: none yet */
+        struct inner_request *request; /* owned; NULL: not made yet */
         atomic_bool           is_free; /* its last execution, responses included, has ended */
 };
 
@@ -55,7 +56,7 @@ static void on_null_end(struct inner_request *r) {
         model_unref(model);
 }
 
-/* So many zeros; NULL when memory is short. */
+/* Returns n zeros; NULL when memory is short. */
 static const void *zeros_of(struct sequence_instance *in, size_t n) {
         struct zero_block *block = in->zeros;
         size_t             larger = MAX(n, MIN_ZEROS);
@@ -75,7 +76,7 @@ static const void *zeros_of(struct sequence_instance *in, size_t n) {
         return block->bytes;
 }
 
-/* Zeros, or empty texts: those are lengths of zero. */
+/* Adds zeros. For BYTES these are empty elements, whose lengths are zero. */
 static struct error *add_zero_input(struct sequence_instance *in, struct request *req,
                                     const struct request_input *like) {
         uint64_t n = like->byte_size;
@@ -109,7 +110,7 @@ static struct error *fill_null(struct sequence_instance *in, struct inner_reques
         return NULL;
 }
 
-/* As those of the request that it goes with. False when memory is short. */
+/* Adds states with the shapes of the states of `like`. Returns false when memory is short. */
 static bool add_states(struct inner_request *r, const struct request *like) {
         struct implicit_states *states;
 
@@ -122,7 +123,7 @@ static bool add_states(struct inner_request *r, const struct request *like) {
         return implicit_states_imitate(states, like->sequence->states);
 }
 
-/* NULL when memory is short. */
+/* Returns NULL when memory is short. */
 static struct inner_request *make_null(struct sequence_instance *in, const struct request *like,
                                        struct reusable_null *keeper) {
         static const struct inner_request_ops ops = { .on_response = on_null_response,
@@ -152,7 +153,8 @@ static struct inner_request *make_null(struct sequence_instance *in, const struc
         return r;
 }
 
-/* The kept one of the slot, when it may be used; made when there is none. */
+/* Returns the slot's reusable null request, which is made on first use. NULL when it cannot be used
+ * now. */
 static struct inner_request *take_kept(struct sequence_instance *in, uint32_t slot,
                                        const struct request *like) {
         struct reusable_null *kept = in->nulls[slot];
@@ -160,11 +162,11 @@ static struct inner_request *take_kept(struct sequence_instance *in, uint32_t sl
         if (kept == NULL)
                 kept = in->nulls[slot] = mem_zalloc(sizeof(*kept));
         if (kept->request == NULL) {
-                kept->request = make_null(in, like, kept); /* with a reference to the model */
+                kept->request = make_null(in, like, kept); /* it holds a reference to the model */
                 return kept->request;
         }
         if (!atomic_load_explicit(&kept->is_free, memory_order_acquire))
-                return NULL; /* its backend answers later */
+                return NULL; /* its backend has not answered yet */
         if (kept->request->request->has_states &&
             !implicit_states_imitate(kept->request->request->states, like->sequence->states))
                 return NULL;
@@ -180,13 +182,13 @@ static struct inner_request *take_kept(struct sequence_instance *in, uint32_t sl
 
 static void free_reusable(struct reusable_null *kept) {
         if (kept != NULL && kept->request != NULL) {
-                kept->request->request->model = NULL; /* no reference */
+                kept->request->request->model = NULL; /* it holds no reference */
                 free_null(kept->request);
         }
         free(kept);
 }
 
-/* In execution already; NULL when memory is short. */
+/* Returns a null request whose execution has begun; NULL when memory is short. */
 static struct request *null_request_new(struct sequence_instance *in, uint32_t slot,
                                         const struct request *like) {
         struct inner_request *r = NULL;
@@ -211,7 +213,7 @@ static void attach(struct sequence_instance *in, struct request *req) {
                 implicit_states_attach(seq->states, req);
 }
 
-/* The first request of a sequence, and each with START, finds the initial values. */
+/* The first request of a sequence, and each one with START, gets the initial values. */
 static bool open_states(struct sequence_instance *in, const struct request *req) {
         const struct state_plan *plan = in->batching->model->states;
         struct sequence         *seq = req->sequence;
@@ -228,7 +230,7 @@ static bool open_states(struct sequence_instance *in, const struct request *req)
         return seq->states != NULL;
 }
 
-/* With its states, or refused. */
+/* Opens the states of the request, or refuses it. */
 static bool admit(struct sequence_instance *in, struct request *req) {
         static const struct error no_memory =
                 ERROR_STATIC(ERR_UNAVAILABLE, "out of memory for the states of a sequence");
@@ -257,7 +259,7 @@ static void refuse_slots(struct request **batch, uint32_t n) {
                         request_refuse(batch[i], &no_memory, FAILURE_OTHER);
 }
 
-/* The first one, and those of by_slot that go with it, to `batch`. */
+/* Moves the first request, and those of by_slot with the same shape, to `batch`. */
 static struct request *choose(struct sequence_instance *in, uint32_t n_top, uint32_t *n_left) {
         struct request *first = NULL;
 
@@ -330,7 +332,7 @@ static void execute_slots(struct sequence_instance *in, struct request **request
         }
 }
 
-/* Requests whose states differ in shape run one group after the other. */
+/* Executes the requests in groups whose states have the same shapes. */
 static void execute_with_states(struct sequence_instance *in, struct request **requests,
                                 uint32_t n) {
         uint32_t n_left = 0;

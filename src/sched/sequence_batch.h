@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One instance of a model with sequences, as its engine sees it: an executor around the backend's
- * that completes each batch with what sequences need.
+/* One instance of a model with sequences, in the form that its engine sees: an executor that wraps the
+ * backend's and completes each batch with what sequences need.
  *
  *     engine --batch--> sequence_instance --controls, null requests--> the backend's executor
  *
- * With slots (strategy `direct` of a model that batches) request i of an execution is that of slot
- * i, up to the last slot in use. A slot that has nothing to run gets a null request: shaped as the
- * others, zeros, READY false. Nobody hears of its response, and no statistics count it. Where
- * requests must have equal shapes, those that differ from the first one run in an execution of
- * their own right afterwards. So do those whose states differ in shape, with either strategy.
+ * With slots (strategy `direct` of a model that batches), request i of an execution is that of slot i,
+ * up to the last slot in use. A slot that has nothing to run gets a null request: it has the shapes of
+ * the other requests, zeros as values, and READY false. Its response is dropped and not counted in the
+ * statistics. Where requests must have equal shapes, requests that differ from the first one run in a
+ * separate execution directly afterwards. The same holds for requests whose states differ in shape, with
+ * either strategy.
  *
- * Where all requests have the same inputs, null requests are kept: one of each slot is used again
- * and again.
+ * Where all requests have the same inputs, each slot reuses one null request.
  *
- * Ownership.  The scheduler's; borrows the backend's executor while it has one.
- * Threads.  What runs a batch is the executor's, one execution at a time.
+ * Ownership.  The scheduler owns the instance. The instance borrows the backend's executor while it is
+ * in use.
+ * Threads.  The executor runs one execution at a time.
  */
 #pragma once
 
@@ -30,33 +31,32 @@ struct model;
 struct sequence_controls;
 struct sequence_place;
 
-/* What the instances of a model share. */
+/* Shared by the instances of a model. */
 struct sequence_batching {
         struct model                   *model;      /* borrowed */
         const struct sequence_controls *controls;   /* borrowed */
-        struct mutex                   *lock;       /* borrowed: guards places */
-        bool                            is_by_slot; /* null requests in slots with nothing to run */
-        bool                            has_fixed_inputs; /* all requests have the same ones */
+        struct mutex                   *lock;       /* borrowed: guards the places */
+        bool                            is_by_slot; /* slots without a request get null requests */
+        bool                            has_fixed_inputs; /* all requests have the same inputs */
 };
 
 struct sequence_instance {
-        struct executor                 base;     /* what the engine runs */
-        struct executor                *inner;    /* borrowed: the backend's; NULL: not in use */
+        struct executor                 base;     /* for the engine */
+        struct executor                *inner;    /* borrowed: the backend's; NULL: unused */
         const struct sequence_batching *batching; /* borrowed */
         struct sequence_place          *place;    /* borrowed: the table's */
         struct scheduler               *engine;   /* owned */
 
-        /* The runner's. */
-        struct request **by_slot; /* owned; `cap` of each */
-        struct request **batch;
-        uint32_t         cap;
-        struct reusable_null           *
-                *nulls; /* owned, and each; `cap`: one to be used again in each slot */
-        struct zero_block *zeros; /* owned: for the inputs of null requests, largest first */
+        /* Used by the running thread only. */
+        struct request       **by_slot; /* owned; `cap` of each */
+        struct request       **batch;
+        uint32_t               cap;
+        struct reusable_null **nulls; /* owned, and each; one for each slot, `cap` slots */
+        struct zero_block     *zeros; /* owned: inputs of null requests, largest block first */
 };
 
 struct sequence_instance *sequence_instance_new(const struct sequence_batching *b);
-/* Its engine must be freed. */
+/* Its engine must have been freed. */
 void sequence_instance_free(struct sequence_instance *in);
-/* From now on it is that one's. */
+/* Makes the instance use that executor from now on. */
 void sequence_instance_bind(struct sequence_instance *in, struct executor *inner);

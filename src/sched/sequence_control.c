@@ -19,7 +19,7 @@ struct control {
         int            kind;
         enum data_type type;
         uint32_t       n_bytes;
-        char           value[2][sizeof(uint32_t)]; /* for false and for true; not of CORRID */
+        char           value[2][sizeof(uint32_t)]; /* for false and for true; unused for CORRID */
 };
 
 struct sequence_controls {
@@ -30,7 +30,8 @@ struct sequence_controls {
 };
 
 struct control_room {
-        struct request_input **end;    /* where they were linked to the request; NULL: nowhere */
+        /* link in the request that points to them; NULL: not attached */
+        struct request_input **end;
         uint64_t               number; /* the value of CORRID as a number */
         struct request_input   inputs[];
 };
@@ -161,7 +162,8 @@ static void set_corrid(const struct control *control, struct control_room *room,
                 return;
         }
         room->number = seq != NULL ? seq->number : 0;
-        set_value(in, &room->number, control->n_bytes); /* its low bytes come first */
+        /* little-endian: the low bytes come first */
+        set_value(in, &room->number, control->n_bytes);
 }
 
 static bool is_true(const struct control *control, const struct request *req,

@@ -19,7 +19,8 @@ void sequence_ids_done(struct sequence_ids *ids) {
         free(ids->buckets);
 }
 
-/* The length in the last word tells a text from a number: a number has none. */
+/* The last word distinguishes a text from a number: it has the length of the text, and 0 for a
+ * number. */
 uint64_t sequence_ids_hash(const struct sequence_ids *ids, const struct correlation_id *id) {
         uint64_t state[4], hash[2], last = 0;
 
@@ -70,7 +71,7 @@ static void insert(struct sequence_ids *ids, struct sequence *seq) {
         *bucket = seq;
 }
 
-/* Without memory for more buckets, the chains grow. */
+/* Without memory for more buckets, the chains become longer. */
 static void grow(struct sequence_ids *ids) {
         struct sequence **old = ids->buckets;
         size_t            n_old = ids->n_buckets;

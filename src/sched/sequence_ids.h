@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which sequence a correlation id belongs to: a hash map whose links are in the sequences.
+/* Finds the sequence of a correlation id: a hash map whose links are in the sequences.
  *
- * Ids are chosen by peers, so the hash has a secret key: nobody can choose ids that collide. A
- * number and a text with its digits are different ids.
+ * Clients choose ids, so the hash has a secret key: a client cannot choose ids that collide. A number
+ * and a text with the same digits are different ids.
  *
- * Ownership.  Borrows its sequences; one must be removed before it goes.
- * Threads.  The owner's lock.
+ * Ownership.  Borrows its sequences. A sequence must be removed before it is freed.
+ * Threads.  The caller holds the owner's lock.
  */
 #pragma once
 
@@ -32,13 +32,13 @@ struct sequence_ids {
         size_t             n;
 };
 
-/* An error where the kernel has no random numbers. */
+/* Fails when the kernel has no random numbers. */
 struct error *sequence_ids_init(struct sequence_ids *ids) NODISCARD;
 void          sequence_ids_done(struct sequence_ids *ids);
 
 uint64_t         sequence_ids_hash(const struct sequence_ids *ids, const struct correlation_id *id);
 struct sequence *sequence_ids_find(const struct sequence_ids *ids, uint64_t hash,
-                                   const struct correlation_id *id); /* NULL: unknown */
-/* Its link has the hash; no sequence of that id may be there. */
+                                   const struct correlation_id *id); /* NULL: unknown id */
+/* Adds a sequence whose link has the hash. The map must not contain a sequence with that id. */
 void sequence_ids_add(struct sequence_ids *ids, struct sequence *seq);
 void sequence_ids_remove(struct sequence_ids *ids, struct sequence *seq);

@@ -67,7 +67,7 @@ static struct sequence_slot *pop_free(struct sequence_table *t) {
         return first;
 }
 
-/* Room in the heap for each slot that was made, so that giving one back cannot fail. */
+/* The heap has space for every slot that was made, so that releasing a slot cannot fail. */
 static bool reserve_free(struct sequence_table *t) {
         size_t                 cap = t->cap_free > 0 ? 2 * t->cap_free : 16;
         struct sequence_slot **larger;
@@ -80,7 +80,7 @@ static bool reserve_free(struct sequence_table *t) {
         return true;
 }
 
-/* An instance's next slot, when all that it has were taken. Without memory there is none for now. */
+/* Makes the instance's next slot when all earlier ones are taken. Without memory it is made later. */
 static void make_slot(struct sequence_table *t, struct sequence_place *p) {
         struct sequence_slot  *slot;
         struct sequence_slot **larger;
@@ -159,7 +159,7 @@ static struct sequence *sequence_new(const struct correlation_id *id, uint64_t h
         return seq;
 }
 
-/* Its states are for who has no lock. */
+/* The caller frees the states after it released the lock. */
 static void sequence_free(struct sequence *seq, struct implicit_states **states) {
         implicit_states_put(states, seq->states);
         free(seq);
@@ -176,7 +176,7 @@ static void set_due(struct sequence_table *t, struct sequence *seq, uint64_t due
         if (seq->due.due_ns != CLOCK_NEVER)
                 due_heap_remove(&t->dues, &seq->due);
         seq->due.due_ns = due_ns;
-        /* Without memory it does not time out: none of its requests is lost by that. */
+        /* Without memory the sequence has no timeout, and its requests wait longer. */
         if (due_ns != CLOCK_NEVER && !due_heap_push(&t->dues, &seq->due))
                 seq->due.due_ns = CLOCK_NEVER;
 }
@@ -191,7 +191,7 @@ static uint64_t due_of(const struct request *req) {
         return due_ns;
 }
 
-/* The first that waits goes to the instance. */
+/* Passes the first waiting request to the instance. */
 static void start_next(struct sequence *seq, struct sequence_outcome *out) {
         struct request *req = LIST_ENTRY(list_first(&seq->waiting), struct request, queued.node);
 
@@ -228,7 +228,7 @@ static void fill_slots(struct sequence_table *t, struct sequence_outcome *out) {
         }
 }
 
-/* It has no request any more. */
+/* Ends a sequence that has no request any more. */
 static void end_sequence(struct sequence_table *t, struct sequence *seq, enum sequence_end reason,
                          struct sequence_outcome *out) {
         struct sequence_slot *slot = seq->slot;
@@ -248,7 +248,7 @@ static void end_sequence(struct sequence_table *t, struct sequence *seq, enum se
         fill_slots(t, out);
 }
 
-/* Those from `first` on, which wait, are given up. */
+/* Gives up the waiting requests from `first` on. */
 static void give_up(struct sequence_table *t, struct sequence *seq, struct list_node *first,
                     struct request_list *to) {
         uint64_t *count = seq->slot != NULL ? &t->n_active_requests : &t->n_backlog_requests;
@@ -335,7 +335,7 @@ static struct sequence *begin(struct sequence_table *t, const struct request *re
         return seq;
 }
 
-/* Into its sequence, and on to its instance when nothing is before it. */
+/* Adds the request to its sequence, and passes it to the instance when no other is before it. */
 static void enqueue(struct sequence_table *t, struct sequence *seq, struct request *req,
                     struct sequence_outcome *out) {
         req->has_sequence = true;
@@ -350,7 +350,7 @@ static void enqueue(struct sequence_table *t, struct sequence *seq, struct reque
         }
         t->n_active_requests++;
         if (list_is_linked(&seq->node))
-                list_remove(&seq->node); /* is not idle any more */
+                list_remove(&seq->node); /* it is not idle any more */
         if (seq->running == NULL)
                 start_next(seq, out);
 }
@@ -484,7 +484,7 @@ void sequence_table_retire_place(struct sequence_table *t, struct sequence_place
 
         place->is_leaving = true;
         t->n_free = 0;
-        for (size_t i = 0; i < n; i++) /* what is pushed is never past what is read */
+        for (size_t i = 0; i < n; i++) /* a slot is never written beyond the one that is read */
                 if (t->free_slots[i]->place != place)
                         push_free(t, t->free_slots[i]);
 }
