@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What lies outside of the one piece: the store's table (two places per entry) and, for each
- * buffer, the server's object of attributes, as malloc() counts. */
+/* Memory outside of the item's block: two pointers in the store's table, and for each buffer the
+ * server's attributes object. The sizes are those that malloc() uses. */
 #define TABLE_BYTES (2 * sizeof(void *))
 #define ATTRIBUTES_BYTES 48
 
@@ -22,7 +22,7 @@ static bool add_size(size_t *sum, size_t n) {
         return !__builtin_add_overflow(*sum, n, sum);
 }
 
-/* At the next multiple of the alignment. */
+/* Adds n, and rounds the sum up to a multiple of the alignment. */
 static bool add_aligned(size_t *sum, size_t n) {
         return add_size(sum, n) && add_size(sum, -*sum % ALIGNMENT);
 }
@@ -73,7 +73,9 @@ TRITONSERVER_Error *item_plan_make(const char *key, TRITONCACHE_CacheEntry *entr
         err = plan_all(ret, entry);
         if (err != NULL) {
                 if (ret->attributes != NULL)
-                        ret->n_buffers++; /* that one may have its attributes */
+                        /* plan_buffer() may have failed after it made the attributes of this
+                         * buffer */
+                        ret->n_buffers++;
                 item_plan_done(ret);
         }
         return err;
@@ -93,8 +95,7 @@ static void lay_out(struct item *item, struct item_plan *plan) {
         char  *at = (char *)&item->buffers[plan->n_buffers];
 
         item->key = memcpy(at, plan->key, key_bytes);
-        /* The struct begins at a multiple of the alignment, so this is the place that was
-         * counted. */
+        /* The struct begins at a multiple of the alignment, so this is the offset that was counted. */
         at = (char *)item +
              ((size_t)(at + key_bytes - (char *)item) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
         for (size_t i = 0; i < plan->n_buffers; i++) {

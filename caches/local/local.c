@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The local cache: entries in this process's memory, up to a size, the one that was not used for
- * the longest time going first. It knows the server through triton/core/tritoncache.h alone.
+/* The local cache: keeps entries in this process's memory, up to a configured size, and evicts the least
+ * recently used one (LRU). It uses the server through triton/core/tritoncache.h only.
  *
- * A look-up pins its entry and has the server copy from it with no lock held, so readers of one
- * entry go on side by side, and an insertion never waits for them.
+ * A look-up pins its item and lets the server copy from it with no lock held. So readers of one item do
+ * not block each other or an insertion.
  */
 #include "kit/errors.h"
 #include "kit/json.h"
@@ -16,7 +16,7 @@
 
 /* ---- the configuration ----------------------------------------------------------------------- */
 
-/* Decimal digits only, more than 0. */
+/* Reads decimal digits, a number greater than 0. */
 static bool read_bytes(const char *text, size_t len, size_t *ret) {
         size_t value = 0;
 
@@ -142,7 +142,7 @@ static TRITONSERVER_Error *exists(const char *key) {
         return kit_error(TRITONSERVER_ERROR_ALREADY_EXISTS, "key '%s' already exists", key);
 }
 
-/* With room for it. */
+/* The caller has reserved the memory of the item. */
 static TRITONSERVER_Error *make_and_add(struct store *store, struct item_plan *plan,
                                         TRITONCACHE_CacheEntry *entry,
                                         TRITONCACHE_Allocator  *allocator) {
@@ -151,7 +151,7 @@ static TRITONSERVER_Error *make_and_add(struct store *store, struct item_plan *p
         KIT_TRY(item_new(plan, entry, allocator, &made));
         if (store_add(store, made))
                 return NULL;
-        item_unref(made); /* another thread was faster */
+        item_unref(made); /* another thread has added the key meanwhile */
         return exists(plan->key);
 }
 

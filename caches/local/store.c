@@ -7,17 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define N_SHARDS 16      /* a power of two; more threads than that seldom look up at once */
-#define FIRST_BUCKETS 64 /* a power of two, as every number of buckets */
+/* a power of two; more threads than that rarely look up at the same time */
+#define N_SHARDS 16
+#define FIRST_BUCKETS 64 /* a power of two, like every number of buckets */
 
 struct shard {
-        pthread_mutex_t lock;    /* guards all below */
+        pthread_mutex_t lock;    /* guards everything below */
         struct item   **buckets; /* owned array; chains by next_of_bucket */
         size_t          n_buckets;
         size_t          n_entries;
         struct item    *newest;
         struct item    *oldest;
-} __attribute__((aligned(64))); /* a cache line: no two locks in one */
+} __attribute__((aligned(64))); /* a cache line: no two locks share one */
 
 struct store {
         size_t           size;
@@ -25,7 +26,7 @@ struct store {
         _Atomic uint64_t clock;
         _Atomic uint64_t n_entries;
         _Atomic uint64_t n_evicted;
-        pthread_mutex_t  room_lock; /* one thread at a time makes room; taken before a shard's */
+        pthread_mutex_t  room_lock; /* one thread at a time evicts; taken before a shard's lock */
         struct shard     shards[N_SHARDS];
 };
 
@@ -34,7 +35,7 @@ static uint64_t mix(uint64_t hash, uint64_t word) {
         return hash ^ hash >> 32;
 }
 
-/* Keys are digits of a hash already; this only brings them into place. */
+/* Keys are digits of a hash already, so it is enough to combine them. */
 static uint64_t hash_of(const char *key) {
         size_t   left = strlen(key);
         uint64_t hash = left, word;
@@ -125,7 +126,7 @@ static void unlink_locked(struct shard *shard, struct item *e) {
                 shard->oldest = e->newer;
 }
 
-/* Within the shard's lock, so that its list is in the order of the clock. */
+/* Called under the shard's lock, so that the shard's list is in the order of the clock. */
 static void stamp_locked(struct store *s, struct item *e) {
         e->used_at = atomic_fetch_add_explicit(&s->clock, 1, memory_order_relaxed);
 }
@@ -135,7 +136,7 @@ static void use_locked(struct store *s, struct shard *shard, struct item *e) {
                 unlink_locked(shard, e);
                 link_newest_locked(shard, e);
         } else if (e->used_at + 1 == atomic_load_explicit(&s->clock, memory_order_relaxed)) {
-                return; /* nothing else was used since */
+                return; /* no other item was used since */
         }
         stamp_locked(s, e);
 }
@@ -227,7 +228,7 @@ bool store_add(struct store *s, struct item *e) {
         return is_new;
 }
 
-/* The shard whose oldest entry is the oldest of all; NULL when all are empty. */
+/* Returns the shard whose oldest item is the oldest of all; NULL when all are empty. */
 static struct shard *find_oldest(struct store *s) {
         struct shard *found = NULL;
         uint64_t      used_at = 0;
@@ -245,7 +246,7 @@ static struct shard *find_oldest(struct store *s) {
         return found;
 }
 
-/* With the lock for room, so nobody else takes entries out. */
+/* The caller holds room_lock, so no other thread removes items. */
 static bool evict_one(struct store *s) {
         struct shard *shard = find_oldest(s);
         struct item  *e;
@@ -253,7 +254,7 @@ static bool evict_one(struct store *s) {
         if (shard == NULL)
                 return false;
         pthread_mutex_lock(&shard->lock);
-        e = shard->oldest; /* another one than before, if that was used meanwhile */
+        e = shard->oldest; /* not the item that was found, if that was used meanwhile */
         remove_locked(shard, e);
         pthread_mutex_unlock(&shard->lock);
         atomic_fetch_sub(&s->used, e->cost);

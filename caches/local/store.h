@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The entries of the local cache by key, and which of them goes when there is no room: the one that
- * was not used for the longest time.
+/* The items of the local cache by key, with exact LRU eviction.
  *
- * Entries are divided by the hash of their key among shards, each with a lock, a table, and a list
- * in the order of their last use. That use is a moment on one clock for all shards, so the entry
- * unused for longest is the oldest one of some shard, and is found by looking at all of them:
- * the order in which entries go is exact, not per shard, while look-ups of different keys hardly
- * ever meet at a lock.
+ * The hash of the key selects a shard. Each shard has a lock, a table, and a list in the order of the
+ * last use. One clock for all shards gives the time of each use. So the least recently used item is the
+ * oldest one of some shard, and eviction finds it by comparing all shards. The order of eviction is
+ * exact, while look-ups of different keys rarely contend for a lock.
  *
- * Room is taken before an entry is made, so that what is in the store and what is being made for
- * it never take more than the size of the store together. An entry that was thrown out while it
- * is being read takes its memory until that is done, and is not counted any more.
+ * Memory is reserved before an item is made. So the items in the store and those that are being made
+ * never exceed the size of the store together. An item that was evicted while it is being read uses
+ * memory until the reader has finished; this memory is not counted.
  *
- * Ownership.  The store has one reference to each entry in it.
- * Threads.  Any, but for new and free. No lock is held across a call out.
+ * Ownership.  The store holds one reference to each of its items.
+ * Threads.  Any, except store_new() and store_free(). No lock is held across a call out.
  */
 #pragma once
 
@@ -28,24 +26,25 @@ struct store;
 struct store *store_new(size_t size); /* NULL when memory is short */
 void          store_free(struct store *s);
 
-/* The entry, used now, with a reference for the caller; NULL when there is none. */
+/* Returns the item with a reference for the caller, and marks it as used now; NULL when there is
+ * none. */
 struct item *store_find(struct store *s, const char *key);
-/* Without using it. */
+/* Does not mark the item as used. */
 bool store_has(struct store *s, const char *key);
 
-/* Makes room, at the cost of other entries. INVALID_ARG when that much never fits, UNAVAILABLE when
- * all there is belongs to entries being made. */
+/* Reserves memory, and evicts items as needed. INVALID_ARG when `cost` exceeds the size of the
+ * store. UNAVAILABLE when all the memory is reserved for items that are being made. */
 TRITONSERVER_Error *store_reserve(struct store *s, size_t cost);
 void                store_unreserve(struct store *s, size_t cost);
 
-/* Takes the entry, for which room was taken. False: there is one of that key, and the entry and its
- * room are still the caller's. */
+/* Takes the item, whose memory was reserved. Returns false when the key exists; then the item and
+ * the reservation stay with the caller. */
 bool store_add(struct store *s, struct item *entry);
 
 struct store_state {
         size_t   size;
         size_t   used;
         uint64_t n_entries;
-        uint64_t n_evicted; /* ever */
+        uint64_t n_evicted; /* since the store was created */
 };
 void store_get_state(const struct store *s, struct store_state *ret);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The repository agent "checksum": a model whose files are not what its configuration says is not
- * loaded.
+/* The repository agent "checksum": refuses to load a model whose files do not have the digests in its
+ * configuration.
  *
- * Each parameter is one file to look at before the load. Its name is "<algorithm>:<file>", with MD5
- * or SHA256 and a path below the model's directory; its value is the digest in hexadecimal digits:
+ * Each parameter is one file to check before the load. Its name is "<algorithm>:<file>", with MD5 or
+ * SHA256 and a path below the model's directory. Its value is the digest in hexadecimal digits:
  *
  *     model_repository_agents { agents { name: "checksum"
  *       parameters { key: "SHA256:1/model.onnx" value: "9f86d081..." } } }
  *
  * Ownership.  Nothing is kept between calls.
- * Threads.  Any number of models at once.
+ * Threads.  Any number of models at the same time.
  */
 #include "triton/core/tritonrepoagent.h"
 
@@ -50,7 +50,7 @@ __attribute__((format(printf, 1, 2))) static TRITONSERVER_Error *refusal(const c
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-/* A path that stays below where it starts, as far as its text tells. */
+/* True when the text of the path does not leave its start directory. */
 static bool is_plain(const char *path) {
         if (*path == '\0' || *path == '/')
                 return false;
@@ -62,7 +62,7 @@ static bool is_plain(const char *path) {
         return true;
 }
 
-/* The same once its links are followed: `root` and `path` have none. */
+/* The same check after links were resolved: `root` and `path` have none. */
 static bool is_below(const char *root, const char *path) {
         size_t len = strlen(root);
 
@@ -71,7 +71,7 @@ static bool is_below(const char *root, const char *path) {
 
 static TRITONSERVER_Error *open_regular(const char *path, const char *file, int *ret) {
         struct stat stat;
-        /* A named pipe must not be waited for. */
+        /* O_NONBLOCK: open() must not wait for the writer of a named pipe. */
         int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 
         if (fd < 0)
@@ -109,11 +109,11 @@ static TRITONSERVER_Error *open_below(const char *directory, const char *file, i
 
 /* Room for the longest digest in hexadecimal digits, and a NUL. */
 #define DIGEST_MAX_TEXT 65
-/* Models have gigabytes: read in pieces that fit on a small stack. */
+/* Models have gigabytes. They are read in pieces that fit on a small stack. */
 #define PIECE_BYTES 16384
 
 struct digest_kind {
-        const char *name;     /* in configurations and in libcrypto: "MD5" */
+        const char *name;     /* name in configurations and in libcrypto: "MD5" */
         size_t      n_digits; /* hexadecimal */
 };
 
@@ -122,7 +122,7 @@ static const struct digest_kind kinds[] = {
         { .name = "SHA256", .n_digits = 64 },
 };
 
-/* Returns NULL for an unknown name; upper and lower case are the same. */
+/* Returns NULL for an unknown name. Ignores case. */
 static const struct digest_kind *find_digest_kind(const char *name, size_t name_len) {
         for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
                 if (strlen(kinds[i].name) == name_len &&
@@ -157,14 +157,14 @@ static const char *finish(const struct digest_kind *kind, EVP_MD_CTX *state, cha
         return NULL;
 }
 
-/* Writes the digest of the rest of an open file, in lower case digits. Returns NULL or the reason why it
- * is not known, borrowed until the thread's next error. */
+/* Writes the digest of the rest of an open file, in lower case digits. Returns NULL, or the reason
+ * of the failure, which is borrowed until the thread's next error. */
 static const char *read_digest(const struct digest_kind *kind, int fd, char ret[DIGEST_MAX_TEXT]) {
         EVP_MD     *digest = EVP_MD_fetch(NULL, kind->name, NULL);
         EVP_MD_CTX *state = EVP_MD_CTX_new();
         const char *why = NULL;
 
-        /* Libraries that are built to refuse MD5 do not have it. */
+        /* Some builds of libcrypto do not have MD5. */
         if (digest == NULL || state == NULL || EVP_DigestInit_ex(state, digest, NULL) != 1)
                 why = "this libcrypto has no such digest";
         if (why == NULL)
@@ -232,7 +232,7 @@ static TRITONSERVER_Error *check_all(TRITONREPOAGENT_Agent      *agent,
 
 /* ---- entry points ---------------------------------------------------------------------------- */
 
-/* A server of another interface must not call the rest. */
+/* Refuses a server with another version of the interface. */
 TRITONSERVER_Error *TRITONREPOAGENT_Initialize(TRITONREPOAGENT_Agent *agent) {
         uint32_t major, minor;
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* neso_scheduler_trial LIBRARY: opens a scheduler library, calls init() and fini(), and ends. The server
- * runs it before it loads the library itself, so that what crashes, hangs or exits there does so here.
+ * runs this program before it loads the library itself, so that a crash, a hang or an exit happens here.
  *
- *   standard input   what init() is called with: uint32_t max_batch, n_members; for each member uint32_t
- *                    virtual_index, lo, hi, the length of its name, and the name; then the configuration
+ *   standard input   arguments of init(): uint32_t max_batch, n_members; for each member uint32_t
+ *                    virtual_index, lo, hi, the length of its name, and the name; then the
+ *                    configuration
  *   descriptor 3     one byte before each stage, see enum stage
- *   exit code        TRIAL_OK when it came to its own end. What is wrong with the library without a crash
- *                    (it cannot be loaded, init() refuses) ends it early: the server finds that itself.
+ *   exit code        TRIAL_OK when the program reached its end. It also ends early with TRIAL_OK when
+ *                    the library has an error without a crash (it cannot be loaded, init() fails):
+ *                    the server finds that error itself.
  */
 #include "triton/core/neso_scheduler.h"
 
@@ -20,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The same as in src/sched/plugin_library.c. */
+/* The same values as in src/sched/plugin_library.c. */
 enum stage { TRIAL_LOAD = 1, TRIAL_GET, TRIAL_INIT, TRIAL_FINI, TRIAL_ENDED };
 #define TRIAL_OK 77
 #define STAGES 3
@@ -137,7 +139,7 @@ static sched_member *take_members(struct input *in, uint32_t *ret_n) {
         members = calloc((size_t)*ret_n + 1, sizeof(*members));
         for (uint32_t i = 0; members != NULL && i < *ret_n; i++)
                 if (!take_member(in, i, &members[i]))
-                        return NULL; /* the process ends */
+                        return NULL; /* the process ends now, so nothing is freed */
         return members;
 }
 
@@ -147,7 +149,7 @@ static void tell(enum stage stage) {
         char    byte = (char)stage;
         ssize_t written = write(STAGES, &byte, 1);
 
-        (void)written; /* the server sees that none came */
+        (void)written; /* the server sees that this byte is missing */
 }
 
 static void try_library(const char *path, struct input *in) {
