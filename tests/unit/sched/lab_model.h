@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Models without files and backends: real engines, with made-up executors that compute numbers.
+/* Models without files and backends: real engines with fake executors that compute numbers.
  *
- * A model's output k is, element by element, 3 * (sum of its inputs) + `add` + 7 * k, modulo 2^32; a
- * decoupled one adds 101 * j to its j-th response. All tensors are UINT32.
+ * Output k of a model is, element by element, 3 * (sum of its inputs) + `add` + 7 * k, modulo 2^32. A
+ * decoupled model adds 101 * j to its j-th response. All tensors are UINT32.
  *
  * Include after cmocka.h.
  */
@@ -21,7 +21,7 @@
 
 #define LAB_PATIENCE_NS (60 * NS_PER_S)
 
-/* One lock for all that the tests look at; rank LOCK_SERVER. */
+/* One lock for all state that the tests read; rank LOCK_SERVER. */
 static struct mutex lab_lock;
 static struct cond  lab_changed;
 
@@ -52,10 +52,10 @@ static inline void lab_spin(uint64_t spin_ns) {
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
-/* What the last request of a model was. */
+/* The last request of a model, as its executor saw it. */
 struct lab_seen {
         char                  id[32];
-        struct correlation_id correlation; /* its text is in `text` */
+        struct correlation_id correlation; /* the text is in `text` */
         char                  text[32];
         uint32_t              flags;
         uint64_t              priority;
@@ -63,37 +63,38 @@ struct lab_seen {
         uint32_t              n_parameters;
         uint32_t              n_inputs;
         uint32_t              n_output_names;
-        uint32_t              n_dims; /* of its first input */
+        uint32_t              n_dims; /* bytes of its first input */
         int64_t               dims[4];
-        const void           *input;  /* where its bytes were */
-        const void           *output; /* where the first output's were to go */
+        const void           *input;  /* address of these bytes */
+        const void           *output; /* memory requested for the first output */
         pthread_t             thread;
         const void           *frame; /* where the stack was */
 };
 
 struct lab_model {
         struct fake_model   *fake;
-        struct timer_thread *timers; /* owned, unless shared */
+        struct timer_thread *timers; /* owned, unless it is shared */
         struct executor      executor;
 
         uint32_t                add;
-        const char             *error;       /* answers with that, INVALID_ARG; NULL: it does not */
-        bool                    is_silent;   /* releases without a response */
-        const char             *omits;       /* an output that it leaves out */
-        unsigned                n_responses; /* of a decoupled model */
-        bool                    has_late_final; /* its FINAL comes without a response */
+        const char             *error;          /* sends this error, INVALID_ARG; NULL: no error */
+        bool                    is_silent;      /* releases the request without a response */
+        const char             *omits;          /* name of an output that it leaves out */
+        unsigned                n_responses;    /* number of responses, if decoupled */
+        bool                    has_late_final; /* sends FINAL without a response */
         bool                    says_sequence;
         int64_t                 sequence_id;
         const char             *sequence_text;
         bool                    sequence_start, sequence_end;
-        const struct parameter *says; /* one more parameter of its responses; NULL: none */
-        bool                    may_lack_memory; /* a response that cannot be made is not sent */
-        uint64_t                spin_ns;         /* an execution takes as long as that at least */
+        const struct parameter *says; /* an additional parameter of its responses; NULL: none */
+        /* does not send a response that it cannot create */
+        bool     may_lack_memory;
+        uint64_t spin_ns; /* minimum duration of an execution */
 
         /* Guarded by lab_lock. */
-        bool            is_held;                       /* requests wait before they are answered */
-        unsigned        n_running, n_executed, n_most; /* requests */
-        unsigned        n_cancelled;                   /* seen when it was executed */
+        bool            is_held;                       /* executions wait before they answer */
+        unsigned        n_running, n_executed, n_most; /* number of requests */
+        unsigned        n_cancelled;                   /* seen at an execution */
         struct lab_seen seen;
 };
 
@@ -148,7 +149,7 @@ static inline void lab_compute(const struct request *req, uint32_t *y, size_t n,
                         y[i] += 3 * ((const uint32_t *)in->only_chunk.base)[i];
 }
 
-/* Short of memory: FINAL alone. */
+/* When memory is short, only FINAL is sent. */
 static inline bool lab_try_response(const struct request *req, struct response **ret) {
         struct error *err = response_new(req, ret);
 
@@ -159,7 +160,7 @@ static inline bool lab_try_response(const struct request *req, struct response *
         return false;
 }
 
-/* NULL, and sent, when there is no memory for an output. */
+/* Returns NULL, and has sent the error, when there is no memory for an output. */
 static inline struct response *lab_response(struct lab_model *m, const struct request *req,
                                             unsigned j) {
         const struct request_input *first = req->first_input;
@@ -288,8 +289,8 @@ static inline struct fake_model *lab_fake_new(const char *name, const char *conf
         return f;
 }
 
-/* `timers` NULL: one of its own. With a `limiter`, as the first instance group says. The configuration is read
- * as of a file. */
+/* `timers` may be NULL: then the model has its own. `limiter` may be NULL; else it limits the model as
+ * the first instance group states. The configuration is read like that of a file. */
 static inline void lab_model_open_limited(struct lab_model *m, const char *name, const char *config,
                                           struct timer_thread *timers,
                                           struct rate_limiter *limiter) {
@@ -314,7 +315,7 @@ static inline void lab_model_open(struct lab_model *m, const char *name, const c
         lab_model_open_limited(m, name, config, timers, NULL);
 }
 
-/* Its threads end; the model stays. */
+/* Ends its threads; the model stays. */
 static inline void lab_model_stop(struct lab_model *m) {
         struct scheduler *s = m->fake->model.scheduler;
 

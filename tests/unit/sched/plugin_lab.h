@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A plug-in scheduler whose calls are written down and whose host's functions a test calls, on a clock of
- * the test, without an engine: the test pushes requests, lets instances begin and end, and passes time.
+/* A plug-in scheduler whose calls are recorded, and whose host functions a test calls, on a clock of the
+ * test and without an engine: the test pushes requests, starts and ends executions, and advances time.
  *
- * Within a call of the plug-in, the test's `act` is called with the host: from there it may dispatch.
+ * In each call of the plug-in, the lab calls the test's `act` with the host. `act` may dispatch.
  *
  * Include after cmocka.h.
  */
@@ -38,26 +38,26 @@ struct plugin_lab {
         struct instance      instances[PLUGIN_MAX_MEMBERS];
         struct instance     *pointers[PLUGIN_MAX_MEMBERS];
         unsigned             n_instances;
-        enum dispatch_reason reason;  /* of the last batch that began */
-        unsigned             n_ended; /* requests */
+        enum dispatch_reason reason;  /* rows of the last batch that began */
+        unsigned             n_ended; /* number of requests */
 
-        /* Of the plug-in. */
+        /* State of the plug-in. */
         sched_host           *host;
         const sched_host_ops *ops;
-        plugin_act_fn         act;         /* NULL: it does nothing */
+        plugin_act_fn         act;         /* NULL: the plug-in does nothing */
         char                  calls[2048]; /* "init 2; enqueue a; free 0; " */
         size_t                calls_len;
-        sched_item            items[PLUGIN_MAX_ITEMS]; /* as they were announced */
+        sched_item            items[PLUGIN_MAX_ITEMS]; /* in the order of announcement */
         unsigned              n_items;
         int                   init_code;
-        uint64_t              cancelled;  /* the last id */
-        const sched_item     *last_items; /* of the last on_enqueue(), where they lie */
+        uint64_t              cancelled;  /* the last cancelled id */
+        const sched_item     *last_items; /* address of the items of the last on_enqueue() */
         bool                  may_split, is_exclusive;
-        struct policy        *builtin; /* NULL: the one for models that do not batch */
+        struct policy        *builtin; /* NULL: the policy of models that do not batch */
 };
 
 static uint64_t           plugin_now_ns;
-static struct plugin_lab *plugin_lab_now; /* init() has no other way to it */
+static struct plugin_lab *plugin_lab_now; /* init() has no other way to find it */
 
 static inline uint64_t plugin_now(void) {
         return plugin_now_ns;
@@ -202,7 +202,7 @@ static inline void plugin_lab_begin(struct plugin_lab *lab) {
                 plugin_join(lab, i);
 }
 
-/* Members 0, 1, ... take 1 to 4 rows. */
+/* Member i takes 1 to 4 rows. */
 static inline void plugin_lab_open(struct plugin_lab *lab, const char *config,
                                    unsigned n_instances) {
         plugin_lab_prepare(lab, config, n_instances);
@@ -237,7 +237,7 @@ static inline void plugin_on_release(struct request *req, uint32_t flags, void *
         request_free(req);
 }
 
-/* In the queue; the policy does not know. Rows of another width are of another shape class. */
+/* Queues a request without telling the policy. Rows of another width have another shape class. */
 static inline struct request *plugin_queue(struct plugin_lab *lab, uint64_t rows, int64_t width) {
         struct request *req = fake_request(lab->fake);
 
@@ -264,7 +264,7 @@ static inline struct request *plugin_push(struct plugin_lab *lab, uint64_t rows)
         return plugin_push_wide(lab, rows, 1);
 }
 
-/* n requests of one row each, as one. */
+/* Submits n requests of one row each together. */
 static inline void plugin_push_group(struct plugin_lab *lab, uint32_t n) {
         struct sched_view view = plugin_view(lab);
         struct request   *first = NULL, **end = &first;
@@ -277,7 +277,7 @@ static inline void plugin_push_group(struct plugin_lab *lab, uint32_t n) {
         lab->policy->ops->arrived_together(lab->policy, &view, first, n);
 }
 
-/* What the engine's pump does. */
+/* Does what the engine's pump does. */
 static inline void plugin_pass(struct plugin_lab *lab, uint64_t ns) {
         struct sched_view view = plugin_view(lab);
 
@@ -303,7 +303,7 @@ static inline void plugin_cancel(struct plugin_lab *lab, struct request *req) {
                 request_refuse(req, &cancelled, FAILURE_CANCELED);
 }
 
-/* A request, or a part of one, ends with an error. */
+/* Ends a request, or a part of one, with an error. */
 static inline void plugin_end_item(const struct batch_item *item) {
         static const struct error ended = ERROR_STATIC(ERR_INTERNAL, "the test ends it");
         struct request           *req = item->request;
@@ -313,7 +313,8 @@ static inline void plugin_end_item(const struct batch_item *item) {
         request_refuse(req, &ended, FAILURE_BACKEND);
 }
 
-/* The engine asks: the rows that begin, and on which instance; 0: nothing. Each request ends. */
+/* Asks as the engine does. Returns the rows that begin, and sets their instance; 0: nothing. Each
+ * request ends at once. */
 static inline unsigned plugin_begin(struct plugin_lab *lab, unsigned *ret_instance) {
         struct sched_view view = plugin_view(lab);
         struct dispatch   d = lab->policy->ops->decide(lab->policy, &view, plugin_now_ns);
@@ -340,7 +341,7 @@ static inline void plugin_end(struct plugin_lab *lab, unsigned i) {
         list_append(&lab->idle, &lab->instances[i].idle_node);
 }
 
-/* How many were refused, with this text. */
+/* Returns how many requests were refused with this text. */
 static inline unsigned plugin_take_refused(struct plugin_lab *lab, const char *text) {
         unsigned n = 0;
 

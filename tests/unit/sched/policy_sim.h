@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A policy on a clock of its own: requests arrive when a test says so, an execution takes what the test
- * says it takes, and the policy is asked after each event as the engine asks it. What was started
- * when, and where, is written down.
+/* A policy on a clock of its own: requests arrive when a test says so, and an execution takes as long as
+ * the test says. After each event the policy is asked as the engine asks it. The simulation records
+ * when, where and with which requests each execution was started.
  *
- * Events of the same moment happen in the order in which they were made known.
+ * Events at the same time happen in the order in which they were added.
  *
  * Include after cmocka.h.
  */
@@ -27,15 +27,15 @@
 #define SIM_MAX_EVENTS 2048 /* a policy that waits sets a new timer at each event */
 #define SIM_START_NS NS_PER_S
 
-/* What an execution of so many rows takes, in microseconds. */
+/* Returns the duration of an execution of so many rows, in microseconds. */
 typedef uint64_t (*sim_cost_fn)(uint64_t rows);
 
 struct sim_start {
         uint64_t at_us;
         unsigned instance;
         uint64_t rows;
-        unsigned first; /* request: the number in order of arrival */
-        unsigned n;     /* requests */
+        unsigned first; /* of a request: its number in order of arrival */
+        unsigned n;     /* number of requests */
         unsigned all[SIM_MAX_BATCH];
 };
 
@@ -45,7 +45,7 @@ struct sim_event {
         uint64_t      at_us;
         unsigned      order;
         enum sim_kind kind;
-        unsigned      number; /* request or instance */
+        unsigned      number; /* number of the request or instance */
 };
 
 struct sim {
@@ -54,7 +54,7 @@ struct sim {
         struct list          idle;
         struct executor      executors[SIM_MAX_INSTANCES];
         struct instance      instances[SIM_MAX_INSTANCES];
-        uint64_t             running[SIM_MAX_INSTANCES]; /* rows; 0: idle */
+        uint64_t             running[SIM_MAX_INSTANCES]; /* running rows; 0: idle */
         uint64_t             took_us[SIM_MAX_INSTANCES];
         unsigned             n_instances;
         struct instance     *pointers[SIM_MAX_INSTANCES];
@@ -68,11 +68,11 @@ struct sim {
         unsigned             n_ordered;
         struct sim_start     starts[SIM_MAX_STARTS];
         unsigned             n_starts;
-        enum dispatch_reason reasons[SIM_MAX_STARTS]; /* of each start */
-        unsigned             n_refused;               /* requests, by the policy */
+        enum dispatch_reason reasons[SIM_MAX_STARTS]; /* one line for each start */
+        unsigned             n_refused;               /* requests that the policy refused */
 };
 
-/* The instances of one range are one group. */
+/* Instances with the same range form a group. */
 static inline uint32_t sim_virtual_index(const uint32_t (*ranges)[2], unsigned i) {
         uint32_t index = 0;
 
@@ -97,7 +97,7 @@ static inline void sim_open(struct sim *s, struct policy *policy, const uint32_t
         }
 }
 
-/* Nothing may be left. */
+/* No request may be left. */
 static inline void sim_close(struct sim *s) {
         assert_int_equal(s->queue.n_waiting, 0);
         assert_int_equal(s->queue.n_rows, 0);
@@ -111,7 +111,7 @@ static inline void sim_at(struct sim *s, uint64_t at_us, enum sim_kind kind, uns
         s->events[s->n_events++] = (struct sim_event){ at_us, s->n_ordered++, kind, number };
 }
 
-/* The request is used again and again: only what policies read is set. */
+/* The request is reused, so only the fields that policies read are set. */
 static inline void sim_arrives(struct sim *s, uint64_t at_us, struct request *req, uint64_t rows) {
         assert_true(s->n_requests < SIM_MAX_REQUESTS);
         req->batch_size = rows;
@@ -139,7 +139,7 @@ static inline unsigned sim_number(const struct sim *s, const struct request *req
         return 0;
 }
 
-/* As the engine takes what a policy picked; of the others it is taken already. */
+/* Takes what a policy picked, as the engine does. Requests of other policies were taken already. */
 static inline uint64_t sim_take_rows(struct sim *s, const struct dispatch *d, struct request *req,
                                      bool is_last) {
         uint64_t rows = request_rows(req);
@@ -252,7 +252,7 @@ static inline struct sim_event sim_take_event(struct sim *s) {
         return event;
 }
 
-/* False when nothing happens any more. */
+/* Runs the next event. Returns false when there is none. */
 static inline bool sim_step(struct sim *s) {
         struct sim_event event;
 
@@ -276,7 +276,7 @@ static inline void sim_run(struct sim *s) {
                 continue;
 }
 
-/* "0 r0+1 i0, 250 r1+2 i0": when, the first request and how many rows, the instance. */
+/* "0 r0+1 i0, 250 r1+2 i0": time, first request and number of rows, instance. */
 static inline void assert_starts(const struct sim *s, const char *expected) {
         char   got[1024] = "";
         size_t len = 0;
@@ -293,7 +293,7 @@ static inline void assert_starts(const struct sim *s, const char *expected) {
         assert_string_equal(got, expected);
 }
 
-/* Requests of one row of a model with input X of dims [1], to be used for one simulation after the
+/* Requests of one row for a model with input X of dims [1], reused by one simulation after the
  * other. */
 struct sim_pool {
         struct fake_model *fake;

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A small language for tests of the queue and its policies: one row is a model's batching configuration and
- * a story. Steps are separated by ";", times are microseconds on a clock that only "at" moves.
+/* A small language for tests of the queue and its policies. One row is a model's batching configuration
+ * and a script. Steps are separated by ";". Times are microseconds on a clock that only "at" moves.
  *
- *     at 100                      the clock shows 100 us
- *     push a                      request "a" is queued; it has one row and the default shapes
+ *     at 100                      sets the clock to 100 us
+ *     push a                      queues request "a" with one row and the default shapes
  *     push a rows=3 level=2 timeout=50
  *     push a X=4x2 S:5,6 +O       input X has dims [4,2] (after the batch dimension); the shape
  *                                 tensor S has these contents; the optional input O is given
  *     full a ...                  as push, but the queue is full
- *     runs a b                    decides to run, and the batch is exactly a, b
- *     waits 500                   decides to wait until the clock shows 500 ("never": no limit)
- *     idles                       decides that there is nothing
- *     rejects a b                 these timed out, in this order ("rejects none")
- *     cancel a                    a is taken out of the queue; "lost a": it was not in it
+ *     runs a b                    the policy runs a batch, which is exactly a, b
+ *     waits 500                   the policy waits until the clock shows 500 ("never": no limit)
+ *     idles                       the policy has nothing to run
+ *     rejects a b                 these requests timed out, in this order ("rejects none")
+ *     cancel a                    removes a from the queue; "lost a": it was not queued
  *     asked a b                   the filter was asked about these since the last "asked", in order,
- *                                 each batch ended by "." (only with max_weight)
- *     due 500                     when a timeout passes next, or "due never"
- *     takes a b                   takes all that is queued, in this order
+ *                                 and each batch was ended by "." (only with max_weight)
+ *     due 500                     time of the next timeout, or "due never"
+ *     takes a b                   takes all queued requests, in this order
  *
  * Include after cmocka.h.
  */
@@ -43,8 +43,8 @@ struct queue_row {
         const char *steps;
         const char *inputs;     /* NULL: one input X of fixed size */
         int         max_batch;  /* 0: 8; -1: the model does not batch */
-        uint64_t    max_weight; /* the rows that a filter admits to a batch; 0: no filter */
-        uint64_t    n_delayed;  /* no batch before so many are queued */
+        uint64_t    max_weight; /* rows that a filter admits to a batch; 0: no filter */
+        uint64_t    n_delayed;  /* no batch before this many requests are queued */
 };
 
 struct queue_script {
@@ -53,12 +53,12 @@ struct queue_script {
         struct fake_model      *model;
         struct policy          *policy;
         struct request_queue    queue;
-        struct list             idle; /* nobody: the rules do not look at it */
+        struct list             idle; /* not used by these rules */
         uint64_t                now_ns;
         struct request         *requests[SCRIPT_MAX_REQUESTS];
         unsigned                n_requests;
         struct batch_filter     filter;
-        uint64_t                weight; /* of the batch that is formed */
+        uint64_t                weight; /* of the current batch */
         char                    asked[256];
         int32_t                 contents[SCRIPT_MAX_REQUESTS][SCRIPT_MAX_CONTENTS];
 };
@@ -77,14 +77,15 @@ static inline struct request *script_find(struct queue_script *s, const char *id
         return NULL;
 }
 
-/* "500" in microseconds since the start, "never". */
+/* Reads "500" as microseconds since the start, or "never". */
 static inline uint64_t script_time(const char *text) {
         if (strcmp(text, "never") == 0)
                 return CLOCK_NEVER;
         return SCRIPT_START_NS + strtoull(text, NULL, 10) * NS_PER_US;
 }
 
-/* The option's text after `key` (which ends in "=", ":" or is "+O"); NULL when it is not given. */
+/* Returns the text of the option after `key` (which ends in "=" or ":", or is "+O"); NULL when the
+ * option is not given. */
 static inline const char *script_option(char **words, const char *key) {
         size_t len = strlen(key);
 
@@ -100,7 +101,7 @@ static inline uint64_t script_number(char **words, const char *key, uint64_t oth
         return text != NULL ? strtoull(text, NULL, 10) : otherwise;
 }
 
-/* "4x2", or the configuration's dims with 1 for each variable one. */
+/* Reads "4x2", or takes the configuration's dims, with 1 for each variable one. */
 static inline size_t script_dims(const char *text, const struct model_io *io, int64_t *dims) {
         if (text == NULL) {
                 for (uint32_t i = 0; i < io->n_dims; i++)
@@ -189,7 +190,7 @@ static inline void script_push(struct queue_script *s, char **words, bool is_ful
         assert_error(err, ERR_UNAVAILABLE, expected);
 }
 
-/* The list must be these requests, in order. */
+/* The list must consist of these requests, in order. */
 static inline void script_expect(struct queue_script *s, struct request *first, char **ids) {
         for (; *ids != NULL && strcmp(*ids, "none") != 0; ids++) {
                 if (first == NULL)
@@ -202,7 +203,7 @@ static inline void script_expect(struct queue_script *s, struct request *first, 
                 SCRIPT_FAIL(s, "%s is too much", first->id);
 }
 
-/* A filter by the rows, as if a custom batching library counted something of its own. */
+/* A filter by rows, like a custom batching library that counts something of its own. */
 static inline void script_begin_batch(struct batch_filter *f) {
         CONTAINER_OF(f, struct queue_script, filter)->weight = 0;
 }

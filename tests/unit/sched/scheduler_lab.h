@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A scheduler with real threads, and executors that do what a test tells them: answer at once,
- * hold a batch until they are let go, or spin. What happened is written down.
+/* A scheduler with real threads, and executors that do what a test tells them: answer at once, hold a
+ * batch until the test releases it, or spin. The lab records what happened.
  *
- * The lab's lock has the lowest rank, and every callback takes it: builds with LOCK_CHECK end at a
- * callback that comes with a lock held.
+ * The lab's lock has the lowest rank, and every callback takes it: builds with LOCK_CHECK abort at a
+ * callback that is called with a lock held.
  *
- * Threads.  Callbacks only note; assertions are made by the test's own thread. WAIT_FOR() blocks on
- * the condition variable that every note signals.
+ * Threads.  Callbacks only record. The test's own thread makes the assertions. WAIT_FOR() blocks on the
+ * condition variable that every record signals.
  *
  * Include after cmocka.h.
  */
@@ -28,12 +28,12 @@
 #define LAB_MAX_EXECUTORS 4
 #define LAB_MAX_BATCH 16
 #define LAB_MAX_BATCHES 64
-/* What ends at all ends within microseconds; sanitizers and a busy machine cost some more. */
+/* Normally an event occurs within microseconds. Sanitizers and a busy machine need more time. */
 #define LAB_PATIENCE_NS (60 * NS_PER_S)
 
 struct lab;
 
-/* One request and what became of it; guarded by the lab's lock. */
+/* One request and its results; guarded by the lab's lock. */
 struct ticket {
         struct lab     *lab;
         struct request *req;
@@ -46,18 +46,18 @@ struct ticket {
         enum error_code code;
         char            message[192];
         pthread_t       ran_on;
-        unsigned        place; /* among all answered, 1 = the first; 0 = not yet */
-        void (*after_response)(struct ticket *t); /* called in the completion, no lock held */
+        unsigned        place; /* position among all answered requests, from 1; 0: not answered */
+        void (*after_response)(struct ticket *t); /* called in the completion, with no lock held */
 };
 
 struct fake_executor {
         struct executor base;
         struct lab     *lab;
-        bool            is_held;    /* batches wait before they are answered */
-        uint64_t        spin_ns;    /* busy for so long, once */
-        unsigned        n_started;  /* batches */
-        unsigned        n_answered; /* batches: responses sent, requests still held */
-        bool            is_running; /* to find calls at the same time */
+        bool            is_held;    /* executions wait before they answer */
+        uint64_t        spin_ns;    /* the next execution is busy for this long, once */
+        unsigned        n_started;  /* number of executions */
+        unsigned        n_answered; /* executions that have sent responses but hold requests */
+        bool            is_running; /* detects concurrent calls */
         unsigned        n_overlaps;
 };
 
@@ -74,7 +74,7 @@ struct lab {
         struct fake_executor executors[LAB_MAX_EXECUTORS];
         unsigned             n_executors;
 
-        /* Called before each batch, with the lock; NULL: nothing. */
+        /* Called before each execution, with the lab's lock; NULL: not called. */
         void (*before_batch)(struct fake_executor *e, struct request **requests, uint32_t n);
 
         struct mutex     lock; /* rank LOCK_SERVER; guards everything below, and tickets */
@@ -98,7 +98,7 @@ struct lab {
                         fail_msg("did not happen: %s", #condition);                                \
         } while (0)
 
-/* The value of an expression over what the lab's lock guards. */
+/* Value of an expression over state that the lab's lock guards. */
 #define LAB_GET(lab, expression)                                                                   \
         __extension__({                                                                            \
                 mutex_lock(&(lab)->lock);                                                          \
@@ -200,7 +200,7 @@ static inline void lab_execute(struct executor *base, struct request **requests,
         for (uint32_t i = 0; i < n; i++) {
                 struct response *r;
 
-                error_free(response_new(requests[i], &r)); /* none without short memory */
+                error_free(response_new(requests[i], &r)); /* there is none when memory is short */
                 error_free(response_send(r, RESPONSE_FINAL, NULL));
         }
         mutex_lock(&lab->lock);
@@ -225,7 +225,7 @@ static const struct executor_ops lab_executor_ops = { .execute = lab_execute,
 typedef struct error *(*lab_make_fn)(const struct sched_setup *setup, struct scheduler **ret);
 
 /* `config` is a whole model configuration with one input X of dims [1]. With a limiter, executor i
- * has the limits of instance group i. `make` is sched_new(), or makes a scheduler of the test's. */
+ * has the limits of instance group i. `make` is sched_new() or a function of the test. */
 static inline struct lab *lab_open_made(const char *config, unsigned n_executors, bool may_inline,
                                         struct rate_limiter *limiter, lab_make_fn make) {
         struct lab        *lab = calloc(1, sizeof(*lab));
@@ -272,7 +272,7 @@ static inline struct lab *lab_open(const char *config, unsigned n_executors, boo
         return lab_open_limited(config, n_executors, may_inline, NULL);
 }
 
-/* All requests must be released. */
+/* All requests must have been released. */
 static inline void lab_close(struct lab *lab) {
         lab->scheduler->ops->drain(lab->scheduler);
         lab->scheduler->ops->free(lab->scheduler);
@@ -308,7 +308,7 @@ static inline void ticket_init(struct ticket *t, struct lab *lab, const char *na
         t->req = lab_request(lab, t);
 }
 
-/* As the server does it. */
+/* Submits as the server does. */
 static inline struct error *ticket_try_submit(struct ticket *t) {
         struct lab       *lab = t->lab;
         _Atomic uint64_t *n_in_flight = &lab->fake->model.n_in_flight;
@@ -326,7 +326,7 @@ static inline void ticket_submit(struct ticket *t) {
         assert_ok(ticket_try_submit(t), t->name);
 }
 
-/* n tickets called "a", "b", …, not submitted yet. */
+/* Makes n tickets "a", "b", …, not yet submitted. */
 static inline struct ticket *tickets_new(struct lab *lab, unsigned n) {
         struct ticket *tickets = calloc(n, sizeof(*tickets));
         char           name[2] = "a";
@@ -337,7 +337,7 @@ static inline struct ticket *tickets_new(struct lab *lab, unsigned n) {
         return tickets;
 }
 
-/* Waits until each has its one final answer and its one release; the requests end. */
+/* Waits until each ticket has its one final answer and its one release, and frees the requests. */
 static inline void tickets_end(struct ticket *tickets, unsigned n) {
         for (unsigned i = 0; i < n; i++) {
                 struct ticket *t = &tickets[i];
@@ -352,7 +352,7 @@ static inline void tickets_end(struct ticket *tickets, unsigned n) {
         free(tickets);
 }
 
-/* For threads, which must not assert: false when it did not happen in time. */
+/* For threads that must not assert: returns false when the event did not occur in time. */
 static inline bool ticket_wait_released(struct ticket *t) {
         uint64_t give_up_ns = clock_now_ns() + LAB_PATIENCE_NS;
         bool     is_released;
@@ -377,7 +377,7 @@ static inline void assert_success(struct ticket *t) {
         assert_false(LAB_GET(t->lab, t->has_error));
 }
 
-/* The names in the batch, without blanks: "abc"; "-" is a null request. */
+/* Names of the requests in the batch, without blanks: "abc"; "-" is a null request. */
 static inline void assert_batch(struct lab *lab, unsigned at, const char *names) {
         char     got[LAB_MAX_BATCH + 1] = "";
         unsigned n;
