@@ -38,7 +38,7 @@ struct plugin_lab {
         struct instance      instances[PLUGIN_MAX_MEMBERS];
         struct instance     *pointers[PLUGIN_MAX_MEMBERS];
         unsigned             n_instances;
-        enum dispatch_reason reason;  /* rows of the last batch that began */
+        enum dispatch_reason reason;  /* of the last batch that began */
         unsigned             n_ended; /* number of requests */
 
         /* State of the plug-in. */

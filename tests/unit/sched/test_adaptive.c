@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Adaptive batching of the dynamic batcher on a clock of the test: its documented rows, clients in closed
- * loops, random arrivals, and random orders of events against a plain model of its rules. The numbers in
- * the names of tests are those of the acceptance checks.
+/* Adaptive batching of the dynamic batcher on a clock of the test: its documented rows, clients in
+ * closed loops, random arrivals, and random orders of events against a plain model of its rules. The
+ * numbers in the names of tests are those of the acceptance checks.
  */
 #include "sched/policy_sim.h"
 #include "suite.h"
@@ -25,7 +25,8 @@ static uint64_t constant_cost(uint64_t rows) {
         return EXECUTION_US;
 }
 
-/* A multiple of 4: moving averages stay exact for a while, and are rounded alike. */
+/* A multiple of 4, so that the moving averages of both stay exact for a while and round in the same
+ * way. */
 static uint64_t linear_cost(uint64_t rows) {
         return 100 + 64 * rows;
 }
@@ -79,7 +80,7 @@ static void test_51_a_burst_of_three(void **state) {
         (void)state;
         CHECK(ADAPTIVE_OFF, "10000 r0+3 i0", 0, 0, 0);
         CHECK(ADAPTIVE_IDLE, "0 r0+1 i0, 10000 r1+2 i0", 0, 0, 0);
-        /* Three were seen at once: the third is waited for, and does not come. */
+        /* Three rows were seen at once. The third is awaited, but does not come. */
         CHECK(ADAPTIVE_FLOW, "0 r0+1 i0, 500 r1+2 i0", 0, 0, 0);
 }
 
@@ -89,19 +90,19 @@ static void test_a_full_batch_waits_for_nobody(void **state) {
         CHECK(ADAPTIVE_FLOW, "0 r0+1 i0, 250 r1+4 i0, 750 r5+1 i0", 0, 1, 2, 3, 4, 5);
 }
 
-/* Two clients, one of which goes: the other waits for it once, for one execution. */
+/* Two clients, one of which goes. The other waits for it once, for one execution. */
 static void test_46_who_has_gone_is_waited_for_once(void **state) {
         (void)state;
         CHECK(ADAPTIVE_FLOW,
-              "0 r0+1 i0, "   /* nobody else was ever seen */
-              "500 r1+1 i0, " /* two were; the first does not come */
-              "800 r2+1 i0, " /* from now on one is enough */
+              "0 r0+1 i0, "   /* only one row was ever seen */
+              "500 r1+1 i0, " /* two rows were seen; the first client does not come */
+              "800 r2+1 i0, " /* from now on one row is enough */
               "1100 r3+1 i0, "
               "1400 r4+1 i0",
               0, 10, 800, 1100, 1400);
 }
 
-/* Nobody waits longer than one execution after it came, nor than the queue delay. */
+/* No request waits longer than one execution after its arrival, or longer than the queue delay. */
 static void test_no_longer_than_the_delay(void **state) {
         struct sim s;
 
@@ -109,7 +110,7 @@ static void test_no_longer_than_the_delay(void **state) {
         open_sim(&s, ADAPTIVE_FLOW, 100, 1, constant_cost);
         arrive(&s, 0);
         arrive(&s, 10);
-        arrive(&s, 400); /* two were seen: it waits for 100 us */
+        arrive(&s, 400); /* two rows were seen: it waits for 100 us */
         sim_run(&s);
         assert_starts(&s, "0 r0+1 i0, 250 r1+1 i0, 500 r2+1 i0");
         sim_close(&s);
@@ -135,7 +136,7 @@ static void test_50_without_a_delay_nothing_waits(void **state) {
                 sim_close(&s);
         }
 }
-/* Once the model ends, what waits for others runs at once. */
+/* When the model ends, a batch that waits for more rows runs at once. */
 static void test_drained(void **state) {
         struct sim s;
 
@@ -146,8 +147,9 @@ static void test_drained(void **state) {
                 arrive(&s, 10);
                 arrive(&s, 20);
                 sim_at(&s, 1000, SIM_DRAIN, 0);
-                sim_at(&s, 2000, SIM_DRAIN, 0); /* it may come twice */
-                arrive(&s, 3000);               /* of a model that is made of this one */
+                sim_at(&s, 2000, SIM_DRAIN, 0); /* may be called twice */
+                /* a request of the server itself, for a model that is composed of this one */
+                arrive(&s, 3000);
                 sim_run(&s);
                 assert_starts(&s, mode == ADAPTIVE_OFF ? "1000 r0+3 i0, 3000 r3+1 i0"
                                                        : "0 r0+1 i0, 1000 r1+2 i0, 3000 r3+1 i0");
@@ -166,17 +168,19 @@ static void test_drained(void **state) {
 struct load {
         enum adaptive_mode mode;
         unsigned           n_clients;
-        uint64_t           think_us, spread_us; /* the time is think_us, and up to spread_us more */
-        unsigned           n_answers;           /* altogether */
-        unsigned           n_stay;              /* clients that go on after half of them; 0: all */
+        /* a client thinks for think_us, and up to spread_us more */
+        uint64_t think_us, spread_us;
+        unsigned n_answers; /* number of all requests */
+        /* clients that continue after half of the requests; 0: all */
+        unsigned n_stay;
 };
 
 struct load_result {
-        uint64_t latency_us[MAX_ANSWERS]; /* in the order of the answers */
-        uint64_t waited_us[MAX_ANSWERS];  /* of them, before the execution */
+        uint64_t latency_us[MAX_ANSWERS]; /* latencies, in the order of the answers */
+        uint64_t waited_us[MAX_ANSWERS];  /* time of each before its execution */
         unsigned n;
         unsigned n_executions, n_full;
-        unsigned n_together; /* answers when the last of those that go was answered */
+        unsigned n_together; /* number of answers when the last client that goes got its answer */
         uint64_t end_us;
 };
 
@@ -275,7 +279,7 @@ static void test_45_closed_loops(void **state) {
         }
 }
 
-/* Check 46: no warm-up, no probes, and who has gone is waited for once. */
+/* Check 46: no warm-up and no trial runs; a client that has gone is awaited once. */
 static void test_46_lone_requests(void **state) {
         struct load_result r;
         unsigned           n_waited = 0;
@@ -296,7 +300,7 @@ static void test_46_lone_requests(void **state) {
         assert_true(n_waited <= 1);
 }
 
-/* Check 47: never slower than the better of the two others, and no long tail. */
+/* Check 47: never slower than the better of the two other modes, and no long tail. */
 static void test_47_against_the_others(void **state) {
         static const unsigned clients[] = { 1, 2, 3, 4, 5, 6, 10, 16 };
         struct load_result    r;
@@ -329,7 +333,7 @@ static uint64_t slow_cost(uint64_t rows) {
         return 800;
 }
 
-/* Arrivals at random times, 0.5 of them in a millisecond; the 99th percentile of the latency in ms. */
+/* Arrivals at random times, 0.5 per millisecond. Returns the 99th percentile of the latency in ms. */
 static double run_poisson(enum adaptive_mode mode) {
         static uint64_t latency_us[MAX_ANSWERS];
         uint64_t        sent_us[SIM_MAX_REQUESTS], at_us = 0, seed = 7;
@@ -351,7 +355,7 @@ static double run_poisson(enum adaptive_mode mode) {
                 is_used[free_one] = true;
                 pool.requests[free_one]->batch_size = 1;
                 sim_at(&s, at_us, SIM_ARRIVAL, free_one);
-                /* All that happens up to then. */
+                /* Runs all events up to that time. */
                 while (s.n_events > 0 && s.now_us < at_us)
                         assert_true(sim_step(&s));
                 for (unsigned k = 0; k < s.n_starts; k++)
@@ -380,7 +384,7 @@ static void test_51_random_arrivals(void **state) {
 
 /* ---- batches of one -------------------------------------------------------------------------- */
 
-/* Check 49: with nothing to wait for a delay counts for nothing. */
+/* Check 49: a model that cannot batch has no use for a delay. */
 static void test_49_batches_of_one(void **state) {
         (void)state;
         for (int mode = ADAPTIVE_OFF; mode <= ADAPTIVE_FLOW; mode++) {
@@ -407,7 +411,7 @@ static void test_49_batches_of_one(void **state) {
 
 /* ---- random orders of events ----------------------------------------------------------------- */
 
-/* The rules once more, for requests of one row: an array of waiting requests and of members. */
+/* The rules again, for requests of one row: an array of waiting requests and an array of members. */
 struct rules {
         enum adaptive_mode mode;
         uint64_t           delay_us;
@@ -416,12 +420,12 @@ struct rules {
         uint64_t           ends_us[SIM_MAX_INSTANCES]; /* 0: free */
         uint64_t           rows[SIM_MAX_INSTANCES];
         uint64_t           freed_us[SIM_MAX_INSTANCES];
-        uint64_t freed_order[SIM_MAX_INSTANCES]; /* the last one to become free runs first */
+        uint64_t freed_order[SIM_MAX_INSTANCES]; /* the member that became free last runs first */
         uint64_t order;
         uint64_t waiting_us[SIM_MAX_REQUESTS];
         unsigned numbers[SIM_MAX_REQUESTS];
         unsigned n_waiting;
-        uint64_t believed; /* clients */
+        uint64_t believed; /* number of clients */
         uint64_t average_ns;
         struct sim_start starts[SIM_MAX_STARTS];
         unsigned         n_starts;
@@ -444,7 +448,8 @@ static int model_free_member(const struct rules *m) {
         return best;
 }
 
-/* Must what is there run now on that member? Otherwise *ret_until_us is when it must at the latest. */
+/* True when the waiting requests must run on that member now. Otherwise *ret_until_us is the latest
+ * time. */
 static bool model_must_run(struct rules *m, unsigned member, uint64_t now_us,
                            uint64_t *ret_until_us) {
         uint64_t running = model_running(m);
@@ -484,7 +489,8 @@ static void model_start(struct rules *m, unsigned member, uint64_t now_us) {
         m->n_waiting -= n;
 }
 
-/* One moment: its arrivals and ends in the order of the story are the caller's; this is what follows. */
+/* Decides at one time, after the caller has applied the arrivals and ends of that time in their
+ * order. */
 static uint64_t model_react(struct rules *m, uint64_t now_us) {
         uint64_t until_us = UINT64_MAX;
         int      member;
@@ -507,7 +513,8 @@ static void model_end(struct rules *m, unsigned member) {
                 m->average_ns == 0 ? took_ns : m->average_ns - m->average_ns / 4 + took_ns / 4;
 }
 
-/* Moments are told apart by odd arrivals: ends and times to wait for fall on even microseconds. */
+/* Arrivals are at odd times. Ends and wake-up times are at even microseconds, so that no two
+ * coincide. */
 static void model_run(struct rules *m, const uint64_t *arrivals_us, unsigned n) {
         uint64_t until_us = UINT64_MAX;
         unsigned next = 0;
@@ -537,7 +544,7 @@ static void model_run(struct rules *m, const uint64_t *arrivals_us, unsigned n) 
         }
 }
 
-/* Ascending, none twice, so that the order is the story's and not the simulation's. */
+/* Ascending and unique, so that the order is that of the test and not of the simulation. */
 static unsigned draw_arrivals(uint64_t *random, uint64_t *arrivals_us) {
         uint64_t gap_us = 1 + draw(random, 3) * 150;
         uint64_t at_us = 0;
@@ -555,7 +562,8 @@ static bool is_same_start(const struct sim_start *a, const struct sim_start *b) 
                a->first == b->first && a->n == b->n;
 }
 
-/* An end of one moment may not be an arrival of the same: who comes first would be told differently. */
+/* An end and an arrival must not be at the same time: the model and the policy may order them
+ * differently. */
 static bool is_ambiguous(const struct rules *m, const uint64_t *arrivals_us, unsigned n) {
         for (unsigned i = 0; i < m->n_starts; i++) {
                 uint64_t end_us = m->starts[i].at_us + m->cost(m->starts[i].rows);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An output of a composed model's last step, in memory that the client's allocator gives. */
+/* An output of a composed model's last step, in memory from the client's allocator. */
 #include "suite.h"
 
 #include "base/buf.h"
@@ -11,11 +11,11 @@
         "name: \"m\" input { name: \"I\" data_type: TYPE_INT32 dims: 2 } "                         \
         "output { name: \"O\" data_type: TYPE_INT32 dims: 2 }"
 
-/* What the client's allocator does and was asked. */
+/* What the client's allocator returns, and its arguments. */
 static struct client {
-        int32_t          bytes[2]; /* the memory that it gives */
+        int32_t          bytes[2]; /* memory that it returns */
         int              note;     /* &note is its userp for the buffer */
-        struct error    *failure;  /* owned; instead of memory */
+        struct error    *failure;  /* owned; returned instead of memory */
         char             name[16];
         size_t           byte_size;
         enum memory_type type;
@@ -24,7 +24,7 @@ static struct client {
         unsigned         n_released;
 } client;
 
-/* The signature of allocator_alloc_fn. */
+/* Has the signature of allocator_alloc_fn. */
 static struct error *give(struct response_allocator *allocator, const char *tensor,
                           size_t byte_size, enum memory_type type, int64_t id, void *userp,
                           void **buffer, void **buffer_userp, enum memory_type *actual_type,
@@ -69,7 +69,7 @@ static const struct response_allocator of_client = { .alloc = give, .release = t
 static const struct response_allocator no_release = { .alloc = give };
 static const struct response_allocator with_start = { .alloc = give, .start = start };
 
-/* The composed model's allocator: the record in the run's room, or on the heap. */
+/* The composed model's allocator. The record is in the run's room or on the heap. */
 static struct run {
         struct request      *outer;
         struct client_memory room;
@@ -77,7 +77,7 @@ static struct run {
         bool                 is_for_client;
 } run;
 
-/* The signature of allocator_alloc_fn. */
+/* Has the signature of allocator_alloc_fn. */
 static struct error *allocate(struct response_allocator *allocator, const char *tensor,
                               size_t byte_size, enum memory_type type, int64_t id, void *userp,
                               void **buffer, void **buffer_userp, enum memory_type *actual_type,
@@ -106,7 +106,7 @@ static const struct response_allocator of_run = { .alloc = allocate,
 struct lab {
         struct fake_model      *fake;
         struct request         *inner;
-        struct response        *from; /* of the inner request */
+        struct response        *from; /* output of the inner request */
         struct response_output *output;
 };
 
@@ -134,7 +134,7 @@ static void lab_close(struct lab *l) {
         fake_model_free(l->fake);
 }
 
-/* What the step writes to. */
+/* Memory into which the step writes. */
 static struct error *lab_buffer(struct lab *l, void **ret) {
         enum memory_type type = MEMORY_CPU;
         int64_t          id = 3;
@@ -142,7 +142,7 @@ static struct error *lab_buffer(struct lab *l, void **ret) {
         return response_output_buffer(l->output, sizeof(client.bytes), &type, &id, ret);
 }
 
-/* The client's response has it from then on, the step's has nothing to give back. */
+/* The client's response owns the memory afterwards, and the step's response returns nothing. */
 static void check_hand_over(bool has_room) {
         struct response        *to;
         struct response_output *o;
@@ -185,7 +185,7 @@ static void test_handed_over(void **state) {
         check_hand_over(false);
 }
 
-/* Nobody takes it: the client's allocator gets it back, with its own userp. */
+/* No response takes the memory: the client's allocator gets it back, with its own userp. */
 static void test_given_back(void **state) {
         struct lab l;
         void      *bytes;
@@ -214,7 +214,7 @@ static void test_nothing_to_release(void **state) {
         lab_close(&l);
 }
 
-/* Its error is the output's, which has no buffer then. */
+/* The error of the allocator is the error of the output, which then has no buffer. */
 static void test_client_refuses(void **state) {
         struct lab l;
         void      *bytes = NULL;
@@ -246,7 +246,7 @@ static void test_no_memory_for_the_record(void **state) {
         lab_close(&l);
 }
 
-/* Written elsewhere: the bytes have to be copied. */
+/* An output in other memory: its bytes must be copied. */
 static void test_not_for_the_client(void **state) {
         struct response        *to;
         struct response_output *o;

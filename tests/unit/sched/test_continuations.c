@@ -80,7 +80,7 @@ static void on_end(struct inner_request *r) {
         mutex_unlock(&lab_lock);
 }
 
-/* The output of the step before is its input, where it lies. */
+/* The output of the previous step is the next input, without a copy. */
 static void begin_step(struct step *s) {
         static const struct inner_request_ops ops = { .on_response = on_response,
                                                       .on_end = on_end };
@@ -152,7 +152,7 @@ static void run_until_all_are_on(struct line *l, struct lab_model *const *models
 
 /* ---- the tests ------------------------------------------------------------------------------- */
 
-/* All steps are of one model with one instance: each finds it given back. */
+/* All steps are of one model with one instance. Each step finds that the instance was returned. */
 static void test_steps_run_on_the_submitting_thread(void **state) {
         struct lab_model  m;
         struct lab_model *models[MAX_STEPS];
@@ -167,7 +167,7 @@ static void test_steps_run_on_the_submitting_thread(void **state) {
         run_until_all_are_on(l, models, MAX_STEPS, &here);
         for (unsigned i = 1; i < MAX_STEPS; i++)
                 assert_true(l->steps[i].was_deferred);
-        /* The stack is flat: every step after the first is called from one loop. */
+        /* The stack is flat: one loop calls every step after the first. */
         for (unsigned i = 2; i < MAX_STEPS; i++)
                 assert_ptr_equal(l->steps[i].frame, l->steps[1].frame);
         lab_model_close(&m);
@@ -184,8 +184,8 @@ static void settle(struct lab_model *m) {
         }
 }
 
-/* A thread that does not run batches itself leaves the first step to its instance, whose thread
- * goes on with the others: no hop between them. */
+/* A thread that does not run batches itself leaves the first step to its instance. The instance's
+ * thread runs the other steps, without a change of threads. */
 static void test_steps_run_on_the_instance_thread(void **state) {
         struct lab_model  first, others;
         struct lab_model *models[] = { &first, &others, &others, &others };
@@ -200,8 +200,8 @@ static void test_steps_run_on_the_instance_thread(void **state) {
         lab_model_close(&others);
 }
 
-/* What such a thread has not agreed to: its continuations may reach the code of clients, who submit
- * with a lock of their own that they take in their callbacks. */
+/* A thread that has not agreed to run continuations does not run them: they may call clients, which
+ * may submit while they hold a lock that they also take in their callbacks. */
 static void test_requests_of_clients_do_not_run_on_the_instance_thread(void **state) {
         struct lab_model  first, others;
         struct lab_model *models[] = { &first, &others, &others, &others };
@@ -222,7 +222,7 @@ static void test_requests_of_clients_do_not_run_on_the_instance_thread(void **st
         lab_model_close(&others);
 }
 
-/* Batches that wait come before the steps of others. */
+/* Queued batches run before the steps of other requests. */
 static void test_steps_do_not_hold_up_the_queue(void **state) {
         struct lab_model  first, next;
         struct lab_model *models[] = { &first, &next };
@@ -253,7 +253,7 @@ static void test_steps_do_not_hold_up_the_queue(void **state) {
         lab_model_close(&next);
 }
 
-/* 80 ms each, 200 ms for one event: the third step is not run here, whatever the machine does. */
+/* 80 ms each, 200 ms for one event: the third step does not run here, however fast the machine is. */
 static void test_steps_share_the_limit_of_one_event(void **state) {
         struct lab_model  m;
         struct lab_model *models[4];
@@ -298,7 +298,7 @@ static void removal_main(void *arg) {
         mutex_unlock(&lab_lock);
 }
 
-/* An instance that goes does not take the next step of its last batch, either. */
+/* An instance that leaves does not run the next step of its last batch either. */
 static void test_a_leaving_instance_takes_no_step(void **state) {
         struct lab_model  m;
         struct lab_model *models[] = { &m, &m };
@@ -338,8 +338,8 @@ static void free_second(void) {
         lab_spin(5 * NS_PER_MS); /* it is idle by now, most likely */
 }
 
-/* An instance whose thread is away with a step is borrowed and given back, while another one becomes
- * idle: the next request is for the one whose thread waits. */
+/* An instance whose thread runs a step elsewhere is borrowed and returned, while another one
+ * becomes idle. The next request goes to the instance whose thread waits. */
 static void test_an_instance_with_its_thread_away_is_woken_last(void **state) {
         struct lab_model  m, y, other;
         struct lab_model *only_m[] = { &m }, *m_then_other[] = { &m, &other };
@@ -381,7 +381,7 @@ static void test_an_instance_with_its_thread_away_is_woken_last(void **state) {
         lab_model_close(&other);
 }
 
-/* A turn ends before the next step asks for one: a resource that both need is free by then. */
+/* A turn ends before the next step asks for one, so that a resource that both need is free. */
 static void test_steps_give_back_their_turn_first(void **state) {
         struct rate_limiter *limiter = rate_limiter_new(NULL, 0);
         struct lab_model     first, next;
@@ -406,7 +406,8 @@ static void count_run(struct continuation *c) {
 static struct continuation started_later = { .run = count_run };
 static bool                was_deferred, has_run_within;
 
-/* A step that is answered at once, as by a cache, starts the next one outside of any execution. */
+/* A step that is answered at once, for example by a cache, starts the next one outside of an
+ * execution. */
 static void start_another(struct continuation *c) {
         (void)c;
         was_deferred = submitter_defer(&started_later);
@@ -424,7 +425,7 @@ static void test_flat_without_executions(void **state) {
         assert_true(was_deferred);
         assert_false(has_run_within);
         assert_null(started_later.run);
-        assert_false(submitter_defer(&a)); /* it is over */
+        assert_false(submitter_defer(&a)); /* the execution has ended */
 }
 
 static void test_order_and_nesting(void **state) {
@@ -435,7 +436,7 @@ static void test_order_and_nesting(void **state) {
         submitter_enter_execution(submitter_self(), 0);
         assert_true(submitter_defer(&a));
         assert_true(submitter_defer(&b));
-        submitter_continue(submitter_self(), true); /* still inside */
+        submitter_continue(submitter_self(), true); /* still inside the execution */
         assert_non_null(a.run);
         assert_true(submitter_leave_execution(submitter_self(), 0));
         submitter_continue(submitter_self(), true);
@@ -453,7 +454,7 @@ static void ask_for_limits(struct continuation *c) {
         ran_a_step = submitter_may_run(submitter_self(), 1, 1000, true);
 }
 
-/* Within the limit of one event; a thread that does not allow it runs steps, and only if it may. */
+/* Steps run within the time limit of one event, and only on a thread that allows it. */
 static void test_what_may_run_here(void **state) {
         struct continuation a = { .run = ask_for_limits };
 
@@ -476,7 +477,7 @@ static void test_what_may_run_here(void **state) {
         assert_false(submitter_may_run(submitter_self(), 1, 1000, true));
 }
 
-/* Inner requests go on while the scheduler drains; those of clients are refused. */
+/* Inner requests continue while the scheduler drains. Requests of clients are refused. */
 static void test_inner_requests_pass_a_drain(void **state) {
         struct lab_model  m;
         struct lab_model *models[] = { &m, &m };

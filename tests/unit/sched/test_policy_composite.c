@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Members that take certain batch sizes, on a clock of the test: which batches are formed, when, on
- * which member; and random orders of events against a plain model of the rules. The numbers in the names
- * of tests are those of the acceptance checks.
+/* Members that take certain batch sizes, on a clock of the test: which batches are formed, when, and on
+ * which member; and random orders of events against a plain model of the rules. The numbers in the
+ * names of tests are those of the acceptance checks.
  */
 #include "sched/policy_sim.h"
 #include "sched/row_plan.h"
@@ -72,7 +72,7 @@ static void arrive(struct sim *s, uint64_t at_us, uint64_t rows) {
         sim_arrives(s, at_us, pool.requests[s->n_requests], rows);
 }
 
-/* All are queued before the first decision. */
+/* All requests are queued before the first decision. */
 static void queue_all(struct sim *s, const uint64_t *rows, unsigned n) {
         for (unsigned i = 0; i < n; i++) {
                 struct request *req = pool.requests[i];
@@ -84,7 +84,7 @@ static void queue_all(struct sim *s, const uint64_t *rows, unsigned n) {
         sim_at(s, 0, SIM_TIMER, 0);
 }
 
-/* The executions of requests with these rows, queued at once: "8 on 2, 4 on 1". */
+/* Returns the executions of requests with these rows, queued at once: "8 on 2, 4 on 1". */
 static void check_queued(const struct setting *o, const uint64_t *rows, unsigned n,
                          const char *expected) {
         struct sim s;
@@ -179,7 +179,7 @@ static void test_37_without_splitting(void **state) {
         struct policy        *policy = make_policy(&o);
 
         (void)state;
-        /* The plan for 6 is 3,3: but the first request has 4 rows. */
+        /* The plan for 6 is 3,3, but the first request has 4 rows. */
         CHECK_QUEUED(&o, "4 on 2, 1 on 0, 1 on 0", 4, 1, 1);
         for (unsigned rows = 1; rows <= 4; rows++) {
                 pool.requests[0]->batch_size = rows;
@@ -209,7 +209,7 @@ static void test_34_some_may_wait(void **state) {
         sim_close(&s);
 }
 
-/* Once the model ends, what waits runs at once, and what no member takes is refused. */
+/* When the model ends, waiting rows run at once, and rows that no member takes are refused. */
 static void test_drained(void **state) {
         static const uint32_t large[][2] = { { 4, 4 }, { 8, 8 } };
         const struct setting  late = { three, 3, .delay_us = 10000, .mode = ADAPTIVE_OFF };
@@ -235,7 +235,7 @@ static void test_drained(void **state) {
         sim_close(&s);
 }
 
-/* The planned member is busy: at once what is due, later what is not. */
+/* The planned member is busy. Rows that are due run at once on another one; other rows run later. */
 static void test_40_a_busy_member(void **state) {
         struct setting o = { three, 3, .mode = ADAPTIVE_OFF, .cost = slow_eight };
         struct sim     s;
@@ -246,7 +246,7 @@ static void test_40_a_busy_member(void **state) {
         for (unsigned i = 0; i < 8; i++)
                 arrive(&s, 1000, 1);
         sim_run(&s);
-        /* The first of the second eight runs alone at once: nothing else is there yet. */
+        /* The first of the second eight runs alone at once, since no other request is there. */
         assert_int_equal(s.starts[0].rows, 8);
         assert_int_equal(s.starts[1].rows, 1);
         assert_int_equal(s.starts[2].rows, 4);
@@ -268,7 +268,7 @@ static void test_40_a_busy_member(void **state) {
         for (unsigned i = 0; i < 8; i++)
                 arrive(&s, 500, 1);
         sim_run(&s);
-        assert_starts(&s, "0 r0+8 i2, 1000 r8+8 i2"); /* late: one batch, and it waited */
+        assert_starts(&s, "0 r0+8 i2, 1000 r8+8 i2"); /* late: one batch, which had waited */
         sim_close(&s);
 }
 
@@ -308,7 +308,7 @@ static void test_42_exclusive_members(void **state) {
         sim_close(&s);
 }
 
-/* Eight requests of two shapes in turns. */
+/* Eight requests with two shapes, alternating. */
 static void run_two_shapes(const struct setting *o, struct sim *s) {
         struct fake_model *fake = fake_model_new(VARIABLE);
         struct request    *requests[8];
@@ -344,7 +344,7 @@ static void test_39_shapes_are_not_mixed(void **state) {
                 for (unsigned i = 0; i < 4; i++)
                         assert_int_equal(s.starts[k].all[i], 2 * i + k);
         }
-        /* The one member for four is busy: of the other shape one runs alone at once. */
+        /* The only member for four is busy. A request of the other shape runs alone at once. */
         run_two_shapes(&one, &s);
         assert_int_equal(s.starts[0].rows, 4);
         for (unsigned i = 0; i < 4; i++)
@@ -353,7 +353,7 @@ static void test_39_shapes_are_not_mixed(void **state) {
         assert_int_equal(s.starts[1].all[0], 1);
 }
 
-/* Members of one row have nothing to wait for. */
+/* Members of one row have no reason to wait. */
 static void test_49_members_of_one_row(void **state) {
         static const uint32_t ones[][2] = { { 1, 1 }, { 1, 1 } };
 
@@ -386,7 +386,7 @@ static void test_a_lone_request_flows(void **state) {
         sim_close(&s);
 }
 
-/* The second client's request would run alone as well: nothing is waited for. */
+/* The second client's request would run alone anyway, so the first does not wait for it. */
 static void test_flow_does_not_wait_for_rows_that_change_nothing(void **state) {
         const struct setting o = { three, 3, .delay_us = 10000, .mode = ADAPTIVE_FLOW };
         struct sim           s;
@@ -400,7 +400,8 @@ static void test_flow_does_not_wait_for_rows_that_change_nothing(void **state) {
         sim_close(&s);
 
         open_sim(&s, &o);
-        for (unsigned i = 0; i < 4; i++) /* four clients: three more make a batch of four */
+        /* four clients: three more requests make a batch of four */
+        for (unsigned i = 0; i < 4; i++)
                 arrive(&s, i * 100, 1);
         arrive(&s, 1200, 1);
         sim_run(&s);
@@ -410,7 +411,7 @@ static void test_flow_does_not_wait_for_rows_that_change_nothing(void **state) {
 
 /* ---- random orders of events ----------------------------------------------------------------- */
 
-/* The rules once more, for requests of one row; sizes are tried one by one. */
+/* The rules again, for requests of one row; the model tries each size. */
 struct rules {
         const struct setting *o;
         uint64_t              ends_us[MAX_MEMBERS]; /* 0: free */
@@ -423,7 +424,8 @@ struct rules {
         unsigned              n_waiting;
         uint64_t              believed;
         uint64_t              average_ns;
-        unsigned         fewest[SIM_MAX_REQUESTS + 1]; /* executions; UINT_MAX: none serve it */
+        /* number of executions; UINT_MAX: they cannot be served */
+        unsigned         fewest[SIM_MAX_REQUESTS + 1];
         struct sim_start starts[SIM_MAX_STARTS];
         unsigned         n_starts;
 };
@@ -505,7 +507,8 @@ static void rules_start(struct rules *m, unsigned member, unsigned size, uint64_
         memmove(m->numbers, m->numbers + size, m->n_waiting * sizeof(*m->numbers));
 }
 
-/* Whether adaptive batching lets it run on that member; if not, until when it waits. */
+/* True when adaptive batching lets the batch run on that member; otherwise sets the time until
+ * which it waits. */
 static bool rules_early(struct rules *m, int member, uint64_t now_us, uint64_t *ret_until_us) {
         uint64_t running = rules_running(m), patience_ns, from_us;
 
@@ -529,7 +532,7 @@ static bool rules_early(struct rules *m, int member, uint64_t now_us, uint64_t *
         return false;
 }
 
-/* One batch, if there is one to run now. */
+/* Runs one batch if there is one. */
 static bool rules_step(struct rules *m, uint64_t now_us, uint64_t *ret_until_us) {
         unsigned size = rules_plan(m);
         int      member = rules_member(m, size);
@@ -612,7 +615,7 @@ static uint64_t odd_cost(uint64_t rows) {
         return 331 + 64 * rows;
 }
 
-/* Groups of one to three members each, one of which takes a single row. */
+/* Groups of one to three members each. One of the groups takes a single row. */
 static unsigned draw_members(uint64_t *random, uint32_t (*ranges)[2]) {
         unsigned n_groups = 1 + (unsigned)draw(random, 3), n = 0;
 
@@ -641,7 +644,7 @@ static unsigned draw_arrivals(uint64_t *random, uint64_t *arrivals_us) {
         return n;
 }
 
-/* Two events of one moment: which comes first is told differently. */
+/* Two events at the same time: the model and the policy may order them differently. */
 static bool is_ambiguous(const struct rules *m, const uint64_t *arrivals_us, unsigned n) {
         for (unsigned i = 0; i < m->n_starts; i++) {
                 uint64_t end_us = m->starts[i].at_us + m->o->cost(m->starts[i].rows);

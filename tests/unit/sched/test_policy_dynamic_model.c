@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The dynamic batcher against a plain model of its rules: thousands of random stories. The model keeps
- * one array, sorts it again for every question and tries every prefix of it as a batch.
+/* The dynamic batcher against a plain model of its rules, in thousands of random scripts. The model
+ * keeps one array, sorts it again for every question, and tries every prefix of it as a batch.
  */
 #include "suite.h"
 
@@ -16,7 +16,7 @@
 #define N_LEVELS 4
 #define MAX_BATCH 8
 
-/* What the model knows of one request. */
+/* A request, as the model sees it. */
 struct waiting {
         struct request *req;
         uint64_t        level;
@@ -24,7 +24,7 @@ struct waiting {
         int64_t         width; /* its shape */
         uint64_t        enqueued_ns;
         uint64_t        due_ns;
-        uint64_t        order; /* of arrival; of its timeout when delayed */
+        uint64_t        order; /* order of arrival; for a delayed request, of its timeout */
         bool            is_delayed;
 };
 
@@ -36,7 +36,7 @@ struct story {
         struct level_policy    levels[N_LEVELS];
         struct policy         *rules;
         struct request_queue   queue;
-        struct list            idle; /* nobody: the rules do not look at it */
+        struct list            idle; /* not used by these rules */
         bool                   equal_shapes;
         uint64_t               now_ns;
         uint64_t               n_pushes;
@@ -108,7 +108,7 @@ static uint64_t due_of(const struct story *s, uint64_t level, uint64_t timeout_u
         return s->now_ns + ns;
 }
 
-/* The one whose timeout passed first; n_waiting when there is none. */
+/* Returns the request whose timeout passed first; n_waiting when there is none. */
 static size_t first_expired(const struct story *s) {
         size_t first = s->n_waiting;
 
@@ -127,7 +127,7 @@ static uint64_t rows_of(const struct story *s, size_t n) {
         return rows;
 }
 
-/* May the first n, in order, be one batch? */
+/* True when the first n requests, in order, may be one batch. */
 static bool may_batch(const struct story *s, size_t n) {
         if (n > 1 && rows_of(s, n) > s->policy.max_batch_size)
                 return false;
@@ -144,7 +144,7 @@ static bool is_preferred(const struct story *s, uint64_t rows) {
         return false;
 }
 
-/* How many of the first n_fitting are a preferred batch; 0 when none. */
+/* Returns how many of the first n_fitting are a preferred batch; 0: none. */
 static size_t preferred_prefix(const struct story *s, size_t n_fitting, uint32_t largest) {
         for (size_t n = n_fitting; n > 0; n--)
                 if (is_preferred(s, rows_of(s, n)))
@@ -198,7 +198,8 @@ static void push(struct story *s) {
                         req = s->requests[i];
         if (req == NULL)
                 return;
-        /* Whole microseconds plus a number of its own: no two are due at the same time. */
+        /* Whole microseconds plus a unique number of nanoseconds: no two timeouts are at the same
+         * time. */
         s->now_ns = s->now_ns / NS_PER_US * NS_PER_US + s->n_pushes++;
         req->batch_size = draw(s, 20) == 0 ? (w.rows = MAX_BATCH + 3) : w.rows;
         req->priority = draw(s, N_LEVELS + 2);
@@ -275,7 +276,7 @@ static void decide(struct story *s) {
         if (want.verdict != BATCH_RUN)
                 return;
         assert_int_equal(got.n_requests, want.n_requests);
-        if (draw(s, 3) > 0) /* else asked in vain, as when no instance comes */
+        if (draw(s, 3) > 0) /* otherwise the question has no effect, as when no instance is idle */
                 take(s, got.n_requests);
 }
 
@@ -325,7 +326,7 @@ static void random_sizes(struct story *s) {
         s->policy.preferred_sizes = s->sizes;
 }
 
-/* The policy frees its arrays. */
+/* The policy frees these arrays. */
 static void *copy_of(const void *array, size_t bytes) {
         void *copy = malloc(bytes);
 
