@@ -15,7 +15,7 @@
         FIXED "dynamic_batching { default_queue_policy { default_timeout_microseconds: 500 "       \
               "allow_timeout_override: true } }"
 
-/* The ids that were announced as the i-th and following. */
+/* Returns the ids of the items that were announced as number i and after. */
 static int dispatch(struct plugin_lab *lab, uint32_t member, unsigned first, unsigned n) {
         uint64_t ids[PLUGIN_MAX_ITEMS];
 
@@ -70,7 +70,8 @@ static void test_item(void **state) {
         plugin_lab_close(&lab);
 }
 
-/* In the first on_cancel() of two that timed out together the other one is not to be had any more. */
+/* During the first on_cancel() of two items that timed out together, the other one cannot be
+ * dispatched. */
 static void dispatch_cancelled(struct plugin_lab *lab) {
         if (lab->cancelled == lab->items[0].id && lab->n_items == 3) {
                 assert_int_equal(dispatch(lab, 0, 1, 1), ECANCELED);
@@ -127,7 +128,7 @@ static void call_wrongly(struct plugin_lab *lab) {
         assert_int_equal(ops->reject(lab->host, id, -1, "x"), EINVAL);
         ops->count(lab->host, "Upper", 1);
         ops->count(lab->host, "below_zero", -1);
-        /* None had an effect: all that is right still is. */
+        /* The refused calls had no effect: the item can still be dispatched. */
         assert_int_equal(ops->dispatch_rows(lab->host, 0, &id, &zero, &two, 1), 0);
         assert_int_equal(ops->dispatch(lab->host, 0, &lab->items[1].id, 1), EBUSY);
         assert_int_equal(ops->dispatch(lab->host, 1, &id, 1), ENOENT);
@@ -197,13 +198,13 @@ static void test_shape_classes(void **state) {
 
 /* ---- rows and members ------------------------------------------------------------------------ */
 
-/* Rows `first` to first + count - 1 of the item that was announced as the i-th. */
+/* Dispatches rows `first` to first + count - 1 of the item that was announced as number i. */
 static int dispatch_rows(struct plugin_lab *lab, uint32_t member, unsigned i, uint32_t first,
                          uint32_t count) {
         return lab->ops->dispatch_rows(lab->host, member, &lab->items[i].id, &first, &count, 1);
 }
 
-/* Members 0 and 1 take 1 and 4 rows, requests may run in parts. */
+/* Members 0 and 1 take 1 and 4 rows. Requests may run in parts. */
 static void open_members(struct plugin_lab *lab, plugin_act_fn act) {
         plugin_lab_prepare(lab, FIXED, 2);
         lab->may_split = true;
@@ -217,16 +218,16 @@ static void dispatch_five_rows(struct plugin_lab *lab) {
         if (lab->n_items != 1)
                 return;
         lab->n_items++; /* once */
-        assert_int_equal(dispatch_rows(lab, 1, 0, 1, 4), ERANGE); /* row 0 comes first */
+        assert_int_equal(dispatch_rows(lab, 1, 0, 1, 4), ERANGE); /* the next row is row 0 */
         assert_int_equal(dispatch_rows(lab, 1, 0, 0, 6), ERANGE);
-        assert_int_equal(dispatch_rows(lab, 1, 0, 0, 3), ERANGE); /* too few for the member */
+        assert_int_equal(dispatch_rows(lab, 1, 0, 0, 3), ERANGE); /* too few rows for the member */
         assert_int_equal(dispatch_rows(lab, 1, 0, 0, 4), 0);
         assert_int_equal(lab->queue.n_waiting, 1);
         assert_int_equal(lab->queue.n_rows, 1);
         assert_int_equal(dispatch_rows(lab, 0, 0, 0, 1), ERANGE); /* dispatched before */
         assert_int_equal(dispatch_rows(lab, 0, 0, 4, 2), ERANGE);
         assert_int_equal(dispatch_rows(lab, 0, 0, 4, 0), ERANGE);
-        assert_int_equal(dispatch(lab, 0, 0, 1), 0); /* all that is left */
+        assert_int_equal(dispatch(lab, 0, 0, 1), 0); /* all remaining rows */
         assert_int_equal(dispatch(lab, 0, 0, 1), EBUSY);
 }
 
@@ -239,7 +240,7 @@ static void test_parts(void **state) {
         plugin_push(&lab, 5);
         assert_int_equal(lab.queue.n_waiting, 0);
         rows[0] = plugin_begin(&lab, &on[0]);
-        assert_int_equal(lab.n_ended, 0); /* half of it runs still */
+        assert_int_equal(lab.n_ended, 0); /* half of the request still runs */
         rows[1] = plugin_begin(&lab, &on[1]);
         assert_int_equal(rows[on[0] == 1 ? 0 : 1], 4);
         assert_int_equal(rows[0] + rows[1], 5);
@@ -293,7 +294,7 @@ static void test_the_rest_is_rejected(void **state) {
         plugin_lab_close(&lab);
 }
 
-/* Both are of virtual instance 0. */
+/* Both members are of virtual instance 0. */
 static void dispatch_two_members(struct plugin_lab *lab) {
         if (lab->n_items != 2)
                 return;
@@ -321,7 +322,7 @@ static void test_exclusive_members(void **state) {
         plugin_push(&lab, 2);
         assert_int_equal(plugin_begin(&lab, &on), 1);
         assert_int_equal(on, 0);
-        plugin_pass(&lab, 5 * PLUGIN_STALL_NS); /* none is free: no stall */
+        plugin_pass(&lab, 5 * PLUGIN_STALL_NS); /* no member is free, so this is no stall */
         assert_true(plugin_counted(&lab, "stall") == 0);
         lab.act = dispatch_the_other;
         plugin_end(&lab, 0);
@@ -368,7 +369,7 @@ static void dispatch_half_the_group(struct plugin_lab *lab) {
         if (lab->n_items != 8)
                 return;
         assert_int_equal(dispatch(lab, 0, 0, 4), 0);
-        /* Those that have ended are not to be looked at, the others are where they were. */
+        /* Items that have ended are not read. The others are at the same addresses as before. */
         for (unsigned i = 4; i < 8; i++) {
                 assert_true(lab->last_items[i].id == lab->items[i].id);
                 assert_int_equal(lab->last_items[i].rows, 1);
@@ -376,7 +377,7 @@ static void dispatch_half_the_group(struct plugin_lab *lab) {
         lab->n_items++; /* once */
 }
 
-/* What came as one is announced as one: check 56. */
+/* Requests that were submitted together are announced together: check 56. */
 static void test_a_group(void **state) {
         struct plugin_lab lab;
         unsigned          on;
@@ -414,7 +415,7 @@ static void test_timer(void **state) {
         assert_string_equal(lab.calls, "init 1; enqueue 1; ");
         plugin_pass(&lab, 1);
         assert_string_equal(lab.calls, "init 1; enqueue 1; timer; ");
-        /* Not armed any more: from now on it stalls. */
+        /* The timer is not armed any more, so the plug-in stalls from now on. */
         assert_int_equal(lab.policy->due_ns, plugin_now_ns + PLUGIN_STALL_NS);
         plugin_lab_close(&lab);
 }
@@ -433,7 +434,7 @@ static void test_stall(void **state) {
         plugin_pass(&lab, 1);
         assert_string_equal(lab.calls, "init 1; enqueue 2; enqueue 1; fini; ");
         assert_true(plugin_counted(&lab, "stall") == 1);
-        /* The built-in policy has what waits, and what comes. */
+        /* The built-in policy gets the waiting requests and the later ones. */
         assert_int_equal(plugin_begin(&lab, &on), 2);
         plugin_end(&lab, 0);
         plugin_push(&lab, 3);
@@ -452,7 +453,8 @@ static void dispatch_second(struct plugin_lab *lab) {
         lab->n_items += lab->n_items == 2; /* once */
 }
 
-/* A busy member is no stall, however long; one item is forgotten though others are served. */
+/* A busy member is no stall, however long it is busy. One item is forgotten while others are
+ * served. */
 static void test_stall_of_one_item(void **state) {
         struct plugin_lab lab;
         unsigned          on;
@@ -473,7 +475,7 @@ static void test_stall_of_one_item(void **state) {
         plugin_lab_close(&lab);
 }
 
-/* Too few rows for the smallest batch wait for more, which is no stall. */
+/* Rows that are too few for the smallest batch wait for more. This is no stall. */
 static void test_no_stall_below_the_range(void **state) {
         struct plugin_lab lab;
 
@@ -488,7 +490,7 @@ static void test_no_stall_below_the_range(void **state) {
         plugin_lab_close(&lab);
 }
 
-/* Neither shape has as many rows as the smallest batch, though all together have. */
+/* No shape has enough rows for the smallest batch, but all shapes together have. */
 static void test_no_stall_of_mixed_shapes(void **state) {
         struct plugin_lab lab;
 
@@ -504,13 +506,14 @@ static void test_no_stall_of_mixed_shapes(void **state) {
         assert_true(plugin_counted(&lab, "stall") == 0);
         plugin_push_wide(&lab, 1, 2);
         plugin_pass(&lab, PLUGIN_STALL_NS);
-        assert_true(plugin_counted(&lab, "stall") == 0); /* not of the first, but of the second */
+        /* the first shape has too few rows, the second has enough */
+        assert_true(plugin_counted(&lab, "stall") == 0);
         plugin_pass(&lab, PLUGIN_STALL_NS);
         assert_true(plugin_counted(&lab, "stall") == 1);
         plugin_lab_close(&lab);
 }
 
-/* Whole requests that do not fit leave a member free; one that fits is a stall. */
+/* Whole requests that do not fit leave a member free. One that fits and waits is a stall. */
 static void test_no_stall_of_what_does_not_fit(void **state) {
         struct plugin_lab lab;
 
@@ -554,7 +557,7 @@ static void dispatch_one_row(struct plugin_lab *lab) {
         lab->n_items += lab->n_items == 1; /* once */
 }
 
-/* The built-in policy goes on with the rows that the plug-in has left of a request. */
+/* The built-in policy continues with the rows of a request that the plug-in did not dispatch. */
 static void test_stall_with_members(void **state) {
         struct plugin_lab lab;
         unsigned          on;
@@ -578,7 +581,7 @@ static void test_stall_with_members(void **state) {
         plugin_lab_close(&lab);
 }
 
-/* What the built-in policy refuses is refused: rows that no member takes, when the model ends. */
+/* What the built-in policy refuses is refused: rows that no member takes when the model ends. */
 static void test_stall_and_drain(void **state) {
         struct plugin_lab lab;
         unsigned          on;

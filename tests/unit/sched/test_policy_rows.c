@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The rules of the default scheduler and of the dynamic batcher, one row each, on a clock of our
- * own: see queue_script.h for the language.
+/* The rules of the default scheduler and of the dynamic batcher, one row each, on a clock of the test.
+ * queue_script.h has the language.
  */
 #include "suite.h"
 
@@ -502,7 +502,7 @@ static void test_full_without_an_id(void **state) {
         script_close(&s);
 }
 
-/* Priorities come from peers: levels that nobody waits in must not pile up. */
+/* Clients choose priorities: empty levels must not accumulate. */
 static void test_idle_levels_are_freed(void **state) {
         static const struct queue_row row = {
                 .rule = "levels", .batching = "priority_levels: 100000 default_priority_level: 1"
@@ -525,7 +525,7 @@ static void test_idle_levels_are_freed(void **state) {
         script_close(&s);
 }
 
-/* A push that fails for want of memory leaves the queue as it was. */
+/* A push that fails because memory is short leaves the queue unchanged. */
 static void test_short_of_memory(void **state) {
         static const struct queue_row row = { .rule = "memory",
                                               .batching =
@@ -551,7 +551,7 @@ static void test_short_of_memory(void **state) {
                 assert_true(request_queue_next_due(&s.queue) == CLOCK_NEVER);
                 assert_false(request_queue_remove(&s.queue, req));
         }
-        assert_true(n_failed >= 2); /* the level, the heap of due times */
+        assert_true(n_failed >= 2); /* the allocations: the level, the heap of timeouts */
         s.step = "after";
         script_expect(&s, script_take_all(&s), (char *[]){ "a", NULL });
         script_close(&s);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The default scheduler and the dynamic batcher with real threads and fake executors; running on
- * the submitter's thread has its own file.
+/* The default scheduler and the dynamic batcher with real threads and fake executors.
+ * test_run_to_completion.c tests execution on the submitter's thread.
  */
 #include "sched/scheduler_lab.h"
 #include "suite.h"
@@ -12,7 +12,7 @@
 #define DEFAULT "name: 'm' max_batch_size: 8 " X
 #define DYNAMIC(text) DEFAULT "dynamic_batching { " text " } "
 #define TIMEOUT_20_MS "default_queue_policy { default_timeout_microseconds: 20000 } "
-/* Whoever comes with priority 1 waits for as long as it takes. */
+/* A request with priority 1 waits without a limit. */
 #define FIRST_HAS_TIME                                                                             \
         "priority_levels: 2 default_priority_level: 2 priority_queue_policy { key: 1 value { } } "
 #define DELAY_IF_ASKED                                                                             \
@@ -63,7 +63,7 @@ static void test_any_idle_instance_takes_the_next(void **state) {
         for (unsigned i = 0; i < 3; i++)
                 assert_int_equal(LAB_GET(lab, lab->executors[i].n_started), 1);
 
-        /* One alone serves all the others in order while two stay busy. */
+        /* One instance serves all other requests in order while two stay busy. */
         busy = LAB_GET(lab, lab->batches[1].executor);
         let_go(lab, busy);
         WAIT_FOR(lab, lab->n_released == 6);
@@ -102,7 +102,8 @@ static void test_preferred_size_runs_without_the_delay(void **state) {
 
         (void)state;
         submit_all(t, 0, 3);
-        assert_batch(lab, 0, "abc"); /* only then the next: two executors begin in any order */
+        /* the second one only then, since two executors start in any order */
+        assert_batch(lab, 0, "abc");
         submit_all(t, 3, 6);
         assert_batch(lab, 1, "def");
         tickets_end(t, 6);
@@ -122,7 +123,7 @@ static void test_delay_runs_what_is_there(void **state) {
         assert_in_range(clock_now_ns() - start_ns, 30 * NS_PER_MS, UINT64_MAX);
         assert_batch(lab, 0, "a");
 
-        /* The instance that is left watches the time of the next ones. */
+        /* The remaining instance watches the time of the next ones. */
         start_ns = clock_now_ns();
         ticket_submit(&t[1]);
         ticket_submit(&t[2]);
@@ -208,11 +209,11 @@ static void test_full_queue_refuses_at_once(void **state) {
         (void)state;
         hold(lab, 0);
         ticket_submit(&t[0]);
-        assert_batch(lab, 0, "a"); /* what executes does not count */
+        assert_batch(lab, 0, "a"); /* running requests are not counted */
         submit_all(t, 1, 3);
         assert_error(ticket_try_submit(&t[3]), ERR_UNAVAILABLE,
                      "[request id: d] Exceeds maximum queue size");
-        assert_int_equal(LAB_GET(lab, t[3].n_releases), 0); /* it is still ours */
+        assert_int_equal(LAB_GET(lab, t[3].n_releases), 0); /* the caller still owns it */
         let_go(lab, 0);
         assert_batch(lab, 1, "bc");
         ticket_submit(&t[3]);
@@ -231,11 +232,12 @@ static void test_cancel_of_a_queued_request(void **state) {
         assert_batch(lab, 0, "a");
         submit_all(t, 1, 4);
         request_cancel(t[2].req);
-        assert_int_equal(LAB_GET(lab, t[2].n_releases), 1); /* before request_cancel() returned */
+        /* it was answered before request_cancel() returned */
+        assert_int_equal(LAB_GET(lab, t[2].n_releases), 1);
         assert_answer(&t[2], ERR_CANCELLED, "");
-        request_cancel(t[2].req); /* once more changes nothing */
+        request_cancel(t[2].req); /* a second call has no effect */
 
-        /* One that executes only learns of it. */
+        /* For a running request, only the flag is set. */
         request_cancel(t[0].req);
         assert_true(request_is_cancelled(t[0].req));
         assert_int_equal(LAB_GET(lab, t[0].n_finals), 0);
@@ -262,7 +264,7 @@ static void test_cancelled_before_it_is_queued(void **state) {
         lab_close(lab);
 }
 
-/* A request that is in the way of a preferred size is cancelled: the others go at once. */
+/* A request whose rows prevent a preferred size is cancelled. The others run at once. */
 static void test_cancel_lets_the_others_run(void **state) {
         struct lab    *lab = lab_open(DYNAMIC("preferred_batch_size: [4, 8] "
                                                  "max_queue_delay_microseconds: 3600000000"),
@@ -272,8 +274,8 @@ static void test_cancel_lets_the_others_run(void **state) {
         (void)state;
         t[0].req->batch_size = 3;
         t[1].req->batch_size = 2;
-        submit_all(t, 0, 3);     /* 3, 5, 6 rows: not 4, not 8 */
-        lab_spin(5 * NS_PER_MS); /* the instance watches the time by now, most likely */
+        submit_all(t, 0, 3);     /* the sums are 3, 5, 6 rows: not 4, not 8 */
+        lab_spin(5 * NS_PER_MS); /* most likely the instance watches the time now */
         request_cancel(t[1].req);
         assert_batch(lab, 0, "ac");
         tickets_end(t, 3);
@@ -310,7 +312,7 @@ static void test_drain_refuses_and_queued_ones_run(void **state) {
 static struct ticket *late;
 static bool           timers_are_held; /* the lab's lock */
 
-/* On the timer thread: until the test lets it go on, no timer fires. */
+/* Runs on the timer thread: no other timer fires until the test releases it. */
 static void hold_timers(struct ticket *t) {
         mutex_lock(&t->lab->lock);
         while (timers_are_held)
@@ -323,8 +325,9 @@ static void submit_late(struct ticket *t) {
         error_free(ticket_try_submit(late)); /* the test waits for its answer */
 }
 
-/* An instance is about to watch the time when it refuses a request first; what its receiver submits
- * brings a nearer time. The instance must still hear of the request that completes the batch. */
+/* An instance is about to watch the time when it first refuses a request. The receiver of that
+ * refusal submits a request with a nearer time. The instance must still notice the request that
+ * completes the batch. */
 static void test_an_instance_that_refuses_watches_afterwards(void **state) {
         struct lab    *lab = lab_open(DYNAMIC("preferred_batch_size: 3 "
                                               "max_queue_delay_microseconds: 3600000000 "
@@ -351,7 +354,7 @@ static void test_an_instance_that_refuses_watches_afterwards(void **state) {
         lab_spin(NS_PER_MS);
         let_go(lab, 0); /* refuses "c", whose receiver submits "e" */
         assert_answer(&t[2], ERR_UNAVAILABLE, "Request timeout expired");
-        lab_spin(5 * NS_PER_MS); /* the instance watches the time by now, most likely */
+        lab_spin(5 * NS_PER_MS); /* most likely the instance watches the time now */
         ticket_submit(&t[5]);
         assert_batch(lab, 1, "def");
         LAB_SET(lab, timers_are_held, false);
@@ -396,7 +399,7 @@ static void test_preserve_ordering(void **state) {
         end_in_reverse(DEFAULT, 1);
 }
 
-/* Those that never reach an instance hold up nobody. */
+/* Requests that never reach an instance do not delay others. */
 static void test_refused_ones_have_no_place_in_the_order(void **state) {
         struct lab    *lab = lab_open(DYNAMIC("preserve_ordering: true"), 1, false);
         struct ticket *t = tickets_new(lab, 3);
@@ -450,7 +453,7 @@ static void test_free_joins(void **state) {
         assert_int_equal(atomic_load(&n_ended_threads), 3);
         pthread_key_delete(ended_key);
 
-        /* lab_close() ends a scheduler: give it another. */
+        /* lab_close() frees a scheduler, so make another one. */
         struct executor   *executor = &lab->executors[0].base;
         struct sched_setup setup = { .model = &lab->fake->model,
                                      .executors = &executor,
@@ -501,7 +504,7 @@ static void removal_main(void *arg) {
         mutex_unlock(&r->lab->lock);
 }
 
-/* An instance that goes finishes its batch; what waits is for the others. */
+/* An instance that leaves finishes its batch. The other instances run the waiting requests. */
 static void test_removal_waits_for_the_batch(void **state) {
         struct lab    *lab = lab_open(DEFAULT, 1, false);
         struct removal removal = { .lab = lab, .executor = &lab->executors[0] };
@@ -511,7 +514,7 @@ static void test_removal_waits_for_the_batch(void **state) {
         hold(lab, 0);
         ticket_submit(&tickets[0]);
         assert_batch(lab, 0, "a");
-        ticket_submit(&tickets[1]); /* waits: nobody is idle */
+        ticket_submit(&tickets[1]); /* waits, since no instance is idle */
         lab->executors[1] = (struct fake_executor){ .base = lab->executors[0].base, .lab = lab };
         assert_ok(thread_start(&removal.thread, "removal", removal_main, &removal), "thread");
         assert_ok(lab->scheduler->ops->add_executor(lab->scheduler, &lab->executors[1].base),
@@ -526,7 +529,7 @@ static void test_removal_waits_for_the_batch(void **state) {
         WAIT_FOR(lab, removal.has_ended);
         thread_join(&removal.thread);
         assert_success(&tickets[0]);
-        /* What was removed is not there to remove; what never had an instance neither. */
+        /* An executor that was removed, or never had an instance, cannot be removed. */
         lab->scheduler->ops->remove_executor(lab->scheduler, &lab->executors[0].base);
         tickets_end(tickets, 3);
         lab_close(lab);

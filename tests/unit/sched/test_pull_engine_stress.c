@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Many submitters, several instances, timeouts and cancellations at any moment, with each policy:
- * every request is answered exactly once and released exactly once.
+/* Many submitters, several instances, timeouts and cancellations at any time, with each policy: every
+ * request is answered exactly once and released exactly once.
  *
- * What may come on top: instances that come and go, a rate limiter whose resource is not enough for
- * all instances, completions that submit another request, and a made-up policy that waits, and
- * chooses instances and sizes, at random.
+ * Some tests add instances that come and go, a rate limiter whose resource does not suffice for all
+ * instances, completions that submit another request, or a policy of the test that waits and chooses
+ * instances and sizes at random.
  */
 #include "config/batching_config.h"
 #include "infer/submitter.h"
@@ -29,24 +29,25 @@
 
 #define N_SUBMITTERS 4
 #define N_EACH 600
-#define N_LATER 200 /* in pairs: two that follow one of the others */
+#define N_LATER 200 /* in pairs: two requests that follow one of the others */
 #define N_ENTRIES (N_EACH + N_LATER)
 #define N_AT_ONCE 24
-#define MIN_CHANGES 8 /* also when the machine is busy elsewhere */
+#define MIN_CHANGES 8 /* reached even when the machine is busy */
 
 enum { STEADY = 0, CHANGING = 1, LIMITED = 2, CONTINUING = 4 };
 
-/* A request; its completion submits the next one of its chain. */
+/* A request. Its completion submits the next one of its list. */
 struct entry {
         struct ticket       ticket;
         struct continuation start;
-        struct entry       *next; /* NULL: the last one, as most are */
+        struct entry       *next; /* NULL: the last one, which is the usual case */
 };
 
 struct submitter {
         struct thread thread;
         struct lab   *lab;
-        struct entry *entries; /* N_EACH that the thread submits, then N_LATER of completions */
+        /* N_EACH that the thread submits, then N_LATER that completions submit */
+        struct entry *entries;
         bool          allows_inline;
         bool          defers_wakes;
         bool          is_stuck;
@@ -59,7 +60,7 @@ static bool wait_released(struct submitter *s, struct ticket *t) {
         return !s->is_stuck;
 }
 
-/* Refused by submit(): still ours, no answer comes, and nothing follows. */
+/* submit() refused it: the caller owns it, no answer comes, and its list ends. */
 static void end_refused(struct entry *e) {
         struct lab *lab = e->ticket.lab;
 
@@ -96,12 +97,12 @@ static void submitter_main(void *arg) {
 
         submitter_allow_inline(s->allows_inline);
         if (s->defers_wakes)
-                submitter_flush_wakes(); /* the promise */
+                submitter_flush_wakes(); /* keeps the promise to flush */
         for (unsigned i = 0; i < N_EACH; i++) {
                 if (i % 29 == 0)
                         request_cancel(s->entries[i].ticket.req);
                 submit(&s->entries[i]);
-                if (i % 7 == 0) /* it or one shortly before */
+                if (i % 7 == 0) /* this request, or one shortly before */
                         request_cancel(s->entries[i - i % 3].ticket.req);
                 if (i >= N_AT_ONCE && !wait_released(s, &s->entries[i - N_AT_ONCE].ticket))
                         return;
@@ -167,13 +168,13 @@ static void submitter_done(struct submitter *s) {
         free(s->entries);
 }
 
-/* Instances that come and go under the traffic; the first one stays. */
+/* Instances come and go while requests are submitted. The first one stays. */
 struct changer {
         struct thread thread;
         struct lab   *lab;
         atomic_bool   is_ending;
         unsigned      n_changes;
-        unsigned      n_late; /* batches begun or unfinished after the removal had returned */
+        unsigned      n_late; /* executions that began or ran after the removal had returned */
         bool          has_failed;
 };
 
@@ -186,7 +187,7 @@ static void remove_one(struct changer *c, struct fake_executor *e) {
         c->n_late += e->is_running;
         n_started = e->n_started;
         mutex_unlock(&c->lab->lock);
-        /* Others take the work: a little of it. */
+        /* The other instances get some of the work. */
         mutex_lock(&c->lab->lock);
         cond_wait_until(&c->lab->changed, &c->lab->lock, clock_now_ns() + NS_PER_MS);
         c->n_late += e->n_started != n_started;
@@ -412,7 +413,7 @@ struct random_plugin {
         bool                  is_busy[LAB_MAX_EXECUTORS];
         uint32_t              n_members;
         uint64_t              state;
-        unsigned              n_wrong; /* right calls that were refused */
+        unsigned              n_wrong; /* correct calls that were refused */
 };
 
 static uint32_t choose(struct random_plugin *p, uint32_t n) {
@@ -444,7 +445,7 @@ static void run_some(struct random_plugin *p, uint32_t member) {
         p->is_busy[member] = true;
 }
 
-/* Waits now and then, with a timer. */
+/* Waits occasionally, with a timer. */
 static void act(struct random_plugin *p) {
         if (p->n_waiting > 0 && choose(p, 16) == 0) {
                 p->n_wrong += p->ops->reject(p->host, p->waiting[0].id, 4, "at random") != 0;

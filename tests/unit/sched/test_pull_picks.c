@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Members with batch ranges on real threads and fake executors: what is picked runs where it was picked
- * for, requests run in parts and are answered once, and all that under a rate limiter and while instances
- * come and go.
+/* Members with batch ranges on real threads and fake executors: a batch runs on the instance that it was
+ * picked for, and requests run in parts and are answered once. The same holds under a rate limiter and
+ * while instances come and go.
  */
 #include "infer/submitter.h"
 #include "sched/rate_limiter.h"
@@ -46,7 +46,7 @@ static unsigned executor_of(struct lab *lab, unsigned batch) {
 
 static unsigned n_wrong_sizes;
 
-/* With the lab's lock. */
+/* Called with the lab's lock. */
 static void check_size(struct fake_executor *e, struct request **requests, uint32_t n) {
         uint64_t rows = 0;
 
@@ -107,7 +107,7 @@ static void test_a_cancelled_request_in_parts(void **state) {
         lab_close(lab);
 }
 
-/* Five of thirteen leave before anything runs: eight are one batch. */
+/* Five of thirteen requests are cancelled before anything runs. The other eight are one batch. */
 static void test_43_five_of_thirteen_are_cancelled(void **state) {
         struct lab    *lab = open_lab(MODEL NEVER OFF "dynamic_batching { "
                                                          "max_queue_delay_microseconds: 3600000000 } ");
@@ -140,7 +140,8 @@ static void test_43_five_of_thirteen_are_cancelled(void **state) {
         "{ name: 'b8' rate_limiter { resources { name: 'R' count: 1 } } } ] " RANGES
 
 static void test_a_turn_is_for_the_member_that_was_picked(void **state) {
-        struct rate_limiter *limiter = rate_limiter_new(NULL, 0); /* one R for all */
+        /* one unit of R for all instances */
+        struct rate_limiter *limiter = rate_limiter_new(NULL, 0);
         struct lab          *lab =
                 lab_open_made(LIMITED NEVER OFF "dynamic_batching { "
                                                 "max_queue_delay_microseconds: 3600000000 } ",
@@ -206,7 +207,7 @@ struct changer {
         bool          has_failed;
 };
 
-/* The second member for eight comes and goes. */
+/* The second member for eight rows is added and removed. */
 static void changer_main(void *arg) {
         struct changer   *c = arg;
         struct scheduler *s = c->lab->scheduler;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The rate limiter by scripts, without threads: who gets a turn, when, and in which order.
- */
+/* The rate limiter by scripts, without threads: which instance gets a turn, when, and in which order. */
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "infer/fake_model.h"
@@ -12,14 +11,14 @@
 
 #define N_GROUPS 26
 
-/* The instances are the groups of a configuration; the first letter of a name says which model it
- * belongs to. */
+/* The instances are the groups of a configuration. The first letter of a name is the instance's
+ * model. */
 struct stage {
         struct rate_limiter *limiter;
         struct rate_group   *groups[N_GROUPS];
         struct model_config *config;
         struct rate_claim  **claims; /* as instance groups; NULL = not loaded */
-        struct strbuf        log;    /* whose turn it became */
+        struct strbuf        log;    /* instance that got its turn */
 };
 
 struct place {
@@ -68,7 +67,7 @@ static struct error *load(struct stage *s, size_t i) {
         return err;
 }
 
-/* All instances but those whose names are in `late` are loaded. */
+/* Loads all instances except those whose names are in `late`. */
 static void stage_open(struct stage *s, const char *config, const struct rate_supply *supplies,
                        const char *late) {
         size_t n = 0;
@@ -107,8 +106,8 @@ static void ask(struct stage *s, char group) {
                 note_turn(s, p->name);
 }
 
-/* "a?" model a asks, "a-" withdraws; "a!" instance a ends an execution, "a~" an unused turn, "a+"
- * is loaded, "ax" is unloaded. */
+/* "a?" model a asks, "a-" it withdraws; "a!" instance a ends an execution, "a~" an unused turn,
+ * "a+" is loaded, "ax" is unloaded. */
 static void step(struct stage *s, const char *word, size_t len) {
         char verb = word[len - 1];
 
@@ -272,7 +271,7 @@ static void test_turns(void **state) {
         }
 }
 
-/* Everybody always has work; the turns of each, of `n` in all. */
+/* Each instance always has work. Checks the number of turns of each, of `n` turns in all. */
 static void play_busy(struct stage *s, unsigned n, unsigned *counts) {
         size_t n_claims = s->config->pb->n_instance_group;
         bool   is_running[16] = { false };
@@ -293,14 +292,14 @@ static void play_busy(struct stage *s, unsigned n, unsigned *counts) {
                         }
                 strbuf_clear(&s->log);
                 for (size_t i = turn % n_claims, k = 0; k < n_claims; k++, i = (i + 1) % n_claims)
-                        if (is_running[i]) { /* one ends, any of them */
+                        if (is_running[i]) { /* any one of them ends */
                                 is_running[i] = false;
                                 rate_claim_end(s->claims[i], RATE_TURN_EXECUTED);
                                 rate_limiter_deliver(s->limiter);
                                 has_ended = true;
                                 break;
                         }
-                assert_true(has_ended); /* somebody runs at any time */
+                assert_true(has_ended); /* at least one instance runs at any time */
         }
 }
 
@@ -312,7 +311,7 @@ static void test_shares(void **state) {
                 { I("a", R("1")) I("b", R("1") PRIORITY("2")), 300, { 200, 100, 0 } },
                 { I("a", R("1")) I("b", R("1") PRIORITY("3")), 400, { 300, 100, 0 } },
                 { I("a", R("1")) I("b", R("1")) I("c", R("1")), 300, { 100, 100, 100 } },
-                /* One large need among small ones that could always go before it. */
+                /* A large need among small ones, each of which could always run before it. */
                 { I("a", R("2")) I("b", R("1")) I("c", R("1")), 300, { 100, 100, 100 } },
         };
 
@@ -330,7 +329,7 @@ static void test_shares(void **state) {
         }
 }
 
-/* The last instance is refused, and the others go on as before. */
+/* The last instance is refused, and the others continue as before. */
 static void test_refusals(void **state) {
         static const struct {
                 const char        *config, *text;
@@ -380,7 +379,7 @@ static void test_a_turn_that_was_not_told_is_given_back(void **state) {
         (void)state;
         stage_open(&s, I("a", R("1")) I("b", R("1")) I("c", R("1")), NULL, "-");
         play(&s, "a? b? c?");
-        rate_claim_end(s.claims[0], RATE_TURN_EXECUTED); /* b's, nobody tells it */
+        rate_claim_end(s.claims[0], RATE_TURN_EXECUTED); /* b's turn, which is not delivered */
         rate_claim_free(s.claims[1]);
         s.claims[1] = NULL;
         assert_string_equal(strbuf_cstr(&s.log), "a");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Schedulers behind a rate limiter, with real threads: two models that share one resource, batches
- * formed when the turn comes, and what happens to a turn that nobody needs any more.
+/* Schedulers with a rate limiter and real threads: two models that share one resource, batches that are
+ * formed when the turn is given, and turns that no instance needs any more.
  */
 #include "sched/rate_limiter.h"
 #include "sched/scheduler_lab.h"
@@ -21,7 +21,7 @@
 #define PRIORITY_2 "priority: 2 "
 #define S(count) "resources { name: 'S' count: " count " } "
 
-/* Two models behind one limiter. */
+/* Two models with one limiter. */
 struct pair {
         struct rate_limiter *limiter;
         struct lab          *a, *b;
@@ -55,7 +55,7 @@ static void test_a_batch_forms_when_its_turn_comes(void **state) {
         hold(p.a, 0);
         ticket_submit(&a[0]);
         assert_batch(p.a, 0, "a");
-        submit_all(b, 0, 8); /* its instance is idle, but has no turn */
+        submit_all(b, 0, 8); /* its instance is idle but has no turn */
         assert_int_equal(LAB_GET(p.b, p.b->n_batches), 0);
         let_go(p.a, 0);
         assert_batch(p.b, 0, "abcdefgh");
@@ -64,7 +64,8 @@ static void test_a_batch_forms_when_its_turn_comes(void **state) {
         pair_close(&p);
 }
 
-/* Instances are not idle from the first moment on: until a request runs on this thread. */
+/* An instance is not idle until its thread has started. Submits requests until one runs on this
+ * thread. */
 static void settle(struct lab *lab) {
         uint64_t give_up_ns = clock_now_ns() + LAB_PATIENCE_NS;
         bool     is_here = false;
@@ -119,7 +120,7 @@ static void test_the_instance_that_may_run_does(void **state) {
         hold(p.b, 1);
         ticket_submit(&b[0]);
         assert_batch(p.b, 0, "a");
-        for (unsigned i = 0; i < 3; i++) { /* only the second one's resource is free */
+        for (unsigned i = 0; i < 3; i++) { /* only the resource of the second one is free */
                 ticket_submit(&a[i]);
                 assert_success(&a[i]);
                 assert_int_equal(LAB_GET(p.a, p.a->batches[i].executor), 1);
@@ -135,8 +136,8 @@ static void test_the_instance_that_may_run_does(void **state) {
 #define LARGE(text) MODEL "dynamic_batching { " text " } " GROUP(R("2")) GROUP(R("2"))
 #define TIMEOUT_20_MS "default_queue_policy { default_timeout_microseconds: 20000 } "
 
-/* One small need runs, the large one waits, a second small one must not overtake it; then the
- * large one gives up. */
+/* A small need runs, and a large one waits. A second small need must not overtake it. Then the
+ * large one withdraws. */
 static void give_up(const char *large, bool by_cancel) {
         struct pair    p;
         struct ticket *a, *b;
@@ -175,7 +176,7 @@ static void test_expired_while_waiting(void **state) {
         give_up(LARGE(TIMEOUT_20_MS), false);
 }
 
-/* Its instances leave while the model waits for a turn; the last one gets it. */
+/* Instances leave while the model waits for a turn. The last one gets it. */
 static void test_an_instance_leaves_while_waiting(void **state) {
         struct pair       p;
         struct scheduler *s;
@@ -267,7 +268,7 @@ static void submitter_start(struct submitter *s, struct lab *lab) {
         assert_ok(thread_start(&s->thread, "submitter", submitter_main, s), "thread");
 }
 
-/* One unit for all four instances of two models: never two executions at a time, and each request
+/* One unit for all four instances of two models: at most one execution at a time, and each request
  * ends once. */
 static void test_one_unit_under_traffic(void **state) {
         struct pair      p;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Resources of the rate limiter: who registers what, what is free after it was taken, and which
- * needs are refused, in rows.
+/* Resources of the rate limiter, in rows: what instances register, what is free after some was taken,
+ * and which needs are refused.
  */
 #include "suite.h"
 
@@ -67,7 +67,7 @@ static void start_well(struct rate_needs *needs, struct rate_pools *p,
 struct supply_row {
         const char        *label;
         struct rate_supply supplies[3];
-        struct instance    instances[MAX_INSTANCES]; /* the last one is looked at */
+        struct instance    instances[MAX_INSTANCES]; /* the last need is checked */
         size_t             n_instances;
         const char        *refusal; /* NULL: none */
 };
@@ -209,7 +209,7 @@ static void test_take_and_give_back(void **state UNUSED) {
         assert_true(rate_needs_are_free(&b, 1)); /* 3 and 2 of 5 */
         rate_needs_take(&b);
         assert_false(rate_needs_are_free(&c, 1));
-        assert_true(rate_needs_are_free(&elsewhere, 1)); /* the other device has its own */
+        assert_true(rate_needs_are_free(&elsewhere, 1)); /* the other device has its own resource */
         rate_needs_release(&b);
         assert_true(rate_needs_are_free(&c, 1));
         rate_needs_release(&a);
@@ -220,7 +220,8 @@ static void test_take_and_give_back(void **state UNUSED) {
         rate_pools_done(&p);
 }
 
-/* Who waits for one of its resources keeps the others of them for itself until the round is over. */
+/* A claim that waits for one of its resources reserves its other resources until the end of the
+ * round. */
 static void test_reserved_for_a_round(void **state UNUSED) {
         struct rate_pools p;
         struct rate_needs both, only_r;
@@ -238,8 +239,7 @@ static void test_reserved_for_a_round(void **state UNUSED) {
         rate_pools_done(&p);
 }
 
-/* The capacity of a resource without a supply shrinks with its largest need, also while more than
- * that is taken. */
+/* Without a supply, the capacity shrinks with the largest need, even while more than that is taken. */
 static void test_the_largest_need_goes(void **state UNUSED) {
         struct rate_pools p;
         struct rate_needs large, small, other;

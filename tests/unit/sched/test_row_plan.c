@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Plans of rows: the documented tables, and each number of rows up to 4 096 of 500 random sets of
- * members against every plan there is.
+/* Plans of rows: the documented tables; and for 500 random sets of members, each number of rows up to
+ * 4 096 against all possible plans.
  */
 #include "base/mem.h"
 #include "infer/fake_model.h"
@@ -35,7 +35,7 @@ static void make_plan(const char *members, bool may_wait, struct row_plan *ret) 
         assert_ok(row_plan_init(ret, ranges, n, may_wait), members);
 }
 
-/* "8,4,1"; what waits comes after a "+". */
+/* "8,4,1"; rows that wait follow after a "+". */
 static void assert_plan(const char *members, bool may_wait, uint64_t n_rows, const char *expected) {
         struct row_plan p;
         char            got[256] = "";
@@ -88,7 +88,8 @@ static void test_fewest_executions(void **state) {
         assert_plan("1-4 8-16", MUST_SERVE_ALL, 7, "4,3");
         assert_plan("1-4 8-16", MUST_SERVE_ALL, 20, "16,4");
         assert_plan("1-8", MUST_SERVE_ALL, 20, "8,8,4");
-        assert_plan("8-8 1-1 4-4", MUST_SERVE_ALL, 13, "8,4,1"); /* the members' order is nothing */
+        /* the order of the members does not matter */
+        assert_plan("8-8 1-1 4-4", MUST_SERVE_ALL, 13, "8,4,1");
 }
 
 static void test_the_rest_waits(void **state) {
@@ -100,10 +101,11 @@ static void test_the_rest_waits(void **state) {
         assert_plan("4-4 8-8", MAY_WAIT, 13, "8,4+1");
         assert_plan("8-8", MAY_WAIT, 7, "+7");
         assert_plan("8-8", MAY_WAIT, 17, "8,8+1");
-        assert_plan("5-5 7-7", MAY_WAIT, 15, "5,5,5"); /* 7,7 would leave one */
+        assert_plan("5-5 7-7", MAY_WAIT, 15, "5,5,5"); /* 7,7 would leave one row */
 }
 
-/* torchpipe's: the rows where fewer executions would do, those that do not, and members that leave gaps. */
+/* torchpipe's rule: rows for which fewer executions would do, rows for which not, and members that
+ * leave gaps. */
 static void test_greedy(void **state) {
         static const struct {
                 const char *members;
@@ -215,8 +217,8 @@ static void draw_set(uint64_t *random, bool may_wait, struct set *s) {
         }
 }
 
-/* For each number of rows the fewest executions that serve exactly them, by going on from all that is
- * served with one execution fewer. */
+/* Computes for each number of rows the fewest executions that serve exactly these rows, from all
+ * numbers that one execution fewer serves. */
 static void count_fewest(const struct set *s, uint32_t *fewest) {
         for (uint32_t n = 0; n <= N_ROWS; n++)
                 fewest[n] = n == 0 ? 0 : NO_PLAN;
@@ -233,7 +235,7 @@ static uint32_t expected_next(const struct set *s, const uint32_t *fewest, bool 
                               uint32_t n) {
         if (!may_wait && n >= s->max_rows)
                 return s->max_rows;
-        while (fewest[n] == NO_PLAN) /* as many as can be served */
+        while (fewest[n] == NO_PLAN) /* as many rows as can be served */
                 n--;
         for (uint32_t size = MIN(n, s->max_rows); size > 0; size--)
                 if (s->has_size[size] && fewest[n - size] != NO_PLAN &&

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Batches that run on the thread of whoever submits: inline_execution auto, never, always. */
+/* Batches that run on the submitter's thread: inline_execution auto, never, always. */
 #include "infer/submitter.h"
 #include "sched/policy.h"
 #include "sched/pull_engine.h"
@@ -18,7 +18,7 @@
         "parameters { key: 'inline_execution' value { string_value: '" choice "' } } "
 #define LIMIT_US(us) "parameters { key: 'inline_limit_us' value { string_value: '" us "' } } "
 
-/* One request from beginning to end; true when it was executed by the calling thread. */
+/* Runs one request to its end. Returns true when the calling thread executed it. */
 static bool runs_here(struct lab *lab) {
         struct ticket *t = tickets_new(lab, 1);
         bool           is_here;
@@ -30,7 +30,8 @@ static bool runs_here(struct lab *lab) {
         return is_here;
 }
 
-/* Instances are not idle from the first moment on: until a request runs here. */
+/* An instance is not idle until its thread has started. Submits requests until one runs on this
+ * thread. */
 static void settle(struct lab *lab) {
         uint64_t give_up_ns = clock_now_ns() + LAB_PATIENCE_NS;
 
@@ -46,7 +47,7 @@ static void test_always(void **state) {
         settle(lab);
         for (unsigned i = 0; i < 100; i++)
                 assert_true(runs_here(lab));
-        /* However long it takes. */
+        /* "always" runs here, however long it takes. */
         LAB_SET(lab, lab->executors[0].spin_ns, 20 * NS_PER_MS);
         assert_true(runs_here(lab));
         assert_true(runs_here(lab));
@@ -62,7 +63,7 @@ static void test_never(void **state) {
         lab_close(lab);
 }
 
-/* To its own thread, which has its own cores; not even "always" changes that. */
+/* An executor that is bound to cores runs on its own thread, even with "always". */
 static void test_not_for_an_executor_that_is_bound(void **state) {
         static const char *const configs[] = { DEFAULT INLINE("always"),
                                                DEFAULT INLINE("auto") LIMIT_US("1000000") };
@@ -90,24 +91,24 @@ static void test_auto_needs_an_executor_that_allows_it(void **state) {
         lab_close(lab);
 }
 
-/* Below the limit on average: here. One execution of nine times the limit lifts the average above
- * it; a few short ones bring it down again. */
+/* Below the limit on average, batches run here. One execution of nine times the limit raises the
+ * average above it. A few short ones lower it again. */
 static void auto_follows_the_time(const char *config) {
         struct lab *lab = lab_open(config, 1, true);
 
-        lab_spin(5 * NS_PER_MS);      /* the instance's thread is waiting by now, most likely */
+        lab_spin(5 * NS_PER_MS);      /* most likely the instance's thread waits now */
         assert_false(runs_here(lab)); /* not measured yet */
         settle(lab);
         for (unsigned i = 0; i < 20; i++)
                 assert_true(runs_here(lab));
         LAB_SET(lab, lab->executors[0].spin_ns, 9 * 50 * NS_PER_MS);
-        assert_true(runs_here(lab)); /* nobody could know */
+        assert_true(runs_here(lab)); /* the duration was not known before */
         assert_false(runs_here(lab));
         settle(lab);
         lab_close(lab);
 }
 
-/* A thread that has not agreed never runs anything within its submission. */
+/* A thread that has not agreed never executes during its submission. */
 static void test_auto_needs_the_thread_to_allow_it(void **state) {
         struct lab *lab = lab_open(DEFAULT INLINE("auto") LIMIT_US("1000000"), 2, true);
 
@@ -159,7 +160,7 @@ static void submit_second(struct ticket *t) {
         error_free(ticket_try_submit(second)); /* the test waits for its answer */
 }
 
-/* A completion that submits again must not run that within itself. */
+/* A completion that submits again must not execute within itself. */
 static void test_not_nested(void **state) {
         struct lab *lab = lab_open(DEFAULT INLINE("always"), 2, false);
         unsigned    n_here = 0;
@@ -189,7 +190,7 @@ struct submitter {
         struct thread  thread;
         struct ticket *tickets;
         unsigned       n;
-        uint64_t       pause_ns; /* busy between two */
+        uint64_t       pause_ns; /* busy between two requests */
         _Atomic bool   has_failed;
 };
 
@@ -216,7 +217,7 @@ static void submitter_end(struct submitter *s) {
         assert_false(atomic_load(&s->has_failed));
 }
 
-/* The instance that watched the time may be borrowed; then another one watches. */
+/* The instance that watched the time may be borrowed. Then another one watches. */
 static void test_delay_is_kept_while_an_instance_is_borrowed(void **state) {
         struct lab *lab = lab_open(DYNAMIC("preferred_batch_size: 2 max_queue_delay_microseconds: "
                                            "20000") INLINE("always"),
@@ -233,7 +234,7 @@ static void test_delay_is_kept_while_an_instance_is_borrowed(void **state) {
                 submitting_start(&s, t, 2);
                 WAIT_FOR(lab, lab->n_batches >= n_before + 1);
                 /* On a busy machine the first may have run alone, and the second waits for the
-                 * third: both must not run here, where nobody would let them go. */
+                 * third. Neither must run here, since this thread must release them. */
                 submitting_start(&late, &t[2], 1);
                 WAIT_FOR(lab, lab->n_batches >= n_before + 2);
                 assert_int_equal(LAB_GET(lab, t[0].n_finals), 0);
@@ -246,7 +247,7 @@ static void test_delay_is_kept_while_an_instance_is_borrowed(void **state) {
         lab_close(lab);
 }
 
-/* What stays in the queue when a batch is taken here may be enough for another instance. */
+/* The requests that remain when a batch is taken here may be enough for another instance. */
 static void test_rest_runs_while_an_instance_is_borrowed(void **state) {
         struct lab *lab = lab_open(DYNAMIC("preferred_batch_size: 4 max_queue_delay_microseconds: "
                                            "3600000000") INLINE("always"),
@@ -299,7 +300,7 @@ static void test_free_waits_for_a_borrowed_instance(void **state) {
         submitter_end(&s);
         thread_join(&freeing);
 
-        /* lab_close() ends a scheduler: give it another. */
+        /* lab_close() frees a scheduler, so make another one. */
         struct executor   *executor = &lab->executors[0].base;
         struct sched_setup setup = { .model = &lab->fake->model,
                                      .executors = &executor,
@@ -312,7 +313,7 @@ static void test_free_waits_for_a_borrowed_instance(void **state) {
 
 /* ---- deciding late --------------------------------------------------------------------------- */
 
-/* One request after the other, and how often somebody asked what to run. */
+/* Runs one request after the other, and counts the calls of decide(). */
 struct counting_policy {
         struct policy    base;
         _Atomic unsigned n_decisions;
@@ -342,16 +343,16 @@ static struct error *make_counting(const struct sched_setup *setup, struct sched
         return pull_engine_new(&options, ret);
 }
 
-/* A loop that reads many requests leaves the decision to the instance that it wakes in the end. From
- * here on the promise to flush is for good. */
+/* A loop that reads many requests leaves the decision to the instance that it wakes at the end.
+ * From here on this thread has promised to flush. */
 static void test_a_deferred_wake_up_defers_the_decision(void **state) {
         struct lab *lab = lab_open_made(DEFAULT LIMIT_US("1000000"), 1, false, NULL, make_counting);
         unsigned    n_least = UINT_MAX;
 
         (void)state;
-        assert_false(runs_here(lab)); /* its time is known */
+        assert_false(runs_here(lab)); /* the duration is known now */
         submitter_flush_wakes();
-        /* A slow machine may end the deferral early, and a busy one find the instance awake. */
+        /* A slow machine may end the deferral early, and on a busy one the instance may be awake. */
         for (unsigned i = 0; i < 200 && n_least > 0; i++) {
                 struct ticket *t = tickets_new(lab, 10);
                 unsigned       n_before;
@@ -368,8 +369,8 @@ static void test_a_deferred_wake_up_defers_the_decision(void **state) {
         lab_close(lab);
 }
 
-/* Four requests, each of a sequence of its own where the model has sequences; true when the flush ran
- * all four at once, here. */
+/* Submits four requests, each of its own sequence where the model has sequences. Returns true when
+ * the flush ran all four at once on this thread. */
 static bool flush_runs_all(struct lab *lab, bool has_sequences) {
         struct ticket *t = tickets_new(lab, 4);
         unsigned       n_before = LAB_GET(lab, lab->n_batches), n_here = 0, n_early = 0;
@@ -393,7 +394,7 @@ static bool flush_runs_all(struct lab *lab, bool has_sequences) {
         return is_one && n_here == 4 && n_early == 0;
 }
 
-/* A slow machine may end the deferral early, and a busy one find the instance awake. */
+/* A slow machine may end the deferral early, and on a busy one the instance may be awake. */
 static void expect_gathering(struct lab *lab, bool has_sequences) {
         uint64_t give_up_ns = clock_now_ns() + LAB_PATIENCE_NS;
 
@@ -405,7 +406,7 @@ static void expect_gathering(struct lab *lab, bool has_sequences) {
 
 #define BATCHES_OF_4 "name: 'm' max_batch_size: 4 " X LIMIT_US("1000000")
 
-/* The slots of a direct sequence batch cost the same whether they have a request or not. */
+/* The slots of a direct sequence batch cost the same with and without requests. */
 static void test_slots_are_gathered_until_the_flush(void **state) {
         (void)state;
         expect_gathering(lab_open(BATCHES_OF_4 "sequence_batching { } ", 1, true), true);
@@ -416,7 +417,7 @@ static void test_batches_are_gathered_until_the_flush(void **state) {
         expect_gathering(lab_open(BATCHES_OF_4 "dynamic_batching { } ", 1, true), false);
 }
 
-/* True when the flush ran all ten of them here, in more than one batch. */
+/* Returns true when the flush ran all ten requests here, in more than one batch. */
 static bool flush_runs_ten(struct lab *lab) {
         struct ticket *t = tickets_new(lab, 10);
         unsigned       n_before = LAB_GET(lab, lab->n_batches), n_here = 0;
@@ -434,7 +435,7 @@ static bool flush_runs_ten(struct lab *lab) {
         return is_few && n_here == 10;
 }
 
-/* What is left after a batch runs here as well, as long as one event may. */
+/* The requests that remain after a batch also run here, within the time limit of one event. */
 static void test_the_flush_runs_several_batches(void **state) {
         struct lab *lab = lab_open(BATCHES_OF_4 "dynamic_batching { } ", 1, true);
         uint64_t    give_up_ns = clock_now_ns() + LAB_PATIENCE_NS;

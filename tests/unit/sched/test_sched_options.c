@@ -45,7 +45,7 @@ static void test_defaults(void **state) {
         assert_ok(READ(&o, NULL), "none");
         assert_int_equal(o.inline_execution, INLINE_AUTO);
         assert_int_equal(o.inline_limit_ns, 50 * NS_PER_US);
-        assert_ptr_equal(o.policy, &policy); /* the caller chooses it */
+        assert_ptr_equal(o.policy, &policy); /* the caller sets it */
 }
 
 static void test_inline_execution(void **state) {
@@ -103,7 +103,8 @@ static void test_inline_limit(void **state) {
         }
 }
 
-/* What a model with dynamic_batching and this parameter, if any, has, under a server's option. */
+/* Returns the mode of a model with dynamic_batching and this parameter, if any, with the server's
+ * option. */
 static struct error *read_adaptive(const char *scheduling, const char *parameter,
                                    enum adaptive_mode server, enum adaptive_mode *ret) {
         char               config[256];
@@ -149,7 +150,7 @@ static void test_adaptive_batching(void **state) {
         assert_ok(read_adaptive("", "off", ADAPTIVE_UNSET, &mode), "off");
 }
 
-/* Each kind of scheduler reads them, and none is made of a model whose options are wrong. */
+/* Each kind of scheduler reads the options, and a model with wrong options gets none. */
 static void test_schedulers_refuse_wrong_options(void **state) {
         static const char *const kinds[] = { "", "dynamic_batching { }" };
         char                     config[256];

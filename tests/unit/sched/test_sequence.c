@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sequences through the whole scheduler: what each execution sees, control inputs included.
+/* Sequences through the whole scheduler: what each execution gets, control inputs included.
  *
- * What an execution sees is written as one word per request: its name ("-" for a null request), its
- * flags, and the control inputs: "a1:s1e0r1c7" is START 1, END 0, READY 1, CORRID 7.
+ * An execution is written as one word per request: its name ("-" for a null request), its flags, and the
+ * control inputs. "a1:s1e0r1c7" has START 1, END 0, READY 1, CORRID 7.
  */
 #include "base/mem.h"
 #include "sched/rate_limiter.h"
@@ -30,7 +30,7 @@
 
 #define MAX_TICKETS 16
 
-/* What the executions saw; guarded by the lab's lock. */
+/* Recorded executions; guarded by the lab's lock. */
 static char     seen[MAX_TICKETS][256];
 static unsigned n_seen;
 
@@ -125,7 +125,7 @@ static struct ticket *submit(struct lab *lab, const char *name, uint64_t id, uns
         return t;
 }
 
-/* Answered and released once; its request is as it was. */
+/* The request was answered and released once, and is unchanged. */
 static void end_ticket(struct ticket *t, uint64_t id, unsigned flags) {
         WAIT_FOR(t->lab, t->n_finals > 0 && t->n_releases > 0);
         assert_int_equal(LAB_GET(t->lab, t->n_finals), 1);
@@ -248,11 +248,12 @@ static void test_refusals(void **state) {
         assert_refused(lab, &(struct call){ "c", 4, NULL, S }, 0, ERR_UNAVAILABLE,
                        "Server is stopping, scheduler for model has stopped accepting new "
                        "inference requests");
-        run_one(lab, "b", 3, 0); /* goes on */
+        run_one(lab, "b", 3, 0); /* continues */
         lab_close(lab);
 }
 
-/* Four slots of one instance: the order in a batch is that of slots, with null requests between. */
+/* Four slots of one instance. The order in a batch is that of the slots, with null requests
+ * between. */
 static void test_null_requests(void **state) {
         struct lab                 *lab = open_lab(DIRECT(4, "") NEVER_INLINE, 1);
         struct ticket              *first, *t[4];
@@ -290,7 +291,8 @@ static void set_shape(struct ticket *t, int64_t n) {
         assert_ok(request_prepare(t->req), "prepare");
 }
 
-/* Another shape than the first one's: an execution of its own, with null requests for the others. */
+/* A request with another shape than the first runs in a separate execution, with null requests in
+ * the other slots. */
 static void test_shapes(void **state) {
         struct lab    *lab = open_lab("name: 'm' max_batch_size: 3 " ANY_X
                                       "sequence_batching { " CONTROLS "} " NEVER_INLINE,
@@ -316,7 +318,7 @@ static void test_shapes(void **state) {
         lab_close(lab);
 }
 
-/* Two instances with one slot each, and a third sequence in the backlog. */
+/* Two instances with one slot each. A third sequence is in the backlog. */
 static void test_slots_of_instances_and_backlog(void **state) {
         struct lab    *lab = open_lab(DIRECT(1, "") NEVER_INLINE, 2);
         struct ticket *a, *b, *c, *a2;
@@ -341,7 +343,7 @@ static void test_slots_of_instances_and_backlog(void **state) {
         lab_close(lab);
 }
 
-/* The timer ends an idle sequence: the backlog goes on without an event from outside. */
+/* The timer ends an idle sequence. The backlog continues without another event. */
 static void test_idle_time(void **state) {
         struct lab    *lab = open_lab(DIRECT(1, "max_sequence_idle_microseconds: 2000 "), 1);
         struct ticket *b;
@@ -389,7 +391,7 @@ static void test_cancellation(void **state) {
         t[2] = submit(lab, "a3", 1, 0);
         t[3] = submit(lab, "b1", 2, S);
         t[4] = submit(lab, "b2", 2, E);
-        request_cancel(t[1]->req); /* and with it the rest of its sequence */
+        request_cancel(t[1]->req); /* and the rest of its sequence */
         assert_answer(t[1], ERR_CANCELLED, "");
         assert_answer(t[2], ERR_CANCELLED, "");
         assert_refused(lab, &(struct call){ "a4", 1, NULL, 0 }, 0, ERR_INVALID_ARG,
@@ -407,7 +409,7 @@ static void test_cancellation(void **state) {
         lab_close(lab);
 }
 
-/* What waits in an instance's engine is given up there, and with it its sequence. */
+/* A request that waits in an instance's engine is cancelled there, with the rest of its sequence. */
 static void test_cancellation_in_the_engine(void **state) {
         struct lab    *lab = open_lab(DIRECT(2, "") NEVER_INLINE, 1);
         struct ticket *t[4];
@@ -423,7 +425,7 @@ static void test_cancellation_in_the_engine(void **state) {
         assert_answer(t[1], ERR_CANCELLED, "");
         assert_answer(t[2], ERR_CANCELLED, "");
         let_go(lab, 0);
-        assert_success(t[3]); /* in the slot of the dropped one */
+        assert_success(t[3]); /* in the slot of the cancelled one */
         assert_seen(lab, 1, "-:s0e0r0c0 c1:s1e1r1c3");
         end_ticket(t[0], 1, S);
         end_ticket(t[1], 2, S);
@@ -432,7 +434,7 @@ static void test_cancellation_in_the_engine(void **state) {
         lab_close(lab);
 }
 
-/* Three of four slots, utilisation 0.75: two of them wait, the third starts them all. */
+/* Three of four slots, utilization 0.75: two requests wait, the third starts them all. */
 static void test_minimum_slot_utilization(void **state) {
         struct lab    *lab = open_lab(DIRECT(4, "direct { max_queue_delay_microseconds: 3600000000 "
                                                    "minimum_slot_utilization: 0.75 } ") NEVER_INLINE,
@@ -463,7 +465,7 @@ static void test_queue_delay(void **state) {
         lab_close(lab);
 }
 
-/* Of a sequence one at a time is in the batcher. */
+/* The batcher has one request of a sequence at a time. */
 static void test_oldest(void **state) {
         struct lab *lab = open_lab(
                 "name: 'm' max_batch_size: 4 " X "sequence_batching { " CONTROLS CORRID(
@@ -495,7 +497,7 @@ static void test_oldest(void **state) {
         lab_close(lab);
 }
 
-/* Nothing runs before so many requests have slots and so many wait in the backlog, once. */
+/* Nothing runs before this many requests have slots and this many wait in the backlog, once. */
 static void test_held_back(void **state) {
         struct lab    *lab;
         struct ticket *t[5];
@@ -538,7 +540,7 @@ static void test_bad_environment(void **state) {
         fake_model_free(fake);
 }
 
-/* An input of the model is no control input. */
+/* An input of the model cannot be a control input. */
 static void test_bad_control(void **state) {
         struct fake_model *fake = fake_model_new(
                 "name: 'm' " X "sequence_batching { control_input { name: 'X' control { kind: "
@@ -571,7 +573,7 @@ static void test_rate_limiter(void **state) {
         hold(lab, 1);
         a = submit(lab, "a1", 1, S);
         WAIT_FOR(lab, lab->executors[0].n_started == 1);
-        b = submit(lab, "b1", 2, S); /* its instance is idle, but has no turn */
+        b = submit(lab, "b1", 2, S); /* its instance is idle but has no turn */
         assert_int_equal(LAB_GET(lab, lab->executors[1].n_started), 0);
         let_go(lab, 0);
         assert_success(a);
@@ -611,7 +613,8 @@ static void again_execute(struct executor *base, struct request **requests, uint
 
 static const struct executor_ops again_ops = { .execute = again_execute, .is_ready = lab_is_ready };
 
-/* Released with RESCHEDULE it runs again, without flags; the id of the server's own is the same. */
+/* A request that is released with RESCHEDULE runs again, without flags and with the same id of the
+ * server. */
 static void test_iterative(void **state) {
         struct lab *lab = open_lab(DIRECT(1, "iterative_sequence: true "), 1);
 
@@ -627,7 +630,7 @@ static void test_iterative(void **state) {
         assert_seen(lab, 2, "a:s0e0r1c1");
         run_one(lab, "b", 0, 0);
         assert_seen(lab, 3, "b:s1e0r1c2");
-        run_one(lab, "c", 77, S | E); /* with an id of the client's */
+        run_one(lab, "c", 77, S | E); /* with the client's id */
         assert_seen(lab, 6, "c:s1e1r1c77");
         assert_seen(lab, 8, "c:s0e0r1c77");
         lab_close(lab);
@@ -648,7 +651,7 @@ static void removal_main(void *arg) {
         LAB_SET(r->lab, r->has_ended, true);
 }
 
-/* An instance that leaves has its sequences until they end. */
+/* An instance that leaves keeps its sequences until they end. */
 static void test_removal_waits_for_sequences(void **state) {
         struct lab    *lab = open_lab(DIRECT(1, ""), 2);
         struct removal removal = { .lab = lab };

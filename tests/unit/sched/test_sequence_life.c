@@ -45,7 +45,7 @@ static struct lab *open_lab(const char *config, unsigned n_executors) {
 
 #define NEVER_IDLE "max_sequence_idle_microseconds: 3600000000 "
 
-/* The model of the lab as one that serves; returns the line. */
+/* Makes the lab's model serve, and returns its generations. */
 static struct model_generations *serve(struct lab *lab) {
         struct model_generations *line = model_generations_new();
 
@@ -81,7 +81,7 @@ static void refuse_start(struct lab *lab, uint64_t id) {
         free(t);
 }
 
-/* A model that was replaced: its sequences go on, those of the backlog as well, and keep it. */
+/* A replaced model: its sequences continue, those of the backlog too, and keep the model. */
 static void test_retired(void **state) {
         struct lab               *lab = open_lab(DIRECT(1, NEVER_IDLE), 1);
         struct model_generations *line = serve(lab);
@@ -114,7 +114,7 @@ static void test_retired_without_sequences(void **state) {
         serve_end(lab, line);
 }
 
-/* Its last sequence ends by the timer: so does the hold on the model. */
+/* The timer ends the last sequence, and with it the hold on the model. */
 static void test_retired_and_idle(void **state) {
         struct lab *lab = open_lab(DIRECT(1, "max_sequence_idle_microseconds: 2000 "), 1);
         struct model_generations *line = serve(lab);
@@ -128,7 +128,7 @@ static void test_retired_and_idle(void **state) {
         serve_end(lab, line);
 }
 
-/* Ids that begin elsewhere: idle ones end at once, others after their requests. */
+/* Ids that start sequences elsewhere: idle sequences end at once, others after their requests. */
 static void test_forgotten(void **state) {
         struct lab                *lab = open_lab(DIRECT(2, NEVER_IDLE) NEVER_INLINE, 1);
         const struct sequence_ops *ops = lab->scheduler->sequences;
@@ -158,7 +158,8 @@ static void test_forgotten(void **state) {
         lab_close(lab);
 }
 
-/* The server is about to exit: idle sequences end, what waits for their slots still runs. */
+/* The server is about to stop: idle sequences end, and requests that wait for their slots still
+ * run. */
 static void test_hurry(void **state) {
         struct lab    *lab = open_lab(DIRECT(1, NEVER_IDLE), 1);
         struct ticket *b, *c;
@@ -174,7 +175,7 @@ static void test_hurry(void **state) {
         lab_close(lab);
 }
 
-/* Written down as "id:slot" or "id:-", with "'" for texts and "!" for those that end. */
+/* A row is written as "id:slot" or "id:-", with "'" for texts and "!" for sequences that end. */
 static void list(struct lab *lab, size_t at_once, char *to, size_t room) {
         struct sequence_cursor at = { 0 };
         struct sequence_row    rows[8];
@@ -199,7 +200,7 @@ static void list(struct lab *lab, size_t at_once, char *to, size_t room) {
         }
 }
 
-/* However few are asked for at once, each is listed once, in order. */
+/* However few rows are requested at once, each sequence is listed once, in order. */
 static void test_list(void **state) {
         struct lab    *lab = open_lab(DIRECT(2, NEVER_IDLE), 2);
         struct ticket *waiting[4];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Implicit states through the whole scheduler. The executor adds the number in each request's name
- * to the state SUM and appends it to the state LIST; what it found before is written as
- * "b3=<sum>[<list>]", and "-" is a null request. A request called k<n> makes new values that it
- * does not update.
+/* Implicit states through the whole scheduler. The executor adds the number in each request's name to
+ * the state SUM and appends it to the state LIST. The values that it read are written as
+ * "b3=<sum>[<list>]"; "-" is a null request. For a request named k<n> it writes new values without
+ * updating the states.
  */
 #include "base/mem.h"
 #include "infer/implicit_state.h"
@@ -28,7 +28,7 @@
 #define E REQUEST_SEQUENCE_END
 #define MAX_SEEN 32
 
-/* What the executions saw; guarded by the lab's lock. */
+/* Recorded executions; guarded by the lab's lock. */
 static char     seen[MAX_SEEN][256];
 static unsigned n_seen;
 
@@ -87,7 +87,7 @@ static void see(struct fake_executor *e, struct request **requests, uint32_t n) 
         size_t len = 0;
 
         (void)e;
-        mem_fail_after(0); /* what fails is to fail before this */
+        mem_fail_after(0); /* a failure must come before this */
         for (uint32_t i = 0; i < n; i++) {
                 len += (size_t)snprintf(to + len, sizeof(seen[0]) - len, "%s%s", i > 0 ? " " : "",
                                         request_is_null(requests[i]) ? "-" : requests[i]->id);
@@ -122,7 +122,7 @@ static struct ticket *submit(struct lab *lab, const char *name, uint64_t id, uns
         return t;
 }
 
-/* Released once; its request is as it was. */
+/* The request was released once, and is unchanged. */
 static void end_ticket(struct ticket *t) {
         WAIT_FOR(t->lab, t->n_finals > 0 && t->n_releases > 0);
         assert_int_equal(t->req->n_inputs, 1);
@@ -162,7 +162,7 @@ static void test_one_sequence(void **state) {
                 run(lab, "a2", 7, 0);
                 run(lab, "k3", 7, 0); /* is not carried over */
                 run(lab, "a4", 7, 0);
-                run(lab, "a5", 7, S); /* begins anew */
+                run(lab, "a5", 7, S); /* starts with the initial values */
                 run(lab, "a6", 7, E);
                 run(lab, "a7", 7, S | E);
                 run(lab, "b8", 8, S);
@@ -174,11 +174,11 @@ static void test_one_sequence(void **state) {
                 assert_seen(lab, 5, "a6=5[5]");
                 assert_seen(lab, 6, "a7=0[]");
                 assert_seen(lab, 7, "b8=0[]");
-                lab_close(lab); /* with a sequence that has states */
+                lab_close(lab); /* together with a sequence that has states */
         }
 }
 
-/* Each sequence has its own, whatever slot it has. */
+/* Each sequence has its own states, in any slot. */
 static void test_null_requests(void **state) {
         struct lab    *lab = open_lab(MODEL(4, SUM) NEVER_INLINE, 1);
         struct ticket *t[4];
@@ -208,8 +208,8 @@ static void test_null_requests(void **state) {
         lab_close(lab);
 }
 
-/* Lists of different lengths are in different executions; null requests take the length of those
- * that they are with. */
+/* Lists of different lengths run in different executions. Null requests have the length of the
+ * lists in their execution. */
 static void test_shapes_in_slots(void **state) {
         struct lab    *lab = open_lab(MODEL(3, SUM LIST) NEVER_INLINE, 1);
         struct ticket *t[5];
@@ -282,7 +282,7 @@ static void again_execute(struct executor *base, struct request **requests, uint
 
 static const struct executor_ops again_ops = { .execute = again_execute, .is_ready = lab_is_ready };
 
-/* Each step reads what the one before has updated. */
+/* Each step reads the values that the previous step has updated. */
 static void test_iterative(void **state) {
         struct lab *lab = open_lab(MODEL(0, SUM LIST "iterative_sequence: true "), 1);
 
@@ -303,7 +303,8 @@ static void test_iterative(void **state) {
 
 /* ---- without memory --------------------------------------------------------------------------- */
 
-/* Instances are not idle from the first moment on: until a request runs on this thread. */
+/* An instance is not idle until its thread has started. Submits requests until one runs on this
+ * thread. */
 static void settle(struct lab *lab) {
         uint64_t give_up_ns = clock_now_ns() + LAB_PATIENCE_NS;
         bool     is_here = false;
@@ -319,8 +320,8 @@ static void settle(struct lab *lab) {
         }
 }
 
-/* The n-th allocation of a first request fails; its sequence can begin again. False when it needs
- * fewer. */
+/* Lets the n-th allocation of a first request fail. Its sequence can start again. Returns false
+ * when there are fewer allocations. */
 static bool run_without_memory(const char *config, unsigned n, unsigned *n_refused) {
         struct lab    *lab = open_lab(config, 1);
         struct ticket *t = ticket_of(lab, "a1", 1, S);
@@ -337,7 +338,7 @@ static bool run_without_memory(const char *config, unsigned n, unsigned *n_refus
                 free(t);
         } else {
                 WAIT_FOR(lab, t->n_finals > 0 && t->n_releases > 0);
-                /* Without memory for the text of the refusal, there is none. */
+                /* The message is missing when there is no memory for its text. */
                 has_failed = LAB_GET(lab, t->n_executions) == 0;
                 if (LAB_GET(lab, t->has_error))
                         assert_string_equal(t->message,

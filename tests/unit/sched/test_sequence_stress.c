@@ -27,7 +27,7 @@
 #define N_AT_ONCE 20
 #define MIN_CHANGES 8
 
-/* From START to END: one sequence of the scheduler. */
+/* One sequence, from START to END. */
 struct life {
         int      executor; /* -1: none yet; guarded by the lab's lock, as `last` */
         unsigned last;     /* number of the request that ran last */
@@ -131,7 +131,8 @@ static void submit_one(struct submitter *s, unsigned i) {
                 mutex_unlock(&s->lab->lock);
         }
         if (i % 13 == 12)
-                request_cancel(s->items[i - i % 3].ticket.req); /* or one shortly before */
+                /* this request, or one shortly before */
+                request_cancel(s->items[i - i % 3].ticket.req);
 }
 
 static void submitter_main(void *arg) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The rules of sequences as rows: a layout of instances and slots, and a story on a clock that only
- * "at" moves. Steps are separated by ";", times are microseconds, sequences idle for 1000 end.
+/* The rules of sequences as rows: a layout of instances and slots, and a script on a clock that only
+ * "at" moves. Steps are separated by ";". Times are microseconds. Sequences that are idle for 1000 end.
  *
- *     at 100                   the clock shows 100 us
- *     push a1 1 start          request a1 of sequence 1 comes, with the START flag
+ *     at 100                   sets the clock to 100 us
+ *     push a1 1 start          pushes request a1 of sequence 1, with the START flag
  *     push a1 "x" start end timeout=50 conflict
  *                              a text as the id; a warning of a conflict is expected
  *     refused a2 1             as push, but START is missing
@@ -12,13 +12,13 @@
  *     lost a1                  it was cancelled before its instance had it
  *     cancel a2                it waits, and is cancelled ("cancel a2 not": it does not wait)
  *     ready a1 b1              these may run now, in this order, since the last "ready"
- *     cancelled a2; expired a2 the same; at the end of a row all three must be empty
+ *     cancelled a2; expired a2 likewise; at the end of a row all three must be empty
  *     slot a1 1.0              it runs on instance 1 (from 0), in its slot 0
  *     top 0 2                  the slots of instance 0 in use are below 2
- *     counts 2 1               sequences with a slot, in the backlog
+ *     counts 2 1               number of sequences with a slot, and in the backlog
  *     ended end=1 idle=1 cancelled=1 timeout=1
- *     due 500                  when something ends by itself next ("due never")
- *     add; retire 0; remove 0  an instance comes; leaves; is gone
+ *     due 500                  time at which a sequence ends by itself ("due never")
+ *     add; retire 0; remove 0  an instance is added; takes no new sequences; is removed
  */
 #include "base/clock.h"
 #include "base/mem.h"
@@ -365,7 +365,7 @@ static void step(struct story *s, char **words) {
         }
 }
 
-/* What is left ends, so that the table gets empty. */
+/* Ends all sequences that are left, so that the table becomes empty. */
 static void finish(struct story *s) {
         struct sequence_outcome out;
 
@@ -382,7 +382,7 @@ static void finish(struct story *s) {
                         sequence_table_released(&s->table, req, false, s->now_ns, &out);
                 else
                         assert_true(sequence_table_cancel(&s->table, req, s->now_ns, &out));
-                i = (unsigned)-1; /* others may have got ready */
+                i = (unsigned)-1; /* other requests may have become ready */
         }
         assert_int_equal(s->table.n_active_requests, 0);
         assert_int_equal(s->table.n_backlog_requests, 0);
@@ -426,7 +426,7 @@ static void test_rows(void **state) {
                 run(&rows[i]);
 }
 
-/* Without memory a request is refused, and nothing else changes. */
+/* When memory is short, a request is refused, and nothing else changes. */
 static void test_short_memory(void **state) {
         struct story            s = { .row = &rows[0], .step = "short memory", .now_ns = START_NS };
         struct request         *first, *second;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Random stories of sequences, told to the scheduler's parts (the table of sequences, an engine's
- * queue and the policy of each instance) and to a model of them that has nothing but arrays and
- * searches through all of them. After each event both must agree: which requests may run, which are
- * given up, which batch runs on which instance, in which slots, with which flags.
+/* Random events of sequences, applied to the scheduler's parts (the table of sequences, and an engine's
+ * queue and policy for each instance) and to a model of them, which has only arrays and searches all of
+ * them. After each event both must agree: which requests may run, which are given up, which batch runs
+ * on which instance, in which slots, and with which flags.
  *
- * The clock is the story's.
+ * The clock belongs to the test.
  */
 #include "base/clock.h"
 #include "config/batching_config.h"
@@ -32,7 +32,7 @@
 
 struct layout {
         const char *name;
-        const char *config; /* of oldest; NULL: direct */
+        const char *config; /* policy of the strategy oldest; NULL: direct */
         unsigned    n_instances;
         unsigned    n_slots;
         unsigned    max_batch;
@@ -44,15 +44,15 @@ struct layout {
 
 struct model_request {
         int      id;    /* 0: a sequence of its own */
-        unsigned flags; /* as given */
+        unsigned flags; /* flags as given */
         uint64_t start_ns;
         uint64_t due_ns;
-        int      sequence; /* NONE: not in use */
+        int      sequence; /* NONE: unused */
 };
 
 struct model_sequence {
         bool     is_used;
-        int      id; /* 0: not known, or never */
+        int      id; /* 0: unknown, or never */
         bool     is_last;
         bool     is_cancelled;
         bool     is_own;
@@ -61,8 +61,8 @@ struct model_sequence {
         int      running;
         int      waiting[N_REQUESTS];
         int      n_waiting;
-        uint64_t age;      /* number of its first event: the order in the backlog */
-        uint64_t idle_age; /* number of the event that made it idle; 0: it is not */
+        uint64_t age;      /* number of its first event: its place in the backlog */
+        uint64_t idle_age; /* number of the event that made it idle; 0: not idle */
         uint64_t touched_ns;
 };
 
@@ -72,7 +72,7 @@ struct model_instance {
         bool is_running;
         int  queue[N_REQUESTS]; /* ready, in order of arrival */
         int  n_queue;
-        int  batch[N_REQUESTS]; /* by place: what runs */
+        int  batch[N_REQUESTS]; /* by place: the running batch */
         int  n_batch;
 };
 
@@ -90,7 +90,7 @@ struct story {
         struct model_request  m_requests[N_REQUESTS];
         struct model_sequence m_sequences[MAX_SEQUENCES];
         struct model_instance m_instances[MAX_INSTANCES];
-        unsigned              n_orders; /* instances ever made */
+        unsigned              n_orders; /* number of instances made so far */
         uint64_t              n_ended[N_SEQUENCE_ENDS];
 
         struct fake_model     *fake;
@@ -120,7 +120,7 @@ static bool is_taken(const struct story *s, int instance, int slot) {
         return false;
 }
 
-/* Instances are in order of age: their place in the array is where they were made. */
+/* Instances are in order of age, so their index in the array is that of their creation. */
 static bool find_slot(const struct story *s, int *ret_instance, int *ret_slot) {
         for (int slot = 0; slot < (int)s->layout->n_slots; slot++) {
                 int      best = NONE;
@@ -191,7 +191,7 @@ static struct model_sequence *model_find(struct story *s, int id) {
         return NULL;
 }
 
-/* False: START is missing. */
+/* Returns false when START is missing. */
 static bool model_push(struct story *s, int r, struct lists *out, bool *ret_conflict) {
         struct model_request  *req = &s->m_requests[r];
         struct model_sequence *q = req->id != 0 ? model_find(s, req->id) : NULL;
@@ -303,7 +303,7 @@ static void model_expire(struct story *s, struct lists *out) {
         }
 }
 
-/* How many of the queue run now; 0: none. */
+/* Returns how many requests of the queue run now; 0: none. */
 static int model_decide(const struct story *s, const struct model_instance *in) {
         const struct layout *l = s->layout;
         uint64_t             oldest_ns = CLOCK_NEVER;
@@ -320,7 +320,7 @@ static int model_decide(const struct story *s, const struct model_instance *in) 
                                                                                              : 0;
         }
         n = MIN(n, (int)l->max_batch);
-        oldest_ns = CLOCK_NEVER; /* of those that fit */
+        oldest_ns = CLOCK_NEVER; /* oldest of those that fit */
         for (int i = 0; i < n; i++)
                 oldest_ns = MIN(oldest_ns, s->m_requests[in->queue[i]].start_ns);
         if (n == (int)l->max_batch || in->n_queue > n || l->delay_ns == 0 ||
@@ -363,7 +363,7 @@ static void compare(struct story *s, const struct request *first, int *list, int
 
 static void run_batches(struct story *s);
 
-/* What follows from an event: the same for both. Requests that are ready go to their instances. */
+/* Handles the results of an event, for both sides. Requests that are ready go to their instances. */
 static void follow(struct story *s, const struct sequence_outcome *out, struct lists *expected) {
         compare(s, out->ready.first, expected->ready, expected->n_ready, true, "ready");
         compare(s, out->cancelled.first, expected->cancelled, expected->n_cancelled, true,
@@ -478,7 +478,7 @@ static void event_push(struct story *s) {
         follow(s, &out, &expected);
 }
 
-/* An instance ends its batch: its requests are released in any order. */
+/* An instance ends its batch. Its requests are released in any order. */
 static void event_complete(struct story *s) {
         int                    i = (int)rnd(s, MAX_INSTANCES);
         struct model_instance *in = &s->m_instances[i];
@@ -493,7 +493,7 @@ static void event_complete(struct story *s) {
 
                 in->batch[at] = in->batch[--in->n_batch];
                 sequence_outcome_init(&out);
-                s->n_events++; /* the order in which they get idle */
+                s->n_events++; /* the order in which their sequences become idle */
                 sequence_table_released(&s->table, s->requests[r], true, s->now_ns, &out);
                 model_released(s, r, true, &expected);
                 assert_int_equal(s->requests[r]->flags, s->m_requests[r].flags);
@@ -549,7 +549,7 @@ static void event_time(struct story *s) {
 
         s->now_ns += rnd(s, 10) == 0 ? rnd(s, 8000) : rnd(s, 400);
         if (rnd(s, 8) == 0 && due_ns != CLOCK_NEVER && due_ns > s->now_ns)
-                s->now_ns = due_ns; /* at the very moment */
+                s->now_ns = due_ns; /* exactly at that time */
         sequence_outcome_init(&out);
         sequence_table_expire(&s->table, s->now_ns, &out);
         model_expire(s, &expected);
@@ -592,7 +592,7 @@ static void remove_instance(struct story *s, int i) {
         s->m_instances[i].is_there = false;
 }
 
-/* Comes, leaves, or has left; one that takes sequences is always there. */
+/* An instance is added, leaves, or has left. One instance that takes sequences always remains. */
 static void event_instance(struct story *s) {
         int i = (int)rnd(s, MAX_INSTANCES), n_there = 0;
 
@@ -628,7 +628,7 @@ static void tell(struct story *s) {
         }
 }
 
-/* All ends: batches, then what is idle. */
+/* Ends everything: batches first, then idle sequences. */
 static void finish(struct story *s) {
         for (int i = 0; i < 100000; i++) {
                 s->n_events++;
@@ -666,7 +666,7 @@ static void run(const struct layout *l) {
         tell(s);
         finish(s);
         for (unsigned i = 0; i < N_SEQUENCE_ENDS; i++)
-                assert_true(s->n_ended[i] > N_EVENTS / 10000); /* each has happened */
+                assert_true(s->n_ended[i] > N_EVENTS / 10000); /* each of these has occurred */
         assert_true(s->n_batches > N_EVENTS / 50 && s->n_refused > N_EVENTS / 50);
         if (l->n_slots > 1)
                 assert_true(s->n_nulls > N_EVENTS / 1000);
