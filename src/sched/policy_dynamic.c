@@ -62,7 +62,7 @@ static bool is_admitted(struct batch_filter *filter, struct request *req, const 
         return filter->ops->admits(filter, req) || f->n == 0;
 }
 
-static struct forming form_filtered(const struct policy_dynamic *d, struct request_queue *q) {
+static struct forming form_batch(const struct policy_dynamic *d, struct request_queue *q) {
         const struct batching_config *batching = &d->batching;
         uint64_t                      largest = batching_config_largest_preferred(batching);
         struct forming                f = { .oldest_ns = CLOCK_NEVER };
@@ -107,14 +107,14 @@ static struct forming form_filtered(const struct policy_dynamic *d, struct reque
         return f;
 }
 
-static struct forming form(const struct policy_dynamic *d, struct request_queue *q) {
+static struct forming form_with_filter(const struct policy_dynamic *d, struct request_queue *q) {
         struct batch_filter *filter = d->filter;
         struct forming       f;
 
         if (LIKELY(filter == NULL))
-                return form_filtered(d, q);
+                return form_batch(d, q);
         filter->ops->begin(filter);
-        f = form_filtered(d, q);
+        f = form_batch(d, q);
         filter->ops->end(filter);
         return f;
 }
@@ -176,7 +176,7 @@ static struct dispatch decide(struct policy *p, const struct sched_view *view, u
         if (q->n_waiting == 0 || is_held_back(d, q))
                 return (struct dispatch){ .verdict = BATCH_NOTHING };
 
-        struct forming f = form(d, q);
+        struct forming f = form_with_filter(d, q);
         uint64_t       age_ns = now_ns > f.oldest_ns ? now_ns - f.oldest_ns : 0;
         bool           is_late = delay_ns > 0 && age_ns >= delay_ns;
         uint64_t       sooner_ns = CLOCK_NEVER;

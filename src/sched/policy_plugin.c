@@ -492,7 +492,7 @@ static struct request *first_waiting(const struct sched_host *h) {
         return queue_walk_next(&w);
 }
 
-static uint64_t sooner(uint64_t a_ns, uint64_t b_ns) {
+static uint64_t earlier_of(uint64_t a_ns, uint64_t b_ns) {
         if (a_ns == 0 || b_ns == 0)
                 return a_ns + b_ns;
         return MIN(a_ns, b_ns);
@@ -500,7 +500,7 @@ static uint64_t sooner(uint64_t a_ns, uint64_t b_ns) {
 
 /* Called after each call of the plug-in: sets the time of the next event. A stall check that is set
  * keeps its time, so that the timer does not move with each request. */
-static void settle(struct sched_host *h) {
+static void update_due(struct sched_host *h) {
         uint64_t grace_ns = 0;
 
         if (h->items.n > 0 && h->timer_ns == 0 &&
@@ -516,7 +516,7 @@ static void settle(struct sched_host *h) {
         }
         if (h->is_draining && h->items.n > 0)
                 grace_ns = h->progress_ns + PLUGIN_GRACE_NS;
-        h->base.due_ns = sooner(sooner(h->timer_ns, h->watch_ns), grace_ns);
+        h->base.due_ns = earlier_of(earlier_of(h->timer_ns, h->watch_ns), grace_ns);
 }
 
 static void check_stall(struct sched_host *h, uint64_t now_ns) {
@@ -609,7 +609,7 @@ static void arrived(struct policy *p, const struct sched_view *view, struct requ
 
         if (!h->is_given_up) {
                 announce(h, req);
-                settle(h);
+                update_due(h);
         } else if (h->builtin->ops->arrived != NULL) {
                 h->builtin->ops->arrived(h->builtin, view, req);
         }
@@ -622,7 +622,7 @@ static void arrived_together(struct policy *p, const struct sched_view *view, st
 
         if (!h->is_given_up) {
                 announce_group(h, first, n);
-                settle(h);
+                update_due(h);
                 return;
         }
         for (struct request *req = first; req != NULL; req = req->queued.next)
@@ -660,7 +660,7 @@ static void executed(struct policy *p, const struct execution *done) {
 
                 h->functions->on_member_free(h->state, member);
         }
-        settle(h);
+        update_due(h);
 }
 
 static void withdrawn(struct policy *p, struct request *req) {
@@ -678,7 +678,7 @@ static void withdrawn(struct policy *p, struct request *req) {
 
                 h->functions->on_cancel(h->state, id);
         }
-        settle(h);
+        update_due(h);
 }
 
 /* The members change: the plug-in is closed, and opened again with the new ones. */
@@ -697,7 +697,7 @@ static void open_again(struct sched_host *h) {
                 return;
         }
         announce_all(h);
-        settle(h);
+        update_due(h);
 }
 
 static void instance_joined(struct policy *p, const struct sched_view *view, struct instance *in) {
@@ -740,7 +740,7 @@ static void due(struct policy *p, const struct sched_view *view, uint64_t now_ns
                 return;
         if (h->is_draining && h->items.n > 0 && h->progress_ns + PLUGIN_GRACE_NS <= now_ns)
                 reject_leftovers(h, now_ns);
-        settle(h);
+        update_due(h);
 }
 
 static void drain(struct policy *p, uint64_t now_ns) {
@@ -757,7 +757,7 @@ static void drain(struct policy *p, uint64_t now_ns) {
 
                 h->functions->on_drain(h->state);
         }
-        settle(h);
+        update_due(h);
 }
 
 static void free_plugin(struct policy *p) {

@@ -72,7 +72,7 @@ static NOINLINE void move_timer_locked(struct pull_engine *e, uint64_t due_ns) {
 }
 
 /* Sets the timer to the queue's next due time or the policy's, whichever is earlier. */
-static inline void follow_dues_locked(struct pull_engine *e) {
+static inline void update_timer_locked(struct pull_engine *e) {
         uint64_t due_ns = request_queue_next_due(&e->queue);
 
         if (UNLIKELY(e->policy->due_ns != 0))
@@ -200,7 +200,7 @@ static void pump_locked(struct pull_engine *e, struct event *ev) {
                 ask_policy_locked(e, ev);
         if (UNLIKELY(e->policy->refused != NULL))
                 ev->refused = STEAL(e->policy->refused);
-        follow_dues_locked(e);
+        update_timer_locked(e);
 }
 
 /* ---- refusals, without the lock -------------------------------------------------------------- */
@@ -249,7 +249,7 @@ static void refuse_cancelled(struct pull_engine *e, struct request *req) {
 /* Releases the lock. Then wakes instances of other models that got a turn, and refuses requests
  * that timed out, before anything runs on this thread. When no batch was taken, the engine may be
  * freed during this call. */
-static void leave(struct pull_engine *e, const struct event *ev) {
+static void unlock_and_finish(struct pull_engine *e, const struct event *ev) {
         static const struct error expired =
                 ERROR_STATIC(ERR_UNAVAILABLE, "Request timeout expired");
         struct rate_limiter *limiter = e->limiter;
@@ -263,11 +263,11 @@ static void leave(struct pull_engine *e, const struct event *ev) {
                 answer_refused(e, ev->refused);
 }
 
-static void pump_and_leave(struct pull_engine *e, struct instance *ended) {
+static void pump_and_unlock(struct pull_engine *e, struct instance *ended) {
         struct event ev = { .now_ns = clock_now_ns(), .ended = ended };
 
         pump_locked(e, &ev);
-        leave(e, &ev);
+        unlock_and_finish(e, &ev);
 }
 
 static void measure_locked(struct pull_engine *e, const struct execution *done) {
@@ -321,7 +321,7 @@ static void run_borrowed(struct pull_engine *e, struct event *ev) {
                 list_prepend(&e->idle, &in->idle_node);
         ev->has_more = ev->asks_again && has_work(e);
         if (in->claim != NULL || (has_work(e) && !ev->asks_again))
-                pump_and_leave(e, in);
+                pump_and_unlock(e, in);
         else
                 mutex_unlock(&e->lock);
 }
@@ -331,7 +331,7 @@ static void on_timeout(struct timer *t) {
 
         mutex_lock(&e->lock);
         e->timer_due_ns = CLOCK_NEVER;
-        pump_and_leave(e, NULL);
+        pump_and_unlock(e, NULL);
 }
 
 /* ---- submit and cancel ----------------------------------------------------------------------- */
@@ -385,8 +385,8 @@ static void run_here(struct pull_engine *e, struct event *ev) {
 }
 
 /* Releases the lock, then runs the batch that was taken for this thread. */
-static void leave_and_run(struct pull_engine *e, struct event *ev) {
-        leave(e, ev);
+static void unlock_and_run(struct pull_engine *e, struct event *ev) {
+        unlock_and_finish(e, ev);
         if (ev->runner != NULL)
                 run_here(e, ev);
 }
@@ -437,8 +437,8 @@ static void act_on_arrival(struct pull_engine *e, struct submitter *thread, bool
             !submitter_defer_wake(thread, e, e->model, wake_deferred))
                 pump_locked(e, &ev);
         else
-                follow_dues_locked(e);
-        leave_and_run(e, &ev);
+                update_timer_locked(e);
+        unlock_and_run(e, &ev);
 }
 
 /* Asks the policy with all requests that are queued now. Returns true when a batch ran here and
@@ -456,7 +456,7 @@ static bool pump_again(struct pull_engine *e, uint64_t *spent_ns, bool asks_agai
         ev.spends_ns = e->average_ns;
         *spent_ns += e->average_ns;
         pump_locked(e, &ev);
-        leave_and_run(e, &ev);
+        unlock_and_run(e, &ev);
         return ev.has_more;
 }
 
@@ -587,7 +587,7 @@ static void pull_cancel(struct scheduler *base, struct request *req) {
         }
         if (e->policy->ops->withdrawn != NULL)
                 e->policy->ops->withdrawn(e->policy, req);
-        pump_and_leave(e, NULL);
+        pump_and_unlock(e, NULL);
         refuse_cancelled(e, req);
 }
 
@@ -616,7 +616,7 @@ static void continue_unlocked(struct pull_engine *e, struct instance *in,
         if (!e->is_ending && !in->is_leaving)
                 list_append(&e->idle, &in->idle_node);
         if (UNLIKELY(in->claim != NULL) || UNLIKELY(e->policy->n_assigned > 0))
-                pump_and_leave(e, in); /* the next step may need the same resource */
+                pump_and_unlock(e, in); /* the next step may need the same resource */
         else
                 mutex_unlock(&e->lock);
         submitter_continue(thread, runs_steps);
@@ -657,7 +657,7 @@ static void step_locked(struct pull_engine *e, struct instance *in, struct submi
                         list_remove(&in->idle_node);
                 if (e->watcher == in)
                         e->watcher = NULL; /* it does not sleep: it asks again before */
-                leave(e, &ev);
+                unlock_and_finish(e, &ev);
                 if (ev.runner != NULL)
                         run_batch(e, &ev, false);
                 else
@@ -792,16 +792,16 @@ static void pull_remove_executor(struct scheduler *base, struct executor *execut
         rate_claim_free(STEAL(in->claim));
         mutex_lock(&e->lock);
         /* The instance may have been woken for a batch, or have been the watcher, when it left. */
-        pump_and_leave(e, NULL);
+        pump_and_unlock(e, NULL);
         instance_free(in);
 }
 
 /* ---- the life of the engine ------------------------------------------------------------------ */
 
-static void drain_policy_and_leave(struct pull_engine *e) {
+static void drain_policy_and_unlock(struct pull_engine *e) {
         if (e->policy->ops->drain != NULL)
                 e->policy->ops->drain(e->policy, clock_now_ns());
-        pump_and_leave(e, NULL);
+        pump_and_unlock(e, NULL);
 }
 
 static void pull_drain(struct scheduler *base) {
@@ -809,14 +809,14 @@ static void pull_drain(struct scheduler *base) {
 
         mutex_lock(&e->lock);
         e->is_draining = true;
-        drain_policy_and_leave(e);
+        drain_policy_and_unlock(e);
 }
 
 static void pull_retire(struct scheduler *base) {
         struct pull_engine *e = self_of(base);
 
         mutex_lock(&e->lock);
-        drain_policy_and_leave(e);
+        drain_policy_and_unlock(e);
 }
 
 static void pull_free(struct scheduler *base) {

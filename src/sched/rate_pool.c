@@ -76,7 +76,7 @@ static uint64_t largest_need(const struct rate_pools *p, const struct rate_pool 
         return largest;
 }
 
-static void measure(const struct rate_pools *p, struct rate_pool *pool) {
+static void update_capacity(const struct rate_pools *p, struct rate_pool *pool) {
         uint64_t given;
 
         pool->capacity = find_supply(p, pool, &given) ? given : largest_need(p, pool);
@@ -102,7 +102,7 @@ static struct rate_pool *get_pool(struct rate_pools *p, const char *name, bool i
 
 static void drop_pool(const struct rate_pools *p, struct rate_pool *pool) {
         if (--pool->n_users > 0) {
-                measure(p, pool);
+                update_capacity(p, pool);
                 return;
         }
         list_remove(&pool->node);
@@ -165,7 +165,7 @@ struct error *rate_needs_init(struct rate_needs *needs, struct rate_pools *p,
                 add_need(needs, get_pool(p, r->name, r->global, device), r->count);
         }
         for (size_t i = 0; i < needs->n_items; i++)
-                measure(p, needs->items[i].pool);
+                update_capacity(p, needs->items[i].pool);
         err = check_needs(p, needs);
         if (err != NULL)
                 rate_needs_done(needs, p);

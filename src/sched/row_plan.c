@@ -19,7 +19,8 @@ static int compare_ranges(const void *a, const void *b) {
 }
 
 /* Sorts the ranges and merges those that overlap or are adjacent. */
-static struct error *unite(struct row_plan *p, const struct row_range *ranges, size_t n_ranges) {
+static struct error *merge_ranges(struct row_plan *p, const struct row_range *ranges,
+                                  size_t n_ranges) {
         size_t n = 0;
 
         assert(n_ranges > 0);
@@ -151,7 +152,7 @@ struct error *row_plan_init(struct row_plan *p, const struct row_range *ranges, 
         bool           has_memory;
 
         *p = (struct row_plan){ 0 };
-        TRY(unite(p, ranges, n_ranges));
+        TRY(merge_ranges(p, ranges, n_ranges));
         if (!may_wait && p->sizes[0].min_rows != 1) {
                 uint32_t smallest = p->sizes[0].min_rows;
 

@@ -76,7 +76,7 @@ static struct scheduler *engine_of(const struct request *req) {
         return in->engine;
 }
 
-static void hand_over(struct sequence_scheduler *s, struct request *req) {
+static void submit_to_engine(struct sequence_scheduler *s, struct request *req) {
         struct scheduler *engine = engine_of(req);
         AUTO_ERROR        err = NULL;
 
@@ -87,7 +87,7 @@ static void hand_over(struct sequence_scheduler *s, struct request *req) {
                 request_refuse(req, err, FAILURE_OTHER);
 }
 
-static void follow(struct sequence_scheduler *s, struct sequence_outcome *out) {
+static void handle_outcome(struct sequence_scheduler *s, struct sequence_outcome *out) {
         static const struct error cancelled = ERROR_STATIC(ERR_CANCELLED, "");
         static const struct error expired =
                 ERROR_STATIC(ERR_UNAVAILABLE,
@@ -99,7 +99,7 @@ static void follow(struct sequence_scheduler *s, struct sequence_outcome *out) {
                 refuse_all(s, out->expired.first, &expired, FAILURE_REJECTED);
         for (struct request *req = out->ready.first, *next; req != NULL; req = next) {
                 next = req->queued.next;
-                hand_over(s, req);
+                submit_to_engine(s, req);
         }
         implicit_states_free_list(out->states);
 }
@@ -119,7 +119,7 @@ static void count_locked(struct sequence_scheduler *s) {
 }
 
 /* Arms the timer for the next due time. If the timer fires too early, it is armed again. */
-static void leave_locked(struct sequence_scheduler *s) {
+static void count_and_unlock(struct sequence_scheduler *s) {
         uint64_t due_ns = sequence_table_next_due(&s->table);
 
         count_locked(s);
@@ -138,12 +138,12 @@ static uint64_t count_live_locked(const struct sequence_scheduler *s) {
 
 /* Releases the lock and then handles the results of an event. If no request or sequence is left,
  * the scheduler may be freed during this call. */
-static void leave_and_follow(struct sequence_scheduler *s, struct sequence_outcome *out) {
+static void unlock_and_handle(struct sequence_scheduler *s, struct sequence_outcome *out) {
         bool leaves = UNLIKELY(s->has_retired) && !s->has_left && count_live_locked(s) == 0;
 
         s->has_left |= leaves;
-        leave_locked(s);
-        follow(s, out);
+        count_and_unlock(s);
+        handle_outcome(s, out);
         if (UNLIKELY(leaves))
                 model_generations_leave(s->model);
 }
@@ -156,7 +156,7 @@ static void on_timer(struct timer *t) {
         mutex_lock(&s->lock);
         s->timer_due_ns = CLOCK_NEVER;
         sequence_table_expire(&s->table, clock_now_ns(), &out);
-        leave_and_follow(s, &out);
+        unlock_and_handle(s, &out);
 }
 
 /* ---- submit ---------------------------------------------------------------------------------- */
@@ -267,7 +267,7 @@ static struct error *sequence_submit(struct scheduler *base, struct request *req
         if (out.ready.first == NULL)
                 wait_locked(s, req, now_ns, &out);
         is_held = atomic_load_explicit(&s->is_held, memory_order_relaxed);
-        leave_and_follow(s, &out);
+        unlock_and_handle(s, &out);
         if (UNLIKELY(conflict != NULL))
                 log_warn("%s", conflict);
         if (UNLIKELY(is_held))
@@ -287,7 +287,7 @@ static void sequence_cancel(struct scheduler *base, struct request *req) {
         if (!sequence_table_cancel(&s->table, req, clock_now_ns(), &out) && req->has_sequence &&
             req->sequence != NULL)
                 engine = engine_of(req);
-        leave_and_follow(s, &out);
+        unlock_and_handle(s, &out);
         if (engine != NULL)
                 engine->ops->cancel(engine, req);
 }
@@ -320,7 +320,7 @@ static bool sequence_released(struct scheduler *base, struct request *req, uint3
         sequence_outcome_init(&out);
         mutex_lock(&s->lock);
         sequence_table_released(&s->table, req, was_run, clock_now_ns(), &out);
-        leave_and_follow(s, &out);
+        unlock_and_handle(s, &out);
         return false;
 }
 
@@ -412,7 +412,7 @@ static struct error *sequence_add(struct scheduler *base, struct executor *execu
         in->place = sequence_table_add_place(&s->table, in, &out);
         if (s->counts != NULL)
                 atomic_fetch_add(&s->counts->n_slots, s->table.n_slots);
-        leave_and_follow(s, &out);
+        unlock_and_handle(s, &out);
         return NULL;
 }
 
@@ -465,7 +465,7 @@ static void sequence_forget(struct scheduler *base, const struct request *req) {
         mutex_lock(&s->lock);
         if (sequence_table_forget(&s->table, req, &out))
                 conflict = print_conflict(s, req);
-        leave_and_follow(s, &out);
+        unlock_and_handle(s, &out);
         if (conflict != NULL)
                 log_warn("%s", conflict);
 }
@@ -477,7 +477,7 @@ static void sequence_retire(struct scheduler *base) {
         sequence_outcome_init(&out);
         mutex_lock(&s->lock);
         s->has_retired = true;
-        leave_and_follow(s, &out);
+        unlock_and_handle(s, &out);
 }
 
 static void sequence_hurry(struct scheduler *base) {
@@ -488,7 +488,7 @@ static void sequence_hurry(struct scheduler *base) {
         mutex_lock(&s->lock);
         s->table.idle_ns = 0;
         sequence_table_expire(&s->table, clock_now_ns(), &out);
-        leave_and_follow(s, &out);
+        unlock_and_handle(s, &out);
 }
 
 static struct sequence_count sequence_count(struct scheduler *base) {

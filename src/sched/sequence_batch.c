@@ -45,14 +45,14 @@ static void free_null(struct inner_request *r) {
 }
 
 static void on_null_end(struct inner_request *r) {
-        struct reusable_null *kept = r->owner;
+        struct reusable_null *reusable = r->owner;
         struct model         *model = r->request->model;
 
-        if (kept == NULL) {
+        if (reusable == NULL) {
                 free_null(r);
                 return;
         }
-        atomic_store_explicit(&kept->is_free, true, memory_order_release);
+        atomic_store_explicit(&reusable->is_free, true, memory_order_release);
         model_unref(model);
 }
 
@@ -125,11 +125,11 @@ static bool add_states(struct inner_request *r, const struct request *like) {
 
 /* Returns NULL when memory is short. */
 static struct inner_request *make_null(struct sequence_instance *in, const struct request *like,
-                                       struct reusable_null *keeper) {
+                                       struct reusable_null *reusable) {
         static const struct inner_request_ops ops = { .on_response = on_null_response,
                                                       .on_end = on_null_end };
         const struct sequence_controls       *controls = in->batching->controls;
-        struct inner_request *r = inner_request_new(in->batching->model, &ops, keeper);
+        struct inner_request *r = inner_request_new(in->batching->model, &ops, reusable);
         AUTO_ERROR            err = NULL;
         void                 *room;
 
@@ -155,37 +155,38 @@ static struct inner_request *make_null(struct sequence_instance *in, const struc
 
 /* Returns the slot's reusable null request, which is made on first use. NULL when it cannot be used
  * now. */
-static struct inner_request *take_kept(struct sequence_instance *in, uint32_t slot,
-                                       const struct request *like) {
-        struct reusable_null *kept = in->nulls[slot];
+static struct inner_request *take_reusable(struct sequence_instance *in, uint32_t slot,
+                                           const struct request *like) {
+        struct reusable_null *reusable = in->nulls[slot];
 
-        if (kept == NULL)
-                kept = in->nulls[slot] = mem_zalloc(sizeof(*kept));
-        if (kept->request == NULL) {
-                kept->request = make_null(in, like, kept); /* it holds a reference to the model */
-                return kept->request;
+        if (reusable == NULL)
+                reusable = in->nulls[slot] = mem_zalloc(sizeof(*reusable));
+        if (reusable->request == NULL) {
+                reusable->request =
+                        make_null(in, like, reusable); /* it holds a reference to the model */
+                return reusable->request;
         }
-        if (!atomic_load_explicit(&kept->is_free, memory_order_acquire))
+        if (!atomic_load_explicit(&reusable->is_free, memory_order_acquire))
                 return NULL; /* its backend has not answered yet */
-        if (kept->request->request->has_states &&
-            !implicit_states_imitate(kept->request->request->states, like->sequence->states))
+        if (reusable->request->request->has_states &&
+            !implicit_states_imitate(reusable->request->request->states, like->sequence->states))
                 return NULL;
 
-        AUTO_ERROR err = request_renew_stream(kept->request->request);
+        AUTO_ERROR err = request_renew_stream(reusable->request->request);
 
         if (err != NULL)
                 return NULL;
-        atomic_store_explicit(&kept->is_free, false, memory_order_relaxed);
+        atomic_store_explicit(&reusable->is_free, false, memory_order_relaxed);
         model_ref(in->batching->model);
-        return kept->request;
+        return reusable->request;
 }
 
-static void free_reusable(struct reusable_null *kept) {
-        if (kept != NULL && kept->request != NULL) {
-                kept->request->request->model = NULL; /* it holds no reference */
-                free_null(kept->request);
+static void free_reusable(struct reusable_null *reusable) {
+        if (reusable != NULL && reusable->request != NULL) {
+                reusable->request->request->model = NULL; /* it holds no reference */
+                free_null(reusable->request);
         }
-        free(kept);
+        free(reusable);
 }
 
 /* Returns a null request whose execution has begun; NULL when memory is short. */
@@ -194,7 +195,7 @@ static struct request *null_request_new(struct sequence_instance *in, uint32_t s
         struct inner_request *r = NULL;
 
         if (in->batching->has_fixed_inputs && like->first_output == NULL)
-                r = take_kept(in, slot, like);
+                r = take_reusable(in, slot, like);
         if (r == NULL)
                 r = make_null(in, like, NULL);
         if (r == NULL)
@@ -260,7 +261,8 @@ static void refuse_slots(struct request **batch, uint32_t n) {
 }
 
 /* Moves the first request, and those of by_slot with the same shape, to `batch`. */
-static struct request *choose(struct sequence_instance *in, uint32_t n_top, uint32_t *n_left) {
+static struct request *select_same_shape(struct sequence_instance *in, uint32_t n_top,
+                                         uint32_t *n_left) {
         struct request *first = NULL;
 
         for (uint32_t i = 0; i < n_top; i++) {
@@ -278,8 +280,8 @@ static struct request *choose(struct sequence_instance *in, uint32_t n_top, uint
         return first;
 }
 
-static void execute_chosen(struct sequence_instance *in, const struct request *first,
-                           uint32_t n_top) {
+static void execute_selected(struct sequence_instance *in, const struct request *first,
+                             uint32_t n_top) {
         for (uint32_t i = 0; i < n_top; i++) {
                 struct request *null;
 
@@ -326,9 +328,9 @@ static void execute_slots(struct sequence_instance *in, struct request **request
                 n_left++;
         }
         while (n_left > 0) {
-                struct request *first = choose(in, n_top, &n_left);
+                struct request *first = select_same_shape(in, n_top, &n_left);
 
-                execute_chosen(in, first, n_top);
+                execute_selected(in, first, n_top);
         }
 }
 
