@@ -127,10 +127,9 @@ static void take_batch_locked(struct pull_engine *e, struct event *ev, struct in
         ev->batch = request_queue_take(&e->queue, n);
         for (struct request *req = ev->batch; req != NULL; req = req->queued.next) {
                 ev->rows += MAX(req->batch_size, 1);
+                /* The response cache may have given it a ticket. */
                 if (UNLIKELY(e->base.order != NULL) && req->order_ticket == NULL)
-                        req->order_ticket =
-                                /* the response cache may have given it one */
-                                response_ticket_new(e->base.order);
+                        req->order_ticket = response_ticket_new(e->base.order);
         }
         e->rows_running += ev->rows;
         if (ev->self == in)
@@ -176,7 +175,7 @@ static NOINLINE void notify_due_locked(struct pull_engine *e, uint64_t now_ns) {
         e->policy->ops->due(e->policy, &view, now_ns);
 }
 
-/* Asks once more, for the other instances, after the calling thread got its batch. */
+/* Asks the policy. After the calling thread got its batch, asks once more for the other instances. */
 static inline void ask_policy_locked(struct pull_engine *e, struct event *ev) {
         bool has_batch = true;
 
@@ -188,7 +187,7 @@ static inline void ask_policy_locked(struct pull_engine *e, struct event *ev) {
         }
 }
 
-/* Decides after each event what happens next. There is no other place that does. */
+/* Decides what happens next, after each event. This is the only place that does so. */
 static void pump_locked(struct pull_engine *e, struct event *ev) {
         if (UNLIKELY(e->queue.dues.n > 0))
                 expire_locked(e, ev);
@@ -244,7 +243,7 @@ static void refuse_cancelled(struct pull_engine *e, struct request *req) {
                 refuse_all(e, req, &cancelled, FAILURE_CANCELED);
 }
 
-/* ---- what follows without the lock ----------------------------------------------------------- */
+/* ---- after the lock was released ------------------------------------------------------------- */
 
 /* Releases the lock. Then wakes instances of other models that got a turn, and refuses requests
  * that timed out, before anything runs on this thread. When no batch was taken, the engine may be
@@ -358,7 +357,7 @@ static struct error *error_draining(const struct request *req) {
 
 /* Marks the request as queued. Returns false when it was cancelled meanwhile; then it is not queued
  * any more. */
-static inline bool enter_locked(struct pull_engine *e, struct request *req) {
+static inline bool mark_queued_locked(struct pull_engine *e, struct request *req) {
         atomic_store(&req->state, REQUEST_PENDING);
         model_stats_pending(e->model->stats, 1);
         /* request_cancel() writes the flag and then reads the state, so one of the two sees the
@@ -432,7 +431,7 @@ static void act_on_arrival(struct pull_engine *e, struct submitter *thread, bool
                             .may_run_here = may_run_here(e, thread, is_step),
                             .spends_ns = e->average_ns };
 
-        /* A deferred wake-up asks the policy later. */
+        /* When the wake-up can be deferred, its flush asks the policy. */
         if (list_is_empty(&e->idle) || (ev.may_run_here && !e->gathers) ||
             !submitter_defer_wake(thread, e, e->model, wake_deferred))
                 pump_locked(e, &ev);
@@ -441,9 +440,9 @@ static void act_on_arrival(struct pull_engine *e, struct submitter *thread, bool
         unlock_and_run(e, &ev);
 }
 
-/* Asks the policy with all requests that are queued now. Returns true when a batch ran here and
- * more requests wait, for which no instance was woken. `spent_ns` is the time that this event has
- * spent on batches. */
+/* Asks the policy with all requests that are queued now, and runs a batch here if it may. Returns
+ * true when it ran one and more requests wait, for which no instance was woken. Adds the expected
+ * duration to *spent_ns, the time that the current flush spends on batches. */
 static bool pump_again(struct pull_engine *e, uint64_t *spent_ns, bool asks_again) {
         struct event ev = { .thread = submitter_self(),
                             .now_ns = clock_now_ns(),
@@ -503,7 +502,7 @@ static struct error *pull_submit(struct scheduler *base, struct request *req) {
                 mutex_unlock(&e->lock);
                 return err;
         }
-        if (LIKELY(enter_locked(e, req))) {
+        if (LIKELY(mark_queued_locked(e, req))) {
                 notify_arrival_locked(e, req);
                 act_on_arrival(e, thread, req->is_inner, now_ns);
         } else {
@@ -516,7 +515,7 @@ static struct error *pull_submit(struct scheduler *base, struct request *req) {
 
 /* Queues one of several requests. Returns false when it is not in the queue: it was refused or
  * cancelled. */
-static bool enter_one_locked(struct pull_engine *e, struct request *req, struct error **ret_error,
+static bool queue_one_locked(struct pull_engine *e, struct request *req, struct error **ret_error,
                              struct request **cancelled) {
         uint64_t now_ns = req->times.request_start_ns;
 
@@ -526,7 +525,7 @@ static bool enter_one_locked(struct pull_engine *e, struct request *req, struct 
                 *ret_error = request_queue_push(&e->queue, req, now_ns);
         if (*ret_error != NULL)
                 return false;
-        if (LIKELY(enter_locked(e, req)))
+        if (LIKELY(mark_queued_locked(e, req)))
                 return true;
         req->queued.next = *cancelled;
         *cancelled = req;
@@ -557,18 +556,18 @@ static void pull_submit_all(struct scheduler *base, struct request *const *reque
         struct request           *first = NULL, **end = &first;
         struct request           *cancelled = NULL;
         uint64_t                  now_ns = clock_now_ns();
-        uint32_t                  n_entered = 0;
+        uint32_t                  n_queued = 0;
 
         mutex_lock(&e->lock);
         for (uint32_t i = 0; i < n; i++)
-                if (enter_one_locked(e, requests[i], &ret_errors[i], &cancelled)) {
+                if (queue_one_locked(e, requests[i], &ret_errors[i], &cancelled)) {
                         *end = requests[i];
                         end = &requests[i]->queued.next;
-                        n_entered++;
+                        n_queued++;
                 }
         *end = NULL;
         if (first != NULL) {
-                notify_arrivals_locked(e, first, n_entered);
+                notify_arrivals_locked(e, first, n_queued);
                 act_on_arrival(e, thread, requests[0]->is_inner, now_ns);
         } else {
                 mutex_unlock(&e->lock);
@@ -605,10 +604,10 @@ static void wait_idle_locked(struct pull_engine *e, struct instance *in) {
                 cond_wait(&in->wake, &e->lock);
 }
 
-/* Runs the continuations of the batch. The instance may be borrowed meanwhile, because the next
- * step may be one of the same model. It goes to the end of the idle list: submitters first borrow
- * instances whose threads are free. */
-static void continue_unlocked(struct pull_engine *e, struct instance *in,
+/* Runs the continuations of the batch. The caller holds the lock, which is released meanwhile. Then
+ * the instance may be borrowed, because the next step may be one of the same model. It goes to the
+ * end of the idle list: submitters first borrow instances whose threads are free. */
+static void run_continuations(struct pull_engine *e, struct instance *in,
                               struct submitter *thread) {
         bool runs_steps = !has_work(e); /* otherwise the queued requests run first */
 
@@ -634,13 +633,13 @@ static void run_dispatched(struct pull_engine *e, struct instance *in, struct ev
         mutex_unlock(&e->lock);
         run_batch(e, ev, false);
         if (UNLIKELY(ev->has_continuations))
-                continue_unlocked(e, in, ev->thread);
+                run_continuations(e, in, ev->thread);
         if (list_is_linked(&in->idle_node))
                 list_remove(&in->idle_node);
 }
 
 /* One iteration of an instance's thread: asks for a batch and runs it, or sleeps. */
-static void step_locked(struct pull_engine *e, struct instance *in, struct submitter *thread) {
+static void iterate_locked(struct pull_engine *e, struct instance *in, struct submitter *thread) {
         struct event ev = { .thread = thread, .now_ns = clock_now_ns(), .self = in };
 
         if (UNLIKELY(in->is_dispatched)) {
@@ -663,7 +662,7 @@ static void step_locked(struct pull_engine *e, struct instance *in, struct submi
                 else
                         mutex_lock(&e->lock);
                 if (UNLIKELY(ev.has_continuations))
-                        continue_unlocked(e, in, thread);
+                        run_continuations(e, in, thread);
         }
         if (list_is_linked(&in->idle_node))
                 list_remove(&in->idle_node);
@@ -681,7 +680,7 @@ static void instance_main(void *arg) {
         if (list_is_linked(&in->idle_node))
                 list_remove(&in->idle_node);
         while (in->is_dispatched || in->is_assigned || (!e->is_ending && !in->is_leaving))
-                step_locked(e, in, thread);
+                iterate_locked(e, in, thread);
         if (e->watcher == in)
                 e->watcher = NULL;
         mutex_unlock(&e->lock);
@@ -788,15 +787,16 @@ static void pull_remove_executor(struct scheduler *base, struct executor *execut
         if (in == NULL)
                 return;
         instance_join_thread(in);
-        /* The instance gets no more turns: a thread that is giving it one holds the lock. */
+        /* After this the instance gets no turn. A thread that is giving it one now holds the lock,
+         * so it has finished when the lock is taken. */
         rate_claim_free(STEAL(in->claim));
         mutex_lock(&e->lock);
-        /* The instance may have been woken for a batch, or have been the watcher, when it left. */
+        /* When it left, the instance may have been woken for a batch, or have been the watcher. */
         pump_and_unlock(e, NULL);
         instance_free(in);
 }
 
-/* ---- the life of the engine ------------------------------------------------------------------ */
+/* ---- creation and end ------------------------------------------------------------------------ */
 
 static void drain_policy_and_unlock(struct pull_engine *e) {
         if (e->policy->ops->drain != NULL)

@@ -231,8 +231,7 @@ static bool open_states(struct sequence_instance *in, const struct request *req)
         return seq->states != NULL;
 }
 
-/* Opens the states of the request, or refuses it. */
-static bool admit(struct sequence_instance *in, struct request *req) {
+static bool open_states_or_refuse(struct sequence_instance *in, struct request *req) {
         static const struct error no_memory =
                 ERROR_STATIC(ERR_UNAVAILABLE, "out of memory for the states of a sequence");
 
@@ -280,6 +279,7 @@ static struct request *select_same_shape(struct sequence_instance *in, uint32_t 
         return first;
 }
 
+/* Executes the selected requests with null requests in the other slots. */
 static void execute_selected(struct sequence_instance *in, const struct request *first,
                              uint32_t n_top) {
         for (uint32_t i = 0; i < n_top; i++) {
@@ -322,7 +322,7 @@ static void execute_slots(struct sequence_instance *in, struct request **request
         for (uint32_t i = 0; i < n_top; i++)
                 in->by_slot[i] = NULL;
         for (uint32_t i = 0; i < n; i++) {
-                if (!admit(in, requests[i]))
+                if (!open_states_or_refuse(in, requests[i]))
                         continue;
                 in->by_slot[requests[i]->sequence->slot->number] = requests[i];
                 n_left++;
@@ -341,7 +341,7 @@ static void execute_with_states(struct sequence_instance *in, struct request **r
 
         reserve(in, n);
         for (uint32_t i = 0; i < n; i++)
-                if (admit(in, requests[i]))
+                if (open_states_or_refuse(in, requests[i]))
                         in->by_slot[n_left++] = requests[i];
         while (n_left > 0) {
                 uint32_t n_all = n_left, n_now = 0;
