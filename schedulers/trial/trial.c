@@ -83,7 +83,7 @@ static void count(sched_host *host, const char *metric, double add) {
         (void)add;
 }
 
-/* ---- what init() is called with -------------------------------------------------------------- */
+/* ---- arguments of init() --------------------------------------------------------------------- */
 
 struct input {
         char  *bytes; /* owned; a NUL follows */
@@ -145,7 +145,7 @@ static sched_member *take_members(struct input *in, uint32_t *ret_n) {
 
 /* ---- the trial ------------------------------------------------------------------------------- */
 
-static void tell(enum stage stage) {
+static void report_stage(enum stage stage) {
         char    byte = (char)stage;
         ssize_t written = write(STAGES, &byte, 1);
 
@@ -165,23 +165,23 @@ static void try_library(const char *path, struct input *in) {
         if (!read_all(in) || !take_number(in, &max_batch) ||
             (members = take_members(in, &n_members)) == NULL)
                 return;
-        tell(TRIAL_LOAD);
+        report_stage(TRIAL_LOAD);
         library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
         symbol = library != NULL ? dlsym(library, "sched_get") : NULL;
         if (symbol == NULL)
                 return;
         memcpy(&get, &symbol, sizeof(get));
-        tell(TRIAL_GET);
+        report_stage(TRIAL_GET);
         functions = get(SCHED_API_VERSION_MAJOR, SCHED_API_VERSION_MINOR);
         if (functions == NULL || functions->init == NULL || functions->fini == NULL)
                 return;
-        tell(TRIAL_INIT);
+        report_stage(TRIAL_INIT);
         if (functions->init(&state, &host, &ops, in->bytes + in->at, members, n_members,
                             max_batch) != 0)
                 return;
-        tell(TRIAL_FINI);
+        report_stage(TRIAL_FINI);
         functions->fini(state);
-        tell(TRIAL_ENDED);
+        report_stage(TRIAL_ENDED);
         dlclose(library);
 }
 

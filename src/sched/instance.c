@@ -88,7 +88,7 @@ void instance_run(struct instance *in, struct request *first, uint32_t n, bool i
         execute(in, n, ret);
 }
 
-/* ---- what a policy picked -------------------------------------------------------------------- */
+/* ---- batches of policies that pick ----------------------------------------------------------- */
 
 static void add_item(struct instance *in, struct batch_item item) {
         if (in->n_items == in->cap_items) {
@@ -145,7 +145,7 @@ void instance_take(struct instance *in, struct request_queue *q, const struct di
 
 void instance_run_items(struct instance *in, struct model_stats *stats, bool is_inline,
                         struct execution *ret) {
-        uint32_t            n = 0;
+        uint32_t n = 0;
 
         reserve(in, in->n_items);
         for (uint32_t i = 0; i < in->n_items; i++) {

@@ -24,7 +24,7 @@
 
 typedef const sched_vtbl *(*get_fn)(uint32_t host_major, uint32_t host_minor);
 
-/* ---- finding it ------------------------------------------------------------------------------ */
+/* ---- search ---------------------------------------------------------------------------------- */
 
 bool plugin_name_is_valid(const char *name) {
         size_t len = strlen(name);
@@ -236,7 +236,7 @@ static struct error *run_trial(const char *path, const struct plugin_init *init)
         return err;
 }
 
-/* ---- opening it ------------------------------------------------------------------------------ */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static struct error *get_functions(const struct plugin_query *w, struct dl *library,
                                    const sched_vtbl **ret) {

@@ -106,7 +106,7 @@ static uint64_t largest_served(const struct query *q, uint64_t n_rows) {
         return largest;
 }
 
-/* ---- a batch --------------------------------------------------------------------------------- */
+/* ---- forming a batch ------------------------------------------------------------------------- */
 
 /* The requests of a batch: the first n of the class. */
 struct cut {
@@ -179,7 +179,7 @@ static bool try_run(const struct query *q, const struct shape_class *s, uint64_t
         return true;
 }
 
-/* ---- when ------------------------------------------------------------------------------------ */
+/* ---- deciding when to run -------------------------------------------------------------------- */
 
 /* Returns the number of waiting rows at which the next batch cannot become larger. If all expected
  * rows would begin with a batch of the same size, this number is reached now. */
@@ -248,7 +248,7 @@ static bool try_class(struct query *q, const struct shape_class *s, struct dispa
         return false;
 }
 
-/* ---- the queue ------------------------------------------------------------------------------- */
+/* ---- classes of the queue -------------------------------------------------------------------- */
 
 /* Without shapes there is one class: the queue knows its rows, and the first batch its age. */
 static size_t find_one_class(const struct query *q, struct shape_class *ret) {
@@ -351,7 +351,7 @@ static struct dispatch decide(struct policy *p, const struct sched_view *view, u
         return d;
 }
 
-/* ---- the rest -------------------------------------------------------------------------------- */
+/* ---- operations of the policy ---------------------------------------------------------------- */
 
 static void arrived(struct policy *p, const struct sched_view *view, struct request *req) {
         (void)req;

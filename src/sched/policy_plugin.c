@@ -94,7 +94,7 @@ static bool is_in_call(const struct sched_host *h) {
         return plugin_call_now.place == &h->place && h->is_open && !h->is_given_up;
 }
 
-/* ---- what the plug-in asks for --------------------------------------------------------------- */
+/* ---- host functions -------------------------------------------------------------------------- */
 
 static void forget_stall(struct sched_host *h, const struct plugin_item *item) {
         if (item->id == h->stalled_id)
@@ -301,7 +301,7 @@ static const sched_host_ops host_ops = {
         .count = on_count,
 };
 
-/* ---- the plug-in's life ---------------------------------------------------------------------- */
+/* ---- calls of the plug-in -------------------------------------------------------------------- */
 
 static int call_init(struct sched_host *h) {
         int code;
@@ -428,7 +428,7 @@ static void announce_all(struct sched_host *h) {
         free(waiting);
 }
 
-/* ---- stalls and the end ---------------------------------------------------------------------- */
+/* ---- stalls and draining --------------------------------------------------------------------- */
 
 /* find_servable() checks each run of items of one shape class once, and at most this many runs. */
 #define MAX_SHAPE_RUNS 8
@@ -556,7 +556,7 @@ static void reject_leftovers(struct sched_host *h, uint64_t now_ns) {
         }
 }
 
-/* ---- the policy ------------------------------------------------------------------------------ */
+/* ---- operations of the policy ---------------------------------------------------------------- */
 
 static struct dispatch assigned_to(const struct sched_host *h, struct instance *in) {
         struct dispatch d = { .verdict = BATCH_RUN, .on = in, .n_requests = in->n_items };

@@ -202,7 +202,7 @@ static void pump_locked(struct pull_engine *e, struct event *ev) {
         update_timer_locked(e);
 }
 
-/* ---- refusals, without the lock -------------------------------------------------------------- */
+/* ---- refusals, no lock held ------------------------------------------------------------------ */
 
 static void refuse_all(struct pull_engine *e, struct request *first, const struct error *why,
                        enum failure_reason reason) {

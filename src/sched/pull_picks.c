@@ -55,7 +55,7 @@ static void count_locked(const struct pull_engine *e, const struct instance *in,
         atomic_fetch_add_explicit(&in->virtual_instance->n_running, 1, memory_order_relaxed);
 }
 
-/* ---- handing out ---- */
+/* ---- dispatching ----------------------------------------------------------------------------- */
 
 /* Takes the batch for that instance: the calling thread runs it, or the instance's own thread. */
 static void hand_out_locked(struct pull_engine *e, struct event *ev, const struct dispatch *d) {

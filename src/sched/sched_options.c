@@ -82,7 +82,7 @@ static struct error *read_adaptive(const char *model, const struct model_config 
         return NULL;
 }
 
-/* ---- which scheduler ------------------------------------------------------------------------- */
+/* ---- the name of the scheduler --------------------------------------------------------------- */
 
 #define SCHEDULER "scheduler"
 #define BATCH_STRATEGY "TRITON_BATCH_STRATEGY_PATH"

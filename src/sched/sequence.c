@@ -58,7 +58,7 @@ static struct sequence_scheduler *self_of(struct scheduler *s) {
         return CONTAINER_OF(s, struct sequence_scheduler, base);
 }
 
-/* ---- what follows from an event, without the lock -------------------------------------------- */
+/* ---- results of an event --------------------------------------------------------------------- */
 
 static void refuse_all(struct sequence_scheduler *s, struct request *first, const struct error *why,
                        enum failure_reason reason) {
@@ -440,7 +440,7 @@ static void sequence_remove(struct scheduler *base, struct executor *executor) {
         mutex_unlock(&s->lock);
 }
 
-/* ---- the life of the scheduler --------------------------------------------------------------- */
+/* ---- creation and end ------------------------------------------------------------------------ */
 
 static void sequence_drain(struct scheduler *base) {
         struct sequence_scheduler *s = self_of(base);

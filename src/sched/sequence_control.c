@@ -121,7 +121,7 @@ struct error *sequence_controls_check(const struct sequence_controls *c,
                              data_type_name(c->corrid->type));
 }
 
-/* ---- at an execution ------------------------------------------------------------------------- */
+/* ---- attaching to a request ------------------------------------------------------------------ */
 
 size_t sequence_controls_room(const struct sequence_controls *c) {
         return sizeof(struct control_room) + c->n * sizeof(struct request_input);

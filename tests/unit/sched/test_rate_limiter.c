@@ -198,7 +198,7 @@ static const struct row rows[] = {
             "b? c? a? d? b! b? c!", "b c a"),
         ROW("nor in its second resource", I("a", R("1") S("1")) I("b", R("1")) I("c", S("1")),
             "b? a? c? b! a!", "b a c"),
-        ROW("who needs something else goes by", I("a", R("1")) I("b", R("1")) I("c", S("1")),
+        ROW("a claim on another resource goes ahead", I("a", R("1")) I("b", R("1")) I("c", S("1")),
             "a? b? c? c! c?", "a c c"),
         ROW("the free instance of a model", I("a1", R("1")) I("a2", S("1")) I("b", R("1")),
             "b? a? a? b!", "b a2 a1"),

@@ -610,7 +610,7 @@ static void event_instance(struct story *s) {
         }
 }
 
-static void tell(struct story *s) {
+static void play_events(struct story *s) {
         while (s->n_events < N_EVENTS) {
                 uint64_t kind = rnd(s, 100);
 
@@ -663,7 +663,7 @@ static void run(const struct layout *l) {
         }
         for (int i = 0; i < (int)l->n_instances; i++)
                 add_instance(s, i);
-        tell(s);
+        play_events(s);
         finish(s);
         for (unsigned i = 0; i < N_SEQUENCE_ENDS; i++)
                 assert_true(s->n_ended[i] > N_EVENTS / 10000); /* each of these has occurred */
