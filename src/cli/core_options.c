@@ -5,8 +5,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "cli/cache_options.h"
-#include "cli/rate_options.h"
+#include "base/strbuf.h"
+#include "codec/json_writer.h"
 #include "control/log_control.h"
 #include "core_api/core_error.h"
 #include "triton/core/neso.h"
@@ -16,6 +16,8 @@
 #include <string.h>
 
 #define CORE(call) TRY(core_error_take(call))
+
+#define EACH_DEVICE (-1)
 
 static struct error *read_log_verbose(const char *text, unsigned *ret) {
         uint64_t level;
@@ -109,7 +111,7 @@ static struct error *check_metrics(const struct setting *s) {
         return NULL;
 }
 
-static struct error *set_settings(const struct cli_options *o,
+static struct error *set_settings(const struct cli_options          *o,
                                   struct TRITONSERVER_ServerOptions *t) {
         struct setting s;
 
@@ -123,7 +125,7 @@ static struct error *set_settings(const struct cli_options *o,
         }
         for (size_t i = 0; i < o->metrics_config.n_items; i++) {
                 TRY(read_setting("metrics-config", o->metrics_config.items[i], &s));
-                struct error *refusal = check_metrics(&s);
+                struct error       *refusal = check_metrics(&s);
                 TRITONSERVER_Error *err =
                         TRITONSERVER_ServerOptionsSetMetricsConfig(t, s.group, s.name, s.value);
 
@@ -162,10 +164,10 @@ static struct error *set_host_policies(const struct cli_options          *o,
 /* What the option says. When it says nothing, beside the library: <prefix>/lib/neso/<what> when
  * installed, <build>/<what> in a build. */
 static char *plugin_directory(const char *option, const char *what) {
-        Dl_info     place;
-        AUTO_CHARS  directory = NULL;
-        AUTO_CHARS  below = mem_printf("neso/%s", what);
-        char       *installed;
+        Dl_info    place;
+        AUTO_CHARS directory = NULL;
+        AUTO_CHARS below = mem_printf("neso/%s", what);
+        char      *installed;
 
         if (*option != '\0')
                 return mem_strdup(option);
@@ -180,7 +182,7 @@ static char *plugin_directory(const char *option, const char *what) {
 }
 
 /* Which models are there, and how they change. */
-static struct error *set_model_control(const struct cli_options *o,
+static struct error *set_model_control(const struct cli_options          *o,
                                        struct TRITONSERVER_ServerOptions *t) {
         static const struct {
                 const char                   *name;
@@ -209,8 +211,7 @@ static struct error *set_model_control(const struct cli_options *o,
         return NULL;
 }
 
-static struct error *set_models(const struct cli_options *o,
-                                struct TRITONSERVER_ServerOptions *t) {
+static struct error *set_models(const struct cli_options *o, struct TRITONSERVER_ServerOptions *t) {
         AUTO_CHARS backends = plugin_directory(o->backend_directory, "backends");
         AUTO_CHARS agents = plugin_directory(o->repoagent_directory, "repoagents");
 
@@ -218,8 +219,8 @@ static struct error *set_models(const struct cli_options *o,
                 CORE(TRITONSERVER_ServerOptionsSetModelRepositoryPath(
                         t, o->model_repository.items[i]));
         TRY(set_model_control(o, t));
-        CORE(TRITONSERVER_ServerOptionsSetStrictModelConfig(
-                t, o->disable_auto_complete || o->strict_model_config));
+        CORE(TRITONSERVER_ServerOptionsSetStrictModelConfig(t, o->disable_auto_complete ||
+                                                                       o->strict_model_config));
         if (*o->model_config_name != '\0')
                 CORE(TRITONSERVER_ServerOptionsSetModelConfigName(t, o->model_config_name));
         CORE(NESO_ServerOptionsSetAllowUploadedBackends(t, o->allow_uploaded_backends));
@@ -228,18 +229,148 @@ static struct error *set_models(const struct cli_options *o,
         CORE(TRITONSERVER_ServerOptionsSetModelLoadThreadCount(t, (unsigned)o->model_load_threads));
         CORE(TRITONSERVER_ServerOptionsSetBackendDirectory(t, backends));
         CORE(TRITONSERVER_ServerOptionsSetRepoAgentDirectory(t, agents));
-        CORE(TRITONSERVER_ServerOptionsSetPinnedMemoryPoolByteSize(
-                t, (uint64_t)o->pinned_pool_bytes));
-        CORE(TRITONSERVER_ServerOptionsSetMinSupportedComputeCapability(
-                t, o->min_compute_capability));
+        CORE(TRITONSERVER_ServerOptionsSetPinnedMemoryPoolByteSize(t,
+                                                                   (uint64_t)o->pinned_pool_bytes));
+        CORE(TRITONSERVER_ServerOptionsSetMinSupportedComputeCapability(t,
+                                                                        o->min_compute_capability));
         return set_settings(o, t);
+}
+
+/* "<cache>,<setting>=<value>": the parts of one text. */
+struct cache_setting {
+        struct str cache, name, value;
+};
+
+static struct error *read_cache_setting(const char *text, struct cache_setting *ret) {
+        struct str setting = str_split(str_of(text), ',', &ret->cache);
+
+        if (setting.ptr == NULL || ret->cache.len == 0)
+                return error_new(ERR_INVALID_ARG,
+                                 "Error: No cache name specified. --cache-config option format is "
+                                 "<cache name>,<setting>=<value>. Got %s",
+                                 text);
+        ret->value = str_split(setting, '=', &ret->name);
+        if (ret->value.ptr == NULL || ret->name.len == 0)
+                return error_new(ERR_INVALID_ARG,
+                                 "Error: --cache-config option format is "
+                                 "'<cache name>,<setting>=<value>'. Got %s",
+                                 text);
+        return NULL;
+}
+
+/* The settings of one cache, each name once: what was given last counts. */
+static void print_cache_config(const struct cache_setting *all, size_t n, struct str cache,
+                               struct strbuf *out) {
+        struct json_writer w;
+
+        json_writer_init(&w, out);
+        json_begin_object(&w);
+        for (size_t i = 0; i < n; i++) {
+                bool is_last = str_equal(all[i].cache, cache);
+
+                for (size_t k = i + 1; k < n && is_last; k++)
+                        is_last = !str_equal(all[k].cache, cache) ||
+                                  !str_equal(all[k].name, all[i].name);
+                if (!is_last)
+                        continue;
+                json_key_str(&w, all[i].name);
+                json_put_str(&w, all[i].value);
+        }
+        json_end_object(&w);
+}
+
+static struct error *set_cache_config(const struct cache_setting *all, size_t n, struct str cache,
+                                      struct TRITONSERVER_ServerOptions *t) {
+        AUTO_STRBUF config = { 0 };
+        AUTO_CHARS  name = mem_strndup(cache.ptr, cache.len);
+
+        strbuf_init(&config, 0);
+        print_cache_config(all, n, cache, &config);
+        return core_error_take(
+                TRITONSERVER_ServerOptionsSetCacheConfig(t, name, strbuf_cstr(&config)));
+}
+
+static struct error *set_each_cache(const struct cli_options *o, struct cache_setting *all,
+                                    struct TRITONSERVER_ServerOptions *t) {
+        size_t n = o->cache_config.n_items;
+
+        for (size_t i = 0; i < n; i++)
+                TRY(read_cache_setting(o->cache_config.items[i], &all[i]));
+        /* The same cache again replaces it by the same. */
+        for (size_t i = 0; i < n; i++)
+                TRY(set_cache_config(all, n, all[i].cache, t));
+        return NULL;
+}
+
+static struct error *set_cache_configs(const struct cli_options          *o,
+                                       struct TRITONSERVER_ServerOptions *t) {
+        size_t                n = o->cache_config.n_items;
+        struct cache_setting *all;
+        struct error         *err;
+
+        if (o->cache_bytes >= 0) {
+                if (n > 0)
+                        return error_new(ERR_INVALID_ARG,
+                                         "Error: Incompatible flags --response-cache-byte-size and "
+                                         "--cache-config both provided. Please provide one or the "
+                                         "other.");
+                return core_error_take(TRITONSERVER_ServerOptionsSetResponseCacheByteSize(
+                        t, (uint64_t)o->cache_bytes));
+        }
+        all = mem_zalloc((n + 1) * sizeof(*all));
+        err = set_each_cache(o, all, t);
+        free(all);
+        return err;
 }
 
 static struct error *set_cache(const struct cli_options *o, struct TRITONSERVER_ServerOptions *t) {
         AUTO_CHARS caches = plugin_directory(o->cache_directory, "caches");
 
         CORE(TRITONSERVER_ServerOptionsSetCacheDirectory(t, caches));
-        return cache_options_set(o, t);
+        return set_cache_configs(o, t);
+}
+
+/* "<name>:<count>[:<device>]" */
+static struct error *add_resource(const char *text, struct TRITONSERVER_ServerOptions *t) {
+        struct str name, count, device = { 0 };
+        struct str numbers = str_split(str_of(text), ':', &name);
+        uint64_t   n = 0, number = 0;
+        bool       is_right = name.len > 0 && numbers.ptr != NULL;
+
+        if (is_right) {
+                device = str_split(numbers, ':', &count);
+                is_right = str_to_u64(count, &n) && n <= SIZE_MAX;
+        }
+        if (device.ptr != NULL)
+                is_right = is_right && str_to_u64(device, &number) && number <= INT32_MAX;
+        if (!is_right)
+                return error_new(ERR_INVALID_ARG,
+                                 "Error: --rate-limit-resource option format is "
+                                 "'<resource_name>:<count>:<device>' or '<resource_name>:<count>'. "
+                                 "Got %s",
+                                 text);
+
+        AUTO_CHARS copy = mem_strndup(name.ptr, name.len);
+
+        return core_error_take(TRITONSERVER_ServerOptionsAddRateLimiterResource(
+                t, copy, (size_t)n, device.ptr != NULL ? (int)number : EACH_DEVICE));
+}
+
+static struct error *set_rate_limits(const struct cli_options          *o,
+                                     struct TRITONSERVER_ServerOptions *t) {
+        TRITONSERVER_RateLimitMode mode = TRITONSERVER_RATE_LIMIT_OFF;
+
+        if (strcmp(o->rate_limit, "execution_count") == 0)
+                mode = TRITONSERVER_RATE_LIMIT_EXEC_COUNT;
+        else if (strcmp(o->rate_limit, "off") != 0)
+                return error_new(ERR_INVALID_ARG,
+                                 "invalid argument for --rate-limit, expects execution_count or "
+                                 "off, got: %s",
+                                 o->rate_limit);
+        TRY(core_error_take(TRITONSERVER_ServerOptionsSetRateLimiterMode(t, mode)));
+        for (size_t i = 0; i < o->rate_limit_resource.n_items; i++)
+                TRY(add_resource(o->rate_limit_resource.items[i], t));
+        return NULL;
 }
 
 static struct error *set_scheduler(const struct cli_options          *o,
@@ -262,13 +393,13 @@ static struct error *set_all(const struct cli_options *o, struct TRITONSERVER_Se
         CORE(TRITONSERVER_ServerOptionsSetMetricsInterval(t, (uint64_t)o->metrics_interval_ms));
         TRY(set_models(o, t));
         TRY(set_host_policies(o, t));
-        TRY(rate_options_set(o, t));
+        TRY(set_rate_limits(o, t));
         CORE(NESO_ServerOptionsSetAdaptiveBatching(t, o->adaptive_batching));
         TRY(set_scheduler(o, t));
         return set_cache(o, t);
 }
 
-struct error *core_options_make(const struct cli_options *o,
+struct error *core_options_make(const struct cli_options           *o,
                                 struct TRITONSERVER_ServerOptions **ret) {
         struct TRITONSERVER_ServerOptions *t;
         struct error                      *err;

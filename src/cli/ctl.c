@@ -32,8 +32,8 @@ static const struct ctl_command {
         unsigned   takes; /* FOR_ groups of the options that it takes beside those of all */
         ctl_run_fn run;
 } commands[] = {
-        { "index", NO_MODEL, "the models of the repositories, their versions and states",
-          FOR_INDEX, ctl_index },
+        { "index", NO_MODEL, "the models of the repositories, their versions and states", FOR_INDEX,
+          ctl_index },
         { "load", NEEDS_MODEL, "load a model, or load it again", FOR_LOAD, ctl_load },
         { "unload", NEEDS_MODEL, "unload a model", FOR_UNLOAD, ctl_unload },
         { "ready", MAY_NAME_MODEL, "is the server, or the model, ready? Exit code 1: no",
@@ -193,7 +193,8 @@ int ctl_main(int argc, char **argv) {
                 { "ready", COMMAND_FLAG, &c.only_ready, NULL, FOR_INDEX,
                   "index: only what is ready" },
                 { "version", COMMAND_WORD, &c.version, "V", FOR_VERSION,
-                  "infer, config, ready, stats, sequences, stacks, members, metadata, graph: of this version" },
+                  "infer, config, ready, stats, sequences, stacks, members, metadata, graph: of "
+                  "this version" },
                 { "config", COMMAND_WORD, &c.config_file, "FILE", FOR_LOAD,
                   "load: JSON, instead of the model's configuration" },
                 { "file", COMMAND_WORDS, &c.files, "V/NAME=PATH", FOR_LOAD,

@@ -250,30 +250,32 @@ static void put_end(struct ctl *c, struct text_table *t, const struct graph *g, 
                                                       STR_ARG(s->model), dot, STR_ARG(tensor))));
 }
 
+static const struct text_column step_columns[] = {
+        { "STEP", TEXT_LEFT },
+        { "MODEL", TEXT_LEFT },
+        { "VERSION", TEXT_LEFT },
+        { "READY", TEXT_LEFT },
+};
+static const struct text_column edge_columns[] = {
+        { "FROM", TEXT_LEFT },
+        { "TO", TEXT_LEFT },
+};
+
 static void print_text(struct ctl *c, const struct graph *g) {
-        bool              has_ready = g->steps != NULL && g->steps->ready.ptr != NULL;
         struct text_table t;
 
         strbuf_printf(&c->out, "%s %.*s\n\n", g->kind, STR_ARG(g->name));
-        text_table_init(&t, has_ready ? 4 : 3);
-        text_table_put(&t, STR_LIT("STEP"));
-        text_table_put(&t, STR_LIT("MODEL"));
-        text_table_put(&t, STR_LIT("VERSION"));
-        if (has_ready)
-                text_table_put(&t, STR_LIT("READY"));
+        text_table_init(&t, step_columns, ARRAY_LEN(step_columns));
         for (const struct step *s = g->steps; s != NULL; s = s->next) {
                 text_table_put(&t, str_of(arena_printf(&c->arena, "%u", s->number)));
                 text_table_put(&t, s->model);
                 text_table_put(&t, s->version);
-                if (has_ready)
-                        text_table_put(&t, s->ready);
+                text_table_put(&t, s->ready); /* an empty column is left out */
         }
         text_table_print(&t, &c->out);
         text_table_done(&t);
         strbuf_putc(&c->out, '\n');
-        text_table_init(&t, 2);
-        text_table_put(&t, STR_LIT("FROM"));
-        text_table_put(&t, STR_LIT("TO"));
+        text_table_init(&t, edge_columns, ARRAY_LEN(edge_columns));
         for (const struct edge *e = g->edges; e != NULL; e = e->next) {
                 put_end(c, &t, g, e->from, e->from_tensor);
                 put_end(c, &t, g, e->to, e->to_tensor);

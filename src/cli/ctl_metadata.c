@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* `neso ctl metadata` and `config`.
  */
-#include "cli/ctl_metadata.h"
-
+#include "cli/ctl_private.h"
 #include "cli/json_indent.h"
 #include "cli/text_table.h"
 
@@ -95,6 +94,13 @@ static void print_list(struct ctl *c, struct str json) {
         strbuf_putc(&c->out, '\n');
 }
 
+static const struct text_column tensor_columns[] = {
+        { "", TEXT_LEFT },
+        { "NAME", TEXT_LEFT },
+        { "TYPE", TEXT_LEFT },
+        { "SHAPE", TEXT_LEFT },
+};
+
 static struct error *model_metadata(struct ctl *c) {
         struct model_metadata m;
         struct text_table     t;
@@ -111,11 +117,7 @@ static struct error *model_metadata(struct ctl *c) {
         strbuf_puts(&c->out, "versions  ");
         print_list(c, m.versions);
         strbuf_putc(&c->out, '\n');
-        text_table_init(&t, 4);
-        text_table_put(&t, STR_LIT(""));
-        text_table_put(&t, STR_LIT("NAME"));
-        text_table_put(&t, STR_LIT("TYPE"));
-        text_table_put(&t, STR_LIT("SHAPE"));
+        text_table_init(&t, tensor_columns, ARRAY_LEN(tensor_columns));
         put_tensors(&t, "input", m.inputs);
         put_tensors(&t, "output", m.outputs);
         text_table_print(&t, &c->out);

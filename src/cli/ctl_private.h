@@ -10,6 +10,7 @@
 #include "base/strbuf.h"
 #include "cli/cli_options.h"
 #include "cli/http_client.h"
+#include "cli/tensor_values.h"
 #include "codec/json_reader.h"
 
 #include <stdbool.h>
@@ -22,12 +23,12 @@ struct ctl {
         struct http_client_options http;
         bool                       is_json;
         bool                       is_dot; /* of a graph */
-        const char                *model; /* NULL: none was named */
+        const char                *model;  /* NULL: none was named */
         const char                *version;
         const char                *config_file;
-        struct cli_texts           files;  /* "V/NAME=PATH" */
-        struct cli_texts           inputs; /* "NAME=JSON", "NAME=@PATH" */
-        struct cli_texts           shapes; /* "NAME=1,2,3" */
+        struct cli_texts           files;      /* "V/NAME=PATH" */
+        struct cli_texts           inputs;     /* "NAME=JSON", "NAME=@PATH" */
+        struct cli_texts           shapes;     /* "NAME=1,2,3" */
         bool                       only_ready; /* of the index */
         bool                       dependents; /* are unloaded, too */
         bool                       zeros, random;
@@ -69,6 +70,24 @@ uint64_t ctl_read_count(struct json_reader *r);
 
 /* A file of the command line, in the arena. */
 struct error *ctl_read_file(struct ctl *c, const char *path, struct str *ret) NODISCARD;
+
+struct model_tensor {
+        struct str           name;
+        struct str           datatype; /* "FP32" */
+        struct tensor_shape  shape;    /* with the batch dimension; -1: any size */
+        struct model_tensor *next;
+};
+
+/* A model's metadata. Texts are in the command's arena, or ranges of the answer there. */
+struct model_metadata {
+        struct str           name, platform;
+        struct str           versions; /* JSON */
+        struct model_tensor *inputs, *outputs;
+};
+
+/* Asks the server for it. *ret_body: the answer; may be NULL. */
+struct error *ctl_metadata_get(struct ctl *c, struct model_metadata *ret, struct str *ret_body)
+        NODISCARD;
 
 typedef struct error *(*ctl_run_fn)(struct ctl *c);
 

@@ -34,16 +34,19 @@ static void read_index_row(struct ctl *c, struct json_reader *r, struct str *cel
         }
 }
 
+static const struct text_column index_columns[N_INDEX_CELLS] = {
+        { "MODEL", TEXT_LEFT },
+        { "VERSION", TEXT_LEFT },
+        { "STATE", TEXT_LEFT },
+        { "REASON", TEXT_LEFT },
+};
+
 static struct error *print_index(struct ctl *c, struct str body) {
         struct json_reader r;
         struct text_table  t;
         struct str         cells[N_INDEX_CELLS];
 
-        text_table_init(&t, N_INDEX_CELLS);
-        text_table_put(&t, STR_LIT("MODEL"));
-        text_table_put(&t, STR_LIT("VERSION"));
-        text_table_put(&t, STR_LIT("STATE"));
-        text_table_put(&t, STR_LIT("REASON"));
+        text_table_init(&t, index_columns, ARRAY_LEN(index_columns));
         json_reader_init(&r, body);
         for (json_enter_array(&r); json_next_element(&r);) {
                 read_index_row(c, &r, cells);

@@ -2,7 +2,6 @@
 /* `neso ctl sequences`: the live sequences of a model.
  */
 #include "cli/ctl_private.h"
-#include "cli/duration.h"
 #include "cli/text_table.h"
 
 struct sequence_line {
@@ -18,18 +17,11 @@ struct load_head {
         bool       has_retired;
 };
 
-static const char *const heads[] = { "VERSION",  "ID",  "INSTANCE", "SLOT",
-                                     "REQUESTS", "AGE", "IDLE",     "STATE" };
-#define FIRST_NUMBER 3
-#define LAST_NUMBER 6
-
-static void start_table(struct text_table *t) {
-        text_table_init(t, ARRAY_LEN(heads));
-        for (size_t i = 0; i < ARRAY_LEN(heads); i++) {
-                t->is_right[i] = i >= FIRST_NUMBER && i <= LAST_NUMBER;
-                text_table_put(t, str_of(heads[i]));
-        }
-}
+static const struct text_column columns[] = {
+        { "VERSION", TEXT_LEFT }, { "ID", TEXT_LEFT },        { "INSTANCE", TEXT_LEFT },
+        { "SLOT", TEXT_RIGHT },   { "REQUESTS", TEXT_RIGHT }, { "AGE", TEXT_RIGHT },
+        { "IDLE", TEXT_RIGHT },   { "STATE", TEXT_LEFT },
+};
 
 static bool read_flag(struct json_reader *r) {
         if (json_peek(r) == JSON_BOOL)
@@ -72,14 +64,6 @@ static void read_line(struct ctl *c, struct json_reader *r, struct sequence_line
         }
 }
 
-static void put_us(struct text_table *t, uint64_t us) {
-        AUTO_STRBUF text = { 0 };
-
-        strbuf_init(&text, 0);
-        duration_print((double)us * 1e3, &text);
-        text_table_put(t, strbuf_str(&text));
-}
-
 static const char *state_of(const struct load_head *h, const struct sequence_line *l) {
         if (l->is_ending)
                 return h->has_retired ? "ending, on an old load" : "ending";
@@ -94,13 +78,13 @@ static void put_line(struct text_table *t, const struct load_head *h,
         text_table_put(t, l->id);
         text_table_put(t, l->instance);
         if (l->has_slot)
-                text_table_printf(t, "%llu", (unsigned long long)l->slot);
+                text_table_put_count(t, l->slot);
         else
                 text_table_put(t, STR_LIT(""));
-        text_table_printf(t, "%llu", (unsigned long long)l->n_requests);
-        put_us(t, l->age_us);
+        text_table_put_count(t, l->n_requests);
+        text_table_put_duration(t, (double)l->age_us * 1e3);
         if (l->n_requests == 0)
-                put_us(t, l->idle_us);
+                text_table_put_duration(t, (double)l->idle_us * 1e3);
         else
                 text_table_put(t, STR_LIT("-"));
         text_table_put(t, str_of(state_of(h, l)));
@@ -154,7 +138,7 @@ static void print_loads(struct ctl *c, struct json_reader *r) {
         struct load_head  sum = { .n_active = 0 };
         struct text_table t;
 
-        start_table(&t);
+        text_table_init(&t, columns, ARRAY_LEN(columns));
         for (json_enter_array(r); json_next_element(r);)
                 read_load(c, r, &t, &sum);
         if (sum.n_active + sum.n_backlog > 0)

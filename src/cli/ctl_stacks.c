@@ -2,7 +2,7 @@
 /* `neso ctl stacks`: where the threads of a model's processes are.
  */
 #include "cli/ctl_private.h"
-#include "cli/duration.h"
+#include "cli/text_table.h"
 
 struct process {
         struct str stacks;
@@ -10,22 +10,15 @@ struct process {
         bool       is_cut;
 };
 
-static uint64_t read_count(struct json_reader *r) {
-        if (json_peek(r) == JSON_NUMBER)
-                return json_read_number(r).magnitude;
-        json_skip(r);
-        return 0;
-}
-
 static struct process read_process(struct ctl *c, struct json_reader *r) {
         struct process p = { .stacks = STR_LIT("") };
         struct str     key;
 
         for (json_enter_object(r); json_next_key(r, &c->arena, &key);) {
                 if (str_is(key, "pid"))
-                        p.pid = read_count(r);
+                        p.pid = ctl_read_count(r);
                 else if (str_is(key, "executing_ms"))
-                        p.executing_ms = read_count(r);
+                        p.executing_ms = ctl_read_count(r);
                 else if (str_is(key, "cut") && json_peek(r) == JSON_BOOL)
                         p.is_cut = json_read_bool(r);
                 else if (str_is(key, "stacks"))

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `neso ctl stats`: what the models did, in means.
+/* `neso ctl stats` and `neso ctl members`, both from the server's statistics: requests, executions and
+ * mean times of the models, or of a model's instance groups that take certain batch sizes.
  */
 #include "cli/ctl_private.h"
-#include "cli/duration.h"
 #include "cli/text_table.h"
+
+/* ---- stats ---------------------------------------------------------------------------------- */
 
 /* {"count": 3, "ns": 4711} */
 struct total {
@@ -113,18 +115,10 @@ static void read_model(struct ctl *c, struct json_reader *r, struct model_row *r
 
 /* "-" when there was nothing. */
 static void put_mean(struct text_table *t, struct total total) {
-        AUTO_STRBUF text = { 0 };
-
-        strbuf_init(&text, 0);
         if (total.count > 0)
-                duration_print((double)total.ns / (double)total.count, &text);
+                text_table_put_duration(t, (double)total.ns / (double)total.count);
         else
-                strbuf_puts(&text, "-");
-        text_table_put(t, strbuf_str(&text));
-}
-
-static void put_number(struct text_table *t, uint64_t n) {
-        text_table_printf(t, "%llu", (unsigned long long)n);
+                text_table_put(t, STR_LIT("-"));
 }
 
 static void put_average_batch(struct text_table *t, const struct model_row *row) {
@@ -145,31 +139,25 @@ static void put_batch_sizes(struct text_table *t, const struct model_row *row) {
         text_table_put(t, strbuf_str(&text));
 }
 
-static const char *const heads[] = { "MODEL",      "VERSION", "OK",         "FAILED", "CACHED",
-                                     "INFERENCES", "RUNS",    "MEAN BATCH", "TOTAL",  "QUEUE",
-                                     "INPUT",      "INFER",   "OUTPUT",     "BATCHES" };
-#define FIRST_NUMBER 2
-#define LAST_NUMBER 12
-
-static void start_table(struct text_table *t) {
-        text_table_init(t, ARRAY_LEN(heads));
-        for (size_t i = 0; i < ARRAY_LEN(heads); i++) {
-                t->is_right[i] = i >= FIRST_NUMBER && i <= LAST_NUMBER;
-                text_table_put(t, str_of(heads[i]));
-        }
-}
+static const struct text_column model_columns[] = {
+        { "MODEL", TEXT_LEFT },   { "VERSION", TEXT_LEFT },     { "OK", TEXT_RIGHT },
+        { "FAILED", TEXT_RIGHT }, { "CACHED", TEXT_RIGHT },     { "INFERENCES", TEXT_RIGHT },
+        { "RUNS", TEXT_RIGHT },   { "MEAN BATCH", TEXT_RIGHT }, { "TOTAL", TEXT_RIGHT },
+        { "QUEUE", TEXT_RIGHT },  { "INPUT", TEXT_RIGHT },      { "INFER", TEXT_RIGHT },
+        { "OUTPUT", TEXT_RIGHT }, { "BATCHES", TEXT_LEFT },
+};
 
 static void put_model(struct text_table *t, const struct model_row *row) {
         text_table_put(t, row->name);
         text_table_put(t, row->version);
-        put_number(t, row->success.count);
-        put_number(t, row->fail.count);
+        text_table_put_count(t, row->success.count);
+        text_table_put_count(t, row->fail.count);
         if (row->cache_hit.count > 0)
-                put_number(t, row->cache_hit.count);
+                text_table_put_count(t, row->cache_hit.count);
         else
                 text_table_put(t, STR_LIT("")); /* no column when no model has a cache */
-        put_number(t, row->n_inferences);
-        put_number(t, row->n_executions);
+        text_table_put_count(t, row->n_inferences);
+        text_table_put_count(t, row->n_executions);
         put_average_batch(t, row);
         put_mean(t, row->success);
         put_mean(t, row->queue);
@@ -179,21 +167,19 @@ static void put_model(struct text_table *t, const struct model_row *row) {
         put_batch_sizes(t, row);
 }
 
-/* Of one version: what each size of batch took. */
+static const struct text_column batch_columns[] = {
+        { "BATCH", TEXT_RIGHT }, { "RUNS", TEXT_RIGHT },   { "INPUT", TEXT_RIGHT },
+        { "INFER", TEXT_RIGHT }, { "OUTPUT", TEXT_RIGHT },
+};
+
+/* The mean times of each batch size, for one version. */
 static void print_batches(struct ctl *c, const struct model_row *row) {
         struct text_table t;
 
-        text_table_init(&t, 5);
-        text_table_put(&t, STR_LIT("BATCH"));
-        text_table_put(&t, STR_LIT("RUNS"));
-        text_table_put(&t, STR_LIT("INPUT"));
-        text_table_put(&t, STR_LIT("INFER"));
-        text_table_put(&t, STR_LIT("OUTPUT"));
-        for (size_t i = 0; i < 5; i++)
-                t.is_right[i] = true;
+        text_table_init(&t, batch_columns, ARRAY_LEN(batch_columns));
         for (const struct batch_row *b = row->batches; b != NULL; b = b->next) {
-                put_number(&t, b->size);
-                put_number(&t, b->infer.count);
+                text_table_put_count(&t, b->size);
+                text_table_put_count(&t, b->infer.count);
                 put_mean(&t, b->input);
                 put_mean(&t, b->infer);
                 put_mean(&t, b->output);
@@ -204,11 +190,11 @@ static void print_batches(struct ctl *c, const struct model_row *row) {
         text_table_done(&t);
 }
 
-static void print_models(struct ctl *c, struct json_reader *r) {
+static void print_stats(struct ctl *c, struct json_reader *r) {
         struct json_reader again = *r;
         struct text_table  t;
 
-        start_table(&t);
+        text_table_init(&t, model_columns, ARRAY_LEN(model_columns));
         for (json_enter_array(r); json_next_element(r);) {
                 struct model_row row = { .batches = NULL };
 
@@ -231,5 +217,118 @@ static void print_models(struct ctl *c, struct json_reader *r) {
 struct error *ctl_stats(struct ctl *c) {
         const char *path = c->model != NULL ? ctl_model_path(c, "/stats") : "/v2/models/stats";
 
-        return ctl_print_member(c, path, "model_stats", print_models);
+        return ctl_print_member(c, path, "model_stats", print_stats);
+}
+
+/* ---- members -------------------------------------------------------------------------------- */
+
+struct member_row {
+        struct str name;
+        uint64_t   min_rows, max_rows, n_instances, n_busy, n_executions, n_rows, busy_ns;
+};
+
+static const struct text_column member_columns[] = {
+        { "VERSION", TEXT_LEFT },    { "MEMBER", TEXT_LEFT }, { "BATCHES", TEXT_RIGHT },
+        { "INSTANCES", TEXT_RIGHT }, { "BUSY", TEXT_RIGHT },  { "EXECUTIONS", TEXT_RIGHT },
+        { "ROWS", TEXT_RIGHT },      { "TIME", TEXT_RIGHT },  { "MEAN", TEXT_RIGHT },
+};
+
+static void read_member(struct ctl *c, struct json_reader *r, struct member_row *l) {
+        const struct {
+                const char *name;
+                uint64_t   *target;
+        } counts[] = { { "min_rows", &l->min_rows },
+                       { "max_rows", &l->max_rows },
+                       { "instances", &l->n_instances },
+                       { "busy", &l->n_busy },
+                       { "execution_count", &l->n_executions },
+                       { "row_count", &l->n_rows },
+                       { "busy_ns", &l->busy_ns } };
+        struct str key;
+
+        for (json_enter_object(r); json_next_key(r, &c->arena, &key);) {
+                size_t i = 0;
+
+                while (i < ARRAY_LEN(counts) && !str_is(key, counts[i].name))
+                        i++;
+                if (i < ARRAY_LEN(counts))
+                        *counts[i].target = ctl_read_count(r);
+                else if (str_is(key, "name"))
+                        l->name = json_read_string(r, &c->arena);
+                else
+                        json_skip(r);
+        }
+}
+
+static void put_member(struct text_table *t, struct str version, const struct member_row *l) {
+        text_table_put(t, version);
+        text_table_put(t, l->name);
+        if (l->min_rows == l->max_rows)
+                text_table_put_count(t, l->min_rows);
+        else
+                text_table_printf(t, "%llu-%llu", (unsigned long long)l->min_rows,
+                                  (unsigned long long)l->max_rows);
+        text_table_put_count(t, l->n_instances);
+        text_table_put_count(t, l->n_busy);
+        text_table_put_count(t, l->n_executions);
+        text_table_put_count(t, l->n_rows);
+        text_table_put_duration(t, (double)l->busy_ns);
+        if (l->n_executions > 0)
+                text_table_put_duration(t, (double)l->busy_ns / (double)l->n_executions);
+        else
+                text_table_put(t, STR_LIT("-"));
+}
+
+/* Reads ahead: the version may stand after the members. */
+static struct str read_version(struct ctl *c, struct json_reader r) {
+        struct str key, version = STR_LIT("");
+
+        for (json_enter_object(&r); json_next_key(&r, &c->arena, &key);) {
+                if (str_is(key, "version"))
+                        version = json_read_string(&r, &c->arena);
+                else
+                        json_skip(&r);
+        }
+        return version;
+}
+
+/* Returns the number of members of a version. */
+static size_t put_members(struct ctl *c, struct json_reader *r, struct text_table *t) {
+        struct str version = read_version(c, *r);
+        struct str key;
+        size_t     n = 0;
+
+        for (json_enter_object(r); json_next_key(r, &c->arena, &key);) {
+                if (!str_is(key, "members")) {
+                        json_skip(r);
+                        continue;
+                }
+                for (json_enter_array(r); json_next_element(r); n++) {
+                        struct member_row l = { .n_rows = 0 };
+
+                        read_member(c, r, &l);
+                        put_member(t, version, &l);
+                }
+        }
+        return n;
+}
+
+static void print_members(struct ctl *c, struct json_reader *r) {
+        struct text_table t;
+        size_t            n = 0;
+
+        text_table_init(&t, member_columns, ARRAY_LEN(member_columns));
+        for (json_enter_array(r); json_next_element(r);)
+                n += put_members(c, r, &t);
+        if (n > 0)
+                text_table_print(&t, &c->out);
+        else
+                strbuf_printf(&c->out,
+                              "model '%s' has no members: its instances take all batch sizes\n",
+                              c->model);
+        text_table_done(&t);
+}
+
+struct error *ctl_members(struct ctl *c) {
+        return ctl_print_member(c, ctl_model_path(c, "/stats"), "model_stats", print_members);
 }

@@ -2,6 +2,7 @@
 #include "cli/serve.h"
 
 #include "auth/admission.h"
+#include "auth/api_keys.h"
 #include "auth/endpoint.h"
 #include "base/byte_budget.h"
 #include "base/clock.h"
@@ -15,7 +16,6 @@
 #include "cli/option_parse.h"
 #include "cli/poller.h"
 #include "cli/serve_grpc.h"
-#include "cli/serve_keys.h"
 #include "cli/serve_tls.h"
 #include "cli/signals.h"
 #include "cli/trace_options.h"
@@ -41,7 +41,7 @@
 struct serve {
         struct cli_options          options;
         struct TRITONSERVER_Server *core;
-        struct serve_keys           keys;
+        struct api_keys            *keys;           /* NULL without a key file */
         struct endpoint_policy      policy;         /* of HTTP and of the metrics port */
         struct admission            admission;      /* for both protocols */
         struct byte_budget          budget;         /* likewise, and for the metrics port */
@@ -74,6 +74,12 @@ static void on_rejected(void *owner, const char *limit) {
         struct serve *s = owner;
 
         TRITONSERVER_ErrorDelete(NESO_ServerObserveRejected(s->core, limit));
+}
+
+static void on_key_refused(void *owner, const char *key, const char *reason) {
+        struct serve *s = owner;
+
+        TRITONSERVER_ErrorDelete(NESO_ServerObserveKeyRefused(s->core, key, reason));
 }
 
 /* "<what>: <Code> - <text>", as the reference server reports what ends its start. Takes `err`. */
@@ -248,13 +254,21 @@ static struct error *check_options(const struct cli_options *o) {
         return check_ports(o);
 }
 
+/* The policy's front end asks for API keys if there is a key file. */
+static void require_keys(struct serve *s, struct endpoint_policy *policy) {
+        policy->keys = s->keys;
+        policy->on_key_refused = on_key_refused;
+        policy->owner = s;
+}
+
 /* Before the models, which may take their time, are loaded. */
 static struct error *read_policy(struct serve *s) {
         const struct cli_texts *apis = &s->options.http_restricted_api;
 
-        TRY(serve_keys_open(&s->keys, &s->options));
-        serve_keys_apply(&s->keys, &s->policy);
-        serve_keys_apply(&s->keys, &s->grpc.policy);
+        if (s->options.api_key_file != NULL)
+                TRY(api_keys_open(s->options.api_key_file, &s->keys));
+        require_keys(s, &s->policy);
+        require_keys(s, &s->grpc.policy);
         for (size_t i = 0; i < apis->n_items; i++)
                 TRY(endpoint_policy_add(&s->policy, apis->items[i], "api", ""));
         return NULL;
@@ -286,6 +300,16 @@ static struct error *start_poller(struct serve *s) {
         if (strcmp(s->options.model_control_mode, "poll") != 0 || s->options.poll_secs == 0)
                 return NULL;
         return poller_start(s->core, (uint64_t)s->options.poll_secs * NS_PER_S, &s->poller);
+}
+
+static void log_keys(struct api_keys *keys) {
+        const char *path = api_keys_path(keys);
+
+        log_info("%zu API keys are in force, from %s", api_keys_count(keys), path);
+        if (api_keys_are_writable_by_others(keys))
+                log_warn("%s may be written to by others than its owner, who could give "
+                         "themselves any right",
+                         path);
 }
 
 /* When the log is open. */
@@ -328,7 +352,8 @@ static struct error *start(struct serve *s) {
         TRY(start_core(s));
         tell_of_open_files(&s->options, may_open);
         TRY(tracer_new(&s->trace_config, s->core, &s->tracer));
-        serve_keys_start(&s->keys, s->core);
+        if (s->keys != NULL)
+                log_keys(s->keys);
         TRY(start_services(s));
         return start_poller(s);
 }
@@ -357,7 +382,7 @@ static void end_grpc(struct serve_grpc *g, uint64_t deadline_ns) {
 
 static void free_all(struct serve *s) {
         endpoint_policy_done(&s->policy);
-        serve_keys_done(&s->keys);
+        api_keys_free(s->keys);
         serve_grpc_done(&s->grpc);
         serve_tls_done(&s->tls);
         infer_core_done(&s->infer);
@@ -400,12 +425,25 @@ static int fail(struct serve *s, struct error *err) {
         return 1;
 }
 
+/* The keys stay what they were when the file has a mistake. */
+static void reload_keys(struct serve *s) {
+        AUTO_ERROR err = NULL;
+
+        if (s->keys == NULL)
+                return;
+        err = api_keys_reload(s->keys);
+        if (err != NULL)
+                log_error("the API keys stay what they were: %s", err->message);
+        else
+                log_keys(s->keys);
+}
+
 /* SIGHUP: what lies in files and may change while serving is read again. Who is connected goes on;
  * a file that cannot be read changes nothing. */
 static void serve_reload(void *owner) {
         struct serve *s = owner;
 
-        serve_keys_reload(&s->keys);
+        reload_keys(s);
         serve_tls_reload(&s->tls);
 }
 

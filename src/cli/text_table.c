@@ -8,8 +8,29 @@
 
 #define GAP 2 /* blanks between columns */
 
-void text_table_init(struct text_table *t, size_t n_columns) {
-        *t = (struct text_table){ .n_columns = MIN(n_columns, TEXT_TABLE_MAX_COLUMNS) };
+void duration_print(double ns, struct strbuf *out) {
+        static const char *const units[] = { "ns", "us", "ms", "s" };
+        size_t                   unit = 0;
+
+        if (ns <= 0) {
+                strbuf_puts(out, "0");
+                return;
+        }
+        /* 999.5 would be printed as 1000. */
+        for (; ns >= 999.5 && unit + 1 < ARRAY_LEN(units); unit++)
+                ns /= 1000;
+        strbuf_printf(out, "%.*f %s",
+                      unit == 0 || ns >= 99.95 ? 0
+                      : ns >= 9.995            ? 1
+                                               : 2,
+                      ns, units[unit]);
+}
+
+void text_table_init(struct text_table *t, const struct text_column *columns, size_t n_columns) {
+        *t = (struct text_table){ .columns = columns,
+                                  .n_columns = MIN(n_columns, TEXT_TABLE_MAX_COLUMNS) };
+        for (size_t i = 0; i < t->n_columns; i++)
+                text_table_put(t, str_of(columns[i].head));
 }
 
 void text_table_done(struct text_table *t) {
@@ -46,7 +67,19 @@ void text_table_printf(struct text_table *t, const char *format, ...) {
         free(text);
 }
 
-/* Characters, not bytes: what begins one. */
+void text_table_put_count(struct text_table *t, uint64_t n) {
+        text_table_printf(t, "%llu", (unsigned long long)n);
+}
+
+void text_table_put_duration(struct text_table *t, double ns) {
+        AUTO_STRBUF text = { 0 };
+
+        strbuf_init(&text, 0);
+        duration_print(ns, &text);
+        text_table_put(t, strbuf_str(&text));
+}
+
+/* Number of characters in UTF-8: bytes that begin one. */
 static size_t width_of(const char *text) {
         size_t n = 0;
 
@@ -55,7 +88,7 @@ static size_t width_of(const char *text) {
         return n;
 }
 
-/* 0: nothing to show. */
+/* 0 when all rows are empty in that column. */
 static size_t column_width(const struct text_table *t, size_t column) {
         size_t width = 0;
 
@@ -76,18 +109,19 @@ static void print_row(const struct text_table *t, size_t first, const size_t *wi
 
         for (size_t c = 0; c < t->n_columns && first + c < t->n_cells; c++) {
                 const char *cell = t->cells[first + c];
+                bool        is_right = t->columns[c].align == TEXT_RIGHT;
                 size_t      n_free = widths[c] - MIN(widths[c], width_of(cell));
 
                 if (widths[c] == 0)
                         continue;
-                n_owed += (is_first ? 0 : GAP) + (t->is_right[c] ? n_free : 0);
+                n_owed += (is_first ? 0 : GAP) + (is_right ? n_free : 0);
                 is_first = false;
                 if (*cell != '\0') {
                         put_blanks(out, n_owed);
                         strbuf_puts(out, cell);
                         n_owed = 0;
                 }
-                n_owed += t->is_right[c] ? 0 : n_free;
+                n_owed += is_right ? 0 : n_free;
         }
         strbuf_putc(out, '\n');
 }

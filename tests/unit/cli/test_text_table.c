@@ -4,7 +4,6 @@
 
 #include "suite.h"
 
-#include "cli/duration.h"
 #include "cli/json_indent.h"
 
 static void put_row(struct text_table *t, const char *a, const char *b, const char *c) {
@@ -22,11 +21,14 @@ static void check(const struct text_table *t, const char *expected) {
 }
 
 static void test_table(void **state UNUSED) {
+        static const struct text_column columns[] = {
+                { "MODEL", TEXT_LEFT },
+                { "N", TEXT_RIGHT },
+                { "REASON", TEXT_LEFT },
+        };
         struct text_table t;
 
-        text_table_init(&t, 3);
-        t.is_right[1] = true;
-        put_row(&t, "MODEL", "N", "REASON");
+        text_table_init(&t, columns, ARRAY_LEN(columns));
         check(&t, "\n"); /* no rows: no columns */
         put_row(&t, "a", "1", "");
         put_row(&t, "much longer", "12345", "why\nnot\t\x01");
@@ -39,10 +41,14 @@ static void test_table(void **state UNUSED) {
 }
 
 static void test_empty_columns_are_left_out(void **state UNUSED) {
+        static const struct text_column columns[] = {
+                { "A", TEXT_LEFT },
+                { "B", TEXT_LEFT },
+                { "C", TEXT_LEFT },
+        };
         struct text_table t;
 
-        text_table_init(&t, 3);
-        put_row(&t, "A", "B", "C");
+        text_table_init(&t, columns, ARRAY_LEN(columns));
         put_row(&t, "1", "", "");
         text_table_put(&t, str_range(NULL, 0));
         text_table_put(&t, STR_LIT(""));
