@@ -13,6 +13,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/random.h"
 
 #include <stdint.h>
 
@@ -21,7 +22,9 @@ struct siphash_key {
 };
 
 /* Draws the key from the kernel's random numbers; an error when there are none. */
-struct error *siphash_key_make(struct siphash_key *ret) NODISCARD;
+NODISCARD static inline struct error *siphash_key_make(struct siphash_key *ret) {
+        return random_fill(ret->word, sizeof(ret->word));
+}
 
 static inline uint64_t siphash_rotate(uint64_t x, unsigned bits) {
         return x << bits | x >> (64 - bits);

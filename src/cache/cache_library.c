@@ -3,7 +3,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/plugin.h"
+#include "base/dl.h"
 #include "base/plugin_call.h"
 #include "triton/core/tritoncache.h"
 

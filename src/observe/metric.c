@@ -1,13 +1,54 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "observe/metric.h"
 
+#include "base/list.h"
+#include "base/lock.h"
+#include "base/map.h"
 #include "base/mem.h"
-#include "observe/metric_private.h"
 #include "observe/prometheus.h"
 
 #include <assert.h>
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
+
+/* A registry owns its families until their last user closes them; a family owns its metrics until their
+ * last user frees them. The registry's lock guards lists, maps and user counts; names, help texts,
+ * labels and bounds never change; values are atomic. */
+struct metric_registry {
+        struct mutex lock;       /* rank LOCK_REGISTRY; guards everything below */
+        struct map   families;   /* struct metric_family, owned, by name; printed in this order */
+        struct list  collectors; /* struct metric_collector, owned, in order of registration */
+};
+
+struct metric_collector {
+        struct list_node  node;
+        metric_collect_fn collect;
+        void             *owner; /* borrowed: lives until the collector is removed */
+        bool              before_families;
+};
+
+struct metric_family {
+        struct metric_registry *registry; /* borrowed: outlives its families */
+        enum metric_kind        kind;
+        char                   *name;    /* owned */
+        char                   *help;    /* owned */
+        unsigned                n_users; /* guarded by the registry's lock */
+        struct map              metrics; /* struct metric, owned, by text of labels; guarded */
+};
+
+struct metric {
+        struct metric_family *family;      /* borrowed: cannot be closed before its metrics */
+        char                 *labels_text; /* owned: `{a="x"}` or "" */
+        unsigned              n_users;     /* guarded by the registry's lock */
+        _Atomic double        value;       /* counter, gauge; the sum of a histogram */
+        double               *bounds;      /* owned; histograms only */
+        _Atomic uint64_t     *counts;      /* owned; n_bounds + 1 */
+        size_t                n_bounds;
+};
+
+/* ---- metrics -------------------------------------------------------------------------------- */
 
 static const char *kind_text(const struct metric_family *f) {
         switch (f->kind) {
@@ -217,7 +258,7 @@ struct error *metric_value(struct metric *m, double *ret) {
         return NULL;
 }
 
-void metric_print(const struct metric *m, struct strbuf *out) {
+static void print_metric(const struct metric *m, struct strbuf *out) {
         double    value = atomic_load_explicit(&m->value, memory_order_relaxed);
         uint64_t *counts;
 
@@ -234,4 +275,157 @@ void metric_print(const struct metric *m, struct strbuf *out) {
                                                              .n_bounds = m->n_bounds,
                                                              .sum = value });
         free(counts);
+}
+
+/* ---- families and registries ---------------------------------------------------------------- */
+
+struct metric_registry *metric_registry_new(void) {
+        struct metric_registry *r = mem_zalloc(sizeof(*r));
+
+        mutex_init(&r->lock, LOCK_REGISTRY);
+        map_init(&r->families);
+        list_init(&r->collectors);
+        return r;
+}
+
+void metric_registry_free(struct metric_registry *r) {
+        if (r == NULL)
+                return;
+        assert(map_size(&r->families) == 0);
+        assert(list_is_empty(&r->collectors));
+        map_done(&r->families);
+        mutex_done(&r->lock);
+        free(r);
+}
+
+static struct metric_registry *process_registry;
+static pthread_once_t          process_once = PTHREAD_ONCE_INIT;
+
+static void make_process_registry(void) {
+        process_registry = metric_registry_new();
+}
+
+struct metric_registry *metric_registry_process(void) {
+        pthread_once(&process_once, make_process_registry);
+        return process_registry;
+}
+
+static struct metric_family *family_new(struct metric_registry *r, enum metric_kind kind,
+                                        const char *name, const char *help) {
+        struct metric_family *f = mem_zalloc(sizeof(*f));
+
+        f->registry = r;
+        f->kind = kind;
+        f->name = mem_strdup(name);
+        f->help = mem_strdup(help);
+        map_init(&f->metrics);
+        return f;
+}
+
+struct error *metric_family_open(struct metric_registry *r, enum metric_kind kind, const char *name,
+                                 const char *help, struct metric_family **ret) {
+        struct metric_family *f;
+
+        if (!prometheus_is_family_name(name))
+                return error_new(ERR_INVALID_ARG, "invalid name of a metric family: '%s'", name);
+
+        MUTEX_GUARD(&r->lock);
+        f = map_find(&r->families, str_of(name));
+        if (f == NULL) {
+                f = family_new(r, kind, name, help);
+                map_set(&r->families, str_of(name), f);
+        } else if (f->kind != kind || strcmp(f->help, help) != 0) {
+                return error_new(ERR_INVALID_ARG,
+                                 "metric family '%s' already exists with a different %s", name,
+                                 f->kind != kind ? "kind" : "description");
+        }
+        f->n_users++;
+        *ret = f;
+        return NULL;
+}
+
+void metric_family_ref(struct metric_family *f) {
+        MUTEX_GUARD(&f->registry->lock);
+        f->n_users++;
+}
+
+struct error *metric_family_close(struct metric_family *f) {
+        struct metric_registry *r;
+
+        if (f == NULL)
+                return NULL;
+        r = f->registry;
+        mutex_lock(&r->lock);
+        if (f->n_users == 1 && map_size(&f->metrics) > 0) {
+                mutex_unlock(&r->lock);
+                return error_new(ERR_INTERNAL, "Must call MetricDelete on all dependent metrics "
+                                               "before calling MetricFamilyDelete.");
+        }
+        if (--f->n_users > 0) {
+                mutex_unlock(&r->lock);
+                return NULL;
+        }
+        map_remove(&r->families, str_of(f->name));
+        mutex_unlock(&r->lock);
+        map_done(&f->metrics);
+        free(f->name);
+        free(f->help);
+        free(f);
+        return NULL;
+}
+
+enum metric_kind metric_family_kind(const struct metric_family *f) {
+        return f->kind;
+}
+
+struct metric_collector *metric_collector_add(struct metric_registry *r, bool before_families,
+                                              metric_collect_fn collect, void *owner) {
+        struct metric_collector *c = mem_zalloc(sizeof(*c));
+
+        c->collect = collect;
+        c->owner = owner;
+        c->before_families = before_families;
+        MUTEX_GUARD(&r->lock);
+        list_append(&r->collectors, &c->node);
+        return c;
+}
+
+void metric_collector_remove(struct metric_registry *r, struct metric_collector *c) {
+        if (c == NULL)
+                return;
+        mutex_lock(&r->lock);
+        list_remove(&c->node);
+        mutex_unlock(&r->lock);
+        free(c);
+}
+
+static void print_family_locked(const struct metric_family *f, struct strbuf *out) {
+        const struct map_entry *e;
+        size_t                  at = 0;
+
+        if (map_size(&f->metrics) == 0)
+                return;
+        prometheus_head(out, f->name, f->help, f->kind);
+        while ((e = map_next(&f->metrics, &at)) != NULL)
+                print_metric(e->value, out);
+}
+
+static void collect_locked(struct metric_registry *r, bool before_families, struct strbuf *out) {
+        LIST_FOR_EACH(&r->collectors, node) {
+                struct metric_collector *c = LIST_ENTRY(node, struct metric_collector, node);
+
+                if (c->before_families == before_families)
+                        c->collect(c->owner, out);
+        }
+}
+
+void metric_registry_print(struct metric_registry *r, struct strbuf *out) {
+        const struct map_entry *e;
+        size_t                  at = 0;
+
+        MUTEX_GUARD(&r->lock);
+        collect_locked(r, true, out);
+        while ((e = map_next(&r->families, &at)) != NULL)
+                print_family_locked(e->value, out);
+        collect_locked(r, false, out);
 }

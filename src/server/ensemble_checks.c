@@ -7,7 +7,7 @@
 #include "base/strbuf.h"
 #include "config/config_edit.h"
 #include "config/ensemble_models.h"
-#include "server/check_names.h"
+#include "server/model_check.h"
 
 #include <string.h>
 
@@ -29,8 +29,8 @@ struct ensemble_checks {
 static struct checked_model *find_model(const struct ensemble_checks *e,
                                         const struct checked_model   *user,
                                         const struct ensemble_step   *step) {
-        const char *repository = check_names_repository(user->check->repository, step->namespace);
-        AUTO_CHARS  key = check_names_key(e->repository, repository, step->model);
+        const char *repository = model_check_repository(user->check->repository, step->namespace);
+        AUTO_CHARS  key = model_check_key(e->repository, repository, step->model);
 
         return map_find(&e->keys, str_of(key));
 }

@@ -17,5 +17,5 @@
 #include <stddef.h>
 
 /* Also sets the decoupled flag in the configurations of ensembles without mistakes. `repository` is the
- * one that is checked (server/check_names.h). */
+ * one that is checked (server/model_check.h). */
 void ensemble_checks_run(struct model_check *const *checks, size_t n, const char *repository);

@@ -20,6 +20,7 @@
 #include "sched/sched_options.h"
 #include "sched/sched_setup.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Fields that determine the backend of a model. */
@@ -314,7 +315,8 @@ static void check_config(struct model_check *c, struct version_scan *scan) {
         note(c, model_config_check_name(c->config, c->name));
         pick_versions(c, scan);
         if (is_general && has_backend)
-                note_with(c, "max_batch_size " BACKEND_FIELDS, sched_options_check(c->name, c->config));
+                note_with(c, "max_batch_size " BACKEND_FIELDS,
+                          sched_options_check(c->name, c->config));
         if (config_text_is_set(c->config->pb->backend) || (is_general && has_backend))
                 note_with(c, BACKEND_FIELDS, check_backend(c));
         check_agents(c);
@@ -401,8 +403,8 @@ static struct error *make_plan(const struct model_config *config, const struct b
 
         for (size_t i = 0; i < m->n_items; i++)
                 if (!config->pb->instance_group[i]->passive)
-                        ranges[n++] = (struct row_range){ m->items[i].min_rows,
-                                                          m->items[i].max_rows };
+                        ranges[n++] =
+                                (struct row_range){ m->items[i].min_rows, m->items[i].max_rows };
         *ret = (struct row_plan){ 0 };
         if (n > 0)
                 err = row_plan_init(ret, ranges, n, m->may_wait);
@@ -454,4 +456,29 @@ struct error *model_check_print(const struct model_check *c, struct json_writer 
         }
         json_end_object(w);
         return NULL;
+}
+
+static bool is_same_path(const char *a, const char *b) {
+        AUTO_CHARS real_a = NULL;
+        AUTO_CHARS real_b = NULL;
+
+        if (strcmp(a, b) == 0)
+                return true;
+        real_a = realpath(a, NULL);
+        real_b = realpath(b, NULL);
+        return real_a != NULL && real_b != NULL && strcmp(real_a, real_b) == 0;
+}
+
+const char *model_check_repository(const char *repository, const char *namespace) {
+        return *namespace != '\0' ? namespace : repository;
+}
+
+char *model_check_key(const char *checked, const char *repository, const char *name) {
+        AUTO_STRBUF key = { 0 };
+
+        if (is_same_path(checked, repository))
+                return mem_strdup(name);
+        strbuf_init(&key, 0);
+        strbuf_printf(&key, "%s::%s", repository, name);
+        return mem_strdup(strbuf_cstr(&key));
 }

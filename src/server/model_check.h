@@ -40,7 +40,7 @@ struct model_check {
         const struct model_check_options *options;     /* borrowed */
         const char                       *name;        /* borrowed */
         const char                       *directory;   /* borrowed */
-        const char                       *repository;  /* borrowed; see server/check_names.h */
+        const char                       *repository;  /* borrowed; see model_check_key() */
         const char                       *key;         /* borrowed; likewise */
         char                             *config_path; /* owned; NULL: no file */
         struct strbuf                     text;        /* text of the file; empty without a file */
@@ -58,3 +58,12 @@ void model_check_done(struct model_check *c);
 /* Prints {"name", "directory", "file", "problems", "versions", "config"}; the last two, completed and
  * normalised, only without errors. */
 struct error *model_check_print(const struct model_check *c, struct json_writer *w) NODISCARD;
+
+/* Resolution of model names. A name means a model of the same repository, or, with a namespace (the path
+ * of a repository), a model of that repository. A key identifies a model within one check of a
+ * repository: the name for a model of that repository, "<repository>::<name>" for any other. */
+
+/* The repository of a model that a model of `repository` names with `namespace` ("": none); borrowed. */
+const char *model_check_repository(const char *repository, const char *namespace);
+/* The key of a model; owned by the caller. `checked` is the repository that is checked. */
+char *model_check_key(const char *checked, const char *repository, const char *name);

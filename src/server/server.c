@@ -7,10 +7,15 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/reserve.h"
+#include "base/str.h"
 #include "base/timer.h"
 #include "cache/cache_library.h"
 #include "cache/response_cache.h"
 #include "infer/model.h"
+#include "infer/model_generations.h"
+#include "infer/model_submit.h"
+#include "infer/request.h"
+#include "infer/trace.h"
 #include "observe/metric.h"
 #include "observe/model_stats.h"
 #include "repo/agent.h"
@@ -365,4 +370,158 @@ struct error *server_get_model_for_request(struct server *s, const char *name, i
                 return not_ready();
         }
         return NULL;
+}
+
+/* ---- requests of clients -------------------------------------------------------------------- */
+
+/* Live sequences continue while the server exits. */
+static bool is_welcome(const struct server *s, struct request *req) {
+        int state = atomic_load_explicit(&s->state, memory_order_relaxed);
+
+        return LIKELY(state == SERVER_READY) ||
+               (state == SERVER_EXITING && !request_is_in_use(req) &&
+                model_generations_continues(req));
+}
+
+/* For a model that was unloaded, when the request does not continue a live sequence: returns the error
+ * of the look-up. */
+static COLD struct error *unloaded(struct server *s, const struct request *req) {
+        struct model *model;
+        struct error *err = repo_get(s->repo, req->model->name,
+                                     req->has_version ? req->model->version : -1, &model);
+
+        if (err != NULL)
+                return err;
+        model_unref(model); /* it was loaded again meanwhile */
+        return model_generations_retired();
+}
+
+struct error *server_infer(struct server *s, struct request *req) {
+        struct error *err;
+
+        if (UNLIKELY(!is_welcome(s, req)))
+                return error_new(ERR_UNAVAILABLE, "Server not ready");
+        if (req->on_response == NULL || req->on_release == NULL)
+                return request_error(req, ERR_INVALID_ARG,
+                                     "release and response callbacks must be set before inference");
+        err = model_submit(req);
+        if (UNLIKELY(err != NULL) && err == model_generations_retired())
+                err = unloaded(s, req);
+        return err;
+}
+
+/* Releases a trace whose inference did not begin. */
+static struct error *give_back(struct trace *t, struct error *err) {
+        t->options.on_release(t, t->options.userp);
+        return err;
+}
+
+struct error *server_infer_traced(struct server *s, struct request *req, struct trace *t) {
+        struct error *err;
+
+        if (UNLIKELY(atomic_load(&t->n_holders) > 0))
+                return trace_begin(t, req);
+        if (UNLIKELY(request_is_in_use(req)))
+                return give_back(t, model_submit_in_use());
+        err = trace_begin(t, req);
+        if (err != NULL)
+                return give_back(t, err);
+        err = server_infer(s, req);
+        if (err != NULL)
+                trace_refuse(req);
+        return err;
+}
+
+/* ---- models and repositories, as the model control mode permits ----------------------------- */
+
+/* Text of the reference server, for the modes "none" and "poll" alike. */
+static struct error *check_explicit(const struct server *s) {
+        TRY(server_check_serving(s));
+        if (s->control_mode != MODEL_CONTROL_EXPLICIT)
+                return error_new_text(ERR_UNAVAILABLE,
+                                      "explicit model load / unload is not allowed if polling is "
+                                      "enabled");
+        return NULL;
+}
+
+static bool may_leave_directory(struct str name) {
+        struct str bare = str_trim(name);
+
+        if (str_is(bare, ".") || str_is(bare, ".."))
+                return true;
+        for (size_t i = 0; i < name.len; i++)
+                if (name.ptr[i] == '/' || name.ptr[i] == '\\' || (unsigned char)name.ptr[i] < ' ')
+                        return true;
+        return name.len > MODEL_NAME_MAX_BYTES;
+}
+
+/* For loading only. Unloading needs no such check: no loaded model has such a name, and unloading a
+ * model that is not loaded succeeds. */
+static struct error *check_name(const char *name) {
+        struct str s = str_of(name);
+
+        if (str_trim(s).len == 0)
+                return error_new_text(ERR_INVALID_ARG, "Model name cannot be empty. Please enter a "
+                                                       "valid name to deploy.");
+        if (may_leave_directory(s))
+                return error_new(ERR_INVALID_ARG,
+                                 "invalid model name '%.*s', model name must not contain path "
+                                 "traversal characters",
+                                 (int)MIN(s.len, (size_t)MODEL_NAME_MAX_BYTES), s.ptr);
+        return NULL;
+}
+
+struct error *server_load_model(struct server *s, const char *name, const struct repo_override *o) {
+        TRY(check_explicit(s));
+        TRY(check_name(name));
+        if (reserve_is_short())
+                return server_no_memory();
+        return repo_load(s->repo, name, o);
+}
+
+struct error *server_unload_model(struct server *s, const char *name) {
+        TRY(check_explicit(s));
+        return repo_unload(s->repo, name);
+}
+
+struct error *server_unload_model_with_needs(struct server *s, const char *name) {
+        TRY(check_explicit(s));
+        return repo_unload_with_needs(s->repo, name);
+}
+
+static struct error *check_poll(const struct server *s) {
+        if (s->control_mode != MODEL_CONTROL_POLL)
+                return error_new_text(ERR_UNAVAILABLE, "polling is disabled");
+        return server_check_serving(s);
+}
+
+struct error *server_poll(struct server *s) {
+        TRY(check_poll(s));
+        repo_poll(s->repo);
+        return NULL;
+}
+
+struct error *server_start_poll(struct server *s) {
+        TRY(check_poll(s));
+        repo_start_poll(s->repo);
+        return NULL;
+}
+
+struct error *server_register_repository(struct server *s, const char *path,
+                                         const struct repo_name *names, size_t n_names) {
+        TRY(server_check_serving(s));
+        if (s->control_mode != MODEL_CONTROL_EXPLICIT)
+                return error_new_text(ERR_UNSUPPORTED,
+                                      "repository registration is not allowed if model control "
+                                      "mode is not EXPLICIT");
+        return repo_add_path(s->repo, path, names, n_names);
+}
+
+struct error *server_unregister_repository(struct server *s, const char *path) {
+        TRY(server_check_serving(s));
+        if (s->control_mode != MODEL_CONTROL_EXPLICIT)
+                return error_new_text(ERR_UNSUPPORTED,
+                                      "repository unregistration is not allowed if model control "
+                                      "mode is not EXPLICIT");
+        return repo_remove_path(s->repo, path);
 }

@@ -12,22 +12,21 @@
 #include "repo/model_files.h"
 #include "repo/model_graph.h"
 #include "repo/model_needs.h"
-#include "server/check_names.h"
-#include "server/ensemble_checks.h"
 #include "server/model_check.h"
+#include "server/ensemble_checks.h"
 #include "server/server_options.h"
 
 #include <string.h>
 
 struct check_run {
         struct model_check_options options;
-        const char          *repository; /* borrowed: contains the models to be checked */
-        struct model_graph  *graph;  /* owned; keys of the models that were read so far */
-        struct model_check **checks; /* owned, and each; the requested ones come first */
-        size_t               n_checks;
-        size_t               n_asked;
-        struct map           keys; /* key -> struct model_check */
-        struct json_writer   writer;
+        const char                *repository; /* borrowed: contains the models to be checked */
+        struct model_graph        *graph;      /* owned; keys of the models that were read so far */
+        struct model_check       **checks;     /* owned, and each; the requested ones come first */
+        size_t                     n_checks;
+        size_t                     n_asked;
+        struct map                 keys; /* key -> struct model_check */
+        struct json_writer         writer;
 };
 
 static bool is_directory(const char *path) {
@@ -85,8 +84,8 @@ static struct error *at_needs(const struct model_check *c, enum needs_kind kind,
 
 static char *key_of(const struct check_run *r, const struct model_check *user,
                     const struct model_need *need) {
-        return check_names_key(r->repository,
-                               check_names_repository(user->repository, need->namespace),
+        return model_check_key(r->repository,
+                               model_check_repository(user->repository, need->namespace),
                                need->name);
 }
 
@@ -138,7 +137,7 @@ static struct model_check *read_model(struct check_run *r, const char *repositor
         check->name = mem_strdup(name);
         check->directory = mem_strdup(directory);
         check->repository = mem_strdup(repository);
-        check->key = check_names_key(r->repository, repository, name);
+        check->key = model_check_key(r->repository, repository, name);
         model_check_run(check);
         set_needs(r, check);
         r->checks = mem_realloc(r->checks, (r->n_checks + 1) * sizeof(struct model_check *));
@@ -151,7 +150,7 @@ static struct model_check *read_model(struct check_run *r, const char *repositor
 
 static void read_needed(struct check_run *r, const struct model_check *user,
                         const struct model_need *need) {
-        const char *repository = check_names_repository(user->repository, need->namespace);
+        const char *repository = model_check_repository(user->repository, need->namespace);
         AUTO_CHARS  key = key_of(r, user, need);
         AUTO_CHARS  directory = path_join(repository, need->name);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "suite.h"
 
-#include "base/plugin.h"
+#include "base/dl.h"
 
 #include "base/mem.h"
 
