@@ -2,7 +2,6 @@
 #include "onnxruntime/members.h"
 
 #include "onnxruntime/config_check.h"
-#include "onnxruntime/model_file.h"
 #include "triton/core/neso.h"
 
 #include <stdlib.h>
@@ -107,7 +106,7 @@ bool members_need_main(const struct members *members, const struct kit_model *mo
 
         if (members->n_items == 0)
                 return true;
-        err = model_file_find(model, NULL, &path);
+        err = session_find_file(model, NULL, &path);
         free(path);
         if (err == NULL)
                 return true;

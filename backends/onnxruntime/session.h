@@ -45,8 +45,8 @@ struct session {
         size_t             n_inputs;
         struct ort_tensor *outputs; /* owned */
         size_t             n_outputs;
-        bool               is_member;   /* of a model that has one file per member */
-        int64_t            n_rows;      /* of a member's batches; 0: any number */
+        bool               is_member; /* of a model that has one file per member */
+        int64_t            n_rows;    /* of a member's batches; 0: any number */
 };
 
 TRITONSERVER_Error *session_open(const struct ort *ort, const struct kit_model *model,
@@ -59,3 +59,10 @@ void                session_close(struct session *session);
 /* NULL when there is none. */
 const struct ort_tensor *session_find_input(const struct session *session, const char *name);
 const struct ort_tensor *session_find_output(const struct session *session, const char *name);
+
+/* Finds the file that ONNX Runtime opens: `file`, or, when it is NULL, default_model_filename of the
+ * configuration (model.onnx), below the version's directory. Where that is a directory, the file is
+ * model.onnx in it, so that models whose weights are in files of their own keep them together.
+ * UNAVAILABLE, with the path below the model's directory, when there is no such file. The caller
+ * frees *ret. */
+TRITONSERVER_Error *session_find_file(const struct kit_model *model, const char *file, char **ret);

@@ -39,6 +39,22 @@ char *answer_copy_text(const struct answer_source *source, struct shm_text text)
         return copy;
 }
 
+void answer_write_log(const struct answer_source *source) {
+        struct shm_log log;
+        char          *file, *text;
+
+        if (!answer_copy(source, 0, &log, sizeof(log)))
+                return;
+        file = answer_copy_text(source, log.file);
+        text = answer_copy_text(source, log.text);
+        if (file != NULL && text != NULL && log.level <= TRITONSERVER_LOG_VERBOSE)
+                kit_error_log(TRITONSERVER_LogMessage((TRITONSERVER_LogLevel)log.level, file,
+                                                      (int)log.line, text),
+                              "failed to log");
+        free(file);
+        free(text);
+}
+
 /* ---- outputs --------------------------------------------------------------------------------- */
 
 static bool is_size_right(const struct shm_tensor *tensor, const int64_t *dims) {

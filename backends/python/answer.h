@@ -23,6 +23,9 @@ bool answer_copy(const struct answer_source *source, uint32_t at, void *to, size
 /* A copy with a NUL at its end, free() ends it; NULL and the region broken as above. */
 char *answer_copy_text(const struct answer_source *source, struct shm_text text);
 
+/* Writes a struct shm_log, a line of the model's, to the server's log. */
+void answer_write_log(const struct answer_source *source);
+
 struct answer_wanted {
         const struct kit_tensor *outputs; /* of the configuration */
         uint32_t                 n_outputs;

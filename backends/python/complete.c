@@ -4,7 +4,6 @@
 #include "python/answer.h"
 #include "python/reply.h"
 #include "python/session.h"
-#include "python/stub_log.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,7 +55,7 @@ static void handle(struct completion *c, const struct shm_message *message) {
         if (message->kind == SHM_STARTED)
                 on_started(c, &source);
         else if (message->kind == SHM_LOG)
-                stub_log_write(&source);
+                answer_write_log(&source);
         session_return(s, message->block);
 }
 

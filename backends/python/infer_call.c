@@ -6,7 +6,6 @@
 #include "kit/scratch.h"
 #include "kit/text.h"
 #include "python/answer.h"
-#include "python/bls_depth.h"
 #include "python/waits.h"
 #include "triton/core/neso.h"
 

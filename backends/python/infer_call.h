@@ -16,6 +16,12 @@
 #include "python/instance.h"
 #include "python/reply.h"
 
+/* Request parameter with the nesting depth of calls from model to model, and its limit. Models in Python
+ * are not shown it; clients cannot set it, since the server refuses their parameters that begin with
+ * "triton_". */
+#define BLS_DEPTH_PARAMETER "triton_neso_bls_depth"
+#define BLS_MAX_DEPTH 16
+
 /* Gives memory of the region of the call that is its userp. */
 TRITONSERVER_Error *infer_call_allocator_new(TRITONSERVER_ResponseAllocator **ret);
 

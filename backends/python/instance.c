@@ -2,7 +2,7 @@
 #include "python/instance.h"
 
 #include "kit/scratch.h"
-#include "python/calls.h"
+#include "python/asks.h"
 #include "python/infer_call.h"
 #include "triton/core/neso.h"
 
@@ -218,7 +218,7 @@ static bool may_recover(struct instance *in, const struct session *s) {
 static bool take_leave(struct instance *in) {
         struct session *s = in->session;
         bool is_stopping, is_first, recovers, restarts = in->model->backend->settings.restarts;
-        char            end[64];
+        char end[64];
 
         stub_process_print_end(&s->process, end, sizeof(end));
         (void)pthread_mutex_lock(&in->lock);
@@ -237,7 +237,8 @@ static bool take_leave(struct instance *in) {
                     in->start_error != NULL ? TRITONSERVER_ErrorMessage(in->start_error) : "");
         (void)pthread_cond_broadcast(&in->changed);
         (void)pthread_mutex_unlock(&in->lock);
-        calls_cancel_all(in);
+        infer_call_cancel_all(in);
+        asks_forget(in);
         /* When no process will start again, requests are refused at once. */
         execution_recover(in, is_stopping || !restarts || !recovers);
         drop_session(in);

@@ -4,7 +4,7 @@
 #include "kit/input.h"
 #include "kit/scratch.h"
 #include "kit/text.h"
-#include "python/bls_depth.h"
+#include "python/infer_call.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,11 @@
 
 #include "kit/scratch.h"
 
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 
 /* Instances, of all models. */
 static atomic_uint_least64_t n_made;
@@ -124,12 +128,13 @@ static void execute_step(struct testing_execution *execution, TRITONBACKEND_Mode
         kit_error_log(testing_states_step(model, request, false, &unused),
                       "failed to make the next states");
         if (is_last || model->is_decoupled)
-                kit_error_log(testing_answer_step(execution, request,
-                                                  count_rows(model, request), n - 1, is_last),
+                kit_error_log(testing_answer_step(execution, request, count_rows(model, request),
+                                                  n - 1, is_last),
                               "failed to answer a step");
         if (!is_last) {
-                TRITONSERVER_Error *err = TRITONBACKEND_RequestRelease(
-                        request, TRITONSERVER_REQUEST_RELEASE_RESCHEDULE);
+                TRITONSERVER_Error *err =
+                        TRITONBACKEND_RequestRelease(request,
+                                                     TRITONSERVER_REQUEST_RELEASE_RESCHEDULE);
 
                 kit_stats_report_batch(&stats, triton, 1);
                 if (err == NULL)
@@ -162,6 +167,45 @@ static TRITONSERVER_Error *execute_batch(struct testing_execution    *execution,
         return NULL;
 }
 
+/* Beyond the end of a file there is no page to map. */
+static void touch_no_page(void) {
+        volatile char *page;
+        FILE          *empty = tmpfile();
+
+        if (empty == NULL)
+                abort();
+        page = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fileno(empty), 0);
+        if (page != MAP_FAILED)
+                (void)*page;
+}
+
+/* No compiler knows that it never ends. */
+static int overflow(volatile int *depth) {
+        volatile char frame[4096];
+
+        frame[0] = (char)*depth;
+        return ++*depth > 0 ? overflow(depth) + frame[0] : frame[0];
+}
+
+/* Ends the process as the model's parameter says; returns for names that it does not know. */
+static void crash(const char *how) {
+        volatile int *volatile nowhere = NULL;
+        volatile int depth = 0;
+
+        if (strcmp(how, "SIGSEGV") == 0)
+                *nowhere = 1;
+        else if (strcmp(how, "SIGBUS") == 0)
+                touch_no_page();
+        else if (strcmp(how, "SIGABRT") == 0)
+                abort();
+        else if (strcmp(how, "SIGFPE") == 0)
+                raise(SIGFPE); /* not every machine has a division that fails */
+        else if (strcmp(how, "SIGILL") == 0)
+                __builtin_trap();
+        else if (strcmp(how, "overflow") == 0)
+                overflow(&depth);
+}
+
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance *triton,
                                                        TRITONBACKEND_Request      **requests,
                                                        const uint32_t               n_requests) {
@@ -178,7 +222,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstan
                 execution.n_rows += count_rows(model, requests[i]);
         KIT_TRY(testing_pause(model, execution.n_rows, n_requests));
         if (model->crash != NULL)
-                testing_crash(model->crash);
+                crash(model->crash);
         if (model->fail_execute != NULL)
                 return kit_error(TRITONSERVER_ERROR_INTERNAL, "%s", model->fail_execute);
         if (model->n_iterations > 0) {

@@ -101,11 +101,11 @@ struct testing_model {
         int64_t               end_value;
         bool                  has_fail_value;
         bool                  has_end_value;
-        int                   address_log; /* descriptor, -1: none */
-        int                   gate;      /* descriptor, -1: none */
-        int                   reached;   /* descriptor, -1: none */
-        int                   batch_log; /* descriptor, -1: none */
-        int                   life_log;  /* descriptor, -1: none */
+        int                   address_log;      /* descriptor, -1: none */
+        int                   gate;             /* descriptor, -1: none */
+        int                   reached;          /* descriptor, -1: none */
+        int                   batch_log;        /* descriptor, -1: none */
+        int                   life_log;         /* descriptor, -1: none */
         int                   instance_gate;    /* descriptor, -1: none */
         int                   instance_reached; /* descriptor, -1: none */
         int64_t               instance_delay_ms;
@@ -123,10 +123,10 @@ struct testing_instance {
 
 /* What all requests of an execution see. */
 struct testing_execution {
-        struct testing_instance       *instance;
-        uint64_t                       number; /* from 1 */
-        int64_t                        n_rows;
-        uint32_t                       n_requests;
+        struct testing_instance *instance;
+        uint64_t                 number; /* from 1 */
+        int64_t                  n_rows;
+        uint32_t                 n_requests;
 };
 
 /* testing_model.c */
@@ -148,11 +148,6 @@ TRITONSERVER_Error *testing_life_begin(const struct testing_instance *instance,
                                        TRITONBACKEND_ModelInstance   *triton);
 void                testing_life_note(const struct testing_instance *instance, const char *what);
 
-/* testing_crash.c */
-
-/* Ends the process as the model's parameter says; returns for names that it does not know. */
-void testing_crash(const char *how);
-
 /* A code by its name or its number; INTERNAL for anything else. */
 TRITONSERVER_Error_Code testing_code(const char *text);
 
@@ -171,9 +166,7 @@ struct testing_sequence *testing_sequence_of(struct testing_instance *instance,
 bool                     testing_sequence_begins(TRITONBACKEND_Request *request); /* START */
 void                     testing_sequences_free(struct testing_instance *instance);
 /* The first value (INT32) of INPUT0; 0 where there is none. */
-int32_t                  testing_first_value(TRITONBACKEND_Request *request);
-
-/* testing_state.c */
+int32_t testing_first_value(TRITONBACKEND_Request *request);
 
 struct testing_addresses {
         const void *read;

@@ -94,8 +94,8 @@ static TRITONSERVER_Error *report(TRITONBACKEND_Request *request, const struct w
 }
 
 static int64_t add_up(const struct answer *answer) {
-        struct testing_sequence *sequence = testing_sequence_of(answer->execution->instance,
-                                                                answer->request);
+        struct testing_sequence *sequence =
+                testing_sequence_of(answer->execution->instance, answer->request);
 
         if (sequence == NULL)
                 return 0;

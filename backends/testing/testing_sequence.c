@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the testing backend does for sequences. */
+/* Sequences of the testing backend: what an instance remembers of each, and implicit states. */
 #include "kit/input.h"
+#include "kit/output.h"
+#include "kit/string_tensor.h"
 #include "testing/testing.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,4 +80,135 @@ void testing_sequences_free(struct testing_instance *instance) {
                 next = s->next;
                 free(s);
         }
+}
+
+/* ---- states --------------------------------------------------------------------------------- */
+
+/* One state of one request. */
+struct step {
+        const char               *output; /* borrowed: the configuration */
+        struct kit_input          old;
+        const char               *bytes; /* borrowed: the server; of the old value */
+        size_t                    n_elements;
+        int32_t                   value; /* of the request */
+        bool                      has_open_dim;
+        bool                      is_left; /* no update, though there is a new value */
+        struct testing_addresses *addresses;
+};
+
+static bool has_open_dim(const struct kit_json_value *state) {
+        const struct kit_json_value *dims = kit_json_find(state, "dims");
+
+        for (const struct kit_json_value *at = dims != NULL ? dims->first : NULL; at != NULL;
+             at = at->next)
+                if (kit_json_int(at, 0) < 0)
+                        return true;
+        return false;
+}
+
+static TRITONSERVER_Error *make(TRITONBACKEND_Request *request, const struct step *s,
+                                const int64_t *shape, size_t n_bytes, TRITONBACKEND_State **ret,
+                                void **ret_bytes) {
+        struct kit_output output = {
+                .name = s->output, .type = s->old.type, .shape = shape, .n_dims = s->old.n_dims
+        };
+
+        KIT_TRY(kit_state_new(request, &output, n_bytes, ret, ret_bytes));
+        s->addresses->written = *ret_bytes;
+        return NULL;
+}
+
+static TRITONSERVER_Error *finish(const struct step *s, TRITONBACKEND_State *state) {
+        return s->is_left ? NULL : TRITONBACKEND_StateUpdate(state);
+}
+
+static TRITONSERVER_Error *step_numbers(TRITONBACKEND_Request *request, const struct step *s) {
+        size_t               n_new = s->n_elements + (s->has_open_dim ? 1 : 0);
+        int64_t              shape[KIT_MAX_DIMS];
+        TRITONBACKEND_State *state;
+        void                *bytes;
+
+        memcpy(shape, s->old.shape, s->old.n_dims * sizeof(*shape));
+        if (s->has_open_dim)
+                shape[s->old.n_dims - 1]++;
+        KIT_TRY(make(request, s, shape, n_new * sizeof(int32_t), &state, &bytes));
+        for (size_t i = 0; i < n_new; i++) {
+                int32_t old = 0;
+
+                if (i < s->n_elements)
+                        memcpy(&old, s->bytes + i * sizeof(old), sizeof(old));
+                if (!s->has_open_dim || i == s->n_elements)
+                        old += s->value;
+                memcpy((char *)bytes + i * sizeof(old), &old, sizeof(old));
+        }
+        return finish(s, state);
+}
+
+/* Each text gets the number and a semicolon. */
+static TRITONSERVER_Error *put_texts(TRITONBACKEND_Request *request, const struct step *s,
+                                     struct kit_string *texts, char *room) {
+        size_t               end_len, n_bytes;
+        TRITONBACKEND_State *state;
+        char                 end[16];
+        void                *bytes;
+
+        KIT_TRY(kit_strings_decode(s->bytes, s->old.n_bytes, s->n_elements, s->old.name, texts));
+        end_len = (size_t)snprintf(end, sizeof(end), "%" PRId32 ";", s->value);
+        for (size_t i = 0; i < s->n_elements; i++) {
+                memcpy(room, texts[i].chars, texts[i].len);
+                memcpy(room + texts[i].len, end, end_len);
+                texts[i].chars = room;
+                texts[i].len += (uint32_t)end_len;
+                room += texts[i].len;
+        }
+        n_bytes = kit_string_list_size(texts, s->n_elements);
+        KIT_TRY(make(request, s, s->old.shape, n_bytes, &state, &bytes));
+        kit_string_list_encode(texts, s->n_elements, bytes);
+        return finish(s, state);
+}
+
+static TRITONSERVER_Error *step_texts(TRITONBACKEND_Request *request, const struct step *s) {
+        struct kit_string  *texts = kit_alloc_array(s->n_elements, sizeof(*texts));
+        char               *room = malloc(s->old.n_bytes + 16 * s->n_elements + 1);
+        TRITONSERVER_Error *err;
+
+        if (texts == NULL || room == NULL)
+                err = kit_error_no_memory(s->old.n_bytes, s->old.name);
+        else
+                err = put_texts(request, s, texts, room);
+        free(texts);
+        free(room);
+        return err;
+}
+
+static TRITONSERVER_Error *step_one(TRITONBACKEND_Request       *request,
+                                    const struct kit_json_value *state, struct step *s) {
+        const char *input = kit_json_string(kit_json_find(state, "input_name"), "");
+        const void *bytes;
+
+        s->output = kit_json_string(kit_json_find(state, "output_name"), "");
+        s->has_open_dim = has_open_dim(state);
+        KIT_TRY(kit_input_open(request, input, &s->old));
+        KIT_TRY(kit_input_borrow(&s->old, &bytes));
+        KIT_TRY(kit_count_elements(s->old.shape, s->old.n_dims, input, &s->n_elements));
+        s->bytes = s->addresses->read = bytes;
+        return s->old.type == TRITONSERVER_TYPE_BYTES ? step_texts(request, s)
+                                                      : step_numbers(request, s);
+}
+
+TRITONSERVER_Error *testing_states_step(const struct testing_model *model,
+                                        TRITONBACKEND_Request *request, bool is_left,
+                                        struct testing_addresses *ret) {
+        const struct kit_json_value *list =
+                kit_json_find(kit_json_root(model->kit.config), "sequence_batching/state");
+
+        for (const struct kit_json_value *at = list != NULL ? list->first : NULL; at != NULL;
+             at = at->next) {
+                struct step s = { .value = testing_first_value(request),
+                                  .is_left = is_left,
+                                  .addresses = ret };
+
+                KIT_TRY(step_one(request, at, &s));
+        }
+        return NULL;
 }

@@ -31,6 +31,45 @@ void pool_give(struct pool *pool, PyObject *object) {
         Py_DECREF(pool->type);
 }
 
+/* ---- blocks of the server ------------------------------------------------------------------- */
+
+struct block {
+        PyObject head;
+        uint32_t number;
+};
+
+static struct pool block_pool;
+
+PyObject *block_new(uint32_t number) {
+        struct block *b = (struct block *)pool_take(&block_pool);
+
+        if (b != NULL)
+                b->number = number;
+        return (PyObject *)b;
+}
+
+uint32_t block_number(PyObject *block) {
+        return ((struct block *)block)->number;
+}
+
+static void block_dealloc(PyObject *self) {
+        uint32_t number = ((struct block *)self)->number;
+
+        if (number != 0 && !connection.is_forked)
+                shm_list_push(&connection.header->released, number, connection_block(number));
+        pool_give(&block_pool, self);
+}
+
+static PyType_Slot block_slots[] = { { Py_tp_dealloc, block_dealloc }, { 0, NULL } };
+static PyType_Spec block_spec = { .name = "c_python_backend_utils._Block",
+                                  .basicsize = sizeof(struct block),
+                                  .flags = Py_TPFLAGS_DEFAULT,
+                                  .slots = block_slots };
+
+bool block_init(void) {
+        return pool_open(&block_pool, &block_spec);
+}
+
 /* ---- arguments ------------------------------------------------------------------------------- */
 
 bool arguments_take(PyObject *args, PyObject *kwargs, PyObject *const *names, PyObject **ret,

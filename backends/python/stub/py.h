@@ -97,7 +97,7 @@ void pool_give(struct pool *pool, PyObject *object);
 bool arguments_take(PyObject *args, PyObject *kwargs, PyObject *const *names, PyObject **ret,
                     Py_ssize_t n);
 
-/* ---- blocks of the server that Python objects use (block.c) ---------------------------------- */
+/* ---- blocks of the server that Python objects use (pool.c) ---------------------------------- */
 
 /* An object that gives the block back when it dies. */
 PyObject *block_new(uint32_t number);
