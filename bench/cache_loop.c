@@ -11,11 +11,9 @@
  * CPU time of the process for it, and the time between handing a request over and having it back,
  * which is the part that an answer from the cache can spare.
  */
-#include "triton/core/neso.h"
+#include "in_process.h"
 
 #include <semaphore.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -27,41 +25,13 @@
 
 static struct TRITONSERVER_Server            *server;
 static struct TRITONSERVER_ResponseAllocator *allocator;
-static void                                  *memory; /* of the output */
+static struct output_place                    place;
 static struct TRITONSERVER_InferenceResponse *answer;
 static sem_t                                  is_over;
 
 static const char *model;
 static float      *input;
 static int64_t     n_floats;
-
-static void must(struct TRITONSERVER_Error *err) {
-        if (err == NULL)
-                return;
-        fprintf(stderr, "cache_loop: %s\n", TRITONSERVER_ErrorMessage(err));
-        exit(1);
-}
-
-static struct TRITONSERVER_Error *allocate(struct TRITONSERVER_ResponseAllocator *a,
-                                           const char *tensor_name, size_t byte_size,
-                                           TRITONSERVER_MemoryType type, int64_t id, void *userp,
-                                           void **buffer, void **buffer_userp,
-                                           TRITONSERVER_MemoryType *actual_type,
-                                           int64_t *actual_id) {
-        (void)a, (void)tensor_name, (void)byte_size, (void)type, (void)id, (void)userp;
-        *buffer = memory;
-        *buffer_userp = NULL;
-        *actual_type = TRITONSERVER_MEMORY_CPU;
-        *actual_id = 0;
-        return NULL;
-}
-
-static struct TRITONSERVER_Error *give_back(struct TRITONSERVER_ResponseAllocator *a, void *buffer,
-                                            void *buffer_userp, size_t byte_size,
-                                            TRITONSERVER_MemoryType type, int64_t id) {
-        (void)a, (void)buffer, (void)buffer_userp, (void)byte_size, (void)type, (void)id;
-        return NULL;
-}
 
 static void on_response(struct TRITONSERVER_InferenceResponse *response, const uint32_t flags,
                         void *userp) {
@@ -76,20 +46,6 @@ static void on_release(struct TRITONSERVER_InferenceRequest *request, const uint
         sem_post(&is_over);
 }
 
-static void start_server(char **argv) {
-        struct TRITONSERVER_ServerOptions *options;
-
-        must(TRITONSERVER_ServerOptionsNew(&options));
-        must(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, argv[1]));
-        must(TRITONSERVER_ServerOptionsSetBackendDirectory(options, argv[2]));
-        must(TRITONSERVER_ServerOptionsSetCacheDirectory(options, argv[3]));
-        must(TRITONSERVER_ServerOptionsSetCacheConfig(options, "local", "{\"size\":\"67108864\"}"));
-        must(TRITONSERVER_ServerOptionsSetLogInfo(options, false));
-        must(TRITONSERVER_ServerNew(&server, options));
-        must(TRITONSERVER_ServerOptionsDelete(options));
-        must(TRITONSERVER_ResponseAllocatorNew(&allocator, allocate, give_back, NULL));
-}
-
 static struct TRITONSERVER_InferenceRequest *make(void) {
         struct TRITONSERVER_InferenceRequest *request;
 
@@ -99,8 +55,8 @@ static struct TRITONSERVER_InferenceRequest *make(void) {
         must(TRITONSERVER_InferenceRequestAppendInputData(request, "INPUT0", input,
                                                           (size_t)n_floats * sizeof(*input),
                                                           TRITONSERVER_MEMORY_CPU, 0));
-        must(TRITONSERVER_InferenceRequestSetResponseCallback(request, allocator, NULL, on_response,
-                                                              NULL));
+        must(TRITONSERVER_InferenceRequestSetResponseCallback(request, allocator, &place,
+                                                              on_response, NULL));
         must(TRITONSERVER_InferenceRequestSetReleaseCallback(request, on_release, NULL));
         return request;
 }
@@ -168,17 +124,21 @@ static void measure(long n_requests) {
 
 int main(int argc, char **argv) {
         if (argc != 8) {
-                fprintf(stderr, "usage: %s <repository> <backends> <caches> <model> <floats> "
-                                "<requests> inline|thread\n", argv[0]);
+                fprintf(stderr,
+                        "usage: %s <repository> <backends> <caches> <model> <floats> "
+                        "<requests> inline|thread\n",
+                        argv[0]);
                 return 2;
         }
         model = argv[4];
         n_floats = strtol(argv[5], NULL, 10);
         input = calloc((size_t)n_floats + 1, sizeof(*input));
-        memory = malloc((size_t)n_floats * sizeof(*input) + 1);
-        if (input == NULL || memory == NULL || sem_init(&is_over, 0, 0) != 0)
+        place.n_bytes = (size_t)n_floats * sizeof(*input) + 1;
+        place.bytes = malloc(place.n_bytes);
+        if (input == NULL || place.bytes == NULL || sem_init(&is_over, 0, 0) != 0)
                 return 1;
-        start_server(argv);
+        server = start_server(argv[1], argv[2], argv[3]);
+        allocator = new_allocator();
         must(NESO_ThreadAllowInlineExecution(strcmp(argv[7], "inline") == 0));
         for (int i = 0; i < 10; i++)
                 whole(); /* the first one is the instance's thread's in any case */
@@ -186,7 +146,7 @@ int main(int argc, char **argv) {
         must(TRITONSERVER_ServerDelete(server));
         must(TRITONSERVER_ResponseAllocatorDelete(allocator));
         sem_destroy(&is_over);
-        free(memory);
+        free(place.bytes);
         free(input);
         return 0;
 }

@@ -9,42 +9,16 @@
  *
  * Prints for each model: <model> <bytes of a request that was made> <bytes that it takes in flight>.
  */
-#include "triton/core/neso.h"
+#include "in_process.h"
 
 #include <malloc.h>
 #include <semaphore.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 static struct TRITONSERVER_Server            *server;
 static struct TRITONSERVER_ResponseAllocator *allocator;
-static sem_t                                  is_answered, is_released;
-
-static void must(struct TRITONSERVER_Error *err) {
-        if (err == NULL)
-                return;
-        fprintf(stderr, "ensemble_loop: %s\n", TRITONSERVER_ErrorMessage(err));
-        exit(1);
-}
-
-/* Never called: the requests are cancelled before they have outputs. */
-static struct TRITONSERVER_Error *allocate(struct TRITONSERVER_ResponseAllocator *a,
-                                           const char *tensor_name, size_t byte_size,
-                                           TRITONSERVER_MemoryType type, int64_t id, void *userp,
-                                           void **buffer, void **buffer_userp,
-                                           TRITONSERVER_MemoryType *actual_type,
-                                           int64_t *actual_id) {
-        (void)a, (void)tensor_name, (void)byte_size, (void)type, (void)id, (void)userp;
-        (void)buffer, (void)buffer_userp, (void)actual_type, (void)actual_id;
-        return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNAVAILABLE, "no memory for outputs");
-}
-
-static struct TRITONSERVER_Error *give_back(struct TRITONSERVER_ResponseAllocator *a, void *buffer,
-                                            void *buffer_userp, size_t byte_size,
-                                            TRITONSERVER_MemoryType type, int64_t id) {
-        (void)a, (void)buffer, (void)buffer_userp, (void)byte_size, (void)type, (void)id;
-        return NULL;
-}
+/* Without memory: the requests are cancelled before they have outputs. */
+static struct output_place place;
+static sem_t               is_answered, is_released;
 
 static void on_response(struct TRITONSERVER_InferenceResponse *response, const uint32_t flags,
                         void *userp) {
@@ -67,18 +41,6 @@ static void on_release(struct TRITONSERVER_InferenceRequest *request, const uint
         sem_post(&is_released);
 }
 
-static void start_server(char **argv) {
-        struct TRITONSERVER_ServerOptions *options;
-
-        must(TRITONSERVER_ServerOptionsNew(&options));
-        must(TRITONSERVER_ServerOptionsSetModelRepositoryPath(options, argv[1]));
-        must(TRITONSERVER_ServerOptionsSetBackendDirectory(options, argv[2]));
-        must(TRITONSERVER_ServerOptionsSetLogInfo(options, false));
-        must(TRITONSERVER_ServerNew(&server, options));
-        must(TRITONSERVER_ServerOptionsDelete(options));
-        must(TRITONSERVER_ResponseAllocatorNew(&allocator, allocate, give_back, NULL));
-}
-
 static struct TRITONSERVER_InferenceRequest *make(const char *model) {
         static const float                    value = 1.5F;
         struct TRITONSERVER_InferenceRequest *request;
@@ -88,8 +50,8 @@ static struct TRITONSERVER_InferenceRequest *make(const char *model) {
                                                    (int64_t[]){ 1, 1 }, 2));
         must(TRITONSERVER_InferenceRequestAppendInputData(request, "INPUT0", &value, sizeof(value),
                                                           TRITONSERVER_MEMORY_CPU, 0));
-        must(TRITONSERVER_InferenceRequestSetResponseCallback(request, allocator, NULL, on_response,
-                                                              NULL));
+        must(TRITONSERVER_InferenceRequestSetResponseCallback(request, allocator, &place,
+                                                              on_response, NULL));
         must(TRITONSERVER_InferenceRequestSetReleaseCallback(request, on_release, NULL));
         return request;
 }
@@ -138,7 +100,8 @@ int main(int argc, char **argv) {
         if (requests == NULL || sem_init(&is_answered, 0, 0) != 0 ||
             sem_init(&is_released, 0, 0) != 0)
                 return 1;
-        start_server(argv);
+        server = start_server(argv[1], argv[2], NULL);
+        allocator = new_allocator();
         must(NESO_ThreadAllowInlineExecution(true));
         for (int i = 4; i < argc; i++) {
                 for (int round = 0; round < 2; round++)
