@@ -138,7 +138,7 @@ struct error *ctl_load(struct ctl *c) {
         return change(c, "load", strbuf_str(&parameters), "loaded");
 }
 
-enum presence { PRESENCE_UNTOLD, PRESENCE_UNKNOWN, PRESENCE_IDLE, PRESENCE_LOADED };
+enum presence { PRESENCE_HIDDEN, PRESENCE_UNKNOWN, PRESENCE_IDLE, PRESENCE_LOADED };
 
 /* Servers answer the unload of anything with success, of a misspelt name as well; what was there is
  * for the index to tell, if it may be asked. */
@@ -147,7 +147,7 @@ static struct error *find_model(struct ctl *c, enum presence *ret) {
         struct json_reader r;
         AUTO_ERROR         err = post(c, "/v2/repository/index", STR_LIT("{}"), &body);
 
-        *ret = PRESENCE_UNTOLD;
+        *ret = PRESENCE_HIDDEN;
         if (err != NULL)
                 return c->exit_code == CTL_REFUSED ? NULL : STEAL(err);
         *ret = PRESENCE_UNKNOWN;
@@ -163,7 +163,7 @@ static struct error *find_model(struct ctl *c, enum presence *ret) {
         }
         json_read_end(&r);
         if (json_failed(&r))
-                *ret = PRESENCE_UNTOLD;
+                *ret = PRESENCE_HIDDEN;
         return NULL;
 }
 

@@ -313,7 +313,7 @@ static void log_keys(struct api_keys *keys) {
 }
 
 /* When the log is open. */
-static void tell_of_open_files(const struct cli_options *o, uint64_t may_open) {
+static void log_open_files(const struct cli_options *o, uint64_t may_open) {
         uint64_t needed = open_files_needed(o);
 
         if (may_open < needed)
@@ -350,7 +350,7 @@ static struct error *start(struct serve *s) {
         TRY(tracer_check(&s->trace_config));
         s->logs_access = strcmp(s->options.log_format, "json") == 0;
         TRY(start_core(s));
-        tell_of_open_files(&s->options, may_open);
+        log_open_files(&s->options, may_open);
         TRY(tracer_new(&s->trace_config, s->core, &s->tracer));
         if (s->keys != NULL)
                 log_keys(s->keys);
@@ -449,7 +449,7 @@ static void serve_reload(void *owner) {
 
 /* Processes of models share the stream: when they have filled the pipe that it may be, and no one reads,
  * the server ends without the line. */
-static void say_signal(int number) {
+static void print_signal(int number) {
         struct pollfd out = { .fd = STDOUT_FILENO, .events = POLLOUT };
 
         if (poll(&out, 1, 0) != 1 || (out.revents & POLLOUT) == 0)
@@ -465,7 +465,7 @@ static int run(struct serve *s) {
         if (err != NULL)
                 return fail(s, err);
         number = signals_wait(serve_reload, s);
-        say_signal(number);
+        print_signal(number);
         return stop(s);
 }
 

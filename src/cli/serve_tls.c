@@ -10,7 +10,7 @@
 struct service {
         const char           *name;   /* in log lines */
         const char           *option; /* what its options begin with */
-        const struct cli_tls *said;
+        const struct cli_tls *given;
         struct str            protocols;
         bool                  is_on;
 };
@@ -20,27 +20,27 @@ static bool is_given(const char *path) {
 }
 
 static struct error *open_context(const struct service *s, struct tls_context **ret) {
-        const struct cli_tls    *said = s->said;
+        const struct cli_tls    *given = s->given;
         const struct tls_options options = {
-                .cert_path = said->server_cert,
-                .key_path = said->server_key,
-                .root_path = said->use_ssl_mutual ? said->root_cert : NULL,
+                .cert_path = given->server_cert,
+                .key_path = given->server_key,
+                .root_path = given->use_ssl_mutual ? given->root_cert : NULL,
                 .protocols = s->protocols,
         };
 
         if (!s->is_on)
                 return NULL;
-        if (!said->use_ssl && !said->use_ssl_mutual) {
-                if (is_given(said->server_cert) || is_given(said->server_key))
+        if (!given->use_ssl && !given->use_ssl_mutual) {
+                if (is_given(given->server_cert) || is_given(given->server_key))
                         log_warn("--%s-server-cert and --%s-server-key do nothing without "
                                  "--%s-use-ssl", s->option, s->option, s->option);
                 return NULL;
         }
-        if (!is_given(said->server_cert) || !is_given(said->server_key))
+        if (!is_given(given->server_cert) || !is_given(given->server_key))
                 return error_new(ERR_INVALID_ARG,
                                  "--%s-use-ssl needs --%s-server-cert and --%s-server-key",
                                  s->option, s->option, s->option);
-        if (said->use_ssl_mutual && !is_given(said->root_cert))
+        if (given->use_ssl_mutual && !is_given(given->root_cert))
                 return error_new(ERR_INVALID_ARG, "--%s-use-ssl-mutual needs --%s-root-cert",
                                  s->option, s->option);
         return error_wrap(tls_context_new(&options, ret), "TLS of %s", s->name);
@@ -48,14 +48,14 @@ static struct error *open_context(const struct service *s, struct tls_context **
 
 /* Metrics show what HTTP shows, unless they have something of their own. */
 static struct cli_tls metrics_tls(const struct cli_options *o) {
-        struct cli_tls said = o->metrics_tls;
+        struct cli_tls given = o->metrics_tls;
 
-        if (!is_given(said.server_cert) && !is_given(said.server_key) &&
-            (said.use_ssl || said.use_ssl_mutual)) {
-                said.server_cert = o->http_tls.server_cert;
-                said.server_key = o->http_tls.server_key;
+        if (!is_given(given.server_cert) && !is_given(given.server_key) &&
+            (given.use_ssl || given.use_ssl_mutual)) {
+                given.server_cert = o->http_tls.server_cert;
+                given.server_key = o->http_tls.server_key;
         }
-        return said;
+        return given;
 }
 
 /* What is spoken on top, as ALPN has it: each name behind its length. */
@@ -63,12 +63,12 @@ static struct cli_tls metrics_tls(const struct cli_options *o) {
 #define GRPC_PROTOCOLS STR_LIT("\x02" "h2")
 
 struct error *serve_tls_prepare(struct serve_tls *t, const struct cli_options *o) {
-        const struct cli_tls metrics_said = metrics_tls(o);
+        const struct cli_tls metrics_given = metrics_tls(o);
         const struct service http = { "HTTP", "http", &o->http_tls, HTTP_PROTOCOLS,
                                       o->allow_http };
         const struct service grpc = { "GRPC", "grpc", &o->grpc_tls, GRPC_PROTOCOLS,
                                       o->allow_grpc };
-        const struct service metrics = { "metrics", "metrics", &metrics_said, HTTP_PROTOCOLS,
+        const struct service metrics = { "metrics", "metrics", &metrics_given, HTTP_PROTOCOLS,
                                          o->allow_metrics };
 
         TRY(open_context(&http, &t->http));
