@@ -35,8 +35,9 @@ struct checked_model {
         struct str            problems_json;
         struct check_problem *problems;
         size_t                n_errors;
-        bool                  is_loaded;  /* with --load: and here is its configuration */
-        struct str            load_error; /* ptr NULL: it loaded, or nobody tried */
+        bool                  is_loaded;  /* with --load: it was loaded, and `config` is its
+                                           * completed configuration */
+        struct str            load_error; /* ptr NULL: the load succeeded, or was not tried */
         struct checked_model *next;
 };
 
@@ -49,9 +50,9 @@ struct check_report {
 struct check {
         const char                  *path;
         bool                         is_json, is_quiet, loads;
-        struct cli_options           options; /* of the server that is meant */
+        struct cli_options           options; /* of the server that would load the models */
         struct TRITONSERVER_Message *message; /* owned; the report's JSON */
-        struct TRITONSERVER_Server  *server;  /* owned; of --load */
+        struct TRITONSERVER_Server  *server;  /* owned; with --load */
         struct arena                 arena;
         struct check_report          report;
         struct strbuf                wrong; /* for stderr */
@@ -253,14 +254,15 @@ static void print_json(const struct check_report *report, struct strbuf *out) {
 
 /* ---- --load ---------------------------------------------------------------------------------- */
 
-/* Of a model's directory the one that holds it, with its real name. */
+/* Returns the repository. For a model's directory, that is its parent directory under its real
+ * path. */
 static char *find_repository(const struct check *c) {
         AUTO_CHARS full = realpath(c->path, NULL);
 
         return c->report.is_model && full != NULL ? path_dirname(full) : mem_strdup(c->path);
 }
 
-/* In mode explicit: nothing is loaded at the start. */
+/* Starts a server in mode explicit, which loads no model at its start. */
 static struct error *start_server(struct check *c) {
         AUTO_CHARS                         repository = find_repository(c);
         const char                        *paths[] = { repository };
@@ -301,7 +303,7 @@ static struct error *load(struct check *c, struct checked_model *m) {
         return core_error_take(TRITONSERVER_ServerUnloadModel(c->server, name));
 }
 
-/* Without the end of the line that such reasons have. */
+/* Returns the error's text without the line ends that follow it. */
 static struct str reason_of(struct check *c, const struct error *err) {
         struct str reason = str_of(arena_strdup(&c->arena, err->message));
 
@@ -310,7 +312,7 @@ static struct str reason_of(struct check *c, const struct error *err) {
         return reason;
 }
 
-/* One after the other: each has the machine for itself. */
+/* Loads one model after the other, so that each has the machine for itself. */
 static void load_all(struct check *c) {
         for (struct checked_model *m = c->report.models; m != NULL; m = m->next) {
                 AUTO_ERROR err = m->n_errors == 0 ? load(c, m) : NULL;
@@ -449,7 +451,7 @@ int check_main(int argc, char **argv) {
         int                 code;
 
         cli_options_init(&c.options);
-        /* What is wrong is in the report; the server of --load need not say it again. */
+        /* The report has all problems, so the server of --load does not log them again. */
         c.options.log_info = c.options.log_warning = c.options.log_error = false;
         code = read_and_check(&c, &line, argc, argv);
         command_line_done(&line);

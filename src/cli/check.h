@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `neso check`: are the configurations of a repository right? Reads them as the server would and,
+/* `neso check` checks the configurations of a repository. It reads them as the server would and,
  * with --load, loads each model once in a server of its own.
  */
 #pragma once
 
-/* The exit code: 0 nothing is wrong, 1 something is, 2 wrong usage. argv[0] is skipped. */
+/* Returns the exit code: 0 no problem, 1 problems, 2 wrong usage. argv[0] is skipped. */
 int check_main(int argc, char **argv);

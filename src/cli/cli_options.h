@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the command line said, after parsing: plain values with their defaults.
+/* Values of the command line after parsing, with their defaults.
  *
  * Ownership.  Texts point into argv or are static; lists own their arrays.
  * Threads.  The main thread.
@@ -15,7 +15,7 @@ struct cli_texts {
         size_t       n_items;
 };
 
-/* The texts are "" when not given. */
+/* A text is "" when its option was not given. */
 struct cli_tls {
         bool        use_ssl;
         bool        use_ssl_mutual; /* implies use_ssl */
@@ -38,9 +38,10 @@ struct cli_options {
         bool             disable_auto_complete;
         bool             strict_model_config;
         bool             strict_readiness;
-        const char      *api_key_file; /* NULL = no keys are asked for */
+        const char      *api_key_file; /* NULL = no API keys are required */
         struct cli_texts in_flight_limit;
-        int64_t          memory_budget_bytes; /* 0 = a quarter of what the process may use */
+        int64_t          memory_budget_bytes; /* 0 = a quarter of the memory that the process may
+                                               * use */
         const char      *model_control_mode;
         int64_t          poll_secs;
         struct cli_texts load_model;
@@ -121,11 +122,11 @@ struct cli_options {
         int64_t          metrics_port;
         double           metrics_interval_ms;
         struct cli_texts metrics_config;
-        struct cli_tls   metrics_tls; /* no certificate given: that of HTTP */
+        struct cli_tls   metrics_tls; /* without a certificate, that of HTTP is used */
 
-        /* what clients may bring along */
-        bool             allow_client_shm;
-        bool             allow_uploaded_backends;
+        /* permissions of clients */
+        bool allow_client_shm;
+        bool allow_uploaded_backends;
 
         /* chains */
         bool chain_strict_unload;

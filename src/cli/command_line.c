@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#define HELP_COLUMN 28 /* where the texts begin: behind the longest option */
+#define HELP_COLUMN 28 /* column of the help texts, after the longest option */
 
 static void add_word(struct cli_texts *l, const char *word) {
         l->items = mem_realloc(l->items, (l->n_items + 1) * sizeof(*l->items));
@@ -55,7 +55,8 @@ static struct error *set(struct command_line *l, const struct command_option *o,
         return NULL;
 }
 
-/* argv[*at] begins with two dashes; *at moves over a value of its own. */
+/* Reads an option; argv[*at] begins with two dashes. *at moves on when the value is an argument of
+ * its own. */
 static struct error *read_option(struct command_line *l, int argc, char **argv, int *at) {
         struct str                   name;
         const char                  *value = str_split(str_of(argv[*at] + 2), '=', &name).ptr;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Options of the small commands (`neso check`, `neso ctl`): a table says what there is, from which
- * both the reading and --help are made. `neso serve` has a table of its own (option_table.h).
+/* Options of the commands `neso check` and `neso ctl`. A table of options is the source of both the
+ * parsing and --help. `neso serve` has a table of its own (option_table.h).
  *
- * "--name=value" and "--name value"; a value may begin with dashes in the first form only. "--" ends
- * the options.
+ * Accepted are "--name=value" and "--name value"; a value may begin with dashes in the first form
+ * only. "--" ends the options.
  *
  * Ownership.  Texts are borrowed from argv. command_line_done() frees the lists.
+ * Threads.  The main thread.
  */
 #pragma once
 
@@ -29,7 +30,7 @@ struct command_option {
         enum command_option_kind kind;
         void                    *target;
         const char              *value_name; /* in --help; NULL for flags */
-        unsigned                 group;      /* the caller's own; which commands take it */
+        unsigned                 group;      /* which commands take it; the caller defines it */
         const char              *help;       /* may have several lines */
 };
 
@@ -37,11 +38,11 @@ struct command_line {
         const struct command_option *options;
         size_t                       n_options;  /* at most 64 */
         uint64_t                     given;      /* a bit for each option, by its index */
-        struct cli_texts             words;      /* what is not an option, in its order */
-        bool                         wants_help; /* --help or -h; the rest was not looked at */
+        struct cli_texts             words;      /* the other arguments, in their order */
+        bool                         wants_help; /* --help or -h; later arguments were not read */
 };
 
-/* argv[0] is skipped. INVALID_ARG says which option is wrong, with a suggestion. */
+/* argv[0] is skipped. An INVALID_ARG error names the wrong option, with a suggestion. */
 struct error *command_line_read(struct command_line *l, int argc, char **argv) NODISCARD;
 void          command_line_done(struct command_line *l);
 

@@ -35,7 +35,7 @@ static struct error *read_log_verbose(const char *text, unsigned *ret) {
         return NULL;
 }
 
-/* The core writes the log; this link unit keeps the same settings, so that they can be told. */
+/* The core writes the log. This link unit keeps the same settings, to report them to clients. */
 static struct error *set_log(const struct cli_options *o, struct TRITONSERVER_ServerOptions *t) {
         struct log_settings log = { .info = o->log_info,
                                     .warning = o->log_warning,
@@ -88,7 +88,7 @@ static bool is_one_of(const char *text, const char *a, const char *b) {
         return strcmp(text, a) == 0 || strcmp(text, b) == 0;
 }
 
-/* The reference passes over what it does not know; a typing error should be told. */
+/* The reference server ignores unknown settings; here, a typing error is reported. */
 static struct error *check_metrics(const struct setting *s) {
         bool is_off = is_one_of(s->value, "false", "0");
 
@@ -161,8 +161,8 @@ static struct error *set_host_policies(const struct cli_options          *o,
         return NULL;
 }
 
-/* What the option says. When it says nothing, beside the library: <prefix>/lib/neso/<what> when
- * installed, <build>/<what> in a build. */
+/* Returns the option's directory. Without one, a directory next to the library:
+ * <prefix>/lib/neso/<what> when installed, <build>/<what> in a build. */
 static char *plugin_directory(const char *option, const char *what) {
         Dl_info    place;
         AUTO_CHARS directory = NULL;
@@ -181,7 +181,7 @@ static char *plugin_directory(const char *option, const char *what) {
         return path_join(directory, what);
 }
 
-/* Which models are there, and how they change. */
+/* Sets which models are loaded at the start, and how they change later. */
 static struct error *set_model_control(const struct cli_options          *o,
                                        struct TRITONSERVER_ServerOptions *t) {
         static const struct {
@@ -258,7 +258,8 @@ static struct error *read_cache_setting(const char *text, struct cache_setting *
         return NULL;
 }
 
-/* The settings of one cache, each name once: what was given last counts. */
+/* Prints the settings of one cache as JSON. When a name is given several times, the last value
+ * counts. */
 static void print_cache_config(const struct cache_setting *all, size_t n, struct str cache,
                                struct strbuf *out) {
         struct json_writer w;
@@ -296,7 +297,7 @@ static struct error *set_each_cache(const struct cli_options *o, struct cache_se
 
         for (size_t i = 0; i < n; i++)
                 TRY(read_cache_setting(o->cache_config.items[i], &all[i]));
-        /* The same cache again replaces it by the same. */
+        /* A cache with several settings is set several times, to the same value. */
         for (size_t i = 0; i < n; i++)
                 TRY(set_cache_config(all, n, all[i].cache, t));
         return NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* From struct cli_options to the C API's TRITONSERVER_ServerOptions.
+/* Conversion of struct cli_options to the C API's TRITONSERVER_ServerOptions.
  */
 #pragma once
 
@@ -8,6 +8,7 @@
 
 struct TRITONSERVER_ServerOptions;
 
-/* Settings of the log act at once. *ret is the caller's: TRITONSERVER_ServerOptionsDelete(). */
-struct error *core_options_make(const struct cli_options *o,
+/* Settings of the log take effect at once. The caller ends *ret with
+ * TRITONSERVER_ServerOptionsDelete(). */
+struct error *core_options_make(const struct cli_options           *o,
                                 struct TRITONSERVER_ServerOptions **ret) NODISCARD;

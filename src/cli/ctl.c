@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ARENA_MAX_BYTES ((size_t)8 << 30) /* a request and its answer, each in several forms */
+#define ARENA_MAX_BYTES ((size_t)8 << 30) /* a request and its answer, in several forms each */
 #define DEFAULT_URL "http://127.0.0.1:8000"
 #define N_VALUES_DEFAULT 16
-#define KEY_VARIABLE "NESO_API_KEY" /* so that it is in no list of processes */
+#define KEY_VARIABLE "NESO_API_KEY" /* a command line would show the key in the list of processes */
 
 /* Groups of options, a bit each. */
 #define FOR_LOAD (1U << 0)
@@ -29,8 +29,8 @@ static const struct ctl_command {
         const char         *name;
         enum model_argument model;
         const char         *help;
-        unsigned   takes; /* FOR_ groups of the options that it takes beside those of all */
-        ctl_run_fn run;
+        unsigned            takes; /* FOR_ groups of its options, besides FOR_ALL */
+        ctl_run_fn          run;
 } commands[] = {
         { "index", NO_MODEL, "the models of the repositories, their versions and states", FOR_INDEX,
           ctl_index },
@@ -144,7 +144,7 @@ static int fail(struct ctl *c, const struct error *err) {
 static int run(struct ctl *c, const struct ctl_command *k) {
         AUTO_ERROR err = k->run(c);
 
-        /* What is there is printed even when something went wrong after it. */
+        /* Partial output is printed even when an error followed. */
         fwrite(strbuf_cstr(&c->out), 1, c->out.len, stdout);
         if (err != NULL)
                 return fail(c, err);

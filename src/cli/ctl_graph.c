@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `neso ctl graph`: the steps of an ensemble, or the stages of a chain, and what goes from one to the
- * next, as tables or for Graphviz.
+/* `neso ctl graph` prints the steps of an ensemble, or the stages of a chain, and the tensors that
+ * go from one to the next, as tables or for Graphviz.
  */
 #include "cli/ctl_private.h"
 #include "cli/text_table.h"
 
-/* One tensor on its way; step 0 is the client. */
+/* A tensor that goes from one step to another; step 0 is the client. */
 struct edge {
         unsigned   from, to;
         struct str from_tensor,
-                to_tensor; /* ptr NULL: of a chain, which is asked for models only */
+                to_tensor; /* ptr NULL for chains: the server reports only the models of a chain */
         struct edge *next;
 };
 
 struct step {
         unsigned     number;                /* from 1 */
-        struct str   model, version, ready; /* ready: ptr NULL when it was not asked for */
+        struct str   model, version, ready; /* ready: ptr NULL when the server did not report it */
         struct step *next;
 };
 
-/* Who writes a tensor, and who reads it. */
+/* A step that writes or reads a tensor. */
 struct end {
-        struct str  tensor; /* of the ensemble */
-        struct str  name;   /* of the step's model */
+        struct str  tensor; /* name in the ensemble */
+        struct str  name;   /* name in the step's model */
         unsigned    step;
         struct end *next;
 };
@@ -80,7 +80,7 @@ static void add_reader(struct ctl *c, struct graph *g, const struct end *end) {
         g->readers_end = &r->next;
 }
 
-/* {"<of the model>": "<of the ensemble>"} */
+/* {"<name in the model>": "<name in the ensemble>"} */
 static void read_map(struct ctl *c, struct json_reader *r, struct graph *g, unsigned step,
                      void (*add)(struct ctl *, struct graph *, const struct end *)) {
         struct str key;
@@ -124,7 +124,7 @@ static void read_steps(struct ctl *c, struct json_reader *r, struct graph *g) {
         }
 }
 
-/* The ensemble's own inputs are written by the client, its outputs are read there. */
+/* The client writes the ensemble's own inputs and reads its outputs. */
 static void read_tensors(struct ctl *c, struct json_reader *r, struct graph *g,
                          void (*add)(struct ctl *, struct graph *, const struct end *)) {
         struct str key;
@@ -153,7 +153,7 @@ static void connect(struct ctl *c, struct graph *g) {
                                                          .to_tensor = r->name });
 }
 
-/* *ret_is_one is false for a model that is none. */
+/* *ret_is_one is false when the model is not an ensemble. */
 static struct error *read_ensemble(struct ctl *c, struct graph *g, struct str body,
                                    bool *ret_is_one) {
         struct json_reader r;
@@ -165,7 +165,7 @@ static struct error *read_ensemble(struct ctl *c, struct graph *g, struct str bo
                 if (str_is(key, "input"))
                         read_tensors(c, &r, g, add_writer);
                 else if (str_is(key, "output"))
-                        outputs = json_skip(&r); /* they come after the steps */
+                        outputs = json_skip(&r); /* read after the steps */
                 else if (str_is(key, "ensemble_scheduling")) {
                         *ret_is_one = true;
                         read_steps(c, &r, g);
@@ -270,7 +270,7 @@ static void print_text(struct ctl *c, const struct graph *g) {
                 text_table_put(&t, str_of(arena_printf(&c->arena, "%u", s->number)));
                 text_table_put(&t, s->model);
                 text_table_put(&t, s->version);
-                text_table_put(&t, s->ready); /* an empty column is left out */
+                text_table_put(&t, s->ready); /* text_table_print() leaves out an empty column */
         }
         text_table_print(&t, &c->out);
         text_table_done(&t);
@@ -286,7 +286,7 @@ static void print_text(struct ctl *c, const struct graph *g) {
 
 /* ---- for Graphviz ---------------------------------------------------------------------------- */
 
-/* A string of the language: quotes and backslashes are escaped. */
+/* Puts a string of Graphviz's language, with quotes and backslashes escaped. */
 static void put_quoted(struct strbuf *out, struct str text) {
         strbuf_putc(out, '"');
         for (size_t i = 0; i < text.len; i++) {
@@ -297,7 +297,7 @@ static void put_quoted(struct strbuf *out, struct str text) {
         strbuf_putc(out, '"');
 }
 
-/* The client is two nodes, so that the picture goes from left to right. */
+/* Puts the name of a node. The client is two nodes, so that the picture goes from left to right. */
 static void put_node(struct strbuf *out, unsigned number, const char *client) {
         if (number == 0)
                 strbuf_puts(out, client);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `neso ctl infer`: one request. What the inputs are, the server is asked first; FP16 and BF16 go as
- * bytes behind the JSON, all else in it.
+/* `neso ctl infer` sends one inference request. It first asks the server for the model's inputs.
+ * Values of FP16 and BF16 are sent as bytes after the JSON, all others in the JSON.
  */
 #include "cli/ctl_private.h"
 #include "cli/tensor_values.h"
@@ -12,7 +12,7 @@
 
 /* ---- the request ----------------------------------------------------------------------------- */
 
-/* The value of "NAME=VALUE" for the name; ptr NULL: there is none. */
+/* Returns the value of "NAME=VALUE" for the name; ptr NULL when there is none. */
 static struct str find_pair(const struct cli_texts *pairs, struct str name) {
         for (size_t i = 0; i < pairs->n_items; i++) {
                 struct str key, value = str_split(str_of(pairs->items[i]), '=', &key);
@@ -43,7 +43,7 @@ static struct error *check_pairs(const struct cli_texts *pairs, const char *opti
 
 struct infer_request {
         struct strbuf      json;
-        struct strbuf      binary; /* behind it */
+        struct strbuf      binary; /* sent after the JSON */
         struct json_writer writer;
 };
 
@@ -56,7 +56,7 @@ static struct error *given_values(struct ctl *c, struct str given, struct str *r
         return NULL;
 }
 
-/* Shape and values of an input as JSON. */
+/* Prints the values of an input as JSON and returns its shape. */
 static struct error *make_values(struct ctl *c, const struct model_tensor *t, struct str given,
                                  struct tensor_shape *shape, struct strbuf *json) {
         struct str           shape_text = find_pair(&c->shapes, t->name);
@@ -82,7 +82,7 @@ static struct error *make_values(struct ctl *c, const struct model_tensor *t, st
         return NULL;
 }
 
-/* A value that is not in an array is one of one. */
+/* A value that is not an array is sent as an array of one. */
 static void put_json_values(struct json_writer *w, struct str values) {
         struct json_reader r;
 
@@ -137,7 +137,7 @@ static struct error *put_input(struct ctl *c, struct infer_request *q, const str
         return NULL;
 }
 
-/* Inputs without values are left out: they may be optional, which the server knows. */
+/* Inputs without values are left out. The server knows whether they are optional. */
 static struct error *put_inputs(struct ctl *c, struct infer_request *q,
                                 const struct model_metadata *m) {
         json_key(&q->writer, "inputs");
@@ -223,7 +223,7 @@ static void read_output(struct ctl *c, struct json_reader *r, struct output *o) 
         }
 }
 
-/* Bytes behind the JSON that belong to the output; they become values. */
+/* Turns the bytes of an output, which follow the JSON, into values. */
 static struct error *take_binary(struct ctl *c, struct output *o, struct str *left) {
         AUTO_STRBUF json = { 0 };
 
@@ -244,7 +244,7 @@ static struct error *take_binary(struct ctl *c, struct output *o, struct str *le
         return NULL;
 }
 
-/* The first values of a flat array, and how many there are when it is cut. */
+/* Prints the first values of a flat array, and their number when not all are printed. */
 static void print_values(const struct ctl *c, struct str json, struct strbuf *out) {
         struct json_reader r;
         uint64_t           n = 0;
@@ -289,9 +289,9 @@ static void put_output_json(struct json_writer *w, const struct output *o) {
         json_end_object(w);
 }
 
-/* Where outputs go: into a table, or into JSON whose bytes became values. */
+/* Destination of the outputs: a table, or JSON in which bytes have become values. */
 struct output_sink {
-        struct text_table  *table; /* NULL: JSON */
+        struct text_table  *table; /* NULL: JSON is written */
         struct json_writer *writer;
 };
 
@@ -316,7 +316,8 @@ static struct error *read_outputs(struct ctl *c, struct json_reader *r, struct s
         return NULL;
 }
 
-/* The members that are no outputs; they are in the JSON again, and in no table. */
+/* Passes on a member that is not the outputs. JSON gets a copy of it; the table does not show
+ * it. */
 static void pass(struct json_reader *r, const struct output_sink *sink) {
         struct str value = json_skip(r);
 
@@ -372,8 +373,8 @@ static struct error *print_json(struct ctl *c, struct str json, struct str binar
         return NULL;
 }
 
-/* `binary`: the bytes after the JSON. With --json, outputs that came as bytes are values like all
- * others. */
+/* Prints the answer. `binary` has the bytes after the JSON. With --json, outputs that came as bytes
+ * are printed as values like all others. */
 static struct error *print_answer(struct ctl *c, struct str json, struct str binary) {
         return c->is_json ? print_json(c, json, binary) : print_table(c, json, binary);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `neso ctl metadata` and `config`.
+/* `neso ctl metadata` and `neso ctl config`.
  */
 #include "cli/ctl_private.h"
 #include "cli/json_indent.h"
@@ -80,7 +80,7 @@ static void put_tensors(struct text_table *t, const char *role, const struct mod
         }
 }
 
-/* ["1","2"] as 1, 2. */
+/* Prints ["1","2"] as 1, 2. */
 static void print_list(struct ctl *c, struct str json) {
         const char        *before = "";
         struct json_reader r;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the commands of `neso ctl` share; nobody else includes this.
+/* Shared parts of the commands of `neso ctl`; only their files include this header.
  *
- * A command returns an error to be printed; which exit code goes with it, it or ctl_ask() has set.
+ * A command returns an error to be printed. The command, or ctl_ask(), has set the exit code for
+ * it.
  */
 #pragma once
 
@@ -19,21 +20,21 @@
 enum ctl_exit { CTL_DONE = 0, CTL_REFUSED = 1, CTL_USAGE = 2, CTL_UNREACHABLE = 3 };
 
 struct ctl {
-        /* of the command line; borrowed */
+        /* from the command line; borrowed */
         struct http_client_options http;
         bool                       is_json;
-        bool                       is_dot; /* of a graph */
-        const char                *model;  /* NULL: none was named */
+        bool                       is_dot; /* graph: print for Graphviz */
+        const char                *model;  /* NULL: no model was named */
         const char                *version;
         const char                *config_file;
         struct cli_texts           files;      /* "V/NAME=PATH" */
         struct cli_texts           inputs;     /* "NAME=JSON", "NAME=@PATH" */
         struct cli_texts           shapes;     /* "NAME=1,2,3" */
-        bool                       only_ready; /* of the index */
-        bool                       dependents; /* are unloaded, too */
+        bool                       only_ready; /* index: only models that are ready */
+        bool                       dependents; /* unload: also the models loaded for it alone */
         bool                       zeros, random;
         uint64_t                   seed;
-        uint64_t                   n_values; /* of each output that are shown; 0: all */
+        uint64_t                   n_values; /* shown of each output; 0: all */
 
         struct http_client *client; /* owned */
         struct arena        arena;
@@ -41,34 +42,34 @@ struct ctl {
         enum ctl_exit       exit_code;
 };
 
-/* An answer of the server with a status of 200; else its words as an error. *ret_body is in the
- * arena, NUL-terminated; `ret_header_length` may be NULL. */
+/* Sends a request. Returns the body of an answer with status 200; the text of any other answer is
+ * returned as an error. *ret_body is in the arena, NUL-terminated; `ret_header_length` may be NULL. */
 struct error *ctl_ask(struct ctl *c, const struct http_question *q, struct str *ret_body,
                       size_t *ret_header_length) NODISCARD;
-/* The same for the many questions that have a path only. */
+/* The same for a GET request without a body. */
 struct error *ctl_get(struct ctl *c, const char *path, struct str *ret_body) NODISCARD;
 
 /* "/v2/models/<model>[/versions/<version>]<tail>", escaped; in the arena. */
 char *ctl_model_path(struct ctl *c, const char *tail);
-/* Escapes what would not stay one part of the path; in the arena. A '%' stays: servers take names
- * as they are written. */
+/* Escapes the characters that would end a part of the path; in the arena. A '%' is not escaped,
+ * since servers take names as they are written. */
 char *ctl_escape(struct ctl *c, const char *part);
 
-/* An error that says that the answer is not what it should be; `r` may have failed or not. */
+/* Returns the error that the answer is not as expected; `r` may have failed or not. */
 struct error *ctl_bad_answer(struct ctl *c, const struct json_reader *r);
 
-/* --json: the answer as it is, with a newline. */
+/* Prints the answer unchanged (--json), with a newline. */
 void ctl_put_answer(struct ctl *c, struct str body);
 
-/* Asks for `path`. With --json its answer as it is; else what `print` makes of the answer's member of
- * that name. */
+/* Asks for `path`. With --json it prints the answer unchanged; otherwise `print` prints the
+ * answer's member of that name. */
 struct error *ctl_print_member(struct ctl *c, const char *path, const char *name,
                                void (*print)(struct ctl *c, struct json_reader *r)) NODISCARD;
 
-/* A number of an answer; 0 when it is something else. */
+/* Reads a number of an answer; 0 when the value is not a number. */
 uint64_t ctl_read_count(struct json_reader *r);
 
-/* A file of the command line, in the arena. */
+/* Reads a file named on the command line into the arena. */
 struct error *ctl_read_file(struct ctl *c, const char *path, struct str *ret) NODISCARD;
 
 struct model_tensor {
@@ -85,7 +86,7 @@ struct model_metadata {
         struct model_tensor *inputs, *outputs;
 };
 
-/* Asks the server for it. *ret_body: the answer; may be NULL. */
+/* Asks the server for the model's metadata. *ret_body is the answer; `ret_body` may be NULL. */
 struct error *ctl_metadata_get(struct ctl *c, struct model_metadata *ret, struct str *ret_body)
         NODISCARD;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `neso ctl index`, `load`, `unload`, `ready`: which models there are, and may they be asked.
+/* `neso ctl index`, `load`, `unload` and `ready`: the models of a server and their states.
  */
 #include "cli/ctl_private.h"
 #include "cli/text_table.h"
@@ -15,7 +15,7 @@ static struct error *post(struct ctl *c, const char *path, struct str body, stru
 
 enum { INDEX_NAME, INDEX_VERSION, INDEX_STATE, INDEX_REASON, N_INDEX_CELLS };
 
-/* One line of the index: a version, or a model that has none. */
+/* Reads one entry of the index: a version, or a model without versions. */
 static void read_index_row(struct ctl *c, struct json_reader *r, struct str *cells) {
         static const char *const names[N_INDEX_CELLS] = { "name", "version", "state", "reason" };
         struct str               key;
@@ -115,7 +115,7 @@ static struct error *print_parameters(struct ctl *c, struct strbuf *out) {
         return out->overflowed ? error_new_text(ERR_INVALID_ARG, "the files are too large") : NULL;
 }
 
-/* `what` was done. */
+/* Loads or unloads; `what` is the past participle that is printed. */
 static struct error *change(struct ctl *c, const char *verb, struct str parameters,
                             const char *what) {
         struct str  body;
@@ -140,8 +140,8 @@ struct error *ctl_load(struct ctl *c) {
 
 enum presence { PRESENCE_HIDDEN, PRESENCE_UNKNOWN, PRESENCE_IDLE, PRESENCE_LOADED };
 
-/* Servers answer the unload of anything with success, of a misspelt name as well; what was there is
- * for the index to tell, if it may be asked. */
+/* Finds the state of the model in the index before an unload, if the client may read the index.
+ * Servers answer every unload with success, even for a misspelt name. */
 static struct error *find_model(struct ctl *c, enum presence *ret) {
         struct str         name = str_of(c->model), body, cells[N_INDEX_CELLS];
         struct json_reader r;
@@ -185,7 +185,7 @@ struct error *ctl_unload(struct ctl *c) {
 
 /* ---- ready ----------------------------------------------------------------------------------- */
 
-/* No is an answer as well. */
+/* A refusal is also an answer: "not ready". */
 struct error *ctl_ready(struct ctl *c) {
         const char *path = c->model != NULL ? ctl_model_path(c, "/ready") : "/v2/health/ready";
         const char *who = c->model != NULL ? c->model : "server";

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `neso ctl sequences`: the live sequences of a model.
+/* `neso ctl sequences` prints the live sequences of a model.
  */
 #include "cli/ctl_private.h"
 #include "cli/text_table.h"
 
 struct sequence_line {
-        struct str id; /* a text in quotes */
+        struct str id; /* in quotes when it is a text */
         struct str instance;
         uint64_t   slot, n_requests, age_us, idle_us;
         bool       has_slot, is_ending;
@@ -90,7 +90,7 @@ static void put_line(struct text_table *t, const struct load_head *h,
         text_table_put(t, str_of(state_of(h, l)));
 }
 
-/* What stands beside the rows, which come in the middle. */
+/* Reads ahead the members of a load other than its sequences, since they may follow these. */
 static struct load_head read_head(struct ctl *c, struct json_reader r) {
         struct load_head h = { .version = STR_LIT("") };
         struct str       key;

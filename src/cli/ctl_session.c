@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How the commands of `neso ctl` ask the server and report what it answers (ctl_private.h). */
+/* Requests of the `neso ctl` commands to the server, and what they have in common when they read
+ * its answers (ctl_private.h). */
 #include "base/file.h"
 #include "base/mem.h"
 #include "cli/ctl_private.h"
@@ -8,7 +9,7 @@
 
 #define FILE_MAX_BYTES ((size_t)1 << 30)
 
-/* {"error": "..."}; ptr NULL when it is something else. */
+/* Reads {"error": "..."}; ptr NULL when the body is something else. */
 static struct str read_refusal(struct ctl *c, struct str body) {
         struct json_reader r;
         struct str         key, text = { NULL, 0 };
@@ -30,7 +31,7 @@ static struct error *refused(struct ctl *c, long status, struct str body) {
 
         c->exit_code = CTL_REFUSED;
         while (text.len > 0 && text.ptr[text.len - 1] == '\n')
-                text.len--; /* reasons of several models are a line each */
+                text.len--; /* a text with the reasons of several models has a line for each */
         if (text.ptr != NULL)
                 return error_new(ERR_INVALID_ARG, "%.*s", STR_ARG(text));
         return error_new(ERR_INVALID_ARG, "the server answered with HTTP status %ld", status);
@@ -62,7 +63,7 @@ struct error *ctl_get(struct ctl *c, const char *path, struct str *ret_body) {
         return ctl_ask(c, &(struct http_question){ .path = path }, ret_body, NULL);
 }
 
-/* A name with other characters than ASCII is percent-encoded as a whole; in any other a '%' stands
+/* A name with non-ASCII characters is percent-encoded as a whole. In any other name a '%' stands
  * for itself. */
 char *ctl_escape(struct ctl *c, const char *part) {
         const char *escaped = str_is_plain(str_of(part)) ? "#?/" : "#?/%";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `neso ctl stacks`: where the threads of a model's processes are.
+/* `neso ctl stacks` prints the call stacks of the threads of a model's processes.
  */
 #include "cli/ctl_private.h"
 #include "cli/text_table.h"
@@ -29,7 +29,8 @@ static struct process read_process(struct ctl *c, struct json_reader *r) {
         return p;
 }
 
-/* Text of a model's process: control characters must not reach a terminal. */
+/* Puts a text that a model's process wrote, without control characters, which must not reach a
+ * terminal. */
 static void put_text(struct strbuf *out, struct str text) {
         for (size_t i = 0; i < text.len; i++) {
                 unsigned char b = (unsigned char)text.ptr[i];

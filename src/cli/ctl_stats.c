@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `neso ctl stats` and `neso ctl members`, both from the server's statistics: requests, executions and
- * mean times of the models, or of a model's instance groups that take certain batch sizes.
+/* `neso ctl stats` and `neso ctl members`, both from the server's statistics: requests, executions
+ * and mean times of the models, or of a model's members (instance groups that take certain batch
+ * sizes).
  */
 #include "cli/ctl_private.h"
 #include "cli/text_table.h"
@@ -43,7 +44,7 @@ struct total_field {
         struct total *target;
 };
 
-/* The members of an object that are totals; others are passed over. */
+/* Reads the members of an object that are totals, and skips the others. */
 static void read_totals(struct ctl *c, struct json_reader *r, const struct total_field *fields,
                         size_t n_fields) {
         struct str key;
@@ -113,7 +114,7 @@ static void read_model(struct ctl *c, struct json_reader *r, struct model_row *r
         }
 }
 
-/* "-" when there was nothing. */
+/* Puts the mean time, or "-" when nothing was counted. */
 static void put_mean(struct text_table *t, struct total total) {
         if (total.count > 0)
                 text_table_put_duration(t, (double)total.ns / (double)total.count);
@@ -128,7 +129,7 @@ static void put_average_batch(struct text_table *t, const struct model_row *row)
                 text_table_printf(t, "%.2f", (double)row->n_inferences / (double)row->n_executions);
 }
 
-/* "1:20 4:3": executions of each size. */
+/* Puts the executions of each batch size: "1:20 4:3". */
 static void put_batch_sizes(struct text_table *t, const struct model_row *row) {
         AUTO_STRBUF text = { 0 };
 
@@ -155,7 +156,7 @@ static void put_model(struct text_table *t, const struct model_row *row) {
         if (row->cache_hit.count > 0)
                 text_table_put_count(t, row->cache_hit.count);
         else
-                text_table_put(t, STR_LIT("")); /* no column when no model has a cache */
+                text_table_put(t, STR_LIT("")); /* an empty column is left out */
         text_table_put_count(t, row->n_inferences);
         text_table_put_count(t, row->n_executions);
         put_average_batch(t, row);
@@ -172,7 +173,7 @@ static const struct text_column batch_columns[] = {
         { "INFER", TEXT_RIGHT }, { "OUTPUT", TEXT_RIGHT },
 };
 
-/* The mean times of each batch size, for one version. */
+/* Prints the mean times of each batch size, for one version. */
 static void print_batches(struct ctl *c, const struct model_row *row) {
         struct text_table t;
 

@@ -20,7 +20,7 @@ void http_reply_done(struct http_reply *r) {
         strbuf_done(&r->body);
 }
 
-/* Fewer bytes than there are end the transfer. */
+/* Returning less than the given size ends the transfer. */
 static size_t on_body(char *bytes, size_t size, size_t n, void *userp) {
         struct http_reply *r = userp;
 
@@ -42,7 +42,7 @@ static size_t on_header(char *bytes, size_t size, size_t n, void *userp) {
         return size * n;
 }
 
-/* The host of "scheme://user@host:port/path"; without the brackets of an IPv6 address. */
+/* Returns the host of "scheme://user@host:port/path", without the brackets of an IPv6 address. */
 static struct str host_of(const char *url) {
         const char *begin = strstr(url, "://");
         struct str  host, user;
@@ -60,7 +60,7 @@ static struct str host_of(const char *url) {
         return host;
 }
 
-/* 127.0.0.0/8, ::1, and the names that mean them (RFC 6761, 6.3). */
+/* True for 127.0.0.0/8, ::1, and the names of the loopback interface (RFC 6761, 6.3). */
 static bool is_loopback(struct str host) {
         char            text[INET6_ADDRSTRLEN];
         struct in_addr  v4;
@@ -104,9 +104,10 @@ static struct error *set_up(struct http_client *c) {
         if (curl->global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK || !(c->easy = curl->easy_init()))
                 return error_new_text(ERR_INTERNAL, "libcurl could not be initialised");
         curl->easy_setopt(c->easy, CURLOPT_PROTOCOLS_STR, "http,https");
-        curl->easy_setopt(c->easy, CURLOPT_PATH_AS_IS, 1L); /* a model may be called ".." */
+        curl->easy_setopt(c->easy, CURLOPT_PATH_AS_IS, 1L); /* a model's name may be ".." */
         curl->easy_setopt(c->easy, CURLOPT_NOSIGNAL, 1L);
-        /* A proxy elsewhere would ask itself. Others are asked as http_proxy and no_proxy say. */
+        /* A proxy on another machine would connect to itself. For other hosts, http_proxy and
+         * no_proxy decide. */
         if (is_loopback(host_of(c->options->url)))
                 curl->easy_setopt(c->easy, CURLOPT_NOPROXY, "*");
         curl->easy_setopt(c->easy, CURLOPT_CONNECTTIMEOUT, CONNECT_TIMEOUT_S);
@@ -147,7 +148,7 @@ void http_client_free(struct http_client *c) {
         free(c);
 }
 
-/* What is wrong with what was asked for, and not with the server. */
+/* True for errors of the request or the options, as opposed to errors of the server. */
 static bool is_own_mistake(CURLcode code) {
         return code == CURLE_URL_MALFORMAT || code == CURLE_SSL_CERTPROBLEM ||
                code == CURLE_SSL_CACERT_BADFILE;

@@ -11,7 +11,7 @@ static void new_line(struct strbuf *out, unsigned depth) {
                 strbuf_putc(out, ' ');
 }
 
-/* No object or array within; the reader is a copy. */
+/* True when the array has no object or array in it. The reader is a copy. */
 static bool has_only_scalars(struct json_reader r) {
         json_enter_array(&r);
         while (json_next_element(&r)) {
@@ -57,8 +57,8 @@ static void put_object(struct json_reader *r, struct strbuf *out, unsigned depth
                 if (!is_first)
                         strbuf_putc(out, ',');
                 new_line(out, depth + 1);
-                /* The key as it is written, escapes and all: from its quote to the last one before
-                 * the value. */
+                /* The key as it is written, with its escapes: from its first quote to the last
+                 * quote before the value. */
                 start = memchr(before.at, '"', (size_t)(r->at - before.at));
                 for (end = r->at; end > start && end[-1] != '"';)
                         end--;
@@ -71,7 +71,7 @@ static void put_object(struct json_reader *r, struct strbuf *out, unsigned depth
         strbuf_putc(out, '}');
 }
 
-/* As deep as the reader lets it: JSON_MAX_DEPTH. */
+/* Recursion is limited by the reader: JSON_MAX_DEPTH. */
 static void put_value(struct json_reader *r, struct strbuf *out, unsigned depth) {
         struct str scalar;
 

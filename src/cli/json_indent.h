@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* JSON for people: a member on each line, two blanks for each level; arrays of scalars on one line.
+/* JSON for people: each member on a line of its own, indented by two blanks per level; an array of
+ * scalars on one line.
  */
 #pragma once
 
 #include "base/str.h"
 #include "base/strbuf.h"
 
-/* `json` is one complete value, of any layout; what is none is put as it is. No newline at the end. */
+/* `json` is one complete value in any layout. Invalid JSON is put unchanged. No newline follows. */
 void json_indent(struct str json, struct strbuf *out);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The executable: `neso <command>`, and `tritonserver`, which is `neso serve`.
+/* The executable: `neso <command>`, and `tritonserver`, which means `neso serve`.
  */
 #include "base/compiler.h"
 #include "base/file.h"
@@ -80,7 +80,7 @@ static int run(const char *name, int argc, char **argv) {
         return print_help(stderr, 1);
 }
 
-/* `neso help`, and of one command. */
+/* `neso help` and `neso help <command>`. */
 static int help(int argc, char **argv) {
         static char help_option[] = "--help";
         char       *asked[] = { argv[0], help_option, NULL };
@@ -99,7 +99,7 @@ int main(int argc, char **argv) {
                 return print_help(stdout, 0);
         if (strcmp(argv[1], "help") == 0)
                 return help(argc, argv);
-        if (strncmp(argv[1], "--", 2) == 0) /* as the reference server is started */
+        if (strncmp(argv[1], "--", 2) == 0) /* the reference server is started without a command */
                 return serve_main(argc, argv);
         return run(argv[1], argc - 1, argv + 1);
 }

@@ -6,7 +6,8 @@
 
 #include <sys/resource.h>
 
-/* For models, backends and what they open, loops, listening sockets, and scrapers of metrics. */
+/* For models, backends and the files that they open, loops, listening sockets, and scrapers of
+ * metrics. */
 #define RESERVE 2048
 
 uint64_t open_files_needed(const struct cli_options *o) {
@@ -26,7 +27,7 @@ uint64_t open_files_raise(uint64_t wanted) {
         rlim_t        before;
 
         if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
-                return UINT64_MAX; /* not known to be too low */
+                return UINT64_MAX; /* the limit is unknown, so no warning is logged */
         before = limit.rlim_cur;
         if (before >= wanted)
                 return before;

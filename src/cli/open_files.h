@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How many files the process may have open: each connection is one, and each region of shared
- * memory. Systems begin with a soft limit of 1024, for the sake of programs that use select(), and
- * let every process raise it up to the hard one.
+/* The limit of open files of the process. Each connection and each region of shared memory is one
+ * open file. Systems start programs with a soft limit of 1024, for those that use select(), and
+ * every process may raise it up to the hard limit.
  *
- * It is raised as far as the options allow connections and regions, not to a hard limit that may be
- * a thousand million: some libraries' time goes with it.
+ * The soft limit is raised as far as the options allow connections and regions, and not to the hard
+ * limit, which may be a thousand million: some libraries need time in proportion to it.
  *
- * Threads.  The main thread, before there are others.
+ * Threads.  The main thread, before it starts others.
  */
 #pragma once
 
@@ -14,9 +14,10 @@
 
 #include <stdint.h>
 
-/* Connections and regions that the options allow, and what models, backends and logs may take. */
+/* Returns the number of connections and regions that the options allow, plus an allowance for
+ * models, backends and logs. */
 uint64_t open_files_needed(const struct cli_options *o);
 
-/* Raises the soft limit to `wanted`, or as far as the hard one allows; never lowers it. What it is
- * then. */
+/* Raises the soft limit to `wanted`, or to the hard limit when that is lower; never lowers it.
+ * Returns the resulting limit. */
 uint64_t open_files_raise(uint64_t wanted);

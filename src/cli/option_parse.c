@@ -152,7 +152,7 @@ static void add_text(struct cli_texts *texts, const char *value) {
         texts->items[texts->n_items++] = value;
 }
 
-/* Does the value ask for nothing that is not there? */
+/* True when the value requests none of the option's missing feature. */
 static bool is_harmless(const struct option_row *row, const char *value) {
         bool given, harmless;
 
@@ -217,7 +217,8 @@ static struct error *unknown(struct str name) {
         return error_new(ERR_INVALID_ARG, "unrecognized option '--%.*s'", STR_ARG(name));
 }
 
-/* One option; *at is the index of its argument and moves on over a separate value. */
+/* Reads one option. *at is the index of its argument, and moves on when the value is an argument of
+ * its own. */
 static struct error *parse_one(int argc, char **argv, int *at, struct cli_options *o) {
         const char              *arg = argv[*at];
         struct str               name;
@@ -271,7 +272,7 @@ void option_print_usage(struct strbuf *out) {
         }
 }
 
-/* A cell of a table: "|" would end it. */
+/* Puts a cell of a Markdown table, in which "|" is escaped. */
 static void put_cell(struct strbuf *out, const char *text) {
         for (; *text != '\0'; text++) {
                 if (*text == '|')

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* From argv to struct cli_options, by the table.
+/* Parsing of argv into struct cli_options, as the table of options (option_table.h) defines.
  *
- * "--name=value" and "--name value"; only long options. Errors are INVALID_ARG and carry the text
- * that the user reads: the option, what is wrong, what is allowed, a suggestion.
+ * Accepted are "--name=value" and "--name value", long options only. Errors are INVALID_ARG with
+ * the text for the user: the option, what is wrong, what is allowed, a suggestion.
  */
 #pragma once
 
@@ -13,7 +13,7 @@
 /* argv[0] is skipped. */
 struct error *option_parse(int argc, char **argv, struct cli_options *ret) NODISCARD;
 
-/* What --help prints. */
+/* Puts the text of --help. */
 void option_print_usage(struct strbuf *out);
-/* docs/options.md. */
+/* Puts the text of docs/options.md. */
 void option_print_markdown(struct strbuf *out);

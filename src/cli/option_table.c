@@ -7,7 +7,7 @@
 
 #define AT(field) offsetof(struct cli_options, field)
 
-/* Every service has these, under its own prefix. */
+/* Options of each service, under its own prefix. */
 #define TLS_ROWS(prefix, field, title, default_cert)                                               \
         { .name = prefix "-use-ssl", .kind = OPTION_BOOL, .offset = AT(field.use_ssl),             \
           .argument = "<boolean>", .default_text = "false",                                        \

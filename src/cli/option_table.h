@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The one table of options: name, kind, where the value goes, help. Everything about an option is
- * its row: parsing, --help and docs/options.md come from here.
+/* The table of options: name, kind, place of the value, help. Parsing, --help and docs/options.md
+ * all follow from an option's row.
  */
 #pragma once
 
@@ -12,7 +12,7 @@ enum option_kind {
         OPTION_NUMBER, /* int64_t within [min, max] */
         OPTION_REAL,   /* double within [min, max] */
         OPTION_TEXT,
-        OPTION_TEXTS, /* may be given again and again */
+        OPTION_TEXTS, /* may be given several times */
 };
 
 struct option_row {
@@ -24,8 +24,8 @@ struct option_row {
         const char      *default_text; /* for --help; NULL = none */
         const char      *help;
         bool             refuses_empty; /* of OPTION_TEXT: "--name=" is an error */
-        /* The feature that is not there yet; giving the option is then an error, except with the
-         * value `harmless`, which asks for nothing. NULL = supported. */
+        /* A feature that does not exist. Giving the option is then an error, except with the value
+         * `harmless`, which does not request the feature. NULL = the option is supported. */
         const char *missing;
         const char *harmless;
 };

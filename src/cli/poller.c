@@ -18,7 +18,7 @@ struct poller {
         bool                        is_stopping;
 };
 
-/* False when it is time to end. */
+/* Returns false when the poller stops. */
 static bool wait_for_next(struct poller *p) {
         uint64_t due_ns = clock_now_ns() + p->interval_ns;
 
@@ -33,10 +33,10 @@ static void poller_main(void *arg) {
 
         thread_enter_background();
         while (wait_for_next(p)) {
-                AUTO_ERROR err =
-                        core_error_take(NESO_ServerStartPoll(p->core));
+                AUTO_ERROR err = core_error_take(NESO_ServerStartPoll(p->core));
 
-                if (err != NULL && err->code != ERR_UNAVAILABLE) /* that is: stopping */
+                if (err != NULL && err->code != ERR_UNAVAILABLE) /* UNAVAILABLE: the server is
+                                                                  * stopping */
                         log_error("%s", err->message);
         }
 }

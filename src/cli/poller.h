@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Has the core look at its model repositories every so often: --model-control-mode=poll.
+/* Makes the core check its model repositories for changes at regular intervals:
+ * --model-control-mode=poll.
  *
- * Ownership.  poller_start() makes it, poller_stop() ends it.
- * Threads.  One of its own; start and stop by the same thread. The core is asked with no lock held,
- * and a look that takes longer than the interval delays the next one; loads that it begins do not.
+ * Ownership.  poller_start() creates it, poller_stop() frees it.
+ * Threads.  It has a thread of its own; the same thread starts and stops it. It calls the core with
+ * no lock held. A check that takes longer than the interval delays the next one; the loads that a
+ * check begins do not.
  */
 #pragma once
 
@@ -16,5 +18,5 @@ struct poller;
 
 struct error *poller_start(struct TRITONSERVER_Server *core, uint64_t interval_ns,
                            struct poller **ret) NODISCARD;
-/* Waits for a look that is at work. NULL is fine. */
+/* Waits for the end of a running check. NULL is fine. */
 void poller_stop(struct poller *p);

@@ -35,30 +35,30 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Less would not do for the read buffers of a few clients. */
+/* A smaller budget would not suffice for the read buffers of a few clients. */
 #define MIN_BUDGET_BYTES (16 << 20)
 
 struct serve {
         struct cli_options          options;
         struct TRITONSERVER_Server *core;
         struct api_keys            *keys;           /* NULL without a key file */
-        struct endpoint_policy      policy;         /* of HTTP and of the metrics port */
+        struct endpoint_policy      policy;         /* for HTTP and the metrics port */
         struct admission            admission;      /* for both protocols */
-        struct byte_budget          budget;         /* likewise, and for the metrics port */
+        struct byte_budget          budget;         /* for both protocols and the metrics port */
         struct memory_metrics      *memory_metrics; /* NULL without a metrics port */
-        struct shared_memory       *shared_memory;  /* likewise */
+        struct shared_memory       *shared_memory;  /* NULL without --allow-client-shm */
         struct serve_tls            tls;
-        struct infer_core           infer; /* of HTTP */
+        struct infer_core           infer; /* for HTTP */
         struct http_server         *http;
         struct serve_grpc           grpc;
         struct http_server         *metrics;
-        struct poller              *poller; /* NULL unless the repositories are followed */
+        struct poller              *poller; /* NULL unless the model control mode is poll */
         bool                        logs_access;
         struct trace_config         trace_config;
         struct tracer              *tracer;
 };
 
-/* This link unit's log lines go to the core's log. */
+/* Passes log lines of this link unit to the core's log. */
 static void to_core_log(enum log_level level, const char *file, int line, const char *message) {
         struct TRITONSERVER_Error *err =
                 TRITONSERVER_LogMessage((TRITONSERVER_LogLevel)level, file, line, message);
@@ -82,7 +82,8 @@ static void on_key_refused(void *owner, const char *key, const char *reason) {
         TRITONSERVER_ErrorDelete(NESO_ServerObserveKeyRefused(s->core, key, reason));
 }
 
-/* "<what>: <Code> - <text>", as the reference server reports what ends its start. Takes `err`. */
+/* Adds the failed step: "<what>: <Code> - <text>", the reference server's form of an error that
+ * ends its start. Takes `err`. */
 static struct error *name_step(struct error *err, const char *what) {
         struct error *named;
 
@@ -116,12 +117,12 @@ static void set_limits(const struct cli_options *o, struct http_limits *l) {
                 (size_t)o->http_min_answer_rate * (size_t)o->http_idle_timeout_ms / 1000;
 }
 
-/* NULL without limits: then requests are not counted. */
+/* Returns NULL when there are no limits; then requests are not counted. */
 static struct admission *get_admission(struct serve *s) {
         return s->options.in_flight_limit.n_items > 0 ? &s->admission : NULL;
 }
 
-/* What all servers of the program share. */
+/* Options common to all listening servers of the program. */
 static struct net_server_options shared_net_options(struct serve *s) {
         struct net_server_options net = { .budget = &s->budget,
                                           .on_rejected = on_rejected,
@@ -254,14 +255,14 @@ static struct error *check_options(const struct cli_options *o) {
         return check_ports(o);
 }
 
-/* The policy's front end asks for API keys if there is a key file. */
+/* Makes the policy's front end require API keys if there is a key file. */
 static void require_keys(struct serve *s, struct endpoint_policy *policy) {
         policy->keys = s->keys;
         policy->on_key_refused = on_key_refused;
         policy->owner = s;
 }
 
-/* Before the models, which may take their time, are loaded. */
+/* Called before the core loads the models, which may take long. */
 static struct error *read_policy(struct serve *s) {
         const struct cli_texts *apis = &s->options.http_restricted_api;
 
@@ -312,7 +313,7 @@ static void log_keys(struct api_keys *keys) {
                          path);
 }
 
-/* When the log is open. */
+/* Called after the log was opened. */
 static void log_open_files(const struct cli_options *o, uint64_t may_open) {
         uint64_t needed = open_files_needed(o);
 
@@ -391,7 +392,7 @@ static void free_all(struct serve *s) {
         cli_options_done(&s->options);
 }
 
-/* Everything in order; the exit code. */
+/* Stops everything in order and returns the exit code. */
 static int stop(struct serve *s) {
         uint64_t deadline_ns = clock_now_ns() + (uint64_t)s->options.exit_timeout_secs * NS_PER_S;
 
@@ -399,7 +400,7 @@ static int stop(struct serve *s) {
                 AUTO_ERROR err = core_error_take(TRITONSERVER_ServerStop(s->core));
 
                 if (err != NULL) {
-                        /* Models are still at work: nothing they use may be taken away. */
+                        /* Models are still running: nothing that they use may be freed. */
                         fprintf(stderr, "%s\n", err->message);
                         fflush(stderr);
                         tracer_flush(s->tracer);
@@ -425,7 +426,7 @@ static int fail(struct serve *s, struct error *err) {
         return 1;
 }
 
-/* The keys stay what they were when the file has a mistake. */
+/* Reads the key file again. The old keys stay in force when the file has a mistake. */
 static void reload_keys(struct serve *s) {
         AUTO_ERROR err = NULL;
 
@@ -438,8 +439,8 @@ static void reload_keys(struct serve *s) {
                 log_keys(s->keys);
 }
 
-/* SIGHUP: what lies in files and may change while serving is read again. Who is connected goes on;
- * a file that cannot be read changes nothing. */
+/* On SIGHUP: reads the files again that may change while the server runs. Connections stay open. A
+ * file that cannot be read changes nothing. */
 static void serve_reload(void *owner) {
         struct serve *s = owner;
 
@@ -447,8 +448,8 @@ static void serve_reload(void *owner) {
         serve_tls_reload(&s->tls);
 }
 
-/* Processes of models share the stream: when they have filled the pipe that it may be, and no one reads,
- * the server ends without the line. */
+/* Model processes share the standard output. If it is a pipe that they have filled and that has no
+ * reader, the server ends without printing this line, so that it does not block. */
 static void print_signal(int number) {
         struct pollfd out = { .fd = STDOUT_FILENO, .events = POLLOUT };
 
@@ -492,7 +493,8 @@ int serve_main(int argc, char **argv) {
         signals_block();
         reserve_open();
         loop_use_reserve();
-        /* Before shared_memory_new(), which handles SIGBUS. Without it, crashes only say less. */
+        /* Before shared_memory_new(), which handles SIGBUS. If it fails, reports of crashes are
+         * shorter. */
         TRITONSERVER_ErrorDelete(NESO_ReportCrashes());
         log_set_sink(to_core_log, core_log_is_enabled);
         endpoint_policy_init(&s.policy);

@@ -3,7 +3,7 @@
  *
  *     init -> prepare (before the models are loaded) -> start -> done
  *
- * Ownership.  Embedded in the server's own struct; the options outlive it.
+ * Ownership.  Embedded in struct serve; the options outlive it.
  * Threads.  The main thread.
  */
 #pragma once
@@ -36,7 +36,8 @@ struct serve_grpc {
 void          serve_grpc_init(struct serve_grpc *g);
 struct error *serve_grpc_prepare(struct serve_grpc *g, const struct cli_options *o,
                                  struct tls_context *tls) NODISCARD;
-/* `service` and `net` have what all servers of the program share; `admission` may be NULL. */
+/* `service` and `net` have the options common to all servers of the program; `admission` may be
+ * NULL. */
 struct error *serve_grpc_start(struct serve_grpc *g, const struct service *service,
                                const struct net_server_options *net, struct admission *admission)
         NODISCARD;

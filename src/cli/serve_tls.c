@@ -9,7 +9,7 @@
 /* One service and the names of its options. */
 struct service {
         const char           *name;   /* in log lines */
-        const char           *option; /* what its options begin with */
+        const char           *option; /* prefix of its options */
         const struct cli_tls *given;
         struct str            protocols;
         bool                  is_on;
@@ -46,7 +46,7 @@ static struct error *open_context(const struct service *s, struct tls_context **
         return error_wrap(tls_context_new(&options, ret), "TLS of %s", s->name);
 }
 
-/* Metrics show what HTTP shows, unless they have something of their own. */
+/* The metrics port uses the certificate of HTTP unless it has one of its own. */
 static struct cli_tls metrics_tls(const struct cli_options *o) {
         struct cli_tls given = o->metrics_tls;
 
@@ -58,7 +58,7 @@ static struct cli_tls metrics_tls(const struct cli_options *o) {
         return given;
 }
 
-/* What is spoken on top, as ALPN has it: each name behind its length. */
+/* Names of the protocols in the form of ALPN: each name follows its length. */
 #define HTTP_PROTOCOLS STR_LIT("\x08" "http/1.1" "\x08" "http/1.0")
 #define GRPC_PROTOCOLS STR_LIT("\x02" "h2")
 

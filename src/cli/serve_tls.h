@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The certificates of `neso serve`: what each service shows, and of whom it wants one.
+/* The certificates of `neso serve`: the certificate that each service presents, and the authorities
+ * of the client certificates that it requires.
  *
- * Ownership.  Embedded in the server's own struct; the services outlive no context.
+ * Ownership.  Embedded in struct serve; no service outlives its context.
  * Threads.  The main thread; services use the contexts from their loops.
  */
 #pragma once
@@ -13,15 +14,15 @@
 struct cli_options;
 struct tls_context;
 
-/* NULL: that service is plain. */
+/* NULL: the service does not use TLS. */
 struct serve_tls {
         struct tls_context *http;
         struct tls_context *grpc;
         struct tls_context *metrics;
 };
 
-/* Reads the files, so that a bad one ends the start before models are loaded. */
+/* Reads the files before models are loaded, so that a bad file ends the start early. */
 struct error *serve_tls_prepare(struct serve_tls *t, const struct cli_options *o) NODISCARD;
-/* Reads them again; what cannot be read is logged, and that service goes on with what it has. */
-void          serve_tls_reload(struct serve_tls *t);
-void          serve_tls_done(struct serve_tls *t);
+/* Reads the files again. A failure is logged, and the service keeps its certificates. */
+void serve_tls_reload(struct serve_tls *t);
+void serve_tls_done(struct serve_tls *t);

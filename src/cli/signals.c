@@ -22,11 +22,11 @@ void signals_block(void) {
         pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
-/* Shells, timeout(1) and supervisors send a signal to the process and to its group: the echo of
- * the first signal is not a second one. */
+/* Shells, timeout(1) and supervisors send a signal to the process and to its group. The duplicate
+ * of the first signal must not count as a second one. */
 #define ECHO_NS (200 * NS_PER_MS)
 
-static uint64_t first_ns; /* written before the handler is there */
+static uint64_t first_ns; /* written before the handler is installed */
 
 static void end_at_once(int number) {
         static const char text[] = "Second signal received. Exiting immediately.\n";

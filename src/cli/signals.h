@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* SIGINT and SIGTERM: the first one stops the server in order, the second one ends it at once.
- * SIGHUP: files that may change while serving are read again.
+/* SIGINT and SIGTERM: the first one stops the server in order, the second one ends the process at
+ * once. SIGHUP: the server reads the files again that may change while it runs.
  */
 #pragma once
 
-/* Blocks the three in this and all later threads; ignores SIGPIPE. Call before any thread
+/* Blocks the three signals in this and all later threads; ignores SIGPIPE. Called before any thread
  * starts. */
 void signals_block(void);
 
-/* Sleeps until SIGINT or SIGTERM comes; returns its number. From then on the next one, if it is no
- * echo of the first, ends the process with status 1, and SIGHUP does nothing. Meanwhile each SIGHUP
- * calls on_hangup(owner), on this thread. */
+/* Waits for SIGINT or SIGTERM and returns its number. Until then, each SIGHUP calls
+ * on_hangup(owner) on this thread. Afterwards the next SIGINT or SIGTERM ends the process with
+ * status 1, unless it is a duplicate of the first, and SIGHUP has no effect. */
 int signals_wait(void (*on_hangup)(void *owner), void *owner);

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Far more than a request may hold, and little enough to be multiplied. */
+/* More than any request may have, and small enough to be multiplied without overflow. */
 #define MAX_ELEMENTS ((uint64_t)1 << 28)
 
 #define RANDOM_LETTERS 8 /* of a text */
@@ -59,7 +59,7 @@ void tensor_shape_fix(struct tensor_shape *s) {
 
 /* ---- the shape of JSON ----------------------------------------------------------------------- */
 
-/* The scalars in any nesting; json_failed() tells the rest. */
+/* Counts the scalars at any depth; the caller checks json_failed(). */
 static uint64_t count_scalars(struct json_reader *r) {
         uint64_t n = 0;
 
@@ -68,11 +68,11 @@ static uint64_t count_scalars(struct json_reader *r) {
                 return 1;
         }
         for (json_enter_array(r); json_next_element(r);)
-                n += count_scalars(r); /* no deeper than JSON_MAX_DEPTH */
+                n += count_scalars(r); /* at most JSON_MAX_DEPTH deep */
         return n;
 }
 
-/* Of the first element, and its first element, and so on. */
+/* Follows the first element of each level. */
 static void read_nesting(struct json_reader r, struct tensor_shape *ret) {
         ret->n = 0;
         while (json_peek(&r) == JSON_ARRAY && ret->n < TENSOR_MAX_DIMS) {
@@ -162,7 +162,7 @@ static void put_value(const struct tensor_source *s, uint64_t random, struct jso
         case TRITONSERVER_TYPE_BF16:
         case TRITONSERVER_TYPE_FP32:
         case TRITONSERVER_TYPE_FP64:
-                /* 0 to 1, in steps that a BF16 can tell apart at the upper end. */
+                /* 0 to 1, in steps that BF16 can represent near 1. */
                 json_put_f32(w, is_zero ? 0.0F : (float)(random % 256) / 256.0F);
                 break;
         default: json_put_u64(w, is_zero ? 0 : random % 128);
@@ -183,7 +183,7 @@ void tensor_values_fill(const struct tensor_source *s, uint64_t n, struct strbuf
 static struct error *encode(TRITONSERVER_DataType type, struct json_reader *r, struct strbuf *out) {
         if (json_peek(r) == JSON_ARRAY) {
                 for (json_enter_array(r); json_next_element(r);)
-                        TRY(encode(type, r, out)); /* no deeper than JSON_MAX_DEPTH */
+                        TRY(encode(type, r, out)); /* at most JSON_MAX_DEPTH deep */
                 return NULL;
         }
         if (json_peek(r) != JSON_NUMBER)

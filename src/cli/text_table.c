@@ -16,7 +16,7 @@ void duration_print(double ns, struct strbuf *out) {
                 strbuf_puts(out, "0");
                 return;
         }
-        /* 999.5 would be printed as 1000. */
+        /* Above this, rounding would print 1000. */
         for (; ns >= 999.5 && unit + 1 < ARRAY_LEN(units); unit++)
                 ns /= 1000;
         strbuf_printf(out, "%.*f %s",

@@ -15,7 +15,7 @@ enum { MODES_ANY, MODES_TRITON, MODES_OPENTELEMETRY };
 
 static const struct {
         const char *name;
-        int         modes; /* where it may stand; global ones without a mode */
+        int         modes; /* modes that have the setting; global settings have no mode */
 } settings[] = {
         { "mode", MODES_ANY },
         { "level", MODES_ANY },
@@ -36,17 +36,17 @@ static const char *const mode_names[] = {
         [MODES_OPENTELEMETRY] = "opentelemetry",
 };
 
-/* One argument, or a variable of the environment, and what it is called in errors. */
+/* One argument, or one environment variable, and its name in errors. */
 struct source {
         const char *what;
-        const char *text; /* of the whole argument */
+        const char *text; /* the whole argument */
 };
 
 static struct error *bad(const struct source *s, const char *reason) {
         return error_new(ERR_INVALID_ARG, "%s: %s, got: %s", s->what, reason, s->text);
 }
 
-/* A whole number in [min, max]. */
+/* Reads a whole number in [min, max]. */
 static struct error *read_number(const struct source *s, const char *value, int64_t min,
                                  int64_t max, int64_t *ret) {
         if (!str_to_i64(str_of(value), ret))
@@ -99,7 +99,7 @@ static struct error *read_mode(const struct source *s, const char *value, enum t
         return NULL;
 }
 
-/* Without a scheme it is one of HTTP. */
+/* An address without a scheme is an HTTP address. */
 static struct error *read_url(const struct source *s, const char *value, const char **ret) {
         if (*value == '\0' || (strstr(value, "://") && strncasecmp(value, "http://", 7) != 0 &&
                                strncasecmp(value, "https://", 8) != 0))

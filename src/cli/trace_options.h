@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* --trace-config and its older forms, as what the tracer takes.
+/* --trace-config and its older forms, converted to the tracer's configuration.
  *
  *     --trace-config [<mode>,]<setting>=<value>
  *
- * The environment's OTEL_BSP_* come first, then the older options, then --trace-config in the order
- * given. `level` may be given twice, `resource` often; of others the last counts.
+ * The environment's OTEL_BSP_* variables are applied first, then the older options, then
+ * --trace-config in the order given. `level` may be given twice and `resource` any number of times;
+ * for other settings the last value counts.
  *
- * Ownership.  Texts stay argv's, and those of the environment are read at once.
+ * Ownership.  Texts are borrowed from argv; those of the environment are read at once.
  */
 #pragma once
 
