@@ -1,26 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The identity backend: each output repeats an input, whatever its type. For tests, and to
- * measure what the server itself costs; so its path for one request has nothing in it that the
- * answer does not need.
+/* The identity backend: each output repeats an input of any type. It is for tests and for
+ * measurements of the server's own cost, so the path of one request does only what the response
+ * needs.
  *
  * Output OUTPUT<x> repeats input INPUT<x> where both exist; any other output repeats the input at
- * the same place of the configuration. Their types must be the same.
+ * the same place of the configuration. Their types must be the same. An output whose optional input
+ * is missing from the request is left out.
  *
  * Model configuration, parameters:
  *
- *     execute_delay_ms                sleep that long in each execution
- *     instance_wise_delay_multiplier  times this and the number of the instance (0, 1, ...), where
- *                                     the product is at least 1
- *     creation_delay_sec              sleep that long while the model loads
+ *     execute_delay_ms                sleep of that length in each execution
+ *     instance_wise_delay_multiplier  the sleep is multiplied by this and by the number of the
+ *                                     instance (0, 1, ...), where the product is at least 1
+ *     creation_delay_sec              sleep of that length while the model loads
  *     response_parameters             "true": each response has the parameters param0 (a string),
  *                                     param1 (42) and param2 (false); off by default, for speed
  *     byte_size_metric                "true": the counter input_byte_size_counter of the model
  *
- *
- * An output whose optional input the request left out is left out too.
- *
  * Ownership.  A model owns its pairs and its metric.
- * Threads.  It does not change after load; n_instances is atomic.
+ * Threads.  A model does not change after load; n_instances is atomic.
  */
 #include "kit/batch.h"
 #include "kit/input.h"
@@ -50,8 +48,8 @@ struct identity_model {
         int64_t                    delay_ms;
         int64_t                    delay_multiplier;
         bool                       has_parameters;
-        TRITONSERVER_MetricFamily *family;     /* owned; NULL when not asked for */
-        TRITONSERVER_Metric       *byte_count; /* owned; NULL when not asked for */
+        TRITONSERVER_MetricFamily *family;     /* owned; NULL without byte_size_metric */
+        TRITONSERVER_Metric       *byte_count; /* owned; NULL without byte_size_metric */
 };
 
 struct instance {

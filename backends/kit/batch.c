@@ -6,15 +6,15 @@
 
 #include <stdlib.h>
 
-/* The receivers of so many answers are woken once. More would keep the first of them waiting: an
- * answer takes some 0.6 us. */
+/* The receivers of this many responses are notified together. With more, the first receiver would
+ * wait too long: a response takes about 0.6 us. */
 #define MAX_BURST 128
 
-/* Other servers do not have them. */
+/* Other servers do not have these functions. */
 #pragma weak NESO_ThreadBeginResponses
 #pragma weak NESO_ThreadEndResponses
 
-/* The statistics of a request that ends now. */
+/* Reports the statistics of a request that ends now. */
 static void report(struct kit_batch *batch, struct kit_slot *slot, bool is_success) {
         struct kit_stats stats = batch->stats;
 
@@ -23,7 +23,8 @@ static void report(struct kit_batch *batch, struct kit_slot *slot, bool is_succe
         kit_stats_report(&stats, batch->instance, slot->request, is_success);
 }
 
-/* The slot's end: the response goes out with `err` (still the caller's), the request goes back. */
+/* Ends the slot: sends the response with `err`, which stays the caller's, and releases the
+ * request. */
 static void answer(struct kit_batch *batch, struct kit_slot *slot, TRITONSERVER_Error *err) {
         report(batch, slot, err == NULL);
         if (slot->response != NULL)
@@ -97,7 +98,7 @@ void kit_batch_read_rows(struct kit_batch *batch, int64_t max_batch_size) {
              slot = kit_batch_live(batch, slot + 1)) {
                 TRITONSERVER_Error *err = read_rows(slot);
 
-                batch->n_rows += slot->rows - 1; /* open had counted one */
+                batch->n_rows += slot->rows - 1; /* kit_batch_open() counted one */
                 if (err != NULL)
                         kit_batch_fail(batch, slot, err);
         }

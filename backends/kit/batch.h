@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The requests of one execution, and what has become of each of them.
+/* The requests of one execution and the state of each.
  *
- * TRITONBACKEND_ModelInstanceExecute must answer and release every request exactly once, also
- * those that fail on the way. A batch keeps count: a slot per request, which is live until it was
- * answered. A request that fails is answered at once and drops out; the others go on.
+ * TRITONBACKEND_ModelInstanceExecute must answer and release every request exactly once, also when
+ * it fails. A batch has a slot for each request; the slot is live until the request was answered. A
+ * request that fails is answered at once, and the other slots stay live.
  *
  *     kit_batch_open() -> [kit_batch_fail() of some] -> kit_batch_close()
  *
- * Statistics are reported before a response leaves, so that a client that asks for them after its
- * answer finds itself counted.
+ * Statistics are reported before a response is sent, so that a client that reads them after its
+ * response finds its request counted.
  *
- * Ownership.  A batch owns its requests and responses from open to close; on an error of
- * kit_batch_open() nothing was answered and the server still has them. The struct may live on the
- * stack: it needs no memory of its own up to KIT_BATCH_FEW requests.
- * Threads.  A batch has one user at a time.
+ * Ownership.  A batch owns its requests and responses from open to close. When kit_batch_open()
+ * returns an error, nothing was answered and the server still owns the requests. The struct may be
+ * on the stack: up to KIT_BATCH_FEW requests it allocates nothing.
+ * Threads.  One user at a time.
  */
 #pragma once
 
@@ -40,8 +40,9 @@ struct kit_batch {
         struct kit_slot             *slots; /* `few`, or owned */
         uint32_t                     n_slots;
         uint32_t                     n_live;
-        int64_t                      n_rows;      /* of the live slots together */
-        bool                         has_row_dim; /* the first dimension of tensors is the rows */
+        int64_t                      n_rows;      /* of all live slots */
+        bool                         has_row_dim; /* the first dimension of tensors is the number of
+                                                   * rows */
         struct kit_stats             stats;       /* exec_start is set by open */
         struct kit_slot              few[KIT_BATCH_FEW];
 };
@@ -49,29 +50,30 @@ struct kit_batch {
 TRITONSERVER_Error *kit_batch_open(struct kit_batch *batch, TRITONBACKEND_ModelInstance *instance,
                                    TRITONBACKEND_Request **requests, uint32_t n_requests);
 
-/* Finds out the rows of each request from its first input. With max_batch_size 0 each has one and
- * tensors have no row dimension. Requests that cannot be right are answered INVALID_ARG. */
+/* Determines the rows of each request from its first input. With max_batch_size 0 each request has
+ * one row, and tensors have no row dimension. Malformed requests are answered INVALID_ARG. */
 void kit_batch_read_rows(struct kit_batch *batch, int64_t max_batch_size);
 
-/* Answers those whose clients no longer wait with CANCELLED. */
+/* Answers cancelled requests with CANCELLED. */
 void kit_batch_drop_cancelled(struct kit_batch *batch);
 
 /* Answers a live slot with `err`, which is taken. */
 void kit_batch_fail(struct kit_batch *batch, struct kit_slot *slot, TRITONSERVER_Error *err);
 
-/* Answers all that are still live with `err`, which is taken. */
+/* Answers all live slots with `err`, which is taken. */
 void kit_batch_fail_all(struct kit_batch *batch, TRITONSERVER_Error *err);
 
 /* Calls `run` for each live slot with a batch of that slot alone, which shares request and response
- * with this one. For a batch that failed as a whole: so only those requests fail that cannot be
- * run. `run` fails the slot, or fills its response; it must not close the batch. */
+ * with this one. To be used after the batch failed as a whole, so that only the requests fail that
+ * cannot be run. `run` fails the slot or fills its response; it must not close the batch. */
 void kit_batch_each(struct kit_batch *batch, void (*run)(struct kit_batch *one, void *state),
                     void             *state);
 
-/* Sends the responses of the live slots, reports, releases. The batch is over. */
+/* Sends the responses of the live slots, reports statistics and releases the requests. Ends the
+ * batch. */
 void kit_batch_close(struct kit_batch *batch);
 
-/* The first live slot at or after `slot`, NULL when there is none:
+/* Returns the first live slot at or after `slot`; NULL when there is none.
  *     for (s = kit_batch_live(b, b->slots); s != NULL; s = kit_batch_live(b, s + 1)) */
 static inline struct kit_slot *kit_batch_live(const struct kit_batch *batch,
                                               struct kit_slot        *slot) {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The text is owned by the caller; NULL when memory is short. */
+/* Returns a text that the caller owns; NULL when memory is short. */
 static char *print(const char *format, va_list args) {
         char *text = NULL;
 

@@ -63,7 +63,7 @@ TRITONSERVER_Error *kit_input_copy(const struct kit_input *input, void *out) {
                 KIT_TRY(get_buffer(input, i, &bytes, &n_bytes));
                 if (n_bytes > input->n_bytes - done)
                         break;
-                if (n_bytes > 0) /* a client may have put input and output into the same memory */
+                if (n_bytes > 0) /* input and output may be the same memory of a client */
                         memmove((char *)out + done, bytes, n_bytes);
                 done += n_bytes;
         }
@@ -90,7 +90,7 @@ static void describe(const struct kit_input *input, struct kit_gathered *ret) {
         memcpy(ret->shape, input->shape, input->n_dims * sizeof(ret->shape[0]));
 }
 
-/* The size of all and the shape of the first. */
+/* Determines the size of all inputs together and the shape of the first. */
 static TRITONSERVER_Error *measure(const struct kit_batch *batch, const char *name,
                                    struct kit_gathered *ret) {
         struct kit_slot *slot = kit_batch_live(batch, batch->slots);
@@ -126,8 +126,8 @@ static TRITONSERVER_Error *copy_all(const struct kit_batch *batch, const char *n
         return NULL;
 }
 
-/* Both in one walk, into the scratch as large as earlier batches made it; false in *ret_fits when
- * that is too small. */
+/* Determines size and shape and copies in one pass, into the scratch as large as earlier batches
+ * made it. *ret_fits is false when the scratch is too small. */
 static TRITONSERVER_Error *copy_while_it_fits(const struct kit_batch   *batch, const char *name,
                                               const struct kit_scratch *scratch,
                                               struct kit_gathered *ret, bool *ret_fits) {
@@ -151,7 +151,7 @@ static TRITONSERVER_Error *copy_while_it_fits(const struct kit_batch   *batch, c
         return NULL;
 }
 
-/* One request: its buffer as it is, when it can be used so. */
+/* Gathers one request. Uses its buffer without a copy where possible. */
 static TRITONSERVER_Error *gather_one(const struct kit_batch *batch, const char *name,
                                       struct kit_scratch *scratch, struct kit_gathered *ret) {
         struct kit_slot *slot = kit_batch_live(batch, batch->slots);
@@ -176,7 +176,7 @@ TRITONSERVER_Error *kit_gather(const struct kit_batch *batch, const char *name,
                 KIT_TRY(copy_all(batch, name, scratch, ret));
         }
         if (batch->has_row_dim && batch->n_live > 1 && ret->n_dims > 0)
-                ret->shape[0] = batch->n_rows; /* of all */
+                ret->shape[0] = batch->n_rows; /* of all slots */
         return NULL;
 }
 

@@ -12,13 +12,13 @@
 #define MAX_DEPTH 64
 
 struct kit_json {
-        char                  *source; /* owned: the text as it came, NUL-terminated */
+        char                  *source; /* owned: the original text, NUL-terminated */
         char                  *chars;  /* owned: a copy in which strings are unescaped in place */
         struct kit_json_value *values; /* owned */
         size_t                 n_values;
 };
 
-/* Where reading stands; `reason` is set by the first failure. */
+/* Position of the reader; the first failure sets `reason`. */
 struct reader {
         struct kit_json *doc;
         char            *at;
@@ -46,7 +46,7 @@ static bool accept(struct reader *in, char c) {
         return true;
 }
 
-/* Each value but the outermost follows one of "[,:", which new_document() has counted. */
+/* Each value except the outermost follows one of "[,:", which new_document() has counted. */
 static struct kit_json_value *new_value(struct reader *in) {
         return &in->doc->values[in->doc->n_values++];
 }
@@ -61,7 +61,7 @@ static int hex_digit(char c) {
         return -1;
 }
 
-/* Four hexadecimal digits. */
+/* Reads four hexadecimal digits. */
 static bool read_code_unit(struct reader *in, uint32_t *ret) {
         uint32_t unit = 0;
 
@@ -78,7 +78,7 @@ static bool read_code_unit(struct reader *in, uint32_t *ret) {
         return true;
 }
 
-/* A code point in UTF-8; always shorter than the escape it came from. */
+/* Writes a code point in UTF-8; it is always shorter than its escape. */
 static char *put_utf8(char *out, uint32_t point) {
         if (point < 0x80) {
                 *out++ = (char)point;
@@ -98,7 +98,7 @@ static char *put_utf8(char *out, uint32_t point) {
         return out;
 }
 
-/* After "\u". NUL is refused: the strings of a document are C strings. */
+/* Reads what follows "\u". NUL is refused: the strings of a document are C strings. */
 static bool read_code_point(struct reader *in, uint32_t *ret) {
         uint32_t high, low;
 
@@ -140,7 +140,7 @@ static bool read_escape(struct reader *in, char **out) {
         return true;
 }
 
-/* After the opening quote; unescapes in place and ends the string where it now ends. */
+/* Reads what follows the opening quote; unescapes in place and puts the NUL at the new end. */
 static bool read_string(struct reader *in, const char **ret) {
         char *out = in->at;
 
@@ -220,7 +220,7 @@ static bool read_key(struct reader *in, const char **ret) {
         return accept(in, ':') || fail(in, "':' was expected");
 }
 
-/* After the opening bracket of an array or an object, which `close` ends. */
+/* Reads what follows the opening bracket of an array or an object, up to `close`. */
 static bool read_children(struct reader *in, struct kit_json_value *value, unsigned depth) {
         char                          close = value->type == KIT_JSON_OBJECT ? '}' : ']';
         const struct kit_json_value **link = &value->first;
@@ -245,7 +245,7 @@ static bool read_children(struct reader *in, struct kit_json_value *value, unsig
         return accept(in, close) || fail(in, "',' or a closing bracket was expected");
 }
 
-/* Recursion ends at MAX_DEPTH. */
+/* MAX_DEPTH limits the recursion. */
 static bool read_value(struct reader *in, unsigned depth, struct kit_json_value **ret) {
         struct kit_json_value *value;
         bool                   is_read;

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A JSON document that is read once and looked up by path: the model's and the backend's
- * configuration, as the server hands them over.
+/* A JSON document that is read once and looked up by path: the configurations of the model and of
+ * the backend, in the form in which the server provides them.
  *
  * The document is a tree of values. A path names members by their keys and elements by their
- * numbers, with '/' between them, so that keys may contain dots:
+ * numbers, separated by '/', so that keys may contain dots:
  *
  *     kit_json_find(root, "input/0/dims")
  *     kit_json_find(root, "parameters/session.intra_op.allow_spinning/string_value")
  *
- * Every function that takes a value also takes NULL, which is "not there", and then gives its
- * default; so a chain of lookups needs one check at its end.
+ * Every function that takes a value also takes NULL, which means "not there", and then returns its
+ * default. So a chain of lookups needs one check, at its end.
  *
- * Bounds: 16 MiB of text and 64 levels; anything else is refused.
+ * Limits: 16 MiB of text and 64 levels; anything larger is refused.
  *
- * Ownership.  Values and the texts in them belong to the document.
- * Threads.  A document does not change after it was read: any number of threads may look into it.
+ * Ownership.  Values and their texts belong to the document.
+ * Threads.  A document does not change after it was read; any thread may use it.
  */
 #pragma once
 
@@ -58,25 +58,26 @@ void                kit_json_free(struct kit_json *doc);
 
 const struct kit_json_value *kit_json_root(const struct kit_json *doc);
 
-/* NULL when there is no such value. */
+/* Returns NULL when there is no such value. */
 const struct kit_json_value *kit_json_find(const struct kit_json_value *from, const char *path);
 
-/* The values, or `otherwise` when the value is missing or of another kind. Integers may also be
- * written as strings, as protobuf's JSON form does with 64-bit ones. */
+/* Returns the value, or `otherwise` when it is missing or of another kind. Integers may also be
+ * strings, since protobuf's JSON form writes 64-bit integers as strings. */
 const char *kit_json_string(const struct kit_json_value *value, const char *otherwise);
 int64_t     kit_json_int(const struct kit_json_value *value, int64_t otherwise);
 bool        kit_json_bool(const struct kit_json_value *value, bool otherwise);
 double      kit_json_double(const struct kit_json_value *value, double otherwise);
-uint32_t    kit_json_count(const struct kit_json_value *value); /* children; 0 otherwise */
+uint32_t    kit_json_count(const struct kit_json_value *value); /* number of children; 0 for other
+                                                                 * kinds */
 
-/* One member of the outermost object that gets another value, or is added. */
+/* A new value for a member of the outermost object, which is added when it is missing. */
 struct kit_json_edit {
         const char *key;
         const char *json;
 };
 
-/* The document's text with the edits made; everything else stays as it was, byte for byte.
- * NULL when memory is short; free() ends it. */
+/* Returns the document's text with the edits; all other bytes are unchanged. NULL when memory is
+ * short; the caller frees it. */
 char *kit_json_edited(const struct kit_json *doc, const struct kit_json_edit *edits,
                       size_t n_edits);
 

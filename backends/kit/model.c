@@ -177,7 +177,7 @@ const char *kit_model_parameter(const struct kit_model *model, const char *key) 
         const struct kit_json_value *all =
                 kit_json_find(kit_json_root(model->config), "parameters");
 
-        /* Not by path: the key may hold a '/'. */
+        /* A path would not do: the key may contain a '/'. */
         if (all == NULL)
                 return NULL;
         for (const struct kit_json_value *at = all->first; at != NULL; at = at->next)
@@ -222,7 +222,8 @@ TRITONSERVER_Error *kit_model_parameter_bool(const struct kit_model *model, cons
 }
 
 TRITONSERVER_Error *kit_backend_config(TRITONBACKEND_Backend *backend, struct kit_json **ret) {
-        TRITONSERVER_Message *message; /* borrowed: unlike a model's, it stays the server's */
+        TRITONSERVER_Message *message; /* borrowed: unlike a model's configuration, the server keeps
+                                        * it */
 
         KIT_TRY(TRITONBACKEND_BackendConfig(backend, &message));
         return read_message(message, "the backend configuration", ret);

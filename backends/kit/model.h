@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a backend wants to know of its model and of itself: the configuration, read once at load.
+/* A backend's view of its model and of itself: the configuration, read once at load.
  *
- * Ownership.  The struct is embedded in the backend's own model state; kit_model_close() ends
- * what it owns. Names and texts in it live as long as it does.
- * Threads.  It does not change between open and close, but for kit_model_set_config(), which may
+ * Ownership.  The struct is embedded in the backend's own model state; kit_model_close() frees what
+ * it owns. Its names and texts live as long as it does.
+ * Threads.  It does not change between open and close, except by kit_model_set_config(), which may
  * be called during TRITONBACKEND_ModelInitialize only.
  */
 #pragma once
@@ -14,14 +14,14 @@
 extern "C" {
 #endif
 
-/* An input or output as the configuration gives it. */
+/* An input or output of the configuration. */
 struct kit_tensor {
         const char           *name;
         TRITONSERVER_DataType type;   /* INVALID when the configuration leaves it open */
         int64_t              *dims;   /* owned; as the backend sees them, so after `reshape`; */
         uint32_t              n_dims; /* -1 = any; without the batch dimension */
-        bool                  is_optional; /* inputs: a request may leave it out */
-        bool                  is_ragged;   /* inputs: may be batched with other shapes */
+        bool                  is_optional; /* inputs: a request may omit it */
+        bool                  is_ragged;   /* inputs: may be batched with different shapes */
 };
 
 struct kit_model {
@@ -29,7 +29,7 @@ struct kit_model {
         const char          *name;
         uint64_t             version;
         const char          *path;         /* the model's directory */
-        char                *version_path; /* owned; the version's directory in it */
+        char                *version_path; /* owned; the version's directory below it */
 
         struct kit_json   *config;         /* owned */
         int64_t            max_batch_size; /* 0: the server does not batch for this model */
@@ -42,39 +42,42 @@ struct kit_model {
 TRITONSERVER_Error *kit_model_open(TRITONBACKEND_Model *triton, struct kit_model *ret);
 void                kit_model_close(struct kit_model *model);
 
-/* Gives the server a completed configuration (the text of the whole JSON object) and reads the
- * model's description from it anew. */
+/* Passes a completed configuration (the text of the whole JSON object) to the server and reads the
+ * model's description from it again. */
 TRITONSERVER_Error *kit_model_set_config(struct kit_model *model, const char *json);
 
-/* NULL when there is no such input or output. */
+/* Returns NULL when there is no such input or output. */
 const struct kit_tensor *kit_model_find_input(const struct kit_model *model, const char *name);
 const struct kit_tensor *kit_model_find_output(const struct kit_model *model, const char *name);
 
-/* Model configuration: parameters { key value { string_value } }; NULL when it is not there. */
+/* Returns the parameter of the model configuration, parameters { key value { string_value } }; NULL
+ * when there is none. */
 const char *kit_model_parameter(const struct kit_model *model, const char *key);
 
-/* The same as a number or a yes or no. An absent parameter leaves *value alone; a value that is
- * neither ("true", "false", "1", "0" for bool) is INVALID_ARG and names model and parameter. */
+/* The same as a number or a boolean. An absent parameter leaves *value unchanged. A value that is
+ * neither ("true", "false", "1", "0" for bool) is INVALID_ARG with the names of model and
+ * parameter. */
 TRITONSERVER_Error *kit_model_parameter_int(const struct kit_model *model, const char *key,
                                             int64_t *value);
 TRITONSERVER_Error *kit_model_parameter_bool(const struct kit_model *model, const char *key,
                                              bool *value);
 
-/* "TYPE_FP32" of a configuration; INVALID for anything else, and TYPE_STRING is BYTES. */
+/* Converts "TYPE_FP32" of a configuration; TYPE_STRING is BYTES, anything else INVALID. */
 TRITONSERVER_DataType kit_type_from_config(const char *name);
 
-/* "TYPE_FP32"; "TYPE_INVALID" for anything else. */
+/* Returns "TYPE_FP32"; "TYPE_INVALID" for anything else. */
 const char *kit_type_to_config(TRITONSERVER_DataType type);
 
-/* The configuration of the backend: {"cmdline":{"<setting>":"<value>"}}. */
+/* Reads the configuration of the backend: {"cmdline":{"<setting>":"<value>"}}. */
 TRITONSERVER_Error *kit_backend_config(TRITONBACKEND_Backend *backend, struct kit_json **ret);
 
-/* Refuses a server whose API does not have what this backend was built for. */
+/* Returns an error when the server's API lacks something that this backend was built for. */
 TRITONSERVER_Error *kit_check_api_version(const char *backend_name);
 
-/* Placed once in a backend: its TRITONBACKEND_ModelInstanceExecute computes on the calling thread
- * and returns, so that the server may run it on the thread that brought the request when that is
- * measured to be faster than waking another. Such a backend must not wait for other requests. */
+/* Placed once in a backend, this declares that its TRITONBACKEND_ModelInstanceExecute computes on
+ * the calling thread and returns. The server may then call it on the thread that brought the
+ * request, when measurements show that this is faster than waking another. Such a backend must not
+ * wait for other requests. */
 #define KIT_BACKEND_INLINE_SAFE                                                                    \
         extern TRITONBACKEND_ISPEC const int NESO_BACKEND_INLINE_SAFE;                             \
         const int                            NESO_BACKEND_INLINE_SAFE = 1

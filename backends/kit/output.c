@@ -51,7 +51,8 @@ TRITONSERVER_Error *kit_state_new(TRITONBACKEND_Request *request, const struct k
         return NULL;
 }
 
-/* The output of one slot: the same with the slot's own rows. `shape` is room for its shape. */
+/* Describes the output of one slot: the same tensor with the slot's own rows. `shape` is room for
+ * its shape. */
 static struct kit_output cut(const struct kit_batch *batch, const struct kit_slot *slot,
                              const struct kit_output *output, int64_t *shape) {
         struct kit_output part = *output;
@@ -82,7 +83,7 @@ static TRITONSERVER_Error *check_rows(const struct kit_batch  *batch,
                          output->name, (long long)batch->n_rows, (long long)rows);
 }
 
-/* False when there is nothing to cut: no live slot, or all were failed. */
+/* Returns false when nothing is left to scatter: no slot is live, or all slots were failed. */
 static bool can_cut(struct kit_batch *batch, const struct kit_output *output) {
         TRITONSERVER_Error *err;
 
@@ -94,7 +95,7 @@ static bool can_cut(struct kit_batch *batch, const struct kit_output *output) {
         return err == NULL;
 }
 
-/* Where a part goes: an output's buffer, or a state's, which must be committed. */
+/* Destination of a slot's part: the buffer of an output, or of a state, which must be committed. */
 struct target {
         void                *bytes;
         TRITONBACKEND_State *state; /* NULL: an output */
@@ -124,7 +125,8 @@ static TRITONSERVER_Error *write_part(const struct kit_slot *slot, const struct 
                 return NULL;
         KIT_TRY(open_target(slot, part, n_bytes, &target));
         if (n_bytes > 0)
-                memmove(target.bytes, bytes, n_bytes); /* may be an input's, in the same memory */
+                memmove(target.bytes, bytes, n_bytes); /* may be an input's, in the same memory of a
+                                                        * client */
         return close_target(&target);
 }
 

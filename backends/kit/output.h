@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Outputs of responses, and scattering: one output tensor of a batch cut into the responses of
+/* Outputs of responses, and scattering: one output tensor of a batch is cut into the responses of
  * its requests.
  *
- * Ownership.  Buffers of outputs belong to the responses. Nothing here keeps a pointer.
+ * Ownership.  Buffers of outputs belong to the responses. These functions keep no pointer.
  * Threads.  As the batch.
  */
 #pragma once
@@ -20,27 +20,27 @@ struct kit_output {
         TRITONSERVER_DataType type;
         const int64_t        *shape; /* with the batch dimension */
         uint32_t              n_dims;
-        /* The next state of the sequence instead of an output of the response. Model
-         * configuration: sequence_batching { state }. */
+        /* The next state of the sequence instead of an output of the response. Model configuration:
+         * sequence_batching { state }. */
         bool is_state;
 };
 
-/* Whether the request asks for the output; a backend makes only those. */
+/* True when the request asks for the output; a backend makes only such outputs. */
 bool kit_wants_output(TRITONBACKEND_Request *request, const char *name);
 
-/* Adds an output of n_bytes to a response; the caller writes them to *ret. */
+/* Adds an output of n_bytes to a response; the caller writes the bytes to *ret. */
 TRITONSERVER_Error *kit_output_new(TRITONBACKEND_Response  *response,
                                    const struct kit_output *output, size_t n_bytes, void **ret);
 
-/* The next value of a state of the request, as a backend that computes into it needs it: the caller
- * writes n_bytes to *ret, then calls TRITONBACKEND_StateUpdate(). */
+/* Returns memory for the next value of a state, for a backend that computes directly into it: the
+ * caller writes n_bytes to *ret, then calls TRITONBACKEND_StateUpdate(). */
 TRITONSERVER_Error *kit_state_new(TRITONBACKEND_Request *request, const struct kit_output *output,
                                   size_t n_bytes, TRITONBACKEND_State **ret_state, void **ret);
 
-/* Cuts `bytes`, which has the rows of all live slots in slot order, into the responses of those
- * that want the output (a state: of all). Without a row dimension there is one live slot, and it
- * gets all. A slot whose output cannot be made is answered with the error. A tensor that does not
- * have those rows fails all. */
+/* Cuts `bytes`, which has the rows of all live slots in slot order, into the responses that want
+ * the output (a state: into all). Without a row dimension the batch has one live slot, which gets
+ * all bytes. A slot whose output cannot be made is answered with the error. A tensor with another
+ * number of rows fails all slots. */
 void kit_scatter(struct kit_batch *batch, const struct kit_output *output, const void *bytes,
                  size_t n_bytes);
 

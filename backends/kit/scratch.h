@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Checked sizes, and scratch memory that an instance keeps from one batch to the next.
  *
- * A scratch grows to the largest batch it has seen and stays that large: giving megabytes back and
- * taking them again costs a page fault for every 4 KiB, each time.
+ * A scratch grows to the size of the largest batch and keeps it: to return megabytes and allocate
+ * them again costs a page fault for every 4 KiB, each time.
  *
- * Ownership.  The bytes of a scratch belong to it until the next kit_scratch_reserve() or done.
- * Threads.  A scratch has one user at a time; an instance never executes twice at once.
+ * Ownership.  The scratch owns its bytes; they are valid until the next kit_scratch_reserve() or
+ * done.
+ * Threads.  One user at a time; an instance runs one execution at a time.
  */
 #pragma once
 
@@ -22,15 +23,16 @@ struct kit_scratch {
         size_t n_bytes;
 };
 
-/* At least n_bytes (n_bytes 0: any valid pointer), aligned to 64, contents undefined. NULL when
- * memory is short; the old contents are gone either way. */
+/* Returns at least n_bytes, aligned to 64, with undefined contents (n_bytes 0: any valid pointer).
+ * NULL when memory is short. The old contents are lost in both cases. */
 void *kit_scratch_reserve(struct kit_scratch *scratch, size_t n_bytes);
 void  kit_scratch_done(struct kit_scratch *scratch);
 
-/* n * size zeroed bytes, NULL on overflow or when memory is short; free() ends it. */
+/* Returns n * size zeroed bytes, which the caller frees; NULL on overflow or when memory is
+ * short. */
 void *kit_alloc_array(size_t n, size_t size);
 
-/* True on success; *ret is written only then. */
+/* Returns true on success; *ret is written only then. */
 static inline bool kit_size_mul(size_t a, size_t b, size_t *ret) {
         size_t product;
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The four moments of an execution that the server's statistics are made of.
+/* The four times of an execution from which the server computes its statistics.
  *
  *     exec_start | gather inputs | compute_start | the model | compute_end | scatter | exec_end
  *
- * All are nanoseconds of CLOCK_MONOTONIC. A moment that was not reached stays 0 and is reported as
- * the one before it, so that it counts as no time.
+ * All are nanoseconds of CLOCK_MONOTONIC. A time that was not reached stays 0 and is reported as
+ * the one before it, so that the phase has no duration.
  *
- * Threads.  A struct has one user at a time.
+ * Threads.  One user at a time.
  */
 #pragma once
 
@@ -33,7 +33,7 @@ static inline uint64_t kit_clock_ns(void) {
         return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Fills moments that were not reached from the one before. */
+/* Sets each time that was not reached to the one before it. */
 static inline struct kit_stats kit_stats_filled(const struct kit_stats *stats) {
         struct kit_stats filled = *stats;
 
@@ -46,11 +46,11 @@ static inline struct kit_stats kit_stats_filled(const struct kit_stats *stats) {
         return filled;
 }
 
-/* Of one request; before the request is released. A failure to report is logged. */
+/* Reports one request, before its release. A failure to report is logged. */
 void kit_stats_report(const struct kit_stats *stats, TRITONBACKEND_ModelInstance *instance,
                       TRITONBACKEND_Request *request, bool is_success);
 
-/* Of one execution that `rows` batch rows went through. A failure to report is logged. */
+/* Reports one execution of `rows` batch rows. A failure to report is logged. */
 void kit_stats_report_batch(const struct kit_stats *stats, TRITONBACKEND_ModelInstance *instance,
                             int64_t rows);
 

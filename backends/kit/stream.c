@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-/* The C API tells of a cancellation only who asks. */
+/* Interval of the check for cancellation, which the C API reports only on request. */
 #define LOOK_EVERY_MS 20
 #define STACK_BYTES (256 * 1024)
 
@@ -45,7 +45,8 @@ static TRITONSERVER_Error *fill_record(TRITONBACKEND_ModelInstanceResponseStatis
         return TRITONBACKEND_ModelInstanceResponseStatisticsSetError(record, err);
 }
 
-/* Before it is sent: who asks after the answer finds it counted. */
+/* Reports a response before it is sent, so that a client that reads statistics after it finds it
+ * counted. */
 static void report(const struct kit_stream *s, TRITONSERVER_Error *err) {
         TRITONBACKEND_ModelInstanceResponseStatistics *record;
         TRITONSERVER_Error                            *failed;
@@ -79,7 +80,7 @@ TRITONSERVER_Error *kit_stream_send(struct kit_stream *s, TRITONSERVER_Error *er
 }
 
 TRITONSERVER_Error *kit_stream_send_last(struct kit_stream *s, TRITONSERVER_Error *err) {
-        s->has_ended = true; /* also when it fails: the server has the response then, too */
+        s->has_ended = true; /* also when sending fails: the server owns the response then, too */
         return send_with(s, TRITONSERVER_RESPONSE_COMPLETE_FINAL, err);
 }
 
@@ -153,7 +154,7 @@ void kit_stream_refuse(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Requ
 struct kit_worker {
         struct kit_worker *next;
         pthread_t          thread;
-        atomic_bool        has_ended; /* but for leaving its last function */
+        atomic_bool        has_ended; /* all but the return from the thread's function */
         void (*run)(void *work);
         void *work;
 };
@@ -176,7 +177,7 @@ static void join(struct kit_worker *worker) {
         free(worker);
 }
 
-/* Those that have ended. */
+/* Joins the threads that have ended. */
 static void join_some_locked(struct kit_workers *w) {
         struct kit_worker **at = &w->all;
 
@@ -229,7 +230,7 @@ TRITONSERVER_Error *kit_workers_start(struct kit_workers *w, void (*run)(void *w
                          strerror(failure));
 }
 
-/* NULL when there is none. */
+/* Returns NULL when there is none. */
 static struct kit_worker *take_any(struct kit_workers *w) {
         struct kit_worker *worker;
 
@@ -241,7 +242,7 @@ static struct kit_worker *take_any(struct kit_workers *w) {
         return worker;
 }
 
-/* One that is joined here may have started another, which is in the list then. */
+/* A thread that is joined may have started another one, which is then in the list. */
 void kit_workers_done(struct kit_workers *w) {
         struct kit_worker *worker;
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* BYTES tensors: each element is its length in four bytes, little-endian, and then its bytes
- * (KServe v2, binary tensor data extension). Elements may hold any byte, NUL included.
+/* BYTES tensors: each element is its length in four bytes, little-endian, followed by its bytes
+ * (KServe v2, binary tensor data extension). Elements may contain any byte, including NUL.
  *
- * Ownership.  Strings that were decoded point into the tensor they came from.
- * Threads.  Nothing here has state.
+ * Ownership.  Decoded strings point into the tensor.
+ * Threads.  The functions have no state.
  */
 #pragma once
 
@@ -23,12 +23,12 @@ struct kit_string {
         uint32_t    len;
 };
 
-/* Exactly n elements, no byte more or less. INVALID_ARG names `tensor` and both numbers. */
+/* Decodes a tensor of exactly n elements. INVALID_ARG has the name `tensor` and both numbers. */
 TRITONSERVER_Error *kit_strings_decode(const void *bytes, size_t n_bytes, size_t n,
                                        const char *tensor, struct kit_string *ret);
 
-/* Many strings one after the other without prefixes: string i is chars[offsets[i]] up to
- * offsets[i + 1], the last one up to n_chars. */
+/* Many strings one after the other without prefixes: string i is chars[offsets[i]] up to offsets[i
+ * + 1], the last one up to n_chars. */
 struct kit_packed_strings {
         const char   *chars;
         const size_t *offsets;
@@ -36,8 +36,8 @@ struct kit_packed_strings {
         size_t        n_chars;
 };
 
-/* The size of `count` strings from `first` on as elements of a BYTES tensor. INVALID_ARG when a
- * string is too long for its prefix. */
+/* Returns the size of `count` strings, beginning with `first`, as elements of a BYTES tensor.
+ * INVALID_ARG when a string is too long for its prefix. */
 TRITONSERVER_Error *kit_strings_encoded_size(const struct kit_packed_strings *strings, size_t first,
                                              size_t count, size_t *ret);
 
@@ -45,7 +45,7 @@ TRITONSERVER_Error *kit_strings_encoded_size(const struct kit_packed_strings *st
 void kit_strings_encode(const struct kit_packed_strings *strings, size_t first, size_t count,
                         void *out);
 
-/* The same for strings that lie anywhere: the size, and the bytes. */
+/* The same for strings in separate places: the size, and the bytes. */
 size_t kit_string_list_size(const struct kit_string *strings, size_t n);
 void   kit_string_list_encode(const struct kit_string *strings, size_t n, void *out);
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Room for `more` characters and the final NUL. */
+/* Makes room for `more` characters and the final NUL. */
 static bool reserve(struct kit_text *text, size_t more) {
         size_t capacity = text->capacity;
         char  *chars;

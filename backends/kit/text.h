@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A text that grows: what a backend writes its completed configuration and its messages with.
+/* A growing text, for a backend's completed configuration and its messages.
  *
- * Additions cannot fail one by one; kit_text_take() tells at the end whether all of them fitted.
+ * Additions report no failure; kit_text_take() reports at the end whether all of them succeeded.
  *
- * Ownership.  The text belongs to the struct until it is taken.
+ * Ownership.  The struct owns the text until it is taken.
  * Threads.  One user at a time.
  */
 #pragma once
@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-/* No configuration comes near it; a loop gone wrong stops here. */
+/* Far larger than any configuration; an endless loop stops here. */
 #define KIT_TEXT_MAX (64u << 20)
 
 struct kit_text {
@@ -30,13 +30,13 @@ struct kit_text {
 void kit_text_add(struct kit_text *text, const char *chars, size_t len);
 void kit_text_print(struct kit_text *text, const char *format, ...) KIT_PRINTF_LIKE(2, 3);
 
-/* `string` with quotes around it and JSON's escapes in it. */
+/* Adds `string` in quotes, with JSON's escapes. */
 void kit_text_add_json(struct kit_text *text, const char *string);
 
-/* "[1,-1,16]" */
+/* Adds "[1,-1,16]". */
 void kit_text_add_shape(struct kit_text *text, const int64_t *dims, size_t n_dims);
 
-/* The text, NULL when an addition failed; the struct is empty afterwards. */
+/* Returns the text, or NULL when an addition failed; the struct is empty afterwards. */
 char *kit_text_take(struct kit_text *text);
 void  kit_text_done(struct kit_text *text);
 

@@ -32,7 +32,8 @@ bool config_is_state_output(const struct kit_model *model, const char *name) {
         return has_element(sequence_list(model, "state"), "output_name", name);
 }
 
-/* The state whose `member` (input_name or output_name) is `name`; NULL when there is none. */
+/* Returns the state whose `member` (input_name or output_name) is `name`; NULL when there is
+ * none. */
 static const struct kit_json_value *find_state(const struct kit_model *model, const char *member,
                                                const char *name) {
         const struct kit_json_value *at = sequence_list(model, "state");
@@ -92,7 +93,7 @@ static TRITONSERVER_Error *check_type(const struct kit_model *model, const char 
                          kit_type_to_config(file->type));
 }
 
-/* The shape that the configuration means: a batch dimension before the dims when the model
+/* Compares with the shape of the configuration: a batch dimension before the dims when the model
  * batches. */
 static bool shapes_agree(const struct kit_model *model, const struct kit_tensor *config,
                          const struct ort_tensor *file) {
@@ -151,13 +152,13 @@ static TRITONSERVER_Error *shape_mismatch(const struct kit_model  *model,
         return err;
 }
 
-/* As a member whose batches have one size may. */
+/* True for a fixed number of rows, which a member's file may have. */
 static bool has_fixed_rows(const struct session *session, const struct ort_tensor *file) {
         return session->is_member && session->n_rows > 0 && file->dims[0] == session->n_rows;
 }
 
-/* A file whose tensor has no dimensions is a scalar or does not say; both are left to the run.
- * The first dimension of a file that batches must be open, but for members. */
+/* A tensor of the file without dimensions is a scalar or has an unknown shape; both are left to the
+ * run. The first dimension of a file that batches must be variable, except in a member's file. */
 static TRITONSERVER_Error *check_shape(const struct kit_model  *model,
                                        const struct session    *session,
                                        const struct kit_tensor *config,
@@ -179,7 +180,7 @@ static TRITONSERVER_Error *check_tensor(const struct kit_model *model,
         return check_shape(model, session, config, file);
 }
 
-/* What the server feeds besides the inputs of clients must be in the file, too. */
+/* The file must also have the inputs that the server feeds, besides those of clients. */
 static TRITONSERVER_Error *check_controls(const struct kit_model *model,
                                           const struct session   *session) {
         for (const struct kit_json_value *at = sequence_list(model, "control_input"); at != NULL;
@@ -201,7 +202,7 @@ static size_t count_sequence_list(const struct kit_model *model, const char *mem
         return n;
 }
 
-/* Before the names are looked at, as the reference server does it. */
+/* Comes before the check of names, as in the reference server. */
 static TRITONSERVER_Error *check_number_of_inputs(const struct kit_model *model,
                                                   const struct session   *session) {
         size_t n = model->n_inputs + count_sequence_list(model, "control_input") +
@@ -215,8 +216,8 @@ static TRITONSERVER_Error *check_number_of_inputs(const struct kit_model *model,
                          model->name, n, session->n_inputs);
 }
 
-/* Finds inputs of the file that the configuration leaves out although the numbers agree, as when the
- * configuration lists one name twice. */
+/* Finds inputs of the file that the configuration omits although the numbers agree, for example
+ * when the configuration lists one name twice. */
 static TRITONSERVER_Error *check_all_provided(const struct kit_model *model,
                                               const struct session   *session) {
         for (size_t i = 0; i < session->n_inputs; i++) {
@@ -232,7 +233,7 @@ static TRITONSERVER_Error *check_all_provided(const struct kit_model *model,
         return NULL;
 }
 
-/* As the configuration describes it, under one of its two names. */
+/* Describes a state as a tensor, under one of its two names. */
 static TRITONSERVER_Error *check_state_tensor(const struct kit_model      *model,
                                               const struct session        *session,
                                               const struct kit_json_value *state,
@@ -256,7 +257,7 @@ static TRITONSERVER_Error *check_state_tensor(const struct kit_model      *model
                             strcmp(member, "input_name") == 0 ? "input" : "output", &config, file);
 }
 
-/* A state is an input and an output of the file. */
+/* A state is both an input and an output of the file. */
 static TRITONSERVER_Error *check_states(const struct kit_model *model,
                                         const struct session   *session) {
         for (const struct kit_json_value *at = sequence_list(model, "state"); at != NULL;

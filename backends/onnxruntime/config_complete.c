@@ -9,13 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One of the two lists that are completed. */
+/* One of the two lists that are completed: inputs or outputs. */
 struct side {
-        const char              *member; /* of the configuration */
+        const char              *member; /* list of the configuration */
         const struct ort_tensor *file;
         size_t                   n_file;
-        bool (*is_ours)(const struct kit_model *model, const char *name); /* not of clients */
-        bool adds_missing; /* to a list that is not empty */
+        bool (*is_ours)(const struct kit_model *model, const char *name); /* tensors that clients do
+                                                                           * not send */
+        bool adds_missing; /* also to a list that is not empty */
 };
 
 static bool all_first_dims_open(const struct ort_tensor *tensors, size_t n) {
@@ -25,8 +26,8 @@ static bool all_first_dims_open(const struct ort_tensor *tensors, size_t n) {
         return true;
 }
 
-/* False when the dims that were given count the batch dimension, too: then the configuration means
- * a model that does not batch. */
+/* Returns false when the given dims count the batch dimension, too: then the configuration
+ * describes a model that does not batch. */
 static bool dims_leave_room(const struct kit_tensor *given, uint32_t n,
                             const struct ort_tensor *file, size_t n_file) {
         for (uint32_t i = 0; i < n; i++)
@@ -53,8 +54,8 @@ static int64_t complete_batch_size(const struct kit_model *model, const struct s
         return session->ort->default_max_batch_size;
 }
 
-/* "dims":[..] of a tensor of the file. No dims at all, a scalar, is [1] for the client; where rows
- * are batched the model's own shape, which is none, is its reshape. */
+/* Adds "dims":[..] of a tensor of the file. A scalar, which has no dims, is [1] for clients; where
+ * rows are batched, its `reshape` is the model's own empty shape. */
 static void print_dims(struct kit_text *text, const struct ort_tensor *file, bool has_batch) {
         size_t skipped = has_batch && file->n_dims > 0 ? 1 : 0;
 
@@ -76,7 +77,7 @@ static void print_tensor(struct kit_text *text, const struct ort_tensor *file, b
         kit_text_print(text, "}");
 }
 
-/* A scalar of JSON as text; the members of a tensor's configuration are printed again with it. */
+/* Adds a JSON scalar as text. The members of a tensor's configuration are printed again with it. */
 static void print_value(struct kit_text *text, const struct kit_json_value *value);
 
 static void print_children(struct kit_text *text, const struct kit_json_value *value) {
@@ -95,7 +96,7 @@ static void print_children(struct kit_text *text, const struct kit_json_value *v
         kit_text_print(text, is_object ? "}" : "]");
 }
 
-/* Recursion is as deep as the document, which kit_json_read() has limited. */
+/* kit_json_read() has limited the depth of the document, and so the recursion. */
 static void print_value(struct kit_text *text, const struct kit_json_value *value) {
         switch (value->type) {
         case KIT_JSON_NULL: kit_text_print(text, "null"); break;
@@ -108,7 +109,7 @@ static void print_value(struct kit_text *text, const struct kit_json_value *valu
         }
 }
 
-/* A tensor that the configuration names: with its type and dims where it lacks them. */
+/* Adds a tensor of the configuration, with its type and dims when it lacks them. */
 static void print_given(struct kit_text *text, const struct kit_json_value *given,
                         const struct ort_tensor *file, bool has_batch) {
         const struct kit_json_value *type = kit_json_find(given, "data_type");
@@ -154,8 +155,8 @@ static bool is_listed(const struct kit_json_value *list, const char *name) {
         return false;
 }
 
-/* Nothing is added to a list with a name that the file does not know: it does not fit as it is, and
- * the check says so. */
+/* A list with a name that the file does not have is not completed. It does not fit, and
+ * config_check() reports that. */
 static bool all_are_known(const struct side *side, const struct kit_json_value *list) {
         for (const struct kit_json_value *at = list != NULL ? list->first : NULL; at != NULL;
              at = at->next)
@@ -164,7 +165,7 @@ static bool all_are_known(const struct side *side, const struct kit_json_value *
         return true;
 }
 
-/* The completed list; NULL when memory is short. */
+/* Returns the completed list; NULL when memory is short. */
 static char *complete_list(const struct kit_model *model, const struct side *side, bool has_batch) {
         const struct kit_json_value *list =
                 kit_json_find(kit_json_root(model->config), side->member);

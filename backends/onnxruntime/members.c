@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Other servers do not have it: there, each instance runs the model's file. */
+/* Other servers do not have it; there, each instance runs the model's file. */
 #pragma weak NESO_ModelInstanceMember
 
 static struct member *find(const struct members *members, const char *file) {
@@ -55,7 +55,7 @@ static TRITONSERVER_Error *add(const struct ort *ort, const struct kit_model *mo
         return err;
 }
 
-/* One entry "<group>:<file>"; the server has checked the list. */
+/* Opens one entry "<group>:<file>"; the server has checked the list. */
 static TRITONSERVER_Error *read_entry(const struct ort *ort, const struct kit_model *model,
                                       const char *entry, size_t len, struct members *members) {
         const char *colon = memchr(entry, ':', len);

@@ -2,17 +2,17 @@
 /* Models with one file per member: instance groups that run files of their own, often built for one
  * batch size each (the parameter `member_files`).
  *
- * The configuration of such a model is not completed: its files need not agree in what it would say.
+ * The configuration of such a model is not completed, since its files may differ in the values.
  *
  * Ownership.  A model owns its members; instances borrow their plans.
- * Threads.  They do not change after members_open().
+ * Threads.  Members do not change after members_open().
  */
 #pragma once
 
 #include "onnxruntime/run.h"
 #include "onnxruntime/session.h"
 
-/* Neso asks for it, see triton/core/neso.h. */
+/* Called by Neso, see triton/core/neso.h. */
 TRITONBACKEND_ISPEC TRITONSERVER_Error *NESOBACKEND_ModelInstanceBatchRange(
         TRITONBACKEND_ModelInstance *triton, uint32_t *min_rows, uint32_t *max_rows);
 
@@ -23,19 +23,20 @@ struct member {
 };
 
 struct members {
-        struct member **items; /* owned, and each: their plans point into them */
+        struct member **items; /* owned, as is each: plans point into them */
         size_t          n_items;
 };
 
-/* None without the parameter. */
+/* There are no members without the parameter. */
 TRITONSERVER_Error *members_open(const struct ort *ort, const struct kit_model *model,
                                  struct members *ret);
 void                members_close(struct members *members);
 
-/* Is the model's own file to be opened: it has no members, or there is such a file? */
+/* True when the model's own file must be opened: the model has no members, or such a file
+ * exists. */
 bool members_need_main(const struct members *members, const struct kit_model *model);
 
-/* The plan of the instance's file; *ret is NULL when its group has none. */
+/* Finds the plan of the instance's file; *ret is NULL when its group has none. */
 TRITONSERVER_Error *members_find(const struct members        *members,
                                  TRITONBACKEND_ModelInstance *instance,
                                  const struct run_plan      **ret);

@@ -20,7 +20,7 @@ struct model {
         struct kit_model kit;
         struct session   session;
         struct run_plan  plan;
-        struct members   members; /* with any, the two above are those of none */
+        struct members   members; /* with members, the two above serve only instances that have none */
 };
 
 TRITONSERVER_Error *TRITONBACKEND_Initialize(TRITONBACKEND_Backend *backend) {
@@ -110,7 +110,7 @@ static TRITONSERVER_Error *check_kind(TRITONBACKEND_ModelInstance *triton) {
                          name);
 }
 
-/* That of its member's file, or the model's. */
+/* Returns the plan of its member's file, or of the model's. */
 static TRITONSERVER_Error *find_plan(const struct model *model, TRITONBACKEND_ModelInstance *triton,
                                      const struct run_plan **ret) {
         KIT_TRY(members_find(&model->members, triton, ret));

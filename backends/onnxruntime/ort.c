@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const default_libraries[] = { ONNXRUNTIME_LIBRARIES, NULL }; /* meson.build */
+static const char *const default_libraries[] = { ONNXRUNTIME_LIBRARIES, NULL }; /* defined in
+                                                                                 * meson.build */
 
 typedef const OrtApiBase *(*get_api_base_fn)(void);
 
@@ -64,8 +65,9 @@ TRITONSERVER_Error *ort_error(const struct ort *ort, OrtStatus *status) {
         return err;
 }
 
-/* The runtime's log goes to the server's. What it calls an error it also returns as a status, which
- * goes to whom it concerns: a client with a bad index must not fill the log. */
+/* The runtime's log goes to the server's log. Its errors have the verbose level: the runtime also
+ * returns each as a status, which becomes the client's error, and a client with a bad index must
+ * not fill the log. */
 static void ORT_API_CALL on_log(void *opaque, OrtLoggingLevel severity, const char *category,
                                 const char *log_id, const char *location, const char *message) {
         TRITONSERVER_LogLevel level = TRITONSERVER_LOG_VERBOSE;
@@ -112,7 +114,7 @@ static TRITONSERVER_Error *open_library(const char *library, struct ort *ort) {
         void             *loaded;
 
         KIT_TRY(ort_load(library != NULL ? given : default_libraries, &loaded, &library));
-        /* POSIX gives functions as void *. */
+        /* dlsym() returns functions as void *. */
         *(void **)&get_base = dlsym(loaded, "OrtGetApiBase");
         if (get_base == NULL)
                 return kit_error(TRITONSERVER_ERROR_UNAVAILABLE, "'%s' is not ONNX Runtime: %s",

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ONNX Runtime as this backend uses it: the library, its environment, its errors and its types.
- * The one file that includes onnxruntime_c_api.h.
+/* ONNX Runtime as this backend uses it: the library, its environment, its errors and its types. The
+ * only file that includes onnxruntime_c_api.h.
  *
- * The library is opened at run time, not linked: its symbols carry the version of the release, so
- * that a linked backend would refuse any other one, while the API behind OrtGetApiBase() is
- * promised to stay. Backend configuration:
+ * The library is opened at run time, not linked: its symbols carry the version of the release, so a
+ * linked backend would accept only that release, while the API behind OrtGetApiBase() is stable.
+ * Backend configuration:
  *
  *     library                  path of the library; by default the first that loads of the soname
  *                              that the build found, "libonnxruntime.so.1" and "libonnxruntime.so",
- *                              each beside the backend, then wherever the loader finds it
- *     default-max-batch-size   max_batch_size of models that batch and do not say (default 4)
- *     enable-global-threadpool 1: all models share one pool of threads, whose sizes are
- *     intra_op_thread_count    ... these two; 0, the default, is one thread per core
- *     inter_op_thread_count
+ *                              each in the backend's directory, then where the loader finds it
+ *     default-max-batch-size   max_batch_size of models that batch and do not set it (default 4)
+ *     enable-global-threadpool 1: all models share one pool of threads, with these sizes:
+ *     intra_op_thread_count    threads of the shared pool; 0, the default, is one per core
+ *     inter_op_thread_count    the same for operators side by side
  *
- * Ownership.  One struct per loaded backend, owned by the entry points. The library itself stays
- * loaded for the life of the process: its threads may still run its code.
- * Threads.  It does not change after ort_open().
+ * Ownership.  One struct per loaded backend, owned by the entry points. The library stays loaded
+ * for the life of the process: its threads may still run its code.
+ * Threads.  The struct does not change after ort_open().
  */
 #pragma once
 
@@ -36,17 +36,17 @@ struct ort {
 TRITONSERVER_Error *ort_open(TRITONBACKEND_Backend *backend, struct ort **ret);
 void                ort_close(struct ort *ort);
 
-/* Opens the first of `names` (a NULL ends them) that loads. The error is UNAVAILABLE, with the loader's
- * reason for each of them. */
+/* Opens the first of `names` (a NULL ends them) that loads. The error is UNAVAILABLE, with the
+ * loader's reason for each. */
 TRITONSERVER_Error *ort_load(const char *const *names, void **ret, const char **ret_name);
 
-/* "onnx runtime error <code>: <text>"; takes `status`, which may be NULL (gives NULL). INVALID_ARG
- * when the runtime calls the arguments invalid, INTERNAL otherwise. */
+/* Converts a status to an error, "onnx runtime error <code>: <text>", and takes it; NULL for NULL.
+ * INVALID_ARG when the runtime reports invalid arguments, INTERNAL otherwise. */
 TRITONSERVER_Error *ort_error(const struct ort *ort, OrtStatus *status);
 
-/* Leaves the function with the error of a call of the API, if there is one. */
+/* Returns from the function with the error of a call of the API, if there is one. */
 #define ORT_TRY(ort, call) KIT_TRY(ort_error((ort), (ort)->api->call))
 
-/* INVALID and UNDEFINED for what the other side does not have. */
+/* INVALID and UNDEFINED for types that the other side does not have. */
 TRITONSERVER_DataType     ort_type_to_triton(ONNXTensorElementDataType type);
 ONNXTensorElementDataType ort_type_from_triton(TRITONSERVER_DataType type);

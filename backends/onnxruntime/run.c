@@ -11,8 +11,8 @@
 
 /* ---- plans ---------------------------------------------------------------------------------- */
 
-/* The server batches requests of equal shapes only where the configuration lets them differ at
- * all, and checks the fixed dims of each. */
+/* The server compares the shapes of requests only where the configuration allows them to differ,
+ * and checks the fixed dims of each request. */
 static bool can_differ(const struct kit_tensor *config) {
         if (config == NULL || config->is_ragged)
                 return false;
@@ -34,8 +34,8 @@ static void plan_input(const struct kit_model *model, const struct ort_tensor *f
                 config != NULL ? can_differ(config) : config_state_varies(model, file->name);
 }
 
-/* The bytes of one row of an output whose dims, but for the rows, are all known; 0 when they are
- * not, or when the bytes depend on the values. */
+/* Returns the bytes of one row of an output when all dims except the rows are known; 0 when they
+ * are not, or when the size depends on the values. */
 static size_t fixed_row_bytes(const struct kit_model *model, const struct ort_tensor *file) {
         size_t bytes = TRITONSERVER_DataTypeByteSize(file->type);
 
@@ -192,7 +192,7 @@ static bool fits_type(const void *bytes, TRITONSERVER_DataType type) {
         return (uintptr_t)bytes % TRITONSERVER_DataTypeByteSize(type) == 0;
 }
 
-/* An address that does not fit the type gets a copy after the run instead. */
+/* An output at an address that is not aligned for the type is copied after the run instead. */
 static TRITONSERVER_Error *bind_response(struct run_instance *instance, const struct kit_slot *slot,
                                          const struct kit_output *made, struct run_bound *bound,
                                          OrtValue **ret) {
@@ -204,7 +204,7 @@ static TRITONSERVER_Error *bind_response(struct run_instance *instance, const st
                               ret);
 }
 
-/* The next value is computed where the sequence's next request will read it. */
+/* The next value is computed in the memory from which the sequence's next request will read it. */
 static TRITONSERVER_Error *bind_state(struct run_instance *instance, const struct kit_slot *slot,
                                       const struct kit_output *made, struct run_bound *bound,
                                       OrtValue **ret) {
@@ -219,7 +219,8 @@ static TRITONSERVER_Error *bind_state(struct run_instance *instance, const struc
         return value_new_over(instance->plan->session->ort, made, bytes, bound->n_bytes, ret);
 }
 
-/* The output of a batch's only request, made before the run so that the run can write into it. */
+/* Creates the output of a batch with one request before the run, so that the run can write into
+ * it. */
 static TRITONSERVER_Error *bind_output(struct run_instance *instance, const struct kit_batch *batch,
                                        size_t i, struct run_bound *bound, OrtValue **ret) {
         const struct ort_tensor *file = &instance->plan->session->outputs[i];
@@ -269,7 +270,7 @@ static TRITONSERVER_Error *bind_outputs(struct run_instance    *instance,
         return NULL;
 }
 
-/* A value that the runtime made, into the buffer that waits for it. */
+/* Copies a value that the runtime allocated into the prepared buffer. */
 static TRITONSERVER_Error *copy_value(const struct ort *ort, OrtValue *value,
                                       const struct run_bound *bound) {
         struct kit_output made = { .name = bound->output->name };
@@ -284,11 +285,12 @@ static TRITONSERVER_Error *copy_value(const struct ort *ort, OrtValue *value,
                                  "output '%s' has another shape than the model promises",
                                  made.name);
         ORT_TRY(ort, GetTensorMutableData(value, &bytes));
-        memmove(bound->buffer, bytes, bound->n_bytes); /* may be an input's, in the same memory */
+        memmove(bound->buffer, bytes, bound->n_bytes); /* may be an input's, in the same memory of a
+                                                        * client */
         return NULL;
 }
 
-/* Values that the runtime made go to the responses and the states. */
+/* Moves values that the runtime allocated to the responses and the states. */
 static TRITONSERVER_Error *scatter(struct run_instance *instance, struct kit_batch *batch,
                                    size_t i) {
         const struct ort        *ort = instance->plan->session->ort;
@@ -332,7 +334,7 @@ static TRITONSERVER_Error *compute(struct run_instance *instance, struct kit_bat
         return err;
 }
 
-/* A state that was computed where it belongs; clients may want to see it as well. */
+/* A state that was computed in its own memory. Clients may ask for it as an output, too. */
 static TRITONSERVER_Error *end_state(struct run_instance *instance, struct kit_batch *batch,
                                      size_t i) {
         const struct ort        *ort = instance->plan->session->ort;
@@ -368,7 +370,7 @@ static void run_one(struct kit_batch *one, void *state) {
                 kit_batch_fail_all(one, err);
 }
 
-/* All live slots in one run; when that fails, each in its own. */
+/* Runs all live slots together; when that fails, each one alone. */
 static void run_batch(struct run_instance *instance, struct kit_batch *batch) {
         TRITONSERVER_Error *err;
 
@@ -399,7 +401,8 @@ static void run_group(struct run_instance *instance, TRITONBACKEND_Request **req
         TRITONSERVER_Error *err = kit_batch_open(&batch, instance->triton, requests, n_requests);
 
         if (err != NULL) {
-                /* Earlier groups may have been answered, so the server cannot answer for all. */
+                /* Earlier groups may have been answered already, so the error must not be returned
+                 * to the server, which would answer all requests. */
                 for (uint32_t i = 0; i < n_requests; i++) {
                         struct kit_batch one;
 
@@ -417,17 +420,17 @@ static void run_group(struct run_instance *instance, TRITONBACKEND_Request **req
         kit_batch_close(&batch);
 }
 
-/* Whether two requests can be in one run. */
+/* True when two requests can be in one run. */
 static bool fits(const struct run_plan *plan, TRITONBACKEND_Request *a, TRITONBACKEND_Request *b) {
         if (plan->max_batch_size == 0)
-                return false; /* no dimension to join them along */
+                return false; /* there is no dimension to join them along */
         for (size_t i = 0; plan->can_differ && i < plan->session->n_inputs; i++)
                 if (plan->inputs[i].can_differ && !kit_inputs_agree(a, b, plan->inputs[i].name, 1))
                         return false;
         return true;
 }
 
-/* Moves the requests that fit the first one to the front; their number. */
+/* Moves the requests that fit the first one to the front and returns their number. */
 static uint32_t group(const struct run_plan *plan, TRITONBACKEND_Request **requests, uint32_t n) {
         uint32_t n_group = 1;
 
@@ -436,7 +439,7 @@ static uint32_t group(const struct run_plan *plan, TRITONBACKEND_Request **reque
 
                 if (!fits(plan, requests[0], request))
                         continue;
-                /* The ones in between keep their order. */
+                /* The requests in between keep their order. */
                 memmove(&requests[n_group + 1], &requests[n_group],
                         (i - n_group) * sizeof(*requests));
                 requests[n_group++] = request;
@@ -453,7 +456,7 @@ TRITONSERVER_Error *run_execute(struct run_instance *instance, TRITONBACKEND_Req
                 run_group(instance, requests, 1);
                 return NULL;
         }
-        /* A copy: the array is the server's. */
+        /* A copy: the array belongs to the server. */
         mine = kit_alloc_array(n_requests, sizeof(*mine));
         if (mine == NULL)
                 return kit_error_no_memory(n_requests * sizeof(*mine), "a batch");

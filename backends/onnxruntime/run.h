@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One instance of a model, and the execution of batches by it.
+/* One instance of a model, and its execution of batches.
  *
- * A batch is gathered into one run of the session and its outputs are scattered. Copies are only
- * made where the batch needs them: the buffers of a single request are given to the runtime as
- * they are, and outputs whose shape the model fixes are computed straight into the response.
+ * A batch is gathered into one run of the session, and its outputs are scattered. Copies are made
+ * only where the batch needs them: the buffers of a single request are passed to the runtime
+ * directly, and outputs with a fixed shape are computed directly into the response.
  *
- * Requests that do not fit each other (other shapes of an input, other optional inputs) run one
- * group after the other. When a run of several requests fails, each runs alone, so that only
- * those fail that cannot be run.
+ * Requests that do not fit each other (different shapes of an input, different optional inputs) run
+ * one group after the other. When a run of several requests fails, each runs alone, so that only
+ * the requests fail that cannot be run.
  *
  * Ownership.  An instance owns its arrays and scratch memory. It borrows model and session.
- * Threads.  One execution at a time per instance, as the server promises; instances share nothing
- * that changes.
+ * Threads.  One execution at a time per instance, as the server guarantees; instances share no
+ * mutable state.
  */
 #pragma once
 
@@ -20,25 +20,26 @@
 #include "kit/model.h"
 #include "onnxruntime/session.h"
 
-/* What is known at load of a tensor of the session. */
+/* Facts about a tensor of the session that are known at load. */
 struct run_input {
         const char *name;        /* borrowed: the session */
-        bool        is_optional; /* the request may leave it out, and so may the run */
+        bool        is_optional; /* may be missing from a request and from the run */
         bool        is_ragged;
-        bool        is_scalar;  /* no dimensions in the model, [1] for clients */
-        bool        can_differ; /* between requests that the server batches */
+        bool        is_scalar;  /* has no dimensions in the model, [1] for clients */
+        bool        can_differ; /* its shape may differ between requests that the server batches */
 };
 
 struct run_output {
         const char           *name; /* borrowed: the session */
         TRITONSERVER_DataType type;
-        const int64_t        *scalar_shape; /* borrowed: [1] for clients where the model has none */
+        const int64_t        *scalar_shape; /* borrowed: [1] for clients where the model has no
+                                             * dimensions */
         uint32_t              n_scalar_dims;
         bool                  is_listed; /* clients may ask for it */
         bool                  is_state;
-        bool                  is_in_place; /* a state: may be where the old value is read */
-        bool                  is_fixed;  /* all dims but the rows are known before the run */
-        size_t                row_bytes; /* of a fixed one */
+        bool                  is_in_place; /* a state: may be written where the old value is read */
+        bool                  is_fixed;  /* all dims except the rows are known before the run */
+        size_t                row_bytes; /* when it is fixed */
 };
 
 /* Per model: made once, read by all its instances. */
@@ -46,7 +47,7 @@ struct run_plan {
         const struct session *session; /* borrowed */
         const char           *model_name;
         int64_t               max_batch_size;
-        bool                  can_differ; /* one of the inputs */
+        bool                  can_differ; /* whether the shape of an input can */
         struct run_input     *inputs;     /* owned, one per input of the session */
         struct run_output    *outputs;    /* owned, one per output of the session */
 };
@@ -58,7 +59,8 @@ void                run_plan_done(struct run_plan *plan);
 /* One output of a run. */
 struct run_bound {
         const struct run_output *output;    /* borrowed: the plan */
-        void                    *buffer;    /* borrowed: the response's, when it is made already */
+        void                    *buffer;    /* borrowed: the response's, when it was made before the
+                                             * run */
         TRITONBACKEND_State     *state;     /* the run writes into its memory */
         size_t                   n_bytes;   /* of the buffer */
         bool                     is_direct; /* the run writes into the buffer itself */
@@ -68,14 +70,14 @@ struct run_instance {
         const struct run_plan       *plan; /* borrowed: the model outlives its instances */
         TRITONBACKEND_ModelInstance *triton;
         struct kit_scratch          *scratch;      /* owned, one per input of the session */
-        const char                 **input_names;  /* owned; of one run, as are those below */
+        const char                 **input_names;  /* owned; for one run, as are those below */
         OrtValue                   **input_values; /* owned */
         size_t                       n_inputs;
         const char                 **output_names;  /* owned */
         OrtValue                   **output_values; /* owned */
-        struct run_bound            *bound;         /* owned; what each value is */
+        struct run_bound            *bound;         /* owned; parallel to output_values */
         size_t                       n_outputs;
-        struct kit_scratch           chars; /* of string outputs */
+        struct kit_scratch           chars; /* for string outputs */
 };
 
 TRITONSERVER_Error *run_instance_new(const struct run_plan       *plan,

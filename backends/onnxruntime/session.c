@@ -16,7 +16,7 @@
 
 #define DEFAULT_NAME "model.onnx"
 
-/* A name that leads out of the version's directory. */
+/* True for a name that leads out of the version's directory. */
 static bool escapes(const char *name) {
         for (const char *part = name; part != NULL; part = strchr(part, '/')) {
                 part += *part == '/';
@@ -26,7 +26,7 @@ static bool escapes(const char *name) {
         return name[0] == '/';
 }
 
-/* 'f' a file, 'd' a directory, 0 anything else or nothing. */
+/* Returns 'f' for a file, 'd' for a directory, 0 otherwise. */
 static char kind_of(const char *path) {
         struct stat status;
 
@@ -114,14 +114,15 @@ static TRITONSERVER_Error *read_threads(const struct kit_model *model, const cha
         return NULL;
 }
 
-/* One thread per core that this thread may use. 0, which the runtime would make one per core of the
- * machine, each tied to its core, also where cores are withheld (host policies, containers). */
+/* Returns the number of cores that this thread may use. With 0 the runtime would start one thread
+ * per core of the machine and bind each to its core, even where the process may not use all of them
+ * (host policies, containers). */
 static int default_threads(void) {
         cpu_set_t allowed;
         long      n_online = sysconf(_SC_NPROCESSORS_ONLN);
 
         if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
-                return 0; /* more cores than the set has room for */
+                return 0; /* the machine has more cores than the set can hold */
         return CPU_COUNT(&allowed) < n_online ? CPU_COUNT(&allowed) : 0;
 }
 
@@ -160,7 +161,7 @@ static TRITONSERVER_Error *set_memory(const struct ort *ort, const struct kit_mo
         return NULL;
 }
 
-/* Later entries replace earlier ones of the same name, so the defaults come first. */
+/* Later entries replace earlier ones of the same name, so the defaults are set first. */
 static TRITONSERVER_Error *set_entries(const struct ort *ort, const struct kit_model *model,
                                        OrtSessionOptions *options) {
         const struct kit_json_value *all =
@@ -264,7 +265,7 @@ static TRITONSERVER_Error *read_shape(const struct ort *ort, const OrtTensorType
         return NULL;
 }
 
-/* Sequences, maps and sparse tensors have no place in the protocol. */
+/* The protocol has no sequences, maps or sparse tensors. */
 static TRITONSERVER_Error *read_type(const struct ort *ort, const OrtTypeInfo *info,
                                      struct ort_tensor *tensor) {
         const OrtTensorTypeAndShapeInfo *shape;
@@ -280,7 +281,7 @@ static TRITONSERVER_Error *read_type(const struct ort *ort, const OrtTypeInfo *i
         return read_shape(ort, shape, tensor);
 }
 
-/* Takes `name`, which the runtime's allocator made. */
+/* Takes `name`, which the runtime allocated. */
 static TRITONSERVER_Error *read_name(const struct ort *ort, char *name, struct ort_tensor *tensor) {
         tensor->name = strdup(name);
         ORT_TRY(ort, AllocatorFree(ort->allocator, name));
@@ -334,7 +335,7 @@ static TRITONSERVER_Error *describe(struct session *session) {
         return NULL;
 }
 
-/* "failed to load model 'm' from '1/model.onnx': <the runtime's words>" */
+/* "failed to load model 'm' from '1/model.onnx': <the runtime's message>" */
 static TRITONSERVER_Error *name_file(TRITONSERVER_Error *err, const struct kit_model *model,
                                      const char *path) {
         TRITONSERVER_Error *named;
@@ -366,7 +367,7 @@ static TRITONSERVER_Error *open_file(const struct kit_model *model, const char *
         return err;
 }
 
-/* `file` NULL: the model's own. */
+/* `file` NULL: the file of the model itself. */
 static TRITONSERVER_Error *open_session(const struct kit_model *model, const char *file,
                                         struct session *session) {
         TRITONSERVER_Error *err;
@@ -391,7 +392,7 @@ TRITONSERVER_Error *session_open(const struct ort *ort, const struct kit_model *
         return err;
 }
 
-/* All inputs have the same first dimension where they have a fixed one. */
+/* Finds the first dimension of the inputs where it is fixed, which must be the same for all. */
 static TRITONSERVER_Error *find_rows(const struct kit_model *model, const char *file,
                                      struct session *session) {
         for (size_t i = 0; i < session->n_inputs; i++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A model file opened by ONNX Runtime, with the description of its inputs and outputs.
  *
- * One session serves all instances of a model: ONNX Runtime lets any number of threads run it, and
- * a session per instance would hold the weights, and a pool of threads, once per instance.
+ * One session serves all instances of a model. ONNX Runtime allows any number of threads to run it,
+ * while a session per instance would have its own copy of the weights and its own thread pool.
  *
  * Model configuration, parameters (all optional):
  *
@@ -12,16 +12,16 @@
  *     enable_mem_arena        1 (the default), 0: return memory after each run
  *     enable_mem_pattern      1 (the default), 0
  *     memory.enable_memory_arena_shrinkage   such as "cpu:0": shrink the arena after each run
- *     session.<...>, optimization.<...>      given to the runtime as they are. Threads that wait
- *             for work sleep, unlike the runtime's default: session.intra_op.allow_spinning and
- *             session.inter_op.allow_spinning are "0" unless given. With a thread per core and
- *             several models, spinning takes the cores from those who have work.
+ *     session.<...>, optimization.<...>      passed to the runtime unchanged. Threads that wait for
+ *             work sleep, unlike the runtime's default: session.intra_op.allow_spinning and
+ *             session.inter_op.allow_spinning are "0" unless set. With a thread per core and
+ *             several models, spinning threads would take the cores from threads with work.
  *
- * optimization { graph { level } }: -1 basic, 1 extended, 2 none, 0 or absent all.
- * model_operations { op_library_filename }: libraries of operators; a relative path that exists
- * below the model's directory is taken from there.
+ * optimization { graph { level } }: -1 basic, 1 extended, 2 none, 0 or absent all. model_operations
+ * { op_library_filename }: libraries of operators; a relative path that exists below the model's
+ * directory is used.
  *
- * Ownership.  A session owns everything in it. It borrows the struct ort.
+ * Ownership.  A session owns everything in it, and borrows the struct ort.
  * Threads.  It does not change after session_open().
  */
 #pragma once
@@ -34,7 +34,7 @@ struct ort_tensor {
         ONNXTensorElementDataType onnx_type;
         TRITONSERVER_DataType     type;   /* INVALID: a type that the protocol does not have */
         int64_t                  *dims;   /* owned; -1 = any */
-        size_t                    n_dims; /* 0: a scalar, or the model does not say */
+        size_t                    n_dims; /* 0: a scalar, or an unknown shape */
 };
 
 struct session {
@@ -45,18 +45,18 @@ struct session {
         size_t             n_inputs;
         struct ort_tensor *outputs; /* owned */
         size_t             n_outputs;
-        bool               is_member; /* of a model that has one file per member */
+        bool               is_member; /* the model has one file per member */
         int64_t            n_rows;    /* of a member's batches; 0: any number */
 };
 
 TRITONSERVER_Error *session_open(const struct ort *ort, const struct kit_model *model,
                                  struct session *ret);
-/* That file of the version's directory: one of several, which may have a fixed number of rows. */
+/* Opens one of several files of the version's directory, which may have a fixed number of rows. */
 TRITONSERVER_Error *session_open_member(const struct ort *ort, const struct kit_model *model,
                                         const char *file, struct session *ret);
 void                session_close(struct session *session);
 
-/* NULL when there is none. */
+/* Returns NULL when there is none. */
 const struct ort_tensor *session_find_input(const struct session *session, const char *name);
 const struct ort_tensor *session_find_output(const struct session *session, const char *name);
 

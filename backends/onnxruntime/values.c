@@ -11,7 +11,7 @@ static TRITONSERVER_Error *fill_strings(const struct ort *ort, const struct kit_
         for (size_t i = 0; i < n; i++) {
                 char *out;
 
-                /* Not FillStringTensor(), which would end a string at its first NUL. */
+                /* FillStringTensor() would end a string at its first NUL. */
                 ORT_TRY(ort, GetResizedStringTensorElementBuffer(value, i, strings[i].len, &out));
                 if (strings[i].len > 0)
                         memcpy(out, strings[i].chars, strings[i].len);
@@ -26,7 +26,8 @@ static TRITONSERVER_Error *new_strings(const struct ort *ort, const struct kit_g
         size_t              n;
 
         KIT_TRY(kit_count_elements(tensor->shape, tensor->n_dims, name, &n));
-        /* Each element has a prefix, so a wrong count cannot ask for more memory than the input. */
+        /* Each element has a prefix, so a wrong count cannot request more memory than the input
+         * has. */
         if (n > tensor->n_bytes / KIT_STRING_PREFIX)
                 return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
                                  "inference input '%s' has too few bytes for %zu strings", name, n);
@@ -91,8 +92,8 @@ TRITONSERVER_Error *value_read_shape(const struct ort *ort, const OrtValue *valu
         return err;
 }
 
-/* The runtime copies its strings out as one run of characters and the offsets in it; both go to
- * the scratch, offsets first. */
+/* The runtime copies strings out as one run of characters with an array of offsets. Both go to the
+ * scratch, the offsets first. */
 static TRITONSERVER_Error *scatter_strings(const struct ort *ort, const OrtValue *value,
                                            const struct kit_output *output, struct kit_batch *batch,
                                            struct kit_scratch *chars) {

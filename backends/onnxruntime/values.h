@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tensors of the protocol to values of ONNX Runtime, and back.
+/* Conversion of the protocol's tensors to values of ONNX Runtime and back.
  *
- * Ownership.  A value made of a tensor borrows its bytes, but for BYTES, whose strings the runtime
- * keeps itself. The caller releases values.
+ * Ownership.  A value of a tensor borrows the tensor's bytes, except for BYTES, whose strings the
+ * runtime copies. The caller releases values.
  * Threads.  As the instance.
  */
 #pragma once
@@ -14,15 +14,16 @@
 TRITONSERVER_Error *value_new(const struct ort *ort, const struct kit_gathered *tensor,
                               const char *name, OrtValue **ret);
 
-/* A value over memory that the run writes into. */
+/* Creates a value over memory that the run writes into. */
 TRITONSERVER_Error *value_new_over(const struct ort *ort, const struct kit_output *output,
                                    void *bytes, size_t n_bytes, OrtValue **ret);
 
-/* Type and shape of a computed value; `shape` has room for KIT_MAX_DIMS. */
+/* Reads type and shape of a computed value; `shape` has room for KIT_MAX_DIMS. */
 TRITONSERVER_Error *value_read_shape(const struct ort *ort, const OrtValue *value,
                                      struct kit_output *ret, int64_t *shape);
 
-/* Cuts a computed value into the responses (or states) of a batch. `chars` is room for strings. */
+/* Cuts a computed value into the responses (or states) of a batch. `chars` is scratch memory for
+ * strings. */
 TRITONSERVER_Error *value_scatter(const struct ort *ort, OrtValue *value,
                                   const struct kit_output *output, struct kit_batch *batch,
                                   struct kit_scratch *chars);

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The repeat backend: one response for each element of an input, each after a delay of its own.
- * An example of a decoupled model, and something to test clients of streams with.
+/* The repeat backend: one response for each element of an input, each after a delay of its own. It
+ * is an example of a decoupled model and serves for tests of streaming clients.
  *
- *     input  IN     INT32 [-1]   what to repeat; no element, no response
+ *     input  IN     INT32 [-1]   the values to repeat; no element, no response
  *     input  DELAY  UINT32 [-1]  ms before each response; as many elements as IN
  *     input  WAIT   UINT32 [1]   ms before the request is released and the next one is taken
  *     output OUT    INT32 [1]    IN[i]
  *     output IDX    UINT32 [1]   i
  *
- * Responses come from a thread of the request's own, which goes on when the request is released.
- * A model that is not decoupled behaves the same; clients get one response of it, or an error.
+ * A thread of the request's own makes the responses; it continues after the release of the request.
+ * A model that is not decoupled behaves the same; its clients get one response, or an error.
  *
- * A request that is cancelled gets no further response, only its end,
- * and the next response counts as cancelled.
+ * A cancelled request gets no further response, only the end of its stream, and the next response
+ * counts as cancelled.
  */
 #include "kit/input.h"
 #include "kit/model.h"
@@ -26,7 +26,7 @@ struct instance {
         struct kit_workers workers;
 };
 
-/* One request, after it was read. */
+/* The values of one request. */
 struct job {
         struct kit_stream stream;
         bool              wants_out;
@@ -150,7 +150,7 @@ static void run_job(void *work) {
 
 /* ---- requests ---- */
 
-/* The 4-byte elements of an input; *ret is owned by the caller. */
+/* Reads the 4-byte elements of an input; the caller owns *ret. */
 static TRITONSERVER_Error *read_list(TRITONBACKEND_Request *request, const char *name, void **ret,
                                      size_t *ret_n) {
         struct kit_input input;
@@ -202,7 +202,7 @@ static TRITONSERVER_Error *make_job(TRITONBACKEND_ModelInstance *triton,
         return NULL;
 }
 
-/* The job is its thread's afterwards. */
+/* The thread owns the job from here on. */
 static TRITONSERVER_Error *start_job(TRITONBACKEND_ModelInstance *triton, struct instance *instance,
                                      TRITONBACKEND_Request *request, uint32_t *ret_wait_ms) {
         struct job         *job;
@@ -218,7 +218,7 @@ static TRITONSERVER_Error *start_job(TRITONBACKEND_ModelInstance *triton, struct
         return err;
 }
 
-/* With a factory of its own, to see when the client gives up. */
+/* Has a response factory of its own, to check for cancellation. */
 static void wait_ms(TRITONBACKEND_ModelInstance *triton, TRITONBACKEND_Request *request,
                     uint32_t ms) {
         struct kit_stream   watch;

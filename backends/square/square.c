@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The square backend: as many responses as the number it is given, each of which is that number.
+/* The square backend: the input is a number n; n responses are sent, each with the value n.
  *
- *     input  IN   INT32 [1]   how many; none for 0 or less
+ *     input  IN   INT32 [1]   number of responses; none for 0 or less
  *     output OUT  INT32 [1]   IN
  *
- * Responses come from a thread of the request's own, which goes on when the request is released,
- * as fast as they are taken. A request that is cancelled gets no further response, only its end,
- * and the next response counts as cancelled.
+ * A thread of the request's own makes the responses, as fast as the client takes them; it continues
+ * after the release of the request. A cancelled request gets no further response, only the end of
+ * its stream, and the next response counts as cancelled.
  */
 #include "kit/input.h"
 #include "kit/model.h"
@@ -20,7 +20,7 @@ struct instance {
         struct kit_workers workers;
 };
 
-/* One request, after it was read. */
+/* The values of one request. */
 struct job {
         struct kit_stream stream;
         int32_t           number;

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Instances, of all models. */
+/* Number of instances made, of all models. */
 static atomic_uint_least64_t n_made;
 
 TRITONSERVER_Error *TRITONBACKEND_Initialize(TRITONBACKEND_Backend *backend) {
@@ -89,7 +89,7 @@ static int64_t count_rows(const struct testing_model *model, TRITONBACKEND_Reque
         return n_dims > 0 ? shape[0] : 1;
 }
 
-/* A decoupled model answers through factories, so there is no batch that holds responses. */
+/* A decoupled model answers through response factories, so no batch holds responses. */
 static void execute_decoupled(struct testing_execution    *execution,
                               TRITONBACKEND_ModelInstance *triton,
                               TRITONBACKEND_Request      **requests) {
@@ -110,7 +110,7 @@ static void execute_decoupled(struct testing_execution    *execution,
         kit_stats_report_batch(&stats, triton, execution->n_rows);
 }
 
-/* Each request again and again, one step at a time. */
+/* Runs one step of each request; the server sends unfinished requests again. */
 static void execute_step(struct testing_execution *execution, TRITONBACKEND_ModelInstance *triton,
                          TRITONBACKEND_Request *request) {
         const struct testing_model *model = execution->instance->model;
@@ -167,7 +167,7 @@ static TRITONSERVER_Error *execute_batch(struct testing_execution    *execution,
         return NULL;
 }
 
-/* Beyond the end of a file there is no page to map. */
+/* Raises SIGBUS: there is no page beyond the end of a file. */
 static void touch_no_page(void) {
         volatile char *page;
         FILE          *empty = tmpfile();
@@ -179,7 +179,7 @@ static void touch_no_page(void) {
                 (void)*page;
 }
 
-/* No compiler knows that it never ends. */
+/* Recursion that no compiler recognises as endless. */
 static int overflow(volatile int *depth) {
         volatile char frame[4096];
 
@@ -199,7 +199,7 @@ static void crash(const char *how) {
         else if (strcmp(how, "SIGABRT") == 0)
                 abort();
         else if (strcmp(how, "SIGFPE") == 0)
-                raise(SIGFPE); /* not every machine has a division that fails */
+                raise(SIGFPE); /* a division by zero does not fail on every machine */
         else if (strcmp(how, "SIGILL") == 0)
                 __builtin_trap();
         else if (strcmp(how, "overflow") == 0)

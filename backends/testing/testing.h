@@ -117,11 +117,11 @@ struct testing_instance {
         struct testing_model *model; /* borrowed: outlives its instances */
         const char           *name;  /* borrowed: the server */
         int64_t               serial;
-        /* Owned: those that it was given requests of. */
+        /* owned: one for each sequence that it had requests of */
         struct testing_sequence *sequences;
 };
 
-/* What all requests of an execution see. */
+/* Facts that all requests of an execution share. */
 struct testing_execution {
         struct testing_instance *instance;
         uint64_t                 number; /* from 1 */
@@ -133,25 +133,25 @@ struct testing_execution {
 TRITONSERVER_Error *testing_model_new(TRITONBACKEND_Model *triton, struct testing_model **ret);
 void                testing_model_free(struct testing_model *model);
 
-/* Waits where the model says so, and writes the log. */
+/* Waits as the model's parameters require, and writes the batch_log. */
 TRITONSERVER_Error *testing_pause(const struct testing_model *model, int64_t n_rows,
                                   uint32_t n_requests);
 void                testing_sleep_ms(int64_t ms);
-/* The same for an instance that is being made. */
+/* The same for the creation of an instance. */
 TRITONSERVER_Error *testing_pass_instance(const struct testing_model *model);
 
-/* In one write(2), so that lines of several threads do not mix. */
+/* Writes with one write(2), so that lines of several threads do not mix. */
 TRITONSERVER_Error *testing_write(int file, const char *bytes, size_t n);
 
-/* testing_life.c: the life_log; nothing without one. */
+/* testing_life.c: the life_log; without one these do nothing. */
 TRITONSERVER_Error *testing_life_begin(const struct testing_instance *instance,
                                        TRITONBACKEND_ModelInstance   *triton);
 void                testing_life_note(const struct testing_instance *instance, const char *what);
 
-/* A code by its name or its number; INTERNAL for anything else. */
+/* Returns a code by its name or number; INTERNAL for anything else. */
 TRITONSERVER_Error_Code testing_code(const char *text);
 
-/* testing_sequence.c: what an instance remembers of sequences. */
+/* testing_sequence.c: what an instance keeps of sequences, and implicit states. */
 
 struct testing_sequence {
         struct testing_sequence *next;
@@ -160,12 +160,14 @@ struct testing_sequence {
         char                     id[];
 };
 
-/* The request's, made on its first use. NULL: it has no correlation id, or memory is short. */
+/* Returns the request's sequence, created on first use. NULL when the request has no correlation id
+ * or memory is short. */
 struct testing_sequence *testing_sequence_of(struct testing_instance *instance,
                                              TRITONBACKEND_Request   *request);
-bool                     testing_sequence_begins(TRITONBACKEND_Request *request); /* START */
+bool                     testing_sequence_begins(TRITONBACKEND_Request *request); /* true with the
+                                                                                   * flag START */
 void                     testing_sequences_free(struct testing_instance *instance);
-/* The first value (INT32) of INPUT0; 0 where there is none. */
+/* Returns the first value (INT32) of INPUT0; 0 when there is none. */
 int32_t testing_first_value(TRITONBACKEND_Request *request);
 
 struct testing_addresses {
@@ -173,7 +175,7 @@ struct testing_addresses {
         const void *written;
 };
 
-/* One step of all states. is_left: the new values are not for the next request. */
+/* Advances all states by one step. is_left: the new values are not kept for the next request. */
 TRITONSERVER_Error *testing_states_step(const struct testing_model *model,
                                         TRITONBACKEND_Request *request, bool is_left,
                                         struct testing_addresses *ret);
@@ -188,7 +190,7 @@ TRITONSERVER_Error *testing_answer(const struct testing_execution *execution,
 TRITONSERVER_Error *testing_answer_many(const struct testing_execution *execution,
                                         TRITONBACKEND_Request *request, int64_t rows);
 
-/* One final response with `err`, which is also returned. */
+/* Sends one final response with `err`, and returns `err`. */
 TRITONSERVER_Error *testing_refuse(TRITONBACKEND_Request *request, TRITONSERVER_Error *err);
 
 /* Sends response `index` of a request that is run several times; the request is not released. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How the testing backend answers a request. */
+/* Responses of the testing backend. */
 #include "kit/input.h"
 #include "kit/output.h"
 #include "kit/string_tensor.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What a request's own parameters ask for. */
+/* A request's own parameters. */
 struct wishes {
         int64_t                 delay_ms;
         int64_t                 n_responses;
@@ -21,7 +21,7 @@ struct wishes {
         bool                    keeps_state;
 };
 
-/* One response that is being filled. */
+/* A response that is being filled. */
 struct answer {
         const struct testing_execution *execution;
         TRITONBACKEND_Request          *request;
@@ -74,7 +74,7 @@ static TRITONSERVER_Error *read_wishes(TRITONBACKEND_Request *request, struct wi
         return NULL;
 }
 
-/* One activity of the wanted name with `suffix`. */
+/* Reports one activity of the given name with `suffix`. */
 static TRITONSERVER_Error *report(TRITONBACKEND_Request *request, const struct wishes *wishes,
                                   const char *suffix) {
         TRITONSERVER_InferenceTrace *trace;
@@ -105,7 +105,7 @@ static int64_t add_up(const struct answer *answer) {
         return sequence->sum;
 }
 
-/* False when the name is not one of the numbers. */
+/* Returns false when the name is none of the numeric outputs. */
 static bool find_number(const struct answer *answer, const char *output, int64_t *ret) {
         const struct testing_execution *execution = answer->execution;
         TRITONSERVER_Error             *err = NULL;
@@ -138,11 +138,11 @@ static bool find_number(const struct answer *answer, const char *output, int64_t
                 return false;
         }
         if (err != NULL)
-                TRITONSERVER_ErrorDelete(err); /* no number: 0 */
+                TRITONSERVER_ErrorDelete(err); /* 0 when it is not a number */
         return true;
 }
 
-/* [1], or [rows, 1] where the model batches. */
+/* The shape [1], or [rows, 1] when the model batches. */
 static struct kit_output one_value(const struct answer *answer, const struct kit_tensor *config,
                                    int64_t shape[2]) {
         bool has_rows = answer->execution->instance->model->kit.max_batch_size > 0;
@@ -155,7 +155,8 @@ static struct kit_output one_value(const struct answer *answer, const struct kit
                                     .n_dims = has_rows ? 2 : 1 };
 }
 
-/* The same number for each row; little-endian, so the first bytes are those of narrower types. */
+/* Writes the same number for each row. Little-endian: the first bytes are right for narrower types,
+ * too. */
 static TRITONSERVER_Error *put_number(const struct answer *answer, const struct kit_tensor *config,
                                       int64_t number) {
         int64_t           shape[2];
@@ -214,7 +215,7 @@ static void log_addresses(int to, const struct kit_input *input, const void *out
                               "addresses are not logged");
 }
 
-/* What the model does with the values of a repeated input; only INT32 has any. */
+/* Applies the model's parameters to the values of a repeated input; only to INT32. */
 static TRITONSERVER_Error *work_on(const struct answer *answer, const struct kit_input *input,
                                    void *out) {
         const struct testing_model *model = answer->execution->instance->model;
@@ -276,7 +277,7 @@ static TRITONSERVER_Error *fill(const struct answer *answer) {
         return NULL;
 }
 
-/* The request reads the old values, while the new ones are there. */
+/* The request still reads the old values while the new ones exist. */
 static TRITONSERVER_Error *fill_with_states(struct answer *answer, const struct wishes *wishes) {
         KIT_TRY(step_states(answer, wishes));
         return fill(answer);

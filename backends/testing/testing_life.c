@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The log of an instance's life, and the object that it shares with others of its group: the parameter
- * life_log.
+/* The life_log of the testing backend, and the object that the instances of a group share.
  */
 #include "kit/scratch.h"
 #include "testing/testing.h"
@@ -12,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Programs that test the backend without a server have none of them. */
+/* Programs that test the backend without a server do not have these functions. */
 #pragma weak NESO_ModelInstanceMember
 #pragma weak NESO_ModelInstanceSharedGet
 #pragma weak NESO_ModelInstanceSharedSet
@@ -37,7 +36,7 @@ static void destroy_engine(void *object) {
         free(engine);
 }
 
-/* The one of the group, made by its first instance. */
+/* Returns the shared object of the group, which its first instance creates. */
 static TRITONSERVER_Error *share_engine(const struct testing_instance *instance,
                                         TRITONBACKEND_ModelInstance *triton, const char *group,
                                         bool *ret_was_made) {

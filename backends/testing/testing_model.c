@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The parameters of a model of the testing backend. */
+/* The parameters of a testing backend's model, and the waits that they require. */
 #include "kit/scratch.h"
 #include "testing/testing.h"
 
@@ -33,7 +33,7 @@ void testing_sleep_ms(int64_t ms) {
                 continue;
 }
 
-/* The descriptor in *ret stays -1 when the parameter is not there. */
+/* The descriptor in *ret stays -1 when the parameter is absent. */
 static TRITONSERVER_Error *open_path(const struct kit_model *model, const char *key, int flags,
                                      int *ret) {
         const char *path = kit_model_parameter(model, key);
@@ -78,7 +78,7 @@ TRITONSERVER_Error *testing_write(int to, const char *bytes, size_t n_bytes) {
                          strerror(errno));
 }
 
-/* Says that it is there, waits for its turn, sleeps; each only where it is asked for. */
+/* Writes to the reached_fifo, waits at the gate and sleeps, each only when the parameter is set. */
 static TRITONSERVER_Error *pass(int reached, int gate, int64_t delay_ms) {
         if (reached >= 0)
                 KIT_TRY(testing_write(reached, "r", 1));
@@ -88,7 +88,7 @@ static TRITONSERVER_Error *pass(int reached, int gate, int64_t delay_ms) {
         return NULL;
 }
 
-/* Sleeping wakes up to 50 us late: the last of it is waited for on the clock. */
+/* Sleeps end up to 50 us late, so the last part is a busy wait. */
 static void wait_us(int64_t us) {
         uint64_t        end_ns = kit_clock_ns() + (uint64_t)us * 1000u;
         int64_t         sleep_ns = (us - 80) * 1000;
@@ -120,7 +120,7 @@ TRITONSERVER_Error *testing_pass_instance(const struct testing_model *model) {
         return pass(model->instance_reached, model->instance_gate, model->instance_delay_ms);
 }
 
-/* What happens once, at load. */
+/* Actions once at load. */
 static TRITONSERVER_Error *pass_load(struct testing_model *model) {
         const char *fail = kit_model_parameter(&model->kit, "fail_load");
         const char *code = kit_model_parameter(&model->kit, "fail_load_code");

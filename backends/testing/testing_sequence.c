@@ -12,7 +12,7 @@
 
 #define MAX_ID 256
 
-/* False: the request has none. */
+/* Returns false when the request has no correlation id. */
 static bool read_id(TRITONBACKEND_Request *request, char ret[MAX_ID]) {
         const char         *text = "";
         uint64_t            number = 0;
@@ -88,11 +88,11 @@ void testing_sequences_free(struct testing_instance *instance) {
 struct step {
         const char               *output; /* borrowed: the configuration */
         struct kit_input          old;
-        const char               *bytes; /* borrowed: the server; of the old value */
+        const char               *bytes; /* borrowed: the server; the old value */
         size_t                    n_elements;
         int32_t                   value; /* of the request */
         bool                      has_open_dim;
-        bool                      is_left; /* no update, though there is a new value */
+        bool                      is_left; /* the new value is not kept */
         struct testing_addresses *addresses;
 };
 
@@ -144,7 +144,7 @@ static TRITONSERVER_Error *step_numbers(TRITONBACKEND_Request *request, const st
         return finish(s, state);
 }
 
-/* Each text gets the number and a semicolon. */
+/* Appends the number and a semicolon to each text. */
 static TRITONSERVER_Error *put_texts(TRITONBACKEND_Request *request, const struct step *s,
                                      struct kit_string *texts, char *room) {
         size_t               end_len, n_bytes;
