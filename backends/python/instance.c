@@ -2,8 +2,8 @@
 #include "python/instance.h"
 
 #include "kit/scratch.h"
-#include "python/asks.h"
 #include "python/infer_call.h"
+#include "python/services.h"
 #include "triton/core/neso.h"
 
 #include <inttypes.h>
@@ -238,7 +238,7 @@ static bool take_leave(struct instance *in) {
         (void)pthread_cond_broadcast(&in->changed);
         (void)pthread_mutex_unlock(&in->lock);
         infer_call_cancel_all(in);
-        asks_forget(in);
+        services_free_metrics(in);
         /* When no process will start again, requests are refused at once. */
         execution_recover(in, is_stopping || !restarts || !recovers);
         drop_session(in);

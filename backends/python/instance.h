@@ -98,7 +98,7 @@ struct instance {
         bool            has_lazy_messages; /* since the last sleep; the reader's */
         uint64_t        answered_ns;       /* the last result, by the clock; the reader's */
         uint64_t        average_ns;        /* of an execution in the stub; the reader's */
-        struct metrics *metrics;           /* owned; asks.h; the reader's */
+        struct metrics *metrics;           /* owned; services.h; the reader's */
 
         /* The receiver's. */
         bool     is_to_serve;

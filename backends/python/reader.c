@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "python/answer.h"
-#include "python/asks.h"
 #include "python/infer_call.h"
 #include "python/instance.h"
 #include "python/reply.h"
+#include "python/services.h"
 #include "triton/core/neso.h"
 
 #include <stdlib.h>
@@ -94,7 +94,7 @@ static void on_ask(struct instance *in, const struct shm_message *message,
                 atomic_store(&in->session->region.is_broken, true);
                 return;
         }
-        asks_answer(in, json, call->n_bytes, to);
+        services_answer(in, json, call->n_bytes, to);
         free(json);
 }
 
@@ -120,7 +120,7 @@ static void on_metric(struct instance *in, const struct shm_message *message) {
         double value;
 
         memcpy(&value, &message->value, sizeof(value));
-        asks_count(in, message->handle, (enum shm_metric_op)message->n_bytes, value);
+        services_update_metric(in, message->handle, (enum shm_metric_op)message->n_bytes, value);
 }
 
 /* ---- messages ------------------------------------------------------------------------------- */

@@ -167,7 +167,7 @@ struct shm_reply {
 enum shm_call_kind {
         SHM_CALL_INFER = 1,
         SHM_CALL_IS_CANCELLED, /* reply: code 1 when it is */
-        SHM_CALL_TEXT,         /* payload and reply are JSON: everything that is rare (asks.h) */
+        SHM_CALL_TEXT,         /* payload and reply are JSON: everything that is rare (services.h) */
 };
 
 enum shm_message_kind {

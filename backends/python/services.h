@@ -24,10 +24,10 @@
 struct metrics;
 
 /* The JSON is that of the call's payload. */
-void asks_answer(struct instance *in, const char *json, size_t len, struct reply_to *to);
+void services_answer(struct instance *in, const char *json, size_t len, struct reply_to *to);
 
 /* Counts in a metric; an id of none is ignored. */
-void asks_count(struct instance *in, uint32_t id, enum shm_metric_op op, double value);
+void services_update_metric(struct instance *in, uint32_t id, enum shm_metric_op op, double value);
 
 /* The process has ended. */
-void asks_forget(struct instance *in);
+void services_free_metrics(struct instance *in);

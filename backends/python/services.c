@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "python/asks.h"
+#include "python/services.h"
 
 #include "kit/json.h"
 #include "kit/scratch.h"
@@ -189,7 +189,7 @@ static TRITONSERVER_Error *metric_new(struct instance *in, const struct kit_json
         return NULL;
 }
 
-void asks_count(struct instance *in, uint32_t id, enum shm_metric_op op, double value) {
+void services_update_metric(struct instance *in, uint32_t id, enum shm_metric_op op, double value) {
         TRITONSERVER_Metric **metric = find_metric(in, id);
 
         if (metric == NULL)
@@ -204,7 +204,7 @@ void asks_count(struct instance *in, uint32_t id, enum shm_metric_op op, double 
                               "Failed to observe metric value");
 }
 
-void asks_forget(struct instance *in) {
+void services_free_metrics(struct instance *in) {
         struct metrics *m = in->metrics;
 
         if (m == NULL)
@@ -388,7 +388,7 @@ static TRITONSERVER_Error *answer(struct instance *in, const char *what,
         return kit_error(TRITONSERVER_ERROR_UNSUPPORTED, "nothing is known of '%s'", what);
 }
 
-void asks_answer(struct instance *in, const char *json, size_t len, struct reply_to *to) {
+void services_answer(struct instance *in, const char *json, size_t len, struct reply_to *to) {
         struct outcome   out = { 0 };
         struct kit_json *doc = NULL;
         const char      *what = "";
