@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A struct shm_answer of the stub as a response of the server.
+/* Conversion of the stub's records: a struct shm_answer to a response of the server, a struct
+ * shm_log to a log line.
  *
- * Everything is copied before it is checked, since the stub may change it meanwhile. What does not
- * fit marks the region as broken: the stub is then ended as if it had crashed.
+ * Everything is copied before it is checked, since the stub may change it at any time. An invalid
+ * record marks the region as broken: the stub is then ended as if it had crashed.
  *
  * Threads.  The reader's.
  */
@@ -11,29 +12,31 @@
 #include "python/region.h"
 #include "kit/model.h"
 
-/* A block of the stub that was checked to lie in its area. */
+/* A block of the stub, checked to be within its area. */
 struct answer_source {
         struct region *region;
         uint32_t       block;
         uint32_t       n_bytes;
 };
 
-/* False, and the region broken, when [at, at + n) is not in the block. */
+/* Returns false, and marks the region as broken, when [at, at + n) is not in the block. */
 bool answer_copy(const struct answer_source *source, uint32_t at, void *to, size_t n_bytes);
-/* A copy with a NUL at its end, free() ends it; NULL and the region broken as above. */
+/* Returns a copy with a NUL at its end, which the caller frees; NULL, with the region marked as
+ * broken, when the text is not in the block, and NULL when memory is short. */
 char *answer_copy_text(const struct answer_source *source, struct shm_text text);
 
-/* Writes a struct shm_log, a line of the model's, to the server's log. */
+/* Writes a struct shm_log, a line of the model, to the server's log. */
 void answer_write_log(const struct answer_source *source);
 
 struct answer_wanted {
         const struct kit_tensor *outputs; /* of the configuration */
         uint32_t                 n_outputs;
-        TRITONBACKEND_Request   *request; /* NULL: released, then each output is sent */
+        TRITONBACKEND_Request   *request; /* NULL: the request was released; then each output is
+                                           * sent */
 };
 
-/* Fills `response` from the record at `at`. *ret_error is the error that the model answers with, for
- * the caller to delete, or NULL. The result is what went wrong here. */
+/* Fills `response` from the record at `at`. *ret_error is the error that the model answers with,
+ * which the caller deletes, or NULL. The returned error is a failure of this backend. */
 TRITONSERVER_Error *answer_fill(const struct answer_source *source, uint32_t at,
                                 const struct answer_wanted *wanted,
                                 TRITONBACKEND_Response *response, TRITONSERVER_Error **ret_error);

@@ -49,7 +49,8 @@ static void handle(struct completion *c, const struct shm_message *message) {
         if (message->kind == SHM_CALL) {
                 reply_refuse(
                         s, message->block,
-                        "not available in auto_complete_config()"); /* the block stays its own */
+                        "not available in auto_complete_config()"); /* the stub keeps the block of a
+                                                                     * call */
                 return;
         }
         if (message->kind == SHM_STARTED)
@@ -59,7 +60,7 @@ static void handle(struct completion *c, const struct shm_message *message) {
         session_return(s, message->block);
 }
 
-/* Until the stub has answered or ended. */
+/* Handles messages until the stub has answered or ended. */
 static void follow(struct completion *c, uint64_t timeout_ns) {
         struct session    *s = c->session;
         struct shm_header *h = s->region.header;
@@ -108,8 +109,8 @@ static TRITONSERVER_Error *finish(struct completion *c, struct model *model) {
         return err;
 }
 
-/* A plain class in a file that never says auto_complete_config has no such function; starting an
- * interpreter to find that out would double the time that most models need to load. */
+/* True for a plain class in a file that does not mention auto_complete_config, and so has no such
+ * function. Starting an interpreter to find that out would double the load time of most models. */
 static bool has_nothing_to_say(const char *file) {
         char  *text = NULL;
         size_t n_bytes = 0;

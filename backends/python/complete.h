@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Completing a model's configuration: its auto_complete_config() runs in a process of its own, which
- * ends with it. A model without that function completes nothing.
+/* Completion of a model's configuration: its auto_complete_config() runs in a process of its own,
+ * which ends afterwards. A model without that function completes nothing.
  *
  * Threads.  That of ModelInitialize.
  */

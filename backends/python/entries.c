@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#define INDEX_BITS 20 /* of a handle; the rest counts the uses of the entry */
+#define INDEX_BITS 20 /* low bits of a handle; the others count the uses of the entry */
 #define MAX_ENTRIES (1u << INDEX_BITS)
 
 static bool grow_locked(struct instance *in) {
@@ -43,7 +43,7 @@ struct entry *entry_new_locked(struct instance *in, TRITONBACKEND_Request *reque
         e = in->entries[in->free_entries_head];
         in->free_entries_head = in->next_free[in->free_entries_head];
         *e = (struct entry){ .instance = in,
-                             .handle = e->handle + MAX_ENTRIES, /* the next use */
+                             .handle = e->handle + MAX_ENTRIES, /* marks the next use */
                              .request = request,
                              .is_used = true,
                              .is_executing = true };

@@ -17,18 +17,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MAX_DESCRIPTORS 16 /* that nftw() keeps open */
+#define MAX_DESCRIPTORS 16 /* descriptors that nftw() keeps open */
 
 struct archive {
         struct archive *next;
         char           *path; /* owned; canonical */
         struct timespec changed;
-        char           *directory; /* owned; where it was unpacked to */
+        char           *directory; /* owned; the directory that it was unpacked to */
 };
 
 struct environments {
-        pthread_mutex_t lock;      /* held while an archive is unpacked, which others wait for */
-        char           *python;    /* owned; runs the script */
+        pthread_mutex_t lock;      /* held while an archive is unpacked; other threads wait */
+        char           *python;    /* owned; the interpreter that runs the script */
         char           *script;    /* owned */
         char           *directory; /* owned; NULL until the first archive */
         struct archive *archives;  /* owned */
@@ -59,7 +59,7 @@ TRITONSERVER_Error *environments_new(const char *python, const char *backend_dir
         return NULL;
 }
 
-/* Callback of nftw(): signature of POSIX. */
+/* Callback of nftw(), with the signature of POSIX. */
 static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *position) {
         (void)st;
         (void)type;
@@ -103,7 +103,7 @@ static bool open_directory(struct environments *e) {
         return e->directory != NULL;
 }
 
-/* What the script says, up to n_bytes; its exit status. */
+/* Reads the script's output, up to n_bytes, and returns its exit status. */
 static int wait_for_script(pid_t pid, int from, char *text, size_t n_bytes) {
         size_t  len = 0;
         ssize_t n;
@@ -206,7 +206,7 @@ TRITONSERVER_Error *environments_open(struct environments *e, const char *path,
 
         if (stat(path, &st) != 0 || S_ISDIR(st.st_mode)) {
                 *ret_directory =
-                        strdup(path); /* what is wrong with it is said by who looks into it */
+                        strdup(path); /* a mistake in it is reported by the code that uses it */
                 return *ret_directory != NULL ? NULL : kit_error_no_memory(strlen(path), path);
         }
         canonical = realpath(path, NULL);

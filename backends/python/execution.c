@@ -9,14 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Other servers do not have them. */
+/* Other servers do not have these functions. */
 #pragma weak NESO_ThreadBeginResponses
 #pragma weak NESO_ThreadEndResponses
 
-/* Handing over an execution while another one runs hides the way to the other process and back, some
- * 20 to 100 us. Where an execution takes longer than a multiple of that it hides nothing worth
- * having, and requests are better off in the server's queue, where they can be withdrawn and taken
- * by another instance. */
+/* Offering an execution while another one runs hides the way to the other process and back, about
+ * 20 to 100 us. For executions longer than a multiple of that the gain is negligible, and requests
+ * should stay in the server's queue, where they can be cancelled or taken by another instance. */
 #define PIPELINE_WINDOW_NS 400000u
 
 #define NO_FINAL "Response sender was released without a final response"
@@ -33,7 +32,7 @@ static void report(struct entry *e, const struct kit_stats *stats, bool is_succe
                 kit_stats_report(stats, e->instance->triton, e->request, is_success);
 }
 
-/* Reports, and answers with `err` (the caller's). */
+/* Reports the request and answers it with `err` (the caller's). */
 static void fail_entry(struct entry *e, const struct kit_stats *stats, TRITONSERVER_Error *err) {
         report(e, stats, false);
         entry_fail(e, err);
@@ -47,7 +46,7 @@ static TRITONSERVER_Error *new_response(struct entry *e, TRITONBACKEND_Response 
         return TRITONBACKEND_ResponseNew(ret, e->request);
 }
 
-/* The response at `at`, ready to be sent: *ret_error is what it is to be sent with. */
+/* Creates the response at `at`; *ret_error is the error to send it with. */
 static TRITONSERVER_Error *make_response(struct entry *e, const struct answer_source *source,
                                          uint32_t at, TRITONBACKEND_Response **ret,
                                          TRITONSERVER_Error **ret_error) {
@@ -63,11 +62,11 @@ static TRITONSERVER_Error *make_response(struct entry *e, const struct answer_so
                 return NULL;
         if (*ret_error != NULL)
                 TRITONSERVER_ErrorDelete(*ret_error);
-        *ret_error = err; /* the client gets to know why there are no outputs */
+        *ret_error = err; /* the client receives the reason for the missing outputs */
         return NULL;
 }
 
-/* One response with its execution: the way of nearly all. */
+/* Answers with one response at the end of the execution, the most frequent case. */
 static void answer_entry(struct entry *e, const struct kit_stats *stats,
                          const struct answer_source *source, uint32_t at) {
         TRITONBACKEND_Response *response;
@@ -108,7 +107,8 @@ static void reschedule(struct entry *e, const struct kit_stats *stats) {
         entry_end(e);
 }
 
-/* Its sender goes on, or has ended it. */
+/* Ends an execution's part of an entry whose sender is still open, or has sent its last
+ * response. */
 static void leave_open(struct entry *e, const struct kit_stats *stats, bool is_open) {
         TRITONSERVER_Error *err = NULL;
 
@@ -157,7 +157,7 @@ static void unlink_locked(struct instance *in, struct execution *ex) {
         in->n_executions--;
 }
 
-/* By the average length of executions; only the reader changes it. */
+/* Returns the depth for an average length of executions. Only the reader changes it. */
 static uint32_t depth_for(const struct instance *in, uint64_t average_ns) {
         uint32_t most = in->model->depth;
 
@@ -195,22 +195,23 @@ static void offer_locked(struct instance *in, struct execution *ex) {
                                 .block = ex->block != 0 ? ex->block : ex->entries[0]->block });
 }
 
-/* After an offer, without the lock: on a shared core those who are woken run at once, and would find it
- * held. */
+/* Wakes the stub after an offer, without the lock: on a shared core the woken thread runs at once,
+ * and would have to wait for the lock. */
 static void announce(const struct instance *in, struct session *s) {
         session_wake_stub(s);
         if (in->model->execute_timeout_ns != 0)
-                session_call_receiver(s); /* there is a deadline */
+                session_call_receiver(s); /* the receiver watches the deadline */
 }
 
-/* The slot is free, and the execution in no list. */
+/* Frees the slot and removes the execution from the list. */
 static void retire_locked(struct instance *in, struct execution *ex) {
         if (atomic_load_explicit(&in->by_slot[ex->slot], memory_order_relaxed) == ex)
                 atomic_store_explicit(&in->by_slot[ex->slot], NULL, memory_order_relaxed);
         unlink_locked(in, ex);
 }
 
-/* Those for one request are kept, no more than were under way at once. */
+/* Executions with room for one request are kept for reuse; there are never more of them than were
+ * under way at one time. */
 static void free_execution_locked(struct instance *in, struct execution *ex) {
         if (ex->capacity > 1) {
                 free(ex);
@@ -226,8 +227,8 @@ static void free_entries_locked(const struct execution *ex) {
                         entry_free_locked(ex->entries[i]);
 }
 
-/* The caller wakes those who wait for `changed`. The thread in Execute may sleep for a message, and the
- * receiver may have taken the one that it sleeps for. */
+/* Ends an execution. The caller wakes the threads that wait for `changed`. The thread in Execute is
+ * woken here, since it may sleep for a message that the receiver has read. */
 static void finish(struct instance *in, struct execution *ex) {
         bool is_waited = ex->is_waited;
 
@@ -254,7 +255,8 @@ static TRITONSERVER_Error *write_request(struct instance *in, struct session *s,
         return request_write(in->model, e->request, e->handle, &s->region, &e->block);
 }
 
-/* Writes each request; one that cannot be is answered, and drops out. False: none is left. */
+/* Writes each request into the region. A request that cannot be written is answered and left out.
+ * Returns false when none is left. */
 static bool write_requests(struct instance *in, struct session *s, struct execution *ex) {
         struct kit_stats  stats = { .exec_start = ex->begin_ns };
         struct shm_batch *batch = NULL;
@@ -302,15 +304,15 @@ static bool has_room_locked(const struct instance *in) {
                (in->state != INSTANCE_SERVING || in->n_executions < depth_of(in));
 }
 
-/* Waits until the instance may take another execution. False: it never will. */
+/* Waits until the instance may take another execution. Returns false when it never will. */
 static bool wait_for_room_locked(struct instance *in) {
         while (!has_room_locked(in))
                 (void)pthread_cond_wait(&in->changed, &in->lock);
         return in->state == INSTANCE_SERVING;
 }
 
-/* Execute() waits before it returns: an instance that has no room is busy, and the server gives requests
- * to others. */
+/* Waits before Execute() returns: the server regards the instance as busy and gives requests to
+ * other instances. */
 static void wait_for_room(struct instance *in) {
         (void)pthread_mutex_lock(&in->lock);
         (void)wait_for_room_locked(in);
@@ -345,7 +347,7 @@ static void wait_for_end(struct instance *in, struct execution *ex) {
         (void)pthread_mutex_unlock(&in->lock);
 }
 
-/* A spare one, or NULL. */
+/* Returns a spare execution, or NULL. */
 static struct execution *take_spare_locked(struct instance *in) {
         struct execution *ex = in->spare;
 
@@ -394,7 +396,8 @@ static void discard(struct instance *in, struct execution *ex) {
         (void)pthread_mutex_unlock(&in->lock);
 }
 
-/* There is no process, and none is to come. Some requests may have been answered before. */
+/* Fails the execution because no process runs or will start. Some of its requests may have been
+ * answered before. */
 static void give_up(struct instance *in, struct execution *ex) {
         struct kit_stats stats = { .exec_start = ex->begin_ns, .exec_end = kit_clock_ns() };
 
@@ -402,9 +405,11 @@ static void give_up(struct instance *in, struct execution *ex) {
         discard(in, ex);
 }
 
-/* Offers the execution to the process of `s`, whose lock is held, and releases it. */
+/* Offers the execution to the process of `s`. The caller holds the instance's lock, which this
+ * releases. */
 static void run_locked(struct instance *in, struct session *s, struct execution *ex) {
-        /* Responses of decoupled models are the receiver's: making one may have to wait. */
+        /* The receiver sends the responses of decoupled models, since sending one may have to
+         * wait. */
         bool is_waited = depth_of(in) <= 1 && !in->model->is_decoupled, is_full;
 
         ex->is_waited = is_waited;
@@ -444,7 +449,7 @@ TRITONSERVER_Error *execution_run(struct instance *in, TRITONBACKEND_Request **r
                         session_unref(s);
                         return NULL;
                 }
-                free_blocks(s, ex); /* the process has crashed meanwhile */
+                free_blocks(s, ex); /* the process has crashed in the meantime */
                 session_unref(s);
         }
         (void)pthread_mutex_unlock(&in->lock);
@@ -464,7 +469,7 @@ static struct kit_stats read_stats(struct instance *in, const struct execution *
                                    .exec_end = kit_clock_ns() };
         uint64_t         took_ns;
 
-        /* The stub wrote them: they must lie between the two of ours. */
+        /* The stub wrote these times; they must be between the two times of the server. */
         if (stats.compute_start < stats.exec_start || stats.compute_start > stats.exec_end)
                 stats.compute_start = stats.exec_start;
         if (stats.compute_end < stats.compute_start || stats.compute_end > stats.exec_end)
@@ -494,7 +499,7 @@ static int64_t count_rows(const struct instance *in, const struct execution *ex)
                 if (err == NULL && n_dims > 0 && shape[0] > 1)
                         n += shape[0] - 1;
                 if (err != NULL)
-                        TRITONSERVER_ErrorDelete(err); /* a request without inputs */
+                        TRITONSERVER_ErrorDelete(err); /* the request has no inputs */
         }
         return n;
 }
@@ -652,7 +657,8 @@ static void fail_open_entries(struct instance *in) {
         }
 }
 
-/* The oldest that is lost; those that the stub had not begun are marked and stay. */
+/* Returns the oldest execution that is lost. Executions that the stub had not begun are marked and
+ * stay. */
 static struct execution *find_lost_locked(struct instance *in, bool all) {
         for (struct execution *ex = in->first; ex != NULL; ex = ex->next) {
                 if (all)

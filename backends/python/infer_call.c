@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Other servers do not have it, and no chains. */
+/* Other servers do not have it, and have no chains. */
 #pragma weak NESO_InferenceRequestSetRunsAlone
 
 #define PREFIX "Model %s - Error when running inference: %s"
@@ -21,14 +21,16 @@
 struct infer_call {
         struct instance               *instance;
         struct session                *session;     /* ref */
-        struct infer_call             *next, *prev; /* the instance's lock */
+        struct infer_call             *next, *prev; /* guarded by the instance's lock */
         struct reply_to                to;
-        TRITONSERVER_InferenceRequest *request;      /* owned */
-        atomic_uint                    n_ends;       /* final response, release, start, cancels */
-        uint32_t                       last;         /* block of the last reply, made already */
-        bool                           is_decoupled; /* takes any number of responses */
-        bool                           is_waiting;   /* its instance executes nothing meanwhile */
-        bool                           is_cancelled; /* with all others */
+        TRITONSERVER_InferenceRequest *request; /* owned */
+        atomic_uint                    n_ends;  /* outstanding ends: final response, release,
+                                                      * start, cancellations */
+        uint32_t                       last;    /* block of the last reply, written in advance */
+        bool                           is_decoupled; /* accepts any number of responses */
+        bool                           is_waiting;   /* its instance runs no other execution until
+                                                      * the end */
+        bool                           is_cancelled; /* by infer_call_cancel_all() */
 };
 
 /* ---- memory of outputs ----------------------------------------------------------------------- */
@@ -134,8 +136,7 @@ static void keep_error(struct infer_call *call, uint32_t code, const char *text)
         struct shm_reply *reply;
 
         if (block == 0) {
-                atomic_store(&r->is_broken,
-                             true); /* without an answer the stub would wait forever */
+                atomic_store(&r->is_broken, true); /* without a reply the stub would wait forever */
                 return;
         }
         reply = region_block(r, block);
@@ -220,7 +221,8 @@ static TRITONSERVER_Error *measure(TRITONSERVER_InferenceResponse *response, uin
         return NULL;
 }
 
-/* Writes the reply and hands the outputs' memory over. Places in shm_answer are relative to the reply. */
+/* Writes the reply and passes the memory of the outputs to the stub. Places in shm_answer are
+ * relative to the reply. */
 static TRITONSERVER_Error *write_reply(struct infer_call *call, uint32_t block,
                                        TRITONSERVER_InferenceResponse *response, uint32_t n_outputs,
                                        const struct kit_text *parameters) {
@@ -298,7 +300,7 @@ static uint32_t empty_reply(struct infer_call *call) {
         return block;
 }
 
-/* The reply for a response; 0: there is none to give. */
+/* Returns the block of the reply for a response; 0 when there is nothing to reply. */
 static uint32_t reply_for(struct infer_call *call, TRITONSERVER_InferenceResponse *response) {
         TRITONSERVER_Error *err;
         uint32_t            block = 0, last = call->last;
@@ -328,7 +330,8 @@ static void on_response(TRITONSERVER_InferenceResponse *response, const uint32_t
         else if (block != 0 && call->last == 0)
                 call->last = block;
         else if (block != 0)
-                region_free(&call->session->region, block); /* one was awaited, and it has come */
+                region_free(&call->session->region, block); /* one response is expected, and was
+                                                             * received before */
         if (is_final)
                 end_one(call);
 }
@@ -341,10 +344,10 @@ static void on_release(TRITONSERVER_InferenceRequest *request, const uint32_t fl
 
 /* ---- the request ----------------------------------------------------------------------------- */
 
-/* The payload of a call, copied piece by piece. */
+/* The payload of a call, which is copied piece by piece. */
 struct payload {
         struct answer_source source; /* the call's block */
-        uint32_t             at;     /* of the payload in it */
+        uint32_t             at;     /* offset of the payload in it */
         struct shm_infer     infer;
         char                *model; /* owned */
 };
@@ -357,7 +360,7 @@ static TRITONSERVER_Error *malformed(const struct payload *p) {
 
 static char *copy_text(const struct payload *p, struct shm_text text) {
         if (text.at > UINT32_MAX - p->at)
-                text.len = UINT32_MAX; /* is refused */
+                text.len = UINT32_MAX; /* out of range, so it is refused */
         text.at += p->at;
         return answer_copy_text(&p->source, text);
 }
@@ -479,7 +482,7 @@ static TRITONSERVER_Error *fill_request(const struct payload          *p,
                 return malformed(p);
         KIT_TRY(set_identity(p, request));
         KIT_TRY(set_parameters(p, request));
-        /* The script means the model that it names, not what may come after it. */
+        /* The call is meant for the named model alone, not for models that follow it in a chain. */
         if (NESO_InferenceRequestSetRunsAlone)
                 KIT_TRY(NESO_InferenceRequestSetRunsAlone(request, true));
         for (uint32_t i = 0; i < p->infer.n_inputs; i++)
@@ -571,7 +574,7 @@ static TRITONSERVER_Error *submit(struct infer_call *call, const struct payload 
         return prefixed(p, err);
 }
 
-/* Another end, unless the last one has come. */
+/* Adds an end, unless the last one has happened; then returns false. */
 static bool hold(struct infer_call *call) {
         unsigned n = atomic_load(&call->n_ends);
 

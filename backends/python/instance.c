@@ -16,12 +16,15 @@
 
 #define SECOND_NS UINT64_C(1000000000)
 #define NAP_NS UINT64_C(1000000)
-#define SLOW_START_NS (30 * SECOND_NS) /* a line in the log says that a model still loads */
-#define HEALTHY_NS (60 * SECOND_NS)    /* after this the next crash is the first again */
+#define SLOW_START_NS                                                                              \
+        (30 * SECOND_NS)            /* interval of the log lines about a model that still loads */
+#define HEALTHY_NS (60 * SECOND_NS) /* after this time the next crash counts as the first */
 #define FIRST_DELAY_NS (SECOND_NS / 10)
 #define MAX_DELAY_NS (10 * SECOND_NS)
-#define MAX_LOST_STARTS 5 /* requests wait for so many processes that are killed while they start */
-#define READY_NS (5 * SECOND_NS) /* that is_ready() of the model may take */
+#define MAX_LOST_STARTS                                                                            \
+        5 /* requests wait while at most this many processes in a row are killed
+                           * during their start */
+#define READY_NS (5 * SECOND_NS) /* time limit for is_ready() of the model */
 #define TRIM_AFTER_NS (10 * SECOND_NS)
 #define TRIM_BYTES (UINT64_C(64) << 20)
 
@@ -44,7 +47,7 @@ static TRITONSERVER_Error *start_session(struct instance *in) {
         in->session = s;
         in->is_started = false;
         if (in->start_error != NULL)
-                TRITONSERVER_ErrorDelete(in->start_error); /* of the process before */
+                TRITONSERVER_ErrorDelete(in->start_error); /* of the previous process */
         in->start_error = NULL;
         in->started_ns = shm_clock_ns();
         in->told_ns = in->started_ns;
@@ -60,7 +63,8 @@ static void set_state(struct instance *in, enum instance_state state) {
         (void)pthread_mutex_unlock(&in->lock);
 }
 
-/* Why a process ended before its model was loaded, unless the stub has said so. */
+/* Returns why a process ended before its model was loaded, unless the stub has reported the
+ * reason. */
 static TRITONSERVER_Error *explain_end(const struct instance *in, struct session *s) {
         char text[1024], end[64];
 
@@ -77,7 +81,8 @@ static TRITONSERVER_Error *explain_end(const struct instance *in, struct session
 
 /* ---- the receiver ---------------------------------------------------------------------------- */
 
-/* Kills a process that does not attach in time; says from time to time that a model still loads. */
+/* Kills a process that does not attach in time, and logs at intervals that a model still loads.
+ * Returns the time until the next check. */
 static uint64_t watch_start(struct instance *in, struct session *s, uint64_t now_ns) {
         uint64_t limit_ns = in->model->backend->settings.timeout_ns;
 
@@ -97,13 +102,15 @@ static uint64_t watch_start(struct instance *in, struct session *s, uint64_t now
         return SLOW_START_NS - (now_ns - in->told_ns);
 }
 
-/* Kills a process whose execution takes too long; otherwise when to look again. */
+/* Kills a process whose execution takes too long. Otherwise returns the time until the next
+ * check. */
 static uint64_t watch_executions(struct instance *in, struct session *s, uint64_t now_ns) {
         uint64_t limit_ns = in->model->execute_timeout_ns, wait_ns = SHM_FOREVER;
 
         (void)pthread_mutex_lock(&in->lock);
         for (struct execution *ex = in->first; limit_ns != 0 && ex != NULL; ex = ex->next) {
-                uint64_t claim_ns = s->region.header->slots[ex->slot].claim_ns; /* 0: not yet */
+                uint64_t claim_ns = s->region.header->slots[ex->slot].claim_ns; /* 0: the execution
+                                                                                 * has not begun */
                 uint64_t took_ns = claim_ns != 0 && claim_ns < now_ns ? now_ns - claim_ns : 0;
                 uint64_t left_ns = took_ns < limit_ns ? limit_ns - took_ns : 0;
 
@@ -119,7 +126,7 @@ static uint64_t watch_executions(struct instance *in, struct session *s, uint64_
         return SHM_FOREVER;
 }
 
-/* Memory of a burst goes back when nothing has come for a while. */
+/* Returns memory of a burst to the system when no message has come for a while. */
 static uint64_t watch_memory(struct instance *in, struct session *s, bool was_idle) {
         if (region_idle_bytes(&s->region) < TRIM_BYTES)
                 return SHM_FOREVER;
@@ -146,7 +153,7 @@ static void read_messages(struct instance *in) {
         (void)pthread_mutex_unlock(&in->lock);
 }
 
-/* Executions that the last process had not begun go first; then new ones may come. */
+/* Offers the executions that the last process had not begun, before new ones are accepted. */
 static void begin_to_serve(struct instance *in) {
         execution_offer_again(in);
         in->healthy_since_ns = shm_clock_ns();
@@ -157,8 +164,8 @@ static void begin_to_serve(struct instance *in) {
 static void sleep_for(struct instance *in, struct session *s, uint64_t timeout_ns) {
         bool is_lazy = in->has_lazy_messages;
 
-        /* While short executions follow each other the stub reports several results at once; if one of
-         * them turns out to be long, those before it do not wait for it. */
+        /* While short executions follow each other, the stub reports several results at once.
+         * Results that precede a long execution do not wait for it. */
         (void)pthread_mutex_lock(&in->lock);
         is_lazy = is_lazy || (in->n_executions > 1 && !in->is_concurrent);
         (void)pthread_mutex_unlock(&in->lock);
@@ -167,7 +174,7 @@ static void sleep_for(struct instance *in, struct session *s, uint64_t timeout_n
                       is_lazy ? earlier(timeout_ns, NAP_NS) : timeout_ns, NULL);
 }
 
-/* Until the process has ended and everything that it had written is read. */
+/* Serves the process until it has ended and all its messages are read. */
 static void serve(struct instance *in, struct session *s) {
         bool was_idle = false;
 
@@ -205,8 +212,9 @@ static void drop_session(struct instance *in) {
                 session_unref(s);
 }
 
-/* A model that fails while its process starts anew answers its requests at once. A process that is killed
- * meanwhile says nothing about the model, so they go on waiting for another one. */
+/* Returns whether waiting requests may wait for another process. When a model fails during the
+ * start of a new process, its requests are answered at once. A process that is killed during its
+ * start proves nothing about the model, so the requests wait on. */
 static bool may_recover(struct instance *in, const struct session *s) {
         if (in->is_started)
                 return true;
@@ -214,7 +222,8 @@ static bool may_recover(struct instance *in, const struct session *s) {
                ++in->n_lost_starts < MAX_LOST_STARTS;
 }
 
-/* The process has ended. What it had begun fails; true when there is to be another. */
+/* Handles the end of the process. The executions that it had begun fail. Returns true when another
+ * process must be started. */
 static bool take_leave(struct instance *in) {
         struct session *s = in->session;
         bool is_stopping, is_first, recovers, restarts = in->model->backend->settings.restarts;
@@ -239,7 +248,7 @@ static bool take_leave(struct instance *in) {
         (void)pthread_mutex_unlock(&in->lock);
         infer_call_cancel_all(in);
         services_free_metrics(in);
-        /* When no process will start again, requests are refused at once. */
+        /* When no process will start again, all requests are refused at once. */
         execution_recover(in, is_stopping || !restarts || !recovers);
         drop_session(in);
         if (is_first)
@@ -247,7 +256,7 @@ static bool take_leave(struct instance *in) {
         return restarts && !is_stopping;
 }
 
-/* False: the instance is to stop. */
+/* Returns false when the instance stops. */
 static bool pause_for(struct instance *in, uint64_t delay_ns) {
         uint64_t        until_ns = shm_clock_ns() + delay_ns;
         struct timespec until = { .tv_sec = (time_t)(until_ns / SECOND_NS),
@@ -272,7 +281,8 @@ static uint64_t next_delay(struct instance *in) {
         return delay_ns;
 }
 
-/* Another process, however often it takes. False: the instance is to stop. */
+/* Starts another process, with as many attempts as necessary. Returns false when the instance
+ * stops. */
 static bool restart(struct instance *in) {
         for (;;) {
                 uint64_t            delay_ns = next_delay(in);
@@ -299,8 +309,8 @@ static void *receive(void *userp) {
         struct instance *in = userp;
 
         (void)pthread_setname_np(pthread_self(), "python receiver");
-        /* This thread serves all clients of the instance, and does not wait for one that is slow. Small
-         * models that the program calls may run right here. */
+        /* This thread serves all clients of the instance and never waits for a slow one. It may run
+         * small models that the program calls itself. */
         if (NESO_ThreadAllowInlineExecution)
                 NESO_ThreadAllowInlineExecution(true);
         do
@@ -373,7 +383,7 @@ static void destroy(struct instance *in) {
         free(in);
 }
 
-/* Waits for the model's initialize(). */
+/* Waits for the end of the model's initialize(). */
 static TRITONSERVER_Error *wait_for_start(struct instance *in) {
         TRITONSERVER_Error *err = NULL;
 
@@ -429,7 +439,7 @@ TRITONSERVER_Error *instance_new(TRITONBACKEND_ModelInstance *triton, struct mod
         return NULL;
 }
 
-/* finalize() of the model, if its process can still run it. */
+/* Runs finalize() of the model, if its process still can, and ends the process. */
 static void stop_process(struct instance *in) {
         struct session *s;
         bool            is_serving;
@@ -464,7 +474,7 @@ void instance_free(struct instance *in) {
         destroy(in);
 }
 
-/* The question that is open, or a new one: the model is asked once at a time. */
+/* Returns the pending question, or a new one: is_ready() is called once at a time. */
 static uint32_t ask_ready_locked(struct shm_header *h) {
         uint32_t question = atomic_load(&h->ready_asked);
 

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An instance of a model: the stub that runs it, the requests it has, and the threads that serve it.
+/* An instance of a model: the stub that runs it, its requests, and the threads that serve it.
  *
  *     Execute     writes requests into the region, offers the execution to the stub, and waits for its
  *                 end, or, in pipelined instances, only for room
- *     receiver    a thread per instance: reads the stub's messages, starts and restarts the process
+ *     receiver    one thread per instance: reads the stub's messages, starts and restarts the process
  *
- * Whoever reads messages holds the *reader's role* (is_reading): the receiver, or a thread in Execute
- * that waits for its result, so that such a result costs one wake-up. What the role guards needs no
- * lock, and no lock is held while the server is called.
+ * The thread that reads messages holds the *reader's role* (is_reading). It is the receiver, or a
+ * thread in Execute that waits for its result, so that this result costs one wake-up. Fields that
+ * the role guards need no lock, and no lock is held during calls of the server.
  *
  *     STARTING -> SERVING -> STOPPING
  *        |         |   ^
  *        v         v   |
- *      FAILED <- RESTARTING    FAILED: no process, and none is to come
+ *      FAILED <- RESTARTING    FAILED: no process runs, and none will start
  *
- * Ownership.  Requests belong to the instance from Execute until they are released. An entry is a
- * request under way, or one that was released and has responses to come.
- * Threads.  `lock` guards what is marked so.
+ * Ownership.  Requests belong to the instance from Execute until their release. An entry is a
+ * request under way, or a released request with responses to come.
+ * Threads.  `lock` guards the fields that say so.
  */
 #pragma once
 
@@ -38,28 +38,28 @@ enum instance_state {
 
 struct entry {
         TRITONBACKEND_Request         *request; /* owned; NULL: released */
-        TRITONBACKEND_ResponseFactory *factory; /* owned; NULL: not needed yet */
+        TRITONBACKEND_ResponseFactory *factory; /* owned; NULL: not created */
         struct instance               *instance;
         uint32_t                       handle;
         uint32_t                       block;    /* in the region; the stub releases it */
-        bool                           is_used;  /* under the instance's lock */
+        bool                           is_used;  /* guarded by the instance's lock */
         bool                           is_final; /* the last response was sent */
         bool                           is_executing;
-        bool                           is_ended; /* freed with its execution */
+        bool                           is_ended; /* to be freed with its execution */
 };
 
 struct execution {
-        struct execution *next; /* in the list of those under way, or of spare ones */
+        struct execution *next; /* in the list of executions under way, or of spare ones */
         uint32_t          slot;
         uint32_t          generation;
-        uint32_t          block; /* struct shm_batch; 0: none, it has one request */
+        uint32_t          block; /* struct shm_batch; 0: none, when there is one request */
         uint32_t          n_entries;
-        uint32_t          capacity; /* of entries */
+        uint32_t          capacity; /* room for entries */
         uint64_t          begin_ns;
-        bool              is_waited; /* by its thread in Execute */
+        bool              is_waited; /* a thread in Execute waits for it */
         atomic_bool       is_done;
-        bool              is_taken_back; /* the stub that it was offered to is no more */
-        struct entry     *entries[];     /* borrowed: the instance; NULL once ended */
+        bool              is_taken_back; /* the stub that it was offered to has ended */
+        struct entry     *entries[];     /* borrowed from the instance; NULL once ended */
 };
 
 struct instance {
@@ -70,46 +70,51 @@ struct instance {
         int32_t                      device;
         bool                         has_ready_check; /* the model has is_ready() */
         bool                         is_concurrent;   /* its executions overlap */
-        struct instance             *next;            /* in the model's list; the backend's lock */
-        struct model *waits_for; /* a model that its execution calls; the same lock */
+        struct instance             *next;            /* in the model's list; guarded by the
+                                                       * backend's lock */
+        struct model *waits_for; /* the model that its execution calls; guarded by the backend's
+                                  * lock */
 
         pthread_mutex_t             lock;
-        pthread_cond_t              changed; /* monotonic clock; any field below */
+        pthread_cond_t              changed; /* on the monotonic clock; signals changes of the
+                                              * fields below */
         pthread_t                   receiver;
         enum instance_state         state;
         struct session             *session;           /* ref; NULL when there is no process */
         TRITONSERVER_Error         *start_error;       /* owned; of the last start */
         bool                        is_reading;        /* a thread reads the messages of the stub */
         bool                        is_started;        /* the session's model is loaded */
-        bool                        is_writing_stacks; /* the process was asked to */
+        bool                        is_writing_stacks; /* the process was asked for its stacks */
         struct execution           *first, **last;     /* under way, oldest first */
         uint32_t                    n_executions;
-        struct execution           *spare;                  /* owned: have ended, for one entry */
-        _Atomic(struct execution *) by_slot[SHM_MAX_DEPTH]; /* those that were offered */
+        struct execution           *spare;                  /* owned; executions that have ended,
+                                                             * with room for one entry */
+        _Atomic(struct execution *) by_slot[SHM_MAX_DEPTH]; /* offered executions */
         uint32_t                    generations[SHM_MAX_DEPTH];
         struct entry              **entries; /* owned, each */
         uint32_t                    n_entries;
         uint32_t                    free_entries_head; /* index; SHM_NO_INDEX */
-        uint32_t                   *next_free;         /* of each entry */
+        uint32_t                   *next_free;         /* for each entry */
 
-        _Atomic uint32_t   depth; /* executions under way at most, by the length of the last ones */
-        struct infer_call *calls; /* to other models, under way */
+        _Atomic uint32_t   depth; /* limit of executions under way, by the length of recent ones */
+        struct infer_call *calls; /* calls to other models under way */
 
-        bool            has_lazy_messages; /* since the last sleep; the reader's */
-        uint64_t        answered_ns;       /* the last result, by the clock; the reader's */
-        uint64_t        average_ns;        /* of an execution in the stub; the reader's */
-        struct metrics *metrics;           /* owned; services.h; the reader's */
+        bool            has_lazy_messages; /* since the last sleep; guarded by the reader's role */
+        uint64_t        answered_ns;       /* time of the last result; the reader's role */
+        uint64_t        average_ns;        /* average length of an execution in the stub; the
+                                            * reader's role */
+        struct metrics *metrics;           /* owned (services.h); the reader's role */
 
-        /* The receiver's. */
+        /* Used by the receiver only. */
         bool     is_to_serve;
-        uint64_t started_ns;       /* the process */
-        uint64_t told_ns;          /* that it still starts */
+        uint64_t started_ns;       /* when the process was started */
+        uint64_t told_ns;          /* when it was logged that it still starts */
         uint64_t healthy_since_ns; /* 0: never */
-        uint64_t delay_ns;         /* before the next restart */
-        unsigned n_lost_starts;    /* processes in a row that were killed before they served */
+        uint64_t delay_ns;         /* delay before the next restart */
+        unsigned n_lost_starts;    /* processes in a row that were killed during their start */
 };
 
-/* Text of INTERNAL errors when the process is gone. */
+/* The INTERNAL error of requests whose process has ended. */
 TRITONSERVER_Error *instance_unhealthy(const struct instance *in);
 
 /* ---- instance.c: life ---- */
@@ -119,38 +124,38 @@ void                instance_free(struct instance *in);
 TRITONSERVER_Error *instance_is_ready(struct instance *in);
 
 /* ---- entries.c: requests under way ---- */
-/* An entry for a request that the instance takes over; NULL when memory is short. */
+/* Creates an entry for a request, which the instance takes; NULL when memory is short. */
 struct entry *entry_new_locked(struct instance *in, TRITONBACKEND_Request *request);
-/* NULL when the handle is of no entry, or one that has ended. */
+/* Returns NULL when no entry has the handle, or when the entry has ended. */
 struct entry *entry_find(struct instance *in, uint32_t handle);
 void          entry_free(struct entry *e);
-/* The same in two steps, for entries of an execution that ends. */
+/* The same in two steps, for the entries of an execution that ends. */
 void entry_end(struct entry *e);
 void entry_free_locked(struct entry *e);
-/* Answers with `err` (the caller's) as the last response, unless that was sent. */
+/* Sends `err` (the caller's) as the last response, unless the last response was sent. */
 void entry_fail(struct entry *e, TRITONSERVER_Error *err);
-/* The factory for responses that may come after the release. */
+/* Creates the factory for responses that may follow the release. */
 TRITONSERVER_Error *entry_open(struct entry *e);
-/* Gives the request back; the entry stays until its last response. */
+/* Releases the request; the entry stays until its last response. */
 void entry_release(struct entry *e, uint32_t flags);
 
 /* ---- execution.c: executions ---- */
 TRITONSERVER_Error *execution_run(struct instance *in, TRITONBACKEND_Request **requests,
                                   uint32_t n_requests);
-/* The reader's: a message SHM_RESULT, SHM_SEND, SHM_CLOSED. */
+/* Handle the messages SHM_RESULT, SHM_SEND and SHM_CLOSED; called with the reader's role. */
 void execution_on_result(struct instance *in, const struct shm_message *message);
 void execution_on_send(struct instance *in, const struct shm_message *message);
 void execution_on_closed(struct instance *in, const struct shm_message *message);
-/* After the end of a process: fails what it had begun, and leaves the rest to be offered again.
- * With `all`, nothing is left. */
+/* After the end of a process: fails the executions that it had begun; the others will be offered
+ * again. With `all`, fails all. */
 void execution_recover(struct instance *in, bool all);
-/* To a new process. */
+/* Offers the remaining executions to a new process. */
 void execution_offer_again(struct instance *in);
 
 /* ---- reader.c: messages ---- */
-/* Handles what there is. The caller has the role. */
+/* Handles all messages that are there. The caller has the reader's role. */
 void reader_drain(struct instance *in);
 
-/* Takes the role, waiting for it; and gives it up. */
+/* Waits for the reader's role and takes it; releases it. */
 void reader_enter_locked(struct instance *in);
 void reader_leave_locked(struct instance *in);

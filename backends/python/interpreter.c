@@ -13,7 +13,7 @@
 
 #define DIRECTORY_VARIABLE "$$TRITON_MODEL_DIRECTORY"
 
-/* `text` with the model's directory in the place of the variable. */
+/* Returns `text` with the model's directory in place of the variable. */
 static char *expand(const char *text, const char *directory) {
         const char *at = strstr(text, DIRECTORY_VARIABLE);
         size_t      n = strlen(text) + strlen(directory) + 1;
@@ -35,7 +35,7 @@ static bool is_program(const char *path) {
         return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
 }
 
-/* The program's path as execvp() would find it; NULL when it is nowhere. */
+/* Returns the program's path as execvp() would find it; NULL when it is not found. */
 static char *search_path(const char *program, const char *path) {
         char found[PATH_MAX];
 
@@ -88,7 +88,7 @@ static const char *base_name(const char *path) {
         return slash != NULL ? slash + 1 : path;
 }
 
-/* What `activate` in that directory would set. */
+/* Sets the variables that `activate` of that directory would set. */
 static bool add_activated(char **environment, size_t n, const char *directory) {
         char bin[PATH_MAX], lib[PATH_MAX], prompt[PATH_MAX];
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which interpreter runs a model, and with which environment.
+/* The choice of a model's interpreter and its environment.
  *
  * The model's parameter EXECUTION_ENV_PATH names a directory with bin/activate, or a conda-pack
- * archive of one; its bin/python3 is used, and the variables that `activate` would set are set; no
- * shell runs. Otherwise it is the backend's setting python-path.
+ * archive of one. The interpreter is then bin/python3 of that directory, with the variables that
+ * `activate` would set; no shell runs. Otherwise the interpreter is the backend's setting
+ * python-path.
  *
- * Ownership.  What is found belongs to the caller. Unpacked archives belong to struct environments and
+ * Ownership.  The result belongs to the caller. Unpacked archives belong to struct environments and
  * are deleted with it.
- * Threads.  Any; one archive is unpacked once, others wait for it.
+ * Threads.  Any; each archive is unpacked once, while other threads that need it wait.
  */
 #pragma once
 

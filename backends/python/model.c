@@ -46,7 +46,7 @@ static TRITONSERVER_Error *refuse(const char *text) {
         return kit_error(TRITONSERVER_ERROR_INVALID_ARG, "%s", text);
 }
 
-/* Settings of the reference server that have nothing to set here. */
+/* Settings of the reference server that have no effect here. */
 static TRITONSERVER_Error *check_foreign(const struct kit_json *config) {
         static const char *const ignored[] = { "shm-growth-byte-size", "shm-region-prefix-name",
                                                "shm_message_queue_size" };

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the python backend knows of itself and of a model: settings, where the program is, and which
- * interpreter runs it.
+/* State of the python backend and of a model: settings, the model's program, and the interpreter
+ * that runs it.
  *
  * Settings of the backend (--backend-config=python,<key>=<value>):
  *
  *     python-path               the interpreter (python3, found in PATH)
- *     stub-timeout-seconds      deadline of a process's start and of finalize() (30)
- *     stub-restart              whether a process that crashed is started anew (true)
- *     shm-max-byte-size         bound of what an instance and the server share (0: none)
+ *     stub-timeout-seconds      time limit of a process's start and of finalize() (30)
+ *     stub-restart              whether a crashed process is restarted (true)
+ *     shm-max-byte-size         limit of the memory shared by an instance and the server (0: none)
  *     shm-default-byte-size, shm-growth-byte-size, shm-region-prefix-name, shm_message_queue_size,
- *     thread-pool-size          of the reference server; checked and not needed here
+ *     thread-pool-size          of the reference server; checked and without effect here
  *
  * Parameters of a model: EXECUTION_ENV_PATH, FORCE_CPU_ONLY_INPUT_TENSORS, and PIPELINE_DEPTH,
  * ASYNC_CONCURRENCY, EXECUTE_TIMEOUT_MS (docs/python_models.md).
  *
  * Ownership.  The backend outlives its models, a model its instances.
- * Threads.  Neither changes after it was opened, but for what is atomic or has a lock.
+ * Threads.  Neither changes after its creation, except for atomic fields and fields with a lock.
  */
 #pragma once
 
@@ -40,14 +40,15 @@ struct backend {
         struct settings            settings;
         struct reaper             *reaper;             /* owned */
         struct environments       *environments;       /* owned: unpacked archives */
-        const char                *directory;          /* of the library and of the stub's files */
+        const char                *directory;          /* of the library and of the stub's files;
+                                                        * borrowed */
         char                      *backends_directory; /* owned; of all backends */
         TRITONSERVER_MetricFamily *restarts_family;    /* owned; NULL without metrics */
 
-        TRITONSERVER_ResponseAllocator *allocator; /* owned; of calls to other models */
+        TRITONSERVER_ResponseAllocator *allocator; /* owned; for calls to other models */
         struct kit_workers              workers;   /* threads that load models */
 
-        pthread_mutex_t lock;   /* guards the list and who waits for whom (waits.h) */
+        pthread_mutex_t lock;   /* guards the list and `waits_for` of the instances (waits.h) */
         struct model   *models; /* borrowed */
 };
 
@@ -55,15 +56,16 @@ struct model {
         struct kit_model     kit;
         struct backend      *backend;
         TRITONSERVER_Server *server;
-        char                *library_directory; /* owned; of a backend in Python, else NULL */
+        char                *library_directory; /* owned; for a backend written in Python, else NULL */
         char                *file;              /* owned; path of the program */
         char                *python;            /* owned; path of the interpreter */
         char               **environment;       /* owned; of its processes */
         bool                 is_decoupled;
-        uint32_t             depth; /* executions that an instance has at once, at most */
-        uint32_t             async_concurrency;  /* the same when execute() is a coroutine; 1: off */
+        uint32_t             depth; /* limit of executions that an instance has at a time */
+        uint32_t             async_concurrency;  /* the same for a coroutine execute(); 1: off */
         uint64_t             execute_timeout_ns; /* 0: none */
-        atomic_bool          makes_calls;        /* of other models: executions are not queued */
+        atomic_bool          makes_calls;        /* to other models; then executions are not
+                                                  * pipelined */
         TRITONSERVER_Metric *restarts;           /* owned; NULL without metrics */
 
         bool             is_listed;
@@ -74,8 +76,8 @@ struct model {
 TRITONSERVER_Error *backend_new(TRITONBACKEND_Backend *triton, struct backend **ret);
 void                backend_free(struct backend *backend);
 
-/* Reads the configuration and finds program and interpreter; nothing is started. */
+/* Reads the configuration and finds program and interpreter; starts nothing. */
 TRITONSERVER_Error *model_new(TRITONBACKEND_Model *triton, struct model **ret);
 void                model_free(struct model *model);
-/* After its configuration was completed. */
+/* Reads the configuration again after its completion. */
 TRITONSERVER_Error *model_read_again(struct model *model);

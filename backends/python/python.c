@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The entry points of the python backend: models that are Python programs, each instance in a process
- * of its own.
+/* The entry points of the python backend: models that are Python programs, with a process for each
+ * instance.
  *
  * Backend state: struct backend. Model state: struct model. Instance state: struct instance.
  */
@@ -8,7 +8,7 @@
 #include "python/instance.h"
 #include "python/stacks.h"
 
-/* Of Neso's own: triton/core/neso.h. */
+/* An entry point of Neso, see triton/core/neso.h. */
 TRITONBACKEND_ISPEC TRITONSERVER_Error *NESOBACKEND_ModelInstanceStacks(
         TRITONBACKEND_ModelInstance *triton, TRITONSERVER_Message **ret);
 

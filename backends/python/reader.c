@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Other servers do not have them. */
+/* Other servers do not have these functions. */
 #pragma weak NESO_ThreadBeginResponses
 #pragma weak NESO_ThreadEndResponses
 
-#define ROW_MESSAGES 16u /* most messages whose clients are notified together, ... */
-#define ROW_NS 20000u    /* ... and those of results that took longer alone */
+#define ROW_MESSAGES 16u /* limit of messages whose clients are notified together, ... */
+#define ROW_NS 20000u    /* ... and of the time that their handling may take */
 
 void reader_enter_locked(struct instance *in) {
         while (in->is_reading)
@@ -27,7 +27,7 @@ void reader_leave_locked(struct instance *in) {
         (void)pthread_cond_broadcast(&in->changed);
 }
 
-/* The model was loaded, or says why not. */
+/* The model was loaded, or its load failed with a reason. */
 static void on_started(struct instance *in, const struct answer_source *source) {
         struct shm_answer   answer;
         TRITONSERVER_Error *err = NULL;
@@ -52,7 +52,7 @@ static void on_started(struct instance *in, const struct answer_source *source) 
         (void)pthread_mutex_unlock(&in->lock);
 }
 
-/* Messages with a block that is read here and goes back. */
+/* Handles a message with a block, which is read here and returned to the stub. */
 static void on_block(struct instance *in, const struct shm_message *message) {
         struct session      *s = in->session;
         struct answer_source source = { &s->region, message->block, message->n_bytes };
@@ -147,8 +147,8 @@ static void handle(struct instance *in, const struct shm_message *message) {
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Results that lie in the ring together are one row: their clients' threads are woken once, when all are
- * answered, and so is the thread in Execute that waits for room. */
+/* Results that are in the ring together form one row: their clients' threads are woken once, when
+ * all are answered, and so is the thread in Execute that waits for room. */
 struct row {
         bool     is_open;
         unsigned n_messages;

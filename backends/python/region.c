@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Descriptors up to this one have a fixed meaning in the stub, so the memfd's is above. */
+/* Descriptors up to this one have a fixed meaning in the stub, so the memfd gets a higher one. */
 #define LOWEST_FD 16
 
 static TRITONSERVER_Error *failed(const char *what) {
@@ -76,7 +76,8 @@ void region_close(struct region *r) {
         r->base = NULL;
 }
 
-/* A stub that names a block twice, or none of ours, has lost its mind. */
+/* Frees the blocks of a list. A stub that returns a block twice, or a number without a block,
+ * breaks the region. */
 static void free_list_locked(struct region *r, uint32_t block) {
         while (block != 0) {
                 const void *place = region_find(r, (uint64_t)block * SHM_BLOCK, SHM_BLOCK);
@@ -90,9 +91,9 @@ static void free_list_locked(struct region *r, uint32_t block) {
         }
 }
 
-/* An output may lie in the block of its input: then the message that names it was written before the
- * block was given back. So a list that was taken waits until all messages are dealt with that were
- * there at that moment. */
+/* Frees the blocks that the stub has given back. A message may still name an output in the block of
+ * an input; such a message was written before the block was given back. So a list is freed only
+ * after all messages were handled that existed when the list was taken. */
 static void absorb_released_locked(struct region *r) {
         if (r->limbo == 0) {
                 r->limbo = shm_list_take(&r->header->released);

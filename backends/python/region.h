@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The server's side of a region that is shared with a stub (shm_layout.h): blocks of the server's
- * area, and places within the region that the stub names.
+ * area, and places in the region that the stub names.
  *
- * Ownership.  The region owns its memory and its descriptor. A block belongs to whoever allocated
- * it, until it is freed or handed to the stub, which gives it back through the list `released`.
+ * Ownership.  The region owns its memory and its descriptor. The allocator of a block owns it until
+ * it is freed or passed to the stub, which gives it back through the list `released`.
  * Threads.  region_alloc() and region_free() from any thread; the rest does not change.
  */
 #pragma once
@@ -22,25 +22,26 @@ struct region {
         struct shm_header *header; /* = base */
         pthread_mutex_t    lock;   /* guards heap, limbo */
         struct shm_heap    heap;
-        uint32_t           limbo;       /* list: given back, but perhaps named by ... */
+        uint32_t           limbo;       /* list of blocks that were given back, but may be named by
+                                         * ... */
         uint32_t           limbo_until; /* ... messages before this one */
-        _Atomic uint32_t   n_handled;   /* messages of the stub that were dealt with */
-        atomic_bool        is_broken;   /* the stub gave back what it does not have */
+        _Atomic uint32_t   n_handled;   /* number of the stub's messages that were handled */
+        atomic_bool        is_broken;   /* the stub broke the rules of the region */
 };
 
-/* max_bytes 0: no limit. */
+/* max_bytes 0 means no limit. */
 TRITONSERVER_Error *region_open(struct region *r, uint64_t max_bytes);
 void                region_close(struct region *r);
 
-/* 0 when memory is short. */
+/* Returns 0 when memory is short. */
 uint32_t region_alloc(struct region *r, uint64_t n_bytes);
 void     region_free(struct region *r, uint32_t block);
 
-/* After a while without traffic: memory that was needed for a burst goes back to the system. */
+/* Returns memory of a burst to the system; to be called after a while without traffic. */
 void     region_trim(struct region *r);
 uint64_t region_idle_bytes(struct region *r);
 
-/* A message of the stub was dealt with; the reader's. */
+/* Counts a handled message of the stub; called with the reader's role. */
 static inline void region_count_handled(struct region *r) {
         uint32_t n = atomic_load_explicit(&r->n_handled, memory_order_relaxed);
 
@@ -51,14 +52,14 @@ static inline void *region_block(const struct region *r, uint32_t block) {
         return r->base + (uint64_t)block * SHM_BLOCK;
 }
 
-/* n_bytes at `offset`; NULL when they are not within the two areas. */
+/* Returns n_bytes at `offset`; NULL when they are not within the two areas. */
 static inline const void *region_find(const struct region *r, uint64_t offset, uint64_t n_bytes) {
         if (offset < SHM_SERVER_AREA || offset > SHM_BYTES || n_bytes > SHM_BYTES - offset)
                 return NULL;
         return r->base + offset;
 }
 
-/* A block of the stub's area with n_bytes; NULL when it cannot be one. */
+/* Returns a block of the stub's area with n_bytes; NULL when there can be none. */
 static inline void *region_find_stub_block(const struct region *r, uint32_t block,
                                            uint64_t n_bytes) {
         uint64_t offset = (uint64_t)block * SHM_BLOCK;

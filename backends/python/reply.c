@@ -55,7 +55,7 @@ void reply_error(struct session *s, struct reply_to *to, TRITONSERVER_Error *err
         const char *text = TRITONSERVER_ErrorMessage(err);
         uint32_t    code = TRITONSERVER_ErrorCode(err);
 
-        /* 0 says success; an error of an unknown kind is an internal one here. */
+        /* 0 means success, so an error of an unknown kind becomes INTERNAL. */
         reply_text(s, to, code != 0 ? code : TRITONSERVER_ERROR_INTERNAL, text, strlen(text));
         TRITONSERVER_ErrorDelete(err);
 }

@@ -11,7 +11,7 @@
 
 #define MAX_STACK_INPUTS 16
 
-/* What is to be written, measured first. */
+/* Facts of the request, determined before it is written. */
 struct plan {
         TRITONBACKEND_Request *request;
         const struct model    *model;
@@ -156,7 +156,7 @@ static TRITONSERVER_Error *make_plan(struct plan *plan) {
 struct writer {
         unsigned char *base;
         size_t         at;
-        uint64_t       place; /* of base in the region */
+        uint64_t       place; /* block number of `base` in the region */
 };
 
 static uint32_t reserve(struct writer *w, size_t n_bytes) {

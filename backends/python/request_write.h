@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A request of the server as a struct shm_request in the region: one block with everything, the bytes
- * of the inputs included.
+/* Writing of a request as a struct shm_request in the region: one block with everything, including
+ * the bytes of the inputs.
  *
  * Threads.  Any.
  */

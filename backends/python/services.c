@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_METRICS 65536 /* of an instance, and families */
+#define MAX_METRICS 65536 /* limit for an instance's metrics, and for its families */
 #define MAX_LABELS 64
 #define MAX_BUCKETS 1024
 
@@ -21,7 +21,7 @@ struct metrics {
         uint32_t                    n_metrics;
 };
 
-/* What an ask results in: a text, or an error. */
+/* Result of a request: a text, or an error. */
 struct outcome {
         char                text[64];
         TRITONSERVER_Error *err;
@@ -34,7 +34,7 @@ static TRITONSERVER_Error *too_many(void) {
                          MAX_METRICS);
 }
 
-/* A place for a pointer in the table; ids are indices. */
+/* Finds room for a pointer in the table; ids are indices. */
 static bool reserve_place(void ***table, uint32_t *n, uint32_t *ret) {
         void **longer;
 
@@ -235,7 +235,7 @@ struct load {
 
 struct parameters {
         TRITONSERVER_Parameter *all[MAX_FILES + 1]; /* owned */
-        unsigned char          *bytes[MAX_FILES];   /* owned: what they point to */
+        unsigned char          *bytes[MAX_FILES];   /* owned: the memory that they point to */
         size_t                  n, n_bytes;
 };
 
@@ -247,7 +247,7 @@ static int digit_of(char c) {
         return at != NULL ? (int)(at - digits) : -1;
 }
 
-/* Base64 (RFC 4648) as Python writes it. NULL when memory is short. */
+/* Decodes Base64 (RFC 4648) as Python writes it. NULL when memory is short. */
 static unsigned char *decode_base64(const char *text, size_t *ret_bytes) {
         size_t         len = strlen(text), n = 0;
         unsigned char *bytes = malloc(len / 4 * 3 + 3);

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What models ask for rarely, as JSON: {"ask": "<what>", ...}. The reply is a code (0: success) and a
- * text.
+/* Services of the server that models use rarely, with requests in JSON: {"ask": "<service>", ...}.
+ * The reply is a code (0: success) and a text.
  *
- *     family_new     name, description, kind (0 to 2)        the family's id
+ *     family_new     name, description, kind (0 to 2)        reply: the family's id
  *     family_delete  id
- *     metric_new     family, labels {}, buckets [] or null   the metric's id
+ *     metric_new     family, labels {}, buckets [] or null   reply: the metric's id
  *     metric_delete  id
- *     metric_value   id                                      the value
+ *     metric_value   id                                      reply: the value
  *     load           model, config, files {path: base64}
  *     unload         model, dependents
- *     ready          model, version                          "true" or "false"
+ *     ready          model, version                          reply: "true" or "false"
  *
  * Loading and unloading run on threads of their own.
  *
- * Ownership.  Metrics belong to the process that made them, and are deleted after it.
+ * Ownership.  Metrics belong to the process that created them, and are deleted after its end.
  * Threads.  The reader's.
  */
 #pragma once
@@ -23,11 +23,11 @@
 
 struct metrics;
 
-/* The JSON is that of the call's payload. */
+/* Handles a request; `json` is the payload of the call. */
 void services_answer(struct instance *in, const char *json, size_t len, struct reply_to *to);
 
-/* Counts in a metric; an id of none is ignored. */
+/* Updates a metric; an unknown id is ignored. */
 void services_update_metric(struct instance *in, uint32_t id, enum shm_metric_op op, double value);
 
-/* The process has ended. */
+/* Deletes the metrics of a process that has ended. */
 void services_free_metrics(struct instance *in);

@@ -10,7 +10,9 @@
 #include <string.h>
 
 #define STUB_SCRIPT "triton_python_backend_stub.py"
-#define ROOM_MESSAGES 16u /* a stub that waits for room in the ring is woken for so many */
+#define ROOM_MESSAGES                                                                              \
+        16u /* interval in messages at which a stub that waits for room in the ring is
+                           * woken */
 
 static pthread_mutex_t over_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t  over_changed;
@@ -32,7 +34,7 @@ static void wake_all(struct session *s) {
 
         atomic_store(&h->receiver_sleep, SHM_AWAKE);
         atomic_store(&h->executor_sleep, SHM_AWAKE);
-        /* Also when the stub had cleared a word and did not live to make the call. */
+        /* Also when the stub had cleared a word and died before it made the call. */
         shm_futex_wake(&h->receiver_sleep, INT32_MAX);
         shm_futex_wake(&h->executor_sleep, INT32_MAX);
         shm_futex_wake(&h->ready_answered, INT32_MAX);
@@ -75,7 +77,7 @@ static TRITONSERVER_Error *config_text(const struct model *model, TRITONSERVER_M
         return TRITONSERVER_MessageSerializeToJson(*message, ret, ret_len);
 }
 
-/* What the stub is to do, as JSON. */
+/* Prints the stub's start parameters as JSON. */
 static TRITONSERVER_Error *print_start(const struct session_options *o, struct kit_text *text) {
         const struct model   *model = o->model;
         TRITONSERVER_Message *message = NULL;
@@ -162,7 +164,7 @@ TRITONSERVER_Error *session_start(const struct session_options *o, struct sessio
                 return kit_error_no_memory(sizeof(*s), "a Python process");
         s->name = o->name;
         s->process.on_end = on_end;
-        atomic_init(&s->n_users, 2); /* the caller and on_end() */
+        atomic_init(&s->n_users, 2); /* one for the caller, one for on_end() */
         err = region_open(&s->region, o->model->backend->settings.max_bytes);
         if (err == NULL)
                 err = write_start(s, o);
@@ -243,7 +245,8 @@ bool session_next(struct session *s, struct shm_message *ret) {
         memcpy(ret, &h->messages[s->message_head % SHM_MESSAGES], sizeof(*ret));
         s->message_head++;
         atomic_store_explicit(&h->message_head, s->message_head, memory_order_release);
-        /* A fence costs as much as the rest of this. */
+        /* The fence in shm_wake() costs as much as the rest of this function, so it is not called
+         * for each message. */
         if (s->message_head == tail || s->message_head % ROOM_MESSAGES == 0)
                 shm_wake(&h->room_sleep, SHM_NAPPING);
         return true;

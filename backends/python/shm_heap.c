@@ -16,10 +16,10 @@ struct shm_unit {
         uint8_t  kind;
         uint8_t  size_class; /* UNIT_SMALL */
         bool     is_committed;
-        bool     is_partial; /* in the list of its size */
-        uint32_t n;          /* units of the run, at its first and (free runs) last unit */
+        bool     is_partial; /* in the list of units with free blocks of its size */
+        uint32_t n;          /* units of the run, in its first and (free runs) last unit */
         uint32_t next, prev; /* in a bin, or in the list of a size */
-        uint16_t n_free;     /* UNIT_SMALL: blocks */
+        uint16_t n_free;     /* UNIT_SMALL: number of free blocks */
         uint64_t free_map[MAP_WORDS];
 };
 
@@ -101,7 +101,7 @@ static void free_run(struct shm_heap *heap, uint32_t first, uint32_t n) {
         bin_insert(heap, first, n);
 }
 
-/* A free run of at least n units, out of its bin; SHM_NO_INDEX when there is none. */
+/* Takes a free run of at least n units out of its bin; SHM_NO_INDEX when there is none. */
 static uint32_t find_run(struct shm_heap *heap, uint32_t n) {
         for (unsigned bin = bin_of(n); bin < SHM_HEAP_BINS; bin++)
                 for (uint32_t i = heap->bins[bin]; i != SHM_NO_INDEX; i = unit(heap, i)->next)
@@ -247,7 +247,7 @@ static void free_small(struct shm_heap *heap, uint32_t i, unsigned b) {
         heap->allocated_bytes -= (uint64_t)SHM_BLOCK << u->size_class;
         if (!u->is_partial)
                 partial_insert(heap, i);
-        /* One empty unit stays for the next block of that size. */
+        /* One empty unit is kept for the next block of that size. */
         if (u->n_free == BLOCKS_OF_UNIT >> u->size_class &&
             (*list != i || u->next != SHM_NO_INDEX)) {
                 list_remove(heap, list, i);
@@ -289,7 +289,8 @@ uint32_t shm_heap_alloc(struct shm_heap *heap, uint64_t n_bytes) {
         return number(heap, first);
 }
 
-/* The unit of an allocated block; NULL when it is none. *ret_index is that of a small block. */
+/* Returns the unit of an allocated block; NULL when there is no such block. *ret_index is the index
+ * of a small block. */
 static struct shm_unit *find_block(const struct shm_heap *heap, uint32_t block,
                                    unsigned *ret_index) {
         uint64_t         offset = (uint64_t)block * SHM_BLOCK, i;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Blocks within one area of the shared region.
+/* Allocation of blocks within one area of the shared region.
  *
- * Up to a quarter of a unit (16 KiB) a block is one of equal blocks that share a unit; larger ones
- * are runs of units. Free runs are joined with their neighbours and kept in lists by size. Memory is
- * committed a run at a time when it is first used, and given back by shm_heap_trim().
+ * A block of up to a quarter of a unit (16 KiB) shares a unit with blocks of the same size; larger
+ * blocks are runs of units. Free runs are merged with their neighbours and kept in lists by size.
+ * Memory is committed by runs when it is first used; shm_heap_trim() returns it.
  *
- * The books are private memory: what the other process writes into the area cannot mislead them, and
- * shm_heap_free() refuses offsets at which no allocated block begins.
+ * The heap's records are private memory: writes of the other process into the area cannot corrupt
+ * them, and shm_heap_free() refuses offsets at which no allocated block begins.
  *
  * Ownership.  The area is borrowed.
  * Threads.  One user at a time.
@@ -26,13 +26,14 @@
 struct shm_unit;
 
 struct shm_heap {
-        uint64_t          begin;     /* of the area, in the region */
+        uint64_t          begin;     /* offset of the area in the region */
         int               fd;        /* borrowed: the memfd; -1: nothing is committed (tests) */
-        uint64_t          max_bytes; /* that both areas may have committed together */
-        _Atomic uint64_t *committed; /* borrowed: of this area, for the other side to see */
+        uint64_t          max_bytes; /* limit of the committed bytes of both areas together */
+        _Atomic uint64_t *committed; /* borrowed: committed bytes of this area, read by the other
+                                      * side */
         _Atomic uint64_t *committed_by_other; /* borrowed */
         struct shm_unit  *units;              /* owned */
-        uint32_t          n_units;            /* that the books cover */
+        uint32_t          n_units;            /* units that the records cover */
         uint32_t          capacity;
         uint32_t          bins[SHM_HEAP_BINS];     /* first unit of a free run; SHM_NO_INDEX */
         uint32_t          partial[SHM_HEAP_SIZES]; /* units with a free block of that size */
@@ -50,17 +51,17 @@ struct shm_heap_options {
 void shm_heap_init(struct shm_heap *heap, const struct shm_heap_options *options);
 void shm_heap_done(struct shm_heap *heap);
 
-/* The block's number; 0 when memory is short or max_bytes would be exceeded. */
+/* Returns the block's number; 0 when memory is short or max_bytes would be exceeded. */
 uint32_t shm_heap_alloc(struct shm_heap *heap, uint64_t n_bytes);
 
-/* False when there is no such block; nothing is changed then. */
+/* Returns false, and changes nothing, when there is no such block. */
 bool shm_heap_free(struct shm_heap *heap, uint32_t block);
 
-/* The block's size, 0 when there is no such block. */
+/* Returns the block's size; 0 when there is no such block. */
 uint64_t shm_heap_size(const struct shm_heap *heap, uint32_t block);
 
-/* Committed bytes that no block uses. */
+/* Returns the committed bytes that no block uses. */
 uint64_t shm_heap_idle_bytes(const struct shm_heap *heap);
 
-/* Gives the memory of free runs back to the system. */
+/* Returns the memory of free runs to the system. */
 void shm_heap_trim(struct shm_heap *heap);

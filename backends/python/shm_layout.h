@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the server and a stub process share: one region of memory, and the form of what lies in it.
+/* The memory that the server and a stub process share: one region, and the formats of its contents.
  *
  *     0              SHM_HEADER_BYTES         + SHM_AREA_BYTES           + SHM_AREA_BYTES
  *     | struct shm_header | area of the server     | area of the stub       |
  *
- * The region is a memfd of its full size from the beginning; its areas are committed by fallocate
- * before they are touched, so that neither side is ever ended by SIGBUS. Each side allocates in its
- * own area alone (shm_heap.h, whose books are private memory) and gives the other's blocks back by
+ * The region is a memfd with its full size from the beginning. Its areas are committed by fallocate
+ * before they are used, so that neither side is ended by SIGBUS. Each side allocates only in its
+ * own area (shm_heap.h, whose records are private memory) and gives the other side's blocks back by
  * pushing them onto a list.
  *
- * To the stub: a ring of executions, each with a slot whose word says whether the server or the stub
- * owns it (shm_slot.h), and lists of replies. To the server: one ring of messages. No lock lies in
- * here: a process that is killed at any point leaves nothing held.
+ * To the stub there are a ring of executions, each with a slot whose word says whether the server
+ * or the stub owns it (shm_slot.h), and lists of replies. To the server there is one ring of
+ * messages. The region has no lock: a process that is killed at any point leaves nothing locked.
  *
- * Blocks are named by their number: offset / SHM_BLOCK. 0 is none.
+ * A block is named by its number, offset / SHM_BLOCK; 0 means none.
  *
  * Trust.  The stub runs a user's program. The server copies what it reads here before it checks it,
- * and takes anything that does not fit for a crash. The stub trusts the server.
+ * and treats invalid values as a crash of the stub. The stub trusts the server.
  *
- * Threads.  Fields that both sides use are atomic; `tail` and `head` of a ring have one writer each.
+ * Threads.  Fields that both sides use are atomic; `tail` and `head` of a ring have one writer
+ * each.
  */
 #pragma once
 
@@ -26,25 +27,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SHM_MAGIC 0x314e5950u /* "PYN1": both sides are of one build */
-#define SHM_BLOCK 64u         /* a cache line, and what arrays are aligned to */
+#define SHM_MAGIC 0x314e5950u /* "PYN1": guarantees that both sides are of one build */
+#define SHM_BLOCK 64u         /* a cache line, and the alignment of arrays */
 #define SHM_HEADER_BYTES (256u << 10)
-#define SHM_AREA_BYTES (UINT64_C(64) << 30) /* addresses, not memory */
+#define SHM_AREA_BYTES (UINT64_C(64) << 30) /* address space, not memory */
 #define SHM_BYTES (SHM_HEADER_BYTES + 2 * SHM_AREA_BYTES)
 #define SHM_SERVER_AREA ((uint64_t)SHM_HEADER_BYTES)
 #define SHM_STUB_AREA (SHM_HEADER_BYTES + SHM_AREA_BYTES)
 
-#define SHM_MAX_DEPTH 128u /* executions that were handed over and are not answered */
+#define SHM_MAX_DEPTH 128u /* limit of executions that were offered and are not answered */
 #define SHM_MESSAGES 1024u /* entries of the ring to the server */
-#define SHM_STACKS_BYTES (64u << 10) /* text of stacks; what is longer is cut */
+#define SHM_STACKS_BYTES (64u << 10) /* limit of the text of stacks; a longer text is cut */
 #define SHM_NO_INDEX UINT32_MAX
 
-/* Descriptors that the stub is started with. */
+/* Descriptors that the stub inherits. */
 #define SHM_CONTROL_FD 3
 #define SHM_MEMORY_FD 4
 
 /* ---- records --------------------------------------------------------------------------------- */
-/* Places within a record are relative to the record; data is named by its place in the region. */
+/* Places within a record are relative to the record; data is named by its offset in the region. */
 
 struct shm_text {
         uint32_t at;
@@ -52,23 +53,23 @@ struct shm_text {
 };
 
 struct shm_tensor {
-        uint32_t        name_index; /* in the configuration; SHM_NO_INDEX: `name` has it */
+        uint32_t        name_index; /* index in the configuration; SHM_NO_INDEX: `name` is set */
         struct shm_text name;
         uint32_t        type; /* TRITONSERVER_DataType */
         uint32_t        n_dims;
         uint32_t        dims; /* int64_t[n_dims], relative */
-        uint64_t        data; /* in the region; anything when n_bytes is 0 */
+        uint64_t        data; /* offset in the region; undefined when n_bytes is 0 */
         uint64_t        n_bytes;
 };
 
 enum shm_correlation { SHM_CORRELATION_INT, SHM_CORRELATION_TEXT };
 
-/* A request of a model, as its stub gets it. Its inputs' bytes are in the same block. */
+/* A request of a model in the form for its stub. The bytes of its inputs are in the same block. */
 struct shm_request {
         uint32_t        handle;
         uint32_t        n_inputs;
         uint32_t        inputs;    /* struct shm_tensor[], relative */
-        uint32_t        n_outputs; /* SHM_NO_INDEX: all of the configuration */
+        uint32_t        n_outputs; /* SHM_NO_INDEX: all outputs of the configuration */
         uint32_t        outputs;   /* uint32_t[], indices in the configuration */
         uint32_t        flags;
         uint64_t        timeout_us;
@@ -77,7 +78,7 @@ struct shm_request {
         uint32_t        correlation_kind;
         struct shm_text id;
         struct shm_text parameters; /* JSON; len 0: none */
-        struct shm_text trace;      /* its context; len 0: none */
+        struct shm_text trace;      /* context of its trace; len 0: none */
         uint32_t        has_trace;
         uint32_t        bls_depth;
 };
@@ -89,7 +90,7 @@ struct shm_batch {
 };
 
 enum shm_answer_kind {
-        SHM_ANSWER_NONE,  /* None: rescheduled, or its sender answers */
+        SHM_ANSWER_NONE,  /* the request was rescheduled, or its sender answers */
         SHM_ANSWER_OK,    /* outputs */
         SHM_ANSWER_ERROR, /* a code and a text */
 };
@@ -107,12 +108,12 @@ struct shm_answer {
 struct shm_result_item {
         uint32_t handle;
         uint32_t release_flags;
-        uint32_t is_open; /* its sender is used or still held, and has not sent FINAL */
+        uint32_t is_open; /* its sender is in use or still held, and has not sent FINAL */
         uint32_t answer;  /* struct shm_answer, relative; 0: SHM_ANSWER_NONE */
 };
 
-/* The end of an execution, in a block of the stub's area. With a text all requests that are not
- * answered fail with it. */
+/* The end of an execution, in a block of the stub's area. If there is a text, all requests without
+ * an answer fail with it. */
 struct shm_result {
         uint32_t               n_items;
         uint32_t               code;
@@ -120,23 +121,23 @@ struct shm_result {
         struct shm_result_item items[];
 };
 
-/* What the stub asks for and waits for; a block of the stub's area. Replies are blocks of the
- * server's area that are pushed onto `replies` here, or onto header->async_replies. */
+/* A call of the stub that waits for replies, in a block of the stub's area. Replies are blocks of
+ * the server's area that are pushed onto `replies`, or onto header->async_replies. */
 struct shm_call {
         _Atomic uint32_t replies; /* list of struct shm_reply, newest first; also a futex word */
         uint32_t         kind;
         uint32_t         is_async;
-        uint32_t         id;     /* the stub's, comes back with each reply */
-        uint32_t         handle; /* of the request that it is about; SHM_NO_INDEX: none */
+        uint32_t         id;     /* chosen by the stub, repeated in each reply */
+        uint32_t         handle; /* of the request that the call concerns; SHM_NO_INDEX: none */
         uint32_t         n_bytes;
         uint32_t         payload;      /* relative */
-        uint32_t         is_executing; /* asked by the thread that executes, which waits */
+        uint32_t         is_executing; /* the executing thread made the call and waits */
 };
 
 /* Payload of SHM_CALL_INFER. */
 struct shm_infer {
         uint32_t        n_inputs;
-        uint32_t        inputs; /* relative to the payload, as all here */
+        uint32_t        inputs; /* places are relative to the payload */
         uint32_t        n_outputs;
         uint32_t        outputs; /* struct shm_text[] */
         uint32_t        flags;
@@ -152,38 +153,39 @@ struct shm_infer {
         uint32_t        depth;
 };
 
-/* An output of a called model begins so far behind its block, whose first bytes are the link of a list
- * when the stub gives it back, perhaps while a message that names the output is still to be read. */
+/* Distance of a called model's output from the begin of its block. The first bytes of the block are
+ * the link of a list when the stub gives it back, which may happen before the server has read the
+ * message that names the output. */
 #define SHM_OUTPUT_OFFSET SHM_BLOCK
 
 struct shm_reply {
-        uint32_t          next; /* block of the reply before it */
+        uint32_t          next; /* block of the previous reply */
         uint32_t          id;
         uint32_t          is_last;
-        uint32_t          number; /* of the reply, from 0 */
+        uint32_t          number; /* index of the reply, from 0 */
         struct shm_answer answer;
 };
 
 enum shm_call_kind {
         SHM_CALL_INFER = 1,
-        SHM_CALL_IS_CANCELLED, /* reply: code 1 when it is */
-        SHM_CALL_TEXT,         /* payload and reply are JSON: everything that is rare (services.h) */
+        SHM_CALL_IS_CANCELLED, /* reply: code 1 when it is cancelled */
+        SHM_CALL_TEXT,         /* payload and reply are texts: services.h */
 };
 
 enum shm_message_kind {
         SHM_HELLO = 1, /* the stub is attached */
-        SHM_STARTED,   /* block: struct shm_answer, the text being the outcome, the code
-                        * enum shm_model */
+        SHM_STARTED,   /* block: struct shm_answer, whose text is the result and whose code is enum
+                        * shm_model */
         SHM_RESULT,    /* block: struct shm_result; handle: the slot */
         SHM_SEND,      /* block or 0: struct shm_answer; handle: the request; value: flags */
         SHM_CLOSED,    /* handle: a sender was dropped without FINAL */
-        SHM_CALL,      /* block: struct shm_call, which stays the stub's */
-        SHM_CANCEL,    /* block: a call of which no more replies are wanted but the last */
+        SHM_CALL,      /* block: struct shm_call, which the stub keeps */
+        SHM_CANCEL,    /* block: a call that is cancelled; only its last reply is wanted */
         SHM_LOG,       /* block: struct shm_log */
         SHM_METRIC,    /* handle: the metric, value: a double; `n_bytes`: enum shm_metric_op */
 };
 
-/* What a model has, by bits. */
+/* Properties of a model, by bits. */
 enum shm_model {
         SHM_MODEL_HAS_READY_CHECK = 1,
         SHM_MODEL_IS_CONCURRENT = 2, /* its executions overlap: ASYNC_CONCURRENCY */
@@ -202,7 +204,7 @@ struct shm_message {
         uint32_t kind;
         uint32_t handle;
         uint32_t block;
-        uint32_t n_bytes; /* of the block */
+        uint32_t n_bytes; /* size of the block */
         uint64_t value;
 };
 
@@ -223,29 +225,30 @@ struct shm_execution {
 
 struct shm_slot {
         _Alignas(SHM_BLOCK) _Atomic uint64_t word; /* shm_slot.h */
-        uint64_t claim_ns;                         /* right before the model is called */
+        uint64_t claim_ns;                         /* time right before the call of the model */
         uint64_t end_ns;
         uint32_t is_waited; /* the result wakes the executor */
 };
 
-/* Whether a waiter has to be woken. */
+/* State of a waiter; decides whether it must be woken. */
 enum shm_sleep {
         SHM_AWAKE,
-        SHM_NAPPING, /* wakes by itself within a millisecond; only results are worth a call */
+        SHM_NAPPING, /* wakes up by itself within a millisecond; only results justify a wake-up */
         SHM_ASLEEP,
 };
 
 struct shm_header {
         uint32_t magic;
-        uint32_t start; /* block: struct shm_answer, its text being the JSON of start.h */
+        uint32_t start; /* block: struct shm_answer, whose text is the JSON of print_start() in
+                         * session.c */
         uint64_t max_bytes;
 
-        _Alignas(SHM_BLOCK) _Atomic uint32_t execution_tail; /* the server writes */
+        _Alignas(SHM_BLOCK) _Atomic uint32_t execution_tail; /* written by the server */
         _Atomic uint32_t stub_sleep;                         /* enum shm_sleep; a futex word */
-        _Alignas(SHM_BLOCK) _Atomic uint32_t execution_head; /* the stub writes */
+        _Alignas(SHM_BLOCK) _Atomic uint32_t execution_head; /* written by the stub */
 
-        _Alignas(SHM_BLOCK) _Atomic uint32_t message_tail; /* the stub writes */
-        _Alignas(SHM_BLOCK) _Atomic uint32_t message_head; /* the server writes */
+        _Alignas(SHM_BLOCK) _Atomic uint32_t message_tail; /* written by the stub */
+        _Alignas(SHM_BLOCK) _Atomic uint32_t message_head; /* written by the server */
         _Atomic uint32_t room_sleep;                       /* the stub waits for a free entry */
 
         _Alignas(SHM_BLOCK) _Atomic uint32_t
@@ -256,8 +259,9 @@ struct shm_header {
         _Alignas(SHM_BLOCK) _Atomic uint32_t returned;      /* list: blocks of the stub's area */
         _Alignas(SHM_BLOCK) _Atomic uint32_t async_replies; /* list; also a futex word */
 
-        _Alignas(SHM_BLOCK) _Atomic uint32_t ready_asked; /* counts up; a futex word */
-        _Atomic uint32_t ready_answered;                  /* the question that was answered */
+        _Alignas(SHM_BLOCK) _Atomic uint32_t ready_asked; /* incremented for each question; a futex
+                                                           * word */
+        _Atomic uint32_t ready_answered;                  /* number of the answered question */
         _Atomic uint32_t ready_value;                     /* of enum shm_ready */
 
         _Alignas(SHM_BLOCK) _Atomic uint64_t server_committed;
@@ -267,8 +271,9 @@ struct shm_header {
         struct shm_execution executions[SHM_MAX_DEPTH * 2];
         struct shm_message   messages[SHM_MESSAGES];
 
-        _Alignas(SHM_BLOCK) _Atomic uint32_t stacks_asked; /* counts up; a futex word */
-        _Atomic uint32_t stacks_answered; /* the question that was answered; a futex word */
+        _Alignas(SHM_BLOCK) _Atomic uint32_t stacks_asked; /* incremented for each question; a futex
+                                                            * word */
+        _Atomic uint32_t stacks_answered; /* number of the answered question; a futex word */
         _Atomic uint32_t stacks_bytes;
         char             stacks[SHM_STACKS_BYTES];
 };

@@ -9,12 +9,14 @@
  *              take back
  *              (server)
  *
- * The word carries the slot's generation, and so does the entry of the ring: a stub that comes to an
- * entry whose execution was taken back fails to claim it and goes on, also when the slot has a new
- * execution by then. Nothing of an execution is read before it is claimed, and nothing of the user's
- * runs before: what was taken back, or not claimed when the stub died, can be run elsewhere.
+ * The word contains the slot's generation, and so does the entry of the ring. A stub that reads an
+ * entry whose execution was taken back fails to claim it and continues, even when the slot has a
+ * new execution by then. Nothing of an execution is read, and no user code runs for it, before it
+ * is claimed. So an execution that was taken back, or not claimed when the stub died, can be run
+ * elsewhere.
  *
- * Threads.  Offer, take back and finish: the server, one at a time. Claim: the stub's main thread.
+ * Threads.  Offer, take back and finish: the server, one thread at a time. Claim: the stub's main
+ * thread.
  */
 #pragma once
 
@@ -28,13 +30,13 @@ static inline uint64_t shm_slot_word(uint32_t generation, enum shm_slot_state st
         return (uint64_t)generation << 8 | (uint64_t)state;
 }
 
-/* The slot is free. */
+/* Offers an execution in a free slot. */
 static inline void shm_slot_offer(_Atomic uint64_t *word, uint32_t generation) {
         atomic_store_explicit(word, shm_slot_word(generation, SHM_SLOT_OFFERED),
                               memory_order_release);
 }
 
-/* False: it was taken back. */
+/* Returns false when the execution was taken back. */
 static inline bool shm_slot_claim(_Atomic uint64_t *word, uint32_t generation) {
         uint64_t expected = shm_slot_word(generation, SHM_SLOT_OFFERED);
 
@@ -42,7 +44,7 @@ static inline bool shm_slot_claim(_Atomic uint64_t *word, uint32_t generation) {
                                               shm_slot_word(generation, SHM_SLOT_CLAIMED));
 }
 
-/* False: the stub has it, or has had it. */
+/* Returns false when the stub has claimed the execution. */
 static inline bool shm_slot_take_back(_Atomic uint64_t *word, uint32_t generation) {
         uint64_t expected = shm_slot_word(generation, SHM_SLOT_OFFERED);
 
@@ -50,7 +52,7 @@ static inline bool shm_slot_take_back(_Atomic uint64_t *word, uint32_t generatio
                                               shm_slot_word(generation + 1, SHM_SLOT_FREE));
 }
 
-/* The execution has ended. */
+/* Frees the slot after the end of its execution. */
 static inline void shm_slot_finish(_Atomic uint64_t *word, uint32_t generation) {
         atomic_store_explicit(word, shm_slot_word(generation + 1, SHM_SLOT_FREE),
                               memory_order_release);

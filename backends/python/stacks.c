@@ -12,7 +12,8 @@
 #define ANSWER_NS UINT64_C(5000000000)
 #define MS_NS UINT64_C(1000000)
 
-/* The state letter of a process, as in ps: 'T' is stopped; '?' when it is not known. */
+/* Returns the state letter of a process, as ps prints it: 'T' is stopped; '?' when it is
+ * unknown. */
 static char state_of(pid_t pid) {
         char  path[64], text[512], *end;
         FILE *in;
@@ -23,11 +24,11 @@ static char state_of(pid_t pid) {
                 return '?';
         text[fread(text, 1, sizeof(text) - 1, in)] = '\0';
         (void)fclose(in);
-        end = strrchr(text, ')'); /* of the program's name */
+        end = strrchr(text, ')'); /* end of the program's name */
         return end != NULL && end[1] == ' ' && end[2] != '\0' ? end[2] : '?';
 }
 
-/* How long the oldest execution runs; 0: none does. */
+/* Returns how long the oldest execution has run; 0 when none runs. */
 static uint64_t executing_ms_locked(struct instance *in) {
         uint64_t now_ns = shm_clock_ns(), longest_ns = 0;
 
@@ -42,7 +43,7 @@ static uint64_t executing_ms_locked(struct instance *in) {
         return longest_ns / MS_NS;
 }
 
-/* False: no answer came in time. */
+/* Returns false when no answer came in time. */
 static bool wait_for_answer(struct session *s, uint32_t question) {
         struct shm_header *h = s->region.header;
         uint64_t           deadline_ns = shm_clock_ns() + ANSWER_NS;
@@ -69,7 +70,7 @@ static TRITONSERVER_Error *print(struct session *s, uint64_t executing_ms,
         size_t              len;
         TRITONSERVER_Error *err;
 
-        n = is_cut ? SHM_STACKS_BYTES : n; /* the process may have written anything */
+        n = is_cut ? SHM_STACKS_BYTES : n; /* the process may have written any bytes */
         text = kit_alloc_array((size_t)n + 1, 1);
         if (text == NULL)
                 return kit_error_no_memory(n, "the stacks of a process");
@@ -98,7 +99,7 @@ static TRITONSERVER_Error *no_answer(const struct instance *in, struct session *
                          state_of(s->process.pid));
 }
 
-/* The question; NULL, and nothing is asked, when no process serves. */
+/* Begins a question and returns its session; NULL, without a question, when no process serves. */
 static struct session *begin_locked(struct instance *in, uint32_t *ret_question,
                                     uint64_t *ret_executing_ms) {
         struct shm_header *h;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The stacks of an instance's process, for whoever wants to know where a model hangs.
+/* The call stacks of an instance's process, to find out where a model hangs.
  *
  * Threads.  Any; one question at a time, others wait for its end.
  */
@@ -7,6 +7,6 @@
 
 #include "python/instance.h"
 
-/* *ret is JSON, as of NESOBACKEND_ModelInstanceStacks() in neso.h. INTERNAL when there is no process,
- * UNAVAILABLE when it does not answer in time. */
+/* *ret is the JSON of NESOBACKEND_ModelInstanceStacks() in neso.h. INTERNAL when there is no
+ * process, UNAVAILABLE when it does not answer in time. */
 TRITONSERVER_Error *stacks_ask(struct instance *in, TRITONSERVER_Message **ret);

@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LOWEST_FD 16 /* above the descriptors with a fixed meaning in the process */
+#define LOWEST_FD 16 /* higher than the descriptors with a fixed meaning in the process */
 
 struct reaper {
         int       epoll;
@@ -33,11 +33,11 @@ static void reap(const struct reaper *reaper, struct stub_process *process) {
         siginfo_t end = { 0 };
 
         (void)epoll_ctl(reaper->epoll, EPOLL_CTL_DEL, process->pidfd, NULL);
-        /* What the process started, and left behind, ends with it; while nobody has waited for it
-         * its number is not given to another. */
+        /* Processes that this one started and left behind are ended with it. The process group's
+         * number cannot be reused before waitid() below. */
         (void)kill(-process->pid, SIGKILL);
         if (waitid(P_PIDFD, (id_t)process->pidfd, &end, WEXITED) != 0)
-                end.si_code = 0; /* somebody else has waited for all children */
+                end.si_code = 0; /* other code in the server has waited for all children */
         process->status = end.si_code << 16 | (end.si_status & 0xffff);
         process->on_end(process);
 }
@@ -110,7 +110,7 @@ static int open_pidfd(pid_t pid) {
         return (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
-/* The descriptors, the process group and the signals of a fresh process. */
+/* Sets the descriptors, the process group and the signals of the new process. */
 static int describe(posix_spawn_file_actions_t *files, posix_spawnattr_t *attributes, int control,
                     int memory_fd) {
         sigset_t all, none;
@@ -187,7 +187,7 @@ TRITONSERVER_Error *stub_process_start(struct stub_process *process, struct reap
 }
 
 void stub_process_kill(struct stub_process *process) {
-        /* The descriptor names this very process, also when its number was given to another. */
+        /* The descriptor denotes this very process, even after its number was reused. */
         if (syscall(SYS_pidfd_send_signal, process->pidfd, 0, NULL, 0) == 0)
                 (void)kill(-process->pid, SIGKILL);
         (void)syscall(SYS_pidfd_send_signal, process->pidfd, SIGKILL, NULL, 0);

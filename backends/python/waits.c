@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#define MAX_CHAIN 64 /* models on the way; a longer one is let through */
+#define MAX_CHAIN 64 /* limit of the models on a path; a call on a longer path is permitted */
 
 static bool can_serve(const struct model *model, const struct model **chain, unsigned n) {
         if (n == MAX_CHAIN || model->instances == NULL)
