@@ -16,14 +16,12 @@
 
 #define SECOND_NS UINT64_C(1000000000)
 #define NAP_NS UINT64_C(1000000)
-#define SLOW_START_NS                                                                              \
-        (30 * SECOND_NS)            /* interval of the log lines about a model that still loads */
-#define HEALTHY_NS (60 * SECOND_NS) /* after this time the next crash counts as the first */
+#define SLOW_START_NS (30 * SECOND_NS) /* interval of log lines while a model loads */
+#define HEALTHY_NS (60 * SECOND_NS)    /* after this time the next crash counts as the first */
 #define FIRST_DELAY_NS (SECOND_NS / 10)
 #define MAX_DELAY_NS (10 * SECOND_NS)
-#define MAX_LOST_STARTS                                                                            \
-        5 /* requests wait while at most this many processes in a row are killed
-                           * during their start */
+/* Requests wait while fewer processes in a row are killed during their start. */
+#define MAX_LOST_STARTS 5
 #define READY_NS (5 * SECOND_NS) /* time limit for is_ready() of the model */
 #define TRIM_AFTER_NS (10 * SECOND_NS)
 #define TRIM_BYTES (UINT64_C(64) << 20)

@@ -10,9 +10,8 @@
 #include <string.h>
 
 #define STUB_SCRIPT "triton_python_backend_stub.py"
-#define ROOM_MESSAGES                                                                              \
-        16u /* interval in messages at which a stub that waits for room in the ring is
-                           * woken */
+/* Interval in messages at which a stub that waits for room in the ring is woken. */
+#define ROOM_MESSAGES 16u
 
 static pthread_mutex_t over_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t  over_changed;
