@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How fast tensors go through JSON: MB/s of text, parsed and written, one thread.
+/* Speed of the JSON codec for tensors: MB/s of text, parsed and written, in one thread.
  *
  *     bench_json [seconds per figure]
  *
- * Sets of random floats, written with the shortest digits that round-trip: uniform in [0, 1),
- * normal, whole numbers up to 255, and random bit patterns of finite floats; and normal ones with
- * the digits of FP64, as many clients send them. Each set is checked bit for bit.
+ * The data are sets of random floats, written with the shortest digits that round-trip: uniform in
+ * [0, 1), normal, whole numbers up to 255, and random bit patterns of finite floats; and normal
+ * ones with the digits of FP64, as many clients send them. Each set is checked bit for bit.
  */
 #include "base/mem.h"
 #include "codec/json_reader.h"
@@ -99,7 +99,7 @@ static void skip_sample(struct sample *s) {
         json_skip(&r);
 }
 
-/* The best of several rounds: what disturbs a round only ever makes it slower. */
+/* Returns the best of several rounds: disturbances only make a round slower. */
 static double megabytes_per_second(struct sample *s, void (*work)(struct sample *),
                                    double         seconds) {
         double best = 0, stop = now_seconds() + seconds;

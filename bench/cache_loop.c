@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What an inference costs a program with the server in it, per request:
+/* Cost of an inference per request in a program with the server in it:
  *
- *   cache_loop <repository> <backends> <caches> <model> <floats> <requests> inline|thread
+ * cache_loop <repository> <backends> <caches> <model> <floats> <requests> inline|thread
  *
- * Every request asks the same of the model: with a response cache all but the first are answered
- * from it, without one all are executed; on this very thread ("inline"), or as for every program
- * that does not allow that, on the instance's ("thread").
+ * All requests are equal. With a response cache, all but the first are answered from it; without
+ * one, all are executed, on this thread ("inline") or on the instance's thread ("thread"), which is
+ * the default for programs.
  *
  * Prints three numbers, in microseconds: the time of a whole request (made, answered, deleted), the
- * CPU time of the process for it, and the time between handing a request over and having it back,
- * which is the part that an answer from the cache can spare.
+ * CPU time of the process for it, and the time between submission and release, the part that an
+ * answer from the cache can reduce.
  */
 #include "in_process.h"
 
@@ -20,7 +20,7 @@
 /* Requests made before, and deleted after, one measurement of the third number. */
 #define N_AT_ONCE 16
 
-/* Whoever counts instructions wants to find them: no inlining. */
+/* Functions that stay visible to tools that count instructions. */
 #define APART __attribute__((noinline))
 
 static struct TRITONSERVER_Server            *server;
@@ -39,7 +39,7 @@ static void on_response(struct TRITONSERVER_InferenceResponse *response, const u
         answer = response;
 }
 
-/* Comes last: behind the response of identity and of the cache. */
+/* Called last: the identity backend and the cache respond before they release. */
 static void on_release(struct TRITONSERVER_InferenceRequest *request, const uint32_t flags,
                        void *userp) {
         (void)request, (void)flags, (void)userp;
@@ -87,7 +87,7 @@ static double now_us(clockid_t clock) {
         return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
 }
 
-/* The time that some requests are with the server. */
+/* Returns the time of N_AT_ONCE requests between submission and release. */
 static double with_server_us(void) {
         struct TRITONSERVER_InferenceRequest  *requests[N_AT_ONCE];
         struct TRITONSERVER_InferenceResponse *responses[N_AT_ONCE];
@@ -141,7 +141,7 @@ int main(int argc, char **argv) {
         allocator = new_allocator();
         must(NESO_ThreadAllowInlineExecution(strcmp(argv[7], "inline") == 0));
         for (int i = 0; i < 10; i++)
-                whole(); /* the first one is the instance's thread's in any case */
+                whole(); /* the instance's thread always runs the first request */
         measure(strtol(argv[6], NULL, 10));
         must(TRITONSERVER_ServerDelete(server));
         must(TRITONSERVER_ResponseAllocatorDelete(allocator));

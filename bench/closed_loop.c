@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Clients in a closed loop: each sends a request over its own connection, waits for the answer, and sends
- * the next one at once. Prints what they saw, as JSON.
+/* A closed-loop load generator: each client sends a request over its own connection, waits for the
+ * answer, and sends the next one at once. Prints the measurements as JSON.
  *
- *   closed_loop <port> <path> <file with the body> <clients> <seconds> [<think us>]
+ * closed_loop <port> <path> <file with the body> <clients> <seconds> [<think us>]
  */
 #include "load.h"
 

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a request in flight costs a program with the server in it, in bytes of memory:
+/* Memory of a request in flight, in bytes, in a program with the server in it:
  *
- *   ensemble_loop <repository> <backends> <requests> <model> ...
+ * ensemble_loop <repository> <backends> <requests> <model> ...
  *
- * The repository's models end, or begin, with one that lets requests wait (bench/run.py writes them).
- * So many requests are sent to each model and counted while all of them are in flight, then they are
- * cancelled. A first round lets the server make what it keeps for all requests.
+ * Each model ends, or begins, with a model that lets requests wait (bench/run.py writes them). The
+ * given number of requests is sent to each model. Memory is measured while all of them are in
+ * flight, then they are cancelled. A first round lets the server allocate what it keeps for all
+ * requests.
  *
- * Prints for each model: <model> <bytes of a request that was made> <bytes that it takes in flight>.
+ * Prints for each model: <model> <bytes of a request before its submission> <bytes added in
+ * flight>.
  */
 #include "in_process.h"
 
@@ -62,7 +64,7 @@ static size_t used_bytes(void) {
         return info.uordblks + info.hblkhd;
 }
 
-/* The steps before the one that waits run on this thread, so all requests are there afterwards. */
+/* The steps before the waiting one run on this thread, so all requests are waiting afterwards. */
 static void round_of(const char *model, struct TRITONSERVER_InferenceRequest **requests, long n,
                      double *ret_made, double *ret_in_flight) {
         size_t before = used_bytes(), made, in_flight;

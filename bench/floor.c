@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The floor that the server's throughput is compared with: one thread that only does epoll, read
- * and write of a fixed response. It parses nothing but the Content-Length of the first request of
- * a connection, to know where each request ends, and reads and writes as many bytes as the server
- * would.
+/* A reference server for the maximum throughput: one thread that only does epoll, read and write of
+ * a fixed response. It parses only the Content-Length of the first request of a connection, to find
+ * the end of each request, and transfers as many bytes as the server would.
  *
  *     floor <port> <bytes of a response>
  *
@@ -24,9 +23,9 @@
 
 struct peer {
         int    fd;
-        size_t request_bytes; /* of one request; 0 = not seen yet */
-        size_t got;           /* of the current request */
-        size_t to_write;      /* of the current response */
+        size_t request_bytes; /* size of one request; 0 = unknown */
+        size_t got;           /* bytes received of the current request */
+        size_t to_write;      /* bytes left of the current response */
 };
 
 static char        scratch[READ_BYTES];
@@ -34,7 +33,7 @@ static const char *response;
 static size_t      response_bytes;
 static int         epoll;
 
-/* Head and body of the first request tell the size of all. */
+/* The first request's head and body determine the size of all requests. */
 static size_t request_size(const char *bytes, size_t n) {
         const char *end = memmem(bytes, n, "\r\n\r\n", 4);
         size_t      length = 0;
@@ -54,7 +53,7 @@ static void wait_for(struct peer *p, uint32_t events) {
         epoll_ctl(epoll, EPOLL_CTL_MOD, p->fd, &event);
 }
 
-/* `was_waiting`: the peer had been slow to take this response. */
+/* Sends the rest of a response. `was_waiting`: the socket was full before. */
 static void answer(struct peer *p, bool was_waiting) {
         while (p->to_write > 0) {
                 ssize_t n = write(p->fd, response + response_bytes - p->to_write, p->to_write);
@@ -70,7 +69,7 @@ static void answer(struct peer *p, bool was_waiting) {
                 wait_for(p, EPOLLIN);
 }
 
-/* False when the peer has gone. */
+/* Returns false when the peer has closed the connection. */
 static bool serve(struct peer *p) {
         ssize_t n;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The floor that gRPC's throughput is compared with: one thread, epoll, and nghttp2, which answers
- * each request with the same bytes when it has ended. What requests carry is read and thrown away:
- * no message is looked for, nothing is decoded.
+/* A reference server for the maximum throughput of gRPC: one thread with epoll and nghttp2 that
+ * answers each request with the same bytes after its end. It discards the contents of requests: it
+ * finds no message and decodes nothing.
  *
  *     floor_h2 <port> <file with the body of a response>
  *
@@ -26,7 +26,7 @@
 #define STREAM_WINDOW (4 << 20)
 #define CONNECTION_WINDOW (16 << 20)
 #define MAX_FRAME_BYTES (64 << 10)
-/* Of one writev: frames that the library made, and pieces of the body between them. */
+/* Parts of one writev: frames that the library made, and pieces of the body between them. */
 #define MAX_PARTS 256
 
 struct peer {
@@ -34,9 +34,9 @@ struct peer {
         nghttp2_session *session;
         struct iovec     parts[MAX_PARTS];
         size_t           n_parts, first_part;
-        char             staged[STAGE_BYTES]; /* frames and heads of frames */
+        char             staged[STAGE_BYTES]; /* frames and frame headers */
         size_t           n_staged;
-        bool             is_waiting; /* for the socket */
+        bool             is_waiting; /* parts to write to the socket */
 };
 
 static char   scratch[READ_BYTES];
@@ -55,12 +55,12 @@ static void put(struct peer *p, const void *bytes, size_t n) {
         p->n_staged += n;
 }
 
-/* For a DATA frame, and for one of the library's that may follow before this is asked again. */
+/* Room for a DATA frame, and for a frame of the library that may follow before the next check. */
 static bool has_room(const struct peer *p) {
         return p->n_parts + 3 <= MAX_PARTS && p->n_staged + (32u << 10) <= STAGE_BYTES;
 }
 
-/* How much of the body has been sent is all that a stream has to remember. */
+/* The only state of a stream: the bytes of the body that were sent. */
 static ssize_t on_pull(nghttp2_session *session, int32_t id, uint8_t *to, size_t max,
                        uint32_t *flags, nghttp2_data_source *source, void *userp) {
         static const char status[] = "grpc-status";
@@ -135,7 +135,7 @@ static nghttp2_session *make_session(struct peer *p) {
         return session;
 }
 
-/* False when there is nothing to send. */
+/* Returns false when there is nothing to send. */
 static bool fill(struct peer *p) {
         const uint8_t *bytes;
         ssize_t        n;
@@ -168,7 +168,7 @@ static void drop(struct peer *p, size_t n) {
         }
 }
 
-/* False when the peer has gone. */
+/* Returns false when the peer has closed the connection. */
 static bool answer(struct peer *p) {
         while (p->first_part < p->n_parts || fill(p)) {
                 ssize_t n = writev(p->fd, p->parts + p->first_part,

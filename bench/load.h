@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the load generators closed_loop and open_loop share: one HTTP request that is sent again and again
- * over loopback, and the figures of its latencies.
+/* Functions that the load generators closed_loop and open_loop share: one HTTP request that is sent
+ * repeatedly over loopback, and the statistics of its latencies.
  *
- * Ownership.  Everything is static; the descriptors are the caller's.
- * Threads.  load_read_request() comes first; after that any thread.
+ * Ownership.  Everything is static; the caller owns the descriptors.
+ * Threads.  load_read_request() is called first; after that any thread.
  */
 #pragma once
 
@@ -29,7 +29,7 @@ static inline uint64_t load_now_ns(void) {
         return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* A descriptor that blocks; -1: there is none. */
+/* Returns a blocking descriptor; -1 on failure. */
 static inline int load_connect(int port) {
         struct sockaddr_in to = { .sin_family = AF_INET,
                                   .sin_port = htons((uint16_t)port),
@@ -42,7 +42,7 @@ static inline int load_connect(int port) {
         return fd;
 }
 
-/* A POST to `path` with the body that the file holds. */
+/* Reads the body from the file and makes a POST request to `path`. */
 static inline bool load_read_request(const char *path, const char *file) {
         char   body[LOAD_MESSAGE_BYTES / 2];
         FILE  *in = fopen(file, "r");
@@ -65,8 +65,8 @@ static inline bool load_send(int fd) {
         return write(fd, load_request, load_request_bytes) == (ssize_t)load_request_bytes;
 }
 
-/* Bytes of the whole answer, by its Content-Length; 0: its head is not there yet. `answer` ends with a
- * zero byte. */
+/* Returns the size of the whole answer, by its Content-Length; 0 when its head is incomplete.
+ * `answer` ends with a zero byte. */
 static inline size_t load_answer_bytes(const char *answer) {
         const char *body = strstr(answer, "\r\n\r\n");
         const char *length = strcasestr(answer, "\r\ncontent-length: ");
@@ -86,7 +86,7 @@ static int load_compare(const void *a, const void *b) {
         return (left > right) - (left < right);
 }
 
-/* Sorts them and prints their figures, as JSON; n > 0. */
+/* Sorts the latencies and prints their statistics as JSON; n > 0. */
 static inline void load_print(uint32_t *latencies_ns, size_t n, double seconds) {
         double sum = 0;
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requests that arrive by themselves, at random (a Poisson process), however long the answers take. A latency
- * counts from the time at which the request was due, also when it could be sent only later. Prints what was
- * seen, as JSON.
+/* An open-loop load generator: requests are due at random times (a Poisson process), however long
+ * the answers take. A latency counts from the time at which the request was due, even if it was
+ * sent later. Prints the measurements as JSON.
  *
- *   open_loop <port> <path> <file with the body> <requests per second> <seconds> <seed>
+ * open_loop <port> <path> <file with the body> <requests per second> <seconds> <seed>
  *
- * The same seed gives the same arrivals. One thread; each connection has one request on its way.
+ * The same seed gives the same arrivals. One thread; each connection has one request under way.
  */
 #include "load.h"
 
@@ -16,12 +16,12 @@
 
 #define N_CONNECTIONS 256
 #define WARM_UP_NS UINT64_C(200000000)
-#define PATIENCE_NS UINT64_C(10000000000) /* for the answers after the last arrival */
+#define PATIENCE_NS UINT64_C(10000000000) /* time limit for the answers after the last arrival */
 
 struct connection {
         int      fd;
         bool     is_busy;
-        uint64_t due_ns; /* of the request on its way */
+        uint64_t due_ns; /* due time of the request under way */
         size_t   n;
         char     answer[LOAD_MESSAGE_BYTES];
 };
@@ -30,7 +30,7 @@ static struct connection connections[N_CONNECTIONS];
 static unsigned          n_busy;
 static uint32_t         *latencies_ns; /* owned */
 static size_t            n_latencies, max_latencies;
-static uint64_t          begin_ns, end_ns; /* between them requests count */
+static uint64_t          begin_ns, end_ns; /* requests that are due between them are measured */
 
 static uint64_t draw_gap_ns(uint64_t *random, double rate) {
         double uniform;
@@ -40,7 +40,7 @@ static uint64_t draw_gap_ns(uint64_t *random, double rate) {
         return (uint64_t)(-log(uniform) / rate * 1e9);
 }
 
-/* False: the connection is lost, or the answer is no success. */
+/* Returns false when the connection is lost or the answer is not a success. */
 static bool receive(struct connection *c) {
         ssize_t got = recv(c->fd, c->answer + c->n, sizeof(c->answer) - 1 - c->n, MSG_DONTWAIT);
         size_t  wanted;
@@ -59,7 +59,7 @@ static bool receive(struct connection *c) {
         return load_is_success(c->answer);
 }
 
-/* Waits for answers, for no longer than until then. */
+/* Waits for answers, at most until that time. */
 static bool wait_until(uint64_t until_ns) {
         struct pollfd   polled[N_CONNECTIONS];
         uint64_t        now_ns = load_now_ns(), left_ns = until_ns > now_ns ? until_ns - now_ns : 0;

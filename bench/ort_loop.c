@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ONNX Runtime alone, in a loop with given batch sizes, whenever it is asked to.
+/* ONNX Runtime alone, in a loop with given batch sizes, on request.
  *
  *     ort_loop <model.onnx> <floats per sample>
  *
- * Each line of standard input is a question, "<seconds> <size>:<count> <size>:<count> ...": batches
- * of these sizes, as often as their counts, in a shuffled order, over and over until the time has
- * passed. The answer on standard output is a line with the samples per second. Sizes not asked for
- * before run once before the clock starts. Between two questions it does nothing, so that whoever
- * asks can let something else have the core. A bad line ends it with status 2.
+ * Each line of standard input is a request, "<seconds> <size>:<count> <size>:<count> ...": batches
+ * of these sizes run as often as their counts, in a shuffled order, repeatedly until the time is
+ * over. The answer on standard output is a line with the samples per second. New sizes run once
+ * before the clock starts. Between two requests it does nothing, so that the core is free for other
+ * programs. A malformed line ends it with status 2.
  *
- * One intra-op thread, no spinning, as the server's backend is configured by the benchmark. The
- * model has one FP32 input of [batch, floats per sample] and one output.
+ * One intra-op thread, no spinning, as the benchmark configures the server's backend. The model has
+ * one FP32 input of [batch, floats per sample] and one output.
  */
 #include <onnxruntime_c_api.h>
 
@@ -23,7 +23,7 @@
 
 #define MAX_BATCH 1024
 #define MAX_SAMPLE (1u << 16) /* floats; with MAX_BATCH 256 MiB of them */
-#define MAX_RUNS 100000       /* of a line's counts together */
+#define MAX_RUNS 100000       /* limit for the sum of a line's counts */
 #define MAX_SECONDS 60
 #define LINE_BYTES 16384 /* "1024:100000 " for each size */
 
@@ -51,10 +51,10 @@ static double now(void) {
 struct question {
         double   seconds;
         size_t   n;
-        uint16_t sizes[MAX_RUNS]; /* each as often as its count */
+        uint16_t sizes[MAX_RUNS]; /* each size as often as its count */
 };
 
-/* A number from 1 to max at `text`, and what follows it; 0 = there is none. */
+/* Reads a number from 1 to max at `text`, and moves it past the number; 0 = there is none. */
 static size_t read_number(const char *text, size_t max, char **ret_end) {
         size_t number = isdigit((unsigned char)*text) ? strtoul(text, ret_end, 10) : 0;
 
@@ -88,7 +88,7 @@ static void read_question(char *line, struct question *q) {
                 refuse("", "a line without batch sizes");
 }
 
-/* The same order each time for the same sizes. */
+/* Shuffles; the order is the same each time for the same sizes. */
 static void shuffle(struct question *q) {
         srand(1);
         for (size_t i = q->n - 1; i > 0; i--) {
@@ -105,8 +105,8 @@ struct model {
         OrtMemoryInfo *memory;
         char          *input, *output;
         size_t         sample;                 /* floats */
-        float         *values;                 /* of the largest batch; all inputs lie in it */
-        OrtValue      *batches[MAX_BATCH + 1]; /* by size; NULL until the size is asked for */
+        float         *values;                 /* of the largest batch; all inputs are in it */
+        OrtValue      *batches[MAX_BATCH + 1]; /* by size; NULL until the size was requested */
 };
 
 static void open_model(struct model *m, OrtEnv *env, const char *path) {

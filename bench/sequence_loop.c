@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What live sequences cost the server:
+/* Cost of live sequences in the server:
  *
- *   sequence_loop <sequences with a slot> <sequences in the backlog>
+ * sequence_loop <sequences with a slot> <sequences in the backlog>
  *
- * Prints the bytes of a sequence with a slot (without control inputs) and of one in the backlog, both
- * without requests, and those of a request; then, with so many waiting, the
- * time to admit one more to the backlog, to refuse an unknown id, to take one request of a sequence
- * with a slot through the table, and to give a slot to the backlog's first, in nanoseconds.
+ * Prints the bytes of a sequence with a slot (without control inputs) and of one in the backlog,
+ * both without requests, and the bytes of a request. Then, with that many sequences, prints in
+ * nanoseconds the time to admit one more to the backlog, to refuse an unknown id, to take one
+ * request of a sequence with a slot through the table, and to give a slot to the first sequence of
+ * the backlog.
  */
 #include "base/clock.h"
 #include "base/mem.h"

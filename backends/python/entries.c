@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Entries of an instance: the requests that it has, by handle (instance.h). */
 #include "kit/scratch.h"
 #include "python/instance.h"
 

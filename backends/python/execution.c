@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Executions of an instance: writes requests for the stub, offers them, and turns its results into responses
+ * (instance.h). */
 #include "kit/scratch.h"
 #include "kit/stats.h"
 #include "python/answer.h"

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The reader's role of an instance: reads the stub's messages and passes each to the code that handles it
+ * (instance.h). */
 #include "python/answer.h"
 #include "python/infer_call.h"
 #include "python/instance.h"

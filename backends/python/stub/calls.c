@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a model asks of the server and waits for. */
+/* Calls of a model to the server: inferences of other models, cancellation, metrics and the
+ * services of services.h. */
 #include "python/stub/py.h"
 
 #include <pthread.h>
@@ -10,7 +11,7 @@
 static struct {
         pthread_t thread;
         bool      is_executing;
-        uint32_t  depth; /* of nested calls that the execution is part of */
+        uint32_t  depth; /* depth of nested calls that the execution is part of */
 } executing;
 
 void calls_begin_execution(uint32_t depth) {
@@ -23,7 +24,7 @@ void calls_end_execution(void) {
         executing.is_executing = false;
 }
 
-/* A block with a call, its payload being n_bytes. */
+/* Allocates a block with a call and a payload of n_bytes. */
 static uint32_t new_call(enum shm_call_kind kind, uint32_t handle, uint64_t n_bytes) {
         uint32_t block =
                 n_bytes > UINT32_MAX / 2 ? 0 : connection_alloc(sizeof(struct shm_call) + n_bytes);
@@ -51,7 +52,7 @@ static void post_call(uint32_t block) {
         connection_wake(SHM_NAPPING);
 }
 
-/* The newest of the replies; 0 and an exception of a signal handler. */
+/* Waits for replies and takes their list, newest first; 0 with an exception of a signal handler. */
 static uint32_t wait_replies(struct shm_call *call) {
         for (;;) {
                 uint32_t block = shm_list_take(&call->replies);
@@ -117,7 +118,7 @@ int calls_is_cancelled(uint32_t handle, uint64_t *asked_ns) {
 
 /* ---- other models ---------------------------------------------------------------------------- */
 
-/* What is written into the payload of a call. */
+/* Data of a call's payload. */
 struct infer_plan {
         struct request *request;
         PyObject       *texts[4];     /* bytes: model, id, correlation, parameters; NULL: empty */
@@ -193,7 +194,8 @@ static bool measure_inputs(struct infer_plan *plan) {
 
 static bool make_plan(struct infer_plan *plan, struct request *r) {
         *plan = (struct infer_plan){ .request = r, .n_bytes = sizeof(struct shm_infer) };
-        if (!request_complete(r) || !encode_texts(plan)) /* it may be a client's, passed on */
+        if (!request_complete(r) ||
+            !encode_texts(plan)) /* the block may be a client's, passed on */
                 return false;
         plan->input_names = encode_names(plan, r->inputs, true);
         plan->output_names =
@@ -211,7 +213,7 @@ static void plan_done(struct infer_plan *plan) {
 struct payload {
         unsigned char *base;
         uint64_t       at;
-        uint64_t       place; /* of base in the region */
+        uint64_t       place; /* offset of base in the region */
 };
 
 static struct shm_text put_text(struct payload *p, PyObject *bytes) {
@@ -285,11 +287,11 @@ static void put_infer(struct payload *p, const struct infer_plan *plan, bool is_
 
 struct infer_options {
         uint32_t id;
-        int      depth; /* of nested calls; -1: that of the execution on the main thread */
-        bool     is_async, is_decoupled, waits;
+        int  depth; /* depth of nested calls; -1: the depth of the execution on the main thread */
+        bool is_async, is_decoupled, waits;
 };
 
-/* The call's block; 0 and an exception on failure. */
+/* Returns the call's block; 0 and an exception on failure. */
 static uint32_t start_call(struct request *r, const struct infer_options *o) {
         struct infer_plan plan;
         struct payload    p;
@@ -314,7 +316,7 @@ static uint32_t start_call(struct request *r, const struct infer_options *o) {
         return block;
 }
 
-/* infer(request, id, is_async, is_decoupled, waits, depth) -> the call's block */
+/* infer(request, id, is_async, is_decoupled, waits, depth) -> block of the call */
 PyObject *calls_infer(PyObject *module, PyObject *args) {
         PyObject    *request;
         unsigned int id;
@@ -369,7 +371,7 @@ static PyObject *make_outputs(const unsigned char *base, const struct shm_answer
         return list;
 }
 
-/* The response of a reply, whose block is given back. */
+/* Makes the response of a reply, whose block is given back. */
 static PyObject *make_response(uint32_t block) {
         const unsigned char     *base = connection_block(block);
         const struct shm_answer *answer = &((const struct shm_reply *)(const void *)base)->answer;
@@ -383,7 +385,7 @@ static PyObject *make_response(uint32_t block) {
                                    (const char *)base + answer->text.at,
                                    (Py_ssize_t)answer->text.len);
         else if (answer->parameters.len == 0)
-                Py_CLEAR(parameters); /* reads as {} */
+                Py_CLEAR(parameters); /* then parameters() returns {} */
         if (outputs != NULL && (error != NULL || answer->kind != SHM_ANSWER_ERROR) &&
             !PyErr_Occurred())
                 response = response_make(outputs, error, parameters);
@@ -394,7 +396,7 @@ static PyObject *make_response(uint32_t block) {
         return response;
 }
 
-/* exec(request, depth) -> the one response of a call that is waited for */
+/* exec(request, depth) -> the only response of a synchronous call */
 PyObject *calls_exec(PyObject *module, PyObject *args) {
         struct infer_options options = { .waits = true };
         PyObject            *request;
@@ -411,7 +413,7 @@ PyObject *calls_exec(PyObject *module, PyObject *args) {
         return make_response(reply);
 }
 
-/* Oldest first. */
+/* Reverses a list of replies, to the oldest first. */
 static uint32_t reversed(uint32_t block) {
         uint32_t before = 0;
 
@@ -426,7 +428,7 @@ static uint32_t reversed(uint32_t block) {
         return before;
 }
 
-/* wait_async() -> [(id, response, is_last), ...] of calls that are not waited for */
+/* wait_async() -> [(id, response, is_last), ...] of asynchronous calls */
 PyObject *calls_wait_async(PyObject *module, PyObject *unused) {
         _Atomic uint32_t *list = &connection.header->async_replies;
         PyObject         *result = PyList_New(0);
@@ -455,7 +457,7 @@ PyObject *calls_wait_async(PyObject *module, PyObject *unused) {
         return result;
 }
 
-/* free_call(block): after its last reply */
+/* free_call(block), called after its last reply */
 PyObject *calls_free(PyObject *module, PyObject *args) {
         unsigned int block;
 
@@ -478,7 +480,7 @@ PyObject *calls_cancel(PyObject *module, PyObject *args) {
         Py_RETURN_NONE;
 }
 
-/* count(id, op, value): a metric; nobody waits */
+/* count(id, op, value): updates a metric without waiting */
 PyObject *calls_count(PyObject *module, PyObject *args) {
         struct shm_message message = { .kind = SHM_METRIC };
         unsigned int       id, op;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The stub's connection to the server: the shared region, memory in it, messages (py.h). */
 #include "python/stub/py.h"
 
 #include <fcntl.h>
@@ -11,12 +12,12 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
-#define FEW_OUTPUTS 4 /* whose names are compared before they are looked up */
+#define FEW_OUTPUTS 4 /* outputs whose names are compared before the dictionary is used */
 
 struct connection connection;
 
-/* The server holds the other end. When it is gone nothing here is of use to anybody; this thread does
- * not need the interpreter lock, so a model that computes for ever ends as well. */
+/* Ends the process when the server is gone, which closes the other end of the socket. This thread
+ * does not need the interpreter lock, so a model in an endless computation ends, too. */
 static void *watch_server(void *userp) {
         char byte;
 
@@ -39,7 +40,7 @@ static bool start_watch(void) {
         return rc == 0 && pthread_detach(thread) == 0;
 }
 
-/* The text of the start, as bytes. */
+/* Returns the start parameters as bytes. */
 PyObject *connection_attach(PyObject *module, PyObject *args) {
         const struct shm_answer *start;
         struct shm_header       *header;
@@ -118,7 +119,8 @@ uint32_t connection_output_index(PyObject *name) {
         Py_ssize_t n = PyTuple_Size(connection.output_names);
         PyObject  *index;
 
-        /* Names in a program's text are mostly interned, as those of the configuration are. */
+        /* Names in a program's text are usually interned, as those of the configuration are, so a
+         * comparison of pointers finds them. */
         for (Py_ssize_t i = 0; i < n && i < FEW_OUTPUTS; i++)
                 if (PyTuple_GetItem(connection.output_names, i) == name)
                         return (uint32_t)i;

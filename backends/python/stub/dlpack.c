@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* DLPack: tensors of one library seen by another without a copy. The structs are those of DLPack's
- * stable ABI before version 1.0, which every consumer takes. */
+/* DLPack: tensors that libraries share without a copy. The structs are those of DLPack's stable ABI
+ * before version 1.0, which every consumer accepts. */
 #include "python/stub/numpy_table.h"
 #include "python/stub/py.h"
 
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define CAPSULE "dltensor"
-#define USED_CAPSULE "used_dltensor" /* as DLPack says; the capsules of NumPy insist on it */
+#define USED_CAPSULE "used_dltensor" /* name required by DLPack; NumPy checks it */
 #define DEVICE_CPU 1
 #define DEVICE_CUDA_HOST 3
 
@@ -33,7 +33,7 @@ struct dl_managed {
         void (*deleter)(struct dl_managed *self);
 };
 
-/* By TRITONSERVER_DataType. */
+/* Indexed by TRITONSERVER_DataType. */
 static const struct {
         uint8_t code, bits;
 } types[] = { { 0, 0 },           { CODE_BOOL, 8 },  { CODE_UINT, 8 },   { CODE_UINT, 16 },
@@ -42,7 +42,8 @@ static const struct {
               { CODE_FLOAT, 64 }, { 0, 0 },          { CODE_BFLOAT, 16 } };
 
 static void delete_managed(struct dl_managed *managed) {
-        PyGILState_STATE state = PyGILState_Ensure(); /* consumers may have given up the lock */
+        PyGILState_STATE state = PyGILState_Ensure(); /* the consumer may have released the
+                                                       * interpreter lock */
 
         Py_DECREF((PyObject *)managed->owner);
         free(managed);
@@ -53,7 +54,7 @@ static void delete_capsule(PyObject *capsule) {
         struct dl_managed *managed;
 
         if (!PyCapsule_IsValid(capsule, CAPSULE))
-                return; /* somebody uses it */
+                return; /* a consumer uses it */
         managed = PyCapsule_GetPointer(capsule, CAPSULE);
         if (managed->deleter != NULL)
                 managed->deleter(managed);
@@ -122,7 +123,7 @@ static bool is_row_major(const struct dl_tensor *tensor) {
         return true;
 }
 
-/* Checks, and raises TritonModelException. */
+/* Checks the tensor, and raises TritonModelException. */
 static bool check(const struct dl_tensor *tensor) {
         if (tensor->device != DEVICE_CPU && tensor->device != DEVICE_CUDA_HOST) {
                 PyErr_Format(connection.error_class,

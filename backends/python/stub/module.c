@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The extension module c_python_backend_utils: its table of functions and types, and its small functions. */
 #include "python/stub/numpy_table.h"
 #include "python/stub/py.h"
 
@@ -76,7 +77,7 @@ static PyObject *write_log(PyObject *module, PyObject *args) {
         n_bytes = sizeof(*log) + (uint64_t)file_len + (uint64_t)text_len;
         block = n_bytes <= UINT32_MAX ? connection_alloc(n_bytes) : 0;
         if (block == 0) {
-                PyErr_Clear(); /* a line of the log is not worth a failure */
+                PyErr_Clear(); /* a failure to log is ignored */
                 Py_RETURN_NONE;
         }
         log = connection_block(block);
@@ -118,7 +119,7 @@ static PyObject *deserialize(PyObject *module, PyObject *args) {
         return strings_deserialize(bytes, (uint64_t)len);
 }
 
-/* wait_ready(question): the next question of the server, when it comes */
+/* wait_ready(question): waits for and returns the next question of the server */
 static PyObject *wait_ready(PyObject *module, PyObject *args) {
         _Atomic uint32_t *asked = &connection.header->ready_asked;
         unsigned int      last;
@@ -146,7 +147,7 @@ static PyObject *answer_ready(PyObject *module, PyObject *args) {
         Py_RETURN_NONE;
 }
 
-/* forked(): this is a child of the stub, with the same memory */
+/* forked(): this process is a child of the stub, with the same memory */
 static PyObject *forked(PyObject *module, PyObject *unused) {
         (void)module;
         (void)unused;

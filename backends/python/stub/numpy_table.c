@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Indices of NumPy's table for extensions; they never change. */
+/* Indices in NumPy's table for extensions, which never change. */
 #define INDEX_ARRAY_TYPE 2
 #define INDEX_NEW 93
 #define INDEX_SET_BASE 282
@@ -22,7 +22,7 @@ typedef PyObject *(*new_fn)(PyTypeObject *type, int n_dims, const intptr_t *dims
                             PyObject *object);
 typedef int (*set_base_fn)(PyObject *array, PyObject *base);
 
-/* The beginning of an array and of a dtype, as extensions were compiled with. */
+/* The first fields of an array and of a dtype, in the layout for compiled extensions. */
 struct array_fields {
         PyObject  head;
         char     *bytes;
@@ -44,7 +44,7 @@ struct descr_fields {
         int           number;
 };
 
-/* What __array_struct__ points to: the array interface, version 3. */
+/* The struct that __array_struct__ points to: the array interface, version 3. */
 struct array_interface {
         int       two;
         int       n_dims;
@@ -65,7 +65,7 @@ static struct {
         bool          has_table;
 } numpy;
 
-/* NumPy's type numbers, to TRITONSERVER_DataType. */
+/* Maps NumPy's type numbers to TRITONSERVER_DataType. */
 static const uint8_t type_of_number[] = {
         [0] = 1, [1] = 6, [2] = 2,  [3] = 7,   [4] = 3,   [5] = 8,   [6] = 4,   [7] = 9,
         [8] = 5, [9] = 9, [10] = 5, [11] = 11, [12] = 12, [17] = 13, [18] = 13, [23] = 10,
@@ -126,7 +126,7 @@ static bool read_interface(PyObject *array, struct array_view *ret) {
                                     .is_fixed_strings = view->kind == 'S' };
         if ((view->flags & FLAG_NOT_SWAPPED) == 0)
                 ret->type = 0;
-        /* The shape is the array's own: the capsule may go. */
+        /* The shape belongs to the array, so the capsule may be released. */
         ret->dims = (const int64_t *)view->dims;
         ret->is_contiguous = is_row_major(view->n_dims, ret->dims, view->strides, view->item_bytes);
         Py_DECREF(capsule);
@@ -147,8 +147,8 @@ static void read_table(PyObject *array, struct array_view *ret) {
                 ret->type = type_of_number[number];
 }
 
-/* With __array_struct__ the capsule owns a copy of the shape in NumPy 1.x and 2.x; so it is read from
- * the attribute where the table is not used. */
+/* With __array_struct__, NumPy 1.x and 2.x give the capsule a copy of the shape. So the shape is
+ * read from the attribute when the table is not used. */
 static _Thread_local int64_t interface_dims[64];
 
 static bool read_shape(PyObject *array, struct array_view *view) {
@@ -348,7 +348,7 @@ static bool is_same(const struct array_view *a, const struct array_view *b) {
         return memcmp(a->dims, b->dims, (size_t)a->n_dims * sizeof(*a->dims)) == 0;
 }
 
-/* New elements are NULL, which NumPy takes for None. */
+/* New elements are NULL, which NumPy reads as None. */
 static bool test_objects(const struct tensor *t) {
         PyObject **elements;
         PyObject  *array = numpy_objects(t, &elements), *first, *second;
@@ -367,7 +367,7 @@ static bool test_objects(const struct tensor *t) {
         return is_right;
 }
 
-/* Reads an array of each type both ways, and one that was made by the table. */
+/* Reads an array of each type in both ways, and an array that was made by the table. */
 static bool test_table(PyObject *module) {
         static const char *const dtypes[] = {
                 "?",  "u1", "u2", "u4", "u8", "i1", "i2",  "i4", "i8",

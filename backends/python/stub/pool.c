@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* Reuse of the objects that each request makes, the blocks of the server that they hold, and the arguments of
+ * their constructors (py.h). */
 #include "python/stub/py.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The type InferenceRequest: a request of the server, or one that the model makes for a call (py.h). */
 #include "python/stub/py.h"
 
 #include <stdlib.h>
@@ -91,7 +92,7 @@ static char *argument_texts[] = {
 };
 static PyObject *argument_names[N_ARGUMENTS];
 
-/* False: numbers are to be read, or something is wrong. */
+/* Returns false when the fields are numbers that still have to be read, or on failure. */
 static bool take_given(PyObject *args, PyObject *kwargs, struct arguments *ret) {
         PyObject *given[N_ARGUMENTS];
 
@@ -184,7 +185,7 @@ static bool take_correlation(struct request *r, PyObject *correlation) {
         return false;
 }
 
-/* Leaves *ret as it is for None: that object is created on first access. */
+/* Leaves *ret unchanged for None: the object is then created on first access. */
 static bool check_given(PyObject *given, const char *function, PyObject **ret) {
         if (given == NULL || given == Py_None)
                 return true;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The type InferenceResponse, and the record that is written of it (py.h). */
 #include "python/stub/py.h"
 
 #include <string.h>
@@ -26,7 +27,7 @@ PyObject *response_make(PyObject *outputs, PyObject *error, PyObject *parameters
         return (PyObject *)r;
 }
 
-/* A list of our own of what the model gave. */
+/* Copies the model's sequence into a list of our own. */
 static PyObject *check_outputs(PyObject *outputs) {
         PyObject *list = outputs != NULL ? PySequence_List(outputs) : PyList_New(0);
 
@@ -162,7 +163,7 @@ static uint64_t rounded(uint64_t n) {
         return (n + 7) & ~UINT64_C(7);
 }
 
-/* Outputs beyond the configuration are left to the server. */
+/* The server decides about outputs that are not in the configuration. */
 static bool is_wanted(const struct answer_plan *plan, const struct tensor *t) {
         return t->output_index >= 64 || (plan->wanted >> t->output_index & 1) != 0;
 }

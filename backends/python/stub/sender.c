@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The type InferenceResponseSender, for responses outside execute() (py.h). */
 #include "python/stub/py.h"
 
 #define FINAL 1u /* TRITONSERVER_RESPONSE_COMPLETE_FINAL */
@@ -32,7 +33,7 @@ static void sender_dealloc(PyObject *self) {
         Py_DECREF(type);
 }
 
-/* NULL: it may be sent. */
+/* Returns the reason why the response must not be sent; NULL when it may. */
 static const char *find_fault(const struct sender *s, PyObject *response, unsigned flags) {
         if (s->is_made_here)
                 return "Unable to send response. Response sender has no reference to the decoupled "

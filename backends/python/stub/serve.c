@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The loop of a stub: takes executions from the ring, calls the model, writes results.
  *
- * A model with ASYNC_CONCURRENCY answers later: its coroutine is handed to the event loop, whose thread
- * ends the execution with serve_end().
+ * A model with ASYNC_CONCURRENCY answers later: its coroutine is passed to the event loop, whose
+ * thread ends the execution with serve_end().
  */
 #include "python/stub/py.h"
 
@@ -12,8 +12,8 @@
 #define RESCHEDULE 2u /* TRITONSERVER_REQUEST_RELEASE_RESCHEDULE */
 #define TRIM_AFTER_NS UINT64_C(10000000000)
 #define TRIM_BYTES (UINT64_C(64) << 20)
-#define SHORT_NS 20000u /* executions below it are worth being told of together */
-#define MAX_PENDING 16u /* results that the server was not told of */
+#define SHORT_NS 20000u /* results of executions below this time are reported together */
+#define MAX_PENDING 16u /* limit of results that are written and not reported */
 
 static struct {
         PyObject *execute;
@@ -29,11 +29,11 @@ static struct {
 struct outcome {
         struct request *const *requests;
         Py_ssize_t             n;
-        struct answer_plan    *plans; /* of each; response NULL: none */
-        PyObject              *text;  /* bytes: the whole execution failed */
+        struct answer_plan    *plans; /* one for each request; response NULL: none */
+        PyObject              *text;  /* bytes: the error of the whole execution */
 };
 
-/* A new str. */
+/* Returns a new str. */
 static PyObject *fault_of_type(const char *format, PyObject *found) {
         PyObject *type = PyObject_Type(found), *text = NULL;
 
@@ -47,7 +47,8 @@ static bool has_closed_sender(const struct request *r) {
         return r->sender != NULL && ((struct sender *)r->sender)->is_closed;
 }
 
-/* Whether the element that execute() returned for a request is right; NULL, or a new str. */
+/* Checks the element that execute() returned for a request. Returns NULL, or the fault as a new
+ * str. */
 static PyObject *check_element(struct request *r, PyObject *element) {
         if (element == Py_None) {
                 if (r->release_flags == RESCHEDULE || r->sender != NULL)
@@ -82,7 +83,7 @@ static PyObject *check_list(struct outcome *o, PyObject *result) {
         return fault;
 }
 
-/* None for a whole batch stands for None for each. */
+/* None instead of a list means None for each request. */
 static PyObject *check_none(struct outcome *o, PyObject *result) {
         for (Py_ssize_t i = 0; i < o->n; i++)
                 if (o->requests[i]->release_flags != RESCHEDULE && o->requests[i]->sender == NULL)
@@ -102,7 +103,7 @@ static PyObject *check_result(struct outcome *o, PyObject *result) {
         return check_list(o, result);
 }
 
-/* Measures the responses. False and an exception on failure. */
+/* Measures the responses. Returns false and sets an exception on failure. */
 static bool plan_answers(struct outcome *o, PyObject *result) {
         if (result == Py_None)
                 return true;
@@ -124,7 +125,7 @@ static bool plan_answers(struct outcome *o, PyObject *result) {
         return true;
 }
 
-/* The exception that is set as the text of a failure. */
+/* Returns the text of the pending exception. */
 static PyObject *take_exception(void) {
         PyObject *type, *value, *trace, *text;
 
@@ -138,7 +139,7 @@ static PyObject *take_exception(void) {
         return text;
 }
 
-/* Takes `fault`, a str or NULL: no memory even for that. */
+/* Takes `fault`, a str or NULL when there was no memory even for that. */
 static void fail(struct outcome *o, PyObject *fault) {
         PyObject *text = fault != NULL ? call_utils("failure", "(O)", fault) : NULL;
 
@@ -239,7 +240,8 @@ static void post_result(struct outcome *o, const struct shm_execution *execution
         struct shm_result *result;
 
         if (block == 0)
-                abort(); /* not even an error fits into the region: the server takes it for a crash */
+                abort(); /* the region has no room even for an error: the server treats it as a
+                          * crash */
         result = connection_block(block);
         at = sizeof(*result) + (uint64_t)o->n * sizeof(struct shm_result_item);
         *result = (struct shm_result){ .n_items = (uint32_t)o->n, .code = 1 };
@@ -263,8 +265,8 @@ static uint32_t count_requests(const struct shm_execution *execution) {
         return execution->kind == SHM_EXECUTE_ONE ? 1 : batch->n_requests;
 }
 
-/* An object for each request, and a list of them that is the model's, which may change it. NULL and an
- * exception on failure. */
+/* Makes an object for each request, and a list of them for the model, which may change the list.
+ * NULL and an exception on failure. */
 static PyObject *make_requests(const struct shm_execution *execution, struct request **ret,
                                Py_ssize_t n) {
         const struct shm_batch *batch = connection_block(execution->block);
@@ -291,7 +293,7 @@ static void drop_requests(struct request *const *requests, Py_ssize_t n) {
                 Py_DECREF(requests[i]);
 }
 
-/* Nested calls of models that these requests are part of. */
+/* Returns the depth of nested calls that these requests are part of. */
 static uint32_t depth_of(struct request *const *requests, Py_ssize_t n) {
         uint32_t depth = 0;
 
@@ -312,7 +314,7 @@ static PyObject *call_model(PyObject *list, uint32_t depth, struct shm_slot *slo
         return result;
 }
 
-/* Answers with what execute() returned; with `result` NULL, with the exception that is set. */
+/* Answers with the return value of execute(); with `result` NULL, with the pending exception. */
 static bool end(struct request *const *requests, Py_ssize_t n, PyObject *result,
                 const struct shm_execution *execution) {
         struct answer_plan few[FEW_REQUESTS];
@@ -379,10 +381,11 @@ struct pending {
         struct shm_execution execution;
         bool                 has_ended;
         Py_ssize_t           n;
-        struct request      *requests[]; /* a reference to each until it has ended */
+        struct request      *requests[]; /* has a reference to each request until the execution has
+                                          * ended */
 };
 
-/* Takes the result, and an exception that is set. */
+/* Takes the result, and clears a pending exception. */
 static bool end_pending(struct pending *p, PyObject *result) {
         bool is_answered;
 
@@ -393,7 +396,7 @@ static bool end_pending(struct pending *p, PyObject *result) {
         return is_answered;
 }
 
-/* An event loop that is closed drops its coroutines: they are answered all the same. */
+/* An event loop that is closed drops its coroutines; their requests must still be answered. */
 static void drop_pending(PyObject *capsule) {
         struct pending *p = PyCapsule_GetPointer(capsule, PENDING_NAME);
         PyObject       *type, *value, *trace;
@@ -407,7 +410,7 @@ static void drop_pending(PyObject *capsule) {
         free(p);
 }
 
-/* *ret_list is the model's list of the requests. */
+/* Begins an execution; *ret_list is the model's list of the requests. */
 static PyObject *pending_new(const struct shm_execution *execution, PyObject **ret_list) {
         uint32_t        n = count_requests(execution);
         struct pending *p = malloc(sizeof(*p) + n * sizeof(struct request *));
@@ -419,11 +422,11 @@ static PyObject *pending_new(const struct shm_execution *execution, PyObject **r
         *ret_list = make_requests(execution, p->requests, p->n);
         capsule = *ret_list != NULL ? PyCapsule_New(p, PENDING_NAME, drop_pending) : NULL;
         if (capsule == NULL)
-                free(p); /* the process ends */
+                free(p); /* the process is ending */
         return capsule;
 }
 
-/* Hands the execution to the event loop. */
+/* Passes the execution to the event loop. */
 static bool start_pending(const struct shm_execution *execution) {
         PyObject       *list, *capsule = pending_new(execution, &list), *done;
         struct pending *p;
@@ -461,7 +464,7 @@ PyObject *serve_end(PyObject *module, PyObject *args) {
 
 /* ---- the loop -------------------------------------------------------------------------------- */
 
-/* Sleeps while there is nothing to run. False: an exception is set. */
+/* Sleeps until there is an execution. Returns false when an exception is set. */
 static bool wait_for_execution(void) {
         struct shm_header *h = connection.header;
 
@@ -488,7 +491,7 @@ static bool wait_for_execution(void) {
         return true;
 }
 
-/* serve(execute, is_concurrent): returns when the server wants the model to end. */
+/* serve(execute, is_concurrent): returns when the server ends the model */
 PyObject *serve(PyObject *module, PyObject *args) {
         struct shm_header *h = connection.header;
         int                is_concurrent;

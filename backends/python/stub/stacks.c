@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The stacks of the model's threads, when the server asks for them.
+/* The call stacks of the model's threads, on request of the server.
  *
- * A thread in Python answers: it holds the interpreter lock, so no frame changes while it reads them
- * (triton_python_backend_utils.py). Where it does not get the lock, since C code of the model holds it,
- * the watchdog here answers: it sends itself the signal that faulthandler handles, which reads the
- * frames without the lock. The thread that takes the question first answers it.
+ * A thread in Python answers: it holds the interpreter lock, so no frame changes while it reads
+ * them (triton_python_backend_utils.py). When C code of the model holds the lock for too long, the
+ * watchdog in this file answers: it sends the process the signal that faulthandler handles, which
+ * reads the frames without the lock. The first of the two threads that takes the question answers
+ * it.
  *
- * Threads.  The watchdog touches no Python object.
+ * Threads.  The watchdog uses no Python object.
  */
 #include "python/stub/py.h"
 
@@ -17,12 +18,12 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#define PATIENCE_NS UINT64_C(1000000000) /* for the interpreter lock */
+#define PATIENCE_NS UINT64_C(1000000000) /* time to wait for the interpreter lock */
 
 static struct {
-        _Atomic uint32_t taken; /* the last question that a thread has taken; a futex word */
+        _Atomic uint32_t taken; /* number of the last question that a thread has taken; a futex word */
         int              signal;
-        int              fd; /* where faulthandler writes */
+        int              fd; /* descriptor that faulthandler writes to */
         struct stat      file;
 } stacks;
 
@@ -50,7 +51,7 @@ static void answer_text(uint32_t question, const char *text) {
         answer(question, text, strlen(text));
 }
 
-/* The model may have closed the descriptor, and opened another with its number. */
+/* The model may have closed the descriptor and opened another one with its number. */
 static bool has_file(void) {
         struct stat now;
 

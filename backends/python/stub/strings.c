@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* BYTES tensors: each element is its length in four bytes, little-endian, and then its bytes
+/* BYTES tensors: each element is its length in four bytes, little-endian, followed by its bytes
  * (KServe v2, binary tensor data extension). */
 #include "python/stub/numpy_table.h"
 #include "python/stub/py.h"
 
 #include <string.h>
 
-/* The bytes of one element: `bytes` as they are, anything else as str(x) in UTF-8. */
+/* Returns the bytes of one element: a `bytes` object as it is, str(x) in UTF-8 for any other. */
 static PyObject *element_bytes(PyObject *element) {
         PyObject *text, *bytes;
 
@@ -42,7 +42,7 @@ static bool add_size(uint64_t *sum, PyObject *bytes) {
         return true;
 }
 
-/* The elements' bytes in a list, and the size of all with their prefixes. */
+/* Makes a list of the elements' bytes, and adds up their sizes with the prefixes. */
 static PyObject *list_elements(PyObject *const *elements, uint64_t n, uint64_t *ret_bytes) {
         PyObject *list = PyList_New((Py_ssize_t)n);
 
@@ -60,7 +60,7 @@ static PyObject *list_elements(PyObject *const *elements, uint64_t n, uint64_t *
         return list;
 }
 
-/* All of them `bytes`, as models mostly have them: no list is made. */
+/* Returns the size when all elements are `bytes`, the usual case, which needs no list. */
 static bool measure_bytes(PyObject *const *elements, uint64_t n, uint64_t *ret_bytes) {
         *ret_bytes = 0;
         for (uint64_t i = 0; i < n; i++) {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* The type Tensor: a NumPy array, or bytes in the shared region that become one on first access (py.h). */
 #include "python/stub/numpy_table.h"
 #include "python/stub/py.h"
 
@@ -71,7 +72,7 @@ static uint64_t count_elements(const struct tensor *t) {
 
 /* ---- making one from an array ---------------------------------------------------------------- */
 
-/* The name as str; NULL and an exception. */
+/* Returns the name as str; NULL and an exception on failure. */
 static PyObject *check_name(PyObject *name) {
         PyObject *text;
 
@@ -91,7 +92,7 @@ static PyObject *check_name(PyObject *name) {
         return text;
 }
 
-/* Takes the array as it is now: row-major, and of a type that there is. */
+/* Reads the array in its present state. It must be row-major and of a supported type. */
 static bool take_array(struct tensor *t, PyObject *array) {
         struct array_view view;
 
