@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Every header compiles alone, and twice; the public ones in each language that users have.
+"""Checks that every header compiles alone, and twice; public headers in each language of users.
 
   check_headers.py [--self-test] [--build=FOLDER] [root]
 

@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Every #include keeps to the layers: a file includes its own folder and those its layer may see.
+"""Checks that every #include keeps to the layers: its own folder and those that its layer may see.
 
   check_layers.py [--self-test] [root]
 
 Also: each header of a third party is included by one file, of the folder that it belongs to; a .c
 file includes its own header first; project headers are included by path; a .c file is named in its
-folder's meson.build, so that nothing lies around unbuilt.
+folder's meson.build, so that every file is built.
 """
 import collections
 import os
@@ -16,7 +16,7 @@ import tempfile
 
 CORE = ["base", "codec", "observe", "config", "infer", "cache", "sched", "backend", "repo", "server"]
 
-# What the protocols of the front end stand on.
+# Layers below the protocols of the front end.
 FRONT = ["base", "codec", "net", "core_api", "auth", "shm", "trace", "call", "control"]
 
 # Folder under src/ -> folders it may include. "public" is include/triton/core.
@@ -54,8 +54,8 @@ GENERATED = {
     "reflection.pb-c.h": ["grpc"],
 }
 
-# Beginning of a third party's header -> the folder it belongs to (or each of several, which are
-# separate libraries), and whether one file of it has to do.
+# Beginning of a third party's header -> the folder it belongs to (or several folders, which are
+# separate libraries), and whether only one file of that folder may include it.
 THIRD_PARTY = {
     "uv.h": ("src/net", True),
     "openssl/evp.h": (("src/base", "repoagents/checksum"), True),
@@ -64,7 +64,7 @@ THIRD_PARTY = {
     "nghttp2/": ("src/grpc", True),
     "zlib.h": ("src/codec", True),
     "curl/": ("src/net", True),
-    "protobuf-c/": ("src/codec", False),  # the descriptors are what its readers work on
+    "protobuf-c/": ("src/codec", False),  # its readers need the descriptors
     "onnxruntime_c_api.h": ("backends/onnxruntime", True),
     "Python.h": ("backends/python", True),
 }
@@ -100,7 +100,7 @@ def includes(root, path):
 
 
 def check_project(path, target):
-    """What is wrong with a project include, or None."""
+    """Returns the problem of a project include, or None."""
     parts = path.split("/")
     if target in GENERATED:
         if parts[0] == "src" and parts[1] in GENERATED[target]:
@@ -158,7 +158,7 @@ def own_header(root, path):
 
 
 def unbuilt(root):
-    """The .c files that no meson.build beside them names."""
+    """Yields the .c files that the meson.build of their folder does not name."""
     for top in ("src", "backends", "caches", "repoagents", "schedulers", "tests/unit"):
         for folder, _, files in os.walk(os.path.join(root, top)):
             listed = ""
@@ -195,7 +195,7 @@ def check(root):
 
 
 def self_test():
-    """Each of these has to be refused, and the last one accepted."""
+    """Each of these must be refused, and the last one accepted."""
     good = {"src/base/a.h": "", "src/net/uv.h": "", "src/sched/q.h": '#include "base/a.h"'}
     cases = [
         ("upwards", {"src/base/a.c": '#include "base/a.h"\n#include "sched/q.h"'}),

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the pages say of the tree is true of the tree.
+"""Checks that what the pages say about the tree is true.
 
   check_tour.py [--self-test] [root]
 
@@ -39,7 +39,7 @@ def match_paren(text, start):
 
 
 def defines(code, name, is_header):
-    """Whether a line that begins in the first column has the function's head, and a body follows."""
+    """True when a line that begins in the first column has the function's head, and a body follows."""
     code = COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match.group(0)), code)
     for match in re.finditer(rf"^[A-Za-z][^\n;{{}}=]*\b{name}\(", code, re.M):
         if is_header:
@@ -56,7 +56,7 @@ def read(root, path):
 
 
 def check_tour(root):
-    """Messages; and how many places were looked at."""
+    """Returns the problems and the number of places that were checked."""
     problems, n = [], 0
     for shown, name, target in PLACE.findall(read(root, TOUR)):
         n += 1
@@ -71,7 +71,7 @@ def check_tour(root):
 
 
 def check_plain_path(text):
-    """A stranger follows it in one sitting."""
+    """Checks that the section is short enough to be read in one go."""
     for section in PLAIN_PATH.findall(text):
         n_stops, files = len(STOP.findall(section)), {place[0] for place in PLACE.findall(section)}
         if n_stops > MAX_STOPS or len(files) > MAX_FILES:

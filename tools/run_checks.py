@@ -52,7 +52,7 @@ class Tally:
 
 
 class Phases:
-    """How long each part of the checks takes: with phases("build"): ..."""
+    """The time of each part of the checks: with phases("build"): ..."""
 
     def __init__(self):
         self.rows = []
@@ -69,7 +69,7 @@ class Phases:
 
 
 def cpu_seconds():
-    """Of the children that have ended and were waited for."""
+    """CPU time of the children that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -81,7 +81,7 @@ def start(command, env=None, output=None):
 
 
 def wait(process, deadline):
-    """The exit status, None when the time was over (then the whole process group was ended)."""
+    """Returns the exit status, or None when the time was over and the process group was ended."""
     try:
         return process.wait(timeout=max(0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
@@ -102,8 +102,8 @@ def run(command, timeout, env=None, quiet=False):
 def build(folder, options):
     command = ["make", "--no-print-directory", f"{folder}/build.ninja", f"BUILD={folder}"]
     if folder in ("build-clang", "build-asan", "build-tsan"):
-        command.pop()  # has a rule of its own
-    # Since Meson 1.7 "all" is without what only tests depend on.
+        command.pop()  # the Makefile has a rule of its own for this folder
+    # Since Meson 1.7 the target "all" leaves out what only tests depend on.
     targets = ["all", "meson-test-prereq"]
     if options.only_needed:
         targets[0:1] = ["installed", "test_targets"]
@@ -112,7 +112,7 @@ def build(folder, options):
 
 
 def count_program(entry, tally):
-    """One line of Meson's testlog.json."""
+    """Reads one line of Meson's testlog.json."""
     text = (entry.get("stdout") or "") + "\n" + (entry.get("stderr") or "")
     tally.seconds[entry["name"]] = entry["duration"]
     passed = sum(int(n) for n in CMOCKA_PASSED.findall(text))
@@ -131,7 +131,7 @@ def sanitizer_environment(folder):
     env = dict(os.environ)
     env.setdefault("ASAN_OPTIONS", "detect_leaks=1:strict_string_checks=1:allocator_may_return_null=1")
     env.setdefault("UBSAN_OPTIONS", "print_stacktrace=1:halt_on_error=1")
-    # ONNX Runtime is not instrumented: how its threads synchronise is not seen.
+    # ONNX Runtime is not instrumented, so the sanitizer does not see its synchronisation.
     suppressions = os.path.join(ROOT, "tools", "tsan_suppressions.txt")
     env.setdefault("TSAN_OPTIONS", "exitcode=66:second_deadlock_stack=1:allocator_may_return_null=1:"
                    f"suppressions={suppressions}")
@@ -148,7 +148,7 @@ def run_programs(folder, options, tally):
         command += ["--suite", suite]
     if options.fixed_addresses and subprocess.run(["setarch", "-R", "true"], check=False,
                                                   capture_output=True).returncode == 0:
-        # gcc 12's ThreadSanitizer cannot place its shadow under much address randomisation.
+        # gcc 12's ThreadSanitizer cannot map its shadow memory with full address randomisation.
         command = ["setarch", "-R"] + command
     status = run(command, options.test_seconds, sanitizer_environment(folder), quiet=True)
     if status is None:
@@ -166,7 +166,7 @@ def run_programs(folder, options, tally):
 
 
 def files_of(tests):
-    """The test files of files and folders; None where a part of a file is asked for."""
+    """Returns the test files of files and folders; None when a part of a file is requested."""
     files = []
     for test in tests:
         path = pathlib.Path(ROOT, test)
@@ -180,7 +180,7 @@ def files_of(tests):
 
 
 def seconds_of(path):
-    """About how long a test file takes, where it says so."""
+    """Returns the approximate time of a test file, where it declares one."""
     found = TAKES_SECONDS.search(path.read_text(encoding="utf-8"))
     return int(found.group(1)) if found else 0
 

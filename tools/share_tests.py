@@ -5,7 +5,7 @@
 
 FILE lists the test files, one line each, in the order in which they are begun. Each run takes the
 next line that no other one has taken, until none is left. What has the scope of a module is made
-once, as without this plug-in, for a file is run as a whole.
+once, as without this plug-in, since one run takes a whole file.
 """
 import fcntl
 import pathlib
@@ -16,7 +16,7 @@ def pytest_addoption(parser):
 
 
 def take(queue):
-    """The next file's path, or None. What was taken is cut off from the front of the list."""
+    """Takes the next file off the front of the list and returns its path, or None."""
     with queue.open("r+", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         first, _, rest = file.read().partition("\n")
@@ -27,7 +27,7 @@ def take(queue):
 
 
 def run_items(session, items, other):
-    """`other` is of another file: with it as the next one, the module's fixtures end and the
+    """Runs a test with `other`, of another file, as the next one: the module's fixtures end and the
     session's stay."""
     for item, following in zip(items, [*items[1:], other]):
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)

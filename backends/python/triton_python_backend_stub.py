@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Runs one instance of a Python model for the server, which starts it; it is of no use by itself.
+"""Runs one instance of a Python model. Only the server starts this program.
 
-What it finds wrong before it can attach to the server's memory goes to the control socket, as a text
-for the user.
+An error before it is attached to the server's memory is written to the control socket, as a text for
+the user.
 """
 import os
 import sys

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a model in Python sees of the server: `import triton_python_backend_utils as pb_utils`.
+"""The interface of a model in Python: `import triton_python_backend_utils as pb_utils`.
 
-Tensors, requests, responses and their senders are in the compiled c_python_backend_utils; the rest is
-here. The module works in the processes that the server starts for models, nowhere else.
+Tensors, requests, responses and their senders are in the compiled c_python_backend_utils, the rest is
+in this file. The module works only in the processes that the server starts for models.
 """
 import asyncio
 import base64
@@ -36,11 +36,11 @@ _CALL_TEXT = 3
 
 
 class TritonModelException(Exception):
-    """What the functions of this module raise for a mistake or a failure."""
+    """The exception of this module's functions, for a mistake or a failure."""
 
 
 class TritonError:
-    """An error with a code, to be answered with."""
+    """An error with a code, for a response."""
 
     class __ErrorCode(enum.IntEnum):
         UNKNOWN = 0
@@ -98,7 +98,7 @@ TRITONSERVER_MEMORY_GPU = _MemoryType.TRITONSERVER_MEMORY_GPU
 
 
 class PreferredMemory:
-    """Where the outputs of a called model should lie."""
+    """The preferred memory of a called model's outputs."""
 
     __slots__ = ("_type", "_device_id")
 
@@ -115,7 +115,7 @@ _DEFAULT_MEMORY = PreferredMemory(TRITONSERVER_MEMORY_CPU)
 
 
 class InferenceTrace:
-    """The trace of a request; an inner request may be made part of it."""
+    """The trace of a request. A request to another model may continue it."""
 
     __slots__ = ("_context", "_handle")
 
@@ -260,7 +260,7 @@ def numpy_to_triton_type(data_type):
 
 
 def serialize_byte_tensor(input_tensor):
-    """Each element as its length in four bytes, little-endian, and its bytes."""
+    """Serializes each element as its length in four bytes, little-endian, and its bytes."""
     if input_tensor.size == 0:
         return ()
     if input_tensor.dtype != np.object_ and input_tensor.dtype.type != np.bytes_:
@@ -286,11 +286,11 @@ def _contiguous(array):
     return np.ascontiguousarray(array).reshape(array.shape)
 
 
-# ---- what the server is asked for --------------------------------------------------------------------
+# ---- services of the server --------------------------------------------------------------------------
 
 
 def _ask(what, handle=_NO_HANDLE, **values):
-    """(code, text) of the server's answer; code 0 is success."""
+    """Returns (code, text) of the server's reply; code 0 is success."""
     values["ask"] = what
     code, text = _c._ask(_CALL_TEXT, handle, json.dumps(values).encode("utf-8", "surrogatepass"))
     return code, text.decode("utf-8", "replace") if isinstance(text, bytes) else text
@@ -319,7 +319,7 @@ _FAMILY_DELETED = (
 
 
 class Metric:
-    """A value for some labels; made by MetricFamily.Metric()."""
+    """A metric of a family, with its labels; made by MetricFamily.Metric()."""
 
     __slots__ = ("_id", "_kind", "_is_gone", "__weakref__")
 
@@ -402,7 +402,7 @@ class MetricFamily:
         labels = {_text(k, "a label"): _text(v, "a label's value")
                   for k, v in (labels or {}).items()}
         metric = Metric.__new__(Metric)
-        metric._is_gone = True  # until there is one
+        metric._is_gone = True  # until the server has created it
         metric._kind = self._kind
         metric._id = int(_demand("Error when creating Metric: ", "metric_new", family=self._id,
                                  labels=labels, buckets=buckets))
@@ -479,8 +479,8 @@ class _Call:
 
 
 class _Dispatcher:
-    """One thread receives all replies to calls that nobody waits for by sleeping, and completes the
-    futures of each event loop in one go."""
+    """One thread that receives all replies to asynchronous calls, and completes the futures of each
+    event loop together."""
 
     def __init__(self):
         self._lock = threading.Lock()
@@ -531,7 +531,7 @@ class _Dispatcher:
                 try:
                     loop.call_soon_threadsafe(_complete_futures, futures)
                 except RuntimeError:
-                    pass  # the loop is closed: nobody waits
+                    pass  # the loop is closed: the result is not needed
 
 
 def _complete_futures(futures):
@@ -544,7 +544,7 @@ _dispatcher = _Dispatcher()
 
 
 class ResponseIterator:
-    """The responses of a model to one request, as they come."""
+    """The responses of a model to one request, in the order of their arrival."""
 
     __slots__ = ("_call", "_seen", "_is_finished")
 
@@ -583,7 +583,7 @@ def _check_may_call():
 
 
 def _exec(self, decoupled=False):
-    """Runs the request and waits: its response, or an iterator over the responses."""
+    """Runs the request, waits, and returns its response, or an iterator over its responses."""
     _check_may_call()
     if not decoupled:
         return _c._exec(self, _depth.get())
@@ -739,7 +739,7 @@ class ModelConfig:
 
 
 def _exception_text(kind, value, trace):
-    """<Type>: <text>, and where: the innermost frame first."""
+    """Returns "<Type>: <text>" and the call stack, the innermost frame first."""
     text = "%s: %s" % (kind.__name__, str(value) or "<EMPTY MESSAGE>")
     frames = [frame for frame in (traceback.extract_tb(trace) if trace is not None else [])
               if frame.filename not in (__file__, importlib.__file__)
@@ -752,7 +752,7 @@ def _exception_text(kind, value, trace):
 
 
 def _load_failure(error):
-    """Why the model does not load; what another interpreter might not fail at names this one."""
+    """Returns why the model does not load. An error that may depend on the interpreter names it."""
     text = _exception_text(type(error), error, error.__traceback__)
     if isinstance(error, SyntaxError) and error.filename and "\n\nAt:" not in text:
         text += "\n\nAt:\n  %s(%s): <module>\n" % (error.filename, error.lineno)
@@ -784,7 +784,7 @@ def _late_response():
 
 
 class _State:
-    """What this process runs."""
+    """The state of this process."""
 
     def __init__(self):
         self.start = {}
@@ -817,7 +817,7 @@ _FUNCTIONS = {
 
 
 def _import_model(start):
-    """The class of the model's program, with the module search path that the program counts on."""
+    """Returns the class of the model's program, loaded with the module search path that it expects."""
     folder, name = os.path.split(start["file"])
     stem = name[:-3]
     if start["library_directory"]:
@@ -864,7 +864,7 @@ def _make_concurrent(execute):
 
 
 def _is_concurrent(model, start):
-    """Whether executions of the model overlap."""
+    """True when executions of the model may overlap."""
     if start["async_concurrency"] == 1:
         return False
     if inspect.iscoroutinefunction(model.execute) and not start["is_decoupled"]:
@@ -893,7 +893,7 @@ def _make_execute(model, is_decoupled, is_concurrent):
 
 
 def _complete(start):
-    """What auto_complete_config() makes of the configuration; empty: nothing."""
+    """Returns the configuration completed by auto_complete_config(); empty when it changes nothing."""
     function = getattr(_import_model(start), "auto_complete_config", None)
     if function is None:
         return b""
@@ -916,10 +916,10 @@ def _load(start):
     return model
 
 
-# What a model has, by bits.
+# Properties of a model, by bits.
 _HAS_READY_CHECK, _IS_CONCURRENT = 1, 2
 
-# Answers to whether a model is ready.
+# Answers of is_ready().
 _READY_NO, _READY_YES, _READY_ERROR, _READY_NOT_BOOL = range(4)
 
 
@@ -950,12 +950,12 @@ def _answer_ready_questions(model):
         _c._answer_ready(question, _ask_ready(model))
 
 
-# The signal at which faulthandler writes the stacks; models have no use for it.
+# The signal at which faulthandler writes the stacks; models do not use it.
 _STACKS_SIGNAL = signal.SIGRTMAX - 3
 
 
 def _read_stacks():
-    """The stacks of all threads, the interpreter lock being held."""
+    """Returns the stacks of all threads; the interpreter lock is held."""
     file = _c._stacks_file()
     try:
         faulthandler.dump_traceback(file, all_threads=True)
@@ -976,7 +976,7 @@ def _answer_stack_questions():
 
 
 def _watch_stacks():
-    """Lets the server ask where the threads of this process are, also while it hangs."""
+    """Answers the server's questions for the call stacks of this process, even while it hangs."""
     file = _c._stacks_file()
     faulthandler.register(_STACKS_SIGNAL, file=file, all_threads=True)
     _c._stacks_begin(file, _STACKS_SIGNAL)

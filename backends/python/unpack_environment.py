@@ -3,7 +3,7 @@
 
 Nothing is written outside of the folder: members with absolute paths, with "..", or below a link that
 the archive has made are refused, and so are links that lead out and anything but files, folders and
-links. What is wrong goes to standard output, for the server.
+links. Errors are written to standard output, for the server.
 """
 import os
 import sys
@@ -23,7 +23,7 @@ def check_path(path):
 
 
 def check_link(member):
-    """Of a link: where it leads to must be within the archive."""
+    """A link must lead to a place within the archive."""
     target = member.linkname
     if member.islnk():
         check_path(target)
@@ -46,7 +46,7 @@ def check_parents(folder, path):
 
 def unpack(archive, folder):
     folder = os.path.realpath(folder)
-    archive.extraction_filter = lambda member, path: member  # the checks are those below
+    archive.extraction_filter = lambda member, path: member  # the checks follow below
     for member in archive:
         name = member.name[2:] if member.name.startswith("./") else member.name
         member.name = name.rstrip("/")
