@@ -2,8 +2,8 @@
 /* Implicit states of sequences: values that a backend keeps for the sequence's next request. */
 #include "api/api_types.h"
 
-#include "infer/request.h"
 #include "infer/implicit_state.h"
+#include "infer/request.h"
 #include "triton/core/tritonbackend.h"
 
 DEFINE_API_TYPE(TRITONBACKEND_Request, request)

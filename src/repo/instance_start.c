@@ -2,8 +2,8 @@
 #include "repo/instance_start.h"
 
 #include "backend/host_policy.h"
-#include "base/log.h"
 #include "base/job_thread.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/placement.h"
 #include "base/thread.h"

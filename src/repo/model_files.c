@@ -10,8 +10,8 @@
 #include "config/config_normalize.h"
 #include "repo/agent_list.h"
 #include "repo/override.h"
-#include "repo/uploaded_code.h"
 #include "repo/repo_parts.h"
+#include "repo/uploaded_code.h"
 
 #include <string.h>
 

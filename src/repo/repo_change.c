@@ -7,13 +7,13 @@
 #include "infer/model.h"
 #include "infer/model_generations.h"
 #include "repo/agent_list.h"
+#include "repo/dir_fingerprint.h"
 #include "repo/loaded_model.h"
 #include "repo/model_files.h"
 #include "repo/model_instances.h"
 #include "repo/model_load.h"
-#include "repo/model_runner.h"
-#include "repo/dir_fingerprint.h"
 #include "repo/model_needs.h"
+#include "repo/model_runner.h"
 #include "repo/repo_compose.h"
 
 #include <string.h>

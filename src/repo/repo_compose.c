@@ -6,9 +6,9 @@
 #include "base/strbuf.h"
 #include "infer/model.h"
 #include "repo/composed_model.h"
+#include "repo/dir_fingerprint.h"
 #include "repo/loaded_model.h"
 #include "repo/model_graph.h"
-#include "repo/dir_fingerprint.h"
 
 #include <string.h>
 

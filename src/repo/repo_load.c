@@ -6,11 +6,11 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "infer/model.h"
+#include "repo/dir_fingerprint.h"
 #include "repo/load_parameters.h"
 #include "repo/load_plan.h"
 #include "repo/model_files.h"
 #include "repo/model_load.h"
-#include "repo/dir_fingerprint.h"
 #include "repo/override.h"
 #include "repo/repo_change.h"
 #include "repo/repo_compose.h"
@@ -265,7 +265,7 @@ static void unload_unused(struct repo *r, const struct label_list *labels) {
 
                 if (!repo_compose_take_unused(r, labels->items[i], &key))
                         continue;
-                error_free(repo_unload_one(r, &key)); /* stopping: all is unloaded */
+                error_free(repo_unload_one(r, &key)); /* fails when all is unloaded */
                 free((char *)(uintptr_t)key.namespace);
                 free((char *)(uintptr_t)key.name);
         }

@@ -6,8 +6,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/work_pool.h"
-#include "repo/model_files.h"
 #include "repo/dir_fingerprint.h"
+#include "repo/model_files.h"
 #include "repo/repo_change.h"
 #include "repo/repo_scan.h"
 
@@ -62,7 +62,8 @@ static struct error *load_and_note_failure(struct step *s, const struct model_so
         return err;
 }
 
-/* The step has waited for its turn. The next poll handles files that changed meanwhile. */
+/* True when the files are those that the poll saw. The step may have waited for its turn; the next
+ * poll handles later changes. */
 static bool is_unchanged(const struct step *s) {
         struct dir_fingerprint *now = read_fingerprint(s->directory);
         bool                    is_same = dir_fingerprint_equal(s->fingerprint, now);
@@ -81,7 +82,7 @@ static void load(struct step *s) {
         AUTO_ERROR                err = repo_change_begin(s->repo, &source, &e);
 
         if (err != NULL)
-                return; /* stopping */
+                return; /* the server is stopping */
         if (is_unchanged(s))
                 err = load_and_note_failure(s, &source, e);
         repo_change_end(s->repo, e);
@@ -116,7 +117,8 @@ static void run_step(struct work *job) {
         if (s->directory != NULL)
                 load(s);
         else
-                error_free(repo_unload_one(s->repo, &s->key)); /* stopping */
+                error_free(
+                        repo_unload_one(s->repo, &s->key)); /* fails when the server is stopping */
         end_plan(s);
         step_free(s);
 }
@@ -188,7 +190,7 @@ static void check_removed(struct repo *r, const struct repo_scan *scan, struct s
         size_t              n, at = 0;
 
         MUTEX_GUARD(&r->table.lock);
-        sorted = repo_table_sorted_locked(&r->table, &n); /* a copy: entries may go */
+        sorted = repo_table_sorted_locked(&r->table, &n); /* a copy: entries may be removed */
         for (size_t i = 0; i < n; i++) {
                 const struct model_key key = repo_entry_key(sorted[i]);
                 int                    order = 1;

@@ -44,6 +44,8 @@ static bool map_zeros(uintptr_t at, uintptr_t end) {
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != -1;
 }
 
+/* Replaces the rest of the mapping from the missing page on. False when no entry contains the
+ * address. */
 static bool replace_missing(uintptr_t at) {
         uintptr_t end;
 

@@ -15,21 +15,21 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FILE_MODE 0644 /* as the log; the umask may allow less */
+#define FILE_MODE 0644 /* the mode of log files; the umask may restrict it */
 
 /* The records of one source that are not written yet. */
-struct waiting {
+struct pending {
         struct list_node     node;
         struct trace_source *source; /* ref */
         struct strbuf        text;
-        uint64_t             n_waiting;
-        uint64_t             n_come; /* all records so far */
+        uint64_t             n_pending;
+        uint64_t             n_all; /* records so far, also the written ones */
 };
 
 struct trace_file {
         struct trace_sink sink;
         const char       *path;    /* borrowed */
-        struct list       waiting; /* struct waiting, owned */
+        struct list       pending; /* struct pending, owned */
         uint64_t          next_index;
         off_t             end; /* position of the closing bracket of <file>; 0 = no <file> yet */
 };
@@ -91,102 +91,102 @@ static void append(const char *path, off_t *end, struct strbuf *text) {
                 log_error("failed to close trace file '%s': %s", path, strerror(errno));
 }
 
-static void clear(struct waiting *w) {
-        strbuf_done(&w->text);
-        strbuf_init(&w->text, 0);
-        w->n_waiting = 0;
+static void clear(struct pending *p) {
+        strbuf_done(&p->text);
+        strbuf_init(&p->text, 0);
+        p->n_pending = 0;
 }
 
-static void write_indexed(struct trace_file *f, struct waiting *w) {
+static void write_indexed(struct trace_file *f, struct pending *p) {
         off_t      start = 0;
         AUTO_CHARS path = NULL;
 
-        if (w->n_waiting == 0)
+        if (p->n_pending == 0)
                 return;
         path = mem_printf("%s.%" PRIu64, f->path, f->next_index++);
-        append(path, &start, &w->text);
-        clear(w);
+        append(path, &start, &p->text);
+        clear(p);
 }
 
 /* Writes what the source holds before a file is full: to <file>, or with a log_frequency to
  * <file>.<n>. */
-static void write_rest(struct trace_file *f, struct waiting *w) {
-        if (w->n_waiting == 0)
+static void write_rest(struct trace_file *f, struct pending *p) {
+        if (p->n_pending == 0)
                 return;
-        if (w->source->values.log_frequency > 0) {
-                write_indexed(f, w);
+        if (p->source->values.log_frequency > 0) {
+                write_indexed(f, p);
                 return;
         }
-        append(f->path, &f->end, &w->text);
-        clear(w);
+        append(f->path, &f->end, &p->text);
+        clear(p);
 }
 
 /* ---- sources --------------------------------------------------------------------------------- */
 
-static void waiting_free(struct waiting *w) {
-        list_remove(&w->node);
-        trace_source_unref(w->source);
-        strbuf_done(&w->text);
-        free(w);
+static void pending_free(struct pending *p) {
+        list_remove(&p->node);
+        trace_source_unref(p->source);
+        strbuf_done(&p->text);
+        free(p);
 }
 
-static struct waiting *find_or_add(struct trace_file *f, struct trace_source *source) {
-        struct waiting *w;
+static struct pending *find_or_add(struct trace_file *f, struct trace_source *source) {
+        struct pending *p;
 
-        LIST_FOR_EACH(&f->waiting, node) {
-                w = LIST_ENTRY(node, struct waiting, node);
-                if (w->source == source)
-                        return w;
+        LIST_FOR_EACH(&f->pending, node) {
+                p = LIST_ENTRY(node, struct pending, node);
+                if (p->source == source)
+                        return p;
         }
-        w = mem_zalloc(sizeof(*w));
+        p = mem_zalloc(sizeof(*p));
         trace_source_ref(source);
-        w->source = source;
-        strbuf_init(&w->text, 0);
-        list_append(&f->waiting, &w->node);
-        return w;
+        p->source = source;
+        strbuf_init(&p->text, 0);
+        list_append(&f->pending, &p->node);
+        return p;
 }
 
 /* True when all sampled records of the source have come or were dropped. */
-static bool has_all_records(const struct waiting *w) {
-        return w->n_come + atomic_load(&w->source->n_dropped) >= atomic_load(&w->source->n_sampled);
+static bool has_all_records(const struct pending *p) {
+        return p->n_all + atomic_load(&p->source->n_dropped) >= atomic_load(&p->source->n_sampled);
 }
 
-static void write_if_due(struct trace_file *f, struct waiting *w) {
-        const struct trace_source *s = w->source;
+static void write_if_due(struct trace_file *f, struct pending *p) {
+        const struct trace_source *s = p->source;
 
-        if (s->values.log_frequency > 0 && w->n_waiting >= s->values.log_frequency)
-                write_indexed(f, w);
-        else if (w->text.len > TRACE_FILE_MAX_WAITING)
-                write_rest(f, w);
+        if (s->values.log_frequency > 0 && p->n_pending >= s->values.log_frequency)
+                write_indexed(f, p);
+        else if (p->text.len > TRACE_FILE_MAX_WAITING)
+                write_rest(f, p);
         /* The flags first: after either flag is set the source samples no more records. */
-        if (atomic_load(&s->is_used_up) && has_all_records(w)) {
-                write_indexed(f, w);
-                waiting_free(w);
-        } else if (atomic_load(&s->is_retired) && has_all_records(w)) {
-                write_rest(f, w);
-                waiting_free(w);
+        if (atomic_load(&s->is_used_up) && has_all_records(p)) {
+                write_indexed(f, p);
+                pending_free(p);
+        } else if (atomic_load(&s->is_retired) && has_all_records(p)) {
+                write_rest(f, p);
+                pending_free(p);
         }
 }
 
 static void add_record(struct trace_file *f, struct trace_record *r) {
-        struct waiting *w = find_or_add(f, r->source);
-        size_t          len = w->text.len;
+        struct pending *p = find_or_add(f, r->source);
+        size_t          len = p->text.len;
 
         if (len > 0)
-                strbuf_putc(&w->text, ',');
-        size_t before = w->text.len;
+                strbuf_putc(&p->text, ',');
+        size_t before = p->text.len;
 
-        trace_json_print(r, &w->text);
-        if (w->text.len == before && len > 0)
-                w->text.ptr[w->text.len = len] = '\0'; /* an empty record */
-        w->n_come++;
-        if (w->text.len > len)
-                w->n_waiting++;
-        if (w->text.overflowed) {
-                trace_writer_count_dropped(f->sink.writer, w->n_waiting);
-                clear(w);
+        trace_json_print(r, &p->text);
+        if (p->text.len == before && len > 0)
+                p->text.ptr[p->text.len = len] = '\0'; /* an empty record: removes the comma */
+        p->n_all++;
+        if (p->text.len > len)
+                p->n_pending++;
+        if (p->text.overflowed) {
+                trace_writer_count_dropped(f->sink.writer, p->n_pending);
+                clear(p);
         }
-        write_if_due(f, w);
+        write_if_due(f, p);
 }
 
 static void take(struct trace_sink *sink, struct trace_record *first) {
@@ -200,19 +200,19 @@ static void take(struct trace_sink *sink, struct trace_record *first) {
 static void on_change(struct trace_sink *sink) {
         struct trace_file *f = self(sink);
 
-        LIST_FOR_EACH(&f->waiting, node) {
-                write_if_due(f, LIST_ENTRY(node, struct waiting, node));
+        LIST_FOR_EACH(&f->pending, node) {
+                write_if_due(f, LIST_ENTRY(node, struct pending, node));
         }
 }
 
 static void finish(struct trace_sink *sink) {
         struct trace_file *f = self(sink);
 
-        while (!list_is_empty(&f->waiting)) {
-                struct waiting *w = LIST_ENTRY(list_first(&f->waiting), struct waiting, node);
+        while (!list_is_empty(&f->pending)) {
+                struct pending *p = LIST_ENTRY(list_first(&f->pending), struct pending, node);
 
-                write_rest(f, w);
-                waiting_free(w);
+                write_rest(f, p);
+                pending_free(p);
         }
 }
 
@@ -232,6 +232,6 @@ struct trace_sink *trace_file_new(const char *path) {
 
         f->sink.ops = &ops;
         f->path = path;
-        list_init(&f->waiting);
+        list_init(&f->pending);
         return &f->sink;
 }
