@@ -3,7 +3,6 @@
 
 #include "base/byte_budget.h"
 #include "base/clock.h"
-#include "base/list.h"
 #include "base/mem.h"
 #include "base/reserve.h"
 #include "grpc/grpc_compress.h"

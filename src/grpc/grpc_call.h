@@ -29,7 +29,6 @@
 #include "base/buf.h"
 #include "base/compiler.h"
 #include "base/error.h"
-#include "base/list.h"
 #include "base/str.h"
 #include "grpc/grpc_status.h"
 #include "net/mailbox.h"
@@ -98,9 +97,8 @@ struct grpc_call {
         uint64_t deadline_ns;   /* from grpc-timeout; CLOCK_NEVER when not given */
 
         /* For the handler, from its first callback to finish. */
-        struct list_node node;
-        void            *pending;    /* borrowed */
-        grpc_call_fn     on_written; /* the socket took bytes that were sent; may be NULL */
+        void        *pending;    /* borrowed */
+        grpc_call_fn on_written; /* the socket took bytes that were sent; may be NULL */
         /* For traces: called on the loop after the end of the call was written or abandoned. May only
          * read the call. NULL at the start of each call. */
         grpc_call_fn         on_sent;

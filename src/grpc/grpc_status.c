@@ -6,39 +6,28 @@
 
 #include <string.h>
 
-static const struct {
-        const char *name;
-        const char *digits;
-} codes[N_GRPC_CODES] = {
-        [GRPC_OK] = { "OK", "0" },
-        [GRPC_CANCELLED] = { "CANCELLED", "1" },
-        [GRPC_UNKNOWN] = { "UNKNOWN", "2" },
-        [GRPC_INVALID_ARGUMENT] = { "INVALID_ARGUMENT", "3" },
-        [GRPC_DEADLINE_EXCEEDED] = { "DEADLINE_EXCEEDED", "4" },
-        [GRPC_NOT_FOUND] = { "NOT_FOUND", "5" },
-        [GRPC_ALREADY_EXISTS] = { "ALREADY_EXISTS", "6" },
-        [GRPC_PERMISSION_DENIED] = { "PERMISSION_DENIED", "7" },
-        [GRPC_RESOURCE_EXHAUSTED] = { "RESOURCE_EXHAUSTED", "8" },
-        [GRPC_FAILED_PRECONDITION] = { "FAILED_PRECONDITION", "9" },
-        [GRPC_ABORTED] = { "ABORTED", "10" },
-        [GRPC_OUT_OF_RANGE] = { "OUT_OF_RANGE", "11" },
-        [GRPC_UNIMPLEMENTED] = { "UNIMPLEMENTED", "12" },
-        [GRPC_INTERNAL] = { "INTERNAL", "13" },
-        [GRPC_UNAVAILABLE] = { "UNAVAILABLE", "14" },
-        [GRPC_DATA_LOSS] = { "DATA_LOSS", "15" },
-        [GRPC_UNAUTHENTICATED] = { "UNAUTHENTICATED", "16" },
+static const char *const digits[N_GRPC_CODES] = {
+        [GRPC_OK] = "0",
+        [GRPC_CANCELLED] = "1",
+        [GRPC_UNKNOWN] = "2",
+        [GRPC_INVALID_ARGUMENT] = "3",
+        [GRPC_DEADLINE_EXCEEDED] = "4",
+        [GRPC_NOT_FOUND] = "5",
+        [GRPC_ALREADY_EXISTS] = "6",
+        [GRPC_PERMISSION_DENIED] = "7",
+        [GRPC_RESOURCE_EXHAUSTED] = "8",
+        [GRPC_FAILED_PRECONDITION] = "9",
+        [GRPC_ABORTED] = "10",
+        [GRPC_OUT_OF_RANGE] = "11",
+        [GRPC_UNIMPLEMENTED] = "12",
+        [GRPC_INTERNAL] = "13",
+        [GRPC_UNAVAILABLE] = "14",
+        [GRPC_DATA_LOSS] = "15",
+        [GRPC_UNAUTHENTICATED] = "16",
 };
 
-static bool is_code(enum grpc_code code) {
-        return (unsigned)code < N_GRPC_CODES;
-}
-
-const char *grpc_code_name(enum grpc_code code) {
-        return is_code(code) ? codes[code].name : "<invalid code>";
-}
-
 struct str grpc_code_digits(enum grpc_code code) {
-        return str_of(codes[is_code(code) ? code : GRPC_UNKNOWN].digits);
+        return str_of(digits[(unsigned)code < N_GRPC_CODES ? code : GRPC_UNKNOWN]);
 }
 
 enum grpc_code grpc_code_of_error(enum error_code code) {

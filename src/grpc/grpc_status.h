@@ -38,8 +38,6 @@ enum grpc_code {
  * together with its message. */
 #define GRPC_MAX_MESSAGE_TEXT 7000
 
-/* "OK", "INVALID_ARGUMENT", ...; "<invalid code>" for anything else. */
-const char *grpc_code_name(enum grpc_code code);
 /* "0" .. "16". */
 struct str     grpc_code_digits(enum grpc_code code);
 enum grpc_code grpc_code_of_error(enum error_code code);

@@ -98,18 +98,6 @@ void http_call_reply_error(struct http_call *call, struct error *err, const char
         http_call_reply_refusal(call, http_status_of_code(gone->code), gone->message, content_type);
 }
 
-static void on_posted(struct mail *m) {
-        struct http_call *call = CONTAINER_OF(m, struct http_call, mail);
-
-        call->posted(call);
-}
-
-void http_call_post(struct http_call *call, http_call_fn fn) {
-        call->posted = fn;
-        call->mail.deliver = on_posted;
-        mailbox_post(http_call_mailbox(call), &call->mail);
-}
-
 struct mailbox *http_call_mailbox(const struct http_call *call) {
         return loop_mailbox(call->conn->home->net.loop);
 }

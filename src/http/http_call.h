@@ -3,7 +3,7 @@
  *
  * A handler gets a complete request. It answers at once with http_call_reply*(), or later. To answer
  * later it sets `on_abort` (and `pending`, for its own use), returns, and answers exactly once, on the
- * call's loop. Another thread that has finished its work returns to the loop with http_call_post().
+ * call's loop. Another thread that has finished its work posts a mail to http_call_mailbox().
  *
  * Names, values, path and body are ranges in counted buffers, valid until the answer is given. A handler
  * that needs body bytes for longer takes a reference on `body_buf`.
@@ -12,7 +12,7 @@
  * client closes the connection before the answer, on_abort is called once, on the loop, so that the
  * handler can cancel its work; the call stays valid until it is answered. A client that closes only its
  * sending side looks the same: on_abort is called as well, and the client still gets the answer.
- * Threads.  The loop's thread; http_call_post() and http_call_mailbox(): any thread.
+ * Threads.  The loop's thread; http_call_mailbox(): any thread.
  */
 #pragma once
 
@@ -21,9 +21,7 @@
 #include "base/buf.h"
 #include "base/compiler.h"
 #include "base/error.h"
-#include "base/list.h"
 #include "base/str.h"
-#include "net/mailbox.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,6 +31,7 @@ struct TRITONSERVER_Server;
 struct http_call;
 struct http_conn;
 struct http_route;
+struct mailbox;
 struct service;
 struct trace_record;
 
@@ -106,10 +105,6 @@ struct http_call {
 
         struct str    region; /* shared memory region; empty = not given */
         struct access access; /* checked before a handler sees the call */
-
-        struct list_node node; /* for the handler until it answers */
-        struct mail      mail; /* private to http_call.c */
-        http_call_fn     posted;
 };
 
 /* A piece of an answer's body. If `buf` is set, the reply takes the caller's reference and drops it after
@@ -190,9 +185,7 @@ void http_call_end_chunks(struct http_call *call);
 uint64_t http_call_chunks_sent(const struct http_call *call);
 uint64_t http_call_chunks_written(const struct http_call *call);
 
-/* Runs fn(call) on the call's loop. At most one post may be under way per call. */
-void http_call_post(struct http_call *call, http_call_fn fn);
-/* The loop's mailbox, for a handler that posts several mails of its own. */
+/* The mailbox of the call's loop, for results of other threads. */
 struct mailbox *http_call_mailbox(const struct http_call *call);
 /* The memory of the connection that every answer touches (infer_call_options.cold). */
 struct str http_call_state(const struct http_call *call);

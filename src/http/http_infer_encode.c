@@ -318,9 +318,3 @@ struct error *http_infer_encode(const struct infer_response *r, const struct htt
         *ret = body;
         return NULL;
 }
-
-void http_infer_body_done(struct http_infer_body *body) {
-        for (size_t i = 0; i < body->n_parts; i++)
-                buf_unref(body->parts[i].buf);
-        body->n_parts = 0;
-}

@@ -41,9 +41,6 @@ struct http_infer_room {
 struct error *http_infer_encode(const struct infer_response *r, const struct http_infer_room *room,
                                 struct http_infer_body *ret) NODISCARD;
 
-/* Drops the references of a body that is not sent. */
-void http_infer_body_done(struct http_infer_body *body);
-
 /* Prints the JSON alone. The caller checks `out` for overflow. */
 struct error *http_infer_print(const struct infer_response *r, struct strbuf *out) NODISCARD;
 /* Parts of it: a parameter's name and value; the elements of an output as a flat array. */

@@ -13,28 +13,27 @@ static void test_codes(void **state UNUSED) {
         static const struct {
                 enum error_code error;
                 enum grpc_code  code;
-                const char     *name, *digits;
+                const char     *digits;
         } rows[] = {
-                { ERR_UNKNOWN, 2, "UNKNOWN", "2" },
-                { ERR_INTERNAL, 13, "INTERNAL", "13" },
-                { ERR_NOT_FOUND, 5, "NOT_FOUND", "5" },
-                { ERR_INVALID_ARG, 3, "INVALID_ARGUMENT", "3" },
-                { ERR_UNAVAILABLE, 14, "UNAVAILABLE", "14" },
-                { ERR_UNSUPPORTED, 12, "UNIMPLEMENTED", "12" },
-                { ERR_ALREADY_EXISTS, 6, "ALREADY_EXISTS", "6" },
-                { ERR_CANCELLED, 1, "CANCELLED", "1" },
-                { (enum error_code)99, 2, "UNKNOWN", "2" },
+                { ERR_UNKNOWN, 2, "2" },
+                { ERR_INTERNAL, 13, "13" },
+                { ERR_NOT_FOUND, 5, "5" },
+                { ERR_INVALID_ARG, 3, "3" },
+                { ERR_UNAVAILABLE, 14, "14" },
+                { ERR_UNSUPPORTED, 12, "12" },
+                { ERR_ALREADY_EXISTS, 6, "6" },
+                { ERR_CANCELLED, 1, "1" },
+                { (enum error_code)99, 2, "2" },
         };
 
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 enum grpc_code code = grpc_code_of_error(rows[i].error);
 
                 assert_int_equal(code, rows[i].code);
-                assert_string_equal(grpc_code_name(code), rows[i].name);
                 assert_true(str_is(grpc_code_digits(code), rows[i].digits));
         }
-        assert_string_equal(grpc_code_name((enum grpc_code)17), "<invalid code>");
-        assert_string_equal(grpc_code_name(GRPC_UNAUTHENTICATED), "UNAUTHENTICATED");
+        assert_true(str_is(grpc_code_digits((enum grpc_code)17), "2"));
+        assert_true(str_is(grpc_code_digits(GRPC_UNAUTHENTICATED), "16"));
 }
 
 static void test_message(void **state UNUSED) {

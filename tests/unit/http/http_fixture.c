@@ -251,6 +251,10 @@ void fixture_wait_held(struct fixture *f) {
                 cond_wait(&f->seen.changed, &f->seen.lock);
 }
 
+static void on_answer(struct mail *m) {
+        answer_late(CONTAINER_OF(m, struct fixture, mail)->answered);
+}
+
 void fixture_answer_held(struct fixture *f) {
         struct http_call *call;
 
@@ -258,7 +262,9 @@ void fixture_answer_held(struct fixture *f) {
         mutex_lock(&f->seen.lock);
         call = STEAL(f->held);
         mutex_unlock(&f->seen.lock);
-        http_call_post(call, answer_late);
+        f->answered = call;
+        f->mail.deliver = on_answer;
+        mailbox_post(http_call_mailbox(call), &f->mail);
 }
 
 void fixture_wait_loop_held(struct fixture *f) {

@@ -16,6 +16,8 @@ struct fixture {
 
         struct seen       seen; /* filled by callbacks */
         struct http_call *held; /* one that has not been answered; guarded by seen.lock */
+        struct http_call *answered; /* the one that `mail` answers */
+        struct mail       mail;
         bool              is_loop_held; /* by a "/hold"; guarded by seen.lock */
 };
 
