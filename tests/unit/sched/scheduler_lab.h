@@ -46,8 +46,10 @@ struct ticket {
         enum error_code code;
         char            message[192];
         pthread_t       ran_on;
-        unsigned        place; /* position among all answered requests, from 1; 0: not answered */
-        void (*after_response)(struct ticket *t); /* called in the completion, with no lock held */
+        unsigned        place; /* among all answered, 1 = the first; 0 = not yet */
+        uint64_t sequence_id;  /* of sequence_lab.h: as it was submitted, and the next one too */
+        unsigned sequence_flags;
+        void (*after_response)(struct ticket *t); /* called in the completion, no lock held */
 };
 
 struct fake_executor {

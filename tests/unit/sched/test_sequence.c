@@ -6,7 +6,7 @@
  */
 #include "base/mem.h"
 #include "sched/rate_limiter.h"
-#include "sched/scheduler_lab.h"
+#include "sched/sequence_lab.h"
 #include "suite.h"
 
 #include <inttypes.h>
@@ -22,17 +22,10 @@
         "bool_false_true: [ false, true ] } } "
 #define CORRID(type)                                                                               \
         "control_input { name: 'C' control { kind: CONTROL_SEQUENCE_CORRID data_type: " type " } " \
-                                                                                             "} "
+        "} "
 #define DIRECT(batch, more)                                                                        \
         "name: 'm' max_batch_size: " #batch " " X                                                  \
         "sequence_batching { " CONTROLS CORRID("TYPE_UINT64") more "} "
-#define NEVER_INLINE "parameters { key: 'inline_execution' value { string_value: 'never' } } "
-
-#define MAX_TICKETS 16
-
-/* Recorded executions; guarded by the lab's lock. */
-static char     seen[MAX_TICKETS][256];
-static unsigned n_seen;
 
 static const void *value_of(const struct request *req, const char *name) {
         const struct request_input *in = request_find_input(req, name);
@@ -85,75 +78,12 @@ static void see(struct fake_executor *e, struct request **requests, uint32_t n) 
                                                 start, (int)end, ready);
                 len += print_corrid(to + len, sizeof(seen[0]) - len, req);
         }
-        n_seen = (n_seen + 1) % MAX_TICKETS;
+        n_seen = (n_seen + 1) % LAB_MAX_SEEN;
 }
 
 static struct lab *open_lab(const char *config, unsigned n_executors) {
-        struct lab *lab = lab_open(config, n_executors, true);
-
-        n_seen = 0;
-        lab->before_batch = see;
-        return lab;
+        return lab_open_seeing(config, n_executors, see);
 }
-
-struct call {
-        const char *name;
-        uint64_t    id;
-        const char *text;
-        unsigned    flags;
-};
-
-#define S REQUEST_SEQUENCE_START
-#define E REQUEST_SEQUENCE_END
-
-static struct ticket *call_new(struct lab *lab, const struct call *c) {
-        struct ticket *t = calloc(1, sizeof(*t));
-
-        assert_non_null(t);
-        ticket_init(t, lab, c->name);
-        t->req->correlation.number = c->id;
-        if (c->text != NULL)
-                assert_ok(request_set_correlation_text(t->req, c->text), c->text);
-        t->req->flags = c->flags;
-        return t;
-}
-
-static struct ticket *submit(struct lab *lab, const char *name, uint64_t id, unsigned flags) {
-        struct ticket *t = call_new(lab, &(struct call){ name, id, NULL, flags });
-
-        ticket_submit(t);
-        return t;
-}
-
-/* The request was answered and released once, and is unchanged. */
-static void end_ticket(struct ticket *t, uint64_t id, unsigned flags) {
-        WAIT_FOR(t->lab, t->n_finals > 0 && t->n_releases > 0);
-        assert_int_equal(LAB_GET(t->lab, t->n_finals), 1);
-        assert_int_equal(LAB_GET(t->lab, t->n_releases), 1);
-        assert_int_equal(t->req->n_inputs, 1);
-        assert_null(t->req->first_input->next);
-        assert_int_equal(t->req->flags, flags);
-        assert_int_equal(t->req->correlation.number, id);
-        request_free(t->req);
-        free(t);
-}
-
-static void run_one(struct lab *lab, const char *name, uint64_t id, unsigned flags) {
-        struct ticket *t = submit(lab, name, id, flags);
-
-        assert_success(t);
-        end_ticket(t, id, flags);
-}
-
-#define assert_seen(lab, at, text)                                                                 \
-        do {                                                                                       \
-                char got_[256];                                                                    \
-                WAIT_FOR(lab, n_seen > (at));                                                      \
-                mutex_lock(&(lab)->lock);                                                          \
-                memcpy(got_, seen[at], sizeof(got_));                                              \
-                mutex_unlock(&(lab)->lock);                                                        \
-                assert_string_equal(got_, text);                                                   \
-        } while (0)
 
 static void test_controls_of_one_sequence(void **state) {
         struct lab *lab = open_lab(DIRECT(1, ""), 1);
@@ -199,10 +129,10 @@ static void test_ids_that_are_texts(void **state) {
         (void)state;
         ticket_submit(a);
         assert_success(a);
-        end_ticket(a, 0, S);
+        end_ticket(a);
         ticket_submit(b);
         assert_success(b);
-        end_ticket(b, 0, S | E);
+        end_ticket(b);
         assert_seen(lab, 0, "a:s1e0r1c'x y'");
         assert_seen(lab, 1, "-:s0e0r0c'' b:s1e1r1c'second'");
         assert_error(ticket_try_submit(c), ERR_INVALID_ARG,
@@ -267,9 +197,9 @@ static void test_null_requests(void **state) {
         t[1] = submit(lab, "c1", 3, S);
         t[2] = submit(lab, "d1", 4, S | E);
         let_go(lab, 0);
-        end_ticket(first, 1, S);
+        end_ticket(first);
         for (unsigned i = 0; i < 3; i++)
-                end_ticket(t[i], i + 2, i == 2 ? S | E : S);
+                end_ticket(t[i]);
         assert_seen(lab, 0, "a1:s1e0r1c1");
         assert_seen(lab, 1, "-:s0e0r0c0 b1:s1e0r1c2 c1:s1e0r1c3 d1:s1e1r1c4");
         /* Slot 3 is free again. */
@@ -311,7 +241,7 @@ static void test_shapes(void **state) {
                 ticket_submit(t[i]);
         let_go(lab, 0);
         for (unsigned i = 0; i < 4; i++)
-                end_ticket(t[i], i % 3 + 1, i < 3 ? S : 0);
+                end_ticket(t[i]);
         assert_seen(lab, 0, "a1:s1e0r1");
         assert_seen(lab, 1, "a2:s0e0r1 -:s0e0r0 c1:s1e0r1");
         assert_seen(lab, 2, "-:s0e0r0 b1:s1e0r1 -:s0e0r0");
@@ -333,11 +263,11 @@ static void test_slots_of_instances_and_backlog(void **state) {
         assert_int_equal(LAB_GET(lab, lab->n_batches), 2);
         a2 = submit(lab, "a2", 1, E);
         let_go(lab, 0);
-        end_ticket(a, 1, S);
-        end_ticket(a2, 1, E);
-        end_ticket(c, 3, S | E);
+        end_ticket(a);
+        end_ticket(a2);
+        end_ticket(c);
         let_go(lab, 1);
-        end_ticket(b, 2, S);
+        end_ticket(b);
         assert_int_equal(lab->executors[0].n_started, 3);
         assert_int_equal(lab->executors[1].n_started, 1);
         lab_close(lab);
@@ -352,7 +282,7 @@ static void test_idle_time(void **state) {
         run_one(lab, "a1", 1, S);
         b = submit(lab, "b1", 2, S | E);
         assert_success(b);
-        end_ticket(b, 2, S | E);
+        end_ticket(b);
         assert_refused(lab, &(struct call){ "a2", 1, NULL, 0 }, 0, ERR_INVALID_ARG,
                        "inference request for sequence 1 to model 'm' must specify the START flag "
                        "on the first request of the sequence");
@@ -373,8 +303,8 @@ static void test_timeout_in_the_backlog(void **state) {
         assert_answer(b, ERR_UNAVAILABLE, "timeout of the corresponding sequence has been expired");
         assert_answer(b2, ERR_UNAVAILABLE,
                       "timeout of the corresponding sequence has been expired");
-        end_ticket(b, 2, S);
-        end_ticket(b2, 2, 0);
+        end_ticket(b);
+        end_ticket(b2);
         run_one(lab, "a2", 1, E);
         lab_close(lab);
 }
@@ -401,11 +331,11 @@ static void test_cancellation(void **state) {
         assert_success(t[0]);
         assert_success(t[3]);
         assert_success(t[4]);
-        end_ticket(t[0], 1, S);
-        end_ticket(t[1], 1, 0);
-        end_ticket(t[2], 1, 0);
-        end_ticket(t[3], 2, S);
-        end_ticket(t[4], 2, E);
+        end_ticket(t[0]);
+        end_ticket(t[1]);
+        end_ticket(t[2]);
+        end_ticket(t[3]);
+        end_ticket(t[4]);
         lab_close(lab);
 }
 
@@ -427,10 +357,10 @@ static void test_cancellation_in_the_engine(void **state) {
         let_go(lab, 0);
         assert_success(t[3]); /* in the slot of the cancelled one */
         assert_seen(lab, 1, "-:s0e0r0c0 c1:s1e1r1c3");
-        end_ticket(t[0], 1, S);
-        end_ticket(t[1], 2, S);
-        end_ticket(t[2], 2, 0);
-        end_ticket(t[3], 3, S | E);
+        end_ticket(t[0]);
+        end_ticket(t[1]);
+        end_ticket(t[2]);
+        end_ticket(t[3]);
         lab_close(lab);
 }
 
@@ -447,7 +377,7 @@ static void test_minimum_slot_utilization(void **state) {
         assert_int_equal(LAB_GET(lab, lab->n_batches), 0);
         t[2] = submit(lab, "c1", 3, S);
         for (unsigned i = 0; i < 3; i++)
-                end_ticket(t[i], i + 1, S);
+                end_ticket(t[i]);
         assert_seen(lab, 0, "a1:s1e0r1c1 b1:s1e0r1c2 c1:s1e0r1c3");
         lab_close(lab);
 }
@@ -491,9 +421,8 @@ static void test_oldest(void **state) {
                 assert_success(t[i]);
         WAIT_FOR(lab, n_seen == 2);
         for (unsigned i = 0; i < 5; i++)
-                end_ticket(t[i], (uint64_t[]){ 1, 1, 2, 4, 5 }[i],
-                           (unsigned[]){ S, E, S | E, S, S | E }[i]);
-        end_ticket(d2, 4, E);
+                end_ticket(t[i]);
+        end_ticket(d2);
         lab_close(lab);
 }
 
@@ -514,11 +443,11 @@ static void test_held_back(void **state) {
         t[3] = submit(lab, "c1", 3, S | E);
         assert_int_equal(LAB_GET(lab, lab->n_batches), 0);
         t[4] = submit(lab, "d1", 4, S | E);
-        end_ticket(t[0], 1, S);
-        end_ticket(t[1], 2, S | E);
-        end_ticket(t[2], 1, E);
-        end_ticket(t[3], 3, S | E);
-        end_ticket(t[4], 4, S | E);
+        end_ticket(t[0]);
+        end_ticket(t[1]);
+        end_ticket(t[2]);
+        end_ticket(t[3]);
+        end_ticket(t[4]);
         assert_seen(lab, 0, "a1:s1e0r1c1 b1:s1e1r1c2");
         run_one(lab, "e1", 5, S | E);
         lab_close(lab);
@@ -532,9 +461,10 @@ static void test_bad_environment(void **state) {
         (void)state;
         assert_ok(timer_thread_new(&setup.timers), "timers");
         assert_int_equal(setenv("TRITONSERVER_BACKLOG_DELAY_SCHEDULER", "soon", 1), 0);
-        assert_error(sched_new(&setup, &s), ERR_INVALID_ARG,
-                     "environment variable TRITONSERVER_BACKLOG_DELAY_SCHEDULER must be a number of "
-                     "requests, got 'soon'");
+        assert_error(
+                sched_new(&setup, &s), ERR_INVALID_ARG,
+                "environment variable TRITONSERVER_BACKLOG_DELAY_SCHEDULER must be a number of "
+                "requests, got 'soon'");
         assert_int_equal(unsetenv("TRITONSERVER_BACKLOG_DELAY_SCHEDULER"), 0);
         timer_thread_free(setup.timers);
         fake_model_free(fake);
@@ -579,8 +509,8 @@ static void test_rate_limiter(void **state) {
         assert_success(a);
         WAIT_FOR(lab, lab->executors[1].n_started == 1);
         let_go(lab, 1);
-        end_ticket(a, 1, S);
-        end_ticket(b, 2, S);
+        end_ticket(a);
+        end_ticket(b);
         run_one(lab, "a2", 1, E);
         run_one(lab, "b2", 2, E);
         lab_close(lab);
@@ -589,40 +519,12 @@ static void test_rate_limiter(void **state) {
 
 /* ---- iterative ------------------------------------------------------------------------------- */
 
-static void again_execute(struct executor *base, struct request **requests, uint32_t n) {
-        struct fake_executor *e = CONTAINER_OF(base, struct fake_executor, base);
-        struct lab           *lab = e->lab;
-        struct ticket        *t = requests[0]->on_release_userp;
-        unsigned              n_executions;
-        struct response      *r;
-
-        assert_int_equal(n, 1);
-        mutex_lock(&lab->lock);
-        lab_note_batch(e, requests, n);
-        e->is_running = false;
-        n_executions = t->n_executions;
-        mutex_unlock(&lab->lock);
-        if (n_executions < 3) {
-                request_release(requests[0], REQUEST_RELEASE_RESCHEDULE);
-                return;
-        }
-        error_free(response_new(requests[0], &r));
-        error_free(response_send(r, RESPONSE_FINAL, NULL));
-        request_release(requests[0], REQUEST_RELEASE_ALL);
-}
-
-static const struct executor_ops again_ops = { .execute = again_execute, .is_ready = lab_is_ready };
-
-/* A request that is released with RESCHEDULE runs again, without flags and with the same id of the
- * server. */
+/* Released with RESCHEDULE it runs again, without flags; the id of the server's own is the same. */
 static void test_iterative(void **state) {
         struct lab *lab = open_lab(DIRECT(1, "iterative_sequence: true "), 1);
 
         (void)state;
-        lab->executors[0].base.ops = &again_ops;
-        lab->scheduler->ops->remove_executor(lab->scheduler, &lab->executors[0].base);
-        assert_ok(lab->scheduler->ops->add_executor(lab->scheduler, &lab->executors[0].base),
-                  "add");
+        lab_reschedules(lab);
         assert_true(lab->scheduler->may_reschedule);
         run_one(lab, "a", 0, 0);
         assert_seen(lab, 0, "a:s1e0r1c1");
@@ -668,7 +570,7 @@ static void test_removal_waits_for_sequences(void **state) {
         WAIT_FOR(lab, removal.has_ended);
         thread_join(&removal.thread);
         run_one(lab, "b2", 2, E);
-        end_ticket(c, 3, S | E);
+        end_ticket(c);
         lab_close(lab);
 }
 

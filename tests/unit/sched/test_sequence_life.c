@@ -3,40 +3,20 @@
 #include "suite.h"
 
 #include "infer/model_generations.h"
-#include "sched/scheduler_lab.h"
+#include "sched/sequence_lab.h"
 
 #define DIRECT(batch, more)                                                                        \
         "name: 'm' max_batch_size: " #batch " input { name: 'X' data_type: TYPE_FP32 dims: 1 } "   \
         "sequence_batching { " more "} "
-#define NEVER_INLINE "parameters { key: 'inline_execution' value { string_value: 'never' } } "
-
-#define S REQUEST_SEQUENCE_START
-#define E REQUEST_SEQUENCE_END
 
 static struct ticket *ticket_new(struct lab *lab, const char *name, uint64_t id, unsigned flags) {
-        struct ticket *t = calloc(1, sizeof(*t));
-
-        assert_non_null(t);
-        ticket_init(t, lab, name);
-        t->req->correlation.number = id;
-        t->req->flags = flags;
-        return t;
+        return call_new(lab, &(struct call){ name, id, NULL, flags });
 }
 
-static struct ticket *submit(struct lab *lab, const char *name, uint64_t id, unsigned flags) {
-        struct ticket *t = ticket_new(lab, name, id, flags);
-
-        ticket_submit(t);
-        return t;
-}
-
-static void end_ticket(struct ticket *t) {
+static void end_well(struct ticket *t) {
         assert_success(t);
-        tickets_end(t, 1);
-}
-
-static void run_one(struct lab *lab, const char *name, uint64_t id, unsigned flags) {
-        end_ticket(submit(lab, name, id, flags));
+        assert_int_equal(LAB_GET(t->lab, t->n_responses), 1);
+        end_ticket(t);
 }
 
 static struct lab *open_lab(const char *config, unsigned n_executors) {
@@ -95,7 +75,7 @@ static void test_retired(void **state) {
         refuse_start(lab, 1);
         assert_int_equal(count_live(lab), 2);
         run_one(lab, "a2", 1, E);
-        end_ticket(b);
+        end_well(b);
         assert_true(is_kept(line));
         run_one(lab, "b2", 2, E);
         assert_int_equal(count_live(lab), 0);
@@ -124,7 +104,7 @@ static void test_retired_and_idle(void **state) {
         run_one(lab, "a1", 1, S);
         b = submit(lab, "b1", 2, S | E);
         model_generations_retire(&lab->fake->model);
-        end_ticket(b);
+        end_well(b);
         serve_end(lab, line);
 }
 
@@ -150,8 +130,8 @@ static void test_forgotten(void **state) {
         assert_false(ops->knows(lab->scheduler, probe->req));
         assert_int_equal(count_live(lab), 1);
         let_go(lab, 0);
-        end_ticket(a);
-        end_ticket(b);
+        end_well(a);
+        end_well(b);
         assert_int_equal(count_live(lab), 0);
         request_free(probe->req);
         free(probe);
@@ -169,8 +149,8 @@ static void test_hurry(void **state) {
         b = submit(lab, "b1", 2, S);
         c = submit(lab, "c1", 3, S | E);
         lab->scheduler->sequences->hurry(lab->scheduler);
-        end_ticket(b);
-        end_ticket(c);
+        end_well(b);
+        end_well(c);
         assert_int_equal(count_live(lab), 0);
         lab_close(lab);
 }
@@ -229,7 +209,7 @@ static void test_list(void **state) {
         run_one(lab, "a", 2, E);
         run_one(lab, "a", 4, E);
         for (size_t i = 0; i < 4; i++)
-                end_ticket(waiting[i]);
+                end_well(waiting[i]);
         list(lab, 3, some, sizeof(some));
         snprintf(expected, sizeof(expected), "3:%s.1(0)", first);
         assert_string_equal(some, expected);

@@ -6,7 +6,7 @@
  */
 #include "base/mem.h"
 #include "infer/implicit_state.h"
-#include "sched/scheduler_lab.h"
+#include "sched/sequence_lab.h"
 #include "suite.h"
 
 #include <inttypes.h>
@@ -22,15 +22,6 @@
 #define MODEL(batch, more)                                                                         \
         "name: 'm' max_batch_size: " #batch " " X                                                  \
         "sequence_batching { max_sequence_idle_microseconds: 3600000000 " more "} "
-#define NEVER_INLINE "parameters { key: 'inline_execution' value { string_value: 'never' } } "
-
-#define S REQUEST_SEQUENCE_START
-#define E REQUEST_SEQUENCE_END
-#define MAX_SEEN 32
-
-/* Recorded executions; guarded by the lab's lock. */
-static char     seen[MAX_SEEN][256];
-static unsigned n_seen;
 
 static int32_t number_of(const struct request *req) {
         return request_is_null(req) ? 1 : req->id[1] - '0';
@@ -94,60 +85,12 @@ static void see(struct fake_executor *e, struct request **requests, uint32_t n) 
                 len += step_sum(requests[i], to + len, sizeof(seen[0]) - len);
                 len += step_list(requests[i], to + len, sizeof(seen[0]) - len);
         }
-        n_seen = (n_seen + 1) % MAX_SEEN;
+        n_seen = (n_seen + 1) % LAB_MAX_SEEN;
 }
 
 static struct lab *open_lab(const char *config, unsigned n_executors) {
-        struct lab *lab = lab_open(config, n_executors, true);
-
-        n_seen = 0;
-        lab->before_batch = see;
-        return lab;
+        return lab_open_seeing(config, n_executors, see);
 }
-
-static struct ticket *ticket_of(struct lab *lab, const char *name, uint64_t id, unsigned flags) {
-        struct ticket *t = calloc(1, sizeof(*t));
-
-        assert_non_null(t);
-        ticket_init(t, lab, name);
-        t->req->correlation.number = id;
-        t->req->flags = flags;
-        return t;
-}
-
-static struct ticket *submit(struct lab *lab, const char *name, uint64_t id, unsigned flags) {
-        struct ticket *t = ticket_of(lab, name, id, flags);
-
-        ticket_submit(t);
-        return t;
-}
-
-/* The request was released once, and is unchanged. */
-static void end_ticket(struct ticket *t) {
-        WAIT_FOR(t->lab, t->n_finals > 0 && t->n_releases > 0);
-        assert_int_equal(t->req->n_inputs, 1);
-        assert_null(t->req->first_input->next);
-        assert_false(t->req->has_states);
-        request_free(t->req);
-        free(t);
-}
-
-static void run(struct lab *lab, const char *name, uint64_t id, unsigned flags) {
-        struct ticket *t = submit(lab, name, id, flags);
-
-        assert_success(t);
-        end_ticket(t);
-}
-
-#define assert_seen(lab, at, text)                                                                 \
-        do {                                                                                       \
-                char got_[256];                                                                    \
-                WAIT_FOR(lab, n_seen > (at));                                                      \
-                mutex_lock(&(lab)->lock);                                                          \
-                memcpy(got_, seen[at], sizeof(got_));                                              \
-                mutex_unlock(&(lab)->lock);                                                        \
-                assert_string_equal(got_, text);                                                   \
-        } while (0)
 
 static void test_one_sequence(void **state) {
         static const char *const configs[] = { MODEL(0, SUM LIST), MODEL(1, SUM LIST),
@@ -158,14 +101,14 @@ static void test_one_sequence(void **state) {
         for (size_t i = 0; i < ARRAY_LEN(configs); i++) {
                 struct lab *lab = open_lab(configs[i], 1);
 
-                run(lab, "a1", 7, S);
-                run(lab, "a2", 7, 0);
-                run(lab, "k3", 7, 0); /* is not carried over */
-                run(lab, "a4", 7, 0);
-                run(lab, "a5", 7, S); /* starts with the initial values */
-                run(lab, "a6", 7, E);
-                run(lab, "a7", 7, S | E);
-                run(lab, "b8", 8, S);
+                run_one(lab, "a1", 7, S);
+                run_one(lab, "a2", 7, 0);
+                run_one(lab, "k3", 7, 0); /* is not carried over */
+                run_one(lab, "a4", 7, 0);
+                run_one(lab, "a5", 7, S); /* begins anew */
+                run_one(lab, "a6", 7, E);
+                run_one(lab, "a7", 7, S | E);
+                run_one(lab, "b8", 8, S);
                 assert_seen(lab, 0, "a1=0[]");
                 assert_seen(lab, 1, "a2=1[1]");
                 assert_seen(lab, 2, "k3=3[12]");
@@ -193,11 +136,11 @@ static void test_null_requests(void **state) {
         let_go(lab, 0);
         for (unsigned i = 0; i < 4; i++)
                 end_ticket(t[i]);
-        run(lab, "c5", 3, 0);
-        run(lab, "a6", 1, 0);
-        run(lab, "c7", 3, E);
-        run(lab, "b8", 2, E);
-        run(lab, "e9", 5, S);
+        run_one(lab, "c5", 3, 0);
+        run_one(lab, "a6", 1, 0);
+        run_one(lab, "c7", 3, E);
+        run_one(lab, "b8", 2, E);
+        run_one(lab, "e9", 5, S);
         assert_seen(lab, 0, "a1=0");
         assert_seen(lab, 1, "-=0 b2=0 c3=0 d4=0");
         assert_seen(lab, 2, "-=0 -=0 c5=3");
@@ -215,8 +158,8 @@ static void test_shapes_in_slots(void **state) {
         struct ticket *t[5];
 
         (void)state;
-        run(lab, "a1", 1, S);
-        run(lab, "a2", 1, 0);
+        run_one(lab, "a1", 1, S);
+        run_one(lab, "a2", 1, 0);
         hold(lab, 0);
         t[0] = submit(lab, "a3", 1, 0);
         WAIT_FOR(lab, lab->executors[0].n_started == 3);
@@ -258,41 +201,14 @@ static void test_shapes_in_batches(void **state) {
 
 /* ---- iterative ------------------------------------------------------------------------------- */
 
-static void again_execute(struct executor *base, struct request **requests, uint32_t n) {
-        struct fake_executor *e = CONTAINER_OF(base, struct fake_executor, base);
-        struct lab           *lab = e->lab;
-        struct ticket        *t = requests[0]->on_release_userp;
-        unsigned              n_executions;
-        struct response      *r;
-
-        assert_int_equal(n, 1);
-        mutex_lock(&lab->lock);
-        lab_note_batch(e, requests, n);
-        e->is_running = false;
-        n_executions = t->n_executions;
-        mutex_unlock(&lab->lock);
-        if (n_executions < 3) {
-                request_release(requests[0], REQUEST_RELEASE_RESCHEDULE);
-                return;
-        }
-        error_free(response_new(requests[0], &r));
-        error_free(response_send(r, RESPONSE_FINAL, NULL));
-        request_release(requests[0], REQUEST_RELEASE_ALL);
-}
-
-static const struct executor_ops again_ops = { .execute = again_execute, .is_ready = lab_is_ready };
-
-/* Each step reads the values that the previous step has updated. */
+/* Each step reads what the one before has updated. */
 static void test_iterative(void **state) {
         struct lab *lab = open_lab(MODEL(0, SUM LIST "iterative_sequence: true "), 1);
 
         (void)state;
-        lab->executors[0].base.ops = &again_ops;
-        lab->scheduler->ops->remove_executor(lab->scheduler, &lab->executors[0].base);
-        assert_ok(lab->scheduler->ops->add_executor(lab->scheduler, &lab->executors[0].base),
-                  "add");
-        run(lab, "a2", 0, 0);
-        run(lab, "b3", 0, 0);
+        lab_reschedules(lab);
+        run_one(lab, "a2", 0, 0);
+        run_one(lab, "b3", 0, 0);
         assert_seen(lab, 0, "a2=0[]");
         assert_seen(lab, 1, "a2=2[2]");
         assert_seen(lab, 2, "a2=4[22]");
@@ -324,7 +240,7 @@ static void settle(struct lab *lab) {
  * when there are fewer allocations. */
 static bool run_without_memory(const char *config, unsigned n, unsigned *n_refused) {
         struct lab    *lab = open_lab(config, 1);
-        struct ticket *t = ticket_of(lab, "a1", 1, S);
+        struct ticket *t = call_new(lab, &(struct call){ "a1", 1, NULL, S });
         struct error  *err;
         bool           has_failed = true;
 
@@ -347,8 +263,8 @@ static bool run_without_memory(const char *config, unsigned n, unsigned *n_refus
                 end_ticket(t);
         }
         LAB_SET(lab, n_seen, 0);
-        run(lab, "b2", 1, S);
-        run(lab, "c3", 1, E);
+        run_one(lab, "b2", 1, S);
+        run_one(lab, "c3", 1, E);
         assert_seen(lab, 0, "b2=0[]");
         assert_seen(lab, 1, "c3=2[2]");
         lab_close(lab);
