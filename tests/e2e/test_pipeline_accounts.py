@@ -187,7 +187,7 @@ def wait_for_counts(get):
         return told == expected
 
     with contextlib.suppress(AssertionError):
-        wait_until(are_complete, seconds=5)
+        wait_until(are_complete)
     return told
 
 
