@@ -407,12 +407,12 @@ static struct infer_call_response *take_waiting(struct stream_request *r) {
 }
 
 static void run_response(struct loop_work *work) {
-        struct long_work            *e = CONTAINER_OF(work, struct long_work, work);
-        struct stream_request       *r = CONTAINER_OF(e, struct stream_request, long_work);
-        struct rpc_inference_framing framing = framing_of(e->response->is_final);
+        struct long_work            *w = CONTAINER_OF(work, struct long_work, work);
+        struct stream_request       *r = CONTAINER_OF(w, struct stream_request, long_work);
+        struct rpc_inference_framing framing = framing_of(w->response->is_final);
 
-        e->err = rpc_inference_encode_long(&r->inference, e->response->response, &framing,
-                                           &e->arena, &e->parts);
+        w->err = rpc_inference_encode_long(&r->inference, w->response->response, &framing,
+                                           &w->arena, &w->parts);
 }
 
 static void end_decoupled(struct stream_request *r) {
@@ -424,20 +424,20 @@ static void end_decoupled(struct stream_request *r) {
 static void send_waiting(struct stream_request *r);
 
 static void on_response_encoded(struct loop_work *work) {
-        struct long_work      *e = CONTAINER_OF(work, struct long_work, work);
-        struct stream_request *r = CONTAINER_OF(e, struct stream_request, long_work);
+        struct long_work      *w = CONTAINER_OF(work, struct long_work, work);
+        struct stream_request *r = CONTAINER_OF(w, struct stream_request, long_work);
         struct stream         *s = r->stream;
-        bool                   is_final = e->response->is_final;
+        bool                   is_final = w->response->is_final;
 
         s->n_users++;
         r->has_long_work = false;
         s->n_long_work--;
-        if (e->err)
-                send_failure(r, STEAL(e->err), is_final);
+        if (w->err)
+                send_failure(r, STEAL(w->err), is_final);
         else
-                send_parts(r, &e->parts);
-        arena_done(&e->arena);
-        keep_or_free(s, STEAL(e->response));
+                send_parts(r, &w->parts);
+        arena_done(&w->arena);
+        keep_or_free(s, STEAL(w->response));
         send_waiting(r);
         end_callback(s);
 }
@@ -512,19 +512,19 @@ static void end_early(struct stream_request *r) {
 }
 
 static void run_early(struct loop_work *work) {
-        struct long_work            *e = CONTAINER_OF(work, struct long_work, work);
-        struct stream_request       *r = CONTAINER_OF(e, struct stream_request, long_work);
+        struct long_work            *w = CONTAINER_OF(work, struct long_work, work);
+        struct stream_request       *r = CONTAINER_OF(w, struct stream_request, long_work);
         struct rpc_inference_framing framing = framing_of(false);
         uint32_t                     n;
 
-        e->err = rpc_inference_encode_long(&r->inference,
+        w->err = rpc_inference_encode_long(&r->inference,
                                            infer_call_first_response(&r->inference.call, &n),
                                            &framing, &r->arena, &r->answer);
 }
 
 static void on_early_made(struct loop_work *work) {
-        struct long_work      *e = CONTAINER_OF(work, struct long_work, work);
-        struct stream_request *r = CONTAINER_OF(e, struct stream_request, long_work);
+        struct long_work      *w = CONTAINER_OF(work, struct long_work, work);
+        struct stream_request *r = CONTAINER_OF(w, struct stream_request, long_work);
         struct stream         *s = r->stream;
         bool                   was_done = r->is_done;
 
@@ -532,7 +532,7 @@ static void on_early_made(struct loop_work *work) {
         r->has_long_work = false;
         s->n_long_work--;
         r->is_done = false; /* so that sending does not release it; end_early() does */
-        answer_early(r, STEAL(e->err));
+        answer_early(r, STEAL(w->err));
         r->is_done = was_done;
         if (was_done)
                 end_early(r);
@@ -570,26 +570,26 @@ static void on_early(struct infer_call *c) {
 }
 
 static void run_answer(struct loop_work *work) {
-        struct long_work            *e = CONTAINER_OF(work, struct long_work, work);
-        struct stream_request       *r = CONTAINER_OF(e, struct stream_request, long_work);
+        struct long_work            *w = CONTAINER_OF(work, struct long_work, work);
+        struct stream_request       *r = CONTAINER_OF(w, struct stream_request, long_work);
         struct rpc_inference_framing framing = framing_of(true);
         struct TRITONSERVER_InferenceResponse *response;
 
-        e->err = infer_call_get_response(&r->inference.call, &response);
-        if (!e->err)
-                e->err = rpc_inference_encode_long(&r->inference, response, &framing, &r->arena,
+        w->err = infer_call_get_response(&r->inference.call, &response);
+        if (!w->err)
+                w->err = rpc_inference_encode_long(&r->inference, response, &framing, &r->arena,
                                                    &r->answer);
 }
 
 static void on_answer(struct loop_work *work) {
-        struct long_work      *e = CONTAINER_OF(work, struct long_work, work);
-        struct stream_request *r = CONTAINER_OF(e, struct stream_request, long_work);
+        struct long_work      *w = CONTAINER_OF(work, struct long_work, work);
+        struct stream_request *r = CONTAINER_OF(w, struct stream_request, long_work);
         struct stream         *s = r->stream;
 
         s->n_users++;
         r->has_long_work = false;
         s->n_long_work--;
-        answer_ordered(r, STEAL(e->err));
+        answer_ordered(r, STEAL(w->err));
         end_callback(s);
 }
 
@@ -656,7 +656,7 @@ static struct error *read_message(struct stream_request *r, struct str message, 
 }
 
 /* Called once it is known whether the model is decoupled. */
-static void put_in_line(struct stream_request *r) {
+static void append_ordered(struct stream_request *r) {
         if (r->inference.is_decoupled)
                 return;
         r->is_ordered = true;
@@ -678,36 +678,36 @@ static struct trace_record *start_trace(struct stream_request *r) {
 }
 
 static struct error *submit(struct stream_request *r) {
-        struct long_work *e = &r->long_work;
+        struct long_work *w = &r->long_work;
 
-        if (e->message.len > 0)
-                TRY(read_message(r, e->message, e->owner, &e->limits));
+        if (w->message.len > 0)
+                TRY(read_message(r, w->message, w->owner, &w->limits));
         TRY(rpc_inference_fill(&r->inference));
         return infer_call_submit(&r->inference.call, start_trace(r));
 }
 
 static void run_reading(struct loop_work *work) {
-        struct long_work *e = CONTAINER_OF(work, struct long_work, work);
+        struct long_work *w = CONTAINER_OF(work, struct long_work, work);
 
-        e->err = submit(CONTAINER_OF(e, struct stream_request, long_work));
+        w->err = submit(CONTAINER_OF(w, struct stream_request, long_work));
 }
 
 static void on_reading(struct loop_work *work) {
-        struct long_work      *e = CONTAINER_OF(work, struct long_work, work);
-        struct stream_request *r = CONTAINER_OF(e, struct stream_request, long_work);
+        struct long_work      *w = CONTAINER_OF(work, struct long_work, work);
+        struct stream_request *r = CONTAINER_OF(w, struct stream_request, long_work);
         struct stream         *s = r->stream;
 
         s->n_users++;
         s->reading = NULL;
         r->has_long_work = false;
         s->n_long_work--;
-        buf_unref(STEAL(e->owner));
+        buf_unref(STEAL(w->owner));
         if (work->is_cancelled)
-                e->err = error_new_text(ERR_CANCELLED, "the client has gone");
-        if (e->message.len > 0)
-                put_in_line(r);
-        if (e->err) {
-                send_refusal(r, STEAL(e->err));
+                w->err = error_new_text(ERR_CANCELLED, "the client has gone");
+        if (w->message.len > 0)
+                append_ordered(r);
+        if (w->err) {
+                send_refusal(r, STEAL(w->err));
         } else {
                 if (s->is_over)
                         infer_call_cancel(&r->inference.call);
@@ -721,7 +721,7 @@ static void on_reading(struct loop_work *work) {
 }
 
 /* `owner` is NULL when the message is already read. */
-static void read_elsewhere(struct stream_request *r, struct str message, struct buf *owner) {
+static void start_long_read(struct stream_request *r, struct str message, struct buf *owner) {
         r->long_work.message = message;
         r->long_work.owner = owner;
         r->long_work.limits = get_limits(r->stream);
@@ -741,14 +741,14 @@ static void start(struct stream *s, struct str message, struct buf *owner) {
         in_flight.n_bytes += message.len;
         rpc_inference_init(&r->inference, s->call, &r->arena, r, on_done);
         if (UNLIKELY(rpc_inference_is_long(message))) {
-                read_elsewhere(r, message, owner);
+                start_long_read(r, message, owner);
                 return;
         }
         limits = get_limits(s);
         err = read_message(r, message, owner, &limits);
-        put_in_line(r);
+        append_ordered(r);
         if (!err && UNLIKELY(rpc_inference_has_long_tensors(&r->inference))) {
-                read_elsewhere(r, STR_LIT(""), NULL);
+                start_long_read(r, STR_LIT(""), NULL);
                 return;
         }
         if (!err)

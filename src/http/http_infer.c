@@ -21,12 +21,12 @@
 
 /* The next step of reading a request. The content type of an error answer depends on it. */
 enum stage {
-        STAGE_MODEL,
-        STAGE_BODY,   /* decompression */
-        STAGE_LENGTH, /* find the length of the JSON part */
-        STAGE_JSON,
+        STAGE_MODEL,   /* find the model */
+        STAGE_BODY,    /* decompress the body */
+        STAGE_LENGTH,  /* find the length of the JSON part */
+        STAGE_JSON,    /* decode the JSON part */
         STAGE_TENSORS, /* find shared memory regions, build the core's request */
-        STAGE_READ,
+        STAGE_READ,    /* all is read */
 };
 
 struct long_work;

@@ -18,15 +18,15 @@ static struct http_loop *http_home(struct net_home *home) {
         return CONTAINER_OF(home, struct http_loop, net);
 }
 
-static void arm(struct http_loop *home) {
+static void arm_leave_timer(struct http_loop *home) {
         uint64_t leave_ns = home->server->options.limits.leave_ns;
 
         if (!loop_timer_arm(home->net.loop, &home->leave, clock_now_ns() + leave_ns))
                 home->leave.fire(&home->leave); /* out of memory: do not wait */
 }
 
-/* Runs twice while the server stops: after the time for requests on their way, and after the time in which
- * clients may close their idle connections. */
+/* Runs twice while the server stops. The first time, requests on their way have had time to arrive; the
+ * second time, clients have had time to close their idle connections. */
 static void on_leave(struct loop_timer *t) {
         struct http_loop *home = CONTAINER_OF(t, struct http_loop, leave);
         bool              is_second = home->is_leaving;
@@ -41,7 +41,7 @@ static void on_leave(struct loop_timer *t) {
                         http_conn_leave(c);
         }
         if (!is_second)
-                arm(home);
+                arm_leave_timer(home);
 }
 
 static void on_home(struct net_home *net, void *owner) {
@@ -64,7 +64,7 @@ static void on_accept(struct net_home *home, int fd) {
 }
 
 static void on_drain(struct net_home *home) {
-        arm(http_home(home));
+        arm_leave_timer(http_home(home));
 }
 
 static void on_kill(struct net_home *home) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* An HTTP server: a listening socket, loops, a route table, and limits.
  *
- * The inference API (http_api_routes()) and the metrics page (http_metrics_routes()) are a server each.
+ * The inference API (http_api_routes()) and the metrics page (http_metrics_routes()) each have a server.
  *
  *     http_server_new -> net_server_start -> ... -> net_server_stop, net_server_wait -> free
  *
- * stop() ends accepting, closes idle connections, and closes each other one after its request, which is
- * answered with "Connection: close". wait() sleeps until the last connection is gone or the deadline has
+ * stop() ends accepting. It closes idle connections, and busy ones after their request, which is answered
+ * with "Connection: close". wait() sleeps until the last connection is gone or the deadline has
  * passed. free() closes the remaining connections and then waits for handlers that have not answered: the
  * threads that work for them must still run, or their requests be cancelled.
  *
