@@ -138,7 +138,7 @@ struct http_conn {
         struct http_rate_watch rate_watch;
 
         struct http_call call;
-        _Alignas(16) char arena_bytes[HTTP_ARENA_BYTES];
+        _Alignas(CACHE_LINE_BYTES) char arena_bytes[HTTP_ARENA_BYTES];
 };
 
 /* Range of the bytes that each request touches, in whole cache lines. */
