@@ -29,8 +29,8 @@ struct sched_host {
         char                  *config_json; /* owned */
         uint32_t               max_batch;
         struct plugin_place    place;
-        const sched_vtbl      *functions; /* of the library */
-        void                  *state;     /* of the plug-in */
+        const sched_vtbl      *functions; /* functions of the library */
+        void                  *state;     /* state of the plug-in */
         bool                   is_open;   /* between init() and fini() */
         bool                   is_given_up;
         bool                   may_split; /* requests may run in parts */

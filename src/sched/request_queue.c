@@ -12,7 +12,7 @@ struct queue_level {
         const struct queue_policy *policy; /* borrowed */
         struct list                waiting;
         struct list                delayed;
-        uint32_t                   n; /* of both lists */
+        uint32_t                   n; /* requests in both lists */
         struct list_node           node;
 };
 
