@@ -148,7 +148,7 @@ def lua_text(data):
     return '"' + "".join(f"\\{byte:03d}" for byte in data) + '"'
 
 
-def wrk(server, path, body, headers, connections, seconds, lua=""):
+def wrk(server, path, body, headers, connections, seconds, lua="", core=LOAD_CORE):
     """Requests per second of POSTs of one body, or of those that `lua` makes; every answer must be
     200."""
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
@@ -159,7 +159,7 @@ def wrk(server, path, body, headers, connections, seconds, lua=""):
         script.write(lua)
         script.flush()
         text = subprocess.run(
-            pinned(LOAD_CORE, ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", script.name,
+            pinned(core, ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", script.name,
                                f"{server.scheme}://127.0.0.1:{server.port}{path}"]),
             check=True, capture_output=True, text=True).stdout
     if "Non-2xx" in text or "Socket errors" in text:
@@ -258,7 +258,7 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def compare_cpu(options, body, headers, contenders, connections, lua=""):
+def compare_cpu(options, body, headers, contenders, connections, lua="", load_core=LOAD_CORE):
     """As compare(), with the server's microseconds of CPU per request: what a load generator that
     is itself the limit does not change. name -> (requests/s, us)."""
     seen = {name: [] for name in contenders}
@@ -266,7 +266,8 @@ def compare_cpu(options, body, headers, contenders, connections, lua=""):
         for name, (server, path) in contenders.items():
             with server as running:
                 before = cpu_seconds(running.process.pid)
-                rate = wrk(running, path, body, headers, connections, options.seconds, lua)
+                rate = wrk(running, path, body, headers, connections, options.seconds, lua,
+                           load_core)
                 spent = cpu_seconds(running.process.pid) - before
                 seen[name].append((rate, spent / (rate * options.seconds) * 1e6))
     return {name: tuple(statistics.median(column) for column in zip(*values))
@@ -415,21 +416,28 @@ ensemble_scheduling {{ {scheduling}
 
 
 def bench_ensembles(options, _):
-    """Three steps of identity against one, each with the binary protocol on one core: run to completion,
-    with a thread for each model, and with 1 MiB. In each pair the same network work is done once."""
+    """Three steps of identity against one, with the binary protocol: run to completion, with a thread
+    for each model, and with 1 MiB. In each pair the same network work is done once. Each pair is
+    measured twice: with clients on a core of their own, and with clients and server on
+    one core. A client that waits sleeps, and the server's send() has to wake it: on a core of their
+    own, the clients of the slower contender sleep more."""
     never = 'parameters { key: "inline_execution" value { string_value: "never" } }'
-    shapes = (("FP32 [1], run to completion", "inline", 1, 16), ("FP32 [1], threads", "hop", 1, 16),
-              ("1 MiB", "inline", 1 << 18, 4))
+    shapes = (("FP32 [1], run to completion", "inline", 1, 16, LOAD_CORE),
+              ("FP32 [1], run to completion, all on one core", "inline", 1, 16, SERVER_CORE),
+              ("FP32 [1], threads", "hop", 1, 16, LOAD_CORE),
+              ("FP32 [1], threads, all on one core", "hop", 1, 16, SERVER_CORE),
+              ("1 MiB", "inline", 1 << 18, 4, LOAD_CORE),
+              ("1 MiB, all on one core", "inline", 1 << 18, 4, SERVER_CORE))
     with tempfile.TemporaryDirectory() as repository:
         for kind, parameters in (("inline", ""), ("hop", never)):
             steps = [f"{kind}_{i}" for i in range(3)]
             for step in steps:
                 write_identity(repository, step, parameters)
             write_ensemble(repository, f"{kind}_three", steps)
-        for title, kind, n_floats, connections in shapes:
+        for title, kind, n_floats, connections, load_core in shapes:
             medians = compare_cpu(options, *binary_request("INPUT0", [n_floats], bytes(4 * n_floats)), {
                 model: (Neso(options.build, repository), f"/v2/models/{kind}_{model}/infer")
-                for model in ("0", "three")}, connections)
+                for model in ("0", "three")}, connections, load_core=load_core)
             one, three = medians["0"], medians["three"]
             print(f"ensembles: {title}, {connections} connections; one model {one[0]:.0f}/s, "
                   f"{one[1]:.1f} us of CPU")
