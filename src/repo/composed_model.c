@@ -7,8 +7,8 @@
 #include "repo/loaded_model.h"
 #include "repo/model_key.h"
 #include "repo/model_runner.h"
-#include "sched/chain.h"
 #include "sched/chain_metrics.h"
+#include "sched/chain_plan.h"
 #include "sched/ensemble.h"
 
 #include <string.h>

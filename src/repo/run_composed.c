@@ -9,6 +9,7 @@
 #include "repo/loaded_model.h"
 #include "repo/model_runner.h"
 #include "sched/chain.h"
+#include "sched/chain_plan.h"
 #include "sched/ensemble.h"
 
 /* ---- chains ---------------------------------------------------------------------------------- */

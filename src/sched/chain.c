@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "sched/chain.h"
 
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "config/labels.h"
@@ -9,16 +10,18 @@
 #include "infer/request.h"
 #include "infer/request_check.h"
 #include "infer/response.h"
+#include "infer/response_allocator.h"
 #include "infer/scheduler.h"
 #include "infer/submitter.h"
 #include "infer/trace.h"
-#include "sched/chain_memory.h"
 #include "sched/chain_metrics.h"
 #include "sched/chain_plan.h"
 #include "sched/client_memory.h"
 #include "sched/step_memory.h"
 #include "sched/step_models.h"
 
+#include <stdatomic.h>
+#include <stdint.h>
 #include <string.h>
 
 struct chain {
@@ -26,6 +29,29 @@ struct chain {
         struct chain_options options;
         struct step_memory   memory; /* of large outputs between stages */
         _Atomic bool         is_draining;
+};
+
+/* Small ones lie in the run itself: in two halves, since a stage reads from one while it writes to the
+ * other. Large ones are counted buffers of a pool (step_memory.h). The last stage writes into memory of the
+ * client (client_memory.h), unless there are many responses. A backend may ask for the outputs of one stage on several threads.
+ *
+ * `make bench` (chains) is what this is for: 64-byte buffers from malloc() cost a fast stage a tenth of its
+ * time.
+ */
+#define SMALL_ALIGNMENT 64 /* that of buffers: what the widest vector of a backend reads with */
+#define HALF_BYTES 256
+#define N_RECORDS 2
+
+struct stage_memory {
+        const struct request *outer;        /* borrowed; of the client */
+        struct step_memory   *large;        /* borrowed: the chain's */
+        bool                  is_direct;    /* the stage under way writes for the client */
+        unsigned              half;         /* that it writes to */
+        _Atomic size_t        n_bytes_used; /* there */
+        _Atomic unsigned      n_records;
+        struct client_memory  records[N_RECORDS];
+        char                 *small; /* 2 * HALF_BYTES, aligned as buffers are */
+        char                  room[2 * HALF_BYTES + SMALL_ALIGNMENT];
 };
 
 /* One request's way through the chain; in the request's arena. */
@@ -47,7 +73,7 @@ struct chain_run {
         uint64_t                        ended_ns; /* of the last stage that ended */
         struct chain_run               *next;     /* in a hand-off */
         struct compute_sums             sums;     /* of the stages */
-        struct chain_memory             memory;
+        struct stage_memory             memory;
 };
 
 static struct chain *self_of(struct scheduler *s) {
@@ -55,7 +81,7 @@ static struct chain *self_of(struct scheduler *s) {
 }
 
 /* For the model itself, not for the chain that begins with it. */
-static bool is_own(const struct chain *c, const struct request *req) {
+static bool is_for_model_alone(const struct chain *c, const struct request *req) {
         return c->options.own != NULL && !request_runs_chain(req);
 }
 
@@ -64,12 +90,79 @@ static const char *chain_name(const struct chain_run *run) {
 }
 
 /* Takes `why`. What was cancelled has nothing to explain. */
-static struct error *at_stage(const struct chain_run *run, struct error *why) {
+static struct error *prefix_error(const struct chain_run *run, struct error *why) {
         if (why->code == ERR_CANCELLED)
                 return why;
         return error_prefix(why, "in chain '%s' stage '%s' (%u/%u): ", chain_name(run),
                             run->plan->stages[run->at].model->name, run->at + 1, run->plan->n);
 }
+
+/* ---- memory for the outputs of stages -------------------------------------------------------- */
+
+static void stage_memory_init(struct stage_memory *m, const struct request *outer,
+                              struct step_memory *large) {
+        m->outer = outer;
+        m->large = large;
+        m->is_direct = false;
+        m->half = 0;
+        atomic_init(&m->n_bytes_used, 0);
+        atomic_init(&m->n_records, 0);
+        m->small = (char *)(((uintptr_t)m->room + SMALL_ALIGNMENT - 1) &
+                            ~(uintptr_t)(SMALL_ALIGNMENT - 1));
+}
+
+static void stage_memory_begin(struct stage_memory *m, bool is_last) {
+        m->half ^= 1;
+        atomic_store_explicit(&m->n_bytes_used, 0, memory_order_relaxed);
+        m->is_direct = is_last && client_memory_is_there(m->outer);
+}
+
+static void *take_small(struct stage_memory *m, size_t bytes) {
+        size_t room, at;
+
+        if (bytes > HALF_BYTES)
+                return NULL;
+        room = (bytes + SMALL_ALIGNMENT - 1) & ~(size_t)(SMALL_ALIGNMENT - 1);
+        at = atomic_fetch_add_explicit(&m->n_bytes_used, room, memory_order_relaxed);
+        return at + room <= HALF_BYTES ? m->small + m->half * HALF_BYTES + at : NULL;
+}
+
+/* NULL: it is to be on the heap. */
+static struct client_memory *take_record(struct stage_memory *m) {
+        unsigned at = atomic_fetch_add_explicit(&m->n_records, 1, memory_order_relaxed);
+
+        return at < N_RECORDS ? &m->records[at] : NULL;
+}
+
+/* The signature of allocator_alloc_fn. */
+static struct error *allocate_output(struct response_allocator *allocator, const char *output,
+                                     size_t byte_size, enum memory_type type, int64_t id,
+                                     void *userp, void **buffer, void **buffer_userp,
+                                     enum memory_type *actual_type, int64_t *actual_id) {
+        struct stage_memory *m = userp;
+        struct buf          *b;
+
+        (void)allocator;
+        *buffer = *buffer_userp = NULL;
+        *actual_type = MEMORY_CPU;
+        *actual_id = 0;
+        if (m->is_direct)
+                return client_memory_get(m->outer, take_record(m),
+                                         &(struct wanted_output){ output, byte_size, type, id },
+                                         &(struct given_memory){ buffer, buffer_userp, actual_type,
+                                                                 actual_id });
+        if (byte_size == 0 || (*buffer = take_small(m, byte_size)) != NULL)
+                return NULL;
+        b = step_memory_get(m->large, byte_size);
+        if (b == NULL)
+                return step_memory_shortage(output, byte_size);
+        *buffer = b->bytes;
+        *buffer_userp = b;
+        return NULL;
+}
+
+static const struct response_allocator stage_allocator = { .alloc = allocate_output,
+                                                           .release = client_memory_release };
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
@@ -79,10 +172,10 @@ static void count_end(struct chain_run *run) {
         uint64_t      now_ns = clock_now_ns();
 
         if (run->error != NULL)
-                chain_metrics_fail(c->options.metrics, run->plan->stages[run->at].failure,
-                                   now_ns - start_ns);
+                chain_metrics_count_failure(c->options.metrics, run->plan->stages[run->at].failure,
+                                            now_ns - start_ns);
         else
-                chain_metrics_success(c->options.metrics, now_ns - start_ns);
+                chain_metrics_count_success(c->options.metrics, now_ns - start_ns);
         if (c->options.own != NULL)
                 return; /* the first stage counts in the model's own statistics */
         if (run->error != NULL) {
@@ -127,7 +220,7 @@ static void release(struct chain_run *run) {
         step_models_unref(models);
 }
 
-static void unhold(struct chain_run *run) {
+static void unhold_run(struct chain_run *run) {
         if (atomic_fetch_sub(&run->n_holders, 1) == 1)
                 release(run);
 }
@@ -139,13 +232,13 @@ static void end_run(struct chain_run *run) {
         run->input = run->output = NULL;
         if (!run->has_answered)
                 send_failure(run);
-        unhold(run);
+        unhold_run(run);
 }
 
 /* Takes `why`. */
 static void fail(struct chain_run *run, struct error *why) {
         if (run->error == NULL)
-                run->error = at_stage(run, why);
+                run->error = prefix_error(run, why);
         else
                 error_free(why);
         end_run(run);
@@ -168,7 +261,7 @@ static struct error *take_labels(const struct response_output *from, struct resp
         return NULL;
 }
 
-static struct error *put_output(struct response_output *from, struct response *to) {
+static struct error *add_output(struct response_output *from, struct response *to) {
         const char             *name = arena_try_str(&to->arena, str_of(from->name));
         enum memory_type        type = MEMORY_CPU;
         int64_t                 id = 0;
@@ -191,9 +284,9 @@ static struct error *put_output(struct response_output *from, struct response *t
         return NULL;
 }
 
-static struct error *put_response(struct response *from, struct response *to) {
+static struct error *fill_response(struct response *from, struct response *to) {
         for (struct response_output *o = from->first_output; o != NULL; o = o->next)
-                TRY(put_output(o, to));
+                TRY(add_output(o, to));
         for (const struct parameter *p = from->parameters.first; p != NULL; p = p->next)
                 TRY(response_add_parameter(to, p));
         return NULL;
@@ -211,9 +304,9 @@ static void answer(struct chain_run *run, struct response *from, uint32_t flags)
         }
         err = response_new(run->outer, &to);
         if (err == NULL) {
-                err = from->error != NULL ? error_copy(from->error) : put_response(from, to);
+                err = from->error != NULL ? error_copy(from->error) : fill_response(from, to);
                 if (err != NULL)
-                        err = at_stage(run, err);
+                        err = prefix_error(run, err);
                 error_free(response_send(to, flags, err));
                 run->has_answered = (flags & RESPONSE_FINAL) != 0;
         }
@@ -240,11 +333,12 @@ static void on_response(struct inner_request *r, struct response *response, uint
         if (response != NULL && run->output == NULL && run->error == NULL) {
                 run->output = response;
                 if (response->error != NULL)
-                        run->error = at_stage(run, error_copy(response->error));
+                        run->error = prefix_error(run, error_copy(response->error));
                 return;
         }
         if (response != NULL && run->error == NULL)
-                run->error = at_stage(run, error_new_text(ERR_INTERNAL, "more than one response"));
+                run->error =
+                        prefix_error(run, error_new_text(ERR_INTERNAL, "more than one response"));
         response_free(response);
 }
 
@@ -254,21 +348,21 @@ static bool asks_to_end(const struct response *r) {
         return p != NULL && p->type == PARAMETER_BOOL && p->boolean;
 }
 
-static void hand_on(struct chain_run *run);
+static void hand_off(struct chain_run *run);
 
 /* From the end of the stage before to the submission of this one. */
-static void count_handed(const struct chain_run *run, const struct request *req) {
+static void count_handoff(const struct chain_run *run, const struct request *req) {
         uint64_t begin_ns = req->times.request_start_ns;
 
         if (run->at > 0 && begin_ns > run->ended_ns)
-                chain_metrics_handed(run->plan->stages[run->at - 1].handoff,
-                                     begin_ns - run->ended_ns);
+                chain_metrics_count_handoff(run->plan->stages[run->at - 1].handoff,
+                                            begin_ns - run->ended_ns);
 }
 
 static void on_end(struct inner_request *r) {
         struct chain_run *run = r->owner;
 
-        count_handed(run, r->request);
+        count_handoff(run, r->request);
         r->request->queued.next = run->ended;
         run->ended = r->request;
         response_free(STEAL(run->input));
@@ -282,7 +376,7 @@ static void on_end(struct inner_request *r) {
         } else {
                 run->input = STEAL(run->output);
                 run->ended_ns = clock_now_ns();
-                hand_on(run);
+                hand_off(run);
         }
 }
 
@@ -298,8 +392,8 @@ static struct error *take_outer_inputs(const struct chain_run *run, struct reque
 }
 
 /* *ret_dims has room for one more than the output has. */
-static struct error *bridge(const struct response_output *o, enum chain_bridge how,
-                            int64_t *ret_dims, uint32_t *ret_n) {
+static struct error *bridge_shape(const struct response_output *o, enum chain_bridge how,
+                                  int64_t *ret_dims, uint32_t *ret_n) {
         const int64_t *from = o->shape;
         uint32_t       n = o->n_dims;
 
@@ -324,7 +418,7 @@ static struct error *bridge(const struct response_output *o, enum chain_bridge h
 }
 
 /* The outputs of the stage before are the inputs, where they lie. */
-static struct error *take_outputs(const struct chain_run *run, struct request *req) {
+static struct error *take_stage_outputs(const struct chain_run *run, struct request *req) {
         const struct planned_stage *before = &run->plan->stages[run->at - 1];
         const struct model_io_set  *io = req->model->io;
         int64_t                     dims[REQUEST_MAX_DIMS + 1];
@@ -341,7 +435,7 @@ static struct error *take_outputs(const struct chain_run *run, struct request *r
                 if (o == NULL)
                         return error_new(ERR_INTERNAL, "the stage before has not given output '%s'",
                                          before->model->io->outputs[link->output].name);
-                TRY(bridge(o, link->bridge, dims, &n_dims));
+                TRY(bridge_shape(o, link->bridge, dims, &n_dims));
                 TRY(request_add_input(req, name, o->type, dims, n_dims));
                 if (o->byte_size > 0)
                         TRY(request_append_bytes(req, name, o->base, &o->attributes, NULL));
@@ -391,7 +485,7 @@ static struct error *take_properties(const struct chain_run *run, struct request
         return NULL;
 }
 
-static struct error *trace_stage(const struct chain_run *run, struct request *req) {
+static struct error *begin_trace(const struct chain_run *run, struct request *req) {
         struct trace *child;
         struct error *err;
 
@@ -406,20 +500,20 @@ static struct error *trace_stage(const struct chain_run *run, struct request *re
         return err;
 }
 
-static struct error *fill_in(struct chain_run *run, struct inner_request *r) {
+static struct error *fill_request(struct chain_run *run, struct inner_request *r) {
         struct request *req = r->request;
 
         req->sums = &run->sums;
-        chain_memory_begin_stage(&run->memory, is_last(run) && !req->model->is_decoupled);
-        req->allocator = &chain_allocator;
+        stage_memory_begin(&run->memory, is_last(run) && !req->model->is_decoupled);
+        req->allocator = &stage_allocator;
         req->allocator_userp = &run->memory;
         req->steps = run->at > 0 || run->chain->options.own == NULL
                              ? run->models->nested[run->at - (run->chain->options.own != NULL)]
                              : NULL;
         TRY(take_properties(run, req));
-        TRY(run->at == 0 ? take_outer_inputs(run, req) : take_outputs(run, req));
+        TRY(run->at == 0 ? take_outer_inputs(run, req) : take_stage_outputs(run, req));
         TRY(ask_for_outputs(run, req));
-        return trace_stage(run, req);
+        return begin_trace(run, req);
 }
 
 /* The inner request of the stage, ready to be submitted; NULL when the run has ended. */
@@ -435,7 +529,7 @@ static struct inner_request *make_stage(struct chain_run *run) {
                 return NULL;
         }
         r = inner_request_new_borrowing(model, &ops, run);
-        err = r != NULL ? fill_in(run, r) : error_new(ERR_UNAVAILABLE, "out of memory");
+        err = r != NULL ? fill_request(run, r) : error_new(ERR_UNAVAILABLE, "out of memory");
         if (err != NULL) {
                 inner_request_free(r);
                 fail(run, err);
@@ -474,13 +568,13 @@ static void submit_stage(struct chain_run *run) {
 static _Thread_local struct {
         struct chain_run *first;
         struct chain_run *last;
-} handed;
+} deferred;
 
 #define MAX_GROUP 64 /* larger ones go in pieces */
 
 /* What was a batch is one again, where the next model can make one of it. */
-static void keep_together(const struct model *model, struct inner_request *const *requests,
-                          uint32_t n) {
+static void mark_group(const struct model *model, struct inner_request *const *requests,
+                       uint32_t n) {
         static _Atomic uint64_t last_group;
         uint64_t                rows = 0, group;
 
@@ -517,38 +611,38 @@ static struct chain_run *submit_group(struct chain_run *first) {
         if (model->config->pb->scheduling_choice_case ==
             INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING) {
                 if (chain->options.keeps_batches && n > 1)
-                        keep_together(model, requests, n);
+                        mark_group(model, requests, n);
                 inner_request_submit_all(requests, n, errors);
-        } else
-
+        } else {
                 for (uint32_t i = 0; i < n; i++)
                         errors[i] = inner_request_submit(requests[i]);
+        }
         for (uint32_t i = 0; i < n; i++)
                 if (errors[i] != NULL)
                         refuse_stage(runs[i], requests[i], errors[i]);
         return run;
 }
 
-static void on_continue(struct continuation *c) {
-        struct chain_run *run = handed.first;
+static void submit_deferred(struct continuation *c) {
+        struct chain_run *run = deferred.first;
 
         (void)c;
-        handed.first = handed.last = NULL;
+        deferred.first = deferred.last = NULL;
         while (run != NULL)
                 run = submit_group(run);
 }
 
-static void hand_on(struct chain_run *run) {
+static void hand_off(struct chain_run *run) {
         run->at++;
         run->next = NULL;
-        if (handed.first != NULL) {
-                handed.last->next = run;
-                handed.last = run;
+        if (deferred.first != NULL) {
+                deferred.last->next = run;
+                deferred.last = run;
                 return;
         }
-        run->base.run = on_continue;
+        run->base.run = submit_deferred;
         if (submitter_defer(&run->base)) {
-                handed.first = handed.last = run;
+                deferred.first = deferred.last = run;
                 return;
         }
         submit_stage(run);
@@ -573,8 +667,8 @@ static struct error *check_outputs(const struct chain *c, const struct chain_pla
         return NULL;
 }
 
-static struct error *check(const struct chain *c, const struct chain_plan *plan,
-                           const struct request *req) {
+static struct error *check_request(const struct chain *c, const struct chain_plan *plan,
+                                   const struct request *req) {
         TRY(check_outputs(c, plan, req));
         if (plan->max_batch == 0 || req->batch_size <= plan->max_batch)
                 return NULL;
@@ -588,7 +682,7 @@ static struct error *check(const struct chain *c, const struct chain_plan *plan,
 static struct error *begin(struct chain *c, struct request *req, struct step_models *models) {
         struct chain_run *run;
 
-        TRY(check(c, models->plan, req));
+        TRY(check_request(c, models->plan, req));
         run = arena_try_alloc(&req->arena, sizeof(*run));
         if (run == NULL)
                 return request_error(req, ERR_UNAVAILABLE, "out of memory");
@@ -599,12 +693,12 @@ static struct error *begin(struct chain *c, struct request *req, struct step_mod
         run->plan = models->plan;
         run->deadline_ns = CLOCK_NEVER;
         atomic_init(&run->n_holders, 1);
-        chain_memory_init(&run->memory, req, &c->memory);
+        stage_memory_init(&run->memory, req, &c->memory);
         if (req->timeout_us > 0 &&
             req->timeout_us < (CLOCK_NEVER - req->times.request_start_ns) / NS_PER_US)
                 run->deadline_ns = req->times.request_start_ns + req->timeout_us * NS_PER_US;
         req->queued.run = run; /* for cancel(), while PENDING */
-        chain_metrics_begin(c->options.metrics);
+        chain_metrics_count_begin(c->options.metrics);
         atomic_store(&req->state, REQUEST_PENDING);
         submit_stage(run);
         return NULL;
@@ -615,7 +709,7 @@ static struct error *submit(struct scheduler *s, struct request *req) {
         struct step_models *models;
         struct error       *err;
 
-        if (is_own(c, req))
+        if (is_for_model_alone(c, req))
                 return c->options.own->ops->submit(c->options.own, req);
         if (atomic_load_explicit(&c->is_draining, memory_order_relaxed) && !req->is_inner)
                 return request_error(
@@ -641,7 +735,7 @@ static void submit_all(struct scheduler *s, struct request *const *requests, uin
                 ret_errors[i] = submit(s, requests[i]);
 }
 
-static bool hold(struct chain_run *run) {
+static bool hold_run(struct chain_run *run) {
         uint32_t n = atomic_load(&run->n_holders);
 
         while (n > 0)
@@ -655,24 +749,25 @@ static void cancel(struct scheduler *s, struct request *req) {
         struct chain_run     *run;
         struct inner_request *r;
 
-        if (is_own(c, req)) {
+        if (is_for_model_alone(c, req)) {
                 c->options.own->ops->cancel(c->options.own, req);
                 return;
         }
         run = req->queued.run;
-        if (!hold(run))
+        if (!hold_run(run))
                 return;
         r = atomic_load(&run->inner);
         if (r != NULL)
                 request_cancel(r->request);
-        unhold(run);
+        unhold_run(run);
 }
 
 static bool released(struct scheduler *s, struct request *req, uint32_t flags) {
         struct chain     *c = self_of(s);
         struct scheduler *own = c->options.own;
 
-        return is_own(c, req) && own->ops->released != NULL && own->ops->released(own, req, flags);
+        return is_for_model_alone(c, req) && own->ops->released != NULL &&
+               own->ops->released(own, req, flags);
 }
 
 static struct error *add_executor(struct scheduler *s, struct executor *e) {

@@ -19,43 +19,13 @@
  */
 #pragma once
 
-#include "base/error.h"
-#include "config/chain_line.h"
-
 #include <stdbool.h>
-#include <stdint.h>
 
 struct chain_metrics;
-struct json_writer;
 struct model;
 struct scheduler;
-struct step_models;
 struct step_models_holder;
 struct timer_thread;
-
-/* ---- what the stages are, for one set of models ---- */
-
-/* One stage, and how its outputs reach the next. */
-struct chain_stage_model {
-        struct model            *model;
-        const struct chain_pair *map; /* borrowed during the call; n_map 0: by name or position */
-        size_t                   n_map;
-};
-
-struct chain_plan;
-
-/* INVALID_ARG when two neighbours do not fit, or one that is not the last is decoupled. */
-struct error *chain_plan_new(const char *chain, struct chain_metrics *metrics,
-                             const struct chain_stage_model *stages, size_t n,
-                             struct chain_plan **ret) NODISCARD;
-void          chain_plan_free(void *plan);
-/* The models are borrowed from the snapshot, but for the first of a chain by `next`. */
-uint32_t      chain_plan_count(const struct chain_plan *p);
-struct model *chain_plan_stage(const struct chain_plan *p, uint32_t at);
-/* The largest batch that every stage takes; 0: the first stage has no batches. */
-uint32_t chain_plan_max_batch(const struct chain_plan *p);
-
-/* ---- the scheduler ---- */
 
 struct chain_options {
         struct model              *model;

@@ -90,7 +90,7 @@ static struct metric *find_or_open(struct chain_metrics *m, char *name, const st
         return m->named[m->n_named - 1].metric;
 }
 
-struct metric *chain_metrics_failure(struct chain_metrics *m, const char *stage) {
+struct metric *chain_metrics_open_failure(struct chain_metrics *m, const char *stage) {
         static const struct family f = { METRIC_COUNTER, "neso_chain_request_failure",
                                          "Number of requests that failed in this stage of the "
                                          "chain" };
@@ -99,7 +99,8 @@ struct metric *chain_metrics_failure(struct chain_metrics *m, const char *stage)
         return find_or_open(m, mem_printf("stage %s", stage), &f, labels);
 }
 
-struct metric *chain_metrics_handoff(struct chain_metrics *m, const char *from, const char *to) {
+struct metric *chain_metrics_open_handoff(struct chain_metrics *m, const char *from,
+                                          const char *to) {
         static const struct family f = { METRIC_COUNTER, "neso_chain_handoff_us",
                                          "Cumulative time between the end of a stage and the "
                                          "submission of the next, in microseconds" };
@@ -113,11 +114,11 @@ static void count(struct metric *metric, double by) {
                 error_free(metric_increment(metric, by));
 }
 
-void chain_metrics_begin(struct chain_metrics *m) {
+void chain_metrics_count_begin(struct chain_metrics *m) {
         count(m->in_flight, 1);
 }
 
-void chain_metrics_success(struct chain_metrics *m, uint64_t took_ns) {
+void chain_metrics_count_success(struct chain_metrics *m, uint64_t took_ns) {
         atomic_fetch_add_explicit(&m->n_success, 1, memory_order_relaxed);
         atomic_fetch_add_explicit(&m->success_ns, took_ns, memory_order_relaxed);
         count(m->in_flight, -1);
@@ -125,13 +126,14 @@ void chain_metrics_success(struct chain_metrics *m, uint64_t took_ns) {
         count(m->duration, (double)(took_ns / NS_PER_US));
 }
 
-void chain_metrics_fail(struct chain_metrics *m, struct metric *failure, uint64_t took_ns) {
+void chain_metrics_count_failure(struct chain_metrics *m, struct metric *failure,
+                                 uint64_t took_ns) {
         atomic_fetch_add_explicit(&m->n_failure, 1, memory_order_relaxed);
         atomic_fetch_add_explicit(&m->failure_ns, took_ns, memory_order_relaxed);
         count(m->in_flight, -1);
         count(failure, 1);
 }
 
-void chain_metrics_handed(struct metric *handoff, uint64_t took_ns) {
+void chain_metrics_count_handoff(struct metric *handoff, uint64_t took_ns) {
         count(handoff, (double)took_ns / (double)NS_PER_US);
 }

@@ -37,12 +37,13 @@ struct chain_metrics *chain_metrics_new(struct metric_registry *registry, const 
 void                  chain_metrics_free(struct chain_metrics *m); /* NULL is fine */
 
 /* neso_chain_request_failure{chain,stage}; borrowed, NULL without a registry. */
-struct metric *chain_metrics_failure(struct chain_metrics *m, const char *stage);
+struct metric *chain_metrics_open_failure(struct chain_metrics *m, const char *stage);
 /* neso_chain_handoff_us{from,to}. */
-struct metric *chain_metrics_handoff(struct chain_metrics *m, const char *from, const char *to);
+struct metric *chain_metrics_open_handoff(struct chain_metrics *m, const char *from,
+                                          const char *to);
 
-void chain_metrics_begin(struct chain_metrics *m);
-void chain_metrics_success(struct chain_metrics *m, uint64_t took_ns);
+void chain_metrics_count_begin(struct chain_metrics *m);
+void chain_metrics_count_success(struct chain_metrics *m, uint64_t took_ns);
 /* `failure` of the stage. */
-void chain_metrics_fail(struct chain_metrics *m, struct metric *failure, uint64_t took_ns);
-void chain_metrics_handed(struct metric *handoff, uint64_t took_ns);
+void chain_metrics_count_failure(struct chain_metrics *m, struct metric *failure, uint64_t took_ns);
+void chain_metrics_count_handoff(struct metric *handoff, uint64_t took_ns);

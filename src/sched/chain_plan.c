@@ -43,8 +43,8 @@ static void choose_outputs(struct planned_stage *s, const struct model_io_set *i
                 s->n_outputs = 0;
 }
 
-static struct error *link_stages(const char *chain, const struct chain_stage_model *stages,
-                                 uint32_t at, struct planned_stage *s) {
+static struct error *link_to_next(const char *chain, const struct chain_stage_model *stages,
+                                  uint32_t at, struct planned_stage *s) {
         const struct model    *from = stages[at].model, *to = stages[at + 1].model;
         const struct chain_end ends[] = { { from->name, from->io }, { to->name, to->io } };
 
@@ -70,18 +70,19 @@ static void limit_batch(struct chain_plan *p) {
         }
 }
 
-static struct error *fill_in(struct chain_plan *p, const char *chain, struct chain_metrics *metrics,
-                             const struct chain_stage_model *stages) {
+static struct error *fill_stages(struct chain_plan *p, const char *chain,
+                                 struct chain_metrics           *metrics,
+                                 const struct chain_stage_model *stages) {
         for (uint32_t i = 0; i < p->n; i++) {
                 struct planned_stage *s = &p->stages[i];
 
                 s->model = stages[i].model;
-                s->failure = chain_metrics_failure(metrics, s->model->name);
+                s->failure = chain_metrics_open_failure(metrics, s->model->name);
                 if (i + 1 == p->n)
                         break;
-                s->handoff =
-                        chain_metrics_handoff(metrics, s->model->name, stages[i + 1].model->name);
-                TRY(link_stages(chain, stages, i, s));
+                s->handoff = chain_metrics_open_handoff(metrics, s->model->name,
+                                                        stages[i + 1].model->name);
+                TRY(link_to_next(chain, stages, i, s));
         }
         limit_batch(p);
         return NULL;
@@ -95,7 +96,7 @@ struct error *chain_plan_new(const char *chain, struct chain_metrics *metrics,
         struct error      *err;
 
         p->n = (uint32_t)n;
-        err = fill_in(p, chain, metrics, stages);
+        err = fill_stages(p, chain, metrics, stages);
         if (err != NULL)
                 chain_plan_free(p);
         else

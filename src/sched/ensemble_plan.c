@@ -12,7 +12,7 @@
 
 /* ---- the models ------------------------------------------------------------------------------ */
 
-static struct ensemble_step_model *step_models_of(const struct step_models *models) {
+static struct ensemble_step_model *describe_models(const struct step_models *models) {
         struct ensemble_step_model *m = try_zalloc((models->n + 1) * sizeof(*m));
 
         for (size_t i = 0; m != NULL && i < models->n; i++)
@@ -46,7 +46,7 @@ void plan_choice_done(struct plan_choice *c) {
         free(c->memory);
 }
 
-static void find_used(const struct ensemble_plan *p, struct plan_choice *c) {
+static void mark_used(const struct ensemble_plan *p, struct plan_choice *c) {
         for (uint32_t i = 0; i < p->graph->n_tensors; i++) {
                 const struct ensemble_tensor *t = &p->graph->tensors[i];
 
@@ -56,7 +56,7 @@ static void find_used(const struct ensemble_plan *p, struct plan_choice *c) {
         }
 }
 
-static void need_writer(const struct ensemble_plan *p, struct plan_choice *c, uint32_t tensor) {
+static void mark_writer(const struct ensemble_plan *p, struct plan_choice *c, uint32_t tensor) {
         uint32_t writer = p->graph->tensors[tensor].writer;
 
         if (writer != ENSEMBLE_NONE)
@@ -64,17 +64,17 @@ static void need_writer(const struct ensemble_plan *p, struct plan_choice *c, ui
 }
 
 /* From the outputs back to the inputs, in the order opposite to that of the data. */
-static void find_needed(const struct ensemble_plan *p, struct plan_choice *c) {
+static void mark_needed(const struct ensemble_plan *p, struct plan_choice *c) {
         const struct ensemble_graph *g = p->graph;
 
         for (uint32_t i = 0; i < g->n_tensors; i++)
                 if (c->is_output[i])
-                        need_writer(p, c, i);
+                        mark_writer(p, c, i);
         for (uint32_t i = g->n_ordered; i-- > 0;) {
                 const struct ensemble_step *step = &g->steps[g->order[i]];
 
                 for (uint32_t k = 0; c->has_step[g->order[i]] && k < step->n_inputs; k++)
-                        need_writer(p, c, step->inputs[k].tensor);
+                        mark_writer(p, c, step->inputs[k].tensor);
         }
 }
 
@@ -127,8 +127,8 @@ static void count_users(const struct ensemble_plan *p, struct plan_choice *c) {
 }
 
 static void choice_finish(const struct ensemble_plan *p, struct plan_choice *c) {
-        find_needed(p, c);
-        find_used(p, c);
+        mark_needed(p, c);
+        mark_used(p, c);
         count_users(p, c);
 }
 
@@ -172,8 +172,8 @@ static void *plan_alloc(struct ensemble_plan *p, size_t n, size_t size) {
         return piece;
 }
 
-static struct error *not_there(const struct ensemble_plan *p, const struct plan_step *s,
-                               const char *name) {
+static struct error *missing_tensor(const struct ensemble_plan *p, const struct plan_step *s,
+                                    const char *name) {
         return error_new(ERR_INTERNAL, "in ensemble %s, the model %s has no tensor %s",
                          p->graph->pb->name, s->step->model, name);
 }
@@ -188,17 +188,17 @@ static struct error *find_tensors(struct ensemble_plan *p, struct plan_step *s) 
         for (uint32_t i = 0; i < s->step->n_inputs; i++) {
                 s->inputs[i] = model_io_find_input(io, str_of(s->step->inputs[i].name), i);
                 if (s->inputs[i] == NULL)
-                        return not_there(p, s, s->step->inputs[i].name);
+                        return missing_tensor(p, s, s->step->inputs[i].name);
         }
         for (uint32_t i = 0; i < s->step->n_outputs; i++) {
                 s->outputs[i] = model_io_find_output(io, str_of(s->step->outputs[i].name), i);
                 if (s->outputs[i] == NULL)
-                        return not_there(p, s, s->step->outputs[i].name);
+                        return missing_tensor(p, s, s->step->outputs[i].name);
         }
         return NULL;
 }
 
-static bool has(const uint32_t *items, uint32_t n, uint32_t item) {
+static bool contains(const uint32_t *items, uint32_t n, uint32_t item) {
         while (n > 0 && items[n - 1] != item)
                 n--;
         return n > 0;
@@ -221,7 +221,7 @@ static struct error *find_feeders(struct ensemble_plan *p, struct plan_step *s) 
                         continue;
                 is_seen[tensor] = true;
                 s->n_tensors++;
-                if (writer != ENSEMBLE_NONE && !has(s->feeders, s->n_feeders, writer))
+                if (writer != ENSEMBLE_NONE && !contains(s->feeders, s->n_feeders, writer))
                         s->feeders[s->n_feeders++] = writer;
         }
         free(is_seen);
@@ -292,7 +292,7 @@ static struct error *number_streams(struct ensemble_plan *p, const struct ensemb
 }
 
 static struct error *check_models(struct ensemble_plan *p, const struct step_models *models) {
-        struct ensemble_step_model *m = step_models_of(models);
+        struct ensemble_step_model *m = describe_models(models);
         uint32_t     *streams = try_zalloc((p->graph->n_tensors + (size_t)1) * sizeof(*streams));
         struct error *err = NULL;
 
@@ -306,8 +306,8 @@ static struct error *check_models(struct ensemble_plan *p, const struct step_mod
         return err;
 }
 
-static struct error *make(struct ensemble_plan *p, const Inference__ModelConfig *ensemble,
-                          const struct step_models *models) {
+static struct error *build_plan(struct ensemble_plan *p, const Inference__ModelConfig *ensemble,
+                                const struct step_models *models) {
         TRY(ensemble_graph_new(ensemble, &p->graph));
         TRY(check_models(p, models));
         TRY(plan_steps(p, models));
@@ -323,7 +323,7 @@ struct error *ensemble_plan_new(const Inference__ModelConfig *ensemble,
         if (p == NULL)
                 return config_out_of_memory();
         arena_init(&p->arena, NULL, 0, MODEL_CONFIG_ARENA_MAX_BYTES);
-        err = make(p, ensemble, models);
+        err = build_plan(p, ensemble, models);
         if (err != NULL) {
                 ensemble_plan_free(p);
                 return err;

@@ -8,12 +8,12 @@
 static void unlink_locked(struct step_limit *l, struct step_waiter *w) {
         list_remove(&w->node);
         if (w->due.due_ns != CLOCK_NEVER)
-                due_heap_remove(&l->dues, &w->due);
+                due_heap_remove(&l->deadlines, &w->due);
 }
 
 /* The timer fires at the first deadline, or earlier and is set again. */
 static void arm_locked(struct step_limit *l) {
-        const struct due *first = due_heap_first(&l->dues);
+        const struct due *first = due_heap_first(&l->deadlines);
 
         if (first != NULL && first->due_ns < l->timer_due_ns) {
                 l->timer_due_ns = first->due_ns;
@@ -23,7 +23,7 @@ static void arm_locked(struct step_limit *l) {
 
 /* NULL: none has expired. */
 static struct step_waiter *take_expired_locked(struct step_limit *l) {
-        struct due         *due = due_heap_first(&l->dues);
+        struct due         *due = due_heap_first(&l->deadlines);
         struct step_waiter *w;
 
         if (due == NULL || due->due_ns > clock_now_ns())
@@ -55,14 +55,14 @@ void step_limit_init(struct step_limit *l, uint32_t max, struct timer_thread *ti
         };
         timer_init(&l->timer, on_timer);
         mutex_init(&l->lock, LOCK_RATE_LIMITER);
-        list_init(&l->line);
-        due_heap_init(&l->dues);
+        list_init(&l->waiters);
+        due_heap_init(&l->deadlines);
 }
 
 void step_limit_done(struct step_limit *l) {
         timer_cancel(l->timers, &l->timer);
-        assert(l->n == 0 && list_is_empty(&l->line));
-        due_heap_done(&l->dues);
+        assert(l->n_inside == 0 && list_is_empty(&l->waiters));
+        due_heap_done(&l->deadlines);
         mutex_done(&l->lock);
 }
 
@@ -71,14 +71,14 @@ enum step_entry step_limit_enter(struct step_limit *l, struct step_waiter *w,
         if (l->max == 0)
                 return STEP_INSIDE;
         MUTEX_GUARD(&l->lock);
-        if (l->n < l->max) {
-                l->n++;
+        if (l->n_inside < l->max) {
+                l->n_inside++;
                 return STEP_INSIDE;
         }
         w->due.due_ns = deadline_ns;
-        if (deadline_ns != CLOCK_NEVER && !due_heap_push(&l->dues, &w->due))
+        if (deadline_ns != CLOCK_NEVER && !due_heap_push(&l->deadlines, &w->due))
                 return STEP_OUT_OF_MEMORY;
-        list_append(&l->line, &w->node);
+        list_append(&l->waiters, &w->node);
         arm_locked(l);
         return STEP_WAITS;
 }
@@ -90,9 +90,9 @@ struct step_waiter *step_limit_leave(struct step_limit *l) {
         if (l->max == 0)
                 return NULL;
         MUTEX_GUARD(&l->lock);
-        node = list_first(&l->line);
+        node = list_first(&l->waiters);
         if (node == NULL) {
-                l->n--;
+                l->n_inside--;
                 return NULL;
         }
         first = LIST_ENTRY(node, struct step_waiter, node);

@@ -34,10 +34,10 @@ struct step_limit {
         step_expired_fn      expired;
 
         struct mutex    lock; /* guards everything below */
-        struct list     line;
-        struct due_heap dues;         /* of the line, those with a deadline */
+        struct list     waiters;
+        struct due_heap deadlines;    /* of the line, those with a deadline */
         uint64_t        timer_due_ns; /* when the timer fires */
-        uint32_t        n;            /* inside */
+        uint32_t        n_inside;     /* inside */
 };
 
 /* `timers` outlives the limit. */

@@ -20,12 +20,12 @@ static void on_trim(struct timer *t) {
         struct step_memory *m = CONTAINER_OF(t, struct step_memory, trim);
 
         if (atomic_exchange(&m->was_used, false))
-                m->n_left = N_TRIMS;
+                m->n_trims_left = N_TRIMS;
         buf_pool_trim(m->pool);
         atomic_store(&m->is_armed, false);
         /* What is used from now on arms it again; was it used a moment ago, then here. */
-        if (m->n_left > 0 || atomic_load(&m->was_used)) {
-                m->n_left -= m->n_left > 0;
+        if (m->n_trims_left > 0 || atomic_load(&m->was_used)) {
+                m->n_trims_left -= m->n_trims_left > 0;
                 arm(m);
         }
 }
@@ -51,5 +51,6 @@ struct buf *step_memory_get(struct step_memory *m, size_t bytes) {
 }
 
 struct error *step_memory_shortage(const char *output, size_t bytes) {
-        return error_new(ERR_UNAVAILABLE, "out of memory for output '%s' of %zu bytes", output, bytes);
+        return error_new(ERR_UNAVAILABLE, "out of memory for output '%s' of %zu bytes", output,
+                         bytes);
 }

@@ -27,8 +27,8 @@ struct step_memory {
         struct timer_thread *timers; /* borrowed */
         struct timer         trim;
         _Atomic bool         is_armed;
-        _Atomic bool         was_used; /* since the last trim */
-        unsigned             n_left;   /* trims, the timer's thread */
+        _Atomic bool         was_used;     /* since the last trim */
+        unsigned             n_trims_left; /* trims, the timer's thread */
 };
 
 void step_memory_init(struct step_memory *m, struct timer_thread *timers);

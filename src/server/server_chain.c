@@ -9,8 +9,8 @@
 #include "repo/loaded_model.h"
 #include "repo/model_runner.h"
 #include "repo/repo.h"
-#include "sched/chain.h"
 #include "sched/chain_metrics.h"
+#include "sched/chain_plan.h"
 #include "server/server.h"
 
 /* The composed model of a chain; NULL for any other model. */

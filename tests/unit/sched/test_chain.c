@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "sched/chain.h"
 #include "sched/chain_metrics.h"
+#include "sched/chain_plan.h"
 #include "sched/ensemble_lab.h"
 
 #define IO                                                                                         \

@@ -54,7 +54,7 @@ static void test_what_is_kept_goes(void **state) {
                 assert_true(n_fired < 50);
         }
         assert_false(atomic_load(&m.was_used));
-        assert_int_equal(m.n_left, 0);
+        assert_int_equal(m.n_trims_left, 0);
         /* The next one begins it anew. */
         b[0] = step_memory_get(&m, 1 << 20);
         assert_true(atomic_load(&m.is_armed));
