@@ -15,11 +15,11 @@ static struct ensemble *self_of(struct scheduler *s) {
 #if IS_SANITIZED
 #define MAX_KEPT_RUNS 0
 #else
-#define MAX_KEPT_RUNS 64 /* a few KiB each */
+#define MAX_KEPT_RUNS 64 /* each has a few KiB */
 #endif
 
-/* Requests come and go at the rate at which they are served, and a run is larger than what malloc keeps
- * for a thread. */
+/* A run is larger than the blocks that malloc caches per thread, and requests begin and end all the
+ * time. */
 static struct ensemble_run *take_memory(struct ensemble *e, size_t n_bytes) {
         struct cached_run *kept = NULL;
 
@@ -35,7 +35,7 @@ static struct ensemble_run *take_memory(struct ensemble *e, size_t n_bytes) {
         return try_aligned_alloc(ENSEMBLE_INLINE_ALIGNMENT, n_bytes);
 }
 
-/* Memory that was made for another plan goes one by one, so that it is never in the way. */
+/* Takes one block that was made for another plan, to be freed: such blocks are never reused. */
 static struct cached_run *take_other_locked(struct ensemble *e, size_t n_bytes) {
         struct cached_run *other = e->kept;
 
@@ -46,7 +46,7 @@ static struct cached_run *take_other_locked(struct ensemble *e, size_t n_bytes) 
         return other;
 }
 
-/* A cancellation that comes later does not find the run. */
+/* After this a cancellation does not find the run. */
 static void give_memory(struct ensemble_run *run) {
         struct ensemble   *e = run->ensemble;
         struct cached_run *kept = (struct cached_run *)run, *other;
@@ -104,7 +104,7 @@ static struct error *deadlock(const struct ensemble_run *run) {
                              "ensemble steps can be made");
 }
 
-/* NULL when the run has failed, or all was sent. */
+/* `ret` is NULL when the run has failed, or when everything was sent. */
 static struct error *last_response(struct ensemble_run *run, struct response **ret) {
         *ret = NULL;
         if (run->error != NULL)
@@ -131,7 +131,7 @@ void run_finish(struct ensemble_run *run) {
 
         if (err == NULL)
                 count_success(run);
-        /* Before the response goes: what the client asks for next finds the memory free. */
+        /* Before the response is sent, so that the client's next request finds the memory free. */
         run_free(run);
         if (err != NULL) {
                 refuse(req, err);
@@ -167,7 +167,7 @@ void run_close(struct ensemble_run *run) {
 
 /* ---- the beginning --------------------------------------------------------------------------- */
 
-/* All outputs, or those that were listed. */
+/* Chooses all outputs, or those that the request lists. */
 static bool choose(struct ensemble_run *run) {
         run->choice = &run->plan->all;
         if (run->req->n_outputs == 0)
@@ -216,15 +216,16 @@ static struct ensemble_run *run_new(struct ensemble *e, struct request *req,
         return run;
 }
 
-/* Steps that can begin do, the others follow them. From inside an execution, whose backend may wait for
- * the answer, they do so at once. */
+/* Starts the steps whose inputs are present. Inside an execution they start at once, since its backend
+ * may wait for the answer. */
 static void run_begin(struct ensemble_run *run) {
         struct request *req = run->req;
         struct work     w = { 0 };
 
         flow_begin(run, &w);
         req->queued.run = run;
-        atomic_store(&req->state, REQUEST_PENDING); /* until it ends: so that cancel() is called */
+        atomic_store(&req->state,
+                     REQUEST_PENDING); /* until the run ends, so that cancel() is called */
         if (w.first != NULL)
                 flow_follow(&w, submitter_is_executing(submitter_self()), run->start_ns);
         else
@@ -257,7 +258,7 @@ static struct error *submit(struct scheduler *s, struct request *req) {
 
 /* ---- cancellation ---------------------------------------------------------------------------- */
 
-/* Keeps it open; NULL when it has ended, or is about to. */
+/* Keeps the run open. NULL when it has ended or is about to end. */
 static struct ensemble_run *hold_run(struct ensemble *e, struct request *req) {
         struct ensemble_run *run;
         bool                 is_open = false;
@@ -290,7 +291,7 @@ static void complete_answer(struct scheduler *s, const struct request *req,
         AUTO_ERROR          err = step_models_take(self_of(s)->steps, req, &models);
 
         if (err != NULL)
-                return; /* its steps went a moment ago */
+                return; /* the steps were unloaded a moment ago */
         output_label_all(req, response, models);
         step_models_unref(models);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which tensors are there, and which steps follow. */
+/* The data flow of a run: which tensors are present, and which steps can start. */
 #include "base/mem.h"
 #include "config/labels.h"
 #include "sched/ensemble_run.h"
@@ -9,7 +9,7 @@
 
 /* ---- frames ---------------------------------------------------------------------------------- */
 
-/* Counts of a configuration's text: far from any overflow. */
+/* Cannot overflow: the counts are bounded by the size of a configuration file. */
 size_t frame_bytes(const struct ensemble_plan *p, uint32_t stream) {
         return sizeof(struct frame) + p->streams[stream].n_tensors * sizeof(struct value) +
                p->streams[stream].n_steps * sizeof(struct step_run);
@@ -68,7 +68,7 @@ static void leave_frame_locked(struct frame *f, struct work *w) {
         w->frames = f;
 }
 
-/* ---- what is to be done ---------------------------------------------------------------------- */
+/* ---- work after the lock is released --------------------------------------------------------- */
 
 static void free_later(struct response *response, struct work *w) {
         response->next = w->responses;
@@ -124,7 +124,8 @@ void flow_fail_locked(struct ensemble_run *run, struct error *err, struct work *
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* Its value has been written: copies of what was just stored piece by piece make the processor wait. */
+/* The caller has written the value in place: copying a struct right after storing its parts makes the
+ * processor wait. */
 static void value_is_set_locked(struct frame *f, uint32_t tensor, struct work *w) {
         struct ensemble_run          *run = f->run;
         const struct plan_choice     *choice = run->choice;
@@ -140,7 +141,7 @@ static void value_is_set_locked(struct frame *f, uint32_t tensor, struct work *w
         }
 }
 
-/* NULL: the request has none. */
+/* `in` is NULL when the request lacks the input. */
 static void set_input(struct frame *f, uint32_t tensor, const struct request_input *in,
                       struct work *w) {
         struct value *v = frame_value(f, tensor);
@@ -164,7 +165,7 @@ void flow_begin(struct ensemble_run *run, struct work *w) {
                         set_input(run->first, tensors[i], NULL, w);
 }
 
-/* ---- what a response says of the sequence ---------------------------------------------------- */
+/* ---- the sequence of a response -------------------------------------------------------------- */
 
 static struct error *wrong_parameter(const char *text) {
         return error_new(ERR_INVALID_ARG, "%s", text);
@@ -191,7 +192,7 @@ static struct error *read_flag(const struct parameter *p, uint32_t flag, uint32_
         return NULL;
 }
 
-/* Starts with what the step was given. */
+/* Changes `mark` as the response's parameters state. */
 static struct error *read_parameters(const struct response *r, struct sequence_mark *mark) {
         uint32_t flags = 0;
         bool     is_set = false;
@@ -214,7 +215,8 @@ static struct error *read_parameters(const struct response *r, struct sequence_m
         return NULL;
 }
 
-/* A text that is not the request's own is copied: where it comes from may go earlier. */
+/* Starts with what the step was given. Copies a text that does not belong to the outer request: its
+ * owner may be freed earlier. */
 static struct error *read_mark(const struct step_run *s, const struct response *r,
                                struct sequence_mark *ret) {
         ret->correlation.number = s->given.correlation.number;
@@ -234,7 +236,7 @@ static struct error *read_mark(const struct step_run *s, const struct response *
 
 /* ---- responses ------------------------------------------------------------------------------- */
 
-/* Outputs come in the order in which they were asked for, mostly: the search goes on from the last. */
+/* Outputs mostly come in the requested order, so the search starts after the last one found. */
 static const struct response_output *find_output(const struct response *r, const char *name,
                                                  const struct response_output **last) {
         const struct response_output *o =
@@ -264,7 +266,7 @@ static void set_outputs_locked(struct step_run *s, struct frame *to, const struc
         }
 }
 
-/* Where the response goes. */
+/* Finds the frame and the place that keep the response. */
 static struct error *place_response_locked(struct step_run *s, struct frame **ret_frame,
                                            struct kept_outputs **ret_kept) {
         if (is_decoupled(s->plan)) {
@@ -283,7 +285,7 @@ static struct error *place_response_locked(struct step_run *s, struct frame **re
         return NULL;
 }
 
-/* In a stream each response makes room for further ones, however small it is. */
+/* With streams each response is freed early, however small: a decoupled step may send many. */
 static bool may_stay(const struct step_run *s, const struct response *response) {
         size_t n_bytes = 0;
 
@@ -348,7 +350,7 @@ static bool lacks_input(const struct step_run *s) {
         return false;
 }
 
-/* A step that is not decoupled gave no response: what depends on it will not run. */
+/* A step that is not decoupled ended without a response: skips the steps that depend on it. */
 static void skip_locked(struct step_run *ended, struct work *w) {
         struct frame             *f = ended->frame;
         const struct plan_stream *stream = &f->run->plan->streams[f->stream];
@@ -363,7 +365,7 @@ static void skip_locked(struct step_run *ended, struct work *w) {
                 s->is_skipped = true;
                 if (!is_decoupled(s->plan))
                         never_locked(f, s->plan);
-                leave_frame_locked(f, w); /* `ended` is still there */
+                leave_frame_locked(f, w); /* does not free f: `ended` has not left it yet */
         }
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory for outputs of steps, and the responses that are made of them. */
+/* Memory for outputs of steps, and the ensemble's responses. */
 #include "base/buf.h"
 #include "base/mem.h"
 #include "config/labels.h"
@@ -15,7 +15,7 @@ static size_t round_up(size_t n) {
         return (n + ENSEMBLE_INLINE_ALIGNMENT - 1) & ~(size_t)(ENSEMBLE_INLINE_ALIGNMENT - 1);
 }
 
-/* NULL: it is too large, or the memory is used up. Only for what ends with the run. */
+/* Memory within the run, for what is freed with the run. NULL: too large, or no such memory is left. */
 static void *take_inline(const struct step_run *s, size_t bytes) {
         struct ensemble_run *run = s->run;
         size_t               at;
@@ -30,7 +30,7 @@ static void *take_inline(const struct step_run *s, size_t bytes) {
         return run->inline_memory + at;
 }
 
-/* The tensor, if the step is to write it where the client reads it; else ENSEMBLE_NONE. */
+/* The tensor, if the step writes the output directly into the client's memory; else ENSEMBLE_NONE. */
 static uint32_t find_direct(const struct step_run *s, const char *output) {
         const struct ensemble_step *step = s->plan->step;
 
@@ -43,7 +43,7 @@ static uint32_t find_direct(const struct step_run *s, const char *output) {
         return ENSEMBLE_NONE;
 }
 
-/* The signature of allocator_alloc_fn. */
+/* Has the type allocator_alloc_fn. */
 static struct error *allocate(struct response_allocator *allocator, const char *output,
                               size_t byte_size, enum memory_type type, int64_t id, void *userp,
                               void **buffer, void **buffer_userp, enum memory_type *actual_type,
@@ -152,7 +152,8 @@ static struct error *copy_input(struct response_output *to, const struct request
         return NULL;
 }
 
-/* Those of the step's model, under the name there, unless the ensemble has its own. */
+/* Sets the labels of the step's model, under the name that the output has there, unless the ensemble has
+ * labels of its own. */
 static struct error *set_labels(struct response_output *to, struct labels *labels,
                                 const char *name) {
         struct response *r = to->response;
@@ -176,7 +177,7 @@ static struct error *inherit_labels(struct response_output       *to,
         return set_labels(to, from->response->source.model->labels, from->name);
 }
 
-/* The step that writes the tensor; within an ensemble, its step, and so on. */
+/* Follows the tensor to the step that writes it and, while that step is an ensemble, into that one. */
 static struct error *label_output(struct response_output *o, const struct step_models *models,
                                   uint32_t tensor) {
         const struct ensemble_plan *plan = models->plan;
@@ -208,7 +209,7 @@ void output_label_all(const struct request *req, struct response *r,
         for (struct response_output *o = r->first_output; o != NULL; o = o->next, at++) {
                 const struct model_io *t = model_io_find_output_named(io, o->name, at);
 
-                /* Without memory for it the classes have no names. */
+                /* If memory is short, the classes have no names. */
                 if (t != NULL)
                         error_free(label_output(o, models, plan->graph->outputs[t - io->outputs]));
         }
@@ -298,7 +299,7 @@ struct error *output_make(struct frame *f, struct response **ret) {
 
 /* ---- decoupled ensembles --------------------------------------------------------------------- */
 
-/* The next one whose turn has come; NULL: none, or another thread is sending. */
+/* The next frame to send; NULL: none is ready, or another thread is sending. */
 static struct frame *take_ready_locked(struct ensemble_run *run) {
         struct list_node *first = list_first(&run->out_frames);
         struct frame     *f = first != NULL ? LIST_ENTRY(first, struct frame, out_node) : NULL;
@@ -310,7 +311,7 @@ static struct frame *take_ready_locked(struct ensemble_run *run) {
         return f;
 }
 
-/* False: it was not sent. */
+/* Returns false when nothing was sent. */
 static bool send_frame(struct frame *f, uint32_t flags) {
         struct response *r;
         struct error    *err = output_make(f, &r);
@@ -319,12 +320,12 @@ static bool send_frame(struct frame *f, uint32_t flags) {
                 run_fail(f->run, err);
                 return false;
         }
-        /* Nothing was sent after FINAL, which is sent once. */
+        /* Cannot fail: nothing was sent after FINAL, which is sent once. */
         error_free(response_send(r, flags, NULL));
         return true;
 }
 
-/* FINAL goes with the last response, when it is known to be that by now. */
+/* FINAL is sent with the last response if that one is known to be the last. */
 static bool is_last_locked(const struct ensemble_run *run) {
         return run->error == NULL && run->n_flowing == 0 && list_is_empty(&run->out_frames);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One request on its way through an ensemble. Private to ensemble*.c.
+/* A run: one request on its way through an ensemble. Private to ensemble*.c.
  *
  *     ensemble.c         begins and ends a run; cancellation
  *     ensemble_flow.c    tensors arrive, steps become ready: all state, under the run's lock
@@ -7,18 +7,19 @@
  *     ensemble_output.c  the ensemble's responses
  *
  * A run has a frame for each element of a stream (ensemble_plan.h): the values of its tensors, and the
- * steps that read them. Frame 0 is part of the run; the others come with the responses of decoupled
- * steps, and go when their steps have ended and their outputs were sent. Responses are sent in the
- * order of the frames that they are made of.
+ * steps that read them. Frame 0 is part of the run. Each response of a decoupled step adds a frame,
+ * which is freed when its steps have ended and its outputs were sent. Responses are sent in the order
+ * of the frames whose outputs they hold.
  *
- * A step is open from the moment when its inputs are there until its inner request has ended: then its
- * response is taken, unless it is decoupled, and the steps that follow are opened, all at once. Whoever
- * closes the last one finishes the run, alone.
+ * A step is open from the moment when all its inputs are present until its inner request has ended.
+ * Then the run takes its response (those of a decoupled step were taken before) and opens all steps
+ * that can follow. The thread that closes the last open step finishes the run; no other thread uses
+ * the run by then.
  *
  * Ownership.  The response of a step is kept until no step needs its outputs any more. Everything else
- * ends with its frame, or with the run.
- * Threads.  The lock guards what says so. A step that is open belongs to the thread that starts it, then
- * to whoever runs its inner request.
+ * is freed with its frame or with the run.
+ * Threads.  Comments name the fields that the run's lock guards. An open step belongs to the thread that
+ * starts it, then to the thread that runs its inner request.
  */
 #pragma once
 
@@ -38,57 +39,57 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* For outputs between the steps of one request, when they are small. */
+/* Memory within the run for small outputs that only steps read. */
 #define ENSEMBLE_INLINE_BYTES 512
-#define ENSEMBLE_INLINE_ALIGNMENT 64 /* as that of a buf */
+#define ENSEMBLE_INLINE_ALIGNMENT 64 /* the alignment of a buf */
 
 struct ensemble {
         struct scheduler           base;
         struct model              *model;  /* borrowed: the owner */
         struct step_models_holder *steps;  /* borrowed: outlives the scheduler */
         struct step_limit         *limits; /* owned; by step */
-        struct step_memory         memory; /* for large outputs between steps */
+        struct step_memory         memory; /* for large outputs that only steps read */
         uint32_t                   n_steps;
         _Atomic bool               is_draining;
         struct mutex               lock; /* rank LOCK_SEQUENCE; guards all below, and queued.run */
-        struct cached_run           *kept; /* owned: memory of runs that ended */
+        struct cached_run         *kept; /* owned: memory of runs that have ended */
         uint32_t                   n_kept;
 };
 
-/* What stands in the memory of a run while it is kept. */
+/* Content of the memory of an ended run while the ensemble keeps it for the next one. */
 struct cached_run {
         struct cached_run *next;
-        size_t           n_bytes;
+        size_t             n_bytes;
 };
 
-/* What the response of a step says about the sequence, for the steps that read it. */
+/* The sequence that a step's response belongs to, for the steps that read the response. */
 struct sequence_mark {
         struct correlation_id correlation;
         uint32_t              flags;
-        char *text; /* owned: of the correlation; NULL: it is a number, or the request's */
+        char *text; /* owned: text of the correlation; NULL: it is a number, or the outer request's text */
 };
 
 enum value_kind {
-        VALUE_MISSING, /* not there yet */
-        VALUE_ABSENT,  /* there is none: an optional input, an output that the model left out */
-        VALUE_NEVER,   /* its step has ended without a response */
+        VALUE_MISSING, /* not present yet */
+        VALUE_ABSENT,  /* will not exist: an optional input, or an output that the model left out */
+        VALUE_NEVER,   /* the step that writes it has ended without a response */
         VALUE_INPUT,
         VALUE_OUTPUT,
 };
 
 struct value {
         enum value_kind               kind;
-        const struct request_input   *input;  /* borrowed: of the request */
-        const struct response_output *output; /* borrowed: of a response that is kept */
-        const struct sequence_mark   *mark;   /* borrowed: of that response; NULL: of none */
-        uint64_t batch_size;                  /* of the request that made it; 0: without batching */
+        const struct request_input   *input;  /* borrowed from the outer request */
+        const struct response_output *output; /* borrowed from a kept response */
+        const struct sequence_mark   *mark; /* borrowed: mark of that response; NULL: no response */
+        uint64_t batch_size; /* of the request that produced it; 0: its model does not batch */
 };
 
-/* The response of a step, and how many still need it. */
+/* The response of a step, and the number of readers that still need it. */
 struct kept_outputs {
         struct response     *response; /* owned; NULL: none, or not needed any more */
         uint32_t             n_users;
-        bool                 is_small; /* and may stay to the end of the run */
+        bool                 is_small; /* may stay until the end of the run */
         struct sequence_mark mark;
 };
 
@@ -96,106 +97,107 @@ struct ensemble_run;
 struct frame;
 
 struct step_run {
-        struct continuation             start;
-        struct list_node                open_node; /* in the run's open_steps; under the lock */
-        struct step_waiter              waiter;    /* in the line of its step_limit */
-        struct ensemble_run            *run;
-        struct frame                   *frame;
-        const struct plan_step         *plan;
-        _Atomic(struct inner_request *) inner; /* owned; NULL: not begun */
+        struct continuation     start;
+        struct list_node        open_node; /* in the run's open_steps; guarded by the lock */
+        struct step_waiter      waiter;    /* in the queue of its step_limit */
+        struct ensemble_run    *run;
+        struct frame           *frame;
+        const struct plan_step *plan;
+        _Atomic(struct inner_request *) inner; /* owned; NULL: the step has not begun */
 
-        /* Of its inner request, then of who closes it. */
-        struct response     *answer;      /* owned; until it closes. A decoupled step has none. */
+        /* Belong to the thread of the inner request, then to the thread that closes the step. */
+        struct response     *answer; /* owned until the step closes; NULL for a decoupled step */
         uint32_t             n_responses;
         struct compute_sums  sums;
-        struct sequence_mark given;    /* with its inner request; text is not owned */
-        bool                 has_slot; /* of its limit */
+        struct sequence_mark given;    /* what the inner request was given; text is not owned */
+        bool                 has_slot; /* holds a place of its step_limit */
 
-        /* Under the lock. */
-        uint32_t            n_missing;    /* tensors */
-        uint32_t            n_cancelling; /* threads that are just cancelling its inner request */
-        bool                is_over;      /* the last of them closes it */
+        /* Guarded by the lock. */
+        uint32_t            n_missing;    /* inputs that are not present yet */
+        uint32_t            n_cancelling; /* threads that are cancelling its inner request now */
+        bool                is_over;      /* the last of these threads closes the step */
         bool                has_final;
-        bool                is_skipped; /* it can never run */
+        bool                is_skipped; /* an input will never come */
         bool                is_cancelled;
-        struct kept_outputs kept; /* unless it is decoupled: then of the new frame */
+        struct kept_outputs kept; /* unused if decoupled: each new frame keeps its response */
         struct step_run    *next_cancelled;
 };
 
 struct frame {
         struct ensemble_run *run;
         uint32_t             stream;
-        uint32_t             n_left;    /* needed steps that have not ended, and its outputs */
-        uint32_t             n_missing; /* outputs */
-        bool                 is_dead;   /* an output of it will never come */
-        struct list_node     node;      /* in the run's frames; frame 0 is in none */
-        struct list_node     out_node;  /* in the run's out_frames */
-        struct kept_outputs  origin;    /* of the decoupled step */
-        struct value        *values;    /* by place */
-        struct step_run     *steps;     /* by place */
+        uint32_t n_left; /* needed steps that have not ended, plus 1 until its outputs were sent */
+        uint32_t n_missing;           /* outputs of the ensemble that are not present yet */
+        bool     is_dead;             /* one of these outputs will never come */
+        struct list_node    node;     /* in the run's frames; frame 0 is not listed */
+        struct list_node    out_node; /* in the run's out_frames */
+        struct kept_outputs origin;   /* the response of the decoupled step that began the frame */
+        struct value       *values;   /* by place */
+        struct step_run    *steps;    /* by place */
 };
 
 struct ensemble_run {
-        struct ensemble            *ensemble; /* borrowed: as long as the request has its model */
-        size_t                      n_bytes;  /* of this memory */
+        struct ensemble            *ensemble; /* borrowed: the outer request holds its model */
+        size_t                      n_bytes;  /* size of this memory block */
         struct request             *req;
-        struct step_models         *models;      /* ref */
-        const struct ensemble_plan *plan;        /* borrowed: the snapshot's */
-        const struct plan_choice   *choice;      /* own_choice, or the plan's */
-        uint32_t                    direct_step; /* as the choice's, if the allocator allows it */
-        struct plan_choice          own_choice;
-        uint64_t                    start_ns;
-        uint64_t                    deadline_ns;
-        _Atomic bool                has_failed;
+        struct step_models         *models; /* ref */
+        const struct ensemble_plan *plan;   /* borrowed from the models */
+        const struct plan_choice   *choice; /* own_choice, or the plan's `all` */
+        uint32_t           direct_step;     /* the choice's, if the client's allocator allows it */
+        struct plan_choice own_choice;
+        uint64_t           start_ns;
+        uint64_t           deadline_ns;
+        _Atomic bool       has_failed;
 
         struct mutex        lock;      /* rank LOCK_QUEUE; guards everything below */
-        struct error       *error;     /* owned; of the first step that failed */
-        uint32_t            n_open;    /* steps, and holds of who cancels it */
+        struct error       *error;     /* owned; error of the first step that failed */
+        uint32_t            n_open;    /* open steps, plus threads that are cancelling the run */
         uint32_t            n_flowing; /* open steps that may send more responses */
-        struct compute_sums sums;      /* of steps that have ended */
+        struct compute_sums sums;      /* of the steps that have ended */
         struct list         open_steps;
         struct list         frames;
-        struct list         out_frames; /* decoupled ensembles: those to be sent, in order */
+        struct list         out_frames; /* decoupled ensembles: frames to be sent, in order */
         bool                is_sending;
         bool                has_sent_final;
 
-        struct frame  *first; /* stream 0 */
+        struct frame  *first; /* the frame of stream 0 */
         _Atomic size_t inline_used;
         _Alignas(ENSEMBLE_INLINE_ALIGNMENT) char inline_memory[ENSEMBLE_INLINE_BYTES];
 };
 
-/* Outputs of a step that are not worth the trouble of freeing them before the request ends. */
+/* Outputs of a step up to this size are freed only when the run ends: freeing them earlier costs more
+ * than it saves. */
 #define ENSEMBLE_SMALL_BYTES 16384
 
-/* What follows from a change of the state, for when the lock is released. */
+/* What a change of state requires after the lock was released. */
 struct work {
         struct continuation *first, *last; /* steps to start */
         struct response     *responses;    /* to be freed, linked by `next` */
         struct frame        *frames;       /* to be freed, linked by node.next */
-        bool                 has_failed;   /* just now */
+        bool                 has_failed;   /* the run failed with this change */
 };
 
 /* ---- ensemble_flow.c ---- */
 
 size_t frame_bytes(const struct ensemble_plan *p, uint32_t stream);
-/* In memory of that size. */
+/* `f` is memory of frame_bytes(). */
 void frame_init(struct frame *f, struct ensemble_run *run, uint32_t stream);
-/* All that it keeps, not its memory. */
+/* Frees what the frame keeps, not its memory. */
 void frame_done(struct frame *f);
 
-/* Nobody else knows of the run yet. */
+/* Called before any other thread can reach the run. */
 void flow_begin(struct ensemble_run *run, struct work *w);
-/* Takes a response of a decoupled step that is open. */
+/* Takes a response of an open decoupled step. */
 void flow_response_locked(struct step_run *s, struct response *response, struct work *w);
 void flow_final_locked(struct step_run *s);
-/* With the answer of a step that is not decoupled. */
+/* Ends a step, and takes its answer if it is not decoupled. */
 void flow_end_locked(struct step_run *s, struct work *w);
-/* The first one counts. Takes err. */
+/* Only the first error of a run counts. Takes err. */
 void flow_fail_locked(struct ensemble_run *run, struct error *err, struct work *w);
 /* The outputs of a frame were sent, or will never be. */
 void flow_sent_locked(struct frame *f, struct work *w);
-/* Frees, and starts; `now` while the execution that the thread is inside of goes on. `now_ns` as of
- * submitter_start(). */
+/* Frees what is to be freed and starts the steps. `now`: they start during the execution that the thread
+ * is in. `now_ns` as in submitter_start(). */
 void flow_follow(struct work *w, bool now, uint64_t now_ns);
 
 static inline bool is_decoupled(const struct plan_step *step) {
@@ -209,19 +211,19 @@ static inline struct value *frame_value(struct frame *f, uint32_t tensor) {
 /* ---- ensemble_step.c ---- */
 
 void step_start(struct continuation *c);
-/* Its request's deadline passed while it waited for a place of its step. */
+/* Called when the request's deadline passes while the step waits for a place of its step_limit. */
 void step_expire(struct step_waiter *w);
-/* Those of the open steps that wait for a place end. Of those that have begun, all are cancelled, or only
- * those that may answer more than once. The caller holds the run open. */
+/* Ends the open steps that wait for a place. Cancels the steps that have begun: all of them, or only the
+ * decoupled ones. The caller holds the run open. */
 void steps_cancel(struct ensemble_run *run, bool only_decoupled);
 
 /* ---- ensemble_output.c ---- */
 
-/* Memory for an output of a step: the client's (client_memory.h), the run's, or a counted buf. */
+/* Allocates memory for outputs of steps: the client's (client_memory.h), the run's, or a counted buf. */
 extern const struct response_allocator ensemble_allocator;
 
-/* A tensor as a model with or without batching wants to see it. `dims` are what the configuration says,
- * without the batch. */
+/* A tensor's shape for a model with or without batching. `config_dims` come from the configuration and
+ * have no batch dimension. */
 struct bridged_shape {
         const int64_t *dims;
         uint32_t       n_dims;
@@ -231,18 +233,18 @@ void bridge_shape(const int64_t *config_dims, uint32_t n_config_dims, bool has_b
                   uint64_t batch_size, const int64_t *dims, uint32_t n_dims,
                   struct bridged_shape *ret);
 
-/* Of an answer that was kept. */
+/* Sets the labels of all outputs of a cached answer. */
 void output_label_all(const struct request *req, struct response *r,
                       const struct step_models *models);
 
-/* Of the frame's outputs, which are all there. */
+/* Creates the response from the frame's outputs, which are all present. */
 struct error *output_make(struct frame *f, struct response **ret) NODISCARD;
-/* Sends what is ready, in order. The caller holds the run open. */
+/* Sends the frames that are ready, in order. The caller holds the run open. */
 void output_flush(struct ensemble_run *run);
 
 /* ---- ensemble.c ---- */
 
 void run_fail(struct ensemble_run *run, struct error *err); /* takes err */
-/* Closes one that was open; the last one finishes the run, which is gone then. */
+/* Subtracts 1 from n_open; at 0 the run is finished and freed. */
 void run_close(struct ensemble_run *run);
 void run_finish(struct ensemble_run *run);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One step of a request: its inner request, from the inputs to its end. */
+/* One step of a run: its inner request, from the inputs to the end. */
 #include "base/clock.h"
 #include "infer/request_plan.h"
 #include "infer/trace.h"
 #include "sched/ensemble_run.h"
 
-/* What a decoupled step may have made that later steps and the client have not used up: it waits then.
- * As many as max_inflight_requests says; without that, so many. */
+/* A decoupled step waits while later steps and the client have not consumed so much of what it sent.
+ * max_inflight_requests replaces the number of responses. */
 #define MAX_UNUSED_RESPONSES 1024
 #define MAX_UNUSED_BYTES (UINT64_C(64) << 20)
-/* As long as the reference waits for a step to have room. Steps that wait for each other in a circle
- * go on after it. */
+/* The reference waits as long for a step. Steps that wait for each other in a circle continue after
+ * it. */
 #define MAX_WAIT_NS (300 * NS_PER_S)
 
 /* ---- the end --------------------------------------------------------------------------------- */
@@ -19,7 +19,7 @@ static struct step_limit *limit_of(const struct step_run *s) {
         return &s->run->ensemble->limits[s->plan->index];
 }
 
-/* The next in the line may be of another run. */
+/* The next waiting step may belong to another run. */
 static void give_slot_back(struct step_run *s) {
         struct step_waiter *first;
         struct step_run    *next;
@@ -36,7 +36,7 @@ static void give_slot_back(struct step_run *s) {
         submitter_start(&next->start, 0);
 }
 
-/* Closes it and releases the lock, after which the run may be gone. */
+/* Closes the step and releases the lock. The run may be freed afterwards. */
 static void close_and_unlock(struct step_run *s) {
         struct ensemble_run  *run = s->run;
         struct inner_request *inner = atomic_load_explicit(&s->inner, memory_order_relaxed);
@@ -44,7 +44,7 @@ static void close_and_unlock(struct step_run *s) {
         bool                  has_streams = run->plan->n_streams > 1, is_closed, is_last = false;
 
         flow_end_locked(s, &w);
-        /* What is freed may be of the run's memory, and what is sent is the run's: that comes first. */
+        /* Responses may use memory of the run, and frames are sent from it: they come before the close. */
         is_closed = w.responses == NULL && !has_streams && !w.has_failed;
         if (is_closed)
                 is_last = --run->n_open == 0;
@@ -62,7 +62,7 @@ static void close_and_unlock(struct step_run *s) {
         run_close(run);
 }
 
-/* Unless it is just being cancelled: then who does that closes it. */
+/* If a thread is cancelling the step, that thread closes it. */
 static void step_close(struct step_run *s) {
         give_slot_back(s);
         mutex_lock(&s->run->lock);
@@ -88,7 +88,7 @@ static void on_end(struct inner_request *r) {
         step_close(r->owner);
 }
 
-/* A response of a decoupled step: what reads it begins at once. */
+/* Takes a response of a decoupled step; the steps that read it start at once. */
 static void take_at_once(struct step_run *s, struct response *response, bool is_final) {
         struct ensemble_run *run = s->run;
         struct work          w = { 0 };
@@ -156,7 +156,7 @@ static struct error *add_input(struct request *req, const struct model_io *io,
         return is_output ? add_output_bytes(req, in, v->output) : add_chunks(req, in, v->input);
 }
 
-/* The first of its inputs that come from a step says which sequence it is. */
+/* The first input that comes from a step determines the sequence. */
 static struct error *add_inputs(struct step_run *s, struct request *req) {
         const struct ensemble_step *step = s->plan->step;
         bool                        is_marked = false;
@@ -175,7 +175,7 @@ static struct error *add_inputs(struct step_run *s, struct request *req) {
         return NULL;
 }
 
-/* Those that a later step or the client reads; if they are all of the model's, none is listed. */
+/* Requests the outputs that a later step or the client reads. A request that lists none gets all. */
 static struct error *add_outputs(const struct step_run *s, struct request *req) {
         const struct ensemble_step *step = s->plan->step;
         const bool                 *is_used = s->run->choice->is_used;
@@ -189,7 +189,7 @@ static struct error *add_outputs(const struct step_run *s, struct request *req) 
         return NULL;
 }
 
-/* The text may belong to a response that goes before the inner request does. */
+/* Copies the text if it belongs to a response: that may be freed before the inner request. */
 static struct error *set_correlation(struct step_run *s, struct request *req) {
         req->correlation = s->given.correlation;
         req->flags = s->given.flags;
@@ -212,7 +212,7 @@ static struct error *limit_responses(const struct step_run *s, struct request *r
                                                     .max_wait_ns = MAX_WAIT_NS });
 }
 
-/* 0: there is no deadline. */
+/* 0: no deadline. */
 static uint64_t time_left_us(const struct ensemble_run *run) {
         uint64_t now_ns;
 
@@ -222,7 +222,7 @@ static uint64_t time_left_us(const struct ensemble_run *run) {
         return now_ns + NS_PER_US < run->deadline_ns ? (run->deadline_ns - now_ns) / NS_PER_US : 1;
 }
 
-/* What it has in common with the request of the ensemble, which outlives it. */
+/* Fills in the step's request. It borrows from the outer request, which outlives it. */
 static struct error *fill(struct step_run *s, struct request *req) {
         struct ensemble_run  *run = s->run;
         const struct request *outer = run->req;
@@ -245,7 +245,7 @@ static struct error *fill(struct step_run *s, struct request *req) {
         return NULL;
 }
 
-/* Without memory for it, the step is not traced. */
+/* If memory is short, the step is not traced. */
 static void begin_trace(const struct step_run *s, struct request *req) {
         struct trace *parent = s->run->req->trace;
         struct trace *child = parent != NULL ? trace_spawn(parent) : NULL;
@@ -258,7 +258,7 @@ static void begin_trace(const struct step_run *s, struct request *req) {
                 error_free(trace_free(child));
 }
 
-/* Nobody would use what it does, and it may do it for long. */
+/* True when no result of the step would be used. */
 static bool is_in_vain(const struct step_run *s) {
         return request_is_cancelled(s->run->req) ||
                (is_decoupled(s->plan) && atomic_load(&s->run->has_failed));
@@ -269,13 +269,14 @@ static void submit(struct step_run *s, struct inner_request *inner) {
 
         if (UNLIKELY(s->run->req->trace != NULL))
                 begin_trace(s, inner->request);
-        /* Who cancels sets the flag, then looks for inner requests: one of the two sees the other. */
+        /* A canceller sets the flag, then reads `inner`; this thread stores `inner`, then reads the flag. At
+         * least one of them sees the other. */
         atomic_store(&s->inner, inner);
         if (UNLIKELY(is_in_vain(s)))
                 request_cancel(inner->request);
         err = inner_request_submit(inner);
         if (LIKELY(err == NULL))
-                return; /* and perhaps the run is gone */
+                return; /* the run may be freed by now */
         if (inner->request->trace != NULL)
                 trace_refuse(inner->request);
         run_fail(s->run, err);
@@ -307,7 +308,7 @@ static struct error *check_may_begin(const struct ensemble_run *run) {
         static struct error expired = ERROR_STATIC(ERR_UNAVAILABLE, "Request timeout expired");
 
         if (atomic_load(&run->has_failed))
-                return &failed; /* the other one is answered */
+                return &failed; /* the client gets the other step's error */
         if (UNLIKELY(request_is_cancelled(run->req)))
                 return &cancelled;
         if (run->deadline_ns != CLOCK_NEVER && clock_now_ns() + NS_PER_US > run->deadline_ns)
@@ -315,8 +316,8 @@ static struct error *check_may_begin(const struct ensemble_run *run) {
         return NULL;
 }
 
-/* What fails or cancels the run looks for its waiting steps under the lock: it finds this one in the
- * line, or is seen here. */
+/* A thread that fails or cancels the run looks for waiting steps under the lock: either it finds this one
+ * in the queue, or check_may_begin() sees the failure here. */
 static struct error *enter_limit(struct step_run *s, bool *ret_waits) {
         struct ensemble_run *run = s->run;
         enum step_entry      entry;
@@ -343,7 +344,7 @@ void step_start(struct continuation *c) {
         else
                 err = check_may_begin(run);
         if (waits)
-                return; /* it is started when there is room, or when it must not begin any more */
+                return; /* started later: when there is a place, or when the step must not begin any more */
         if (err == NULL)
                 err = begin(s);
         if (err == NULL)
