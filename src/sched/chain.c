@@ -27,51 +27,58 @@
 struct chain {
         struct scheduler     base;
         struct chain_options options;
-        struct step_memory   memory; /* of large outputs between stages */
+        struct step_memory   memory; /* for large outputs between stages */
         _Atomic bool         is_draining;
 };
 
-/* Small ones lie in the run itself: in two halves, since a stage reads from one while it writes to the
- * other. Large ones are counted buffers of a pool (step_memory.h). The last stage writes into memory of the
- * client (client_memory.h), unless there are many responses. A backend may ask for the outputs of one stage on several threads.
- *
- * `make bench` (chains) is what this is for: 64-byte buffers from malloc() cost a fast stage a tenth of its
- * time.
- */
-#define SMALL_ALIGNMENT 64 /* that of buffers: what the widest vector of a backend reads with */
+/* As a buf has: a cache line, and the widest vector that backends read. */
+#define SMALL_ALIGNMENT 64
 #define HALF_BYTES 256
 #define N_RECORDS 2
 
+/* The memory that the stages of one run write their outputs to.
+ *
+ * Small outputs are in the run itself. Their memory has two halves, because a stage reads from one
+ * half while it writes to the other. Large outputs are reference-counted buffers of a pool
+ * (step_memory.h). The last stage writes into the client's memory (client_memory.h), unless it is
+ * decoupled.
+ *
+ * The small memory earns its room in `make bench` (chains): 64-byte buffers from malloc() cost a
+ * fast stage a tenth of its time.
+ *
+ * Threads.  A backend may ask for the outputs of one stage on several threads. All responses end
+ * before the run does.
+ */
 struct stage_memory {
-        const struct request *outer;        /* borrowed; of the client */
+        const struct request *outer;        /* borrowed: the client's request */
         struct step_memory   *large;        /* borrowed: the chain's */
-        bool                  is_direct;    /* the stage under way writes for the client */
-        unsigned              half;         /* that it writes to */
-        _Atomic size_t        n_bytes_used; /* there */
+        bool                  is_direct;    /* the current stage writes into the client's memory */
+        unsigned              half;         /* 0 or 1: the half that the current stage writes to */
+        _Atomic size_t        n_bytes_used; /* of that half */
         _Atomic unsigned      n_records;
         struct client_memory  records[N_RECORDS];
-        char                 *small; /* 2 * HALF_BYTES, aligned as buffers are */
+        char                 *small; /* both halves, in `room`, aligned */
         char                  room[2 * HALF_BYTES + SMALL_ALIGNMENT];
 };
 
-/* One request's way through the chain; in the request's arena. */
+/* The state of one request in the chain; in the request's arena. */
 struct chain_run {
         struct continuation             base;
         struct chain                   *chain;
         struct request                 *outer;
         struct step_models             *models;    /* ref */
-        const struct chain_plan        *plan;      /* borrowed: the snapshot */
-        uint32_t                        at;        /* the stage that is under way */
-        _Atomic uint32_t                n_holders; /* the run itself, and who is cancelling it */
-        _Atomic(struct inner_request *) inner;     /* of the stage under way, or the last one */
-        struct request                 *ended;  /* owned list of inner requests that have ended */
-        struct response                *input;  /* owned; of the stage before */
-        struct response                *output; /* owned; of this stage */
-        struct error                   *error;  /* owned; the first one */
-        bool                            has_answered; /* FINAL was sent */
+        const struct chain_plan        *plan;      /* borrowed: the snapshot's */
+        uint32_t                        at;        /* index of the current stage */
+        _Atomic uint32_t                n_holders; /* the run, and threads that cancel it */
+        _Atomic(struct inner_request *) inner;     /* of the current or the previous stage */
+        struct request                 *ended;     /* owned list: inner requests that have ended */
+        struct response                *input;     /* owned; of the previous stage */
+        struct response                *output;    /* owned; of the current stage */
+        struct error                   *error;     /* owned; the first one */
+        bool                            has_answered; /* FINAL was sent to the client */
         uint64_t                        deadline_ns;
-        uint64_t                        ended_ns; /* of the last stage that ended */
-        struct chain_run               *next;     /* in a hand-off */
+        uint64_t                        ended_ns; /* when the previous stage ended */
+        struct chain_run               *next;     /* in `deferred` */
         struct compute_sums             sums;     /* of the stages */
         struct stage_memory             memory;
 };
@@ -80,7 +87,7 @@ static struct chain *self_of(struct scheduler *s) {
         return CONTAINER_OF(s, struct chain, base);
 }
 
-/* For the model itself, not for the chain that begins with it. */
+/* True when the request runs the first model only, not the chain. */
 static bool is_for_model_alone(const struct chain *c, const struct request *req) {
         return c->options.own != NULL && !request_runs_chain(req);
 }
@@ -89,7 +96,7 @@ static const char *chain_name(const struct chain_run *run) {
         return run->chain->options.model->name;
 }
 
-/* Takes `why`. What was cancelled has nothing to explain. */
+/* Prefixes an error with the current stage. A cancellation is returned unchanged. Takes `why`. */
 static struct error *prefix_error(const struct chain_run *run, struct error *why) {
         if (why->code == ERR_CANCELLED)
                 return why;
@@ -127,7 +134,7 @@ static void *take_small(struct stage_memory *m, size_t bytes) {
         return at + room <= HALF_BYTES ? m->small + m->half * HALF_BYTES + at : NULL;
 }
 
-/* NULL: it is to be on the heap. */
+/* NULL when all are taken; then the record is on the heap. */
 static struct client_memory *take_record(struct stage_memory *m) {
         unsigned at = atomic_fetch_add_explicit(&m->n_records, 1, memory_order_relaxed);
 
@@ -177,7 +184,7 @@ static void count_end(struct chain_run *run) {
         else
                 chain_metrics_count_success(c->options.metrics, now_ns - start_ns);
         if (c->options.own != NULL)
-                return; /* the first stage counts in the model's own statistics */
+                return; /* the first stage counts in the statistics of the model */
         if (run->error != NULL) {
                 model_stats_failure(c->options.model->stats,
                                     run->error->code == ERR_CANCELLED ? FAILURE_CANCELED
@@ -206,7 +213,7 @@ static void send_failure(struct chain_run *run) {
         error_free(err);
 }
 
-/* Nobody cancels it any more. */
+/* Called by the last holder: no thread can cancel the run any more. */
 static void release(struct chain_run *run) {
         struct request     *outer = run->outer;
         struct step_models *models = run->models;
@@ -216,7 +223,7 @@ static void release(struct chain_run *run) {
                 request_free(req);
         }
         error_free(run->error);
-        request_release(outer, REQUEST_RELEASE_ALL); /* the run is gone */
+        request_release(outer, REQUEST_RELEASE_ALL); /* frees the run */
         step_models_unref(models);
 }
 
@@ -235,7 +242,7 @@ static void end_run(struct chain_run *run) {
         unhold_run(run);
 }
 
-/* Takes `why`. */
+/* Ends the run with the error of the current stage. Takes `why`. */
 static void fail(struct chain_run *run, struct error *why) {
         if (run->error == NULL)
                 run->error = prefix_error(run, why);
@@ -244,9 +251,9 @@ static void fail(struct chain_run *run, struct error *why) {
         end_run(run);
 }
 
-/* ---- the answer ------------------------------------------------------------------------------ */
+/* ---- the response ---------------------------------------------------------------------------- */
 
-/* Classes have the labels of the model that gave them. */
+/* The labels of classes are those of the model that computed the output. */
 static struct error *take_labels(const struct response_output *from, struct response_output *to) {
         struct labels *labels =
                 from->labels != NULL ? from->labels : from->response->source.model->labels;
@@ -292,7 +299,7 @@ static struct error *fill_response(struct response *from, struct response *to) {
         return NULL;
 }
 
-/* One response of the last stage, which stays the caller's; NULL: flags alone. */
+/* Sends a response of the last stage to the client. Borrows it; NULL: sends the flags alone. */
 static void answer(struct chain_run *run, struct response *from, uint32_t flags) {
         struct response *to;
         struct error    *err = NULL;
@@ -350,7 +357,7 @@ static bool asks_to_end(const struct response *r) {
 
 static void hand_off(struct chain_run *run);
 
-/* From the end of the stage before to the submission of this one. */
+/* Counts the time from the end of the previous stage to the submission of this one. */
 static void count_handoff(const struct chain_run *run, const struct request *req) {
         uint64_t begin_ns = req->times.request_start_ns;
 
@@ -380,7 +387,7 @@ static void on_end(struct inner_request *r) {
         }
 }
 
-/* The inputs of the first stage are the request's, where they lie. */
+/* The first stage reads the request's inputs in place. */
 static struct error *take_outer_inputs(const struct chain_run *run, struct request *req) {
         for (const struct request_input *in = run->outer->first_input; in != NULL; in = in->next) {
                 TRY(request_add_input(req, in->name, in->type, in->given_shape, in->n_given_dims));
@@ -391,7 +398,7 @@ static struct error *take_outer_inputs(const struct chain_run *run, struct reque
         return NULL;
 }
 
-/* *ret_dims has room for one more than the output has. */
+/* `ret_dims` has room for one dim more than the output has. */
 static struct error *bridge_shape(const struct response_output *o, enum chain_bridge how,
                                   int64_t *ret_dims, uint32_t *ret_n) {
         const int64_t *from = o->shape;
@@ -417,7 +424,7 @@ static struct error *bridge_shape(const struct response_output *o, enum chain_br
         return NULL;
 }
 
-/* The outputs of the stage before are the inputs, where they lie. */
+/* The stage reads the outputs of the previous stage in place. */
 static struct error *take_stage_outputs(const struct chain_run *run, struct request *req) {
         const struct planned_stage *before = &run->plan->stages[run->at - 1];
         const struct model_io_set  *io = req->model->io;
@@ -452,13 +459,13 @@ static struct error *ask_for_outputs(const struct chain_run *run, struct request
                         TRY(request_add_output(req, o->name));
                 return NULL;
         }
-        /* What ends the chain early is the whole answer. */
+        /* A response that ends the chain early must have all outputs. */
         for (uint32_t i = 0; i < s->n_outputs && !run->chain->options.may_end; i++)
                 TRY(request_add_output(req, s->outputs[i]));
         return NULL;
 }
 
-/* What holds for the whole request holds for each stage. */
+/* Each stage has the properties of the client's request. */
 static struct error *take_properties(const struct chain_run *run, struct request *req) {
         const struct request *outer = run->outer;
 
@@ -478,7 +485,7 @@ static struct error *take_properties(const struct chain_run *run, struct request
                 else
                         req->correlation.number = outer->correlation.number;
         }
-        /* These outlive the stage. */
+        /* Borrowed: they outlive the stage. */
         req->id = outer->id;
         req->parameters = outer->parameters;
         req->is_not_kept = outer->is_not_kept;
@@ -516,7 +523,7 @@ static struct error *fill_request(struct chain_run *run, struct inner_request *r
         return begin_trace(run, req);
 }
 
-/* The inner request of the stage, ready to be submitted; NULL when the run has ended. */
+/* Returns the inner request of the current stage, to be submitted; NULL when the run has ended. */
 static struct inner_request *make_stage(struct chain_run *run) {
         static const struct inner_request_ops ops = { .on_response = on_response,
                                                       .on_end = on_end };
@@ -535,19 +542,20 @@ static struct inner_request *make_stage(struct chain_run *run) {
                 fail(run, err);
                 return NULL;
         }
-        /* Sequentially consistent, as the flag of the cancellation: one of the two sees the other. */
+        /* Sequentially consistent, like the cancellation flag: either cancel() sees this request or
+         * the check below sees the flag. */
         atomic_store(&run->inner, r);
         if (request_is_cancelled(run->outer))
                 request_cancel(r->request);
         return r;
 }
 
-/* It was not submitted. */
+/* Ends a run whose stage was not submitted. Takes `why`. */
 static void refuse_stage(struct chain_run *run, struct inner_request *r, struct error *why) {
         if (r->request->trace != NULL)
                 trace_refuse(r->request);
         r->request->queued.next = run->ended;
-        run->ended = r->request; /* who is cancelling may look at it */
+        run->ended = r->request; /* a thread that cancels may still read it */
         fail(run, why);
 }
 
@@ -564,15 +572,17 @@ static void submit_stage(struct chain_run *run) {
 
 /* ---- from stage to stage --------------------------------------------------------------------- */
 
-/* What one execution ends on this thread goes to the next stages together. */
+/* Runs whose stage ended in the current execution on this thread. Their next stages are submitted
+ * together after the execution. */
 static _Thread_local struct {
         struct chain_run *first;
         struct chain_run *last;
 } deferred;
 
-#define MAX_GROUP 64 /* larger ones go in pieces */
+#define MAX_GROUP 64 /* more runs are submitted in several groups */
 
-/* What was a batch is one again, where the next model can make one of it. */
+/* Gives the requests a common group number, so that they form one batch again, if that batch is not
+ * too large for the model. */
 static void mark_group(const struct model *model, struct inner_request *const *requests,
                        uint32_t n) {
         static _Atomic uint64_t last_group;
@@ -587,7 +597,8 @@ static void mark_group(const struct model *model, struct inner_request *const *r
                 requests[i]->request->group = group;
 }
 
-/* Those of one model that follow each other, as one. Returns the first that does not belong to it. */
+/* Submits together the first runs of the list that are at the same model of the same chain, at most
+ * MAX_GROUP. Returns the rest of the list. */
 static struct chain_run *submit_group(struct chain_run *first) {
         const struct model   *model = first->plan->stages[first->at].model;
         const struct chain   *chain = first->chain;
@@ -604,10 +615,11 @@ static struct chain_run *submit_group(struct chain_run *first) {
                 requests[n] = make_stage(run);
                 if (requests[n] == NULL)
                         continue;
-                requests[n]->request->batch_size = run->outer->batch_size; /* until it is checked */
+                /* Preliminary: the check of the request computes it. */
+                requests[n]->request->batch_size = run->outer->batch_size;
                 runs[n++] = run;
         }
-        /* Where there are no batches, each runs here as soon as it is submitted. */
+        /* Without dynamic batching, each request may run on this thread when it is submitted. */
         if (model->config->pb->scheduling_choice_case ==
             INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING) {
                 if (chain->options.keeps_batches && n > 1)
@@ -656,7 +668,7 @@ static struct error *check_outputs(const struct chain *c, const struct chain_pla
         uint32_t                   at = 0;
 
         if (c->options.own == NULL)
-                return NULL; /* against the model's own */
+                return NULL; /* checked against the chain's own configuration */
         for (const struct requested_output *o = req->first_output; o != NULL; o = o->next, at++)
                 if (model_io_find_output(io, str_of(o->name), at) == NULL)
                         return error_new(ERR_INVALID_ARG,
@@ -697,7 +709,7 @@ static struct error *begin(struct chain *c, struct request *req, struct step_mod
         if (req->timeout_us > 0 &&
             req->timeout_us < (CLOCK_NEVER - req->times.request_start_ns) / NS_PER_US)
                 run->deadline_ns = req->times.request_start_ns + req->timeout_us * NS_PER_US;
-        req->queued.run = run; /* for cancel(), while PENDING */
+        req->queued.run = run; /* for cancel(), while the request is PENDING */
         chain_metrics_count_begin(c->options.metrics);
         atomic_store(&req->state, REQUEST_PENDING);
         submit_stage(run);
@@ -728,7 +740,8 @@ static void submit_all(struct scheduler *s, struct request *const *requests, uin
         struct scheduler *own = self_of(s)->options.own;
 
         if (own != NULL && own->ops->submit_all != NULL) {
-                own->ops->submit_all(own, requests, n, ret_errors); /* of others: always steps */
+                /* submit_all() gets inner requests only; these do not run the chain. */
+                own->ops->submit_all(own, requests, n, ret_errors);
                 return;
         }
         for (uint32_t i = 0; i < n; i++)

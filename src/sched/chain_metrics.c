@@ -9,7 +9,7 @@
 #include <string.h>
 
 struct named_metric {
-        char          *name; /* owned; the values of its labels */
+        char          *name; /* owned: the key, made of the values of its labels */
         struct metric *metric;
 };
 
@@ -19,7 +19,7 @@ struct family {
         const char      *help;
 };
 
-/* NULL when there is none to be had: then it is not counted. */
+/* Returns NULL without a registry or after an error; then nothing is counted. */
 static struct metric *open_metric(struct chain_metrics *m, const struct family *f,
                                   const struct metric_label *labels, size_t n_labels) {
         struct metric_family *family;
@@ -77,7 +77,7 @@ void chain_metrics_free(struct chain_metrics *m) {
         free(m);
 }
 
-/* Takes the name. */
+/* Takes `name`. */
 static struct metric *find_or_open(struct chain_metrics *m, char *name, const struct family *f,
                                    const struct metric_label *labels) {
         for (unsigned i = 0; i < m->n_named; i++)

@@ -30,7 +30,7 @@ uint32_t chain_plan_max_batch(const struct chain_plan *p) {
         return p->max_batch;
 }
 
-/* Those that the next stage takes; n_outputs 0 when that is all of them. */
+/* Collects the outputs that the next stage reads; n_outputs stays 0 when it reads all. */
 static void choose_outputs(struct planned_stage *s, const struct model_io_set *io) {
         s->outputs = mem_zalloc((io->n_outputs + 1) * sizeof(const char *));
         for (uint32_t o = 0; o < io->n_outputs; o++)
@@ -91,7 +91,8 @@ static struct error *fill_stages(struct chain_plan *p, const char *chain,
 struct error *chain_plan_new(const char *chain, struct chain_metrics *metrics,
                              const struct chain_stage_model *stages, size_t n,
                              struct chain_plan **ret) {
-        /* n: stages of one configuration, which is bounded in bytes, and of those that follow. */
+        /* n is bounded: the stages of the configurations of the chain's models, and each
+         * configuration is bounded in bytes. */
         struct chain_plan *p = mem_zalloc(sizeof(*p) + n * sizeof(p->stages[0]));
         struct error      *err;
 

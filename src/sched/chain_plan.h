@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a chain's stages are for one set of models, worked out once: which output goes to which input,
- * which outputs nobody takes, and the largest batch that all stages take.
+/* The plan of a chain for one set of models: which output is connected to which input, which
+ * outputs each stage is asked for, and the largest batch that all stages accept.
  *
- * Threads.  Immutable once made.
+ * Ownership.  A plan belongs to the snapshot of models that it was made for (sched/step_models.h).
+ * Threads.  Immutable after chain_plan_new().
  */
 #pragma once
 
@@ -16,36 +17,40 @@ struct chain_metrics;
 struct metric;
 struct model;
 
-/* One stage, and how its outputs reach the next. */
+/* One stage, and the connection of its outputs to the next one: by the map, or by name or position
+ * when n_map is 0. */
 struct chain_stage_model {
         struct model            *model;
-        const struct chain_pair *map; /* borrowed during the call; n_map 0: by name or position */
+        const struct chain_pair *map; /* borrowed during chain_plan_new() */
         size_t                   n_map;
 };
 
 struct planned_stage {
-        struct model      *model;     /* borrowed, see chain_plan_stage() */
-        struct chain_edge *edge;      /* owned; to the next stage; NULL for the last */
-        const char       **outputs;   /* owned array; what to ask for */
-        uint32_t           n_outputs; /* 0: all */
-        struct metric     *failure;   /* borrowed: the chain's metrics */
+        struct model      *model;     /* borrowed: see chain_plan_stage() */
+        struct chain_edge *edge;      /* owned; to the next stage; NULL for the last stage */
+        const char       **outputs;   /* owned array: the names that the next stage reads */
+        uint32_t           n_outputs; /* 0: it reads all outputs */
+        struct metric     *failure;   /* borrowed: in the chain's metrics */
         struct metric     *handoff;   /* likewise; to the next stage */
 };
 
 struct chain_plan {
         uint32_t             n;
         uint32_t             max_batch;
-        uint32_t             narrowest; /* the stage that sets it */
+        uint32_t             narrowest; /* index of the stage that sets max_batch */
         struct planned_stage stages[];
 };
 
-/* INVALID_ARG when two neighbours do not fit, or one that is not the last is decoupled. */
+/* Errors: INVALID_ARG when the outputs of a stage do not fit the inputs of the next one, or a stage
+ * before the last one is decoupled. */
 struct error *chain_plan_new(const char *chain, struct chain_metrics *metrics,
                              const struct chain_stage_model *stages, size_t n,
                              struct chain_plan **ret) NODISCARD;
 void          chain_plan_free(void *plan);
-/* The models are borrowed from the snapshot, but for the first of a chain by `next`. */
 uint32_t      chain_plan_count(const struct chain_plan *p);
+/* The model is borrowed from the snapshot. The first model of a chain by `next` is not in the
+ * snapshot: it owns the chain. */
 struct model *chain_plan_stage(const struct chain_plan *p, uint32_t at);
-/* The largest batch that every stage takes; 0: the first stage has no batches. */
+/* Returns the largest batch that all stages with batching accept; 0 when the first stage has no
+ * batching. */
 uint32_t chain_plan_max_batch(const struct chain_plan *p);

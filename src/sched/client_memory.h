@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The client's memory, into which the last step of a composed model writes its outputs.
  *
- * The response of an inner request gets its buffers from the allocator of the composed model, and the
- * client's response gets its buffers from the client's allocator. For the last step, the composed
- * model's allocator asks the client's. So the model writes to where the client will read, and no byte
- * is copied.
+ * The response of an inner request gets its buffers from the allocator of the composed model, and
+ * the client's response gets its buffers from the client's allocator. For the last step, the
+ * composed model's allocator asks the client's. So the model writes to where the client will read,
+ * and no byte is copied.
  *
- *     client_memory_get()        The client's allocator provides the buffer. The inner output's userp
- *                                is a marked record of the client's other results.
+ *     client_memory_get()        The client's allocator provides the buffer. The inner output's
+ *                                userp is a marked record of the client's other results.
  *     client_memory_hand_over()  The client's response takes the buffer; the record ends.
  *     client_memory_release()    No response took the buffer: it returns to the client's allocator.
  *
- * This is not possible for an allocator with a `start` function, which must get the client's response
- * before it provides memory: that response is created after the step has run.
+ * This is not possible for an allocator with a `start` function, which must get the client's
+ * response before it provides memory: that response is created after the step has run.
  *
  * Ownership.  A record is in memory of the caller (`room`), or on the heap.
  * Threads.  Any, for different outputs.
@@ -30,9 +30,8 @@ struct response_output;
 
 struct client_memory {
         const struct response_allocator *allocator; /* borrowed: the client's */
-        /* for the buffer, from the client's allocator */
-        void *userp;
-        bool  is_on_heap;
+        void                            *userp;     /* the client's, for the buffer */
+        bool                             is_on_heap;
 };
 
 /* Arguments of allocator_alloc_fn. */

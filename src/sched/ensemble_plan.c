@@ -22,9 +22,9 @@ static struct ensemble_step_model *describe_models(const struct step_models *mod
         return m;
 }
 
-/* ---- which outputs --------------------------------------------------------------------------- */
+/* ---- the requested outputs ------------------------------------------------------------------- */
 
-/* All arrays in one piece of memory, zeroed. */
+/* Allocates all arrays as one zeroed block. False when memory is short. */
 static bool choice_init(const struct ensemble_plan *p, struct plan_choice *c) {
         size_t n_steps = p->graph->n_steps, n_tensors = p->graph->n_tensors;
         size_t words = n_steps + p->n_streams;
@@ -63,7 +63,7 @@ static void mark_writer(const struct ensemble_plan *p, struct plan_choice *c, ui
                 c->has_step[writer] = true;
 }
 
-/* From the outputs back to the inputs, in the order opposite to that of the data. */
+/* Marks the needed steps: follows the data backwards, from the requested outputs to the inputs. */
 static void mark_needed(const struct ensemble_plan *p, struct plan_choice *c) {
         const struct ensemble_graph *g = p->graph;
 
@@ -88,7 +88,9 @@ static uint32_t count_outputs(const struct ensemble_plan *p, const struct plan_c
         return n;
 }
 
-/* Its outputs may be with the client while others read them, unless the response waits for all. */
+/* Without decoupled steps, the response is sent after all steps have ended, so the other steps can
+ * read the outputs in the client's memory. With decoupled steps, a response may be sent before a
+ * step has read them. */
 static bool may_be_direct(const struct ensemble_plan *p, const struct plan_choice *c,
                           uint32_t step) {
         const struct ensemble_step *s = &p->graph->steps[step];
@@ -206,7 +208,7 @@ static bool contains(const uint32_t *items, uint32_t n, uint32_t item) {
 
 static struct error *find_feeders(struct ensemble_plan *p, struct plan_step *s) {
         const struct ensemble_step *step = s->step;
-        bool *is_seen = try_zalloc((size_t)p->graph->n_tensors + 1); /* bounded as the graph */
+        bool *is_seen = try_zalloc((size_t)p->graph->n_tensors + 1); /* bounded: see the graph */
 
         s->feeders = plan_alloc(p, step->n_inputs, sizeof(*s->feeders));
         if (s->feeders == NULL || is_seen == NULL) {

@@ -11,7 +11,7 @@ static void unlink_locked(struct step_limit *l, struct step_waiter *w) {
                 due_heap_remove(&l->deadlines, &w->due);
 }
 
-/* The timer fires at the first deadline, or earlier and is set again. */
+/* The timer fires at the first deadline, or before it; then it is armed again. */
 static void arm_locked(struct step_limit *l) {
         const struct due *first = due_heap_first(&l->deadlines);
 
@@ -21,7 +21,7 @@ static void arm_locked(struct step_limit *l) {
         }
 }
 
-/* NULL: none has expired. */
+/* Returns NULL when none has expired. */
 static struct step_waiter *take_expired_locked(struct step_limit *l) {
         struct due         *due = due_heap_first(&l->deadlines);
         struct step_waiter *w;
@@ -33,7 +33,8 @@ static struct step_waiter *take_expired_locked(struct step_limit *l) {
         return w;
 }
 
-/* One at a time: the last call may free the limit, and a timer that is due again fires at once. */
+/* Expires one waiter for each call: the callback may free the limit, so it is the last action. The
+ * timer fires again at once for further waiters. */
 static void on_timer(struct timer *t) {
         struct step_limit  *l = CONTAINER_OF(t, struct step_limit, timer);
         step_expired_fn     expired = l->expired;

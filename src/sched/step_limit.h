@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* At most so many requests of one step of an ensemble at the same time: max_inflight_requests.
+/* The limit of the requests that one step of an ensemble runs at the same time
+ * (max_inflight_requests): a counting semaphore that does not block threads.
  *
- * A step that finds no room waits in a line, not on its thread; the one that leaves hands its room to
- * the first of the line, and the caller starts that one. A step whose deadline passes leaves the line
- * at once, without room: a timer calls `expired` with it.
+ * A step that finds no free place is put in a queue, and its thread continues with other work. A
+ * step that leaves passes its place to the first of the queue, and its thread starts that one. A
+ * timer removes a step from the queue when its deadline passes, and calls `expired` with it.
  *
- * Ownership.  The line borrows its waiters.
- * Threads.  Any. Nothing is called under the lock (rank LOCK_RATE_LIMITER). `expired` runs on the timer
- * thread, and may free the limit.
+ * Ownership.  The queue borrows its waiters.
+ * Threads.  Any. No callback runs under the lock (rank LOCK_RATE_LIMITER). `expired` runs on the
+ * timer thread, and may free the limit.
  */
 #pragma once
 
@@ -19,10 +20,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Embedded in what waits. */
+/* Embedded in the step that waits. */
 struct step_waiter {
-        struct list_node node; /* in the line */
-        struct due       due;  /* CLOCK_NEVER: it waits without a deadline */
+        struct list_node node; /* in the queue */
+        struct due       due;  /* CLOCK_NEVER: no deadline */
 };
 
 typedef void (*step_expired_fn)(struct step_waiter *w);
@@ -35,26 +36,27 @@ struct step_limit {
 
         struct mutex    lock; /* guards everything below */
         struct list     waiters;
-        struct due_heap deadlines;    /* of the line, those with a deadline */
-        uint64_t        timer_due_ns; /* when the timer fires */
-        uint32_t        n_inside;     /* inside */
+        struct due_heap deadlines;    /* of the waiters that have one */
+        uint64_t        timer_due_ns; /* when the timer fires; CLOCK_NEVER: not armed */
+        uint32_t        n_inside;     /* steps that have a place */
 };
 
 /* `timers` outlives the limit. */
 void step_limit_init(struct step_limit *l, uint32_t max, struct timer_thread *timers,
                      step_expired_fn expired);
-void step_limit_done(struct step_limit *l); /* none is inside or waits */
+void step_limit_done(struct step_limit *l); /* no step has a place or waits */
 
 enum step_entry {
         STEP_INSIDE,
-        STEP_WAITS, /* in the line, until it is handed room, withdrawn or expired */
+        STEP_WAITS, /* until it gets a place, is withdrawn or expires */
         STEP_OUT_OF_MEMORY,
 };
 
-/* deadline_ns: CLOCK_NEVER, or when it does not want to wait any longer. */
+/* deadline_ns: the end of the wait; CLOCK_NEVER for none. */
 enum step_entry step_limit_enter(struct step_limit *l, struct step_waiter *w, uint64_t deadline_ns)
         NODISCARD;
-/* The one that has the room from now on, and is to be started; NULL: none waits. */
+/* Gives a place back. Returns the waiter that has the place now, and that the caller must start;
+ * NULL: none waited. */
 struct step_waiter *step_limit_leave(struct step_limit *l) NODISCARD;
-/* True: it waited, and does not any more. */
+/* Removes a waiter from the queue. False: it does not wait, or no longer. */
 bool step_limit_withdraw(struct step_limit *l, struct step_waiter *w) NODISCARD;

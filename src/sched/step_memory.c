@@ -5,10 +5,11 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-/* From here on malloc asks the kernel. */
+/* From this size on, malloc() by default maps a block from the kernel (mallopt(3),
+ * M_MMAP_THRESHOLD). */
 #define LARGE_BYTES ((size_t)128 << 10)
 #define TRIM_NS NS_PER_S
-/* Halves until the smallest large buffer is gone: 32 MiB to 64 KiB. */
+/* Halvings from 32 MiB to 64 KiB, less than the smallest large buffer. */
 #define N_TRIMS 9
 
 static void arm(struct step_memory *m) {
@@ -23,7 +24,8 @@ static void on_trim(struct timer *t) {
                 m->n_trims_left = N_TRIMS;
         buf_pool_trim(m->pool);
         atomic_store(&m->is_armed, false);
-        /* What is used from now on arms it again; was it used a moment ago, then here. */
+        /* From now on step_memory_get() arms the timer. A use before this line found it armed, so
+         * the timer is armed here. */
         if (m->n_trims_left > 0 || atomic_load(&m->was_used)) {
                 m->n_trims_left -= m->n_trims_left > 0;
                 arm(m);

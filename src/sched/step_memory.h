@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Buffers for what one step of an ensemble hands to the next.
+/* Buffers for the outputs that the next step of an ensemble or a chain reads.
  *
- * Large ones come from a pool: giving a megabyte back to the kernel and faulting it in again costs more
- * than a fast step takes. The pool keeps STEP_MEMORY_MAX_KEPT at most; in each second half of what it
- * keeps goes, so that nothing is left of it soon after the last request.
+ * Large buffers come from a pool: giving a megabyte back to the kernel and faulting it in again
+ * takes longer than a fast step. The pool keeps at most STEP_MEMORY_MAX_KEPT bytes of free buffers.
+ * A timer frees half of them each second, so that the pool is empty soon after the last request.
  *
- * Threads.  Any, but for init and done.
+ * Threads.  Any, except for init and done.
  */
 #pragma once
 
@@ -28,13 +28,13 @@ struct step_memory {
         struct timer         trim;
         _Atomic bool         is_armed;
         _Atomic bool         was_used;     /* since the last trim */
-        unsigned             n_trims_left; /* trims, the timer's thread */
+        unsigned             n_trims_left; /* trims until the pool is empty; timer thread only */
 };
 
 void step_memory_init(struct step_memory *m, struct timer_thread *timers);
 void step_memory_done(struct step_memory *m);
 
-/* NULL when memory is short. */
+/* Returns a new reference; NULL when memory is short. */
 struct buf *step_memory_get(struct step_memory *m, size_t bytes) NODISCARD;
-/* The error for that. */
+/* Returns the error for a NULL from step_memory_get(). */
 struct error *step_memory_shortage(const char *output, size_t bytes);

@@ -6,7 +6,7 @@
 #include "infer/request.h"
 
 struct step_models *step_models_new(const struct step_model *steps, size_t n) {
-        /* n: steps of one configuration, which is bounded in bytes. */
+        /* n is bounded: steps of one configuration, which is bounded in bytes. */
         struct step_models *s = mem_zalloc(sizeof(*s) + n * sizeof(struct model *));
 
         ref_init(&s->ref);
@@ -26,8 +26,8 @@ void step_models_ref(struct step_models *s) {
         ref_get(&s->ref);
 }
 
-/* The depth of the recursion is that of models that are made of each other: bounded by their order
- * of loading, which has no cycle. */
+/* Recursive: composed models may contain composed models. The depth is bounded, because the order
+ * of loading has no cycle. */
 void step_models_unref(struct step_models *s) {
         if (s == NULL || !ref_put(&s->ref))
                 return;
