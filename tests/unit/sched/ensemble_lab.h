@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ensembles of such models, and clients that keep what they are answered.
+/* Ensembles of test models (sched/lab_model.h), and clients that keep the responses that they get.
  *
  * Include after cmocka.h.
  */
@@ -23,7 +23,7 @@ struct lab_ensemble {
         struct timer_thread      *timers;
 };
 
-/* `steps`: one for each step. */
+/* `steps`: the model of each step, in the order of the configuration. */
 static inline void lab_ensemble_open(struct lab_ensemble *e, const char *name, const char *config,
                                      const struct step_model *steps, size_t n) {
         struct step_models *models = step_models_new(steps, n);
@@ -52,7 +52,7 @@ static inline void lab_ensemble_close(struct lab_ensemble *e) {
 /* ---- clients --------------------------------------------------------------------------------- */
 
 struct lab_output {
-        const char *name;  /* of the response that is kept */
+        const char *name;  /* borrowed: from the kept response */
         uint32_t    value; /* the first element */
         uint32_t    n_dims;
         int64_t     dims[4];
@@ -68,9 +68,9 @@ struct lab_got {
 
 struct lab_call {
         struct request *req;
-        _Atomic int     n_buffers; /* that the client gave and has not back */
-        _Atomic int     n_allocated;
-        const char     *refuses; /* memory for that output; NULL: for none */
+        _Atomic int n_buffers; /* buffers that the client's allocator gave and did not get back */
+        _Atomic int n_allocated;
+        const char *refuses; /* output that gets no memory; NULL: none */
 
         /* Guarded by lab_lock. */
         struct lab_got got[LAB_MAX_RESPONSES];
@@ -168,7 +168,8 @@ static inline void lab_call_open(struct lab_call *c, struct fake_model *model) {
         c->req->on_release_userp = c;
 }
 
-/* A tensor of one element, which must live as long as the call; dims after the name. */
+/* Adds an input of one element. `value` is a pointer that must live as long as the call; dims
+ * follow. */
 #define lab_input(c, name, value, ...)                                                             \
         do {                                                                                       \
                 assert_ok(request_add_input((c)->req, name, DATA_TYPE_UINT32,                      \
@@ -198,7 +199,7 @@ static inline void lab_call_close(struct lab_call *c) {
         assert_int_equal(atomic_load(&c->n_buffers), 0);
 }
 
-/* The only answer is an error. */
+/* Asserts that the only response is this error. */
 static inline void lab_assert_error(const struct lab_call *c, enum error_code code,
                                     const char *text) {
         assert_int_equal(c->n_got, 1);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Chains of made-up models: each gives 3 * x + add. The whole of the rules is seen from outside by
- * tests/e2e/test_chains.py; here is what needs a look inside, or a moment that only a test can hold.
+/* Chains of test models: each one computes 3 * x + add. tests/e2e/test_chains.py tests the rules
+ * with a server. These tests check memory addresses and counters, or stop a stage at a certain
+ * moment.
  */
 #include "suite.h"
 
@@ -83,7 +84,7 @@ static void chain_close(struct lab_chain *l) {
         step_models_holder_done(&l->holder);
         timer_thread_free(l->timers);
         chain_metrics_free(l->metrics);
-        /* A thread that has answered may still hold any of the models for a moment. */
+        /* A thread that has sent a response may still hold any of the models for a moment. */
         for (unsigned i = 0; i < 3; i++)
                 lab_model_stop(&l->stages[i]);
         for (unsigned i = 0; i < 3; i++)
@@ -107,7 +108,8 @@ static void test_one_after_the_other(void **state) {
         assert_int_equal(lab_output(&c, 0, "Y")->value, 274);
         assert_ptr_equal(c.got[0].response->source.model, &l.fake->model);
         assert_string_equal(c.got[0].response->source.id, "seven");
-        /* Where they lie: an output is the next input, and the last one is the client's. */
+        /* Nothing is copied: an output is the next input, and the last output is in the client's
+         * memory. */
         assert_ptr_equal(l.stages[0].seen.output, l.stages[1].seen.input);
         assert_ptr_equal(l.stages[1].seen.output, l.stages[2].seen.input);
         assert_ptr_equal(l.stages[2].seen.output, lab_output(&c, 0, "Y")->base);
@@ -214,14 +216,14 @@ static void test_cancelled_between_stages(void **state) {
         lab_hold(&l.stages[1], false);
         lab_wait(&c);
         lab_assert_error(&c, ERR_CANCELLED, "");
-        /* The stage that was under way has seen it. */
+        /* The running stage was cancelled. */
         assert_int_equal(l.stages[1].n_cancelled, 1);
         assert_int_equal(lab_count(&l.stages[2]), 0);
         lab_call_close(&c);
         chain_close(&l);
 }
 
-/* It waits for the one instance of a stage, and gives its place up at once. */
+/* A cancelled request that waits for the only instance of a stage ends at once. */
 static void test_cancelled_in_a_queue(void **state) {
         const uint32_t   x = 5;
         struct lab_chain l;
@@ -262,7 +264,7 @@ static void test_a_stage_goes_meanwhile(void **state) {
         lab_submit(&c);
         LAB_WAIT_FOR(l.stages[0].n_running == 1);
         step_models_holder_block(&l.holder, error_new(ERR_UNAVAILABLE, "gone"));
-        /* The fake's own, and the snapshot's that the request has. */
+        /* References: the test model's own, and the one of the request's snapshot. */
         assert_int_equal(atomic_load(&l.stages[2].fake->model.ref.count), 2);
         lab_hold(&l.stages[0], false);
         lab_wait(&c);
@@ -310,7 +312,7 @@ static void test_a_decoupled_stage_is_the_last(void **state) {
         chain_close(&l);
 }
 
-/* One deadline for all, which is over while a stage is held. */
+/* All stages have one deadline. It passes while a stage is held. */
 static void test_the_deadline(void **state) {
         const uint32_t   x = 5;
         struct lab_chain l;
@@ -321,7 +323,7 @@ static void test_the_deadline(void **state) {
         chain_open(&l, plain, false);
         lab_hold(&l.stages[0], true);
         lab_call_open(&c, l.fake);
-        c.req->timeout_us = 2000000; /* long enough for the first stage to begin */
+        c.req->timeout_us = 2000000; /* long enough for the first stage to start */
         lab_input(&c, "X", &x, 1, 1);
         lab_submit(&c);
         LAB_WAIT_FOR(l.stages[0].n_running == 1);

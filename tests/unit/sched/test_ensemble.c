@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What an ensemble does with the data of a request, rule by rule. */
+/* The flow of data through an ensemble, one test for each rule. */
 #include "suite.h"
 
 #include "sched/ensemble_bench.h"
@@ -28,7 +28,7 @@ static void test_line(void **state) {
         bench_close(&b);
 }
 
-/* A diamond: the branches run side by side, the join waits for both. */
+/* A diamond: the branches run in parallel, the join waits for both. */
 static void test_branches_run_side_by_side(void **state) {
         struct bench    b;
         struct lab_call c;
@@ -56,7 +56,7 @@ static void test_branches_run_side_by_side(void **state) {
         bench_close(&b);
 }
 
-/* A tensor is read where it was written, and the last step writes where the client reads. */
+/* Each step reads a tensor where it was written. The last step writes into the client's memory. */
 static void test_nothing_is_copied(void **state) {
         struct bench    b;
         struct lab_call c;
@@ -85,8 +85,9 @@ static struct error *count_start(struct response_allocator *allocator, void *use
         return NULL;
 }
 
-/* An allocator that wants to hear of each response first hears of the ensemble's: then the outputs are
- * copied. So they are when several steps write some. */
+/* Outputs are copied when the client's allocator has a start function, because it must get the
+ * ensemble's response first. When several steps write outputs, only one of them writes without a
+ * copy. */
 static void test_outputs_that_are_copied(void **state) {
         static const struct response_allocator starts = { .alloc = lab_alloc,
                                                           .release = lab_release,
@@ -119,7 +120,7 @@ static void test_outputs_that_are_copied(void **state) {
         bench_close(&b);
 }
 
-/* An output that another step reads as well; an input that is an output as well. */
+/* One output is also read by another step, and the input is also an output. */
 static void test_outputs_inside_the_graph(void **state) {
         struct bench    b;
         struct lab_call c;
@@ -143,7 +144,7 @@ static void test_outputs_inside_the_graph(void **state) {
         bench_close(&b);
 }
 
-/* Fast models: all steps on the client's thread. */
+/* All steps of fast models run on the client's thread. */
 static void test_fast_steps_stay_on_the_thread(void **state) {
         struct bench b;
         unsigned     n_here = 0;
@@ -153,7 +154,8 @@ static void test_fast_steps_stay_on_the_thread(void **state) {
               ENSEMBLE(IN("X") OUT("Y"),
                        STEP(I_TO_O("X", "T")) STEP(I_TO_O("T", "U")) STEP(I_TO_O("U", "Y"))),
               ONE ALWAYS, ONE ALWAYS, ONE ALWAYS);
-        /* Now and then the instance's own thread may be awake, and take a step. */
+        /* Sometimes the instance's own thread is awake and runs a step; then the test tries
+         * again. */
         for (int i = 0; i < 200 && n_here < 3; i++) {
                 struct lab_call c;
                 uint32_t        x = 5;
@@ -173,12 +175,13 @@ static void test_fast_steps_stay_on_the_thread(void **state) {
 /* ---- pruning --------------------------------------------------------------------------------- */
 
 /* X -> 0 -> T -> 1 -> Y
- *           '--> 2 -> Z   (and V, of which nothing follows but an output) */
+ *           '--> 2 -> Z
+ *                '-> V   only an output, no step reads it */
 static void test_steps_nobody_asked_for(void **state) {
         static const struct {
                 const char *outputs[3];
                 unsigned    n_executed[3];
-                uint32_t    n_output_names; /* that step 2 is asked for */
+                uint32_t    n_output_names; /* outputs that step 2 is asked for */
         } rows[] = {
                 { { NULL }, { 1, 1, 1 }, 2 },
                 { { "Y" }, { 1, 1, 0 }, 0 },
@@ -216,7 +219,7 @@ static void test_steps_nobody_asked_for(void **state) {
         bench_close(&b);
 }
 
-/* ---- what the steps' requests have ------------------------------------------------------------ */
+/* ---- properties of the steps' requests ------------------------------------------------------- */
 
 static void test_what_steps_are_told(void **state) {
         struct parameter p = { .name = "p", .type = PARAMETER_INT, .integer = 3 };
@@ -267,7 +270,8 @@ static const struct parameter *find_parameter(const struct lab_call *c, const ch
         return p;
 }
 
-/* The response of an ensemble says its sequence; a step's response changes it for those after. */
+/* The response of an ensemble has the sequence's parameters. A step's response changes them for the
+ * steps after it. */
 static void test_sequence_parameters(void **state) {
         struct bench    b;
         struct lab_call c;
@@ -318,7 +322,7 @@ static void test_sequence_parameters(void **state) {
         bench_close(&b);
 }
 
-/* ---- batching bridges ------------------------------------------------------------------------ */
+/* ---- steps with and without batching --------------------------------------------------------- */
 
 static void assert_dims(const int64_t *dims, uint32_t n_dims, const int64_t *expected, uint32_t n) {
         assert_int_equal(n_dims, n);
@@ -326,7 +330,8 @@ static void assert_dims(const int64_t *dims, uint32_t n_dims, const int64_t *exp
                 assert_int_equal(dims[i], expected[i]);
 }
 
-/* An ensemble without batching over a model with: a batch of one, taken away again. */
+/* An ensemble without batching, a step with batching: the step gets a batch of one, and the batch
+ * dimension is removed from its outputs. */
 static void test_without_batching_over_batching(void **state) {
         struct bench    b;
         struct lab_call c;
@@ -347,8 +352,8 @@ static void test_without_batching_over_batching(void **state) {
         bench_close(&b);
 }
 
-/* With batching over a model without: the batch is its first dimension if it has room for it, and goes
- * if it is one. */
+/* An ensemble with batching, a step without: the batch becomes the first dimension of the step's
+ * tensor if that is variable. Else a batch of one is removed, and a larger one is refused. */
 static void test_batching_over_without(void **state) {
         struct bench    b;
         struct lab_call c;
@@ -392,7 +397,7 @@ static void test_batching_over_without(void **state) {
         bench_close(&b);
 }
 
-/* The steps see what the ensemble's reshape makes; the client sees the ensemble's dims. */
+/* The steps get the reshaped dims; the client gets the ensemble's dims. */
 static void test_reshapes(void **state) {
         struct bench    b;
         struct lab_call c;
@@ -419,8 +424,8 @@ static void test_reshapes(void **state) {
         bench_close(&b);
 }
 
-/* An input in several pieces is not gathered: a step gets the pieces, an output of the ensemble the
- * bytes. */
+/* The pieces of an input are not joined for the steps. When the input is also an output, its bytes
+ * are copied together into the output. */
 static void test_input_in_pieces(void **state) {
         struct bench    b;
         struct lab_call c;
@@ -440,12 +445,12 @@ static void test_input_in_pieces(void **state) {
         append_bytes(c.req, "X", (char *)&x + 1, 3);
         lab_run(&c);
         assert_int_equal(lab_output(&c, 0, "X")->value, 0x01020304);
-        assert_int_equal(lab_count(&b.models[0]), 1); /* nobody asked for Y */
+        assert_int_equal(lab_count(&b.models[0]), 1); /* the second request does not ask for Y */
         lab_call_close(&c);
         bench_close(&b);
 }
 
-/* ---- what is left out ------------------------------------------------------------------------ */
+/* ---- missing tensors ------------------------------------------------------------------------- */
 
 static void test_optional_inputs(void **state) {
         struct bench    b;
@@ -472,8 +477,8 @@ static void test_optional_inputs(void **state) {
         bench_close(&b);
 }
 
-/* An output that a step leaves out: an optional input is left out as well, another one is missed; as an
- * output of the ensemble it is not in the response. */
+/* A step does not send one of its outputs. The response of the ensemble does not have it, and the
+ * next step runs without it if the input is optional. A required input is an error. */
 static void test_outputs_that_a_step_leaves_out(void **state) {
         static const char graph[] = ENSEMBLE(IN("X") OUT("Y") OUT("U"),
                                              STEP(I_TO_O("X", "T") MAP("output_map", "P", "U"))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Errors, cancellation, deadlines, what is counted and told, and the life of the models of an
+/* Errors, cancellation, deadlines, statistics, traces, and the lifetime of the models of an
  * ensemble. */
 #include "suite.h"
 
@@ -33,7 +33,7 @@ static void test_failing_step(void **state) {
         bench_close(&b);
 }
 
-/* The first error counts; it is answered when the other branch has ended. */
+/* The first error is sent, after the other branch has ended. */
 static void test_error_waits_for_steps_under_way(void **state) {
         struct bench    b;
         struct lab_call c;
@@ -66,7 +66,7 @@ static void test_error_waits_for_steps_under_way(void **state) {
         bench_close(&b);
 }
 
-/* Memory that the client does not give: the step hears of it, and so does the client. */
+/* The client's allocator refuses memory: the step fails, and the client gets the error. */
 static void test_client_without_memory(void **state) {
         struct bench    b;
         struct lab_call c;
@@ -89,7 +89,7 @@ static void test_client_without_memory(void **state) {
         bench_close(&b);
 }
 
-/* What a step says about the sequence, in parameters of another type than theirs. */
+/* A step sends a sequence parameter of the wrong type. */
 static void test_wrong_parameters_of_a_step(void **state) {
         static const struct {
                 struct parameter says;
@@ -163,7 +163,7 @@ static void test_nested(void **state) {
                                            STEP(I_TO_O("X", "T")) STEP(I_TO_O("T", "Y"))),
                                   steps, 2);
                 step_models_unref(nested);
-                /* It uses what it was loaded with. */
+                /* The outer ensemble uses the inner snapshot that it was made with. */
                 if (i == 1)
                         step_models_holder_block(&inner.ensemble.holder,
                                                  error_new(ERR_UNAVAILABLE, "gone"));
@@ -206,7 +206,7 @@ static void test_cancelled_before(void **state) {
         bench_close(&b);
 }
 
-/* It reaches the step that is being executed, and no other begins. */
+/* The cancellation reaches the running step, and no other step starts. */
 static void test_cancelled_during_a_step(void **state) {
         struct bench    b;
         struct lab_call c;
@@ -227,13 +227,13 @@ static void test_cancelled_during_a_step(void **state) {
         lab_assert_error(&c, ERR_CANCELLED, CANCELLED);
         assert_int_equal(b.models[0].n_cancelled, 1);
         assert_int_equal(lab_count(&b.models[1]), 0);
-        request_cancel(c.req); /* late */
+        request_cancel(c.req); /* no effect after the end */
         lab_call_close(&c);
         bench_close(&b);
 }
 
-/* One waits in its step's queue, one in the line of max_inflight_requests: both are answered while the
- * step is still busy. */
+/* One request waits in the queue of the step's model, one for a place under max_inflight_requests.
+ * Both end while the step is still busy. */
 static void test_cancelled_while_waiting(void **state) {
         struct bench    b;
         struct lab_call busy, queued, waiting;
@@ -286,7 +286,7 @@ static void test_deadline(void **state) {
         lab_hold(&b.models[0], true);
         lab_submit(&c);
         LAB_WAIT_FOR(b.models[0].n_running == 1);
-        reached_ns = clock_now_ns(); /* the request is older */
+        reached_ns = clock_now_ns(); /* later than the start of the request */
         while (clock_now_ns() < reached_ns + 2 * NS_PER_MS)
                 continue;
         lab_hold(&b.models[0], false);
@@ -296,7 +296,7 @@ static void test_deadline(void **state) {
         assert_in_range(b.models[1].seen.timeout_us, 1, c.req->timeout_us - 2000);
         lab_call_close(&c);
 
-        /* What is left is too little for a step to begin. */
+        /* The timeout is over before the step starts. */
         call_open(&c, &b);
         lab_input(&c, "X", &x, 1);
         c.req->timeout_us = 1;
@@ -306,8 +306,8 @@ static void test_deadline(void **state) {
         bench_close(&b);
 }
 
-/* The only place is taken until the test gives it back: the one whose deadline passes in the line does not
- * wait for that. */
+/* The only place is taken until the test gives it back. A request whose deadline passes in the
+ * queue ends before that. */
 static void test_deadline_in_the_line(void **state) {
         struct bench    b;
         struct lab_call busy, waiting, late;
@@ -342,7 +342,7 @@ static void test_deadline_in_the_line(void **state) {
         bench_close(&b);
 }
 
-/* A request whose other step fails does not wait for a place either. */
+/* A request does not wait for a place after another of its steps has failed. */
 static void test_failure_of_another_step_ends_the_wait(void **state) {
         struct bench    b;
         struct lab_call busy, failing;
@@ -372,7 +372,7 @@ static void test_failure_of_another_step_ends_the_wait(void **state) {
         bench_close(&b);
 }
 
-/* ---- statistics, traces, labels --------------------------------------------------------------- */
+/* ---- statistics, traces, labels -------------------------------------------------------------- */
 
 static void test_statistics(void **state) {
         struct bench                b;
@@ -392,7 +392,7 @@ static void test_statistics(void **state) {
         assert_int_equal(stats.inference_count, 1);
         assert_int_equal(stats.execution_count, 1);
         assert_int_equal(stats.queue.count, 1);
-        assert_int_equal(stats.compute_input.ns, 2 * 1); /* as lab_report() says, of both steps */
+        assert_int_equal(stats.compute_input.ns, 2 * 1); /* two steps, see lab_report() */
         assert_int_equal(stats.compute_infer.ns, 2 * 10);
         assert_int_equal(stats.compute_output.ns, 2 * 100);
         assert_int_equal(stats.n_batches, 1);
@@ -464,7 +464,7 @@ static void test_traces(void **state) {
         }
         lab_call_close(&c);
 
-        /* A step that is refused ends its trace, too. */
+        /* The trace of a refused step ends, too. */
         n_told = n_traces_released = 0;
         b.models[0].omits = "O";
         t = trace_new(&options);
@@ -477,7 +477,7 @@ static void test_traces(void **state) {
         bench_close(&b);
 }
 
-/* ---- the life of the scheduler ---------------------------------------------------------------- */
+/* ---- the lifetime of the scheduler ----------------------------------------------------------- */
 
 static void test_drain(void **state) {
         struct bench        b;
@@ -504,12 +504,12 @@ static void test_drain(void **state) {
                 "[request id: q] Server is stopping, scheduler for model has stopped accepting "
                 "new inference requests");
         lab_call_close(&other);
-        /* What is under way goes on to its end. */
+        /* A running request continues to its end. */
         lab_hold(&b.models[0], false);
         lab_wait(&c);
         assert_int_equal(lab_output(&c, 0, "O")->value, 49);
         lab_call_close(&c);
-        /* As a step of a request that is under way it still serves. */
+        /* The drained ensemble still serves as a step of another ensemble. */
         lab_ensemble_open(&outer, "outer", ENSEMBLE(IN("X") OUT("Y"), STEP(I_TO_O("X", "Y"))),
                           &(struct step_model){ &b.ensemble.fake->model, NULL }, 1);
         lab_call_open(&c, outer.fake);
@@ -521,7 +521,7 @@ static void test_drain(void **state) {
         bench_close(&b);
 }
 
-/* The same request again, as clients with one buffer do. */
+/* The client submits the same request object several times. */
 static void test_request_is_used_again(void **state) {
         struct bench    b;
         struct lab_call c;
@@ -545,7 +545,7 @@ static void test_request_is_used_again(void **state) {
         bench_close(&b);
 }
 
-/* A request that was admitted keeps its models; a later one has the new ones. */
+/* An admitted request keeps its models; a later one gets the new models. */
 static void test_reload_of_a_step(void **state) {
         struct bench        b;
         struct lab_model    other;
@@ -584,7 +584,8 @@ static void test_reload_of_a_step(void **state) {
         lab_model_close(&other);
 }
 
-/* A decoupled step where there was none: the plan says so, and a model that does not fit is refused. */
+/* ensemble_prepare() reports that a new step model is decoupled, and refuses a model that does not
+ * fit. */
 static void test_snapshots_that_do_not_fit(void **state) {
         struct bench        b;
         struct lab_model    other;
@@ -610,8 +611,8 @@ static void test_snapshots_that_do_not_fit(void **state) {
         bench_close(&b);
 }
 
-/* Each allocation that a request makes fails once: it is refused or answered with an error, and nothing
- * is lost. */
+/* Each allocation of a request fails once. The request is refused or gets an error, and nothing
+ * leaks. */
 static void test_memory_short(void **state) {
         struct bench    b;
         struct lab_call c;

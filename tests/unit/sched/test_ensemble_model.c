@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Random graphs against a model of what an ensemble is: which steps run how often, and what comes out.
+/* Runs random graphs, and compares the scheduler with a simple model of an ensemble: how often each
+ * step runs, and the values of the outputs.
  *
- * A graph is a row of segments. Within one, steps read any tensors of the segment: lines, diamonds,
- * joins. A decoupled step reads all that nobody has read yet and begins the next segment. Steps have one
- * input that is required, I0, and up to three optional ones; outputs O0, and O1, which some leave out.
- * The ensemble has an input X and an optional one, Z.
+ * A graph is a sequence of segments; each one is a stream. Within a segment, steps read any tensors
+ * of the segment: lines, diamonds, joins. A decoupled step reads all tensors that no step has read
+ * yet, and begins the next segment. A step has a required input I0 and up to three optional ones.
+ * It has an output O0, and may have an output O1, which some steps never send. The ensemble has an
+ * input X and may have an optional input Z.
  */
 #include "suite.h"
 
@@ -17,7 +19,7 @@ enum {
         N_CALLS = 3,
         MAX_FRAMES = 64
 };
-enum { X = 0, Z = 1 }; /* tensors of the ensemble itself */
+enum { X = 0, Z = 1 }; /* tensors: the ensemble's inputs */
 
 struct made_step {
         int      inputs[MAX_INPUTS]; /* tensors */
@@ -25,7 +27,7 @@ struct made_step {
         int      outputs[2]; /* tensors; -1: not mapped */
         bool     is_decoupled, omits, fails, is_slow;
         unsigned n_responses;
-        int      stream; /* of its inputs */
+        int      stream; /* of the tensors that it reads */
 };
 
 struct made_graph {
@@ -71,7 +73,7 @@ static int count_unread(const struct made_graph *g, int stream) {
         return n;
 }
 
-/* The n-th tensor of the stream that may be read here; unread ones come first. -1: there is none. */
+/* Picks a random tensor of the stream that the step may read; -1: there is none. */
 static int pick_tensor(const struct made_graph *g, int stream, bool only_unread,
                        bool must_be_there) {
         int found[MAX_TENSORS], n = 0;
@@ -132,7 +134,7 @@ static void make_graph(struct made_graph *g) {
                 add_step(g, stream, is_decoupled);
                 stream = g->n_streams - 1;
         }
-        /* X and Z may be unread yet. */
+        /* X and Z must have readers. */
         while (g->n_streams == 1 && g->n_steps < MAX_STEPS &&
                (!g->is_read[X] || (g->has_z && !g->is_read[Z])))
                 add_step(g, 0, false);
@@ -143,7 +145,8 @@ static void make_graph(struct made_graph *g) {
                 g->steps[random_below((uint32_t)g->n_steps)].fails = true;
 }
 
-/* Not all of what is made is an ensemble: a tensor of an earlier stream may be left unread. */
+/* False for a graph that is not a valid ensemble: a tensor of an earlier stream has no reader, or
+ * the number of outputs is wrong. */
 static bool is_whole(const struct made_graph *g) {
         int n_outputs = 0;
 
@@ -194,9 +197,9 @@ struct expected {
         bool                is_needed[MAX_STEPS];
         bool                is_asked[MAX_TENSORS];
         unsigned            n_runs[MAX_STEPS];
-        bool                may_fail[MAX_STEPS]; /* its error may be the answer */
+        bool                may_fail[MAX_STEPS]; /* the request may end with its error */
         bool                fails;
-        struct frame_values frames[MAX_FRAMES]; /* of the outputs' stream */
+        struct frame_values frames[MAX_FRAMES]; /* one for each element of the outputs' stream */
         bool                was_met[MAX_FRAMES];
         unsigned            n_frames;
 };
@@ -230,7 +233,8 @@ static void write_outputs(const struct made_step *s, int index, const struct fra
         }
 }
 
-/* All steps of a frame's stream; those that are decoupled go on with frames of the next one. */
+/* Runs all steps of the frame's stream. A decoupled step makes a frame of the next stream for each
+ * response, and runs that. */
 static void run_frame(const struct made_graph *g, int stream, struct frame_values *f,
                       struct expected *e) {
         bool has_failed[MAX_TENSORS] = { false };
@@ -294,7 +298,8 @@ static bool is_frame(const struct made_graph *g, const struct expected *e,
         return at == got->n_outputs;
 }
 
-/* In order with one decoupled step; with more, the second one's runs may overtake each other. */
+/* With one decoupled step the responses come in order. With more, runs of the second one may
+ * overtake each other, so responses may come in any order. */
 static void compare(const struct made_graph *g, struct expected *e, const struct lab_call *c) {
         assert_int_equal(c->n_got, e->n_frames);
         for (unsigned i = 0; i < c->n_got; i++) {
@@ -380,7 +385,7 @@ static void open_story(struct story *s, struct timer_thread *timers) {
         print_config(&s->graph, &config);
         for (int i = 0; i < s->graph.n_steps; i++) {
                 open_step(s, i, timers);
-                /* The configuration has them in the opposite order. */
+                /* The configuration lists the steps in the opposite order. */
                 steps[s->graph.n_steps - 1 - i] =
                         (struct step_model){ &s->models[i].fake->model, NULL };
         }
@@ -389,7 +394,7 @@ static void open_story(struct story *s, struct timer_thread *timers) {
         strbuf_done(&config);
 }
 
-/* Some ask for some of the outputs only, and some leave Z out. */
+/* Some requests ask for some of the outputs only, and some have no input Z. */
 static void open_call(struct story *s, int n) {
         const struct made_graph *g = &s->graph;
         struct lab_call         *c = &s->calls[n];

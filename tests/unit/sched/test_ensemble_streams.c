@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Decoupled steps, and how many requests of a step there are at once. */
+/* Decoupled steps, and the limit max_inflight_requests. */
 #include "suite.h"
 
 #include "sched/ensemble_bench.h"
@@ -12,7 +12,8 @@ static void assert_values(const struct lab_call *c, const uint32_t *values, unsi
                 assert_int_equal(lab_output(c, i, "Y")->value, values[i]);
 }
 
-/* Each response of the decoupled step goes through the others, and they leave in order. */
+/* Each response of the decoupled step passes the later steps, and the ensemble's responses are in
+ * order. */
 static void test_decoupled_step(void **state) {
         struct bench    b;
         struct lab_call c;
@@ -42,8 +43,8 @@ static void test_decoupled_step(void **state) {
         bench_close(&b);
 }
 
-/* The last step is the decoupled one: its FINAL is the ensemble's, and its responses lie where the
- * client reads them. */
+/* The decoupled step is the last one: its FINAL is the ensemble's FINAL, and it writes into the
+ * client's memory. */
 static void test_decoupled_last_step(void **state) {
         struct bench    b;
         struct lab_call c;
@@ -64,7 +65,7 @@ static void test_decoupled_last_step(void **state) {
                 assert_int_equal(atomic_load(&c.n_allocated), 2);
                 lab_call_close(&c);
         }
-        /* No response at all is an answer, too. */
+        /* No responses: the client gets FINAL alone. */
         b.models[1].n_responses = 0;
         call_open(&c, &b);
         lab_input(&c, "X", &x, 1);
@@ -74,7 +75,7 @@ static void test_decoupled_last_step(void **state) {
         bench_close(&b);
 }
 
-/* A branch and a join within the stream: responses are matched by their number. */
+/* A branch and a join within the stream: the join reads tensors of the same response number. */
 static void test_join_of_decoupled_responses(void **state) {
         struct bench    b;
         struct lab_call c;
@@ -101,7 +102,7 @@ static void test_join_of_decoupled_responses(void **state) {
         bench_close(&b);
 }
 
-/* Decoupled over decoupled: every response of the first begins a run of the second. */
+/* Two decoupled steps: each response of the first one starts a run of the second one. */
 static void test_decoupled_over_decoupled(void **state) {
         struct bench    b;
         struct lab_call c;
@@ -142,7 +143,7 @@ static void test_failure_in_a_stream(void **state) {
         lab_assert_error(&c, ERR_INVALID_ARG, "in ensemble 'e', boom");
         lab_call_close(&c);
 
-        /* A step without a response leaves its part of the stream out. */
+        /* A step without a response: the client gets no response for this element of the stream. */
         b.models[1].error = NULL;
         b.models[1].is_silent = true;
         call_open(&c, &b);
@@ -153,7 +154,8 @@ static void test_failure_in_a_stream(void **state) {
         bench_close(&b);
 }
 
-/* A stream that is longer than what may be unused: the decoupled step waits for the others. */
+/* A stream that is longer than max_inflight_requests: the decoupled step waits for the next
+ * step. */
 static void test_long_stream(void **state) {
         struct bench    b;
         struct lab_call c;
@@ -176,7 +178,7 @@ static void test_long_stream(void **state) {
         bench_close(&b);
 }
 
-/* ---- how many at once ------------------------------------------------------------------------ */
+/* ---- max_inflight_requests ------------------------------------------------------------------- */
 
 enum { N_CALLS = 12 };
 
