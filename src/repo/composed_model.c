@@ -27,8 +27,8 @@ struct error *composed_model_new(struct loaded_model *l, struct composed_model *
         c->model = l;
         c->needs = needs;
         step_models_holder_init(&c->holder);
-        error_free(chain_line_read(l->model.config, &c->line)); /* cannot fail: it was read
-                                                                 * before */
+        /* Cannot fail: model_needs_read() has read the same parameters. */
+        error_free(chain_line_read(l->model.config, &c->line));
         if (needs.kind != NEEDS_STEPS)
                 c->metrics = chain_metrics_new(l->parts->metrics, l->name, l->model.version);
         *ret = c;
@@ -66,7 +66,7 @@ static void found_steps_done(struct found_steps *f) {
         free(f->items);
 }
 
-/* Returns the part of the model that passes requests on; NULL when it has none. */
+/* NULL when the model is not composed. */
 static struct composed_model *composed_of(struct model *model) {
         return loaded_model_of(model)->composed;
 }
@@ -79,13 +79,11 @@ static char *not_ready(const struct composed_model *c, const char *name) {
         switch (c->needs.kind) {
         case NEEDS_NEXT: return mem_printf("next model '%s' is not ready", name);
         case NEEDS_STAGES: return mem_printf("stage '%s' is not ready", name);
-        default:
-                return mem_strdup("unloaded"); /* as in the reference server, which unloads the
-                                                * ensemble */
+        default: return mem_strdup("unloaded"); /* as the reference server, which unloads it */
         }
 }
 
-/* Adds the models that follow the next model. */
+/* Adds the models that follow the next model in its own chain. */
 static void add_followers(struct found_steps *f, struct composed_model *next,
                           struct composed_block *ret) {
         struct step_models *s = step_models_holder_get(&next->holder);
@@ -170,7 +168,7 @@ static struct error *plan_chain(struct composed_model *c, struct step_models *s)
 
                 stages[i].model = model;
                 if (!is_next)
-                        continue; /* the next model of a stage is not used here */
+                        continue; /* the `next` of a stage has no effect here */
                 stages[i].map = line->map;
                 stages[i].n_map = line->n_map;
         }
@@ -222,7 +220,7 @@ static void use(struct composed_model *c, const struct found_steps *f, struct co
 
         if (err == NULL) {
                 step_models_holder_set(&c->holder, s);
-                /* Cached responses of the previous models are not found any more. */
+                /* Invalidates the cached responses of the previous models. */
                 if (c->needs.kind != NEEDS_NEXT)
                         atomic_fetch_add(&c->model->model.cache_epoch, 1);
                 return;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The runner of models that other models run: ensembles, and chains that are models themselves
- * (model_runner.h). */
+/* The runner (model_runner.h) of models that consist of other models: ensembles, and models of
+ * platform "chain". */
 #include "base/mem.h"
 #include "config/config_edit.h"
 #include "config/model_io.h"
@@ -18,8 +18,9 @@ static bool has_tensors(const Inference__ModelConfig *pb) {
         return pb->n_input > 0 || pb->n_output > 0;
 }
 
-/* Takes the inputs of the first stage and the outputs of the last one, as clients see them. The
- * labels come with the outputs; their file is in the directory of the last stage. */
+/* Copies the inputs of the first stage and the outputs of the last one into the chain's
+ * configuration, without reshapes. The label files are not copied: they are in the directory of the
+ * last stage, and the labels come with its outputs. */
 static struct error *derive_tensors(struct loaded_model *l, const struct chain_plan *plan) {
         static char             none[] = "";
         Inference__ModelConfig *to = l->model.config->pb;
@@ -140,7 +141,7 @@ static struct error *make(struct loaded_model *l) {
         return NULL;
 }
 
-/* Such a model has no instances to change. */
+/* No update is possible: these models have no instances. */
 static struct error *update(struct loaded_model *l, const struct model_config *config,
                             struct model_update **ret) {
         (void)l;
@@ -151,7 +152,7 @@ static struct error *update(struct loaded_model *l, const struct model_config *c
 
 static bool is_ready(struct loaded_model *l) {
         (void)l;
-        return true; /* it has no backend; model_is_ready() asks its steps */
+        return true; /* no backend of its own; model_is_ready() checks the steps */
 }
 
 static void free_nothing(struct loaded_model *l) {
