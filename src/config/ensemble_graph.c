@@ -8,14 +8,13 @@
 #include <string.h>
 
 /* State of the construction of a graph. */
-struct building {
+struct graph_builder {
         struct ensemble_graph            *graph;
         const Inference__ModelEnsembling *ensemble;
-        struct map                        names; /* by tensor name: struct named_tensor, in the arena */
+        struct map                        names; /* by tensor name: struct named_tensor, in arena */
         struct named_tensor              *first, *last;
         uint32_t                         *n_waiting; /* by step: inputs that are not connected */
-        uint32_t                         *queue;     /* connected tensors whose readers are to be
-                                                      * visited */
+        uint32_t                         *queue; /* connected tensors, readers not yet visited */
         uint32_t                          n_queued;
 };
 
@@ -41,11 +40,11 @@ static void *graph_alloc(struct ensemble_graph *g, size_t n, size_t size) {
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-static struct named_tensor *find_tensor(const struct building *b, const char *name) {
+static struct named_tensor *find_tensor(const struct graph_builder *b, const char *name) {
         return map_find(&b->names, str_of(name));
 }
 
-static struct named_tensor *get_tensor(struct building *b, const char *name) {
+static struct named_tensor *get_tensor(struct graph_builder *b, const char *name) {
         struct named_tensor *t = find_tensor(b, name);
 
         if (t != NULL)
@@ -68,7 +67,7 @@ static struct named_tensor *get_tensor(struct building *b, const char *name) {
         return t;
 }
 
-static struct error *check_step(const struct building *b, size_t index) {
+static struct error *check_step(const struct graph_builder *b, size_t index) {
         const Inference__ModelEnsembling__Step *step = b->ensemble->step[index];
         const char                             *missing = NULL;
 
@@ -85,7 +84,7 @@ static struct error *check_step(const struct building *b, size_t index) {
                         "ensemble_scheduling.step[%zu]", index);
 }
 
-static struct error *written_twice(const struct building *b, const char *tensor, size_t step,
+static struct error *written_twice(const struct graph_builder *b, const char *tensor, size_t step,
                                    size_t entry) {
         return error_at(error_new(ERR_INVALID_ARG,
                                   "ensemble tensor '%s' can appear in an output map only once for "
@@ -94,7 +93,7 @@ static struct error *written_twice(const struct building *b, const char *tensor,
                         "ensemble_scheduling.step[%zu].output_map[%zu]", step, entry);
 }
 
-static struct error *link_outputs(struct building *b, size_t index) {
+static struct error *link_outputs(struct graph_builder *b, size_t index) {
         const Inference__ModelEnsembling__Step *from = b->ensemble->step[index];
         struct ensemble_step                   *step = &b->graph->steps[index];
 
@@ -115,7 +114,7 @@ static struct error *link_outputs(struct building *b, size_t index) {
         return NULL;
 }
 
-static struct error *link_inputs(struct building *b, size_t index) {
+static struct error *link_inputs(struct graph_builder *b, size_t index) {
         const Inference__ModelEnsembling__Step *from = b->ensemble->step[index];
         struct ensemble_step                   *step = &b->graph->steps[index];
 
@@ -135,7 +134,7 @@ static struct error *link_inputs(struct building *b, size_t index) {
         return NULL;
 }
 
-static struct error *link_steps(struct building *b) {
+static struct error *link_steps(struct graph_builder *b) {
         struct ensemble_graph *g = b->graph;
 
         g->steps = graph_alloc(g, b->ensemble->n_step, sizeof(*g->steps));
@@ -158,7 +157,7 @@ static struct error *link_steps(struct building *b) {
 }
 
 /* Outputs that no step maps stay ENSEMBLE_NONE. */
-static struct error *link_ensemble(struct building *b) {
+static struct error *link_ensemble(struct graph_builder *b) {
         struct ensemble_graph        *g = b->graph;
         const Inference__ModelConfig *pb = g->pb;
 
@@ -185,7 +184,7 @@ static struct error *link_ensemble(struct building *b) {
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
 
-static struct error *list_tensors(struct building *b) {
+static struct error *list_tensors(struct graph_builder *b) {
         struct ensemble_graph *g = b->graph;
 
         g->tensors = graph_alloc(g, g->n_tensors, sizeof(*g->tensors));
@@ -224,7 +223,7 @@ static uint32_t count_tensors(const struct ensemble_graph *g, uint32_t step,
         return n;
 }
 
-static void connect(struct building *b, uint32_t tensor) {
+static void connect(struct graph_builder *b, uint32_t tensor) {
         struct ensemble_tensor *t = &b->graph->tensors[tensor];
 
         if (t->is_connected)
@@ -233,8 +232,9 @@ static void connect(struct building *b, uint32_t tensor) {
         b->queue[b->n_queued++] = tensor;
 }
 
-/* Follows the data from the inputs on: a step is connected when all tensors that it reads are. */
-static struct error *follow(struct building *b) {
+/* Topological sort of the steps (Kahn's algorithm), from the inputs on: a step is connected when
+ * all tensors that it reads are connected. */
+static struct error *sort_steps(struct graph_builder *b) {
         struct ensemble_graph *g = b->graph;
         uint32_t              *last_counted = graph_alloc(g, g->n_tensors, sizeof(uint32_t));
 
@@ -265,16 +265,16 @@ static struct error *follow(struct building *b) {
         return NULL;
 }
 
-static struct error *build(struct building *b) {
+static struct error *build(struct graph_builder *b) {
         TRY(link_steps(b));
         TRY(link_ensemble(b));
         TRY(list_tensors(b));
-        return follow(b);
+        return sort_steps(b);
 }
 
 struct error *ensemble_graph_new(const Inference__ModelConfig *pb, struct ensemble_graph **ret) {
-        struct building b = { .ensemble = pb->ensemble_scheduling };
-        struct error   *err;
+        struct graph_builder b = { .ensemble = pb->ensemble_scheduling };
+        struct error        *err;
 
         b.graph = try_zalloc(sizeof(*b.graph));
         if (b.graph == NULL)

@@ -39,7 +39,7 @@ static bool dims_agree(const int64_t *a, size_t n_a, const int64_t *b, size_t n_
         return true;
 }
 
-/* Whether the shapes agree when `with` has a batch dimension, of any size, before its dims and the
+/* True when the shapes agree if `with` has a batch dimension, of any size, before its dims and the
  * other one has none. */
 static bool agree_with_batch(const struct inferred *with, const struct inferred *without) {
         return (with->has_batch || with->may_get_batch) &&
@@ -114,7 +114,7 @@ static struct error *infer(struct models_check *c, uint32_t tensor, const struct
         return NULL;
 }
 
-/* ---- the ensemble's own inputs and outputs ---------------------------------------------------- */
+/* ---- the ensemble's own inputs and outputs --------------------------------------------------- */
 
 static struct inferred inferred_of(const struct models_check *c, enum data_type type,
                                    const int64_t *dims, size_t n_dims,
@@ -290,7 +290,7 @@ struct error *ensemble_models_check(const struct ensemble_graph      *g,
         struct models_check c = { .graph = g, .models = models };
         struct error       *err;
 
-        /* n_tensors is bounded: their names stand in a text of at most MODEL_CONFIG_TEXT_MAX_BYTES. */
+        /* n_tensors is bounded: the names are in a text of at most MODEL_CONFIG_TEXT_MAX_BYTES. */
         c.tensors = try_zalloc((g->n_tensors + (size_t)1) * sizeof(*c.tensors));
         if (c.tensors == NULL)
                 return config_out_of_memory();
@@ -304,22 +304,22 @@ struct error *ensemble_models_check(const struct ensemble_graph      *g,
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-static struct error *mixed(const struct ensemble_graph *g, const char *model) {
+static struct error *mixed_streams(const struct ensemble_graph *g, const char *model) {
         return error_new(ERR_INVALID_ARG,
                          "in ensemble %s, step of model '%s' receives inputs originated from "
                          "different decoupled models",
                          g->pb->name, model);
 }
 
-static struct error *number_step(const struct ensemble_graph      *g,
-                                 const struct ensemble_step_model *models, uint32_t index,
-                                 uint32_t *streams, uint32_t *n) {
+static struct error *assign_stream(const struct ensemble_graph      *g,
+                                   const struct ensemble_step_model *models, uint32_t index,
+                                   uint32_t *streams, uint32_t *n) {
         const struct ensemble_step *step = &g->steps[index];
         uint32_t                    stream = streams[step->inputs[0].tensor];
 
         for (uint32_t i = 1; i < step->n_inputs; i++)
                 if (streams[step->inputs[i].tensor] != stream)
-                        return error_at(mixed(g, step->model),
+                        return error_at(mixed_streams(g, step->model),
                                         "ensemble_scheduling.step[%u].input_map[%u]", index, i);
         if (models[index].is_decoupled)
                 stream = ++*n;
@@ -329,14 +329,14 @@ static struct error *number_step(const struct ensemble_graph      *g,
 }
 
 /* All outputs of a response of the ensemble must belong to the same stream. */
-static struct error *number_all(const struct ensemble_graph      *g,
-                                const struct ensemble_step_model *models, uint32_t *streams,
-                                uint32_t *n) {
+static struct error *assign_streams(const struct ensemble_graph      *g,
+                                    const struct ensemble_step_model *models, uint32_t *streams,
+                                    uint32_t *n) {
         for (uint32_t i = 0; i < g->n_ordered; i++)
-                TRY(number_step(g, models, g->order[i], streams, n));
+                TRY(assign_stream(g, models, g->order[i], streams, n));
         for (size_t i = 1; i < g->pb->n_output; i++)
                 if (streams[g->outputs[i]] != streams[g->outputs[0]])
-                        return error_at(mixed(g, g->pb->name), "output[%zu]", i);
+                        return error_at(mixed_streams(g, g->pb->name), "output[%zu]", i);
         return NULL;
 }
 
@@ -349,7 +349,7 @@ struct error *ensemble_models_streams(const struct ensemble_graph      *g,
 
         if (streams == NULL)
                 return config_out_of_memory();
-        err = number_all(g, models, streams, &n);
+        err = assign_streams(g, models, streams, &n);
         for (uint32_t i = 0; i < g->n_tensors && ret_streams != NULL && err == NULL; i++)
                 ret_streams[i] = streams[i];
         if (ret_n != NULL && err == NULL)

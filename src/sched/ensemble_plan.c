@@ -278,7 +278,7 @@ static struct error *plan_streams(struct ensemble_plan *p) {
         return NULL;
 }
 
-static struct error *number_streams(struct ensemble_plan *p, const struct ensemble_step_model *m,
+static struct error *assign_streams(struct ensemble_plan *p, const struct ensemble_step_model *m,
                                     uint32_t *streams) {
         const struct ensemble_graph *g = p->graph;
         uint32_t                     n;
@@ -302,7 +302,7 @@ static struct error *check_models(struct ensemble_plan *p, const struct step_mod
         if (m == NULL || streams == NULL || p->tensors == NULL)
                 err = config_out_of_memory();
         if (err == NULL)
-                err = number_streams(p, m, streams);
+                err = assign_streams(p, m, streams);
         free(streams);
         free(m);
         return err;
