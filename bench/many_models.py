@@ -116,7 +116,7 @@ class Asker(multiprocessing.Process):
         self._results.send(took_ms)
 
     def tell(self):
-        """Is it quick enough?"""
+        """True when it is fast enough."""
         self._is_over.set()
         took_ms = sorted(self._answers.recv())
         self.join()
@@ -148,7 +148,7 @@ def receive(connection):
 
 
 def index_cost_ms(server, connection):
-    """Of CPU, the client's excluded."""
+    """CPU time of the server, without the client."""
     begun = server.cpu_ms()
     for _ in range(100):
         ask(connection, "POST", "/v2/repository/index")

@@ -84,7 +84,7 @@ class Neso:
 
 
 class NesoTls(Neso):
-    """The same over TLS; wrk asks for the newest version, and does not look who signed."""
+    """The same over TLS; wrk uses the newest version, and does not check the certificate."""
 
     scheme = "https"
 
@@ -118,7 +118,7 @@ class Floor:
 
 
 class OrtLoop:
-    """ONNX Runtime alone with the digits model: computes when it is asked to, and is idle otherwise."""
+    """ONNX Runtime alone with the digits model: computes on request, and is idle otherwise."""
 
     def __init__(self, build):
         self.command = pinned(SERVER_CORE, [os.path.join(build, "bench", "ort_loop"),
@@ -252,7 +252,7 @@ def compare(options, body, headers, contenders, connections):
 
 
 def cpu_seconds(pid):
-    """Of the process, user and system."""
+    """CPU time of the process, user and system."""
     with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
         fields = file.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
