@@ -48,7 +48,7 @@ static TRITONSERVER_Error *start_session(struct instance *in) {
                 TRITONSERVER_ErrorDelete(in->start_error); /* of the previous process */
         in->start_error = NULL;
         in->started_ns = shm_clock_ns();
-        in->told_ns = in->started_ns;
+        in->logged_ns = in->started_ns;
         (void)pthread_mutex_unlock(&in->lock);
         return NULL;
 }
@@ -92,12 +92,12 @@ static uint64_t watch_start(struct instance *in, struct session *s, uint64_t now
                 stub_process_kill(&s->process);
                 return SHM_FOREVER;
         }
-        if (now_ns - in->told_ns >= SLOW_START_NS) {
+        if (now_ns - in->logged_ns >= SLOW_START_NS) {
                 LOG(INFO, "model instance '%s' is still being initialized, after %llu s", in->name,
                     (unsigned long long)((now_ns - in->started_ns) / SECOND_NS));
-                in->told_ns = now_ns;
+                in->logged_ns = now_ns;
         }
-        return SLOW_START_NS - (now_ns - in->told_ns);
+        return SLOW_START_NS - (now_ns - in->logged_ns);
 }
 
 /* Kills a process whose execution takes too long. Otherwise returns the time until the next
@@ -145,7 +145,7 @@ static void read_messages(struct instance *in) {
         (void)pthread_mutex_unlock(&in->lock);
         reader_drain(in);
         (void)pthread_mutex_lock(&in->lock);
-        in->is_to_serve =
+        in->must_serve =
                 in->is_started && in->state != INSTANCE_SERVING && in->state != INSTANCE_STOPPING;
         reader_leave_locked(in);
         (void)pthread_mutex_unlock(&in->lock);
@@ -183,7 +183,7 @@ static void serve(struct instance *in, struct session *s) {
                 read_messages(in);
                 if (is_over)
                         break;
-                if (in->is_to_serve)
+                if (in->must_serve)
                         begin_to_serve(in);
                 now_ns = shm_clock_ns();
                 wait_ns = in->is_started ? watch_executions(in, s, now_ns)
@@ -222,7 +222,7 @@ static bool may_recover(struct instance *in, const struct session *s) {
 
 /* Handles the end of the process. The executions that it had begun fail. Returns true when another
  * process must be started. */
-static bool take_leave(struct instance *in) {
+static bool handle_exit(struct instance *in) {
         struct session *s = in->session;
         bool is_stopping, is_first, recovers, restarts = in->model->backend->settings.restarts;
         char end[64];
@@ -313,7 +313,7 @@ static void *receive(void *userp) {
                 NESO_ThreadAllowInlineExecution(true);
         do
                 serve(in, in->session);
-        while (take_leave(in) && restart(in));
+        while (handle_exit(in) && restart(in));
         return NULL;
 }
 

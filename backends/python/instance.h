@@ -106,9 +106,9 @@ struct instance {
         struct metrics *metrics;           /* owned (services.h); the reader's role */
 
         /* Used by the receiver only. */
-        bool     is_to_serve;
+        bool     must_serve;
         uint64_t started_ns;       /* when the process was started */
-        uint64_t told_ns;          /* when it was logged that it still starts */
+        uint64_t logged_ns;        /* when it was logged that it still starts */
         uint64_t healthy_since_ns; /* 0: never */
         uint64_t delay_ns;         /* delay before the next restart */
         unsigned n_lost_starts;    /* processes in a row that were killed during their start */

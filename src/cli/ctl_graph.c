@@ -54,7 +54,7 @@ static struct step *add_step(struct ctl *c, struct graph *g) {
         return s;
 }
 
-static struct str number_text(struct ctl *c, struct json_reader *r) {
+static struct str read_version(struct ctl *c, struct json_reader *r) {
         struct json_number n = json_read_number(r);
 
         if (n.is_negative)
@@ -101,7 +101,7 @@ static void read_step(struct ctl *c, struct json_reader *r, struct graph *g) {
                 if (str_is(key, "model_name"))
                         s->model = json_read_string(r, &c->arena);
                 else if (str_is(key, "model_version"))
-                        s->version = number_text(c, r);
+                        s->version = read_version(c, r);
                 else if (str_is(key, "input_map"))
                         read_map(c, r, g, s->number, add_reader);
                 else if (str_is(key, "output_map"))
@@ -153,13 +153,13 @@ static void connect(struct ctl *c, struct graph *g) {
                                                          .to_tensor = r->name });
 }
 
-/* *ret_is_one is false when the model is not an ensemble. */
+/* Reads a model's configuration; *ret_is_ensemble is false when it has no steps. */
 static struct error *read_ensemble(struct ctl *c, struct graph *g, struct str body,
-                                   bool *ret_is_one) {
+                                   bool *ret_is_ensemble) {
         struct json_reader r;
         struct str         key, outputs = { NULL, 0 };
 
-        *ret_is_one = false;
+        *ret_is_ensemble = false;
         json_reader_init(&r, body);
         for (json_enter_object(&r); json_next_key(&r, &c->arena, &key);) {
                 if (str_is(key, "input"))
@@ -167,7 +167,7 @@ static struct error *read_ensemble(struct ctl *c, struct graph *g, struct str bo
                 else if (str_is(key, "output"))
                         outputs = json_skip(&r); /* read after the steps */
                 else if (str_is(key, "ensemble_scheduling")) {
-                        *ret_is_one = true;
+                        *ret_is_ensemble = true;
                         read_steps(c, &r, g);
                 } else {
                         json_skip(&r);

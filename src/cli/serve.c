@@ -84,7 +84,7 @@ static void on_key_refused(void *owner, const char *key, const char *reason) {
 
 /* Adds the failed step: "<what>: <Code> - <text>", the reference server's form of an error that
  * ends its start. Takes `err`. */
-static struct error *name_step(struct error *err, const char *what) {
+static struct error *start_error(struct error *err, const char *what) {
         struct error *named;
 
         if (err == NULL)
@@ -102,7 +102,7 @@ static struct error *start_core(struct serve *s) {
         TRY(core_options_make(&s->options, &core_options));
         err = core_error_take(TRITONSERVER_ServerNew(&s->core, core_options));
         TRITONSERVER_ServerOptionsDelete(core_options);
-        return name_step(err, "creating server");
+        return start_error(err, "creating server");
 }
 
 static void set_limits(const struct cli_options *o, struct http_limits *l) {
@@ -327,11 +327,11 @@ static struct error *start_services(struct serve *s) {
         const struct cli_options *o = &s->options;
 
         if (o->allow_grpc)
-                TRY(name_step(start_grpc(s), "failed to start GRPC service"));
+                TRY(start_error(start_grpc(s), "failed to start GRPC service"));
         if (o->allow_http)
-                TRY(name_step(start_http(s), "failed to start HTTP service"));
+                TRY(start_error(start_http(s), "failed to start HTTP service"));
         if (o->allow_metrics)
-                TRY(name_step(start_metrics(s), "failed to start Metrics service"));
+                TRY(start_error(start_metrics(s), "failed to start Metrics service"));
         return NULL;
 }
 
