@@ -398,11 +398,12 @@ static void print_help(const struct command_line *l) {
         AUTO_STRBUF text = { 0 };
 
         strbuf_init(&text, 0);
-        strbuf_puts(&text,
-                    "Usage: neso check <repository or model directory> [options]\n\n"
-                    "Reads the configuration of each model as a server would and prints it as it "
-                    "takes effect,\nor what is wrong with it: <file>:<line>:<column>: <message>.\n"
-                    "Exit code: 0 nothing is wrong, 1 something is, 2 wrong usage.\n\n");
+        strbuf_puts(
+                &text,
+                "Usage: neso check <repository or model directory> [options]\n\n"
+                "Reads the configuration of each model as a server would and prints the effective\n"
+                "configuration, or its mistakes: <file>:<line>:<column>: <message>.\n"
+                "Exit code: 0 no mistakes, 1 mistakes, 2 wrong usage.\n\n");
         command_line_print_options(l, &text);
         fputs(strbuf_cstr(&text), stdout);
 }
@@ -430,12 +431,12 @@ static int read_and_check(struct check *c, struct command_line *l, int argc, cha
 int check_main(int argc, char **argv) {
         struct check                c = { 0 };
         const struct command_option options[] = {
-                { "json", COMMAND_FLAG, &c.is_json, NULL, 0, "all of it as one JSON object" },
+                { "json", COMMAND_FLAG, &c.is_json, NULL, 0,
+                  "print everything as one JSON object" },
                 { "load", COMMAND_FLAG, &c.loads, NULL, 0,
                   "also load each model once, and print its configuration as its backend\n"
                   "completed it, or why it does not load" },
-                { "quiet", COMMAND_FLAG, &c.is_quiet, NULL, 0,
-                  "print what is wrong and nothing else" },
+                { "quiet", COMMAND_FLAG, &c.is_quiet, NULL, 0, "print mistakes only" },
                 { "backend-directory", COMMAND_WORD, &c.options.backend_directory, "DIRECTORY", 0,
                   "where the backends are, as of `neso serve`" },
                 { "repoagent-directory", COMMAND_WORD, &c.options.repoagent_directory, "DIRECTORY",

@@ -36,20 +36,21 @@ static const struct ctl_command {
           ctl_index },
         { "load", NEEDS_MODEL, "load a model, or load it again", FOR_LOAD, ctl_load },
         { "unload", NEEDS_MODEL, "unload a model", FOR_UNLOAD, ctl_unload },
-        { "ready", MAY_NAME_MODEL, "is the server, or the model, ready? Exit code 1: no",
+        { "ready", MAY_NAME_MODEL, "readiness of the server, or of a model; exit code 1: not ready",
           FOR_VERSION, ctl_ready },
         { "stats", MAY_NAME_MODEL, "requests, executions, mean times, batch sizes", FOR_VERSION,
           ctl_stats },
-        { "sequences", NEEDS_MODEL, "a model's live sequences: where they are, how old, how idle",
-          FOR_VERSION, ctl_sequences },
-        { "stacks", NEEDS_MODEL, "where the threads of a model's processes are, for one that hangs",
+        { "sequences", NEEDS_MODEL, "a model's live sequences: place, age, idle time", FOR_VERSION,
+          ctl_sequences },
+        { "stacks", NEEDS_MODEL, "call stacks of a model's processes, for a model that hangs",
           FOR_VERSION, ctl_stacks },
         { "members", NEEDS_MODEL, "the instance groups of a model that take certain batch sizes",
           FOR_VERSION, ctl_members },
-        { "metadata", MAY_NAME_MODEL, "what the server is, or a model's inputs and outputs",
-          FOR_VERSION, ctl_metadata },
+        { "metadata", MAY_NAME_MODEL,
+          "name and version of the server, or a model's inputs and outputs", FOR_VERSION,
+          ctl_metadata },
         { "config", NEEDS_MODEL, "a model's configuration", FOR_VERSION, ctl_config },
-        { "graph", NEEDS_MODEL, "the steps of an ensemble or a chain, and what goes between them",
+        { "graph", NEEDS_MODEL, "the steps of an ensemble or a chain, and the tensors between them",
           FOR_VERSION | FOR_GRAPH, ctl_graph },
         { "infer", NEEDS_MODEL, "run a model once", FOR_VERSION | FOR_INFER, ctl_infer },
 };
@@ -61,7 +62,7 @@ static void print_help(const struct command_line *l) {
 
         strbuf_init(&text, 0);
         strbuf_puts(&text, "Usage: neso ctl <command> [options]\n\n"
-                           "Asks a running server over HTTP. Commands:\n\n");
+                           "Sends requests to a running server over HTTP. Commands:\n\n");
         for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
                 const struct ctl_command *k = &commands[i];
                 const char               *model = k->model == NEEDS_MODEL ? "MODEL" : "[MODEL]";
@@ -175,23 +176,25 @@ static int read_and_run(struct ctl *c, struct command_line *l, int argc, char **
 int ctl_main(int argc, char **argv) {
         struct ctl c = { .http = { .url = DEFAULT_URL }, .seed = 1, .n_values = N_VALUES_DEFAULT };
         const struct command_option options[] = {
-                { "url", COMMAND_WORD, &c.http.url, "URL", FOR_ALL, "of the server; " DEFAULT_URL },
+                { "url", COMMAND_WORD, &c.http.url, "URL", FOR_ALL,
+                  "address of the server; " DEFAULT_URL },
                 { "key", COMMAND_WORD, &c.http.key, "KEY", FOR_ALL,
-                  "API key; without it that of the environment's " KEY_VARIABLE },
-                { "json", COMMAND_FLAG, &c.is_json, NULL, FOR_ALL, "the server's answer as it is" },
+                  "API key; by default the environment's " KEY_VARIABLE },
+                { "json", COMMAND_FLAG, &c.is_json, NULL, FOR_ALL,
+                  "print the server's answer unchanged" },
                 { "timeout", COMMAND_COUNT, &c.http.timeout_s, "SECONDS", FOR_ALL,
-                  "for an answer; as long as it takes" },
+                  "time limit for an answer; none" },
                 { "cacert", COMMAND_WORD, &c.http.cacert, "FILE", FOR_ALL,
-                  "PEM: who may have signed the server's certificate" },
+                  "PEM: authorities of the server's certificate" },
                 { "cert", COMMAND_WORD, &c.http.cert, "FILE", FOR_ALL,
-                  "PEM: a certificate of your own" },
+                  "PEM: a client certificate" },
                 { "key-file", COMMAND_WORD, &c.http.key_file, "FILE", FOR_ALL,
                   "PEM: the key of --cert" },
                 { "insecure", COMMAND_FLAG, &c.http.is_insecure, NULL, FOR_ALL,
-                  "take any certificate of the server" },
-                { "dot", COMMAND_FLAG, &c.is_dot, NULL, FOR_GRAPH, "graph: for Graphviz" },
+                  "accept any certificate of the server" },
+                { "dot", COMMAND_FLAG, &c.is_dot, NULL, FOR_GRAPH, "graph: print for Graphviz" },
                 { "ready", COMMAND_FLAG, &c.only_ready, NULL, FOR_INDEX,
-                  "index: only what is ready" },
+                  "index: only ready models" },
                 { "version", COMMAND_WORD, &c.version, "V", FOR_VERSION,
                   "infer, config, ready, stats, sequences, stacks, members, metadata, graph: of "
                   "this version" },
@@ -200,18 +203,18 @@ int ctl_main(int argc, char **argv) {
                 { "file", COMMAND_WORDS, &c.files, "V/NAME=PATH", FOR_LOAD,
                   "load: a file instead of those in the repository; needs --config" },
                 { "dependents", COMMAND_FLAG, &c.dependents, NULL, FOR_UNLOAD,
-                  "unload: with the models that were loaded for it alone" },
+                  "unload: also the models that were loaded for it alone" },
                 { "input", COMMAND_WORDS, &c.inputs, "NAME=JSON", FOR_INFER,
                   "infer: values, nested or flat; NAME=@PATH reads a file" },
                 { "zeros", COMMAND_FLAG, &c.zeros, NULL, FOR_INFER,
                   "infer: zeros for the other inputs" },
                 { "random", COMMAND_FLAG, &c.random, NULL, FOR_INFER,
                   "infer: random values for the other inputs" },
-                { "seed", COMMAND_COUNT, &c.seed, "N", FOR_INFER, "infer: of --random; 1" },
+                { "seed", COMMAND_COUNT, &c.seed, "N", FOR_INFER, "infer: seed of --random; 1" },
                 { "shape", COMMAND_WORDS, &c.shapes, "NAME=1,2,3", FOR_INFER,
                   "infer: shape of an input" },
                 { "values", COMMAND_COUNT, &c.n_values, "N", FOR_INFER,
-                  "infer: how many of an output are shown, 0 for all; 16" },
+                  "infer: values shown of each output, 0 for all; 16" },
         };
         struct command_line line = { .options = options, .n_options = ARRAY_LEN(options) };
         int                 code;

@@ -56,11 +56,11 @@ struct command {
 
 static const struct command commands[] = {
         { "serve", "serve models; `neso serve --help` lists the options", serve_main },
-        { "check", "read configurations and say what is wrong with them; `neso check --help`",
-          check_main },
-        { "ctl", "ask a running server, load and unload its models; `neso ctl --help`", ctl_main },
+        { "check", "check the configurations of a repository; `neso check --help`", check_main },
+        { "ctl", "query a running server, load and unload its models; `neso ctl --help`",
+          ctl_main },
         { "options", "print the options of serve as Markdown", print_options },
-        { "endpoints", "print what can be asked of the server, and the group of each (--json)",
+        { "endpoints", "print the server's endpoints, and the group of each (--json)",
           print_endpoints },
         { "version", "print the version", print_version },
 };

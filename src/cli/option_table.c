@@ -17,13 +17,13 @@
           .help = "The same, for clients with a certificate only." },                              \
         { .name = prefix "-server-cert", .kind = OPTION_TEXT, .offset = AT(field.server_cert),     \
           .argument = "<path>", .default_text = default_cert,                                      \
-          .help = "Server certificate and those that vouch for it (PEM); read again on SIGHUP." }, \
+          .help = "Server certificate with its chain (PEM); read again on SIGHUP." }, \
         { .name = prefix "-server-key", .kind = OPTION_TEXT, .offset = AT(field.server_key),       \
           .argument = "<path>", .default_text = default_cert,                                      \
           .help = "Its key (PEM, without a pass phrase)." },                                       \
         { .name = prefix "-root-cert", .kind = OPTION_TEXT, .offset = AT(field.root_cert),         \
           .argument = "<path>", .default_text = "\"\"",                                            \
-          .help = "Certificates that vouch for those of clients (PEM)." }
+          .help = "Authorities of client certificates (PEM)." }
 
 static const struct option_row help_rows[] = {
         { .name = "help", .kind = OPTION_FLAG, .offset = AT(help), .help = "Print this text." },
@@ -61,7 +61,7 @@ static const struct option_row server_rows[] = {
           .help = "Ready only when every model is; false: ready when the server answers." },
         { .name = "api-key-file", .kind = OPTION_TEXT, .offset = AT(api_key_file),
           .argument = "<path>", .refuses_empty = true,
-          .help = "Who may use which endpoints and models (docs/security.md); read again on "
+          .help = "Keys with their endpoints and models (docs/security.md); read again on "
                   "SIGHUP." },
         { .name = "in-flight-limit", .kind = OPTION_TEXTS, .offset = AT(in_flight_limit),
           .argument = "<[model,]requests|bytes=n>",
@@ -83,7 +83,7 @@ static const struct option_row models_rows[] = {
         { .name = "model-control-mode", .kind = OPTION_TEXT, .offset = AT(model_control_mode),
           .argument = "<none|poll|explicit>", .default_text = "none",
           .help = "Whether models change while serving: none, poll follows the repositories, "
-                  "explicit does as requests say." },
+                  "explicit follows load and unload requests." },
         { .name = "repository-poll-secs", .kind = OPTION_NUMBER, .offset = AT(poll_secs),
           .argument = "<integer>", .min = 0, .max = 2147483647, .default_text = "15",
           .help = "Seconds between two polls of the repositories; 0: none after the start." },
@@ -363,7 +363,7 @@ static const struct option_row plugin_rows[] = {
           .help = "Where caches are found." },
         { .name = "scheduler", .kind = OPTION_TEXT, .offset = AT(scheduler),
           .argument = "<name>", .default_text = "default",
-          .help = "Scheduler of models that do not say: default, baseline, triton, or the name of a "
+          .help = "Scheduler of models that name none: default, baseline, triton, or the name of a "
                   "library; see docs/schedulers.md." },
         { .name = "scheduler-directory", .kind = OPTION_TEXT, .offset = AT(scheduler_directory),
           .argument = "<path>", .default_text = "lib/neso/schedulers beside the library",
@@ -379,7 +379,7 @@ static const struct option_row memory_rows[] = {
           .help = "Whether instances wait for the resources that their groups name." },
         { .name = "adaptive-batching", .kind = OPTION_TEXT, .offset = AT(adaptive_batching),
           .argument = "<off|idle|flow>",
-          .help = "When a batch runs before its queue delay is over, for models that do not say; "
+          .help = "When a batch runs before its queue delay is over, for models that do not set it; "
                   "see docs/batching.md. Without it, off for dynamic_batching." },
         { .name = "rate-limit-resource", .kind = OPTION_TEXTS, .offset = AT(rate_limit_resource),
           .argument = "<name:count[:device]>",
