@@ -609,9 +609,11 @@ static struct chain_run *submit_group(struct chain_run *first) {
         uint32_t              n = 0;
 
         for (; run != NULL && n < MAX_GROUP; run = next) {
-                if (run->plan->stages[run->at].model != model || run->chain != first->chain)
+                if (run->plan->stages[run->at].model != model || run->chain != chain)
                         break;
                 next = run->next;
+                /* A run that ends here may be freed, and with the last one the model and the
+                 * chain. */
                 requests[n] = make_stage(run);
                 if (requests[n] == NULL)
                         continue;
@@ -619,6 +621,8 @@ static struct chain_run *submit_group(struct chain_run *first) {
                 requests[n]->request->batch_size = run->outer->batch_size;
                 runs[n++] = run;
         }
+        if (n == 0)
+                return run;
         /* Without dynamic batching, each request may run on this thread when it is submitted. */
         if (model->config->pb->scheduling_choice_case ==
             INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING) {

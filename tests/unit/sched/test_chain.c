@@ -312,6 +312,13 @@ static void test_a_decoupled_stage_is_the_last(void **state) {
         chain_close(&l);
 }
 
+static void wait_until(uint64_t time_ns) {
+        mutex_lock(&lab_lock);
+        while (clock_now_ns() <= time_ns)
+                cond_wait_until(&lab_changed, &lab_lock, time_ns + 1);
+        mutex_unlock(&lab_lock);
+}
+
 /* All stages have one deadline. It passes while a stage is held. */
 static void test_the_deadline(void **state) {
         const uint32_t   x = 5;
@@ -328,16 +335,68 @@ static void test_the_deadline(void **state) {
         lab_submit(&c);
         LAB_WAIT_FOR(l.stages[0].n_running == 1);
         over_ns = c.req->times.request_start_ns + c.req->timeout_us * NS_PER_US;
-        mutex_lock(&lab_lock);
-        while (clock_now_ns() <= over_ns)
-                cond_wait_until(&lab_changed, &lab_lock, over_ns + 1);
-        mutex_unlock(&lab_lock);
+        wait_until(over_ns);
         lab_hold(&l.stages[0], false);
         lab_wait(&c);
         lab_assert_error(&c, ERR_UNAVAILABLE,
                          "in chain 'pipe' stage 'b' (2/3): Request timeout expired");
         assert_int_equal(lab_count(&l.stages[1]), 0);
         lab_call_close(&c);
+        chain_close(&l);
+}
+
+static void free_response(struct response *response, uint32_t flags, void *userp) {
+        (void)flags;
+        (void)userp;
+        response_free(response);
+}
+
+static void free_request(struct request *req, uint32_t flags, void *userp) {
+        bool *is_freed = userp;
+
+        (void)flags;
+        request_free(req);
+        mutex_lock(&lab_lock);
+        *is_freed = true;
+        cond_broadcast(&lab_changed);
+        mutex_unlock(&lab_lock);
+}
+
+/* Two requests leave a stage in one batch. The first one ends instead of entering the next stage, and
+ * its client frees it at once. */
+static void test_the_first_of_a_batch_ends(void **state) {
+        static const char *const configs[] = { CONFIG "dynamic_batching { preferred_batch_size: 2 "
+                                                      "max_queue_delay_microseconds: 60000000 }",
+                                               CONFIG, CONFIG };
+        const uint32_t           x = 5;
+        struct lab_chain         l;
+        struct lab_call          late, other;
+        uint64_t                 over_ns;
+        bool                     is_freed = false;
+
+        (void)state;
+        chain_open(&l, configs, false);
+        lab_hold(&l.stages[0], true);
+        lab_call_open(&late, l.fake);
+        late.req->timeout_us = 2000000; /* long enough for the first stage to start */
+        late.req->on_response = free_response;
+        late.req->on_release = free_request;
+        late.req->on_release_userp = &is_freed;
+        lab_input(&late, "X", &x, 1, 1);
+        lab_call_open(&other, l.fake);
+        lab_input(&other, "X", &x, 1, 1);
+        lab_submit(&late);
+        lab_submit(&other);
+        LAB_WAIT_FOR(l.stages[0].n_running == 2);
+        over_ns = late.req->times.request_start_ns + late.req->timeout_us * NS_PER_US;
+        wait_until(over_ns);
+        lab_hold(&l.stages[0], false);
+        LAB_WAIT_FOR(is_freed);
+        lab_wait(&other);
+        assert_int_equal(lab_output(&other, 0, "Y")->value, 274);
+        assert_int_equal(lab_count(&l.stages[1]), 1);
+        assert_int_equal(atomic_load(&l.metrics->n_failure), 1);
+        lab_call_close(&other);
         chain_close(&l);
 }
 
@@ -386,6 +445,7 @@ SUITE(chain) {
                 cmocka_unit_test(test_many_responses_of_the_last),
                 cmocka_unit_test(test_a_decoupled_stage_is_the_last),
                 cmocka_unit_test(test_the_deadline),
+                cmocka_unit_test(test_the_first_of_a_batch_ends),
                 cmocka_unit_test(test_short_of_memory),
         };
 
