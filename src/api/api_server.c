@@ -252,7 +252,7 @@ struct TRITONSERVER_Error *NESO_InferenceRequestLimitResponses(
 struct TRITONSERVER_Error *NESO_InferenceRequestSetCacheable(
         struct TRITONSERVER_InferenceRequest *inference_request, bool cacheable) {
         API_NEEDS(inference_request);
-        request_from_api(inference_request)->is_not_kept = !cacheable;
+        request_from_api(inference_request)->is_uncacheable = !cacheable;
         return NULL;
 }
 
@@ -275,12 +275,12 @@ struct TRITONSERVER_Error *NESO_ThreadWakeInstances(void) {
 }
 
 struct TRITONSERVER_Error *NESO_ThreadBeginResponses(void) {
-        submitter_begin_row();
+        submitter_begin_responses();
         return NULL;
 }
 
 struct TRITONSERVER_Error *NESO_ThreadEndResponses(void) {
-        submitter_end_row();
+        submitter_end_responses();
         return NULL;
 }
 
@@ -288,7 +288,7 @@ struct TRITONSERVER_Error *NESO_ThreadAfterResponses(NESO_AfterResponsesFn_t cal
                                                      bool *is_deferred) {
         API_NEEDS(call);
         API_NEEDS(is_deferred);
-        *is_deferred = submitter_call_after_row(call, userp);
+        *is_deferred = submitter_call_after_responses(call, userp);
         return NULL;
 }
 

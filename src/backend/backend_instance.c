@@ -31,9 +31,9 @@ static struct error *call(struct backend_instance *in, backend_instance_fn funct
 static void execute(struct executor *e, struct request **requests, uint32_t n) {
         struct error *err;
 
-        submitter_end_all_rows(); /* when a response of another backend led here */
+        submitter_end_all_responses(); /* when a response of another backend led here */
         err = call_execute(self(e), requests, n);
-        submitter_end_all_rows();
+        submitter_end_all_responses();
         if (LIKELY(err == NULL))
                 return;
         for (uint32_t i = 0; i < n; i++)

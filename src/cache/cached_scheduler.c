@@ -23,7 +23,7 @@ static struct error *submit(struct scheduler *s, struct request *req) {
 
         if (response_cache_answer(self(s)->cache, req, inner))
                 return NULL;
-        submitter_let_pass(submitter_self()); /* the key was computed from all the inputs */
+        submitter_forget_time(submitter_self()); /* the key was computed from all the inputs */
         err = inner->ops->submit(inner, req);
         if (UNLIKELY(err != NULL))
                 response_cache_forget(req);

@@ -178,7 +178,7 @@ bool response_cache_answer(struct response_cache *c, struct request *req, struct
                 send(req, r);
                 return true;
         }
-        if (!req->is_not_kept)
+        if (!req->is_uncacheable)
                 expect_answer(c, req, &keys);
         return false;
 }

@@ -7,7 +7,7 @@
  *
  * The thread that sends an answer inserts it first, before the client has it. Only an answer
  * without an error that is the first and final one of its request is inserted, and none of requests
- * whose memory others may write to meanwhile (struct request, is_not_kept). When the cache fails,
+ * whose memory others may write to meanwhile (struct request, is_uncacheable). When the cache fails,
  * the failure is logged and the request is served without it.
  *
  * Ownership.  The server owns it; models and requests in flight borrow it, and end before it.

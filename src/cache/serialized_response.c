@@ -234,7 +234,7 @@ static struct error *add_output(struct response *r, const char *name,
                 if (name == NULL)
                         return error_new(ERR_UNAVAILABLE, "out of memory for a response");
         }
-        TRY(response_add_seen_output(r, name, (enum data_type)head->type, head->n_dims, &o,
+        TRY(response_add_client_output(r, name, (enum data_type)head->type, head->n_dims, &o,
                                      &shape));
         memcpy(shape, dims, head->n_dims * sizeof(*shape));
         TRY(response_output_buffer(o, head->byte_size, &type, &id, &to));

@@ -43,10 +43,11 @@ struct implicit_state {
 };
 
 struct implicit_states {
-        const struct state_plan *plan;   /* borrowed */
-        struct implicit_states  *next;   /* next in a list of sets to be freed */
-        struct request_input **attached; /* where they are linked to the request; NULL: not attached */
-        uint32_t               n_attached;
+        const struct state_plan *plan; /* borrowed */
+        struct implicit_states  *next; /* next in a list of sets to be freed */
+        struct request_input *
+                *attached; /* where they are linked to the request; NULL: not attached */
+        uint32_t n_attached;
         enum implicit_states_kind kind;
         struct implicit_state     states[];
 };
@@ -98,7 +99,7 @@ static void swap_forms(struct state_form *a, struct state_form *b) {
 }
 
 /* Makes the input refer to the buffer that is read. */
-static void show(struct implicit_state *state) {
+static void update_input(struct implicit_state *state) {
         struct request_input *in = &state->input;
 
         in->type = state->read.type;
@@ -121,7 +122,7 @@ static bool set_value(struct implicit_state *state, const void *bytes, size_t n_
                 memset(buffer->bytes, 0, n_bytes);
         state->read.n_bytes = n_bytes;
         state->updated = state->writing = NO_BUFFER;
-        show(state);
+        update_input(state);
         return true;
 }
 
@@ -217,14 +218,15 @@ static size_t zero_bytes_like(const struct implicit_state *like) {
 bool implicit_states_imitate(struct implicit_states *null, const struct implicit_states *like) {
         for (uint32_t i = 0; i < null->plan->n; i++) {
                 struct implicit_state       *state = &null->states[i];
-                const struct implicit_state *model = &like->states[i];
-                size_t                       n_bytes = zero_bytes_like(model);
+                const struct implicit_state *pattern = &like->states[i];
+                size_t                       n_bytes = zero_bytes_like(pattern);
 
-                if (!set_form(&state->read, model->read.type, model->read.dims, model->read.n_dims))
+                if (!set_form(&state->read, pattern->read.type, pattern->read.dims,
+                              pattern->read.n_dims))
                         return false;
                 /* Zeros are still zeros, unless a backend could write there. */
                 if (n_bytes == state->read.n_bytes && !state->spec->is_in_place)
-                        show(state);
+                        update_input(state);
                 else if (!set_value(state, NULL, n_bytes))
                         return false;
         }
@@ -270,7 +272,7 @@ static void free_buffer(struct state_buffer *b) {
         *b = (struct state_buffer){ 0 };
 }
 
-static void commit(struct implicit_state *state) {
+static void apply_update(struct implicit_state *state) {
         unsigned old = state->reading;
 
         state->writing = NO_BUFFER;
@@ -281,7 +283,7 @@ static void commit(struct implicit_state *state) {
         swap_forms(&state->read, &state->update);
         if (state->spec->is_in_place && state->reading != old)
                 free_buffer(&state->buffers[old]); /* outgrown by the new value */
-        show(state);
+        update_input(state);
 }
 
 void implicit_states_detach(struct request *req) {
@@ -293,12 +295,12 @@ void implicit_states_detach(struct request *req) {
         req->n_inputs -= s->n_attached;
         req->has_states = false;
         for (uint32_t i = 0; i < s->plan->n; i++)
-                commit(&s->states[i]);
+                apply_update(&s->states[i]);
 }
 
 /* ---- calls of backends ------------------------------------------------------------------------ */
 
-static struct implicit_state *find(const struct request *req, const char *name) {
+static struct implicit_state *find_state(const struct request *req, const char *name) {
         struct implicit_states *s = req->states;
 
         for (uint32_t i = 0; i < s->plan->n; i++)
@@ -317,7 +319,7 @@ struct error *implicit_state_new(struct request *req, const char *name, enum dat
                                      "unable to add state '%s'. State configuration is missing for "
                                      "model '%s'.",
                                      name, req->model->name);
-        state = find(req, name);
+        state = find_state(req, name);
         if (state == NULL)
                 return error_new(ERR_INVALID_ARG, "state '%s' is not a valid state name.", name);
         if (n_dims > REQUEST_MAX_DIMS)

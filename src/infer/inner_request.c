@@ -13,7 +13,7 @@
 
 /* Called for the last response and for the release. The second call sees the count 1 and needs no
  * locked instruction. */
-static void end_half(struct inner_request *r) {
+static void count_end(struct inner_request *r) {
         if (atomic_load_explicit(&r->n_open, memory_order_acquire) == 1 ||
             atomic_fetch_sub_explicit(&r->n_open, 1, memory_order_acq_rel) == 1)
                 r->ops->on_end(r);
@@ -24,13 +24,13 @@ static void on_response(struct response *response, uint32_t flags, void *userp) 
 
         r->ops->on_response(r, response, flags);
         if ((flags & RESPONSE_FINAL) != 0)
-                end_half(r);
+                count_end(r);
 }
 
 static void on_release(struct request *req, uint32_t flags, void *userp) {
         (void)req;
         (void)flags;
-        end_half(userp);
+        count_end(userp);
 }
 
 /* Has the type allocator_alloc_fn. */
@@ -57,9 +57,9 @@ static struct error *allocate(struct response_allocator *allocator, const char *
         return NULL;
 }
 
-static struct error *give_back(struct response_allocator *allocator, void *buffer,
-                               void *buffer_userp, size_t byte_size, enum memory_type type,
-                               int64_t id) {
+static struct error *release_buffer(struct response_allocator *allocator, void *buffer,
+                                    void *buffer_userp, size_t byte_size, enum memory_type type,
+                                    int64_t id) {
         (void)allocator;
         (void)buffer;
         (void)byte_size;
@@ -70,10 +70,10 @@ static struct error *give_back(struct response_allocator *allocator, void *buffe
 }
 
 /* Wraps the request, which it takes; NULL when that is NULL. */
-static struct inner_request *wrap(struct request *req, const struct inner_request_ops *ops,
-                                  void *owner) {
+static struct inner_request *wrap_request(struct request *req, const struct inner_request_ops *ops,
+                                          void *owner) {
         static const struct response_allocator allocator = { .alloc = allocate,
-                                                             .release = give_back };
+                                                             .release = release_buffer };
         struct inner_request                  *r;
 
         if (req == NULL)
@@ -98,13 +98,13 @@ static struct inner_request *wrap(struct request *req, const struct inner_reques
 
 struct inner_request *inner_request_new(struct model *model, const struct inner_request_ops *ops,
                                         void *owner) {
-        return wrap(request_new(model), ops, owner);
+        return wrap_request(request_new(model), ops, owner);
 }
 
 struct inner_request *inner_request_new_borrowing(struct model                   *model,
                                                   const struct inner_request_ops *ops,
                                                   void                           *owner) {
-        return wrap(request_new_borrowing(model), ops, owner);
+        return wrap_request(request_new_borrowing(model), ops, owner);
 }
 
 void inner_request_free(struct inner_request *r) {

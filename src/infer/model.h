@@ -28,28 +28,29 @@ struct state_plan;
 
 struct model {
         struct ref  ref;
-        const char *name;             /* owned by the loader, as are the fields below */
-        const char *namespace;        /* path of its repository; "" without namespaces */
-        const char            *label; /* for log and error texts: "<namespace>::<name>", or the name */
-        int64_t                version;
+        const char *name;      /* owned by the loader, as are the fields below */
+        const char *namespace; /* path of its repository; "" without namespaces */
+        const char *label;     /* for log and error texts: "<namespace>::<name>", or the name */
+        int64_t     version;
         struct model_config   *config;
         struct model_io_set   *io;
         struct labels         *labels; /* may be NULL */
         struct state_plan     *states; /* implicit states of its sequences; NULL: none */
         struct model_stats    *stats;
         struct scheduler      *scheduler;
-        struct response_cache *cache;     /* borrowed from the server; NULL: answers are not cached */
-        struct siphash_key     cache_key; /* differs for each load, so that a reload finds no old entry */
-        _Atomic uint64_t cache_epoch;     /* for ensembles: changes with the models of the steps */
+        struct response_cache *cache; /* borrowed from the server; NULL: answers are not cached */
+        struct siphash_key
+                         cache_key; /* differs for each load, so that a reload finds no old entry */
+        _Atomic uint64_t cache_epoch; /* for ensembles: changes with the models of the steps */
         bool             is_decoupled;
-        bool             has_next;           /* requests continue in other models: sched/chain.h */
-        bool             may_be_unready;     /* its backend can report that an instance is not ready */
+        bool             has_next;       /* requests continue in other models: sched/chain.h */
+        bool             may_be_unready; /* its backend can report that an instance is not ready */
         bool             needs_equal_shapes; /* see request_same_shape() */
         /* Set by infer/model_generations.h. */
-        struct model_generations *generations;        /* ref; NULL until the model serves */
-        atomic_bool               is_routed;   /* a request for this model may belong to another load */
-        atomic_bool               has_retired; /* it begins no more sequences */
-        _Atomic uint64_t          n_in_flight; /* requests submitted and not yet released */
+        struct model_generations *generations; /* ref; NULL until the model serves */
+        atomic_bool      needs_routing; /* a request for this model may belong to another load */
+        atomic_bool      has_retired;   /* it begins no more sequences */
+        _Atomic uint64_t n_in_flight;   /* requests submitted and not yet released */
         void (*on_unused)(struct model *model);
         void *owner; /* belongs to the loader */
 };

@@ -65,7 +65,7 @@ static void set_flags_locked(struct model_generations *generations) {
         for (size_t i = 0; i < generations->n_members; i++) {
                 const struct generation *m = &generations->members[i];
 
-                atomic_store(&m->model->is_routed,
+                atomic_store(&m->model->needs_routing,
                              m->has_retired || (any && generations->n_members > 1));
         }
 }
@@ -185,7 +185,7 @@ static struct model *next_older(const struct request *req, bool only_retired, ui
 }
 
 /* Returns a new reference to the member on which the sequence of this request began. */
-static struct model *find_knowing(const struct request *req) {
+static struct model *find_load_of_sequence(const struct request *req) {
         uint64_t      at = UINT64_MAX;
         struct model *model;
 
@@ -217,7 +217,7 @@ static struct model *find_serving(const struct request *req) {
         return best;
 }
 
-static void end_elsewhere(const struct request *req) {
+static void end_on_retired(const struct request *req) {
         uint64_t      at = UINT64_MAX;
         struct model *model;
 
@@ -228,7 +228,7 @@ static void end_elsewhere(const struct request *req) {
 }
 
 /* Takes the reference. */
-static struct error *bind(struct request *req, struct model *model) {
+static struct error *bind_request(struct request *req, struct model *model) {
         struct error *err = NULL;
 
         if (model != req->model)
@@ -243,19 +243,19 @@ struct error *model_generations_route(struct request *req) {
 
         if (begins_sequence(req)) {
                 if (has_id(req))
-                        end_elsewhere(req);
+                        end_on_retired(req);
                 if (!has_retired)
                         return NULL;
         } else {
                 if (model_knows(req->model, req))
                         return NULL;
-                to = find_knowing(req);
+                to = find_load_of_sequence(req);
         }
         if (to == NULL && has_retired)
                 to = find_serving(req);
         if (to == NULL)
                 return has_retired ? model_generations_retired() : NULL;
-        return bind(req, to);
+        return bind_request(req, to);
 }
 
 bool model_generations_continues(struct request *req) {
@@ -265,9 +265,9 @@ bool model_generations_continues(struct request *req) {
                 return false;
         if (model_knows(req->model, req))
                 return true;
-        if (!atomic_load(&req->model->is_routed))
+        if (!atomic_load(&req->model->needs_routing))
                 return false;
-        model = find_knowing(req);
+        model = find_load_of_sequence(req);
         model_unref(model);
         return model != NULL;
 }

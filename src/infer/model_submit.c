@@ -46,11 +46,11 @@ static struct error *prepare(struct request *req, uint64_t now_ns) {
 
 /* To be called before the scheduler gets the request, which may be released and freed at any moment
  * afterwards. */
-static void count_in(struct model *model) {
+static void add_in_flight(struct model *model) {
         atomic_fetch_add_explicit(&model->n_in_flight, 1, memory_order_relaxed);
 }
 
-static void count_out(struct model *model) {
+static void subtract_in_flight(struct model *model) {
         atomic_fetch_sub_explicit(&model->n_in_flight, 1, memory_order_relaxed);
 }
 
@@ -59,10 +59,10 @@ static struct error *submit_prepared(struct request *req) {
         struct model *model = req->model;
         struct error *err;
 
-        count_in(model);
+        add_in_flight(model);
         err = model->scheduler->ops->submit(model->scheduler, req);
         if (UNLIKELY(err != NULL))
-                count_out(model);
+                subtract_in_flight(model);
         return err;
 }
 
@@ -73,8 +73,8 @@ static COLD struct error *submit_elsewhere(struct request *req) {
         return submit_prepared(req);
 }
 
-static bool is_routed(const struct model *model) {
-        return atomic_load_explicit(&model->is_routed, memory_order_acquire);
+static bool needs_routing(const struct model *model) {
+        return atomic_load_explicit(&model->needs_routing, memory_order_acquire);
 }
 
 struct error *model_submit_at(struct request *req, uint64_t now_ns) {
@@ -83,7 +83,7 @@ struct error *model_submit_at(struct request *req, uint64_t now_ns) {
         /* The program submitted a request that was not released yet. */
         if (UNLIKELY(request_is_in_use(req)))
                 return model_submit_in_use();
-        if (UNLIKELY(is_routed(req->model)))
+        if (UNLIKELY(needs_routing(req->model)))
                 TRY(model_generations_route(req));
         TRY(prepare(req, now_ns));
         err = submit_prepared(req);
@@ -108,14 +108,14 @@ static void submit_together(struct model *model, struct request *const *requests
         for (uint32_t i = 0; i < n; i++) {
                 ret_errors[places[i]] = errors[i];
                 if (errors[i] != NULL)
-                        count_out(model);
+                        subtract_in_flight(model);
         }
 }
 
 void model_submit_all(struct request *const *requests, uint32_t n, struct error **ret_errors) {
         struct model *model = requests[0]->model;
 
-        if (n == 1 || model->scheduler->ops->submit_all == NULL || is_routed(model)) {
+        if (n == 1 || model->scheduler->ops->submit_all == NULL || needs_routing(model)) {
                 for (uint32_t i = 0; i < n; i++)
                         ret_errors[i] = model_submit(requests[i]);
                 return;
@@ -132,7 +132,7 @@ void model_submit_all(struct request *const *requests, uint32_t n, struct error 
                                                 : prepare(requests[i], clock_now_ns());
                         if (ret_errors[i] != NULL)
                                 continue;
-                        count_in(model);
+                        add_in_flight(model);
                         places[n_prepared] = i;
                         prepared[n_prepared++] = requests[i];
                 }

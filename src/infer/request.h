@@ -49,7 +49,8 @@ struct trace;
 /* Inputs or outputs in addition to those of the model: enough that the check can name all wrong ones,
  * and few and short enough that the search for duplicates stays cheap. */
 #define REQUEST_MAX_EXTRA_TENSORS 256
-#define REQUEST_MAX_PARAMETERS 1024 /* backends read them by index, each time by a walk over the list */
+#define REQUEST_MAX_PARAMETERS                                                                     \
+        1024 /* backends read them by index, each time by a walk over the list */
 #define REQUEST_MAX_NAME_BYTES 1024 /* longer only when the model itself has such a name */
 #define REQUEST_MAX_ARENA_BYTES (size_t)(256u << 20)
 
@@ -90,7 +91,7 @@ struct request_input {
         uint32_t               n_plain; /* number of chunks without a host policy */
         struct input_chunk    *first_chunk;
         struct request_input  *next;
-        const struct model_io *io;         /* borrowed: the model's input of that name; NULL: none */
+        const struct model_io *io; /* borrowed: the model's input of that name; NULL: none */
         struct input_chunk     only_chunk; /* the first chunk, without an allocation */
 
         /* Fields that the check of the request reads. */
@@ -146,10 +147,10 @@ struct request_spares {
  * those that only front ends and the check use, and at the end those that a plain request never needs. */
 struct request {
         /* The source of its responses (response_source_of() copies these fields, in this order). */
-        struct model                    *model; /* ref */
-        struct response_stream          *stream;  /* ref: state of this use of the request */
-        struct response_ticket          *order_ticket;  /* ref; NULL unless the model preserves ordering */
-        struct trace                    *trace; /* ref; NULL unless this inference is traced */
+        struct model           *model;        /* ref */
+        struct response_stream *stream;       /* ref: state of this use of the request */
+        struct response_ticket *order_ticket; /* ref; NULL unless the model preserves ordering */
+        struct trace           *trace;        /* ref; NULL unless this inference is traced */
         const struct response_allocator *allocator; /* borrowed from the front end */
         void                            *allocator_userp;
         response_complete_fn             on_response;
@@ -183,18 +184,18 @@ struct request {
         /* The first stream; its reference stands for the memory of the request. */
         struct response_stream own_stream;
 
-        struct arena             arena;
-        uint32_t                 n_outputs;
-        bool                     has_spares;
-        bool                     is_not_kept : 1; /* see NESO_InferenceRequestSetCacheable() */
-        bool                     runs_alone : 1;  /* see NESO_InferenceRequestSetRunsAlone() */
-        bool                     has_states : 1;
-        bool                     is_inner; /* created by the server: see infer/inner_request.h */
-        bool                     has_sequence : 1; /* a bit, so that a plain request has six cache lines */
-        bool                     has_version : 1;  /* the client asked for this version */
-        bool                     is_split : 1;     /* runs in parts: see infer/request_split.h */
-        bool                     is_part : 1;      /* is a part of a split request */
-        struct requested_output *first_output;     /* NULL = all outputs of the model */
+        struct arena arena;
+        uint32_t     n_outputs;
+        bool         has_spares;
+        bool         is_uncacheable : 1; /* see NESO_InferenceRequestSetCacheable() */
+        bool         runs_alone : 1;     /* see NESO_InferenceRequestSetRunsAlone() */
+        bool         has_states : 1;
+        bool         is_inner;         /* created by the server: see infer/inner_request.h */
+        bool         has_sequence : 1; /* a bit, so that a plain request has six cache lines */
+        bool         has_version : 1;  /* the client asked for this version */
+        bool         is_split : 1;     /* runs in parts: see infer/request_split.h */
+        bool         is_part : 1;      /* is a part of a split request */
+        struct requested_output *first_output; /* NULL = all outputs of the model */
         struct parameter_list    parameters;
         struct correlation_id    correlation;
         uint64_t                 priority; /* as given by the client; 0 = the default */

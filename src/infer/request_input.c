@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-static struct error *too_large(const struct request *req) {
+static struct error *out_of_memory(const struct request *req) {
         return request_error(req, ERR_UNAVAILABLE, "out of memory for the request's inputs");
 }
 
@@ -116,8 +116,8 @@ static bool set_name(struct request *req, struct request_input *in, struct str n
         return true;
 }
 
-static struct error *add_input(struct request *req, const char *name,
-                               struct request_input **ret_input) {
+static struct error *create_input(struct request *req, const char *name,
+                                  struct request_input **ret_input) {
         struct str             text = str_of(name);
         const struct model_io *io = model_io_find_input(req->model->io, text, req->n_inputs);
         struct request_input  *in;
@@ -135,11 +135,11 @@ static struct error *add_input(struct request *req, const char *name,
                                      req->model->name, req->model->io->n_inputs);
         in = take_input(req);
         if (in == NULL)
-                return too_large(req);
+                return out_of_memory(req);
         in->io = io;
         if (!set_name(req, in, text)) {
                 spare_input(req, in);
-                return too_large(req);
+                return out_of_memory(req);
         }
         *ret_input = in;
         return NULL;
@@ -152,14 +152,14 @@ static struct error *too_many_dims(const struct request *req, const char *name, 
 }
 
 /* Sets type and shape, and appends the input to the list. */
-static struct error *begin_input(struct request *req, struct request_input *in, enum data_type type,
-                                 const int64_t *dims, size_t n_dims) {
+static struct error *fill_in_input(struct request *req, struct request_input *in,
+                                   enum data_type type, const int64_t *dims, size_t n_dims) {
         int64_t *shape;
 
         shape = arena_room_get(&req->arena, &in->shape_room, (size_t)n_dims * sizeof(*shape));
         if (shape == NULL) {
                 spare_input(req, in);
-                return too_large(req);
+                return out_of_memory(req);
         }
         if (n_dims > 0)
                 memcpy(shape, dims, (size_t)n_dims * sizeof(*shape));
@@ -176,8 +176,8 @@ struct error *request_add_input(struct request *req, const char *name, enum data
 
         if (n_dims > REQUEST_MAX_DIMS)
                 return too_many_dims(req, name, n_dims);
-        TRY(add_input(req, name, &in));
-        return begin_input(req, in, type, dims, (size_t)n_dims);
+        TRY(create_input(req, name, &in));
+        return fill_in_input(req, in, type, dims, (size_t)n_dims);
 }
 
 struct error *request_add_known_input(struct request *req, const struct model_io *io,
@@ -189,10 +189,10 @@ struct error *request_add_known_input(struct request *req, const struct model_io
                 return too_many_dims(req, io->name, n_dims);
         in = take_input(req);
         if (in == NULL)
-                return too_large(req);
+                return out_of_memory(req);
         in->io = io;
         in->name = io->name;
-        TRY(begin_input(req, in, type, dims, n_dims));
+        TRY(fill_in_input(req, in, type, dims, n_dims));
         *ret = in;
         return NULL;
 }
@@ -210,7 +210,7 @@ struct error *request_rebind(struct request *req, struct model *model) {
                 in->io = NULL;
                 if (!set_name(req, in, str_of(in->name))) {
                         in->io = io;
-                        return too_large(req);
+                        return out_of_memory(req);
                 }
                 in->io = io;
         }
@@ -234,7 +234,7 @@ struct error *request_add_raw_input(struct request *req, const char *name) {
                 return request_error(req, ERR_INVALID_ARG,
                                      "raw input '%s' can't be added to request with other inputs",
                                      name);
-        TRY(add_input(req, name, &in));
+        TRY(create_input(req, name, &in));
         in->is_raw = true;
         append_input(req, in);
         return NULL;
@@ -314,7 +314,7 @@ struct input_chunk *request_prepend_chunk(struct request *req, struct request_in
 
 struct error *request_append_bytes(struct request *req, const char *input, const void *base,
                                    const struct buffer_attributes *attributes,
-                                   const char *host_policy) {
+                                   const char                     *host_policy) {
         struct request_input *in = request_find_input(req, input);
 
         if (in == NULL)
@@ -324,21 +324,21 @@ struct error *request_append_bytes(struct request *req, const char *input, const
 
 struct error *request_input_append(struct request *req, struct request_input *in, const void *base,
                                    const struct buffer_attributes *attributes,
-                                   const char *host_policy) {
+                                   const char                     *host_policy) {
         struct input_chunk *chunk;
 
         if (attributes->byte_size == 0)
                 return NULL;
         chunk = in->first_chunk == NULL ? &in->only_chunk : take_chunk(req);
         if (chunk == NULL)
-                return too_large(req);
+                return out_of_memory(req);
         chunk->base = base;
         chunk->attributes = *attributes;
         chunk->next = NULL;
         if (!set_policy(req, chunk, host_policy) ||
             (host_policy == NULL && !count_bytes(in, attributes->byte_size))) {
                 spare_chunk(req, in, chunk);
-                return too_large(req);
+                return out_of_memory(req);
         }
         if (in->last_chunk != NULL)
                 in->last_chunk->next = chunk;

@@ -12,10 +12,10 @@ struct kept_block {
 
 static _Thread_local TLS_EARLY struct kept_block *kept; /* owned */
 static _Thread_local TLS_EARLY unsigned           n_kept;
-static _Thread_local TLS_EARLY bool               will_be_freed; /* when the thread ends */
+static _Thread_local TLS_EARLY bool               is_exit_registered; /* when the thread ends */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_key_t  at_end; /* its destructor, free_kept(), runs at the end of a thread */
+static pthread_key_t  exit_key; /* its destructor, free_kept(), runs at the end of a thread */
 static bool           has_key;
 
 static void free_kept(void *unused UNUSED) {
@@ -26,11 +26,12 @@ static void free_kept(void *unused UNUSED) {
                 free(block);
         }
         n_kept = 0;
-        will_be_freed = false; /* another destructor of this thread may still give a block back */
+        is_exit_registered =
+                false; /* another destructor of this thread may still give a block back */
 }
 
 static void make_key(void) {
-        has_key = pthread_key_create(&at_end, free_kept) == 0;
+        has_key = pthread_key_create(&exit_key, free_kept) == 0;
 }
 
 /* The library may be unloaded before its threads end: blocks cached by other threads are then leaked. */
@@ -38,17 +39,17 @@ static DESTRUCTOR void drop_key(void) {
         if (!has_key)
                 return;
         has_key = false;
-        pthread_key_delete(at_end);
+        pthread_key_delete(exit_key);
         free_kept(NULL);
 }
 
 /* Registers the thread's destructor. False: no block may be cached, since none would be freed. */
-static bool see_to_the_end(void) {
-        if (LIKELY(will_be_freed))
+static bool register_thread_exit(void) {
+        if (LIKELY(is_exit_registered))
                 return true;
         pthread_once(&once, make_key);
-        will_be_freed = has_key && pthread_setspecific(at_end, &kept) == 0;
-        return will_be_freed;
+        is_exit_registered = has_key && pthread_setspecific(exit_key, &kept) == 0;
+        return is_exit_registered;
 }
 
 struct request_memory *request_memory_take(void) {
@@ -64,7 +65,7 @@ struct request_memory *request_memory_take(void) {
 void request_memory_give(void *memory) {
         struct kept_block *block = memory;
 
-        if (n_kept >= REQUEST_MEMORY_MAX_KEPT || !see_to_the_end()) {
+        if (n_kept >= REQUEST_MEMORY_MAX_KEPT || !register_thread_exit()) {
                 free(memory);
                 return;
         }

@@ -42,15 +42,14 @@ static bool same_input(const struct request_input *a, const struct request_input
 }
 
 bool request_same_shape(const struct request *a, const struct request *b) {
-        uint32_t n_batch_dims = a->model->io->max_batch_size > 0 ? 1 : 0;
+        uint32_t              n_batch_dims = a->model->io->max_batch_size > 0 ? 1 : 0;
         struct request_input *y = b->first_input;
 
         if (a->n_inputs != b->n_inputs)
                 return false;
         for (struct request_input *x = a->first_input; x != NULL; x = x->next) {
-                struct request_input *same = y != NULL && y->io == x->io
-                                                     ? y
-                                                     : request_find_input(b, x->name);
+                struct request_input *same =
+                        y != NULL && y->io == x->io ? y : request_find_input(b, x->name);
 
                 if (same == NULL || !same_input(x, same, n_batch_dims))
                         return false;
@@ -60,7 +59,7 @@ bool request_same_shape(const struct request *a, const struct request *b) {
 }
 
 /* For contents that count as different from all others, including themselves, see same_contents(). */
-static void take_contents(uint64_t v[4], const struct request_input *in) {
+static void hash_contents(uint64_t v[4], const struct request_input *in) {
         const char *bytes = in->n_chunks == 1 ? in->first_chunk->base : NULL;
 
         siphash_take(v, in->byte_size);
@@ -87,7 +86,7 @@ static uint64_t input_class(const struct request_input *in, uint32_t n_batch_dim
                         siphash_take(v, (uint64_t)in->shape[i]);
         }
         if (t->is_shape_tensor)
-                take_contents(v, in);
+                hash_contents(v, in);
         siphash_end(v, hash);
         return hash[0];
 }

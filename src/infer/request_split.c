@@ -32,18 +32,19 @@ struct row_table {
 };
 
 struct request_split {
-        struct request     *request; /* borrowed: the split is freed with its release */
-        uint64_t            n_rows;  /* of the whole request */
-        uint64_t            n_taken;
-        struct split_part  *first, *last; /* owned, in the order of their rows */
-        _Atomic uint32_t    n_open;       /* number of parts that have not ended, plus 1 while rows wait */
-        struct error       *given_up;     /* owned; the reason; NULL: not given up */
+        struct request    *request; /* borrowed: the split is freed with its release */
+        uint64_t           n_rows;  /* of the whole request */
+        uint64_t           n_taken;
+        struct split_part *first, *last; /* owned, in the order of their rows */
+        _Atomic uint32_t   n_open; /* number of parts that have not ended, plus 1 while rows wait */
+        struct error      *given_up; /* owned; the reason; NULL: not given up */
         enum failure_reason reason;
 
-        struct mutex      lock;   /* rank LOCK_MAILBOX; guards the creation of the tables */
-        struct row_table *tables; /* owned: one per BYTES input, in their order; NULL: not created */
-        bool              are_made;
-        bool              have_failed;
+        struct mutex lock; /* rank LOCK_MAILBOX; guards the creation of the tables */
+        struct row_table
+                *tables; /* owned: one per BYTES input, in their order; NULL: not created */
+        bool     has_tables;
+        bool     tables_failed;
 };
 
 void request_split_begin(struct request *req) {
@@ -119,7 +120,7 @@ static const struct error *find_error(const struct request_split *s, enum failur
         return NULL;
 }
 
-static struct error *odd_output(const struct request_split *s, const char *name,
+static struct error *bad_output(const struct request_split *s, const char *name,
                                 const struct split_part *part, const char *what) {
         return request_error(s->request, ERR_INTERNAL,
                              "output '%s' of rows %llu to %llu, which were run apart, has %s", name,
@@ -132,19 +133,19 @@ static struct error *check_output(const struct request_split *s, const struct sp
                                   const struct response_output *first,
                                   const struct response_output *o) {
         if (o == NULL)
-                return odd_output(s, first->name, part, "no bytes");
+                return bad_output(s, first->name, part, "no bytes");
         if (o->type != first->type || o->n_dims != first->n_dims || o->n_dims == 0)
-                return odd_output(s, first->name, part, "another type or rank than the others");
+                return bad_output(s, first->name, part, "another type or rank than the others");
         if (o->shape[0] != (int64_t)part->n_rows)
-                return odd_output(s, first->name, part, "another number of rows");
+                return bad_output(s, first->name, part, "another number of rows");
         for (uint32_t i = 1; i < o->n_dims; i++)
                 if (o->shape[i] != first->shape[i])
-                        return odd_output(s, first->name, part, "another shape than the others");
+                        return bad_output(s, first->name, part, "another shape than the others");
         return NULL;
 }
 
-static struct error *add_up(const struct request_split *s, const struct response_output *first,
-                            uint64_t *ret_bytes) {
+static struct error *check_outputs(const struct request_split   *s,
+                                   const struct response_output *first, uint64_t *ret_bytes) {
         *ret_bytes = 0;
         for (const struct split_part *part = s->first; part != NULL; part = part->next) {
                 const struct response_output *o =
@@ -153,7 +154,7 @@ static struct error *add_up(const struct request_split *s, const struct response
 
                 TRY(check_output(s, part, first, o));
                 if (__builtin_add_overflow(*ret_bytes, (uint64_t)o->byte_size, ret_bytes))
-                        return odd_output(s, first->name, part, "too many bytes");
+                        return bad_output(s, first->name, part, "too many bytes");
         }
         return NULL;
 }
@@ -168,8 +169,8 @@ static void copy_rows(const struct request_split *s, const char *name, uint8_t *
         }
 }
 
-static struct error *join_output(const struct request_split *s, const struct response_output *first,
-                                 struct response *response) {
+static struct error *join_outputs(const struct request_split   *s,
+                                  const struct response_output *first, struct response *response) {
         const char             *name = arena_try_str(&response->arena, str_of(first->name));
         enum memory_type        type = MEMORY_CPU;
         int64_t                 id = 0, *shape;
@@ -177,10 +178,10 @@ static struct error *join_output(const struct request_split *s, const struct res
         uint64_t                n_bytes;
         void                   *base;
 
-        TRY(add_up(s, first, &n_bytes));
+        TRY(check_outputs(s, first, &n_bytes));
         if (name == NULL)
                 return error_new(ERR_UNAVAILABLE, "out of memory for a response");
-        TRY(response_add_seen_output(response, name, first->type, first->n_dims, &o, &shape));
+        TRY(response_add_client_output(response, name, first->type, first->n_dims, &o, &shape));
         memcpy(shape, first->shape, first->n_dims * sizeof(*shape));
         shape[0] = (int64_t)s->n_rows;
         TRY(response_output_buffer(o, n_bytes, &type, &id, &base));
@@ -193,7 +194,7 @@ static struct error *join_output(const struct request_split *s, const struct res
         return NULL;
 }
 
-static struct error *join(const struct request_split *s, struct response **ret) {
+static struct error *join_responses(const struct request_split *s, struct response **ret) {
         const struct response *first = s->first->response;
         struct response       *response;
         struct error          *err = NULL;
@@ -205,7 +206,7 @@ static struct error *join(const struct request_split *s, struct response **ret) 
         }
         for (const struct response_output *o = first->first_output; o != NULL && err == NULL;
              o = o->next)
-                err = join_output(s, o, response);
+                err = join_outputs(s, o, response);
         for (const struct parameter *p = first->parameters.first; p != NULL && err == NULL;
              p = p->next)
                 err = response_add_parameter(response, p);
@@ -250,7 +251,7 @@ static void count_success(const struct request_split *s) {
         model_stats_success(req->model->stats, &t, s->n_rows);
 }
 
-static void finish(struct request_split *s) {
+static void finish_request(struct request_split *s) {
         struct request     *req = s->request;
         enum failure_reason reason;
         const struct error *why = find_error(s, &reason);
@@ -259,7 +260,7 @@ static void finish(struct request_split *s) {
 
         req->batch_size = s->n_rows;
         if (why == NULL)
-                why = err = join(s, &response);
+                why = err = join_responses(s, &response);
         req->split = NULL;
         req->is_split = false;
         if (why != NULL) {
@@ -273,9 +274,9 @@ static void finish(struct request_split *s) {
         split_free(s);
 }
 
-static void leave(struct request_split *s) {
+static void end_share(struct request_split *s) {
         if (atomic_fetch_sub_explicit(&s->n_open, 1, memory_order_acq_rel) == 1)
-                finish(s);
+                finish_request(s);
 }
 
 void request_split_give_up(struct request *req, const struct error *why,
@@ -284,7 +285,7 @@ void request_split_give_up(struct request *req, const struct error *why,
 
         s->given_up = error_copy(why);
         s->reason = reason;
-        leave(s);
+        end_share(s);
 }
 
 /* ---- rows of BYTES --------------------------------------------------------------------------- */
@@ -322,7 +323,7 @@ static bool read_bytes(struct reader *r, uint8_t *to, uint64_t n) {
 }
 
 /* An element is a length in four bytes, little-endian, and that many bytes (KServe v2). */
-static bool pass_element(struct reader *r, uint64_t *offset) {
+static bool skip_element(struct reader *r, uint64_t *offset) {
         uint8_t  length[4];
         uint64_t n;
 
@@ -358,7 +359,7 @@ static struct error *make_table(const struct request_split *s, const struct requ
         for (uint64_t row = 0; row < s->n_rows; row++) {
                 t->offsets[row] = offset;
                 for (uint64_t i = 0; i < n_elements; i++)
-                        if (!pass_element(&r, &offset))
+                        if (!skip_element(&r, &offset))
                                 return request_error(s->request, ERR_INVALID_ARG,
                                                      "input '%s' ends within a string element",
                                                      in->name);
@@ -374,22 +375,22 @@ static bool is_batched(const struct request_input *in) {
 static struct error *make_tables_locked(struct request_split *s) {
         struct row_table **end = &s->tables;
 
-        s->are_made = s->have_failed = true;
+        s->has_tables = s->tables_failed = true;
         for (const struct request_input *in = s->request->first_input; in != NULL; in = in->next) {
                 if (in->type != DATA_TYPE_BYTES || !is_batched(in))
                         continue;
                 TRY(make_table(s, in, end));
                 end = &(*end)->next;
         }
-        s->have_failed = false;
+        s->tables_failed = false;
         return NULL;
 }
 
 static struct error *make_tables(struct request_split *s) {
         MUTEX_GUARD(&s->lock);
-        if (!s->are_made)
+        if (!s->has_tables)
                 TRY(make_tables_locked(s));
-        if (s->have_failed)
+        if (s->tables_failed)
                 return error_new(ERR_INTERNAL, "another part of the request could not be made");
         return NULL;
 }
@@ -482,10 +483,10 @@ static void on_response(struct inner_request *r, struct response *response, uint
 static void on_end(struct inner_request *r) {
         struct split_part *part = r->owner;
 
-        leave(part->split);
+        end_share(part->split);
 }
 
-static struct error *make(struct split_part *part) {
+static struct error *make_request(struct split_part *part) {
         static const struct inner_request_ops ops = { .on_response = on_response,
                                                       .on_end = on_end };
         struct request_split                 *s = part->split;
@@ -505,9 +506,9 @@ static struct error *make(struct split_part *part) {
 }
 
 struct request *split_part_make(struct split_part *part) {
-        part->error = make(part);
+        part->error = make_request(part);
         if (part->error != NULL) {
-                leave(part->split);
+                end_share(part->split);
                 return NULL;
         }
         inner_request_begin(part->inner);

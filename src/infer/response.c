@@ -33,7 +33,7 @@ static bool copy_id(struct response *r, const char *id) {
         return true;
 }
 
-static struct error *tell_allocator(const struct response_source *s) {
+static struct error *start_allocator(const struct response_source *s) {
         if (s->allocator == NULL || s->allocator->start == NULL)
                 return NULL;
         return s->allocator->start((struct response_allocator *)s->allocator, s->allocator_userp);
@@ -74,7 +74,7 @@ struct error *response_new_from(const struct response_source *source, struct res
                 return out_of_memory();
         }
         /* A failure becomes the error of this response, since only a response reports it to the client. */
-        r->error = tell_allocator(source);
+        r->error = start_allocator(source);
         *ret = r;
         return NULL;
 }
@@ -187,9 +187,9 @@ struct error *response_add_output(struct response *r, const char *name, enum dat
         return NULL;
 }
 
-struct error *response_add_seen_output(struct response *r, const char *name, enum data_type type,
-                                       uint32_t n_dims, struct response_output **ret,
-                                       int64_t **ret_shape) {
+struct error *response_add_client_output(struct response *r, const char *name, enum data_type type,
+                                         uint32_t n_dims, struct response_output **ret,
+                                         int64_t **ret_shape) {
         TRY(check_dims(name, n_dims));
         TRY(add_output(r, name, n_dims, ret, ret_shape));
         (*ret)->type = type;
@@ -273,7 +273,7 @@ static COLD struct error *sent_after_final(const struct response_source *s) {
 }
 
 /* For the first response of a decoupled model: counts the time that the client waited for it. */
-static void count_first(const struct response_source *s) {
+static void count_first_response(const struct response_source *s) {
         uint64_t start_ns = s->stream->start_ns;
 
         if (start_ns != 0 &&
@@ -303,7 +303,7 @@ struct error *response_send(struct response *r, uint32_t flags, const struct err
                 trace_unref(STEAL(r->source.trace));
         }
         if (s->model->is_decoupled)
-                count_first(s);
+                count_first_response(s);
         if (s->ticket != NULL)
                 response_ticket_send(s->ticket, r, flags);
         else

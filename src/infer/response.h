@@ -41,8 +41,8 @@ struct response_output {
 struct response_source {
         struct model                    *model;
         struct response_stream          *stream;
-        struct response_ticket          *ticket;  /* NULL unless the model preserves ordering */
-        struct trace                    *trace; /* NULL unless the inference is traced */
+        struct response_ticket          *ticket; /* NULL unless the model preserves ordering */
+        struct trace                    *trace;  /* NULL unless the inference is traced */
         const struct response_allocator *allocator;
         void                            *allocator_userp;
         response_complete_fn             on_response;
@@ -51,8 +51,9 @@ struct response_source {
 };
 
 struct response {
-        struct response_source  source; /* holds model, stream, ticket and trace; the id is in the arena */
-        struct error           *error;  /* owned */
+        struct response_source
+                      source; /* holds model, stream, ticket and trace; the id is in the arena */
+        struct error *error;  /* owned */
         struct response_output *first_output;
         union {
                 struct response_output *last_output; /* valid until the response is sent */
@@ -93,9 +94,9 @@ struct error *response_add_output(struct response *response, const char *name, e
                                   struct response_output **ret);
 /* As response_add_output(), with the shape as the client sees it. The name must outlive the response
  * (the model's, or one in its arena). The caller fills in the shape. */
-struct error *response_add_seen_output(struct response *response, const char *name,
-                                       enum data_type type, uint32_t n_dims,
-                                       struct response_output **ret, int64_t **ret_shape);
+struct error *response_add_client_output(struct response *response, const char *name,
+                                         enum data_type type, uint32_t n_dims,
+                                         struct response_output **ret, int64_t **ret_shape);
 /* On entry the kind of memory wanted, on return the kind given. ALREADY_EXISTS on a second call. */
 struct error *response_output_buffer(struct response_output *output, uint64_t byte_size,
                                      enum memory_type *type, int64_t *id, void **ret);

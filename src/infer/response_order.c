@@ -15,7 +15,7 @@ struct response_order {
 };
 
 /* An item to deliver: a response, or flags alone. */
-struct departure {
+struct delivery {
         response_complete_fn on_response; /* NULL: nothing to deliver */
         void                *userp;
         struct response     *response;
@@ -30,7 +30,7 @@ struct response_ticket {
         struct list_node       node;  /* in order->tickets until the ticket has ended */
         struct response       *first; /* owned: responses that wait */
         struct response       *last;
-        struct departure       final_flags; /* waits until the responses are delivered */
+        struct delivery        final_flags; /* waits until the responses are delivered */
         bool                   has_ended;   /* FINAL was sent, or no sender is left */
 };
 
@@ -66,7 +66,7 @@ void response_ticket_ref(struct response_ticket *ticket) {
 }
 
 /* Takes the next item that may be delivered; removes ended tickets at the front. False: there is none. */
-static bool take_locked(struct response_order *order, struct departure *ret) {
+static bool take_locked(struct response_order *order, struct delivery *ret) {
         struct list_node *node;
 
         while ((node = list_first(&order->tickets)) != NULL) {
@@ -79,9 +79,9 @@ static bool take_locked(struct response_order *order, struct departure *ret) {
                         if (ticket->first == NULL)
                                 ticket->last = NULL;
                         r->next = NULL;
-                        *ret = (struct departure){ r->source.on_response,
-                                                   r->source.on_response_userp, r, r->send_flags,
-                                                   NULL };
+                        *ret = (struct delivery){ r->source.on_response,
+                                                  r->source.on_response_userp, r, r->send_flags,
+                                                  NULL };
                         return true;
                 }
                 if (!ticket->has_ended)
@@ -99,7 +99,7 @@ static bool take_locked(struct response_order *order, struct departure *ret) {
 static void deliver(struct response_order *order) {
         mutex_lock(&order->lock);
         if (!order->is_delivering) {
-                struct departure d;
+                struct delivery d;
 
                 order->is_delivering = true;
                 while (take_locked(order, &d)) {
@@ -170,7 +170,7 @@ void response_ticket_send_flags(struct response_ticket *ticket, const struct res
         ref_get(&order->ref);
         response_ticket_ref(ticket);
         ticket->final_flags =
-                (struct departure){ s->on_response, s->on_response_userp, NULL, flags, ticket };
+                (struct delivery){ s->on_response, s->on_response_userp, NULL, flags, ticket };
         ticket->has_ended = true;
         mutex_unlock(&order->lock);
         deliver(order);

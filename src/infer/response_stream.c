@@ -12,7 +12,7 @@ struct response_window {
         _Atomic uint64_t       n_bytes;
         _Atomic uint32_t       n_waiting;
         struct mutex           lock; /* rank LOCK_MAILBOX; held while waiting */
-        struct cond            credit; /* signalled when a response was deleted or the inference cancelled */
+        struct cond credit; /* signalled when a response was deleted or the inference cancelled */
 };
 
 static _Thread_local bool may_not_wait;
@@ -21,23 +21,23 @@ void response_stream_allow_wait(bool allow) {
         may_not_wait = !allow;
 }
 
-void response_stream_init(struct response_stream *f, void *memory, void (*release)(void *memory)) {
-        ref_init(&f->ref);
-        atomic_init(&f->is_cancelled, false);
-        atomic_init(&f->has_ended, false);
-        atomic_init(&f->n_sent, 0);
-        atomic_init(&f->n_reported, 0);
-        f->borrows_model = false;
-        f->start_ns = 0;
-        f->window = NULL;
-        atomic_init(&f->tap, NULL);
-        atomic_init(&f->lent, NULL);
-        f->memory = memory;
-        f->release = release;
+void response_stream_init(struct response_stream *s, void *memory, void (*release)(void *memory)) {
+        ref_init(&s->ref);
+        atomic_init(&s->is_cancelled, false);
+        atomic_init(&s->has_ended, false);
+        atomic_init(&s->n_sent, 0);
+        atomic_init(&s->n_reported, 0);
+        s->borrows_model = false;
+        s->start_ns = 0;
+        s->window = NULL;
+        atomic_init(&s->tap, NULL);
+        atomic_init(&s->lent, NULL);
+        s->memory = memory;
+        s->release = release;
 }
 
-void response_stream_set_tap(struct response_stream *f, struct response_tap *tap) {
-        struct response_tap *old = atomic_exchange(&f->tap, tap);
+void response_stream_set_tap(struct response_stream *s, struct response_tap *tap) {
+        struct response_tap *old = atomic_exchange(&s->tap, tap);
 
         if (old != NULL)
                 old->drop(old);
@@ -51,8 +51,8 @@ static void window_free(struct response_window *w) {
         free(w);
 }
 
-bool response_stream_limit(struct response_stream *f, const struct response_limits *limits) {
-        struct response_window *w = f->window;
+bool response_stream_limit(struct response_stream *s, const struct response_limits *limits) {
+        struct response_window *w = s->window;
 
         if (w == NULL) {
                 w = try_alloc(sizeof(*w));
@@ -63,44 +63,44 @@ bool response_stream_limit(struct response_stream *f, const struct response_limi
                 atomic_init(&w->n_waiting, 0);
                 mutex_init(&w->lock, LOCK_MAILBOX);
                 cond_init(&w->credit);
-                f->window = w;
+                s->window = w;
         }
         w->limits = *limits;
         return true;
 }
 
-struct response_stream *response_stream_renew(struct response_stream *f) {
+struct response_stream *response_stream_renew(struct response_stream *s) {
         struct response_stream *other;
 
         /* No other holder is left, and none can appear: only the request gives out references. */
-        if (atomic_load_explicit(&f->ref.count, memory_order_acquire) == 1) {
-                atomic_store_explicit(&f->is_cancelled, false, memory_order_relaxed);
-                atomic_store_explicit(&f->has_ended, false, memory_order_relaxed);
-                atomic_store_explicit(&f->n_sent, 0, memory_order_relaxed);
-                atomic_store_explicit(&f->n_reported, 0, memory_order_relaxed);
-                if (atomic_load_explicit(&f->tap, memory_order_relaxed) != NULL)
-                        response_stream_set_tap(f, NULL);
-                return f;
+        if (atomic_load_explicit(&s->ref.count, memory_order_acquire) == 1) {
+                atomic_store_explicit(&s->is_cancelled, false, memory_order_relaxed);
+                atomic_store_explicit(&s->has_ended, false, memory_order_relaxed);
+                atomic_store_explicit(&s->n_sent, 0, memory_order_relaxed);
+                atomic_store_explicit(&s->n_reported, 0, memory_order_relaxed);
+                if (atomic_load_explicit(&s->tap, memory_order_relaxed) != NULL)
+                        response_stream_set_tap(s, NULL);
+                return s;
         }
         other = try_alloc(sizeof(*other));
         if (other == NULL)
                 return NULL;
         response_stream_init(other, other, free);
-        other->borrows_model = f->borrows_model;
-        if (f->window != NULL && !response_stream_limit(other, &f->window->limits)) {
+        other->borrows_model = s->borrows_model;
+        if (s->window != NULL && !response_stream_limit(other, &s->window->limits)) {
                 response_stream_unref(other);
                 return NULL;
         }
         return other;
 }
 
-void response_stream_unref(struct response_stream *f) {
-        if (f == NULL || !ref_put(&f->ref))
+void response_stream_unref(struct response_stream *s) {
+        if (s == NULL || !ref_put(&s->ref))
                 return;
-        if (atomic_load_explicit(&f->tap, memory_order_relaxed) != NULL)
-                response_stream_set_tap(f, NULL);
-        window_free(f->window);
-        f->release(f->memory);
+        if (atomic_load_explicit(&s->tap, memory_order_relaxed) != NULL)
+                response_stream_set_tap(s, NULL);
+        window_free(s->window);
+        s->release(s->memory);
 }
 
 static void wake(struct response_window *w) {
@@ -108,10 +108,10 @@ static void wake(struct response_window *w) {
         cond_broadcast(&w->credit);
 }
 
-void response_stream_cancel(struct response_stream *f) {
-        atomic_store(&f->is_cancelled, true);
-        if (f->window != NULL)
-                wake(f->window);
+void response_stream_cancel(struct response_stream *s) {
+        atomic_store(&s->is_cancelled, true);
+        if (s->window != NULL)
+                wake(s->window);
 }
 
 static bool has_room(const struct response_window *w) {
@@ -121,43 +121,43 @@ static bool has_room(const struct response_window *w) {
                (n < w->limits.max_responses && atomic_load(&w->n_bytes) < w->limits.max_bytes);
 }
 
-static void wait_for_room_locked(struct response_window *w, struct response_stream *f) {
+static void wait_for_room_locked(struct response_window *w, struct response_stream *s) {
         uint64_t max_ns = w->limits.max_wait_ns;
         uint64_t until_ns = CLOCK_NEVER;
         bool     is_in_time = true;
 
         if (max_ns > 0 && !has_room(w))
                 until_ns = clock_now_ns() + max_ns;
-        while (is_in_time && !has_room(w) && !atomic_load(&f->is_cancelled))
+        while (is_in_time && !has_room(w) && !atomic_load(&s->is_cancelled))
                 is_in_time = cond_wait_until(&w->credit, &w->lock, until_ns);
 }
 
-void response_stream_enter(struct response_stream *f, uint64_t n_bytes, bool may_wait) {
-        struct response_window *w = f->window;
+void response_stream_enter(struct response_stream *s, uint64_t n_bytes, bool may_wait) {
+        struct response_window *w = s->window;
 
         if (LIKELY(w == NULL))
                 return;
         if (may_wait && !may_not_wait)
-                submitter_flush_row(); /* otherwise the reader may never be woken */
+                submitter_flush_calls(); /* otherwise the reader may never be woken */
         MUTEX_GUARD(&w->lock);
         if (may_wait && !may_not_wait) {
                 /* Counts itself first, then checks for room; a thread that makes room does it in the
                  * reverse order. */
                 atomic_fetch_add(&w->n_waiting, 1);
-                wait_for_room_locked(w, f);
+                wait_for_room_locked(w, s);
                 atomic_fetch_sub(&w->n_waiting, 1);
         }
         atomic_fetch_add(&w->n_responses, 1);
         atomic_fetch_add(&w->n_bytes, n_bytes);
 }
 
-void response_stream_add_bytes(struct response_stream *f, uint64_t n_bytes) {
-        if (f->window != NULL)
-                atomic_fetch_add(&f->window->n_bytes, n_bytes);
+void response_stream_add_bytes(struct response_stream *s, uint64_t n_bytes) {
+        if (s->window != NULL)
+                atomic_fetch_add(&s->window->n_bytes, n_bytes);
 }
 
-void response_stream_leave(struct response_stream *f, uint64_t n_bytes) {
-        struct response_window *w = f->window;
+void response_stream_leave(struct response_stream *s, uint64_t n_bytes) {
+        struct response_window *w = s->window;
 
         if (LIKELY(w == NULL))
                 return;

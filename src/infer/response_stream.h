@@ -63,61 +63,61 @@ struct response_limits {
 };
 
 /* `memory` is freed with the last reference. */
-void response_stream_init(struct response_stream *f, void *memory, void (*release)(void *memory));
+void response_stream_init(struct response_stream *s, void *memory, void (*release)(void *memory));
 /* Sets limits for an inference that has not begun. False when memory is short. */
-bool response_stream_limit(struct response_stream *f, const struct response_limits *limits);
+bool response_stream_limit(struct response_stream *s, const struct response_limits *limits);
 /* Returns a stream for the next inference like f: f itself when there is no other reference, else a new
  * one that replaces this reference. The new one is not cancelled. NULL, with f unchanged, when memory
  * is short. */
-struct response_stream *response_stream_renew(struct response_stream *f);
+struct response_stream *response_stream_renew(struct response_stream *s);
 
-static inline void response_stream_ref(struct response_stream *f) {
-        ref_get(&f->ref);
+static inline void response_stream_ref(struct response_stream *s) {
+        ref_get(&s->ref);
 }
-void response_stream_unref(struct response_stream *f); /* NULL is fine */
+void response_stream_unref(struct response_stream *s); /* NULL is fine */
 
-void response_stream_cancel(struct response_stream *f);
+void response_stream_cancel(struct response_stream *s);
 
-static inline bool response_stream_is_cancelled(const struct response_stream *f) {
-        return atomic_load_explicit(&f->is_cancelled, memory_order_acquire);
+static inline bool response_stream_is_cancelled(const struct response_stream *s) {
+        return atomic_load_explicit(&s->is_cancelled, memory_order_acquire);
 }
 
 /* Sets the tap that sees the answer, in place of the previous one. NULL: none. */
-void response_stream_set_tap(struct response_stream *f, struct response_tap *tap);
+void response_stream_set_tap(struct response_stream *s, struct response_tap *tap);
 
 /* For the first response: takes the tap, which the caller then owns; NULL when there is none. */
-static inline struct response_tap *response_stream_take_tap(struct response_stream *f) {
-        if (LIKELY(atomic_load_explicit(&f->tap, memory_order_relaxed) == NULL))
+static inline struct response_tap *response_stream_take_tap(struct response_stream *s) {
+        if (LIKELY(atomic_load_explicit(&s->tap, memory_order_relaxed) == NULL))
                 return NULL;
-        return atomic_exchange(&f->tap, NULL);
+        return atomic_exchange(&s->tap, NULL);
 }
 
 /* Lends memory of f for one response. May be called again after that response was
  * freed. */
-static inline void response_stream_lend(struct response_stream *f, struct response *memory) {
-        atomic_store_explicit(&f->lent, memory, memory_order_release);
+static inline void response_stream_lend(struct response_stream *s, struct response *memory) {
+        atomic_store_explicit(&s->lent, memory, memory_order_release);
 }
 
 /* NULL when no memory was lent, or another response uses it. */
-static inline struct response *response_stream_borrow(struct response_stream *f) {
-        if (atomic_load_explicit(&f->lent, memory_order_relaxed) == NULL)
+static inline struct response *response_stream_borrow(struct response_stream *s) {
+        if (atomic_load_explicit(&s->lent, memory_order_relaxed) == NULL)
                 return NULL;
-        return atomic_exchange_explicit(&f->lent, NULL, memory_order_acquire);
+        return atomic_exchange_explicit(&s->lent, NULL, memory_order_acquire);
 }
 
 /* To be called before each send: false when FINAL was sent before. */
-static inline bool response_stream_may_send(struct response_stream *f, bool is_final) {
+static inline bool response_stream_may_send(struct response_stream *s, bool is_final) {
         if (is_final)
-                return !atomic_exchange_explicit(&f->has_ended, true, memory_order_acq_rel);
-        return !atomic_load_explicit(&f->has_ended, memory_order_acquire);
+                return !atomic_exchange_explicit(&s->has_ended, true, memory_order_acq_rel);
+        return !atomic_load_explicit(&s->has_ended, memory_order_acquire);
 }
 
 /* Counts a new response of so many bytes; waits for room if the thread may wait. */
-void response_stream_enter(struct response_stream *f, uint64_t n_bytes, bool may_wait);
+void response_stream_enter(struct response_stream *s, uint64_t n_bytes, bool may_wait);
 /* Counts the memory of an output. */
-void response_stream_add_bytes(struct response_stream *f, uint64_t n_bytes);
+void response_stream_add_bytes(struct response_stream *s, uint64_t n_bytes);
 /* Counts the deletion of a response; n_bytes includes all that was added. */
-void response_stream_leave(struct response_stream *f, uint64_t n_bytes);
+void response_stream_leave(struct response_stream *s, uint64_t n_bytes);
 
 /* Whether the calling thread may wait for room (initially true). */
 void response_stream_allow_wait(bool allow);

@@ -96,7 +96,7 @@ struct sequence_ops {
          * later. */
         void (*retire)(struct scheduler *s);
         /* From now on a sequence without requests ends at once, without an idle time. */
-        void (*hurry)(struct scheduler *s);
+        void (*end_idle)(struct scheduler *s);
         /* Number of live sequences. */
         struct sequence_count (*count)(struct scheduler *s);
         /* Copies the next rows, at most the given number; returns their number, which may be 0 before

@@ -18,7 +18,7 @@ struct deferred_wake {
         submitter_wake_fn wake;
 };
 
-struct noted_call {
+struct deferred_call {
         submitter_call_fn call;
         void             *userp;
 };
@@ -29,7 +29,7 @@ struct submitter {
         bool     runs_steps; /* argument of the running submitter_continue() */
         unsigned depth;      /* of nested executions */
         uint64_t spent_ns;   /* in batches that this event ran here */
-        uint64_t moment_ns;  /* a recent time, see submitter_moment(); 0: read the clock */
+        uint64_t recent_ns;  /* a recent time, see submitter_recent_time(); 0: read the clock */
 
         /* Continuations, the oldest first. */
         struct continuation *first, *last;
@@ -43,9 +43,9 @@ struct submitter {
         uint64_t             since_ns; /* time of the oldest deferred wake-up; 0 = unknown */
         struct deferred_wake deferred[MAX_DEFERRED];
 
-        unsigned          n_rows; /* rows begun and not ended */
-        unsigned          n_calls;
-        struct noted_call calls[MAX_CALLS];
+        unsigned             n_open_series; /* rows begun and not ended */
+        unsigned             n_calls;
+        struct deferred_call calls[MAX_CALLS];
 };
 
 static _Thread_local struct submitter self;
@@ -94,28 +94,28 @@ void submitter_enter_execution(struct submitter *s, uint64_t spends_ns) {
 bool submitter_leave_execution(struct submitter *s, uint64_t end_ns) {
         assert(s->depth > 0);
         s->depth--;
-        s->moment_ns = end_ns;
+        s->recent_ns = end_ns;
         return s->first != NULL;
 }
 
-uint64_t submitter_moment(const struct submitter *s) {
-        return s->is_continuing && s->depth == 0 ? s->moment_ns : 0;
+uint64_t submitter_recent_time(const struct submitter *s) {
+        return s->is_continuing && s->depth == 0 ? s->recent_ns : 0;
 }
 
 uint64_t submitter_now(const struct submitter *s) {
-        uint64_t moment_ns = submitter_moment(s);
+        uint64_t recent_ns = submitter_recent_time(s);
 
-        return moment_ns != 0 ? moment_ns : clock_now_ns();
+        return recent_ns != 0 ? recent_ns : clock_now_ns();
 }
 
-void submitter_let_pass(struct submitter *s) {
-        s->moment_ns = 0;
+void submitter_forget_time(struct submitter *s) {
+        s->recent_ns = 0;
 }
 
 /* ---- continuations --------------------------------------------------------------------------- */
 
-static void append(struct continuation **first, struct continuation **last,
-                   struct continuation *c) {
+static void append_continuation(struct continuation **first, struct continuation **last,
+                                struct continuation *c) {
         c->next = NULL;
         if (*last != NULL)
                 (*last)->next = c;
@@ -129,7 +129,7 @@ bool submitter_defer(struct continuation *c) {
 
         if (s->depth == 0 && !s->is_continuing)
                 return false;
-        append(&s->first, &s->last, c);
+        append_continuation(&s->first, &s->last, c);
         return true;
 }
 
@@ -138,12 +138,12 @@ void submitter_start(struct continuation *first, uint64_t now_ns) {
 
         for (struct continuation *c = first, *next; c != NULL; c = next) {
                 next = c->next;
-                append(&s->first, &s->last, c);
+                append_continuation(&s->first, &s->last, c);
         }
         if (s->depth > 0 || s->is_continuing)
                 return;
         s->spent_ns = 0;
-        s->moment_ns = now_ns;
+        s->recent_ns = now_ns;
         submitter_continue(s, false);
 }
 
@@ -152,7 +152,7 @@ void submitter_start_now(struct continuation *first) {
 
         for (struct continuation *c = first, *next; c != NULL; c = next) {
                 next = c->next;
-                append(&s->now_first, &s->now_last, c);
+                append_continuation(&s->now_first, &s->now_last, c);
         }
         if (s->is_starting)
                 return;
@@ -175,16 +175,16 @@ void submitter_continue(struct submitter *s, bool runs_steps) {
         s->runs_steps = runs_steps;
         while (s->first != NULL) {
                 struct continuation *c = s->first;
-                uint64_t             moment_ns = s->moment_ns;
+                uint64_t             recent_ns = s->recent_ns;
 
                 s->first = c->next;
                 if (s->first == NULL)
                         s->last = NULL;
                 c->run(c);
-                if (s->moment_ns == moment_ns) /* it ran no batch here, but took time */
-                        s->moment_ns = 0;
+                if (s->recent_ns == recent_ns) /* it ran no batch here, but took time */
+                        s->recent_ns = 0;
         }
-        s->moment_ns = 0;
+        s->recent_ns = 0;
         s->runs_steps = false;
         s->is_continuing = false;
 }
@@ -237,9 +237,9 @@ void submitter_flush_wakes(void) {
 /* ---- rows of answers ------------------------------------------------------------------------- */
 
 static void make_calls(void) {
-        struct submitter *s = submitter_self();
-        struct noted_call calls[MAX_CALLS];
-        unsigned          n = s->n_calls;
+        struct submitter    *s = submitter_self();
+        struct deferred_call calls[MAX_CALLS];
+        unsigned             n = s->n_calls;
 
         s->n_calls = 0; /* a call may send responses, and request calls, as well */
         memcpy(calls, s->calls, n * sizeof(calls[0]));
@@ -247,42 +247,42 @@ static void make_calls(void) {
                 calls[i].call(calls[i].userp);
 }
 
-void submitter_begin_row(void) {
+void submitter_begin_responses(void) {
         struct submitter *s = submitter_self();
 
-        s->n_rows++;
+        s->n_open_series++;
 }
 
-void submitter_end_row(void) {
+void submitter_end_responses(void) {
         struct submitter *s = submitter_self();
 
-        if (s->n_rows > 0 && --s->n_rows == 0)
+        if (s->n_open_series > 0 && --s->n_open_series == 0)
                 make_calls();
 }
 
-void submitter_flush_row(void) {
+void submitter_flush_calls(void) {
         struct submitter *s = submitter_self();
 
         if (s->n_calls > 0)
                 make_calls();
 }
 
-void submitter_end_all_rows(void) {
+void submitter_end_all_responses(void) {
         struct submitter *s = submitter_self();
 
-        s->n_rows = 0;
-        submitter_flush_row();
+        s->n_open_series = 0;
+        submitter_flush_calls();
 }
 
-bool submitter_call_after_row(submitter_call_fn call, void *userp) {
+bool submitter_call_after_responses(submitter_call_fn call, void *userp) {
         struct submitter *s = submitter_self();
 
-        if (s->n_rows == 0)
+        if (s->n_open_series == 0)
                 return false;
         if (s->n_calls == MAX_CALLS)
                 make_calls();
         if (s->n_calls == MAX_CALLS) /* these were requested again */
                 return false;
-        s->calls[s->n_calls++] = (struct noted_call){ call, userp };
+        s->calls[s->n_calls++] = (struct deferred_call){ call, userp };
         return true;
 }

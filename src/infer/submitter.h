@@ -88,13 +88,13 @@ void submitter_start_now(struct continuation *first);
  * inline execution may run the batches of steps itself, not those of clients. */
 void submitter_continue(struct submitter *s, bool runs_steps);
 /* The time at which the running continuation began: the end of the execution before it. 0: the thread
- * runs none, or submitter_let_pass() was called. This saves reading the clock, about 20 ns; a step of
+ * runs none, or submitter_forget_time() was called. This saves reading the clock, about 20 ns; a step of
  * `make bench`, ensembles, takes 300. */
-uint64_t submitter_moment(const struct submitter *s);
-/* submitter_moment(), or the clock when that is 0. */
+uint64_t submitter_recent_time(const struct submitter *s);
+/* submitter_recent_time(), or the clock when that is 0. */
 uint64_t submitter_now(const struct submitter *s);
-/* To be called after work of microseconds: submitter_moment() is no longer valid. */
-void submitter_let_pass(struct submitter *s);
+/* To be called after work of microseconds: submitter_recent_time() is no longer valid. */
+void submitter_forget_time(struct submitter *s);
 
 /* ---- deferred wake-ups ---- */
 
@@ -114,12 +114,12 @@ void submitter_flush_wakes(void);
 typedef void (*submitter_call_fn)(void *userp);
 
 /* Rows nest; the outermost end makes the calls. An end without a beginning is ignored. */
-void submitter_begin_row(void);
-void submitter_end_row(void);
+void submitter_begin_responses(void);
+void submitter_end_responses(void);
 /* Ends all open rows: those that a plug-in left open, and before an execution. */
-void submitter_end_all_rows(void);
+void submitter_end_all_responses(void);
 /* Makes the calls now and keeps the row open: before this thread waits. */
-void submitter_flush_row(void);
+void submitter_flush_calls(void);
 /* True: `call(userp)` runs on this thread when the row ends, as often as it was requested, or earlier
  * when there are many requests. False: there is no row, or no room; the caller calls at once. */
-bool submitter_call_after_row(submitter_call_fn call, void *userp);
+bool submitter_call_after_responses(submitter_call_fn call, void *userp);

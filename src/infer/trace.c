@@ -49,7 +49,7 @@ struct trace *trace_new(const struct trace_options *o) {
         return t;
 }
 
-static void free_all(struct trace *t) {
+static void free_trace(struct trace *t) {
         trace_unref(t->parent);
         free(t->model_name);
         free(t->request_id);
@@ -63,12 +63,12 @@ struct error *trace_free(struct trace *t) {
         if (atomic_load_explicit(&t->n_holders, memory_order_acquire) > 0)
                 return error_new(ERR_INVALID_ARG,
                                  "the trace is in use by an inference that has not released it");
-        free_all(t);
+        free_trace(t);
         return NULL;
 }
 
 /* Takes a reference; false when no inference holds the trace. */
-static bool hold_running(struct trace *t) {
+static bool try_hold(struct trace *t) {
         uint32_t n = atomic_load(&t->n_holders);
 
         while (n > 0)
@@ -85,12 +85,12 @@ struct trace *trace_spawn(struct trace *t) {
         child = trace_new(&o);
         if (child == NULL)
                 return NULL;
-        child->parent = hold_running(t) ? t : NULL;
+        child->parent = try_hold(t) ? t : NULL;
         if (t->context == NULL)
                 return child;
         child->context = try_copy(t->context);
         if (child->context == NULL) {
-                free_all(child);
+                free_trace(child);
                 return NULL;
         }
         return child;
@@ -105,10 +105,10 @@ struct error *trace_set_context(struct trace *t, const char *context) {
 }
 
 struct error *trace_begin(struct trace *t, struct request *req) {
-        uint32_t      nobody = 0;
+        uint32_t      unheld = 0;
         struct error *err;
 
-        if (!atomic_compare_exchange_strong(&t->n_holders, &nobody, 1))
+        if (!atomic_compare_exchange_strong(&t->n_holders, &unheld, 1))
                 return error_new(ERR_INVALID_ARG,
                                  "the trace is in use by an inference that has not released it");
         err = keep_text(&t->model_name, req->model->name);
@@ -199,7 +199,7 @@ void trace_report_inputs(const struct request *req, enum trace_activity activity
                         report_input(t, in, activity, all);
                 else
                         log_warn("input '%s' is missing in trace %llu: out of memory", in->name,
-                                    (unsigned long long)t->id);
+                                 (unsigned long long)t->id);
                 free(all);
         }
 }
@@ -210,8 +210,8 @@ void trace_report_outputs(const struct response *r) {
         if (!trace_wants_tensors(t))
                 return;
         for (const struct response_output *o = r->first_output; o != NULL; o = o->next)
-                t->options.on_tensor(t, TRACE_TENSOR_BACKEND_OUTPUT, o->name, (int)o->type,
-                                     o->base, o->byte_size, o->shape, o->n_dims,
+                t->options.on_tensor(t, TRACE_TENSOR_BACKEND_OUTPUT, o->name, (int)o->type, o->base,
+                                     o->byte_size, o->shape, o->n_dims,
                                      (int)o->attributes.memory_type, o->attributes.memory_id,
                                      t->options.userp);
 }

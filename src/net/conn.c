@@ -25,10 +25,11 @@ _Static_assert(offsetof(uv_buf_t, len) == offsetof(struct iovec, iov_len), "uv_b
 
 /* Sends the connection's write of the batch now, if it has one; the owner is notified with the batch. */
 static void deferred_send(struct conn *c); /* the owner is notified with the batch */
-static void deferred_give_up(struct conn *c); /* drops the write; the owner is notified with the batch */
-static void deferred_notify(struct conn *c);  /* notifies the owner now */
+static void deferred_give_up(
+        struct conn *c); /* drops the write; the owner is notified with the batch */
+static void deferred_notify(struct conn *c); /* notifies the owner now */
 
-static const struct loop_conn_ops loop_ops;
+static const struct loop_conn_ops conn_loop_ops;
 
 static void on_closed(uv_handle_t *native) {
         struct conn *c = CONTAINER_OF(native, struct conn, tcp);
@@ -47,11 +48,11 @@ static void on_closed(uv_handle_t *native) {
         free(c);
 }
 
-static void nobody_cares(struct conn *c UNUSED) {
+static void ignore_closed(struct conn *c UNUSED) {
 }
 
 /* For a connection whose opening failed: the loop still has to close its handle. */
-static const struct conn_ops unopened_ops = { .on_closed = nobody_cares };
+static const struct conn_ops unopened_ops = { .on_closed = ignore_closed };
 
 void conn_abandon(struct conn *c) {
         c->ops = &unopened_ops;
@@ -78,7 +79,7 @@ struct error *conn_open(struct loop *l, int fd, const struct conn_ops *ops, void
         c->ops = ops;
         c->tcp.data = owner;
         list_append(&l->conns, &c->node);
-        l->conn_ops = &loop_ops;
+        l->conn_ops = &conn_loop_ops;
         if (!l->writes.memory)
                 write_batch_init(&l->writes);
         loop_conn_added(l);
@@ -207,7 +208,7 @@ static void on_written(uv_write_t *request, int status) {
         c->ops->on_written(c, status == 0);
 }
 
-static enum conn_write queue(struct conn *c, const uv_buf_t *parts, size_t n) {
+static enum conn_write queue_write(struct conn *c, const uv_buf_t *parts, size_t n) {
         if (uv_write(&c->write, conn_stream(c), parts, (unsigned)n, on_written) < 0)
                 return CONN_WRITE_FAILED;
         c->is_writing = true;
@@ -223,11 +224,11 @@ static enum conn_write queue_copy(struct conn *c, const struct iovec *parts, siz
                 return CONN_WRITE_FAILED;
         conn_copy_parts(whole.base, parts, n);
         c->rest = whole.base; /* on_written() frees it; on_closed() when it is not called */
-        return queue(c, &whole, 1);
+        return queue_write(c, &whole, 1);
 }
 
 /* Queues the rest of the write after `skip` bytes. libuv copies the array, not the bytes. */
-static enum conn_write write_rest(struct conn *c, const struct iovec *parts, size_t n, size_t skip,
+static enum conn_write queue_rest(struct conn *c, const struct iovec *parts, size_t n, size_t skip,
                                   size_t bytes) {
         enum conn_write rc;
         struct iovec   *rest;
@@ -245,7 +246,7 @@ static enum conn_write write_rest(struct conn *c, const struct iovec *parts, siz
         rest->iov_base = (char *)rest->iov_base + skip;
         rest->iov_len -= skip;
         rc = bytes <= CONN_SMALL_WRITE ? queue_copy(c, rest, n, bytes)
-                                       : queue(c, (uv_buf_t *)rest, n);
+                                       : queue_write(c, (uv_buf_t *)rest, n);
         free(rest);
         return rc;
 }
@@ -279,7 +280,7 @@ enum conn_write conn_send(struct conn *c, const struct iovec *parts, size_t n_pa
                 return CONN_WRITE_FAILED;
         if ((size_t)n == bytes)
                 return CONN_WRITE_DONE;
-        return write_rest(c, parts, n_parts, (size_t)n, bytes);
+        return queue_rest(c, parts, n_parts, (size_t)n, bytes);
 }
 
 enum conn_write conn_write(struct conn *c, const struct iovec *parts, size_t n_parts) {
@@ -349,7 +350,7 @@ static void flush_batch(struct loop_task *task) {
 }
 
 /* Reserves `bytes` of the batch's memory, at most its size; when it is full, the batch is sent first. */
-static char *reserve(struct write_batch *b, size_t bytes) {
+static char *batch_reserve(struct write_batch *b, size_t bytes) {
         char *at;
 
         if (bytes > WRITE_BATCH_BYTES - b->used)
@@ -365,7 +366,7 @@ enum conn_write conn_write_soon(struct conn *c, const struct iovec *parts, size_
         struct write_batch *batch = &c->loop->writes;
         size_t              bytes;
 
-        if (!c->loop->is_batching || c->filter || c->is_closing || c->is_shut_down ||
+        if (!c->loop->delivers_several || c->filter || c->is_closing || c->is_shut_down ||
             n_parts > CONN_DEFERRED_PARTS)
                 return conn_write(c, parts, n_parts);
         assert(!c->is_writing);
@@ -373,7 +374,7 @@ enum conn_write conn_write_soon(struct conn *c, const struct iovec *parts, size_
         if (bytes == 0)
                 return CONN_WRITE_DONE;
         if (bytes <= CONN_SMALL_WRITE) {
-                c->deferred.copy = reserve(batch, bytes);
+                c->deferred.copy = batch_reserve(batch, bytes);
                 conn_copy_parts(c->deferred.copy, parts, n_parts);
         } else {
                 c->deferred.copy = NULL;
@@ -436,4 +437,4 @@ static void tick_all(struct loop *l, uint64_t now_ns) {
         }
 }
 
-static const struct loop_conn_ops loop_ops = { .tick = tick_all };
+static const struct loop_conn_ops conn_loop_ops = { .tick = tick_all };

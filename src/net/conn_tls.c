@@ -35,14 +35,14 @@
 
 /* State that the connections of a loop share. */
 struct loop_tls {
-        struct tls_out *out;      /* owned; NULL until needed */
-        struct list     resuming; /* struct conn_tls: connections whose reading `resume` continues */
-        struct mail     resume;
-        bool            is_resume_posted;
-        uint64_t        second;   /* in which `n_lines` are counted */
-        unsigned        n_lines, n_untold;
-        char            in[IN_BYTES];
-        char            record[TLS_RECORD_BYTES]; /* gathers small parts into one record */
+        struct tls_out *out;  /* owned; NULL until needed */
+        struct list resuming; /* struct conn_tls: connections whose reading `resume` continues */
+        struct mail resume;
+        bool        is_resume_posted;
+        uint64_t    second; /* in which `n_lines` are counted */
+        unsigned    n_lines, n_suppressed;
+        char        in[IN_BYTES];
+        char        record[TLS_RECORD_BYTES]; /* gathers small parts into one record */
 };
 
 enum conn_tls_state {
@@ -65,21 +65,21 @@ struct conn_tls {
         enum conn_tls_state         state;
         uint64_t                    since_ns; /* start of HANDSHAKE or LINGER */
 
-        struct tls_out *sending;      /* owned: the socket has not taken all of it */
-        size_t          sealed_bytes; /* bytes of the owner's write in `sending` */
-        struct cursor   rest;         /* part of the pending write that is not sealed yet */
-        struct iovec   *rest_parts;   /* owned: array of `rest` */
+        struct tls_out *sending;         /* owned: the socket has not taken all of it */
+        size_t          encrypted_bytes; /* bytes of the owner's write in `sending` */
+        struct cursor   rest;            /* part of the pending write that is not sealed yet */
+        struct iovec   *rest_parts;      /* owned: array of `rest` */
         size_t          rest_bytes;
 
-        char            *stash;       /* owned: records that the owner had no room for */
+        char            *stash; /* owned: records that the owner had no room for */
         size_t           stash_bytes;
         struct list_node resume_node; /* in loop_tls.resuming */
-        bool             is_pumping;
-        bool             is_uv_reading;
-        bool             is_blocked;  /* the session needs room for output before it reads */
+        bool             is_running_steps;
+        bool             is_socket_reading;
+        bool             is_blocked;     /* the session needs room for output before it reads */
         bool             wants_shutdown; /* to be done after the pending write */
-        bool             was_active;  /* since the last tick */
-        bool             has_begun;   /* the peer has sent something */
+        bool             was_active;     /* since the last tick */
+        bool             has_begun;      /* the peer has sent something */
 };
 
 /* ---- failures ---- */
@@ -88,20 +88,20 @@ static bool may_log(struct loop_tls *l) {
         uint64_t second = clock_now_ns() / NS_PER_S;
 
         if (second != l->second) {
-                if (l->n_untold > 0)
-                        log_warn("%u more TLS failures were not logged", l->n_untold);
+                if (l->n_suppressed > 0)
+                        log_warn("%u more TLS failures were not logged", l->n_suppressed);
                 l->second = second;
-                l->n_lines = l->n_untold = 0;
+                l->n_lines = l->n_suppressed = 0;
         }
         if (l->n_lines >= MAX_LINES_PER_S) {
-                l->n_untold++;
+                l->n_suppressed++;
                 return false;
         }
         l->n_lines++;
         return true;
 }
 
-static void tell_failure(struct conn *c, const char *limit, const char *reason) {
+static void report_failure(struct conn *c, const char *limit, const char *reason) {
         const struct conn_security *how = c->tls->how;
 
         if (how->on_rejected)
@@ -112,7 +112,7 @@ static void tell_failure(struct conn *c, const char *limit, const char *reason) 
                          conn_peer(c), reason);
 }
 
-static void end(struct conn *c, bool is_reset) {
+static void notify_end(struct conn *c, bool is_reset) {
         if (c->is_closing || c->has_ended)
                 return;
         c->has_ended = true;
@@ -136,7 +136,7 @@ static struct tls_out *lend_out(struct conn *c) {
 static void on_sent(uv_write_t *request, int status);
 
 /* Writes the loop's output to the socket; false when the connection has failed. */
-static bool flush(struct conn *c) {
+static bool flush_output(struct conn *c) {
         struct conn_tls *t = c->tls;
         struct tls_out  *out = c->loop->tls->out;
         uv_buf_t         part;
@@ -184,45 +184,46 @@ static struct str take_record(struct cursor *at, char *gathered) {
 }
 
 /* Seals as many bytes as the output has room for. */
-static bool seal(struct conn *c, struct cursor *at) {
+static bool encrypt_records(struct conn *c, struct cursor *at) {
         struct conn_tls *t = c->tls;
         struct tls_out  *out = lend_out(c);
 
         if (!out)
                 return false;
-        while (at->n_parts > 0 && sizeof(out->bytes) - out->len >= TLS_SEALED_BYTES) {
+        while (at->n_parts > 0 && sizeof(out->bytes) - out->len >= TLS_ENCRYPTED_BYTES) {
                 struct str record = take_record(at, c->loop->tls->record);
 
                 if (record.len > 0 && !tls_session_write(t->session, record.ptr, record.len)) {
                         out->len = 0;
                         return false;
                 }
-                t->sealed_bytes += record.len;
+                t->encrypted_bytes += record.len;
                 t->rest_bytes -= MIN(t->rest_bytes, record.len);
         }
         return true;
 }
 
-static enum conn_write seal_and_send(struct conn *c, struct cursor *at) {
+static enum conn_write encrypt_and_send(struct conn *c, struct cursor *at) {
         c->tls->was_active = true;
         for (;;) {
-                if (!seal(c, at) || !flush(c))
+                if (!encrypt_records(c, at) || !flush_output(c))
                         return CONN_WRITE_FAILED;
                 if (c->tls->sending)
                         return CONN_WRITE_PENDING;
-                c->tls->sealed_bytes = 0;
+                c->tls->encrypted_bytes = 0;
                 if (at->n_parts == 0)
                         return CONN_WRITE_DONE;
         }
 }
 
-static size_t bytes_from(const struct cursor *at) {
+static size_t bytes_left(const struct cursor *at) {
         return conn_count_bytes(at->parts, at->n_parts) - at->at;
 }
 
 /* Copies the rest: one block with the array, then the bytes. */
 static bool copy_rest(struct conn_tls *t, const struct cursor *at) {
-        struct iovec *one = try_alloc(sizeof(*one) + t->rest_bytes); /* cannot overflow: a small write */
+        struct iovec *one =
+                try_alloc(sizeof(*one) + t->rest_bytes); /* cannot overflow: a small write */
         struct cursor from = *at;
         struct str    bytes;
 
@@ -240,12 +241,13 @@ static bool copy_rest(struct conn_tls *t, const struct cursor *at) {
 
 /* Keeps the rest: copies the array, and the bytes of a small write; larger ones stay in place. */
 static bool keep_rest(struct conn_tls *t, const struct cursor *at) {
-        t->rest_bytes = at->n_parts > 0 ? bytes_from(at) : 0;
+        t->rest_bytes = at->n_parts > 0 ? bytes_left(at) : 0;
         if (at->n_parts == 0)
                 return true;
         if (t->rest_bytes <= CONN_SMALL_WRITE)
                 return copy_rest(t, at);
-        t->rest_parts = try_alloc(at->n_parts * sizeof(*t->rest_parts)); /* size of the given array */
+        t->rest_parts =
+                try_alloc(at->n_parts * sizeof(*t->rest_parts)); /* size of the given array */
         if (!t->rest_parts)
                 return false;
         memcpy(t->rest_parts, at->parts, at->n_parts * sizeof(*t->rest_parts));
@@ -268,48 +270,48 @@ static enum conn_write tls_write(struct conn *c, const struct iovec *parts, size
         if (t->state == CONN_TLS_LINGER)
                 return CONN_WRITE_FAILED;
         if (t->state == CONN_TLS_OPEN && !t->sending)
-                rc = seal_and_send(c, &at);
+                rc = encrypt_and_send(c, &at);
         if (rc == CONN_WRITE_PENDING && !keep_rest(t, &at))
                 return CONN_WRITE_FAILED;
         c->is_writing = rc == CONN_WRITE_PENDING;
         return rc;
 }
 
-static bool tls_is_shaking_hands(const struct conn *c) {
+static bool tls_is_in_handshake(const struct conn *c) {
         return c->tls->state == CONN_TLS_HANDSHAKE;
 }
 
 static size_t tls_unwritten_bytes(const struct conn *c) {
         size_t queued = uv_stream_get_write_queue_size(conn_stream(c));
 
-        return c->tls->rest_bytes + MIN(queued, c->tls->sealed_bytes);
+        return c->tls->rest_bytes + MIN(queued, c->tls->encrypted_bytes);
 }
 
-static void end_write(struct conn *c, bool is_ok) {
+static void finish_write(struct conn *c, bool is_ok) {
         drop_rest(c->tls);
         c->is_writing = false;
         c->ops->on_written(c, is_ok);
 }
 
 /* Sends as much of the pending write as the socket takes. */
-static void go_on_writing(struct conn *c) {
+static void continue_write(struct conn *c) {
         struct conn_tls *t = c->tls;
         enum conn_write  rc;
 
         if (!c->is_writing || t->sending || t->state != CONN_TLS_OPEN || c->is_closing)
                 return;
-        rc = seal_and_send(c, &t->rest);
+        rc = encrypt_and_send(c, &t->rest);
         if (rc != CONN_WRITE_PENDING)
-                end_write(c, rc == CONN_WRITE_DONE);
+                finish_write(c, rc == CONN_WRITE_DONE);
 }
 
-static void say_end(struct conn *c) {
+static void send_end(struct conn *c) {
         struct conn_tls *t = c->tls;
 
         t->wants_shutdown = false;
         if (t->state == CONN_TLS_OPEN && lend_out(c)) {
                 tls_session_close(t->session);
-                flush(c);
+                flush_output(c);
         }
         uv_shutdown(&c->shutdown, conn_stream(c), NULL);
 }
@@ -318,7 +320,7 @@ static void tls_shutdown(struct conn *c) {
         if (c->is_writing || c->tls->sending)
                 c->tls->wants_shutdown = true;
         else
-                say_end(c);
+                send_end(c);
 }
 
 static void tls_close(struct conn *c) {
@@ -345,17 +347,17 @@ static void on_sent(uv_write_t *request, int status) {
                 free(out);
         else
                 c->loop->tls->out = out;
-        t->sealed_bytes = 0;
+        t->encrypted_bytes = 0;
         if (status < 0) {
                 if (c->is_writing)
-                        end_write(c, false);
+                        finish_write(c, false);
                 return;
         }
-        go_on_writing(c);
+        continue_write(c);
         if (c->is_closing)
                 return;
         if (t->wants_shutdown && !c->is_writing && !t->sending)
-                say_end(c);
+                send_end(c);
         if (t->is_blocked && !t->sending) {
                 t->is_blocked = false;
                 resume_soon(c);
@@ -375,26 +377,26 @@ static void on_read(uv_stream_t *native, ssize_t n, const uv_buf_t *room);
 /* Reads from the socket exactly while received bytes can be used. */
 static void update_reading(struct conn *c) {
         struct conn_tls *t = c->tls;
-        bool             wants = c->is_reading && !c->is_closing && !t->is_blocked &&
-                     t->stash_bytes == 0 && !list_is_linked(&t->resume_node);
+        bool wants = c->is_reading && !c->is_closing && !t->is_blocked && t->stash_bytes == 0 &&
+                     !list_is_linked(&t->resume_node);
 
-        if (wants == t->is_uv_reading)
+        if (wants == t->is_socket_reading)
                 return;
-        t->is_uv_reading = wants;
+        t->is_socket_reading = wants;
         if (wants)
                 uv_read_start(conn_stream(c), on_room, on_read);
         else if (!c->is_closing)
                 uv_read_stop(conn_stream(c));
 }
 
-static void fail(struct conn *c, const char *limit, const char *reason) {
+static void fail_and_linger(struct conn *c, const char *limit, const char *reason) {
         struct conn_tls *t = c->tls;
 
-        tell_failure(c, limit, reason);
+        report_failure(c, limit, reason);
         t->state = CONN_TLS_LINGER;
         t->since_ns = clock_now_ns();
         t->stash_bytes = 0;
-        flush(c);
+        flush_output(c);
         if (!c->is_shut_down || t->wants_shutdown)
                 uv_shutdown(&c->shutdown, conn_stream(c), NULL);
         c->is_shut_down = true;
@@ -402,25 +404,25 @@ static void fail(struct conn *c, const char *limit, const char *reason) {
 }
 
 /* Makes room for the session's own output. True when there is room now. */
-static bool make_room(struct conn *c) {
+static bool make_output_room(struct conn *c) {
         struct conn_tls *t = c->tls;
 
-        flush(c);
+        flush_output(c);
         t->is_blocked = t->sending != NULL;
         if (!t->is_blocked && !lend_out(c))
-                end(c, true); /* memory is short */
+                notify_end(c, true); /* memory is short */
         return !t->is_blocked && !c->has_ended;
 }
 
 static void on_handshake_done(struct conn *c) {
         c->tls->state = CONN_TLS_OPEN;
-        go_on_writing(c);
+        continue_write(c);
         if (!c->is_closing && c->tls->wants_shutdown && !c->is_writing && !c->tls->sending)
-                say_end(c);
+                send_end(c);
 }
 
 /* Does one step of the handshake; false when it cannot continue for now. */
-static bool go_on_shaking_hands(struct conn *c) {
+static bool handshake_step(struct conn *c) {
         struct conn_tls *t = c->tls;
         enum tls_result  rc;
 
@@ -428,25 +430,21 @@ static bool go_on_shaking_hands(struct conn *c) {
         rc = tls_session_handshake(t->session);
         switch (rc) {
         case TLS_DONE:
-                flush(c);
+                flush_output(c);
                 on_handshake_done(c);
                 return true;
-        case TLS_WANTS_INPUT:
-                flush(c);
-                return false;
-        case TLS_WANTS_OUTPUT:
-                return make_room(c);
+        case TLS_WANTS_INPUT: flush_output(c); return false;
+        case TLS_WANTS_OUTPUT: return make_output_room(c);
         case TLS_ENDED:
-        case TLS_FAILED:
-                break;
+        case TLS_FAILED: break;
         }
-        fail(c, "tls_handshake",
-             rc == TLS_FAILED ? tls_session_reason(t->session) : "the peer ended it");
+        fail_and_linger(c, "tls_handshake",
+                        rc == TLS_FAILED ? tls_session_reason(t->session) : "the peer ended it");
         return false;
 }
 
 /* Decrypts into the owner's room; returns the last result. */
-static enum tls_result open_records(struct conn_tls *t, struct iovec room, size_t *ret_n) {
+static enum tls_result decrypt_records(struct conn_tls *t, struct iovec room, size_t *ret_n) {
         enum tls_result rc;
         size_t          n;
 
@@ -477,43 +475,33 @@ static bool read_some(struct conn *c) {
                 return c->is_reading;
         }
         lend_out(c);
-        rc = open_records(t, room, &n);
-        flush(c);
+        rc = decrypt_records(t, room, &n);
+        flush_output(c);
         if (n > 0)
                 c->ops->on_read(c, n);
         if (c->is_closing)
                 return false;
         switch (rc) {
-        case TLS_DONE:
-                return true;
-        case TLS_WANTS_INPUT:
-                break;
-        case TLS_WANTS_OUTPUT:
-                return make_room(c);
-        case TLS_ENDED:
-                end(c, false);
-                break;
-        case TLS_FAILED:
-                fail(c, "tls_record", tls_session_reason(t->session));
-                break;
+        case TLS_DONE: return true;
+        case TLS_WANTS_INPUT: break;
+        case TLS_WANTS_OUTPUT: return make_output_room(c);
+        case TLS_ENDED: notify_end(c, false); break;
+        case TLS_FAILED: fail_and_linger(c, "tls_record", tls_session_reason(t->session)); break;
         }
         return false;
 }
 
 static bool step(struct conn *c) {
         switch (c->tls->state) {
-        case CONN_TLS_HANDSHAKE:
-                return go_on_shaking_hands(c);
-        case CONN_TLS_OPEN:
-                return read_some(c);
-        case CONN_TLS_LINGER:
-                break;
+        case CONN_TLS_HANDSHAKE: return handshake_step(c);
+        case CONN_TLS_OPEN: return read_some(c);
+        case CONN_TLS_LINGER: break;
         }
         return false;
 }
 
 /* Stashes unread records; `records` may be the stash itself. */
-static bool set_aside(struct conn_tls *t, struct str records) {
+static bool stash_records(struct conn_tls *t, struct str records) {
         if (records.len > 0 && !t->stash && (t->stash = try_alloc(IN_BYTES)) == NULL)
                 return false;
         if (records.len > 0)
@@ -526,19 +514,19 @@ static bool set_aside(struct conn_tls *t, struct str records) {
         return true;
 }
 
-static void pump(struct conn *c, struct str records) {
+static void run_steps(struct conn *c, struct str records) {
         struct conn_tls *t = c->tls;
         size_t           left;
 
         t->was_active = true;
-        t->is_pumping = true;
+        t->is_running_steps = true;
         tls_session_feed(t->session, records);
         while (c->is_reading && !c->is_closing && !t->is_blocked && step(c))
                 ;
-        t->is_pumping = false;
+        t->is_running_steps = false;
         left = t->state == CONN_TLS_LINGER ? 0 : tls_session_unread_bytes(t->session);
-        if (!set_aside(t, str_range(records.ptr + records.len - left, left)))
-                end(c, true);
+        if (!stash_records(t, str_range(records.ptr + records.len - left, left)))
+                notify_end(c, true);
         tls_session_feed(t->session, (struct str){ 0 });
         update_reading(c);
 }
@@ -550,7 +538,7 @@ static void on_read(uv_stream_t *native, ssize_t n, const uv_buf_t *room) {
         if (n > 0) {
                 t->has_begun = true;
                 if (t->state != CONN_TLS_LINGER)
-                        pump(c, str_range(room->base, (size_t)n));
+                        run_steps(c, str_range(room->base, (size_t)n));
                 return;
         }
         if (n == 0)
@@ -558,9 +546,10 @@ static void on_read(uv_stream_t *native, ssize_t n, const uv_buf_t *room) {
         /* Port scanners and health checks of load balancers connect and send nothing; not worth a log
          * line. */
         if (t->state == CONN_TLS_HANDSHAKE && t->has_begun)
-                tell_failure(c, "tls_handshake", n == UV_EOF ? "the peer closed the connection"
-                                                             : uv_strerror((int)n));
-        end(c, n != UV_EOF || t->state != CONN_TLS_OPEN);
+                report_failure(c, "tls_handshake",
+                               n == UV_EOF ? "the peer closed the connection"
+                                           : uv_strerror((int)n));
+        notify_end(c, n != UV_EOF || t->state != CONN_TLS_OPEN);
 }
 
 static void on_resume(struct mail *m) {
@@ -573,7 +562,7 @@ static void on_resume(struct mail *m) {
 
                 list_remove(&t->resume_node);
                 if (!t->conn->is_closing)
-                        pump(t->conn, str_range(t->stash, t->stash_bytes));
+                        run_steps(t->conn, str_range(t->stash, t->stash_bytes));
         }
 }
 
@@ -593,7 +582,7 @@ static void resume_soon(struct conn *c) {
 static void tls_read_start(struct conn *c) {
         struct conn_tls *t = c->tls;
 
-        if (t->is_pumping || t->is_blocked)
+        if (t->is_running_steps || t->is_blocked)
                 return;
         if (t->stash_bytes > 0 || tls_session_has_input(t->session))
                 resume_soon(c);
@@ -602,7 +591,7 @@ static void tls_read_start(struct conn *c) {
 }
 
 static void tls_read_stop(struct conn *c) {
-        if (!c->tls->is_pumping)
+        if (!c->tls->is_running_steps)
                 update_reading(c);
 }
 
@@ -612,28 +601,28 @@ static void tls_tick(struct conn *c, uint64_t now_ns) {
         struct conn_tls *t = c->tls;
 
         if (t->state == CONN_TLS_HANDSHAKE && now_ns - t->since_ns >= t->how->handshake_time_ns) {
-                tell_failure(c, "tls_handshake_time", "it took too long");
-                end(c, true);
+                report_failure(c, "tls_handshake_time", "it took too long");
+                notify_end(c, true);
         } else if (t->state == CONN_TLS_LINGER && now_ns - t->since_ns >= LINGER_NS) {
-                end(c, true);
+                notify_end(c, true);
         } else if (t->state == CONN_TLS_OPEN && !t->was_active) {
-                tls_session_rest(t->session);
+                tls_session_free_buffers(t->session);
         }
         t->was_active = false;
 }
 
-static void free_shared(struct loop_tls *t) {
+static void free_loop_tls(struct loop_tls *t) {
         free(t->out);
         free(t);
 }
 
-static struct loop_tls *get_shared(struct loop *l) {
+static struct loop_tls *get_loop_tls(struct loop *l) {
         if (l->tls || !(l->tls = try_alloc(sizeof(*l->tls))))
                 return l->tls;
         memset(l->tls, 0, offsetof(struct loop_tls, in));
         list_init(&l->tls->resuming);
         l->tls->resume.deliver = on_resume;
-        l->free_tls = free_shared;
+        l->free_tls = free_loop_tls;
         return l->tls;
 }
 
@@ -643,7 +632,7 @@ static void tls_free(struct conn *c) {
         if (list_is_linked(&t->resume_node))
                 list_remove(&t->resume_node);
         if (c->is_writing) /* the write waited for the handshake and never reached the socket */
-                end_write(c, false);
+                finish_write(c, false);
         tls_session_free(t->session);
         drop_rest(t);
         free(t->stash);
@@ -655,7 +644,7 @@ static void tls_free(struct conn *c) {
 static const struct conn_filter filter = {
         .write = tls_write,
         .unwritten_bytes = tls_unwritten_bytes,
-        .is_in_handshake = tls_is_shaking_hands,
+        .is_in_handshake = tls_is_in_handshake,
         .read_start = tls_read_start,
         .read_stop = tls_read_stop,
         .shutdown = tls_shutdown,
@@ -665,7 +654,7 @@ static const struct conn_filter filter = {
 };
 
 struct error *conn_secure(struct conn *c, const struct conn_security *how) {
-        struct conn_tls *t = get_shared(c->loop) ? try_zalloc(sizeof(*t)) : NULL;
+        struct conn_tls *t = get_loop_tls(c->loop) ? try_zalloc(sizeof(*t)) : NULL;
 
         if (t)
                 t->session = tls_session_new(how->context);

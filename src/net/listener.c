@@ -20,7 +20,7 @@
  * connections. */
 #define MAX_ACCEPTS 64
 /* Pause of accepting when the process has no file descriptor left. */
-#define REST_MS 100
+#define PAUSE_MS 100
 
 struct listener {
         struct listener_options options;
@@ -28,43 +28,43 @@ struct listener {
         int                     fd;
         int                     spare_fd; /* closed to accept and refuse when none is left */
         uint16_t                port;
-        uv_poll_t               poll;     /* used on the loop from start to close */
-        uv_timer_t              rest;
-        bool                    is_polling; /* `poll` and `rest` are initialised; used by the loop */
-        int                     n_open;     /* number of those two that are open, while closing */
-        struct mail             start, close;
+        uv_poll_t               poll; /* used on the loop from start to close */
+        uv_timer_t              pause;
+        bool        is_polling;     /* `poll` and `pause` are initialised; used by the loop */
+        int         n_open_handles; /* number of those two that are open, while closing */
+        struct mail start, close;
 
         struct mutex lock; /* rank LOCK_MAILBOX; guards the fields below */
         struct cond  changed;
-        size_t       n_dealt; /* connections on their way to another loop */
+        size_t       n_arriving; /* connections on their way to another loop */
         bool         is_closed;
 };
 
 /* A connection on its way from the accepting loop to its own. */
-struct dealt {
+struct handover {
         struct mail      mail;
         struct listener *listener; /* borrowed: listener_close() waits for this mail */
         struct loop     *loop;     /* borrowed */
         int              fd;
 };
 
-static void on_dealt(struct mail *m) {
-        struct dealt    *d = CONTAINER_OF(m, struct dealt, mail);
+static void on_handover(struct mail *m) {
+        struct handover *d = CONTAINER_OF(m, struct handover, mail);
         struct listener *ln = d->listener;
 
         ln->options.on_accept(ln->options.owner, d->loop, d->fd);
-        atomic_fetch_sub_explicit(&d->loop->n_dealt, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&d->loop->n_arriving, 1, memory_order_relaxed);
         free(d);
         mutex_lock(&ln->lock);
-        if (--ln->n_dealt == 0)
+        if (--ln->n_arriving == 0)
                 cond_broadcast(&ln->changed);
         mutex_unlock(&ln->lock);
 }
 
-static void deal(struct listener *ln, int fd) {
-        struct loop  *target = loop_group_least_busy(ln->options.loops);
-        struct dealt *d;
-        int           on = 1;
+static void hand_over(struct listener *ln, int fd) {
+        struct loop     *target = loop_group_least_busy(ln->options.loops);
+        struct handover *d;
+        int              on = 1;
 
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
         if (target == ln->loop) {
@@ -75,11 +75,11 @@ static void deal(struct listener *ln, int fd) {
         d->listener = ln;
         d->loop = target;
         d->fd = fd;
-        d->mail.deliver = on_dealt;
+        d->mail.deliver = on_handover;
         mutex_lock(&ln->lock);
-        ln->n_dealt++;
+        ln->n_arriving++;
         mutex_unlock(&ln->lock);
-        atomic_fetch_add_explicit(&target->n_dealt, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&target->n_arriving, 1, memory_order_relaxed);
         mailbox_post(&target->mailbox, &d->mail);
 }
 
@@ -113,15 +113,15 @@ static bool refuse_one(struct listener *ln) {
 
 static void on_acceptable(uv_poll_t *poll, int status, int events);
 
-static void on_rested(uv_timer_t *timer) {
-        struct listener *ln = CONTAINER_OF(timer, struct listener, rest);
+static void on_pause_over(uv_timer_t *timer) {
+        struct listener *ln = CONTAINER_OF(timer, struct listener, pause);
 
         uv_poll_start(&ln->poll, UV_READABLE, on_acceptable);
 }
 
-static void take_rest(struct listener *ln) {
+static void pause_accepting(struct listener *ln) {
         uv_poll_stop(&ln->poll);
-        uv_timer_start(&ln->rest, on_rested, REST_MS, 0);
+        uv_timer_start(&ln->pause, on_pause_over, PAUSE_MS, 0);
 }
 
 /* False when no further connection can be accepted for now. */
@@ -134,24 +134,20 @@ static bool accept_next(struct listener *ln) {
                 if (ln->options.can_accept && !ln->options.can_accept(ln->options.owner))
                         close(fd);
                 else
-                        deal(ln, fd);
+                        hand_over(ln, fd);
                 return true;
         }
         switch (errno) {
-        case EAGAIN:
-                return false;
+        case EAGAIN: return false;
         case EMFILE:
         case ENFILE:
                 if (refuse_one(ln))
                         return true;
-                take_rest(ln);
+                pause_accepting(ln);
                 return false;
         case ENOBUFS:
-        case ENOMEM:
-                take_rest(ln);
-                return false;
-        default: /* the peer is gone: accept(2) lists the errors */
-                return true;
+        case ENOMEM: pause_accepting(ln); return false;
+        default: /* the peer is gone: accept(2) lists the errors */ return true;
         }
 }
 
@@ -166,7 +162,7 @@ static void on_start(struct mail *m) {
         struct listener *ln = CONTAINER_OF(m, struct listener, start);
 
         uv_poll_init(&ln->loop->uv, &ln->poll, ln->fd);
-        uv_timer_init(&ln->loop->uv, &ln->rest);
+        uv_timer_init(&ln->loop->uv, &ln->pause);
         ln->is_polling = true;
         uv_poll_start(&ln->poll, UV_READABLE, on_acceptable);
 }
@@ -178,10 +174,10 @@ static void set_closed(struct listener *ln) {
         mutex_unlock(&ln->lock);
 }
 
-static void on_poll_closed(uv_handle_t *native) {
+static void on_handle_closed(uv_handle_t *native) {
         struct listener *ln = native->data;
 
-        if (--ln->n_open == 0)
+        if (--ln->n_open_handles == 0)
                 set_closed(ln);
 }
 
@@ -195,11 +191,11 @@ static void on_close(struct mail *m) {
         /* Peers in the backlog are connected and may have sent requests; closing would reset them. */
         for (int i = 0; i < BACKLOG && accept_next(ln); i++)
                 ;
-        ln->n_open = 2;
+        ln->n_open_handles = 2;
         ln->poll.data = ln;
-        ln->rest.data = ln;
-        uv_close((uv_handle_t *)&ln->poll, on_poll_closed);
-        uv_close((uv_handle_t *)&ln->rest, on_poll_closed);
+        ln->pause.data = ln;
+        uv_close((uv_handle_t *)&ln->poll, on_handle_closed);
+        uv_close((uv_handle_t *)&ln->pause, on_handle_closed);
 }
 
 static uint16_t bound_port(int fd) {
@@ -235,10 +231,10 @@ static int open_socket(const struct addrinfo *ai, bool reuse_port) {
 static struct error *bind_address(const struct listener_options *o, int *ret_fd) {
         const struct addrinfo hints = { .ai_flags = AI_PASSIVE | AI_NUMERICSERV,
                                         .ai_socktype = SOCK_STREAM };
-        const char      *address = o->address ? o->address : "0.0.0.0";
-        struct addrinfo *found;
-        char             port[sizeof("65535")];
-        int              rc, failure = 0, fd = -1;
+        const char           *address = o->address ? o->address : "0.0.0.0";
+        struct addrinfo      *found;
+        char                  port[sizeof("65535")];
+        int                   rc, failure = 0, fd = -1;
 
         snprintf(port, sizeof(port), "%u", o->port);
         rc = getaddrinfo(address, port, &hints, &found);
@@ -289,7 +285,7 @@ void listener_close(struct listener *ln) {
                 return;
         mailbox_post(&ln->loop->mailbox, &ln->close);
         mutex_lock(&ln->lock);
-        while (!ln->is_closed || ln->n_dealt > 0)
+        while (!ln->is_closed || ln->n_arriving > 0)
                 cond_wait(&ln->changed, &ln->lock);
         mutex_unlock(&ln->lock);
 

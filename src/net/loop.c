@@ -104,7 +104,7 @@ bool loop_set_waker(void (*wake)(void)) {
 
 /* After a burst the allocator keeps freed memory. It is returned to the system once the loop is quiet:
  * a busy loop would need it again, and would wait for the allocator's locks. */
-static void look_after_memory(struct loop *l, bool is_quiet) {
+static void trim_memory(struct loop *l, bool is_quiet) {
         buf_pool_trim(l->pool);
         if (is_quiet && l->was_busy)
                 mem_trim();
@@ -121,12 +121,12 @@ static void on_tick(uv_timer_t *timer) {
                 l->n_idle_ticks = 0;
                 if (l->n_ticks % TICKS_PER_TRIM != 0)
                         return;
-                look_after_memory(l, l->n_rounds < QUIET_ROUNDS);
+                trim_memory(l, l->n_rounds < QUIET_ROUNDS);
                 l->n_rounds = 0;
                 return;
         }
         l->n_idle_ticks++;
-        look_after_memory(l, l->n_idle_ticks >= QUIET_TICKS);
+        trim_memory(l, l->n_idle_ticks >= QUIET_TICKS);
         if (l->n_idle_ticks >= MAX_IDLE_TICKS)
                 uv_timer_stop(timer);
 }
@@ -175,7 +175,7 @@ void loop_use_reserve(void) {
 
 /* Reverses the list: the links run from the newest mail to the oldest, delivery in the order of
  * posting. */
-static struct mail *reverse(struct mail *m) {
+static struct mail *reverse_mails(struct mail *m) {
         struct mail *reversed = NULL;
 
         while (m) {
@@ -192,15 +192,15 @@ static void deliver_all(struct mailbox *box) {
         struct loop *l = CONTAINER_OF(box, struct loop, mailbox);
         struct mail *m = atomic_exchange_explicit(&box->newest, NULL, memory_order_acquire);
 
-        m = reverse(m);
-        l->is_batching = m->next != NULL;
+        m = reverse_mails(m);
+        l->delivers_several = m->next != NULL;
         while (m) {
                 struct mail *next = m->next; /* the owner may reuse the mail once it is delivered */
 
                 m->deliver(m);
                 m = next;
         }
-        l->is_batching = false;
+        l->delivers_several = false;
 }
 
 static void on_wake_up(uv_poll_t *poll_handle, int status UNUSED, int events UNUSED) {
@@ -267,7 +267,7 @@ void mailbox_post(struct mailbox *box, struct mail *m) {
 
 /* ---- timers ---- */
 
-static struct loop_timer *first_of(const struct loop *l) {
+static struct loop_timer *first_timer(const struct loop *l) {
         struct due *first = due_heap_first(&l->timers);
 
         return first ? CONTAINER_OF(first, struct loop_timer, due) : NULL;
@@ -293,7 +293,7 @@ static void on_alarm(uv_timer_t *alarm) {
 
         l->alarm_ns = 0; /* timers armed meanwhile need not set the alarm */
         l->firing_ns = now_ns;
-        while ((t = first_of(l)) != NULL && t->due.due_ns <= now_ns) {
+        while ((t = first_timer(l)) != NULL && t->due.due_ns <= now_ns) {
                 loop_timer_cancel(t);
                 t->fire(t);
         }
@@ -357,7 +357,7 @@ struct discarded {
         size_t            left; /* bytes of the block that were not freed yet */
 };
 
-static void give_back_some(struct loop *l) {
+static void free_slice(struct loop *l) {
         struct discarded *d = l->discarded;
         size_t            n = MIN(d->left, DISCARD_SLICE_BYTES);
 
@@ -375,12 +375,12 @@ static void on_discard(uv_idle_t *idle) {
         struct loop *l = CONTAINER_OF(idle, struct loop, discarder);
 
         if (l->discarded)
-                give_back_some(l);
+                free_slice(l);
         if (!l->discarded)
                 uv_idle_stop(idle);
 }
 
-static bool discard(void *block, size_t size) {
+static bool discard_block(void *block, size_t size) {
         struct loop      *l = current_loop;
         struct discarded *d = block;
 
@@ -396,7 +396,7 @@ static bool discard(void *block, size_t size) {
 static void loop_discard_close(struct loop *l) {
         mem_free_large_by(NULL);
         while (l->discarded)
-                give_back_some(l);
+                free_slice(l);
         uv_close((uv_handle_t *)&l->discarder, NULL);
 }
 
@@ -411,68 +411,70 @@ struct work_thread {
         struct loop      *loop; /* borrowed */
         struct thread     thread;
         struct mail       done;
-        struct list_node  node; /* in loop->leaving once the work is done and only the thread is left */
+        struct list_node
+                node; /* in loop->finished once the work is done and only the thread is left */
 };
 
-static _Atomic unsigned n_work_threads; /* at work; threads that have ended may wait long to be joined */
+static _Atomic unsigned
+        n_work_threads; /* at work; threads that have ended may wait long to be joined */
 
-static void end_work(struct loop_work *w) {
+static void finish_work(struct loop_work *w) {
         w->native = NULL;
         w->done(w);
 }
 
 static void work_thread_main(void *arg) {
-        struct work_thread *o = arg;
+        struct work_thread *t = arg;
 
-        if (o->work->is_background)
+        if (t->work->is_background)
                 thread_enter_background();
-        if (o->work->is_low_priority)
+        if (t->work->is_low_priority)
                 thread_lower_priority();
-        o->work->run(o->work);
-        mailbox_post(loop_mailbox(o->loop), &o->done);
+        t->work->run(t->work);
+        mailbox_post(loop_mailbox(t->loop), &t->done);
         atomic_fetch_sub_explicit(&n_work_threads, 1, memory_order_relaxed);
 }
 
-static void forget_work_thread(struct work_thread *o) {
-        list_remove(&o->node);
-        free(o);
+static void free_work_thread(struct work_thread *t) {
+        list_remove(&t->node);
+        free(t);
 }
 
 /* A thread that has posted its result may wait long for a CPU before it ends; the loop does not wait
  * for it. */
-static void join_ended(struct loop *l) {
-        LIST_FOR_EACH(&l->leaving, node) {
-                struct work_thread *o = LIST_ENTRY(node, struct work_thread, node);
+static void join_finished_threads(struct loop *l) {
+        LIST_FOR_EACH(&l->finished, node) {
+                struct work_thread *t = LIST_ENTRY(node, struct work_thread, node);
 
-                if (thread_try_join(&o->thread))
-                        forget_work_thread(o);
+                if (thread_try_join(&t->thread))
+                        free_work_thread(t);
         }
 }
 
 static void join_work_threads(struct loop *l) {
-        while (!list_is_empty(&l->leaving)) {
-                struct work_thread *o =
-                        LIST_ENTRY(list_first(&l->leaving), struct work_thread, node);
+        while (!list_is_empty(&l->finished)) {
+                struct work_thread *t =
+                        LIST_ENTRY(list_first(&l->finished), struct work_thread, node);
 
-                thread_join(&o->thread);
-                forget_work_thread(o);
+                thread_join(&t->thread);
+                free_work_thread(t);
         }
 }
 
 static void on_thread_done(struct mail *m) {
-        struct work_thread *o = CONTAINER_OF(m, struct work_thread, done);
+        struct work_thread *t = CONTAINER_OF(m, struct work_thread, done);
 
-        join_ended(o->loop);
-        list_append(&o->loop->leaving, &o->node);
-        end_work(o->work);
+        join_finished_threads(t->loop);
+        list_append(&t->loop->finished, &t->node);
+        finish_work(t->work);
 }
 
-static bool start_thread(struct work_thread *o) {
+static bool try_start_thread(struct work_thread *t) {
         struct error *err;
 
         if (atomic_fetch_add_explicit(&n_work_threads, 1, memory_order_relaxed) <
             MAX_WORK_THREADS) {
-                err = thread_start(&o->thread, "neso-work", work_thread_main, o);
+                err = thread_start(&t->thread, "neso-work", work_thread_main, t);
                 if (err == NULL)
                         return true;
                 error_free(err);
@@ -481,44 +483,44 @@ static bool start_thread(struct work_thread *o) {
         return false;
 }
 
-static void on_run(uv_work_t *native) {
-        struct work_thread *o = CONTAINER_OF(native, struct work_thread, native);
+static void on_pool_run(uv_work_t *native) {
+        struct work_thread *t = CONTAINER_OF(native, struct work_thread, native);
 
-        o->work->run(o->work);
+        t->work->run(t->work);
 }
 
 /* The work is never cancelled, so the status is always success. */
-static void on_done(uv_work_t *native, int status UNUSED) {
-        struct work_thread *o = CONTAINER_OF(native, struct work_thread, native);
-        struct loop_work   *w = o->work;
+static void on_pool_done(uv_work_t *native, int status UNUSED) {
+        struct work_thread *t = CONTAINER_OF(native, struct work_thread, native);
+        struct loop_work   *w = t->work;
 
-        free(o);
-        end_work(w);
+        free(t);
+        finish_work(w);
 }
 
 void loop_start_work_thread(struct loop *l, struct loop_work *w) {
-        struct work_thread *o = mem_zalloc(sizeof(*o));
+        struct work_thread *t = mem_zalloc(sizeof(*t));
 
-        join_ended(l);
-        o->work = w;
-        o->loop = l;
-        o->done.deliver = on_thread_done;
-        w->native = o;
-        if (!start_thread(o))
-                uv_queue_work(&l->uv, &o->native, on_run, on_done);
+        join_finished_threads(l);
+        t->work = w;
+        t->loop = l;
+        t->done.deliver = on_thread_done;
+        w->native = t;
+        if (!try_start_thread(t))
+                uv_queue_work(&l->uv, &t->native, on_pool_run, on_pool_done);
 }
 
 /* ---- work that computes, on the threads that the loops of a group share ---- */
 
 /* Runs on a thread of the pool. The work may be freed as soon as its mail is posted. */
-static void run_queued(struct work *queued) {
+static void run_compute(struct work *queued) {
         struct loop_work *w = CONTAINER_OF(queued, struct loop_work, queued);
 
         w->run(w);
         mailbox_post(loop_mailbox(w->loop), &w->back);
 }
 
-static void on_back(struct mail *m) {
+static void on_computed(struct mail *m) {
         struct loop_work *w = CONTAINER_OF(m, struct loop_work, back);
 
         w->done(w);
@@ -526,8 +528,8 @@ static void on_back(struct mail *m) {
 
 void loop_compute(struct loop *l, struct loop_work *w) {
         w->loop = l;
-        w->queued = (struct work){ .run = run_queued };
-        w->back = (struct mail){ .deliver = on_back };
+        w->queued = (struct work){ .run = run_compute };
+        w->back = (struct mail){ .deliver = on_computed };
         w->is_cancelled = false;
         work_pool_push(l->workers, &w->queued);
 }
@@ -559,7 +561,7 @@ struct opening {
         struct error *err; /* the first failure */
 };
 
-static struct error *open_native(struct loop *l) {
+static struct error *open_loop(struct loop *l) {
         int           rc = uv_loop_init(&l->uv);
         struct error *err;
 
@@ -603,17 +605,17 @@ static struct error *wait_until_open(struct opening *o) {
 /* Opens the native loop, runs it until its last handle is closed, and closes it, all on one thread.
  * libuv may give a loop an io_uring (since 1.45), and when that is closed, the kernel interrupts the
  * system calls of every thread that has opened or used it. */
-static void run(void *arg) {
+static void loop_main(void *arg) {
         struct loop    *l = arg;
         struct opening *o = STEAL(l->opening);
-        struct error   *err = open_native(l);
+        struct error   *err = open_loop(l);
         int             rc;
 
         current_loop = l;
         on_opened(o, err);
         if (!l->is_open)
                 return;
-        mem_free_large_by(discard);
+        mem_free_large_by(discard_block);
         uv_run(&l->uv, UV_RUN_DEFAULT);
         rc = uv_loop_close(&l->uv);
         assert(rc == 0);
@@ -621,7 +623,7 @@ static void run(void *arg) {
 }
 
 static void loop_init(struct loop *l, const char *name, size_t index, struct opening *o) {
-        list_init(&l->leaving);
+        list_init(&l->finished);
         for (size_t i = 0; i < N_LOOP_PHASES; i++)
                 list_init(&l->tasks[i]);
         list_init(&l->conns);
@@ -652,7 +654,7 @@ static struct error *open_all(struct loop_group *g, struct opening *o) {
                 mutex_lock(&o->lock);
                 o->n_left++;
                 mutex_unlock(&o->lock);
-                err = thread_start(&g->loops[i].thread, g->loops[i].name, run, &g->loops[i]);
+                err = thread_start(&g->loops[i].thread, g->loops[i].name, loop_main, &g->loops[i]);
                 if (err)
                         on_opened(o, NULL);
         }
@@ -670,7 +672,8 @@ struct error *loop_group_new(const char *name, size_t n_loops, struct loop_group
 
         assert(n_loops > 0);
         g = mem_zalloc(sizeof(*g) + n_loops * sizeof(g->loops[0]));
-        g->workers = work_pool_new("neso-compute", MAX(thread_cpu_count() / 2, 1), WORK_LOW_PRIORITY);
+        g->workers =
+                work_pool_new("neso-compute", MAX(thread_cpu_count() / 2, 1), WORK_LOW_PRIORITY);
         g->n_loops = n_loops;
         mutex_init(&opening.lock, LOCK_MAILBOX);
         cond_init(&opening.changed);
@@ -719,7 +722,7 @@ struct loop *loop_group_get(struct loop_group *g, size_t i) {
 
 size_t loop_n_conns(const struct loop *l) {
         return atomic_load_explicit(&l->n_conns, memory_order_relaxed) +
-               atomic_load_explicit(&l->n_dealt, memory_order_relaxed);
+               atomic_load_explicit(&l->n_arriving, memory_order_relaxed);
 }
 
 struct loop *loop_group_least_busy(struct loop_group *g) {

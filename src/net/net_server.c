@@ -92,7 +92,7 @@ struct error *net_home_open(struct net_home *home, int fd, const struct conn_ops
         return NULL;
 }
 
-static void home_has_done(struct net_home *home) {
+static void home_is_done(struct net_home *home) {
         struct net_server *s = home->server;
         MUTEX_GUARD(&s->lock);
 
@@ -105,14 +105,14 @@ static void on_drain(struct mail *m) {
 
         home->is_draining = true;
         home->server->ops->on_drain(home);
-        home_has_done(home);
+        home_is_done(home);
 }
 
 static void on_kill(struct mail *m) {
         struct net_home *home = CONTAINER_OF(m, struct net_home, kill);
 
         home->server->ops->on_kill(home);
-        home_has_done(home);
+        home_is_done(home);
 }
 
 static void init_homes(struct net_server *s) {
@@ -186,7 +186,7 @@ void net_server_start(struct net_server *s) {
 }
 
 /* Posts a mail to every loop; returns after all loops have handled it. */
-static void tell_homes(struct net_server *s, size_t mail_offset) {
+static void run_on_homes(struct net_server *s, size_t mail_offset) {
         mutex_lock(&s->lock);
         s->n_homes_busy = s->n_homes;
         mutex_unlock(&s->lock);
@@ -203,7 +203,7 @@ void net_server_stop(struct net_server *s) {
         if (!s->listener)
                 return;
         listener_close(STEAL(s->listener));
-        tell_homes(s, offsetof(struct net_home, drain));
+        run_on_homes(s, offsetof(struct net_home, drain));
 }
 
 size_t net_server_wait(struct net_server *s, uint64_t deadline_ns) {
@@ -218,7 +218,7 @@ void net_server_free(struct net_server *s) {
         if (!s)
                 return;
         net_server_stop(s);
-        tell_homes(s, offsetof(struct net_home, kill));
+        run_on_homes(s, offsetof(struct net_home, kill));
         net_server_wait(s, CLOCK_NEVER);
         loop_group_free(s->loops);
         for (size_t i = 0; i < s->n_homes; i++)

@@ -19,16 +19,16 @@ struct peer_entry {
 };
 
 struct peer_table {
-        size_t max_of_each;
+        size_t max_per_address;
 
-        struct mutex lock; /* rank LOCK_MAILBOX; guards the fields below */
+        struct mutex lock;  /* rank LOCK_MAILBOX; guards the fields below */
         struct map   peers; /* struct peer_entry, owned, by its key */
 };
 
-struct peer_table *peer_table_new(size_t max_of_each) {
+struct peer_table *peer_table_new(size_t max_per_address) {
         struct peer_table *t = mem_zalloc(sizeof(*t));
 
-        t->max_of_each = max_of_each;
+        t->max_per_address = max_per_address;
         mutex_init(&t->lock, LOCK_MAILBOX);
         map_init(&t->peers);
         return t;
@@ -68,19 +68,19 @@ static struct str key_of(const struct peer_entry *e) {
 }
 
 struct peer_entry *peer_table_enter(struct peer_table *t, const struct sockaddr *address) {
-        struct peer_entry  looked_for = { .n = 1 };
+        struct peer_entry  wanted = { .n = 1 };
         struct peer_entry *e;
         MUTEX_GUARD(&t->lock);
 
-        set_key(&looked_for, address);
-        e = map_find(&t->peers, key_of(&looked_for));
+        set_key(&wanted, address);
+        e = map_find(&t->peers, key_of(&wanted));
         if (!e) {
                 e = mem_alloc(sizeof(*e));
-                *e = looked_for;
+                *e = wanted;
                 map_set(&t->peers, key_of(e), e);
                 return e;
         }
-        if (e->n >= t->max_of_each)
+        if (e->n >= t->max_per_address)
                 return NULL;
         e->n++;
         return e;

@@ -17,7 +17,7 @@ struct peer_entry;
 struct peer_table;
 struct sockaddr;
 
-struct peer_table *peer_table_new(size_t max_of_each);
+struct peer_table *peer_table_new(size_t max_per_address);
 void               peer_table_free(struct peer_table *t); /* NULL is fine; no entry may be in use */
 
 /* NULL when the address is at its limit. */

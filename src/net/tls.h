@@ -30,9 +30,11 @@ struct tls_session;
 struct tls_options {
         const char *cert_path; /* PEM: the server's certificate, then its chain of issuers */
         const char *key_path;  /* PEM, without a pass phrase */
-        const char *root_path; /* PEM: authorities of client certificates, which are then required; NULL
+        const char *
+                root_path; /* PEM: authorities of client certificates, which are then required; NULL
                                 * = no client certificate is requested */
-        struct str  protocols; /* ALPN: each name preceded by a byte with its length; static. A client
+        struct str
+                protocols; /* ALPN: each name preceded by a byte with its length; static. A client
                                 * that offers only other protocols is refused */
 };
 
@@ -44,12 +46,12 @@ struct error *tls_context_reload(struct tls_context *t) NODISCARD;
 
 /* Largest number of plain bytes of a record (RFC 8446, 5.1), and the size of a sealed record. */
 #define TLS_RECORD_BYTES ((size_t)16384)
-#define TLS_SEALED_BYTES (TLS_RECORD_BYTES + 512)
+#define TLS_ENCRYPTED_BYTES (TLS_RECORD_BYTES + 512)
 
 /* Output of a session: room for four full records and the messages of a handshake. */
 struct tls_out {
         size_t len;
-        char   bytes[4 * TLS_SEALED_BYTES];
+        char   bytes[4 * TLS_ENCRYPTED_BYTES];
 };
 
 enum tls_result {
@@ -65,20 +67,21 @@ struct tls_session *tls_session_new(struct tls_context *t);
 void                tls_session_free(struct tls_session *s); /* NULL is fine */
 
 void   tls_session_feed(struct tls_session *s, struct str records);
-size_t tls_session_unread_bytes(const struct tls_session *s); /* size of the unread end of the input */
-bool   tls_session_has_input(const struct tls_session *s);
+size_t tls_session_unread_bytes(
+        const struct tls_session *s); /* size of the unread end of the input */
+bool tls_session_has_input(const struct tls_session *s);
 /* Sets the output buffer of the following calls; NULL = no room. */
-void   tls_session_lend(struct tls_session *s, struct tls_out *out);
+void tls_session_lend(struct tls_session *s, struct tls_out *out);
 
 enum tls_result tls_session_handshake(struct tls_session *s);
 /* TLS_DONE: *ret_n > 0. */
 enum tls_result tls_session_read(struct tls_session *s, char *to, size_t len, size_t *ret_n);
 /* Writes at most one record, for which there must be room; false on failure. */
-bool            tls_session_write(struct tls_session *s, const char *bytes, size_t len);
+bool tls_session_write(struct tls_session *s, const char *bytes, size_t len);
 /* Queues close_notify: nothing more will be sent. */
-void            tls_session_close(struct tls_session *s);
+void tls_session_close(struct tls_session *s);
 /* Frees buffers until they are needed again. */
-void            tls_session_rest(struct tls_session *s);
+void tls_session_free_buffers(struct tls_session *s);
 
 /* The reason of a failure: "client certificate: certificate has expired"; valid as long as the session. */
 const char *tls_session_reason(const struct tls_session *s);

@@ -14,8 +14,7 @@
  * server's order applies: 128-bit keys first, which are unbroken as well and need ten rounds of AES
  * instead of fourteen. A client that prefers ChaCha20 has no AES instructions, and gets ChaCha20. */
 #define SUITES_OF_1_2 "ECDHE+AESGCM+AES128:ECDHE+AESGCM:ECDHE+CHACHA20"
-#define SUITES_OF_1_3                                                                              \
-        "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256"
+#define SUITES_OF_1_3 "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256"
 
 /* ---- files ---- */
 
@@ -144,11 +143,11 @@ static struct error *read_roots(SSL_CTX *native, const char *path) {
 
         TRY(pem_open(&p));
         while ((cert = PEM_read_bio_X509(p.bio, NULL, NULL, NULL)) != NULL) {
-                bool is_taken = X509_STORE_add_cert(store, cert) == 1 &&
+                bool is_added = X509_STORE_add_cert(store, cert) == 1 &&
                                 SSL_CTX_add_client_CA(native, cert) == 1;
 
                 X509_free(cert);
-                if (!is_taken)
+                if (!is_added)
                         return pem_error(&p, "a certificate is refused");
                 n++;
         }
@@ -181,8 +180,8 @@ static bool apply_settings(SSL_CTX *native, struct tls_context *t) {
         SSL_CTX_set_options(native, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
                                             SSL_OP_CIPHER_SERVER_PREFERENCE |
                                             SSL_OP_PRIORITIZE_CHACHA);
-        SSL_CTX_set_mode(native, SSL_MODE_ENABLE_PARTIAL_WRITE |
-                                         SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+        SSL_CTX_set_mode(native,
+                         SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
         /* Clients keep their sessions in sealed tickets; the server keeps none. */
         SSL_CTX_set_session_cache_mode(native, SSL_SESS_CACHE_OFF);
         SSL_CTX_set_max_early_data(native, 0);
@@ -227,9 +226,9 @@ struct error *tls_context_new(const struct tls_options *o, struct tls_context **
         t->root_path = mem_strdup(o->root_path);
         t->protocols = o->protocols;
         mutex_init(&t->lock, LOCK_MAILBOX);
-        t->wire = tls_wire_new();
-        err = t->wire ? make_native(t, &t->native)
-                      : error_new(ERR_INTERNAL, "unable to set TLS up");
+        t->bio_method = tls_bio_method_new();
+        err = t->bio_method ? make_native(t, &t->native)
+                            : error_new(ERR_INTERNAL, "unable to set TLS up");
         if (err) {
                 tls_context_free(t);
                 return err;
@@ -254,7 +253,7 @@ void tls_context_free(struct tls_context *t) {
         if (!t)
                 return;
         SSL_CTX_free(t->native);
-        BIO_meth_free(t->wire);
+        BIO_meth_free(t->bio_method);
         mutex_done(&t->lock);
         free(t->cert_path);
         free(t->key_path);

@@ -15,7 +15,7 @@ struct tls_session {
 
 /* ---- the BIO through which OpenSSL reads and writes ---- */
 
-static int wire_read(BIO *bio, char *to, size_t len, size_t *ret_n) {
+static int bio_read(BIO *bio, char *to, size_t len, size_t *ret_n) {
         struct tls_session *s = BIO_get_data(bio);
         size_t              n = MIN(len, s->in.len);
 
@@ -30,7 +30,7 @@ static int wire_read(BIO *bio, char *to, size_t len, size_t *ret_n) {
         return 1;
 }
 
-static int wire_write(BIO *bio, const char *bytes, size_t len, size_t *ret_n) {
+static int bio_write(BIO *bio, const char *bytes, size_t len, size_t *ret_n) {
         struct tls_session *s = BIO_get_data(bio);
         size_t              n = s->out ? MIN(len, sizeof(s->out->bytes) - s->out->len) : 0;
 
@@ -45,27 +45,28 @@ static int wire_write(BIO *bio, const char *bytes, size_t len, size_t *ret_n) {
         return 1;
 }
 
-static long wire_ctrl(BIO *bio, int command, long number, void *pointer) {
+static long bio_ctrl(BIO *bio, int command, long number, void *pointer) {
         (void)bio;
         (void)number;
         (void)pointer;
-        return command == BIO_CTRL_FLUSH; /* a flush always succeeds; no other command is supported */
+        return command ==
+               BIO_CTRL_FLUSH; /* a flush always succeeds; no other command is supported */
 }
 
-BIO_METHOD *tls_wire_new(void) {
-        BIO_METHOD *wire = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "neso wire");
+BIO_METHOD *tls_bio_method_new(void) {
+        BIO_METHOD *method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "neso wire");
 
-        if (!wire)
+        if (!method)
                 return NULL;
-        BIO_meth_set_read_ex(wire, wire_read);
-        BIO_meth_set_write_ex(wire, wire_write);
-        BIO_meth_set_ctrl(wire, wire_ctrl);
-        return wire;
+        BIO_meth_set_read_ex(method, bio_read);
+        BIO_meth_set_write_ex(method, bio_write);
+        BIO_meth_set_ctrl(method, bio_ctrl);
+        return method;
 }
 
 /* ---- the session ---- */
 
-static SSL_CTX *take_native(struct tls_context *t) {
+static SSL_CTX *ref_native(struct tls_context *t) {
         MUTEX_GUARD(&t->lock);
 
         SSL_CTX_up_ref(t->native);
@@ -79,10 +80,10 @@ struct tls_session *tls_session_new(struct tls_context *t) {
 
         if (!s)
                 return NULL;
-        native = take_native(t);
+        native = ref_native(t);
         s->native = SSL_new(native);
         SSL_CTX_free(native);
-        bio = BIO_new(t->wire);
+        bio = BIO_new(t->bio_method);
         if (!s->native || !bio) {
                 BIO_free(bio);
                 tls_session_free(s);
@@ -121,28 +122,25 @@ void tls_session_lend(struct tls_session *s, struct tls_out *out) {
 }
 
 /* Plain texts for errors whose OpenSSL text is unclear. */
-static const char *plain_words(unsigned long code) {
+static const char *plain_reason(unsigned long code) {
         if (ERR_GET_LIB(code) != ERR_LIB_SSL)
                 return NULL;
         switch (ERR_GET_REASON(code)) {
         case SSL_R_HTTP_REQUEST:
-        case SSL_R_HTTPS_PROXY_REQUEST:
-                return "plain HTTP came where TLS is spoken";
+        case SSL_R_HTTPS_PROXY_REQUEST: return "plain HTTP came where TLS is spoken";
         case SSL_R_WRONG_VERSION_NUMBER:
         case SSL_R_PACKET_LENGTH_TOO_LONG:
-        case SSL_R_BAD_PACKET_LENGTH:
-                return "what came is no TLS";
+        case SSL_R_BAD_PACKET_LENGTH: return "what came is no TLS";
         case SSL_R_NO_APPLICATION_PROTOCOL:
                 return "none of the client's application protocols (ALPN) is served here";
-        default:
-                return NULL;
+        default: return NULL;
         }
 }
 
 static void keep_reason(struct tls_session *s) {
         long          verdict = SSL_get_verify_result(s->native);
         unsigned long code = ERR_peek_error();
-        const char   *text = plain_words(code);
+        const char   *text = plain_reason(code);
 
         free(s->reason);
         if (verdict != X509_V_OK)
@@ -155,14 +153,11 @@ static void keep_reason(struct tls_session *s) {
 }
 
 /* Maps the failure of a call to a result. OpenSSL's error queue is empty before each call. */
-static enum tls_result explain(struct tls_session *s, int rc) {
+static enum tls_result result_of(struct tls_session *s, int rc) {
         switch (SSL_get_error(s->native, rc)) {
-        case SSL_ERROR_WANT_READ:
-                return TLS_WANTS_INPUT;
-        case SSL_ERROR_WANT_WRITE:
-                return TLS_WANTS_OUTPUT;
-        case SSL_ERROR_ZERO_RETURN:
-                return TLS_ENDED;
+        case SSL_ERROR_WANT_READ: return TLS_WANTS_INPUT;
+        case SSL_ERROR_WANT_WRITE: return TLS_WANTS_OUTPUT;
+        case SSL_ERROR_ZERO_RETURN: return TLS_ENDED;
         default:
                 keep_reason(s);
                 ERR_clear_error();
@@ -173,13 +168,13 @@ static enum tls_result explain(struct tls_session *s, int rc) {
 enum tls_result tls_session_handshake(struct tls_session *s) {
         int rc = SSL_do_handshake(s->native);
 
-        return rc == 1 ? TLS_DONE : explain(s, rc);
+        return rc == 1 ? TLS_DONE : result_of(s, rc);
 }
 
 enum tls_result tls_session_read(struct tls_session *s, char *to, size_t len, size_t *ret_n) {
         int rc = SSL_read_ex(s->native, to, len, ret_n);
 
-        return rc == 1 ? TLS_DONE : explain(s, rc);
+        return rc == 1 ? TLS_DONE : result_of(s, rc);
 }
 
 bool tls_session_write(struct tls_session *s, const char *bytes, size_t len) {
@@ -191,7 +186,7 @@ bool tls_session_write(struct tls_session *s, const char *bytes, size_t len) {
         if (rc == 1 && n == len)
                 return true;
         if (rc != 1)
-                explain(s, rc);
+                result_of(s, rc);
         return false;
 }
 
@@ -202,7 +197,7 @@ void tls_session_close(struct tls_session *s) {
 
 /* Only between two records: versions of OpenSSL discard a record header whose body has not arrived
  * (CVE-2024-4741). */
-void tls_session_rest(struct tls_session *s) {
+void tls_session_free_buffers(struct tls_session *s) {
         if (strcmp(SSL_rstate_string(s->native), "RH") == 0)
                 SSL_free_buffers(s->native);
 }

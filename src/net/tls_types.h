@@ -17,11 +17,11 @@ struct tls_context {
         char       *key_path;  /* owned */
         char       *root_path; /* owned; may be NULL */
         struct str  protocols;
-        BIO_METHOD *wire;      /* owned: connects OpenSSL to the buffers of a session */
+        BIO_METHOD *bio_method; /* owned: connects OpenSSL to the buffers of a session */
 
-        struct mutex lock; /* rank LOCK_MAILBOX; guards the fields below */
+        struct mutex lock;   /* rank LOCK_MAILBOX; guards the fields below */
         SSL_CTX     *native; /* ref */
 };
 
 /* tls_session.c. NULL when memory is short. */
-BIO_METHOD *tls_wire_new(void);
+BIO_METHOD *tls_bio_method_new(void);

@@ -39,8 +39,8 @@ struct write_batch {
 
 struct mailbox {
         _Atomic(struct mail *) newest; /* linked by `next` towards the oldest */
-        int       wake_fd; /* owned: an eventfd; written by the thread that posts into the empty box */
-        uv_poll_t poll;    /* the loop's */
+        int wake_fd;    /* owned: an eventfd; written by the thread that posts into the empty box */
+        uv_poll_t poll; /* the loop's */
 };
 
 struct loop {
@@ -49,10 +49,10 @@ struct loop {
         uv_timer_t        tick;         /* runs while there are connections, and a little longer */
         unsigned          n_idle_ticks; /* since the last connection was closed */
         unsigned          n_ticks;
-        unsigned          n_rounds; /* wake-ups since the last look_after_memory() */
-        bool              was_busy; /* state at the last look_after_memory() */
+        unsigned          n_rounds; /* wake-ups since the last trim_memory() */
+        bool              was_busy; /* state at the last trim_memory() */
         uv_prepare_t      prepare;  /* before each wait: runs the phases */
-        struct list       leaving;  /* struct work_thread: threads that have finished their work */
+        struct list       finished; /* struct work_thread: threads that have finished their work */
         struct work_pool *workers;  /* borrowed: the group's; for loop_compute() */
         struct list       tasks[N_LOOP_PHASES]; /* struct loop_task, in the order of loop_defer() */
         void (*waker)(void);                    /* NULL until loop_set_waker() */
@@ -64,11 +64,11 @@ struct loop {
         struct due_heap timers;    /* struct loop_timer */
         struct list     conns;     /* struct conn */
         const struct loop_conn_ops
-                *conn_ops;    /* borrowed: static; NULL before the first connection */
-        bool     is_batching; /* several mails are being delivered: see conn_write_soon() */
-        struct write_batch writes;            /* of conn.c; zero until the first connection */
-        _Atomic size_t     n_conns;           /* length of `conns` */
-        _Atomic size_t     n_dealt;           /* connections on their way to this loop as mails */
+                *conn_ops;          /* borrowed: static; NULL before the first connection */
+        bool     delivers_several;  /* several mails are being delivered: see conn_write_soon() */
+        struct write_batch writes;  /* of conn.c; zero until the first connection */
+        _Atomic size_t     n_conns; /* length of `conns` */
+        _Atomic size_t     n_arriving;        /* connections on their way to this loop as mails */
         struct buf_pool   *pool;              /* ref */
         struct discarded  *discarded;         /* owned: blocks that are freed piece by piece */
         size_t             discarded_bytes;   /* bytes of `discarded` that were not freed yet */

@@ -128,7 +128,7 @@ struct member_counts *batch_counts_member(struct batch_counts *c, const char *na
         return &(*at)->counts;
 }
 
-struct virtual_counts *batch_counts_virtual(struct batch_counts *c, uint32_t index) {
+struct virtual_counts *batch_counts_virtual_instance(struct batch_counts *c, uint32_t index) {
         struct virtual_node **at = &c->virtuals;
 
         MUTEX_GUARD(&c->lock);
@@ -155,11 +155,11 @@ void batch_counts_visit(struct batch_counts *c, member_visit_fn visit, void *use
                 visit(userp, m->name, &m->counts);
 }
 
-void batch_counts_ran(struct batch_counts *c, unsigned reason) {
+void batch_counts_add_batch(struct batch_counts *c, unsigned reason) {
         atomic_fetch_add_explicit(&c->n_ran[reason], 1, memory_order_relaxed);
 }
 
-void batch_counts_split(struct batch_counts *c) {
+void batch_counts_add_split(struct batch_counts *c) {
         atomic_fetch_add_explicit(&c->n_split, 1, memory_order_relaxed);
 }
 
@@ -171,15 +171,15 @@ bool batch_counts_has(struct batch_counts *c, size_t family) {
         return batch_counts_have_members(c); /* the other families are of composite models */
 }
 
-static double load(const _Atomic uint64_t *count) {
+static double read_count(const _Atomic uint64_t *count) {
         return (double)atomic_load_explicit(count, memory_order_relaxed);
 }
 
 static double value_of(const struct member_counts *m, size_t family) {
         if (family == FAMILY_EXECUTIONS)
-                return load(&m->n_executions);
+                return read_count(&m->n_executions);
         if (family == FAMILY_ROWS)
-                return load(&m->n_rows);
+                return read_count(&m->n_rows);
         return (double)(atomic_load_explicit(&m->busy_ns, memory_order_relaxed) / NS_PER_US);
 }
 
@@ -188,17 +188,17 @@ void batch_counts_print(struct batch_counts *c, size_t family, struct strbuf *ou
 
         if (family == FAMILY_REASON) {
                 for (size_t i = 0; i < N_BATCH_REASONS; i++)
-                        prometheus_sample(out, name, c->reason_labels[i], load(&c->n_ran[i]));
+                        prometheus_sample(out, name, c->reason_labels[i], read_count(&c->n_ran[i]));
                 return;
         }
         if (family == FAMILY_SPLIT) {
-                prometheus_sample(out, name, c->plain, load(&c->n_split));
+                prometheus_sample(out, name, c->plain, read_count(&c->n_split));
                 return;
         }
         MUTEX_GUARD(&c->lock);
         if (family == FAMILY_VIRTUAL)
                 for (const struct virtual_node *v = c->virtuals; v != NULL; v = v->next)
-                        prometheus_sample(out, name, v->labels, load(&v->counts.n_running));
+                        prometheus_sample(out, name, v->labels, read_count(&v->counts.n_running));
         else
                 for (const struct member_node *m = c->members; m != NULL; m = m->next)
                         prometheus_sample(out, name, m->labels, value_of(&m->counts, family));

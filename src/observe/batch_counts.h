@@ -41,9 +41,9 @@ struct batch_counts *batch_counts_new(const struct metric_label *labels, size_t 
 void                 batch_counts_free(struct batch_counts *c); /* NULL is fine */
 
 struct member_counts  *batch_counts_member(struct batch_counts *c, const char *name);
-struct virtual_counts *batch_counts_virtual(struct batch_counts *c, uint32_t index);
-void                   batch_counts_ran(struct batch_counts *c, unsigned reason);
-void                   batch_counts_split(struct batch_counts *c);
+struct virtual_counts *batch_counts_virtual_instance(struct batch_counts *c, uint32_t index);
+void                   batch_counts_add_batch(struct batch_counts *c, unsigned reason);
+void                   batch_counts_add_split(struct batch_counts *c);
 
 bool batch_counts_have_members(struct batch_counts *c);
 /* Calls `visit` for each in order of creation, with the list locked: `visit` must not call back. */

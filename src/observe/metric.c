@@ -105,15 +105,15 @@ static struct error *check_buckets(const struct metric_family *f, const double *
         return NULL;
 }
 
-static void destroy(struct metric *m) {
+static void free_metric(struct metric *m) {
         free(m->labels_text);
         free(m->bounds);
         free(m->counts);
         free(m);
 }
 
-static struct error *create(struct metric_family *f, const char *labels_text, const double *buckets,
-                            size_t n_buckets, struct metric **ret) {
+static struct error *create_metric(struct metric_family *f, const char *labels_text,
+                                   const double *buckets, size_t n_buckets, struct metric **ret) {
         struct metric *m = mem_zalloc(sizeof(*m));
         size_t         bytes = 0;
 
@@ -126,7 +126,7 @@ static struct error *create(struct metric_family *f, const char *labels_text, co
                         m->counts = try_zalloc(bytes);
                 }
                 if (m->bounds == NULL || m->counts == NULL) {
-                        destroy(m);
+                        free_metric(m);
                         return error_new(ERR_UNAVAILABLE,
                                          "metric family '%s': out of memory for %zu buckets",
                                          f->name, n_buckets);
@@ -150,7 +150,7 @@ static struct error *open_locked(struct metric_family *f, const char *labels_tex
 
         assert(mutex_is_held(&f->registry->lock));
         if (m == NULL) {
-                TRY(create(f, labels_text, buckets, n_buckets, &m));
+                TRY(create_metric(f, labels_text, buckets, n_buckets, &m));
                 map_set(&f->metrics, str_of(labels_text), m);
         } else if (!has_buckets(m, buckets, n_buckets)) {
                 return error_new(ERR_INVALID_ARG,
@@ -195,14 +195,14 @@ void metric_free(struct metric *m) {
                 map_remove(&f->metrics, str_of(m->labels_text));
         mutex_unlock(&f->registry->lock);
         if (is_last)
-                destroy(m);
+                free_metric(m);
 }
 
 enum metric_kind metric_kind(const struct metric *m) {
         return m->family->kind;
 }
 
-static void add(_Atomic double *to, double by) {
+static void add_atomically(_Atomic double *to, double by) {
         double old = atomic_load_explicit(to, memory_order_relaxed);
 
         while (!atomic_compare_exchange_weak_explicit(to, &old, old + by, memory_order_relaxed,
@@ -217,7 +217,7 @@ struct error *metric_increment(struct metric *m, double by) {
                 return error_new(ERR_INVALID_ARG,
                                  "%s can only be incremented monotonically by non-negative values.",
                                  kind_text(m->family));
-        add(&m->value, by);
+        add_atomically(&m->value, by);
         return NULL;
 }
 
@@ -247,7 +247,7 @@ struct error *metric_observe(struct metric *m, double value) {
         if (m->family->kind != METRIC_HISTOGRAM)
                 return not_supported(m, "Observe");
         atomic_fetch_add_explicit(&m->counts[bucket_of(m, value)], 1, memory_order_relaxed);
-        add(&m->value, value);
+        add_atomically(&m->value, value);
         return NULL;
 }
 

@@ -27,23 +27,23 @@ static const double default_first_response_ms[] = { 100, 500, 2000, 5000 };
 
 struct model_metrics *model_metrics_new(struct metric_registry             *r,
                                         const struct model_metrics_options *options) {
-        struct model_metrics *b = mem_zalloc(sizeof(*b));
+        struct model_metrics *m = mem_zalloc(sizeof(*m));
 
-        b->options = *options;
-        b->registry = r;
-        mutex_init(&b->lock, LOCK_MODEL_METRICS);
-        list_init(&b->shown);
-        b->collector = metric_collector_add(r, true, model_metrics_print, b);
-        return b;
+        m->options = *options;
+        m->registry = r;
+        mutex_init(&m->lock, LOCK_MODEL_METRICS);
+        list_init(&m->shown);
+        m->collector = metric_collector_add(r, true, model_metrics_print, m);
+        return m;
 }
 
-void model_metrics_free(struct model_metrics *b) {
-        if (b == NULL)
+void model_metrics_free(struct model_metrics *m) {
+        if (m == NULL)
                 return;
-        metric_collector_remove(b->registry, b->collector);
-        assert(list_is_empty(&b->shown));
-        mutex_done(&b->lock);
-        free(b);
+        metric_collector_remove(m->registry, m->collector);
+        assert(list_is_empty(&m->shown));
+        mutex_done(&m->lock);
+        free(m);
 }
 
 /* metric_tags may have any key; in a label "_" replaces the characters that are not allowed. */
@@ -131,15 +131,15 @@ static void make_labels(struct model_stats *s, const struct model_stats_options 
         free(labels);
 }
 
-static void make_slots(struct model_stats *s) {
+static void make_shards(struct model_stats *s) {
         uintptr_t start;
 
-        s->slots_memory = mem_zalloc(N_SHARDS * sizeof(*s->slots) + CACHE_LINE_BYTES);
-        start = (uintptr_t)s->slots_memory;
-        s->slots = (void *)((char *)s->slots_memory +
-                            (CACHE_LINE_BYTES - start % CACHE_LINE_BYTES) % CACHE_LINE_BYTES);
+        s->shards_memory = mem_zalloc(N_SHARDS * sizeof(*s->shards) + CACHE_LINE_BYTES);
+        start = (uintptr_t)s->shards_memory;
+        s->shards = (void *)((char *)s->shards_memory +
+                             (CACHE_LINE_BYTES - start % CACHE_LINE_BYTES) % CACHE_LINE_BYTES);
         for (size_t i = 0; i < N_SHARDS; i++)
-                mutex_init(&s->slots[i].shard.lock, LOCK_METRIC);
+                mutex_init(&s->shards[i].shard.lock, LOCK_METRIC);
 }
 
 static void make_responses(struct stats_responses *r, const struct model_stats_options *o) {
@@ -165,7 +165,7 @@ struct model_stats *model_stats_new(struct model_metrics             *metrics,
         s->has_cache = options->has_cache;
         s->is_decoupled = options->is_decoupled;
         make_labels(s, options);
-        make_slots(s);
+        make_shards(s);
         make_responses(&s->responses, options);
         mutex_init(&s->memory_lock, LOCK_METRIC);
         atomic_init(&s->wall_offset_ns, clock_wall_ns() - clock_now_ns());
@@ -177,10 +177,10 @@ void model_stats_free(struct model_stats *s) {
                 return;
         model_stats_hide(s);
         for (size_t i = 0; i < N_SHARDS; i++) {
-                batch_table_done(&s->slots[i].shard.batches);
-                mutex_done(&s->slots[i].shard.lock);
+                batch_table_done(&s->shards[i].shard.batches);
+                mutex_done(&s->shards[i].shard.lock);
         }
-        free(s->slots_memory);
+        free(s->shards_memory);
         mutex_done(&s->responses.lock);
         free(s->responses.items);
         free(s->responses.first_bounds_ms);

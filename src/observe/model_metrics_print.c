@@ -100,7 +100,7 @@ static void print_counters(const struct page *p, const struct counter_family *f,
 
         for (size_t i = 0; i < p->n_rows; i++) {
                 const struct row *row = &p->rows[i];
-                uint64_t          value = row->sums.of[f->stat];
+                uint64_t          value = row->sums.values[f->stat];
 
                 if (needs_cache && !row->stats->has_cache)
                         continue;
@@ -122,7 +122,7 @@ static void print_failures(const struct page *p) {
 
                 for (int why = FAILURE_OTHER; why <= FAILURE_REJECTED; why++)
                         prometheus_sample(p->out, name, row->stats->failure_labels[why],
-                                          (double)counted(p, row->sums.of[STAT_FAIL + why]));
+                                          (double)counted(p, row->sums.values[STAT_FAIL + why]));
         }
 }
 
@@ -185,7 +185,7 @@ static void print_latency(const struct page *p, enum phase phase) {
                                              .bounds = bounds,
                                              .counts = sums->latency[phase],
                                              .n_bounds = N_LATENCY_BOUNDS,
-                                             .sum = (double)sums->of[STAT_PHASE_NS + phase] /
+                                             .sum = (double)sums->values[STAT_PHASE_NS + phase] /
                                                     (double)NS_PER_S,
                                      });
         }
@@ -206,7 +206,7 @@ static void print_batch_sizes(const struct page *p) {
                                              .bounds = bounds,
                                              .counts = sums->batch,
                                              .n_bounds = N_BATCH_BOUNDS,
-                                             .sum = (double)sums->of[STAT_EXECUTED_INFERENCES],
+                                             .sum = (double)sums->values[STAT_EXECUTED_INFERENCES],
                                      });
         }
 }
@@ -234,31 +234,32 @@ struct sequence_family {
         void (*print)(struct strbuf *out, const char *name, const struct model_stats *s);
 };
 
-static double load(const _Atomic uint64_t *count) {
+static double read_count(const _Atomic uint64_t *count) {
         return (double)atomic_load_explicit(count, memory_order_relaxed);
 }
 
 static void print_active(struct strbuf *out, const char *name, const struct model_stats *s) {
-        prometheus_sample(out, name, s->labels, load(&s->sequences->n_active));
+        prometheus_sample(out, name, s->labels, read_count(&s->sequences->n_active));
 }
 
 static void print_backlog(struct strbuf *out, const char *name, const struct model_stats *s) {
-        prometheus_sample(out, name, s->labels, load(&s->sequences->n_backlog));
+        prometheus_sample(out, name, s->labels, read_count(&s->sequences->n_backlog));
 }
 
 static void print_started(struct strbuf *out, const char *name, const struct model_stats *s) {
-        prometheus_sample(out, name, s->labels, load(&s->sequences->n_started));
+        prometheus_sample(out, name, s->labels, read_count(&s->sequences->n_started));
 }
 
 static void print_ended(struct strbuf *out, const char *name, const struct model_stats *s) {
         for (size_t i = 0; i < N_SEQUENCE_REASONS; i++)
-                prometheus_sample(out, name, s->ended_labels[i], load(&s->sequences->n_ended[i]));
+                prometheus_sample(out, name, s->ended_labels[i],
+                                  read_count(&s->sequences->n_ended[i]));
 }
 
 /* The two values are read one after the other: the used slots are never reported above the total. */
 static void print_slots(struct strbuf *out, const char *name, const struct model_stats *s) {
-        double used = load(&s->sequences->n_active);
-        double all = load(&s->sequences->n_slots);
+        double used = read_count(&s->sequences->n_active);
+        double all = read_count(&s->sequences->n_slots);
 
         prometheus_sample(out, name, s->slot_labels[0], used);
         prometheus_sample(out, name, s->slot_labels[1], MAX(all - used, 0));
@@ -330,17 +331,17 @@ static void print_page(const struct page *p) {
 
 /* While a version is reloaded, both the old and the new one are in the list, but a line may be
  * printed only once: the newest of models with equal labels is printed. */
-static size_t add_rows_locked(struct model_metrics *b, struct row *rows) {
+static size_t add_rows_locked(struct model_metrics *m, struct row *rows) {
         struct map newest;
         size_t     n = 0;
 
         map_init(&newest);
-        LIST_FOR_EACH(&b->shown, node) {
+        LIST_FOR_EACH(&m->shown, node) {
                 struct model_stats *s = LIST_ENTRY(node, struct model_stats, node);
 
                 map_set(&newest, str_of(s->labels), s);
         }
-        LIST_FOR_EACH(&b->shown, node) {
+        LIST_FOR_EACH(&m->shown, node) {
                 struct model_stats *s = LIST_ENTRY(node, struct model_stats, node);
 
                 if (map_find(&newest, str_of(s->labels)) != s)
@@ -353,17 +354,17 @@ static size_t add_rows_locked(struct model_metrics *b, struct row *rows) {
 }
 
 void model_metrics_print(void *owner, struct strbuf *out) {
-        struct model_metrics *b = owner;
-        struct page           page = { .options = &b->options, .out = out };
+        struct model_metrics *m = owner;
+        struct page           page = { .options = &m->options, .out = out };
         size_t                n_shown = 0;
 
-        MUTEX_GUARD(&b->lock);
-        LIST_FOR_EACH(&b->shown, node)
+        MUTEX_GUARD(&m->lock);
+        LIST_FOR_EACH(&m->shown, node)
                 n_shown++;
         if (n_shown == 0)
                 return;
         page.rows = mem_alloc(n_shown * sizeof(*page.rows));
-        page.n_rows = add_rows_locked(b, page.rows);
+        page.n_rows = add_rows_locked(m, page.rows);
         print_page(&page);
         free(page.rows);
 }

@@ -27,7 +27,7 @@ static inline struct stats_shard *own_shard(struct model_stats *s) {
 
         if (UNLIKELY(number == 0))
                 number = number_thread();
-        return &s->slots[number % N_SHARDS].shard;
+        return &s->shards[number % N_SHARDS].shard;
 }
 
 static inline uint64_t since(uint64_t start_ns, uint64_t end_ns) {
@@ -44,12 +44,12 @@ static inline unsigned power_bucket(uint64_t value, uint64_t base, unsigned n_bo
 }
 
 static inline void add_phase(struct stats_sums *sums, enum phase phase, uint64_t ns) {
-        sums->of[STAT_PHASE_NS + phase] += ns;
+        sums->values[STAT_PHASE_NS + phase] += ns;
         sums->latency[phase][power_bucket(ns, LATENCY_BASE_NS, N_LATENCY_BOUNDS)]++;
 }
 
 static inline void add_success(struct stats_sums *sums, const struct request_times *t) {
-        sums->of[STAT_SUCCESS]++;
+        sums->values[STAT_SUCCESS]++;
         add_phase(sums, PHASE_REQUEST, since(t->request_start_ns, t->request_end_ns));
         add_phase(sums, PHASE_QUEUE, since(t->queue_start_ns, t->exec_start_ns));
         if (t->request_end_ns > sums->last_success_ns)
@@ -68,8 +68,8 @@ void compute_sums_merge(struct compute_sums *to, const struct compute_sums *more
         to->output_ns += more->output_ns;
 }
 
-void compute_sums_tell(const struct compute_sums *sums, uint64_t start_ns,
-                       struct request_times *t) {
+void compute_sums_to_times(const struct compute_sums *sums, uint64_t start_ns,
+                           struct request_times *t) {
         t->exec_start_ns = start_ns;
         t->compute_start_ns = start_ns + sums->input_ns;
         t->compute_end_ns = t->compute_start_ns + sums->infer_ns;
@@ -78,7 +78,7 @@ void compute_sums_tell(const struct compute_sums *sums, uint64_t start_ns,
 
 static void add_request(struct stats_sums *sums, const struct request_times *t, uint64_t batch) {
         add_success(sums, t);
-        sums->of[STAT_INFERENCES] += batch;
+        sums->values[STAT_INFERENCES] += batch;
         add_phase(sums, PHASE_INPUT, since(t->exec_start_ns, t->compute_start_ns));
         add_phase(sums, PHASE_INFER, since(t->compute_start_ns, t->compute_end_ns));
         add_phase(sums, PHASE_OUTPUT, since(t->compute_end_ns, t->exec_end_ns));
@@ -93,8 +93,8 @@ static void add_execution(struct stats_shard *shard, const struct request_times 
                 .compute_output = { 1, since(t->compute_end_ns, t->exec_end_ns) },
         };
 
-        shard->sums.of[STAT_EXECUTIONS]++;
-        shard->sums.of[STAT_EXECUTED_INFERENCES] += batch;
+        shard->sums.values[STAT_EXECUTIONS]++;
+        shard->sums.values[STAT_EXECUTED_INFERENCES] += batch;
         shard->sums.batch[power_bucket(batch, 1, N_BATCH_BOUNDS)]++;
         batch_table_add(&shard->batches, &one);
 }
@@ -110,8 +110,8 @@ void model_stats_failure(struct model_stats *s, enum failure_reason why, uint64_
         struct stats_shard *shard = own_shard(s);
 
         MUTEX_GUARD(&shard->lock);
-        shard->sums.of[STAT_FAIL + why]++;
-        shard->sums.of[STAT_FAIL_NS] += duration_ns;
+        shard->sums.values[STAT_FAIL + why]++;
+        shard->sums.values[STAT_FAIL_NS] += duration_ns;
 }
 
 void model_stats_execution(struct model_stats *s, uint64_t batch, const struct request_times *t) {
@@ -135,16 +135,16 @@ void model_stats_cache_hit(struct model_stats *s, const struct request_times *t,
 
         MUTEX_GUARD(&shard->lock);
         add_success(&shard->sums, t);
-        shard->sums.of[STAT_CACHE_HIT]++;
-        shard->sums.of[STAT_CACHE_HIT_NS] += lookup_ns;
+        shard->sums.values[STAT_CACHE_HIT]++;
+        shard->sums.values[STAT_CACHE_HIT_NS] += lookup_ns;
 }
 
 void model_stats_cache_miss(struct model_stats *s, uint64_t lookup_insert_ns) {
         struct stats_shard *shard = own_shard(s);
 
         MUTEX_GUARD(&shard->lock);
-        shard->sums.of[STAT_CACHE_MISS]++;
-        shard->sums.of[STAT_CACHE_MISS_NS] += lookup_insert_ns;
+        shard->sums.values[STAT_CACHE_MISS]++;
+        shard->sums.values[STAT_CACHE_MISS_NS] += lookup_insert_ns;
 }
 
 void model_stats_pending(struct model_stats *s, int change) {
@@ -251,7 +251,7 @@ static void add_all(uint64_t *to, const uint64_t *more, size_t n) {
 }
 
 static void add_sums(struct stats_sums *to, const struct stats_sums *more) {
-        add_all(to->of, more->of, N_STATS);
+        add_all(to->values, more->values, N_STATS);
         for (int phase = 0; phase < N_PHASES; phase++)
                 add_all(to->latency[phase], more->latency[phase], N_LATENCY_BOUNDS + 1);
         add_all(to->batch, more->batch, N_BATCH_BOUNDS + 1);
@@ -261,8 +261,8 @@ static void add_sums(struct stats_sums *to, const struct stats_sums *more) {
 void model_stats_sum(struct model_stats *s, struct stats_sums *ret) {
         *ret = (struct stats_sums){ 0 };
         for (size_t i = 0; i < N_SHARDS; i++) {
-                MUTEX_GUARD(&s->slots[i].shard.lock);
-                add_sums(ret, &s->slots[i].shard.sums);
+                MUTEX_GUARD(&s->shards[i].shard.lock);
+                add_sums(ret, &s->shards[i].shard.sums);
         }
 }
 
@@ -271,7 +271,7 @@ uint64_t model_stats_get_pending(struct model_stats *s) {
         int64_t sum = 0;
 
         for (size_t i = 0; i < N_SHARDS; i++)
-                sum += atomic_load_explicit(&s->slots[i].shard.pending, memory_order_relaxed);
+                sum += atomic_load_explicit(&s->shards[i].shard.pending, memory_order_relaxed);
         return sum > 0 ? (uint64_t)sum : 0;
 }
 
@@ -279,7 +279,7 @@ uint64_t model_stats_get_path(struct model_stats *s, bool was_inline) {
         uint64_t sum = 0;
 
         for (size_t i = 0; i < N_SHARDS; i++) {
-                struct stats_shard *shard = &s->slots[i].shard;
+                struct stats_shard *shard = &s->shards[i].shard;
 
                 sum += atomic_load_explicit(was_inline ? &shard->n_inline : &shard->n_queued,
                                             memory_order_relaxed);
@@ -303,7 +303,7 @@ static void read_batches(struct model_stats *s, struct model_stats_snapshot *ret
         struct batch_table all = { 0 };
 
         for (size_t i = 0; i < N_SHARDS; i++) {
-                struct stats_shard *shard = &s->slots[i].shard;
+                struct stats_shard *shard = &s->shards[i].shard;
 
                 MUTEX_GUARD(&shard->lock);
                 for (size_t k = 0; k < shard->batches.n; k++)
@@ -336,26 +336,26 @@ static void read_responses(struct model_stats *s, struct model_stats_snapshot *r
 
 static void read_sums(struct model_stats *s, struct model_stats_snapshot *ret) {
         struct stats_sums sums;
-        const uint64_t   *of = sums.of, *phase_ns = &sums.of[STAT_PHASE_NS];
+        const uint64_t   *values = sums.values, *phase_ns = &sums.values[STAT_PHASE_NS];
         uint64_t          n_computed;
 
         model_stats_sum(s, &sums);
-        n_computed = of[STAT_SUCCESS] - of[STAT_CACHE_HIT];
+        n_computed = values[STAT_SUCCESS] - values[STAT_CACHE_HIT];
         *ret = (struct model_stats_snapshot){
-                .inference_count = of[STAT_INFERENCES],
-                .execution_count = of[STAT_EXECUTIONS],
-                .success = { of[STAT_SUCCESS], phase_ns[PHASE_REQUEST] },
-                .fail = { 0, of[STAT_FAIL_NS] },
-                .queue = { of[STAT_SUCCESS], phase_ns[PHASE_QUEUE] },
+                .inference_count = values[STAT_INFERENCES],
+                .execution_count = values[STAT_EXECUTIONS],
+                .success = { values[STAT_SUCCESS], phase_ns[PHASE_REQUEST] },
+                .fail = { 0, values[STAT_FAIL_NS] },
+                .queue = { values[STAT_SUCCESS], phase_ns[PHASE_QUEUE] },
                 .compute_input = { n_computed, phase_ns[PHASE_INPUT] },
                 .compute_infer = { n_computed, phase_ns[PHASE_INFER] },
                 .compute_output = { n_computed, phase_ns[PHASE_OUTPUT] },
-                .cache_hit = { of[STAT_CACHE_HIT], of[STAT_CACHE_HIT_NS] },
-                .cache_miss = { of[STAT_CACHE_MISS], of[STAT_CACHE_MISS_NS] },
+                .cache_hit = { values[STAT_CACHE_HIT], values[STAT_CACHE_HIT_NS] },
+                .cache_miss = { values[STAT_CACHE_MISS], values[STAT_CACHE_MISS_NS] },
         };
         for (int why = FAILURE_OTHER; why <= FAILURE_REJECTED; why++)
-                ret->fail.count += of[STAT_FAIL + why];
-        if (of[STAT_SUCCESS] > 0)
+                ret->fail.count += values[STAT_FAIL + why];
+        if (values[STAT_SUCCESS] > 0)
                 ret->last_inference_ms = wall_ms(s, sums.last_success_ns);
 }
 

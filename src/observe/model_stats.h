@@ -45,18 +45,20 @@ struct compute_sums {
 void compute_sums_add(struct compute_sums *sums, const struct request_times *t);
 void compute_sums_merge(struct compute_sums *to, const struct compute_sums *more);
 /* Sets exec_start to exec_end from the sums, beginning at `start_ns`. */
-void compute_sums_tell(const struct compute_sums *sums, uint64_t start_ns, struct request_times *t);
+void compute_sums_to_times(const struct compute_sums *sums, uint64_t start_ns,
+                           struct request_times *t);
 
 struct model_stats_options {
         const char *model;
         const char *namespace; /* NULL or "": no label */
-        int64_t                    version;
-        const struct metric_label *tags; /* metric_tags of the configuration, without the leading "_" */
-        size_t                     n_tags;
-        bool                       has_cache;     /* cache families are printed */
-        bool                       is_decoupled;  /* response_stats, first-response histogram */
-        bool                       has_sequences; /* families of sequences are printed */
-        bool                       has_batches;   /* families of batching are printed */
+        int64_t version;
+        const struct metric_label
+                *tags; /* metric_tags of the configuration, without the leading "_" */
+        size_t   n_tags;
+        bool     has_cache;     /* cache families are printed */
+        bool     is_decoupled;  /* response_stats, first-response histogram */
+        bool     has_sequences; /* families of sequences are printed */
+        bool     has_batches;   /* families of batching are printed */
         /* Bounds in ms of nv_inference_first_response_histogram_ms (model configuration:
          * model_metrics), ascending; NULL: 100, 500, 2000, 5000. */
         const double *first_response_ms;

@@ -47,7 +47,7 @@ enum stat {
 
 /* All values that are summed up over the shards of a model. */
 struct stats_sums {
-        uint64_t of[N_STATS];
+        uint64_t values[N_STATS];
         uint64_t latency[N_PHASES][N_LATENCY_BOUNDS + 1];
         uint64_t batch[N_BATCH_BOUNDS + 1];
         uint64_t last_success_ns; /* monotonic; of the latest success */
@@ -64,24 +64,25 @@ struct stats_shard {
 };
 
 /* A shard, padded so that no other data shares its cache lines. */
-struct stats_slot {
+struct padded_shard {
         struct stats_shard shard;
         char padding[CACHE_LINE_BYTES - sizeof(struct stats_shard) % CACHE_LINE_BYTES];
 };
 
 /* Responses of decoupled models: one lock is enough, since each response costs far more than it. */
 struct stats_responses {
-        struct mutex           lock;  /* rank LOCK_METRIC; guards everything below */
-        struct response_stats *items; /* owned; item i is response i, all zero when there was none */
-        size_t                 n;
-        double                *first_bounds_ms; /* owned; never changes */
-        size_t                 n_first_bounds;
-        uint64_t              *first_counts; /* owned; n_first_bounds + 1 */
-        uint64_t               first_sum_ns;
+        struct mutex lock; /* rank LOCK_METRIC; guards everything below */
+        struct response_stats
+                 *items; /* owned; item i is response i, all zero when there was none */
+        size_t    n;
+        double   *first_bounds_ms; /* owned; never changes */
+        size_t    n_first_bounds;
+        uint64_t *first_counts; /* owned; n_first_bounds + 1 */
+        uint64_t  first_sum_ns;
 };
 
 struct model_stats {
-        struct list_node      node;  /* in the metrics, while shown */
+        struct list_node      node;    /* in the metrics, while shown */
         struct model_metrics *metrics; /* borrowed: outlives its models */
         bool                  has_cache;
         bool                  is_decoupled;
@@ -95,8 +96,8 @@ struct model_stats {
         char                   *ended_labels[N_SEQUENCE_REASONS]; /* with reason="…" */
         char                   *slot_labels[2];                   /* with state="…": used, free */
 
-        struct stats_slot     *slots;        /* N_SHARDS, aligned, within slots_memory */
-        void                  *slots_memory; /* owned */
+        struct padded_shard   *shards;        /* N_SHARDS, aligned, within shards_memory */
+        void                  *shards_memory; /* owned */
         struct stats_responses responses;
         _Atomic uint64_t       wall_offset_ns; /* wall clock - monotonic clock */
 
@@ -105,7 +106,7 @@ struct model_stats {
         size_t               n_memory;
 };
 
-static_assert(sizeof(struct stats_slot) % CACHE_LINE_BYTES == 0, "slots keep the alignment");
+static_assert(sizeof(struct padded_shard) % CACHE_LINE_BYTES == 0, "slots keep the alignment");
 
 struct model_metrics {
         struct model_metrics_options options;

@@ -271,7 +271,7 @@ size_t repo_loads(struct repo *r, const char *name, struct model ***ret) {
         return found.n_models;
 }
 
-void repo_hurry_sequences(struct repo *r, const char *name) {
+void repo_end_idle_sequences(struct repo *r, const char *name) {
         struct model **loads;
         size_t         n = repo_loads(r, name, &loads);
 
@@ -279,7 +279,7 @@ void repo_hurry_sequences(struct repo *r, const char *name) {
                 struct scheduler *s = loads[i]->scheduler;
 
                 if (model_has_sequences(loads[i]))
-                        s->sequences->hurry(s);
+                        s->sequences->end_idle(s);
                 model_unref(loads[i]);
         }
         free(loads);

@@ -182,7 +182,7 @@ size_t repo_ready_models(struct repo *r, const char *name, struct model ***ret);
  * sequences, the oldest first. The caller owns them. */
 size_t repo_loads(struct repo *r, const char *name, struct model ***ret);
 /* From now on the live sequences of these models end as soon as they have no requests. */
-void repo_hurry_sequences(struct repo *r, const char *name);
+void repo_end_idle_sequences(struct repo *r, const char *name);
 /* Calls `each` for the models that have requests in flight or live sequences, with their number,
  * for the log of a shutdown. Returns the number of such models. */
 uint64_t repo_count_in_flight(struct repo *r,

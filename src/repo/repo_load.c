@@ -433,7 +433,7 @@ struct error *repo_unload_one(struct repo *r, const struct model_key *key) {
 }
 
 /* A second unload ends the live sequences of a model that is unloaded already. */
-static void hurry_when_unloaded(struct repo *r, const char *name) {
+static void end_idle_when_unloaded(struct repo *r, const char *name) {
         struct model **ready;
         size_t         n = repo_ready_models(r, name, &ready);
 
@@ -441,7 +441,7 @@ static void hurry_when_unloaded(struct repo *r, const char *name) {
                 model_unref(ready[i]);
         free(ready);
         if (n == 0)
-                repo_hurry_sequences(r, name);
+                repo_end_idle_sequences(r, name);
 }
 
 static struct error *unload_all_of(struct repo *r, const char *name) {
@@ -449,7 +449,7 @@ static struct error *unload_all_of(struct repo *r, const char *name) {
         char        **namespaces;
         size_t        n = list_namespaces(r, name, &namespaces);
 
-        hurry_when_unloaded(r, name);
+        end_idle_when_unloaded(r, name);
         for (size_t i = 0; i < n; i++) {
                 if (err == NULL)
                         err = repo_unload_one(r, &(struct model_key){ namespaces[i], name });

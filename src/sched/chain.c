@@ -195,7 +195,7 @@ static void count_end(struct chain_run *run) {
 
         struct request_times t = { .request_start_ns = start_ns, .queue_start_ns = start_ns };
 
-        compute_sums_tell(&run->sums, start_ns, &t);
+        compute_sums_to_times(&run->sums, start_ns, &t);
         t.request_end_ns = now_ns;
         model_stats_composed(c->options.model->stats, &t, MAX(run->outer->batch_size, 1));
         if (run->outer->is_inner && run->outer->sums != NULL)
@@ -277,7 +277,7 @@ static struct error *add_output(struct response_output *from, struct response *t
         void                   *bytes;
         struct error           *err = NULL;
 
-        TRY(response_add_seen_output(to, name, from->type, from->n_dims, &o, &shape));
+        TRY(response_add_client_output(to, name, from->type, from->n_dims, &o, &shape));
         memcpy(shape, from->shape, from->n_dims * sizeof(*shape));
         TRY(take_labels(from, o));
         if (client_memory_hand_over(o, from, &err))
@@ -488,7 +488,7 @@ static struct error *take_properties(const struct chain_run *run, struct request
         /* Borrowed: they outlive the stage. */
         req->id = outer->id;
         req->parameters = outer->parameters;
-        req->is_not_kept = outer->is_not_kept;
+        req->is_uncacheable = outer->is_uncacheable;
         return NULL;
 }
 

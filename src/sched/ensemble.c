@@ -91,7 +91,7 @@ static void count_success(struct ensemble_run *run) {
                                    .queue_start_ns = req->times.queue_start_ns };
         uint64_t             batch = MAX(req->batch_size, 1);
 
-        compute_sums_tell(&run->sums, run->start_ns, &t);
+        compute_sums_to_times(&run->sums, run->start_ns, &t);
         t.request_end_ns = clock_now_ns();
         model_stats_composed(req->model->stats, &t, batch);
         if (req->is_inner && req->sums != NULL)

@@ -237,7 +237,7 @@ static struct error *fill(struct step_run *s, struct request *req) {
         req->parameters = outer->parameters;
         req->priority = outer->priority;
         req->timeout_us = time_left_us(run);
-        req->is_not_kept = outer->is_not_kept;
+        req->is_uncacheable = outer->is_uncacheable;
         req->steps = run->models->nested[s->plan->index];
         req->sums = &s->sums;
         req->allocator = &ensemble_allocator;

@@ -154,7 +154,7 @@ static bool dispatch_locked(struct pull_engine *e, struct event *ev, const struc
                 return false;
         if (in == ev->self || (ev->may_run_here && may_borrow(e, in))) {
                 if (e->counts != NULL)
-                        batch_counts_ran(e->counts, d->reason);
+                        batch_counts_add_batch(e->counts, d->reason);
                 take_batch_locked(e, ev, in, d->n_requests);
                 return true;
         }
@@ -292,7 +292,7 @@ static void run_requests(struct pull_engine *e, const struct event *ev, bool is_
 
 /* Runs the event's batch, and then takes the lock. */
 static void run_batch(struct pull_engine *e, struct event *ev, bool is_inline) {
-        struct execution done = { .rows = ev->rows, .start_ns = submitter_moment(ev->thread) };
+        struct execution done = { .rows = ev->rows, .start_ns = submitter_recent_time(ev->thread) };
 
         submitter_enter_execution(ev->thread, ev->spends_ns);
         if (UNLIKELY(e->policy->picks))
@@ -418,7 +418,7 @@ static void run_direct(struct pull_engine *e, struct submitter *thread, struct i
         in->is_borrowed = true;
         e->rows_running += ev.rows;
         if (e->counts != NULL)
-                batch_counts_ran(e->counts, DISPATCH_DUE);
+                batch_counts_add_batch(e->counts, DISPATCH_DUE);
         mutex_unlock(&e->lock);
         run_here(e, &ev);
 }

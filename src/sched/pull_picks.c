@@ -31,7 +31,7 @@ void pull_count_member(struct pull_engine *e, struct instance *in) {
         atomic_store_explicit(&in->member->min_rows, in->executor->min_rows, memory_order_relaxed);
         atomic_store_explicit(&in->member->max_rows, in->executor->max_rows, memory_order_relaxed);
         atomic_fetch_add_explicit(&in->member->n_instances, 1, memory_order_relaxed);
-        in->virtual_instance = batch_counts_virtual(e->counts, in->executor->index);
+        in->virtual_instance = batch_counts_virtual_instance(e->counts, in->executor->index);
 }
 
 void pull_count_execution(const struct execution *done) {
@@ -46,9 +46,9 @@ void pull_count_execution(const struct execution *done) {
 
 static void count_locked(const struct pull_engine *e, const struct instance *in,
                          const struct dispatch *d) {
-        batch_counts_ran(e->counts, d->reason);
+        batch_counts_add_batch(e->counts, d->reason);
         for (uint32_t i = 0; i < in->n_new_splits; i++)
-                batch_counts_split(e->counts);
+                batch_counts_add_split(e->counts);
         if (in->member == NULL)
                 return;
         atomic_fetch_add_explicit(&in->member->n_running, 1, memory_order_relaxed);

@@ -480,7 +480,7 @@ static void sequence_retire(struct scheduler *base) {
         unlock_and_handle(s, &out);
 }
 
-static void sequence_hurry(struct scheduler *base) {
+static void sequence_end_idle(struct scheduler *base) {
         struct sequence_scheduler *s = self_of(base);
         struct sequence_outcome    out;
 
@@ -554,7 +554,7 @@ static const struct sequence_ops life_ops = {
         .knows = sequence_knows,
         .forget = sequence_forget,
         .retire = sequence_retire,
-        .hurry = sequence_hurry,
+        .end_idle = sequence_end_idle,
         .count = sequence_count,
         .list = sequence_list,
 };

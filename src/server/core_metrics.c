@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 #define MAX_LIMIT_NAMES 64
-#define MAX_KEY_SERIES 16384 /* four reasons for each key of a key file */
+#define MAX_KEY_SERIES 16384            /* four reasons for each key of a key file */
 #define PROC_FILE_MAX ((size_t)4 << 20) /* a line per CPU, and a line with a number per interrupt */
 
 struct cpu_times {
@@ -27,9 +27,9 @@ struct core_metrics {
         struct metric_family       *key_refused; /* owned */
         struct core_metrics_options options;
 
-        struct mutex     limits_lock; /* rank LOCK_MAILBOX; guards the maps */
-        struct map       limits;      /* struct metric, owned, by limit */
-        struct map       key_series;  /* struct metric, owned, by "<reason> <key>" */
+        struct mutex lock;       /* rank LOCK_MAILBOX; guards the maps */
+        struct map   limits;     /* struct metric, owned, by limit */
+        struct map   key_series; /* struct metric, owned, by "<reason> <key>" */
 
         /* Used by the collector only, which the registry serialises. */
         uint64_t         read_at_ns;
@@ -79,7 +79,7 @@ static void read_memory(struct core_metrics *m) {
                 m->memory_total_bytes - memory_field(strbuf_cstr(&text), "MemAvailable:");
 }
 
-static void refresh(struct core_metrics *m) {
+static void refresh_machine(struct core_metrics *m) {
         uint64_t         now_ns = clock_now_ns();
         struct cpu_times now;
 
@@ -111,7 +111,7 @@ static void collect(void *owner, struct strbuf *out) {
                   "Pinned memory pool used memory size, in bytes", 0);
         if (!m->options.cpu)
                 return;
-        refresh(m);
+        refresh_machine(m);
         put_gauge(out, "nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]", m->utilization);
         put_gauge(out, "nv_cpu_memory_total_bytes", "CPU total memory (RAM), in bytes",
                   (double)m->memory_total_bytes);
@@ -119,13 +119,13 @@ static void collect(void *owner, struct strbuf *out) {
                   (double)m->memory_used_bytes);
 }
 
-struct core_metrics *core_metrics_new(struct metric_registry *r,
+struct core_metrics *core_metrics_new(struct metric_registry            *r,
                                       const struct core_metrics_options *options) {
         struct core_metrics *m = mem_zalloc(sizeof(*m));
 
         m->registry = r;
         m->options = *options;
-        mutex_init(&m->limits_lock, LOCK_MAILBOX);
+        mutex_init(&m->lock, LOCK_MAILBOX);
         map_init(&m->limits);
         map_init(&m->key_series);
         /* Cannot fail: name and text are valid constants. */
@@ -154,7 +154,7 @@ void core_metrics_free(struct core_metrics *m) {
         free_metrics(&m->key_series);
         error_free(metric_family_close(m->rejected));
         error_free(metric_family_close(m->key_refused));
-        mutex_done(&m->limits_lock);
+        mutex_done(&m->lock);
         free(m);
 }
 
@@ -162,7 +162,7 @@ struct error *core_metrics_count_rejected(struct core_metrics *m, const char *li
         struct metric_label label = { "limit", limit };
         struct metric      *metric;
 
-        MUTEX_GUARD(&m->limits_lock);
+        MUTEX_GUARD(&m->lock);
         metric = map_find(&m->limits, str_of(limit));
         if (metric == NULL) {
                 if (map_size(&m->limits) >= MAX_LIMIT_NAMES)
@@ -180,7 +180,7 @@ struct error *core_metrics_count_key_refused(struct core_metrics *m, const char 
         AUTO_CHARS                series = mem_printf("%s %s", reason, key);
         struct metric            *metric;
 
-        MUTEX_GUARD(&m->limits_lock);
+        MUTEX_GUARD(&m->lock);
         metric = map_find(&m->key_series, str_of(series));
         if (metric == NULL) {
                 if (map_size(&m->key_series) >= MAX_KEY_SERIES)

@@ -36,7 +36,7 @@ static struct checked_model *find_model(const struct ensemble_checks *e,
 }
 
 /* True for a namespace whose directory does not exist on this machine. */
-static bool is_out_of_sight(const struct ensemble_step *step) {
+static bool is_on_other_machine(const struct ensemble_step *step) {
         struct file_stat stat;
         AUTO_ERROR       err = NULL;
 
@@ -60,7 +60,7 @@ static struct error *check_presence(const struct ensemble_checks *e,
 
         strbuf_init(&missing, 0);
         for (uint32_t i = 0; i < g->n_steps; i++) {
-                if (find_model(e, user, &g->steps[i]) != NULL || is_out_of_sight(&g->steps[i]))
+                if (find_model(e, user, &g->steps[i]) != NULL || is_on_other_machine(&g->steps[i]))
                         continue;
                 if (first == ENSEMBLE_NONE)
                         first = i;
@@ -102,8 +102,9 @@ static struct error *check_versions(const struct ensemble_checks *e,
         return NULL;
 }
 
-static void describe(const struct ensemble_checks *e, const struct checked_model *user,
-                     const struct ensemble_graph *g, struct ensemble_step_model *models) {
+static void describe_step_models(const struct ensemble_checks *e, const struct checked_model *user,
+                                 const struct ensemble_graph *g,
+                                 struct ensemble_step_model  *models) {
         for (uint32_t i = 0; i < g->n_steps; i++) {
                 const struct checked_model *m = find_model(e, user, &g->steps[i]);
 
@@ -123,7 +124,7 @@ static struct error *check_graph(const struct ensemble_checks *e, struct checked
         struct error *err;
         uint32_t      n_decoupled = 0;
 
-        describe(e, m, g, models);
+        describe_step_models(e, m, g, models);
         err = check_presence(e, m, g);
         if (err == NULL)
                 err = check_versions(e, m, g);

@@ -32,7 +32,7 @@ static const char *place_of(const struct model_check *c) {
 }
 
 /* Takes `err`, which may be NULL; false if there was an error. */
-static bool add(struct model_check *c, struct error *err) {
+static bool add_problem(struct model_check *c, struct error *err) {
         struct str text = c->config_path != NULL ? strbuf_str(&c->text) : str_range(NULL, 0);
 
         if (err == NULL)
@@ -56,12 +56,12 @@ static bool has_doubts(const struct model_check *c) {
 }
 
 /* Adds the error of a check of one field, which also depends on `others` (paths separated by blanks).
- * Returns as add(); true when the fields were not read, so that no statement is possible. */
-static bool note_field(struct model_check *c, const char *others, struct error *err) {
+ * Returns as add_problem(); true when the fields were not read, so that no statement is possible. */
+static bool report_field(struct model_check *c, const char *others, struct error *err) {
         struct str path, rest = str_of(others);
 
         if (err == NULL || !has_doubts(c))
-                return add(c, err);
+                return add_problem(c, err);
         if (is_doubtful(c, err->field != NULL ? str_of(err->field) : STR_LIT(""))) {
                 error_free(err);
                 return true;
@@ -73,28 +73,28 @@ static bool note_field(struct model_check *c, const char *others, struct error *
                 error_free(err);
                 return true;
         }
-        return add(c, err);
+        return add_problem(c, err);
 }
 
-/* As note_field(); also depends on the fields that contain it: "input[0]". */
-static bool note_with(struct model_check *c, const char *others, struct error *err) {
+/* As report_field(); also depends on the fields that contain it: "input[0]". */
+static bool report_with(struct model_check *c, const char *others, struct error *err) {
         struct str whole;
 
         if (err == NULL || err->field == NULL)
-                return note_field(c, others, err);
+                return report_field(c, others, err);
         str_split(str_of(err->field), '.', &whole);
         if (!is_doubtful(c, whole))
-                return note_field(c, others, err);
+                return report_field(c, others, err);
         error_free(err);
         return true;
 }
 
-static bool note(struct model_check *c, struct error *err) {
-        return note_with(c, "", err);
+static bool report(struct model_check *c, struct error *err) {
+        return report_with(c, "", err);
 }
 
 static void on_mistake(void *owner, struct error *err) {
-        add(owner, err);
+        add_problem(owner, err);
 }
 
 static struct error *read_config(struct model_check *c) {
@@ -110,7 +110,7 @@ static struct error *read_config(struct model_check *c) {
 }
 
 /* Adds the nearest name in the directory to the message. Takes `err`. */
-static struct error *suggest(const char *directory, const char *wanted, struct error *err) {
+static struct error *suggest_name(const char *directory, const char *wanted, struct error *err) {
         const char     *nearest;
         struct dir_list list;
         AUTO_ERROR      unread = dir_list_read(directory, &list);
@@ -145,7 +145,7 @@ static struct error *check_backend(const struct model_check *c) {
                         .version = c->versions.n_versions > 0 ? c->versions.versions[0] : 1 },
                 &path);
         if (err != NULL && !is_platform)
-                err = suggest(c->options->backend_directory, pb->backend, err);
+                err = suggest_name(c->options->backend_directory, pb->backend, err);
         if (config_text_is_set(pb->runtime))
                 return error_at(err, "runtime");
         return error_at(err, is_platform ? "platform" : "backend");
@@ -162,8 +162,8 @@ static void check_agents(struct model_check *c) {
                 struct error *err = agent_registry_find(c->options->agents, name, c->name, &path);
 
                 if (err != NULL)
-                        err = suggest(c->options->agent_directory, name, err);
-                note(c, error_at(err, "model_repository_agents.agents[%zu].name", i));
+                        err = suggest_name(c->options->agent_directory, name, err);
+                report(c, error_at(err, "model_repository_agents.agents[%zu].name", i));
         }
 }
 
@@ -186,9 +186,9 @@ static void check_scheduling_libraries(struct model_check *c) {
         /* Agents may move the model to another directory. */
         if (c->config->pb->model_repository_agents != NULL)
                 return;
-        note_with(c, "dynamic_batching model_repository_agents",
-                  batch_strategy_check(c->config, c->directory));
-        note_with(c, "model_repository_agents", find_scheduler(c));
+        report_with(c, "dynamic_batching model_repository_agents",
+                    batch_strategy_check(c->config, c->directory));
+        report_with(c, "model_repository_agents", find_scheduler(c));
 }
 
 /* Ignores the backend's own preferences, which are known only after opening it. */
@@ -210,25 +210,25 @@ static struct error *assume_complete(const struct model_check *c, struct model_c
 }
 
 /* A wrong dimension is an error by itself; the other checks of a tensor compare fields. */
-static void note_tensor(struct model_check *c, struct error *err) {
+static void report_tensor(struct model_check *c, struct error *err) {
         if (err != NULL && err->field != NULL &&
             (strstr(err->field, "].dims") != NULL || strstr(err->field, "].data_type") != NULL))
-                note_field(c, "", err);
+                report_field(c, "", err);
         else
-                note_with(c, "max_batch_size platform backend", err);
+                report_with(c, "max_batch_size platform backend", err);
 }
 
 /* Fields that the backend may complete are not reported as missing. */
 static void check_io(struct model_check *c) {
         AUTO_MODEL_CONFIG assumed = NULL;
 
-        if (!add(c, assume_complete(c, &assumed)))
+        if (!add_problem(c, assume_complete(c, &assumed)))
                 return;
         for (size_t i = 0; i < assumed->pb->n_input; i++)
-                note_tensor(c, model_config_check_input(assumed, i));
+                report_tensor(c, model_config_check_input(assumed, i));
         for (size_t i = 0; i < assumed->pb->n_output; i++)
-                note_tensor(c, model_config_check_output(assumed, i));
-        note_with(c, "input output", model_config_check_batch_io(assumed));
+                report_tensor(c, model_config_check_output(assumed, i));
+        report_with(c, "input output", model_config_check_batch_io(assumed));
 }
 
 /* Includes the files of initial_state. */
@@ -272,13 +272,13 @@ static struct error *check_warmup_files(const struct model_check *c) {
 
 static void check_warmup(struct model_check *c) {
         /* When the shape of a sample is wrong, its file has no correct size. */
-        if (note(c, model_config_check_warmup(c->config)) &&
-            note_with(c, "input", model_config_review_warmup(c->config)))
-                note(c, check_warmup_files(c));
+        if (report(c, model_config_check_warmup(c->config)) &&
+            report_with(c, "input", model_config_review_warmup(c->config)))
+                report(c, check_warmup_files(c));
 }
 
 static void pick_versions(struct model_check *c, struct version_scan *scan) {
-        note(c, error_at(version_policy_pick(c->config, scan, &c->versions), "version_policy"));
+        report(c, error_at(version_policy_pick(c->config, scan, &c->versions), "version_policy"));
         for (size_t i = 0; i < scan->n_warnings; i++)
                 problem_list_warn(&c->problems, c->directory, scan->warnings[i]);
 }
@@ -298,13 +298,13 @@ static const char *scheduling_fields(const struct model_check *c) {
 static bool check_rules(struct model_check *c) {
         const struct model_config *config = c->config;
 
-        return note_with(c, BACKEND_FIELDS, model_config_check_platform(config)) &&
-               note(c, model_config_check_general(config)) &&
-               note_field(c, scheduling_fields(c), model_config_check_scheduling(config)) &&
-               note_with(c, "parameters instance_group", model_config_check_chain(config)) &&
-               note_with(c, "model_transaction_policy sequence_batching",
-                         model_config_check_cache(config)) &&
-               note(c, model_config_check_metrics(config));
+        return report_with(c, BACKEND_FIELDS, model_config_check_platform(config)) &&
+               report(c, model_config_check_general(config)) &&
+               report_field(c, scheduling_fields(c), model_config_check_scheduling(config)) &&
+               report_with(c, "parameters instance_group", model_config_check_chain(config)) &&
+               report_with(c, "model_transaction_policy sequence_batching",
+                           model_config_check_cache(config)) &&
+               report(c, model_config_check_metrics(config));
 }
 
 static void check_config(struct model_check *c, struct version_scan *scan) {
@@ -312,35 +312,35 @@ static void check_config(struct model_check *c, struct version_scan *scan) {
         bool has_backend =
                 !model_config_is_ensemble(c->config) && !chain_line_is_platform(c->config);
 
-        note(c, model_config_check_name(c->config, c->name));
+        report(c, model_config_check_name(c->config, c->name));
         pick_versions(c, scan);
         if (is_general && has_backend)
-                note_with(c, "max_batch_size " BACKEND_FIELDS,
-                          sched_options_check(c->name, c->config));
+                report_with(c, "max_batch_size " BACKEND_FIELDS,
+                            sched_options_check(c->name, c->config));
         if (config_text_is_set(c->config->pb->backend) || (is_general && has_backend))
-                note_with(c, BACKEND_FIELDS, check_backend(c));
+                report_with(c, BACKEND_FIELDS, check_backend(c));
         check_agents(c);
         check_scheduling_libraries(c);
-        note_with(c, BACKEND_FIELDS, check_groups(c));
+        report_with(c, BACKEND_FIELDS, check_groups(c));
         check_io(c);
-        note(c, model_config_review_names(c->config));
-        note_with(c, "instance_group max_batch_size input", check_states(c));
+        report(c, model_config_review_names(c->config));
+        report_with(c, "instance_group max_batch_size input", check_states(c));
         check_warmup(c);
-        note_field(c, "", check_labels(c));
+        report_field(c, "", check_labels(c));
 }
 
 /* Reads the text and builds the configuration from it. */
 static bool fill_config(struct model_check *c, const char *first_file) {
-        if (!add(c, read_config(c)) || c->config == NULL)
+        if (!add_problem(c, read_config(c)) || c->config == NULL)
                 return false;
-        return note_with(c, BACKEND_FIELDS, model_files_fill(c->config, c->name, first_file)) &&
-               note(c, model_config_normalize(c->config));
+        return report_with(c, BACKEND_FIELDS, model_files_fill(c->config, c->name, first_file)) &&
+               report(c, model_config_normalize(c->config));
 }
 
-static void run(struct model_check *c, struct version_scan *scan) {
+static void check_directory(struct model_check *c, struct version_scan *scan) {
         AUTO_CHARS first = NULL;
 
-        if (!add(c, model_files_scan(c->directory, scan, &first)))
+        if (!add_problem(c, model_files_scan(c->directory, scan, &first)))
                 return;
         c->config_path = model_files_find_config(c->options->config_name, c->directory);
         if (fill_config(c, first))
@@ -353,7 +353,7 @@ void model_check_run(struct model_check *c) {
         strbuf_init(&c->text, MODEL_CONFIG_TEXT_MAX_BYTES);
         pb_recovery_init(&c->recovery, on_mistake, c);
         version_scan_init(&scan);
-        run(c, &scan);
+        check_directory(c, &scan);
         problem_list_sort(&c->problems);
         if (c->recovery.is_cut)
                 problem_list_add(&c->problems, place_of(c), str_range(NULL, 0),
@@ -364,7 +364,7 @@ void model_check_run(struct model_check *c) {
 }
 
 void model_check_refuse(struct model_check *c, struct error *err) {
-        note(c, err);
+        report(c, err);
         problem_list_sort(&c->problems);
 }
 

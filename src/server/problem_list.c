@@ -14,7 +14,8 @@ void problem_list_done(struct problem_list *l) {
         *l = (struct problem_list){ 0 };
 }
 
-static struct problem *add(struct problem_list *l, const char *file, const char *message) {
+static struct problem *append_problem(struct problem_list *l, const char *file,
+                                      const char *message) {
         struct problem *p;
 
         l->items = mem_realloc(l->items, (l->n_items + 1) * sizeof(*l->items));
@@ -48,7 +49,7 @@ void problem_list_add(struct problem_list *l, const char *file, struct str text,
         if (message == NULL && err->field != NULL && text.ptr != NULL &&
             !model_config_find_place(text, patches, err->field, &place))
                 place = (struct pb_place){ 0, 0 };
-        p = add(l, file, message != NULL ? message : err->message);
+        p = append_problem(l, file, message != NULL ? message : err->message);
         p->line = place.line;
         p->column = place.column;
         p->field = err->field != NULL ? mem_strdup(err->field) : NULL;
@@ -57,7 +58,7 @@ void problem_list_add(struct problem_list *l, const char *file, struct str text,
 }
 
 void problem_list_warn(struct problem_list *l, const char *file, const char *message) {
-        add(l, file, message)->is_warning = true;
+        append_problem(l, file, message)->is_warning = true;
 }
 
 static int compare_numbers(unsigned a, unsigned b) {

@@ -158,7 +158,7 @@ static struct rate_limiter *make_limiter(const struct server_options *o) {
         return l;
 }
 
-static struct error *build(struct server *s, const struct server_options *o) {
+static struct error *create_parts(struct server *s, const struct server_options *o) {
         TRY(check_options(o));
         TRY(make_policies(s, o));
         make_metrics(s, o);
@@ -206,7 +206,7 @@ struct error *server_new(const struct server_options *o, struct server **ret) {
         s->strict_readiness = o->strict_readiness;
         s->control_mode = o->control_mode;
         atomic_init(&s->exit_timeout_s, o->exit_timeout_s);
-        err = build(s, o);
+        err = create_parts(s, o);
         if (err == NULL) {
                 err = load_models(s, o);
                 server_report_start(s, o);
@@ -233,20 +233,21 @@ static void log_in_flight(const struct model *m, uint64_t n, void *userp) {
 /* Ends the sequences that would wait for further requests. */
 static void end_sequences(struct server *s) {
         log_info("The exit timeout is nearly over: sequences without requests end");
-        repo_hurry_sequences(s->repo, NULL);
+        repo_end_idle_sequences(s->repo, NULL);
 }
 
-/* Waits for the models to end and logs a line each second; from `hurry_ns` on it does not wait for
+/* Waits for the models to end and logs a line each second; from `end_sequences_ns` on it does not wait for
  * sequences. */
-static struct error *wait_for_models(struct server *s, uint64_t deadline_ns, uint64_t hurry_ns) {
+static struct error *wait_for_models(struct server *s, uint64_t deadline_ns,
+                                     uint64_t end_sequences_ns) {
         uint64_t now_ns;
         uint32_t n_live;
 
         while ((n_live = reaper_wait(s->reaper, 0)) > 0) {
                 now_ns = clock_now_ns();
-                if (now_ns >= hurry_ns) {
+                if (now_ns >= end_sequences_ns) {
                         end_sequences(s);
-                        hurry_ns = CLOCK_NEVER;
+                        end_sequences_ns = CLOCK_NEVER;
                 }
                 if (now_ns >= deadline_ns)
                         return error_new(ERR_INTERNAL,
@@ -254,14 +255,15 @@ static struct error *wait_for_models(struct server *s, uint64_t deadline_ns, uin
                 log_info(
                         "Timeout %llu: Found %u live models and 0 in-flight non-inference requests",
                         (unsigned long long)((deadline_ns - now_ns) / NS_PER_S), n_live);
-                reaper_wait(s->reaper, MIN(now_ns + NS_PER_S, MIN(deadline_ns, hurry_ns)));
+                reaper_wait(s->reaper, MIN(now_ns + NS_PER_S, MIN(deadline_ns, end_sequences_ns)));
         }
         return NULL;
 }
 
 /* Stops running changes: an update of instances may wait for the sequences of those that it removes. */
-static struct error *stop_changes(struct server *s, uint64_t deadline_ns, uint64_t hurry_ns) {
-        if (repo_stop_changes(s->repo, hurry_ns) == 0)
+static struct error *stop_changes(struct server *s, uint64_t deadline_ns,
+                                  uint64_t end_sequences_ns) {
+        if (repo_stop_changes(s->repo, end_sequences_ns) == 0)
                 return NULL;
         end_sequences(s);
         if (repo_stop_changes(s->repo, deadline_ns) == 0)
@@ -272,20 +274,20 @@ static struct error *stop_changes(struct server *s, uint64_t deadline_ns, uint64
 struct error *server_stop(struct server *s) {
         uint32_t timeout_s = atomic_load(&s->exit_timeout_s);
         uint64_t deadline_ns = clock_now_ns() + timeout_s * NS_PER_S;
-        uint64_t hurry_ns = deadline_ns - MIN(MODELS_END_NS, timeout_s * NS_PER_S / 2);
+        uint64_t end_sequences_ns = deadline_ns - MIN(MODELS_END_NS, timeout_s * NS_PER_S / 2);
 
         if (atomic_exchange(&s->state, SERVER_EXITING) == SERVER_EXITING &&
             reaper_wait(s->reaper, 0) == 0)
                 return NULL; /* was stopped before */
         event_source_publish(&s->ready);
         log_info("Waiting for in-flight requests to complete.");
-        TRY(stop_changes(s, deadline_ns, hurry_ns));
+        TRY(stop_changes(s, deadline_ns, end_sequences_ns));
         repo_stop_all(s->repo);
         log_info("Timeout %u: Found %llu model versions that have in-flight inferences", timeout_s,
                  (unsigned long long)repo_count_in_flight(s->repo, log_in_flight, NULL));
         log_info("All models are stopped, unloading models");
         repo_unload_all(s->repo);
-        return wait_for_models(s, deadline_ns, hurry_ns);
+        return wait_for_models(s, deadline_ns, end_sequences_ns);
 }
 
 void server_free(struct server *s) {
@@ -365,7 +367,7 @@ struct error *server_get_model_for_request(struct server *s, const char *name, i
                 return STEAL(err);
         if (err != NULL)
                 return not_ready();
-        if (!model_has_sequences(*ret) && !atomic_load(&(*ret)->is_routed)) {
+        if (!model_has_sequences(*ret) && !atomic_load(&(*ret)->needs_routing)) {
                 model_unref(*ret);
                 return not_ready();
         }
@@ -375,7 +377,7 @@ struct error *server_get_model_for_request(struct server *s, const char *name, i
 /* ---- requests of clients -------------------------------------------------------------------- */
 
 /* Live sequences continue while the server exits. */
-static bool is_welcome(const struct server *s, struct request *req) {
+static bool may_submit(const struct server *s, struct request *req) {
         int state = atomic_load_explicit(&s->state, memory_order_relaxed);
 
         return LIKELY(state == SERVER_READY) ||
@@ -385,7 +387,7 @@ static bool is_welcome(const struct server *s, struct request *req) {
 
 /* For a model that was unloaded, when the request does not continue a live sequence: returns the error
  * of the look-up. */
-static COLD struct error *unloaded(struct server *s, const struct request *req) {
+static COLD struct error *unloaded_error(struct server *s, const struct request *req) {
         struct model *model;
         struct error *err = repo_get(s->repo, req->model->name,
                                      req->has_version ? req->model->version : -1, &model);
@@ -399,19 +401,19 @@ static COLD struct error *unloaded(struct server *s, const struct request *req) 
 struct error *server_infer(struct server *s, struct request *req) {
         struct error *err;
 
-        if (UNLIKELY(!is_welcome(s, req)))
+        if (UNLIKELY(!may_submit(s, req)))
                 return error_new(ERR_UNAVAILABLE, "Server not ready");
         if (req->on_response == NULL || req->on_release == NULL)
                 return request_error(req, ERR_INVALID_ARG,
                                      "release and response callbacks must be set before inference");
         err = model_submit(req);
         if (UNLIKELY(err != NULL) && err == model_generations_retired())
-                err = unloaded(s, req);
+                err = unloaded_error(s, req);
         return err;
 }
 
 /* Releases a trace whose inference did not begin. */
-static struct error *give_back(struct trace *t, struct error *err) {
+static struct error *release_trace(struct trace *t, struct error *err) {
         t->options.on_release(t, t->options.userp);
         return err;
 }
@@ -422,10 +424,10 @@ struct error *server_infer_traced(struct server *s, struct request *req, struct 
         if (UNLIKELY(atomic_load(&t->n_holders) > 0))
                 return trace_begin(t, req);
         if (UNLIKELY(request_is_in_use(req)))
-                return give_back(t, model_submit_in_use());
+                return release_trace(t, model_submit_in_use());
         err = trace_begin(t, req);
         if (err != NULL)
-                return give_back(t, err);
+                return release_trace(t, err);
         err = server_infer(s, req);
         if (err != NULL)
                 trace_refuse(req);

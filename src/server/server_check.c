@@ -24,7 +24,7 @@ struct check_run {
         struct model_graph        *graph;      /* owned; keys of the models that were read so far */
         struct model_check       **checks;     /* owned, and each; the requested ones come first */
         size_t                     n_checks;
-        size_t                     n_asked;
+        size_t                     n_requested;
         struct map                 keys; /* key -> struct model_check */
         struct json_writer         writer;
 };
@@ -162,7 +162,7 @@ static void read_needed(struct check_run *r, const struct model_check *user,
 
 /* Reads the neighbours of a single model, models of other namespaces, and the models that those need. */
 static void read_all_needed(struct check_run *r) {
-        r->n_asked = r->n_checks;
+        r->n_requested = r->n_checks;
         for (size_t i = 0; i < r->n_checks; i++) {
                 struct model_needs needs;
 
@@ -217,13 +217,13 @@ static struct error *check_stages(const struct check_run *r, const struct model_
 }
 
 static void check_together(struct check_run *r) {
-        for (size_t i = 0; i < r->n_asked; i++)
+        for (size_t i = 0; i < r->n_requested; i++)
                 model_check_refuse(r->checks[i], check_stages(r, r->checks[i]));
         ensemble_checks_run(r->checks, r->n_checks, r->repository);
 }
 
 static struct error *print_checks(struct check_run *r) {
-        for (size_t i = 0; i < r->n_asked; i++)
+        for (size_t i = 0; i < r->n_requested; i++)
                 TRY(model_check_print(r->checks[i], &r->writer));
         return NULL;
 }

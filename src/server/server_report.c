@@ -45,7 +45,7 @@ static void print_row(struct strbuf *out, const size_t *widths, size_t n, char *
 }
 
 /* Logs the table and frees it. */
-static void finish(struct report_table *t) {
+static void log_and_free(struct report_table *t) {
         AUTO_STRBUF out = { 0 };
         size_t      widths[MAX_COLUMNS] = { 0 };
 
@@ -74,7 +74,7 @@ static void report_agents(struct server *s) {
 
         add_row(&t, "Repository Agent", "Path", NULL);
         agent_registry_each(s->agents, add_agent, &t);
-        finish(&t);
+        log_and_free(&t);
 }
 
 static void add_backend(const struct backend *b, void *userp) {
@@ -86,7 +86,7 @@ static void report_backends(struct server *s) {
 
         add_row(&t, "Backend", "Path", "Config");
         backend_registry_each(s->backends, add_backend, &t);
-        finish(&t);
+        log_and_free(&t);
 }
 
 static void report_models(struct server *s) {
@@ -99,17 +99,16 @@ static void report_models(struct server *s) {
                 const struct repo_index_entry *e = &index.entries[i];
                 AUTO_CHARS version = e->version >= 0 ? mem_printf("%lld", (long long)e->version)
                                                      : mem_strdup("-");
-                AUTO_CHARS status = e->reason != NULL
-                                            ? mem_printf("%s: %s", version_state_name(e->state),
-                                                         e->reason)
-                                            : mem_strdup(version_state_name(e->state));
-                AUTO_CHARS label =
-                        model_key_label(&(struct model_key){ e->namespace, e->name });
+                AUTO_CHARS status =
+                        e->reason != NULL
+                                ? mem_printf("%s: %s", version_state_name(e->state), e->reason)
+                                : mem_strdup(version_state_name(e->state));
+                AUTO_CHARS label = model_key_label(&(struct model_key){ e->namespace, e->name });
 
                 add_row(&t, label, version, status);
         }
         repo_index_done(&index);
-        finish(&t);
+        log_and_free(&t);
 }
 
 static void add_number(struct report_table *t, const char *name, unsigned long long value) {
@@ -139,7 +138,7 @@ static void report_options(struct server *s, const struct server_options *o) {
         add_number(&t, "strict_readiness", o->strict_readiness);
         add_number(&t, "exit_timeout", o->exit_timeout_s);
         add_number(&t, "cache_enabled", o->n_caches > 0);
-        finish(&t);
+        log_and_free(&t);
 }
 
 void server_report_start(struct server *s, const struct server_options *o) {

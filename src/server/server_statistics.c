@@ -276,10 +276,10 @@ struct error *server_model_sequences(struct server *s, const char *name, int64_t
         json_key(&w, "model_sequences");
         json_begin_array(&w);
         for (size_t i = 0; i < n_loads; i++) {
-                bool is_asked = version == -1 || loads[i]->version == version;
+                bool is_requested = version == -1 || loads[i]->version == version;
 
-                has_version |= is_asked;
-                if (is_asked && model_has_sequences(loads[i])) {
+                has_version |= is_requested;
+                if (is_requested && model_has_sequences(loads[i])) {
                         n_rows += print_load(&w, loads[i], MAX_SEQUENCES - n_rows);
                         n_printed++;
                 }

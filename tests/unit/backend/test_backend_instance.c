@@ -252,8 +252,8 @@ static void count_call(void *n) {
 
 static void leave_row_open(void *n) {
         assert_int_equal(*(unsigned *)n, 1);
-        submitter_begin_row();
-        assert_true(submitter_call_after_row(count_call, n));
+        submitter_begin_responses();
+        assert_true(submitter_call_after_responses(count_call, n));
         assert_int_equal(*(unsigned *)n, 1);
 }
 
@@ -270,12 +270,12 @@ static void test_rows_end_at_an_execution(void **state) {
         begin(&p, "fake_backend");
         in = instance(&p);
         make_probes(&p, probes, requests);
-        submitter_begin_row();
-        assert_true(submitter_call_after_row(count_call, &n_calls));
+        submitter_begin_responses();
+        assert_true(submitter_call_after_responses(count_call, &n_calls));
         fake_host_on_call(FAKE_EXECUTE, leave_row_open, &n_calls);
         in->executor.ops->execute(&in->executor, requests, N_REQUESTS);
         assert_int_equal(n_calls, 2);
-        assert_false(submitter_call_after_row(count_call, &n_calls));
+        assert_false(submitter_call_after_responses(count_call, &n_calls));
         for (size_t i = 0; i < N_REQUESTS; i++) {
                 probe_wait(&probes[i]);
                 probe_done(&probes[i]);

@@ -126,8 +126,8 @@ static void assert_route(struct load *from, uint64_t id, uint32_t flags, struct 
         request_free(req);
 }
 
-static bool is_routed(struct load *l) {
-        return atomic_load(&l->fake->model.is_routed);
+static bool needs_routing(struct load *l) {
+        return atomic_load(&l->fake->model.needs_routing);
 }
 
 static void test_one_load_is_not_routed(void **state) {
@@ -135,7 +135,7 @@ static void test_one_load_is_not_routed(void **state) {
         struct load              *a = load_begin(line, 1, CONFIG("A"));
 
         (void)state;
-        assert_false(is_routed(a));
+        assert_false(needs_routing(a));
         model_generations_retire(&a->fake->model);
         assert_null(model_generations_find_retired(line, -1));
         load_end(a);
@@ -151,7 +151,7 @@ static void test_a_replaced_load_keeps_its_sequences(void **state) {
         (void)state;
         a->ids[0] = 7;
         b = load_begin(line, 1, CONFIG("A"));
-        assert_true(is_routed(a) && is_routed(b));
+        assert_true(needs_routing(a) && needs_routing(b));
         assert_route(b, 7, 0, a); /* joined, not yet in its place */
         assert_route(a, 8, START, a);
         model_generations_retire(&a->fake->model);
@@ -166,13 +166,13 @@ static void test_a_replaced_load_keeps_its_sequences(void **state) {
         assert_route(a, 8, START, b); /* of a program that kept its request */
         assert_route(b, 8, START, b);
         assert_route(a, 0, 0, b);
-        assert_true(is_routed(b));
+        assert_true(needs_routing(b));
 
         /* Begun again: the old one ends, and its load with it. */
         assert_route(b, 7, START, b);
         assert_true(is_empty(a));
         assert_null(model_generations_find_retired(line, -1));
-        assert_false(is_routed(b));
+        assert_false(needs_routing(b));
         load_end(a);
         model_generations_retire(&b->fake->model);
         load_end(b);
@@ -243,7 +243,7 @@ static void test_a_load_without_sequences(void **state) {
         assert_route(b, 8, 0, b);
         assert_route(b, 0, 0, b);
         assert_route(b, 7, START, b);
-        assert_false(is_routed(b));
+        assert_false(needs_routing(b));
         model_generations_retire(&b->fake->model);
         load_end(a);
         load_end(b);

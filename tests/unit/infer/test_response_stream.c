@@ -190,10 +190,10 @@ static void test_no_wait_for_who_was_not_woken(void **state) {
 
         (void)state;
         response_stream_enter(f, 1, true);
-        submitter_begin_row();
-        assert_true(submitter_call_after_row(read_one, f));
+        submitter_begin_responses();
+        assert_true(submitter_call_after_responses(read_one, f));
         response_stream_enter(f, 1, true);
-        submitter_end_row();
+        submitter_end_responses();
         response_stream_leave(f, 1);
         response_stream_unref(f);
 }

@@ -20,38 +20,38 @@ static int set_up(void **state UNUSED) {
 }
 
 static bool ask(const char *letter) {
-        return submitter_call_after_row(note, (void *)(uintptr_t)letter);
+        return submitter_call_after_responses(note, (void *)(uintptr_t)letter);
 }
 
 static void test_nothing_waits_outside_a_row(void **state UNUSED) {
         assert_false(ask("a"));
-        submitter_end_row();
+        submitter_end_responses();
         assert_false(ask("a"));
         assert_int_equal(n_calls, 0);
 }
 
 static void test_calls_come_at_the_end(void **state UNUSED) {
-        submitter_begin_row();
+        submitter_begin_responses();
         assert_true(ask("a"));
         assert_true(ask("b"));
         assert_true(ask("a")); /* as often as it was asked for */
         assert_int_equal(n_calls, 0);
-        submitter_end_row();
+        submitter_end_responses();
         assert_string_equal(order, "aba");
         assert_false(ask("a"));
-        submitter_begin_row();
-        submitter_end_row();
+        submitter_begin_responses();
+        submitter_end_responses();
         assert_string_equal(order, "aba");
 }
 
 static void test_the_outermost_end_counts(void **state UNUSED) {
-        submitter_begin_row();
-        submitter_begin_row();
+        submitter_begin_responses();
+        submitter_begin_responses();
         assert_true(ask("a"));
-        submitter_end_row();
+        submitter_end_responses();
         assert_int_equal(n_calls, 0);
         assert_true(ask("b"));
-        submitter_end_row();
+        submitter_end_responses();
         assert_string_equal(order, "ab");
 }
 
@@ -59,21 +59,21 @@ static void test_the_outermost_end_counts(void **state UNUSED) {
 static void test_many_ask(void **state UNUSED) {
         static const char letters[] = "abcdefghijklmnopqrst";
 
-        submitter_begin_row();
+        submitter_begin_responses();
         for (unsigned i = 0; i < sizeof(letters) - 1; i++)
                 assert_true(ask(&letters[i]));
-        submitter_end_row();
+        submitter_end_responses();
         assert_string_equal(order, letters);
 }
 
 static void test_what_was_left_open(void **state UNUSED) {
-        submitter_begin_row();
-        submitter_begin_row();
+        submitter_begin_responses();
+        submitter_begin_responses();
         assert_true(ask("a"));
-        submitter_end_all_rows();
+        submitter_end_all_responses();
         assert_string_equal(order, "a");
         assert_false(ask("b"));
-        submitter_end_all_rows();
+        submitter_end_all_responses();
         assert_string_equal(order, "a");
 }
 
@@ -84,40 +84,40 @@ static void ask_again(void *userp) {
 }
 
 static void test_calls_that_ask(void **state UNUSED) {
-        submitter_begin_row();
+        submitter_begin_responses();
         for (unsigned i = 0; i < 8; i++)
-                assert_true(submitter_call_after_row(ask_again, (void *)(uintptr_t) "a"));
+                assert_true(submitter_call_after_responses(ask_again, (void *)(uintptr_t) "a"));
         assert_false(ask("b"));
         assert_string_equal(order, "aaaaaaaa");
-        submitter_end_row();
+        submitter_end_responses();
         assert_string_equal(order, "aaaaaaaaaaaaaaaa");
 }
 
 static void test_what_is_owed_before_a_wait(void **state UNUSED) {
-        submitter_begin_row();
+        submitter_begin_responses();
         assert_true(ask("a"));
-        submitter_flush_row();
+        submitter_flush_calls();
         assert_string_equal(order, "a");
         assert_true(ask("b")); /* the row goes on */
         assert_string_equal(order, "a");
-        submitter_end_row();
+        submitter_end_responses();
         assert_string_equal(order, "ab");
-        submitter_flush_row();
+        submitter_flush_calls();
         assert_string_equal(order, "ab");
 }
 
 /* A call may itself send responses in a row. */
 static void nested(void *userp) {
-        submitter_begin_row();
+        submitter_begin_responses();
         assert_true(ask(userp));
-        submitter_end_row();
+        submitter_end_responses();
 }
 
 static void test_a_row_within_a_call(void **state UNUSED) {
-        submitter_begin_row();
-        assert_true(submitter_call_after_row(nested, (void *)(uintptr_t) "x"));
+        submitter_begin_responses();
+        assert_true(submitter_call_after_responses(nested, (void *)(uintptr_t) "x"));
         assert_true(ask("a"));
-        submitter_end_row();
+        submitter_end_responses();
         assert_string_equal(order, "xa");
 }
 

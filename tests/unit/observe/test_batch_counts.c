@@ -20,9 +20,9 @@ static void test_a_model_without_members(void **state) {
         struct batch_counts *c = batch_counts_new(labels, ARRAY_LEN(labels));
 
         (void)state;
-        batch_counts_ran(c, 1);
-        batch_counts_ran(c, 1);
-        batch_counts_ran(c, 3);
+        batch_counts_add_batch(c, 1);
+        batch_counts_add_batch(c, 1);
+        batch_counts_add_batch(c, 3);
         assert_page(c,
                     "neso_batch_dispatch_reason{model=\"m\",reason=\"due\",version=\"1\"} 0\n"
                     "neso_batch_dispatch_reason{model=\"m\",reason=\"full\",version=\"1\"} 2\n"
@@ -62,18 +62,18 @@ static void test_members_are_visited(void **state) {
 static void test_members(void **state) {
         struct batch_counts   *c = batch_counts_new(labels, ARRAY_LEN(labels));
         struct member_counts  *b1 = batch_counts_member(c, "b1");
-        struct virtual_counts *first = batch_counts_virtual(c, 0);
+        struct virtual_counts *first = batch_counts_virtual_instance(c, 0);
 
         (void)state;
         assert_ptr_not_equal(batch_counts_member(c, "b4"), b1);
         assert_ptr_equal(batch_counts_member(c, "b1"), b1);
-        assert_ptr_equal(batch_counts_virtual(c, 0), first);
-        assert_ptr_not_equal(batch_counts_virtual(c, 1), first);
+        assert_ptr_equal(batch_counts_virtual_instance(c, 0), first);
+        assert_ptr_not_equal(batch_counts_virtual_instance(c, 1), first);
         b1->n_executions = 2;
         b1->n_rows = 3;
         b1->busy_ns = 4999;
         first->n_running = 1;
-        batch_counts_split(c);
+        batch_counts_add_split(c);
         assert_page(c, "neso_batch_dispatch_reason{model=\"m\",reason=\"due\",version=\"1\"} 0\n"
                        "neso_batch_dispatch_reason{model=\"m\",reason=\"full\",version=\"1\"} 0\n"
                        "neso_batch_dispatch_reason{model=\"m\",reason=\"idle\",version=\"1\"} 0\n"

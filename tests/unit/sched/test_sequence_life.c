@@ -148,7 +148,7 @@ static void test_hurry(void **state) {
         run_one(lab, "a1", 1, S);
         b = submit(lab, "b1", 2, S);
         c = submit(lab, "c1", 3, S | E);
-        lab->scheduler->sequences->hurry(lab->scheduler);
+        lab->scheduler->sequences->end_idle(lab->scheduler);
         end_well(b);
         end_well(c);
         assert_int_equal(count_live(lab), 0);
