@@ -9,6 +9,7 @@
 #include "infer/model.h"
 #include "infer/request.h"
 #include "infer/request_check.h"
+#include "infer/request_plan.h"
 #include "infer/response.h"
 #include "infer/response_allocator.h"
 #include "infer/scheduler.h"
@@ -434,7 +435,7 @@ static struct error *take_stage_outputs(const struct chain_run *run, struct requ
         for (uint32_t i = 0; i < before->edge->n_inputs; i++) {
                 const struct chain_link      *link = &before->edge->inputs[i];
                 const struct response_output *o;
-                const char                   *name = io->inputs[i].name;
+                struct request_input         *in;
 
                 if (!link->is_linked)
                         continue;
@@ -443,9 +444,9 @@ static struct error *take_stage_outputs(const struct chain_run *run, struct requ
                         return error_new(ERR_INTERNAL, "the stage before has not given output '%s'",
                                          before->model->io->outputs[link->output].name);
                 TRY(bridge_shape(o, link->bridge, dims, &n_dims));
-                TRY(request_add_input(req, name, o->type, dims, n_dims));
+                TRY(request_add_known_input(req, &io->inputs[i], o->type, dims, n_dims, &in));
                 if (o->byte_size > 0)
-                        TRY(request_append_bytes(req, name, o->base, &o->attributes, NULL));
+                        TRY(request_input_append(req, in, o->base, &o->attributes, NULL));
         }
         return NULL;
 }
