@@ -115,7 +115,7 @@ static void set_turn(uint64_t ns) {
 }
 
 void thread_enter_background(void) {
-        sched_yield(); /* with its ordinary turn: whoever started it goes on first */
+        sched_yield(); /* at ordinary priority: the thread that started this one runs first */
         set_turn(LONG_TURN_NS);
 }
 

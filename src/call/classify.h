@@ -2,8 +2,8 @@
 /* The classification extension of KServe v2: the k largest elements of an output, as text.
  *
  * Each element becomes "<value>:<index>" or "<value>:<index>:<label>" in a BYTES tensor (uint32
- * length, bytes), largest first. Of equal values the one with the lower index comes first; NaN
- * comes last. Floats are printed with %f of C, integers in decimal.
+ * length, bytes), largest first; equal values by index, NaN
+ * last. Floats are printed with %f of C, integers in decimal.
  *
  * Threads.  Any.
  */

@@ -145,7 +145,7 @@ static bool is_sorted(const struct repo_scan *s) {
         return true;
 }
 
-/* Sorts the models. Of several with the same key it keeps the first. */
+/* Sorts the models, and keeps the first of several with the same key. */
 static void merge(struct repo_scan *s) {
         size_t n = 0;
 

@@ -102,7 +102,7 @@ static bool planner_init(struct planner *b, const struct row_plan *p) {
         return true;
 }
 
-/* f(n) = 1 + min f(n - s) over the sizes s. Of equal values the largest s wins, which is the
+/* f(n) = 1 + min f(n - s) over the sizes s. The largest s wins among equal values: the
  * smallest n - s. */
 static void plan_rows(const struct row_plan *p, struct planner *b, uint32_t n) {
         uint32_t from = 0;

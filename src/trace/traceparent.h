@@ -6,8 +6,8 @@
  *     version, trace id, id of the client's span, flags (1 = the client records the trace)
  *
  * The text is read strictly (W3C Trace Context, section 3.2): lower-case hexadecimal digits, no
- * blanks, no id of zeros. Of a text with a later version only the known part is read, which must
- * end there or with a dash.
+ * blanks, no id of zeros. A text with a later version is read up to the
+ * end of the known part, which must end the text or be followed by a dash.
  *
  * Threads.  Any.
  */

@@ -74,21 +74,20 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestLimitRespo
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestSetCacheable(
         struct TRITONSERVER_InferenceRequest *inference_request, bool cacheable);
 
-/* Whether a request to a model that has a next one (docs/chains.md) runs that model alone, as a step of an
- * ensemble does, instead of the chain (at first it runs the chain). For requests that a backend makes,
- * whose model was written for the outputs of the model that it names. The request's own parameter
- * `chain`, a boolean, wins over it. It holds until it is set again.
+/* Whether a request to a model with a `next` model (docs/chains.md) runs that model alone, as a step of
+ * an ensemble does; initially false: it runs the chain. For requests that a backend makes and that
+ * expect the outputs of the named model. The request's own boolean parameter `chain` takes precedence.
+ * The setting remains until it is changed.
  *
  * INVALID_ARG when `inference_request` is NULL. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestSetRunsAlone(
         struct TRITONSERVER_InferenceRequest *inference_request, bool alone);
 
-/* What the model of a request says of its input `name`: data type, and dimensions of the
- * configuration, -1 being any size; without the batch dimension, which `is_batched` tells to come
- * in front of them. A `datatype` of TRITONSERVER_TYPE_INVALID: the model has no such input. `shape`
- * lives as long as the request. It is the very model that the request will run on, also when
- * another version has taken its place meanwhile; and no JSON is made to be read again, as
- * TRITONSERVER_ServerModelMetadata() does.
+/* Returns the configuration of the input `name` of a request's model: data type and dimensions; -1 is
+ * any size. `is_batched`: a batch dimension comes in front of the dimensions and is not among them. If
+ * the model has no such input, `datatype` is TRITONSERVER_TYPE_INVALID. `shape` is valid as long as the
+ * request. The result is that of the loaded model that the request will run on, even if another version
+ * has replaced it meanwhile. Unlike TRITONSERVER_ServerModelMetadata() this function prints no JSON.
  *
  * INVALID_ARG when an argument is NULL. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestModelInput(
@@ -333,19 +332,21 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ModelInstanceMember(
         struct TRITONBACKEND_ModelInstance *instance, const char **group_name, uint32_t *index,
         const char **file);
 
-/* Objects that the instances of one instance group share, by key: the first one that has made an object,
- * an engine say, deposits it, and the others use it. An object is destroyed after the last instance of
- * the group was finalised, on the thread that finalised it; an object that was deposited later goes
- * first. Texts are copied. A backend that runs on other servers as well refers to both as weak symbols.
+/* Objects, by key, that the instances of one instance group share: the first instance creates an object,
+ * for example an engine, and deposits it; the others use it. The server destroys an object after the
+ * last instance of the group was finalised, on the thread that finalised it, in the reverse order of
+ * deposits. Texts are copied. A backend that also runs on other servers refers to both functions as weak
+ * symbols.
  *
- * The server initialises, executes and finalises an instance on one and the same thread, unless its
- * backend says that any thread may execute it (NESO_BACKEND_INLINE_SAFE), or the model does
- * (`inline_execution` is always).
+ * The server initialises, executes and finalises an instance on one thread, unless the backend declares
+ * that any thread may execute it (NESO_BACKEND_INLINE_SAFE) or the model does (`inline_execution` is
+ * "always").
  *
  * SharedGet: `object` is NULL when nothing was deposited under the key. INVALID_ARG when an argument is
  * NULL.
- * SharedSet: takes the object on success; `destroy` may be NULL. ALREADY_EXISTS when another instance was
- * first: SharedGet has its object then. INVALID_ARG when another argument is NULL. */
+ * SharedSet: takes the object on success; `destroy` may be NULL. ALREADY_EXISTS when another instance
+ * has deposited an object under the key; SharedGet returns that one. INVALID_ARG when another argument
+ * is NULL. */
 typedef void (*NESO_SharedDestroyFn_t)(void *object);
 
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ModelInstanceSharedGet(
@@ -354,10 +355,10 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ModelInstanceSharedSet(
         struct TRITONBACKEND_ModelInstance *instance, const char *key, void *object,
         NESO_SharedDestroyFn_t destroy);
 
-/* The scheduler of models whose parameter `scheduler` says nothing (docs/schedulers.md): "default",
+/* Sets the scheduler of models without the parameter `scheduler` (docs/schedulers.md): "default",
  * "baseline", "triton", or the name of a library libscheduler_<name>.so; "" is "default". A name without
  * a library is an error of each model that needs it, not of the server. Models with sequences, batch
- * ranges or a custom batching library, and those made of other models, keep their own.
+ * ranges or a custom batching library keep their own scheduler, and so do ensembles and chains.
  *
  * INVALID_ARG when an argument is NULL, or when `scheduler` is no valid name. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetScheduler(
