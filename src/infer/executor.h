@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The vtable that runs a batch: the scheduler's interface to a backend.
+/* The table of functions through which a scheduler runs batches on one instance.
  *
- * Ownership.  execute() takes the requests: each is answered and released before or after execute()
- * returns, on any thread. The array belongs to the caller and is valid during the call.
+ * Ownership.  execute() takes the requests. The backend answers and releases each of them on any
+ * thread, perhaps after execute() has returned. The array is borrowed during the call.
  * Threads.  execute() is never called concurrently for one executor.
  */
 #pragma once
@@ -26,17 +26,18 @@ struct executor {
         const struct executor_ops *ops;
         const char                *name;       /* borrowed: name of the instance */
         const char                *group_name; /* borrowed from the configuration; may be NULL */
-        bool                       may_inline; /* may run on the submitting thread */
-        bool                       is_passive; /* never scheduled (a passive instance) */
-        uint32_t                   group;      /* index of its instance group in the configuration */
-        uint32_t                   index;      /* index in its group: the number in its name */
-        uint32_t                   min_rows;   /* smallest batch that it takes; usually 1 */
-        uint32_t                   max_rows;   /* max_batch_size, or 1 without batching */
-        bool                       is_member;  /* takes batches from min_rows to max_rows only */
-        const struct placement    *place;      /* borrowed: CPUs and node of its thread; NULL: any */
-        bool                       is_bound;   /* it runs only at that place */
-        struct job_thread         *thread;     /* borrowed: where it began; NULL: the scheduler's */
-        int                        device;     /* device id; 0 for an instance on the CPU */
+        bool     may_inline; /* the backend allows execution on the submitting thread */
+        bool     is_passive; /* never scheduled (a passive instance) */
+        uint32_t group;      /* index of its instance group in the configuration */
+        uint32_t index;      /* index in its group: the number in its name */
+        uint32_t min_rows;   /* rows of the smallest batch that it takes; usually 1 */
+        uint32_t max_rows;   /* rows of the largest: max_batch_size, or 1 without batching */
+        bool     is_member;  /* takes batches from min_rows to max_rows only */
+        const struct placement *place; /* borrowed: CPUs and memory node of its thread; NULL: any */
+        bool is_bound; /* a host policy binds it to `place`: it never runs on the submitting thread */
+        /* Borrowed: the thread that initialised it and executes it; NULL: the scheduler starts one. */
+        struct job_thread *thread;
+        int                device; /* device id; 0 for an instance on the CPU */
         /* Borrowed: resources and priority of its group; NULL = none. */
         const struct Inference__ModelRateLimiter *limits;
 };

@@ -10,7 +10,8 @@
 #include <string.h>
 
 #define STATE_ALIGNMENT 64
-/* Buffers for the value that is read, the updated one and the written one; most models use two of them. */
+/* A state has at most one buffer each for the value that is read, the updated value and the value being
+ * written. Most models use two of them. */
 #define N_BUFFERS 3
 #define NO_BUFFER N_BUFFERS
 
@@ -45,9 +46,9 @@ struct implicit_state {
 struct implicit_states {
         const struct state_plan *plan; /* borrowed */
         struct implicit_states  *next; /* next in a list of sets to be freed */
-        struct request_input *
-                *attached; /* where they are linked to the request; NULL: not attached */
-        uint32_t n_attached;
+        /* The link in the request that points to the first of them; NULL: not attached. */
+        struct request_input    **attached;
+        uint32_t                  n_attached;
         enum implicit_states_kind kind;
         struct implicit_state     states[];
 };
@@ -204,7 +205,7 @@ bool implicit_states_reset(struct implicit_states *s) {
         return true;
 }
 
-/* An empty string is a length of zero. */
+/* For BYTES: empty strings, each a length of zero in four bytes. */
 static size_t zero_bytes_like(const struct implicit_state *like) {
         int64_t n_strings;
 
@@ -224,7 +225,7 @@ bool implicit_states_imitate(struct implicit_states *null, const struct implicit
                 if (!set_form(&state->read, pattern->read.type, pattern->read.dims,
                               pattern->read.n_dims))
                         return false;
-                /* Zeros are still zeros, unless a backend could write there. */
+                /* The buffer still holds zeros, unless a backend could write to it. */
                 if (n_bytes == state->read.n_bytes && !state->spec->is_in_place)
                         update_input(state);
                 else if (!set_value(state, NULL, n_bytes))
@@ -370,7 +371,7 @@ struct error *implicit_state_update(struct implicit_state *state) {
                                  "before TRITONBACKEND_StateUpdate",
                                  state->spec->output_name);
         if (state->owner->kind == STATES_OF_SEQUENCE) {
-                /* A copy, since the backend may ask for memory again, for a value of the same form. */
+                /* Copies the form, since the backend may begin another value with the same state. */
                 if (!set_form(&state->update, state->next.type, state->next.dims,
                               state->next.n_dims))
                         return error_new(ERR_UNAVAILABLE, "out of memory for state '%s'",

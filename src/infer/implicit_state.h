@@ -6,13 +6,14 @@
  *     backend:     implicit_state_new() -> _buffer(), writes -> _update()
  *     detach  -->  an updated value becomes the input of the next request; any other is dropped
  *
- * Each state has two buffers that take turns: the backend writes the next value while the old one is
- * still read, and the next request reads the value where it was written. So values are never copied,
- * and a buffer is allocated only when a value outgrows it. A state with is_in_place
+ * A state usually has two buffers: the backend writes the next value into one while it reads the old
+ * value from the other, and the next request reads the new value where it was written. So values are
+ * never copied, and memory is allocated only when a value outgrows its buffer. A third buffer is used
+ * when the backend writes again after an update in the same request. A state with is_in_place
  * (use_same_buffer_for_input_output) has one buffer, until a value outgrows it.
  *
- * A null request has states of its own with the shapes of those of another request of the batch: zeros,
- * and updates are ignored.
+ * A null request has its own set of states: zeros in the shapes of another request of the batch. Its
+ * updates are ignored.
  *
  * Ownership.  A set of states belongs to the sequence or the null request; a request borrows it while
  * attached. The plan is borrowed: it outlives the states.
@@ -55,23 +56,24 @@ bool implicit_states_reset(struct implicit_states *s) NODISCARD;
  * memory is short: then the request cannot be executed until a later call succeeds. */
 bool implicit_states_imitate(struct implicit_states *null, const struct implicit_states *like)
         NODISCARD;
-/* True when the values have the same types and shapes, so that their requests may share a batch. */
+/* True when the values of both sets have the same types and shapes: then their requests may share a
+ * batch. */
 bool implicit_states_same_shape(const struct implicit_states *a, const struct implicit_states *b);
 
-/* Appends the values to the request's inputs; a warm-up sample may have some of these inputs itself. */
+/* Appends the values to the request's inputs, except those that a warm-up sample has already. */
 void implicit_states_attach(struct implicit_states *s, struct request *req);
 /* Removes the values; does nothing when none are attached. No other input may have been added since. */
 void implicit_states_detach(struct request *req);
 
 /* ---- calls of a backend, for an attached request ---------------------------------------------- */
 
-/* Returns the next value of the state with that output name, with that type and shape; the same object
- * on each call. INVALID_ARG: the request has no states, or none of that name. */
+/* Returns the state with that output name, and begins its next value, which gets this type and shape.
+ * Each call returns the same object. INVALID_ARG: the request has no states, or none of that name. */
 struct error *implicit_state_new(struct request *req, const char *name, enum data_type type,
                                  const int64_t *shape, uint32_t n_dims, struct implicit_state **ret)
         NODISCARD;
-/* Returns memory for the value, aligned to 64 bytes; the contents are undefined, for a state in place
- * the old value. */
+/* Returns memory for the value, aligned to 64 bytes. Its contents are undefined; for a state that is in
+ * place, they are the old value. */
 struct error *implicit_state_buffer(struct implicit_state *state, uint64_t n_bytes, void **ret)
         NODISCARD;
 /* Attributes of that memory; zero bytes before implicit_state_buffer(). */

@@ -11,8 +11,8 @@
 #include "infer/response.h"
 #include "infer/submitter.h"
 
-/* Called for the last response and for the release. The second call sees the count 1 and needs no
- * locked instruction. */
+/* Called for the last response and for the release. The second call usually reads 1 and needs no locked
+ * instruction. */
 static void count_end(struct inner_request *r) {
         if (atomic_load_explicit(&r->n_open, memory_order_acquire) == 1 ||
             atomic_fetch_sub_explicit(&r->n_open, 1, memory_order_acq_rel) == 1)

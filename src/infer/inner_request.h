@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An inference that the server itself requests: a warm-up or a step of a pipeline.
+/* An inference that the server itself requests: a warm-up, a step of a pipeline, or a part of a split
+ * request (infer/request_split.h).
  *
  *     inner_request_new() -> inputs -> inner_request_submit()             through the model's scheduler
  *                                  '-> inner_request_prepare(), _begin()  for a direct call of an executor
  *
  * on_response() is called for each response. on_end() is called once, after the last response and the
- * release.
+ * release of the request.
  *
- * The memory of its outputs is reference counted: inner_output_buf() returns the buffer of an output. A
- * reference to the buffer keeps the bytes after the response was freed, so that an output becomes an
- * input of the next step without a copy.
+ * The memory of the outputs is reference counted. inner_output_buf() returns the buffer of an output;
+ * a reference to it keeps the bytes after the response was freed, so that an output can be an input of
+ * the next step without a copy.
  *
- * Ownership.  Belongs to its creator, except between submit and on_end(); freed with
- * inner_request_free(). on_response() takes the response. Input bytes are borrowed until on_end().
+ * Ownership.  Belongs to its creator, except between submit and on_end(). on_response() takes the
+ * response. Input bytes are borrowed until on_end().
  * Threads.  on_response() and on_end() run on any thread, one at a time, with no lock held.
  */
 #pragma once
@@ -38,8 +39,9 @@ struct inner_request_ops {
 struct inner_request {
         struct request                 *request; /* owned; this struct is in its arena */
         const struct inner_request_ops *ops;
-        void                           *owner;  /* borrowed: the creator */
-        _Atomic unsigned                n_open; /* outstanding: last response, release */
+        void                           *owner; /* borrowed: the creator */
+        /* Number of events before on_end(): the last response, the release. */
+        _Atomic unsigned n_open;
 };
 
 /* Creates a request for one inference of the model. NULL when memory is short. */

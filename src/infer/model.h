@@ -3,10 +3,10 @@
  *
  * Immutable after loading, except for its counters. The model loader fills it in.
  *
- * Ownership.  Reference counted: requests and responses hold it, so that a replaced version lives until
- * its last request has ended. The last model_unref() may happen on any thread (an instance's own
- * thread, in a completion), so it only calls on_unused, which passes the model to a thread that may
- * wait for the model's threads.
+ * Ownership.  Reference counted: requests and responses hold it, so that a replaced version lives
+ * until its last request has ended. The last model_unref() may happen on any thread, even on a thread
+ * of the model's own instance. So it only calls on_unused, which passes the model to the reaper: that
+ * thread can wait for the model's threads.
  */
 #pragma once
 
@@ -28,7 +28,7 @@ struct state_plan;
 
 struct model {
         struct ref  ref;
-        const char *name;      /* owned by the loader, as are the fields below */
+        const char *name;      /* owned by the loader, as are the following fields unless noted */
         const char *namespace; /* path of its repository; "" without namespaces */
         const char *label;     /* for log and error texts: "<namespace>::<name>", or the name */
         int64_t     version;
@@ -39,18 +39,19 @@ struct model {
         struct model_stats    *stats;
         struct scheduler      *scheduler;
         struct response_cache *cache; /* borrowed from the server; NULL: answers are not cached */
-        struct siphash_key
-                         cache_key; /* differs for each load, so that a reload finds no old entry */
-        _Atomic uint64_t cache_epoch; /* for ensembles: changes with the models of the steps */
-        bool             is_decoupled;
-        bool             has_next;       /* requests continue in other models: sched/chain.h */
-        bool             may_be_unready; /* its backend can report that an instance is not ready */
-        bool             needs_equal_shapes; /* see request_same_shape() */
+        /* Differs for each load, so that a reloaded model finds no old entries in the cache. */
+        struct siphash_key cache_key;
+        _Atomic uint64_t   cache_epoch; /* for ensembles: changes with the models of the steps */
+        bool               is_decoupled;
+        bool               has_next; /* requests continue in other models: sched/chain.h */
+        bool may_be_unready;         /* its backend can report that an instance is not ready */
+        bool needs_equal_shapes;     /* see request_same_shape() */
         /* Set by infer/model_generations.h. */
         struct model_generations *generations; /* ref; NULL until the model serves */
-        atomic_bool      needs_routing; /* a request for this model may belong to another load */
-        atomic_bool      has_retired;   /* it begins no more sequences */
-        _Atomic uint64_t n_in_flight;   /* requests submitted and not yet released */
+        /* Requests for this model go through model_generations_route(). */
+        atomic_bool      needs_routing;
+        atomic_bool      has_retired; /* it begins no more sequences */
+        _Atomic uint64_t n_in_flight; /* requests submitted and not yet released */
         void (*on_unused)(struct model *model);
         void *owner; /* belongs to the loader */
 };

@@ -10,7 +10,8 @@
 #include <string.h>
 
 struct generation {
-        struct model *model;  /* held by the repository; with has_retired by a reference */
+        /* Borrowed while it serves (the repository holds it); a reference with has_retired. */
+        struct model *model;
         uint64_t      serial; /* in order of joining, from 1 */
         bool          has_retired;
 };
@@ -55,8 +56,8 @@ struct error *model_generations_retired(void) {
 
 /* ---- members --------------------------------------------------------------------------------- */
 
-/* Sets which members check the generations for each request: all, when there are several and they have
- * sequences. */
+/* Sets `needs_routing` of each member: retired members need it, and all do when there are several and
+ * one of them has sequences. */
 static void set_flags_locked(struct model_generations *generations) {
         bool any = false;
 
@@ -165,8 +166,9 @@ static bool model_knows(struct model *model, const struct request *req) {
                model->scheduler->sequences->knows(model->scheduler, req);
 }
 
-/* Returns a new reference to the member that joined last before *at and has the version that the
- * request asks for, if any; NULL: none. The members may change between two calls. */
+/* Iterates over the members from the newest to the oldest: returns a new reference to the newest one
+ * that is older than *at, and moves *at. Skips members of other versions when the request asks for
+ * one; NULL at the end. Members may join and leave between two calls. */
 static struct model *next_older(const struct request *req, bool only_retired, uint64_t *at) {
         struct model_generations *generations = req->model->generations;
 

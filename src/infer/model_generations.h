@@ -4,10 +4,10 @@
  *
  * join (serves) -> retire (replaced, unloaded) --no live sequence--> leave
  *
- * A sequence ends on the load where it began: its next request goes there, whichever load the name
- * refers to now. A request that begins a sequence goes to a load that serves, and a sequence with the
- * same id on an earlier load ends. model_submit() applies these rules; the table of models, which only
- * maps names, does not.
+ * A sequence stays on the load where it began: its next request goes there, whichever load the model's
+ * name refers to now. A request that begins a sequence goes to a load that serves, and a live sequence
+ * with the same id on an earlier load ends. model_submit() applies these rules; the table of models
+ * only maps names to loads.
  *
  * Ownership.  Reference counted: held by the repository's entry and by each model. The list holds a
  * reference to a retired member until its last sequence has ended; the repository holds a member that
@@ -36,8 +36,9 @@ void model_generations_retire(struct model *model);
 /* Called by the scheduler of a retired model after its last sequence has ended, with no lock held. */
 void model_generations_leave(struct model *model);
 
-/* The error of a retired scheduler for a request that would begin a sequence, and of
- * model_generations_route() when no load serves. Static, so that callers can compare the pointer. */
+/* The error that a retired scheduler returns for a request that would begin a sequence, and that
+ * model_generations_route() returns when no load serves. Static, so that callers can compare the
+ * pointer. */
 struct error *model_generations_retired(void);
 
 /* Binds the request to its load. Errors: model_generations_retired(), or out of memory. */

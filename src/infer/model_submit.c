@@ -18,8 +18,8 @@ static void report_queued(const struct request *req) {
         trace_report_inputs(req, TRACE_TENSOR_QUEUE_INPUT);
 }
 
-/* A new stream for this use: late responses of an earlier use keep the old one. A cancellation before the
- * submission still applies. */
+/* Gives a request that was used before a new stream, since late responses of the earlier use keep the
+ * old one. A cancellation before the submission still applies. */
 static struct error *begin_stream(struct request *req) {
         bool was_cancelled = request_is_cancelled(req);
 
@@ -54,7 +54,6 @@ static void subtract_in_flight(struct model *model) {
         atomic_fetch_sub_explicit(&model->n_in_flight, 1, memory_order_relaxed);
 }
 
-/* Submits to the request's model, as far as the model's configuration allows. */
 static struct error *submit_prepared(struct request *req) {
         struct model *model = req->model;
         struct error *err;
@@ -98,7 +97,7 @@ struct error *model_submit(struct request *req) {
 
 #define MAX_TOGETHER 64
 
-/* Submits the n prepared requests of `places` together and stores their errors. */
+/* Submits n prepared requests together. The error of requests[i] goes to ret_errors[places[i]]. */
 static void submit_together(struct model *model, struct request *const *requests,
                             const uint32_t *places, uint32_t n, struct error **ret_errors) {
         struct scheduler *s = model->scheduler;

@@ -2,8 +2,8 @@
 /* The path of every request into its model, whether from a client or from the server itself: check
  * against the model's configuration, count as in flight, submit to the scheduler.
  *
- * server_infer() checks the server's state before, for requests from outside only: a step of a pipeline
- * must continue while the server stops.
+ * For requests of clients, server_infer() checks the server's state first. This function does not: a
+ * step of a pipeline must continue while the server stops.
  *
  * Ownership.  Takes the request on success and leaves it with the caller on error.
  * Threads.  Any.
@@ -27,6 +27,6 @@ struct error *model_submit_at(struct request *req, uint64_t now_ns) NODISCARD;
  * for each request. */
 void model_submit_all(struct request *const *requests, uint32_t n, struct error **ret_errors);
 
-/* The error for a request of an inference that has not released it; the text omits the id, which may
- * not be read. */
+/* The error for a request that an earlier inference has not released yet. The text omits the request's
+ * id, which the caller may not read. */
 struct error *model_submit_in_use(void) COLD;

@@ -12,7 +12,7 @@ struct model_io_set;
  * configuration, NULL when it is not listed there. */
 size_t output_shape_max_dims(const struct model_io *t, uint32_t n_dims);
 
-/* Undoes the configuration's reshape; returns the number of dims written. Without a reshape, or
- * without `t`, a plain copy. */
+/* Converts the dims from the backend's form to the client's: undoes the configuration's reshape, or
+ * copies them when `t` is NULL or has none. Returns the number of dims written. */
 uint32_t output_shape_restore(const struct model_io_set *io, const struct model_io *t,
                               const int64_t *dims, uint32_t n_dims, int64_t *ret_dims);

@@ -7,16 +7,11 @@
 
 const char *parameter_type_name(enum parameter_type type) {
         switch (type) {
-        case PARAMETER_STRING:
-                return "STRING";
-        case PARAMETER_INT:
-                return "INT";
-        case PARAMETER_BOOL:
-                return "BOOL";
-        case PARAMETER_DOUBLE:
-                return "DOUBLE";
-        case PARAMETER_BYTES:
-                return "BYTES";
+        case PARAMETER_STRING: return "STRING";
+        case PARAMETER_INT: return "INT";
+        case PARAMETER_BOOL: return "BOOL";
+        case PARAMETER_DOUBLE: return "DOUBLE";
+        case PARAMETER_BYTES: return "BYTES";
         }
         return "<invalid>";
 }
@@ -53,18 +48,11 @@ struct parameter *parameter_new(const char *name, enum parameter_type type, cons
                 if (p.string == NULL)
                         return NULL;
                 break;
-        case PARAMETER_INT:
-                p.integer = *(const int64_t *)value;
-                break;
-        case PARAMETER_BOOL:
-                p.boolean = *(const bool *)value;
-                break;
-        case PARAMETER_DOUBLE:
-                p.real = *(const double *)value;
-                break;
+        case PARAMETER_INT: p.integer = *(const int64_t *)value; break;
+        case PARAMETER_BOOL: p.boolean = *(const bool *)value; break;
+        case PARAMETER_DOUBLE: p.real = *(const double *)value; break;
         case PARAMETER_BYTES:
-        default:
-                return NULL;
+        default: return NULL;
         }
         return new_copy(&p);
 }
@@ -96,7 +84,8 @@ static bool set_value(struct parameter *to, struct arena *a, const struct parame
 
                 if (memory == NULL)
                         return false;
-                copy.string = memmove(memory, from->string, bytes); /* `from` may be this very string */
+                copy.string =
+                        memmove(memory, from->string, bytes); /* `from` may be this very string */
         }
         *to = copy;
         return true;
@@ -149,16 +138,11 @@ const struct parameter *parameter_list_at(const struct parameter_list *l, uint32
 
 const void *parameter_value(const struct parameter *p) {
         switch (p->type) {
-        case PARAMETER_STRING:
-                return p->string;
-        case PARAMETER_INT:
-                return &p->integer;
-        case PARAMETER_BOOL:
-                return &p->boolean;
-        case PARAMETER_DOUBLE:
-                return &p->real;
-        case PARAMETER_BYTES:
-                return p->bytes;
+        case PARAMETER_STRING: return p->string;
+        case PARAMETER_INT: return &p->integer;
+        case PARAMETER_BOOL: return &p->boolean;
+        case PARAMETER_DOUBLE: return &p->real;
+        case PARAMETER_BYTES: return p->bytes;
         }
         return NULL;
 }

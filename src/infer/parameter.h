@@ -43,8 +43,9 @@ struct parameter_list {
         uint32_t          n;
 };
 
-/* NULL for an invalid type or PARAMETER_BYTES, and when memory is short, since peers choose names and
- * texts. `value` points to char, int64_t, bool or double. */
+/* Returns NULL for an invalid type, for PARAMETER_BYTES, and when memory is short (clients choose the
+ * size of names and texts, so this must not end the process). `value` points to char, int64_t, bool or
+ * double. */
 struct parameter *parameter_new(const char *name, enum parameter_type type, const void *value);
 struct parameter *parameter_new_bytes(const char *name, const void *bytes, uint64_t n_bytes);
 void              parameter_free(struct parameter *p);
@@ -52,10 +53,10 @@ void              parameter_free(struct parameter *p);
 /* Appends a copy that lives in the arena; false when the arena is full. */
 bool parameter_list_add(struct parameter_list *l, struct arena *a, const struct parameter *p)
         NODISCARD;
-/* Appends a parameter that lives in the arena, or as long as the arena. */
+/* Appends `p` itself, which must live as long as the list. */
 void parameter_list_link(struct parameter_list *l, struct parameter *p);
-/* As parameter_list_add(), but replaces the parameter of that name, if there is one: a list that is
- * filled again and again does not grow. */
+/* As parameter_list_add(), but overwrites the parameter of that name, if there is one, so that a list
+ * that is set again and again does not grow. */
 bool parameter_list_set(struct parameter_list *l, struct arena *a, const struct parameter *p)
         NODISCARD;
 /* NULL when there is no parameter of that name. */

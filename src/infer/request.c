@@ -53,7 +53,8 @@ void request_free(struct request *req) {
         arena_done(&req->arena);
         if (req->stream != &req->own_stream)
                 response_stream_unref(req->stream);
-        response_stream_unref(&req->own_stream); /* frees the request, unless responses still hold it */
+        response_stream_unref(
+                &req->own_stream); /* frees the request, unless responses still hold it */
 }
 
 static struct error *out_of_memory(const struct request *req) {
@@ -240,9 +241,9 @@ struct error *request_limit_responses(struct request *req, const struct response
 }
 
 void request_cancel(struct request *req) {
-        /* Both accesses are sequentially consistent: a scheduler that takes the request at the same
-         * time writes the state, then reads the flag. Until it is taken, the request may be bound to
-         * another model. */
+        /* Both accesses are sequentially consistent. A scheduler that takes the request at the same
+         * time writes the state and then reads the flag, so one of the two sees the other. The model
+         * is read only after the state is PENDING: before, the request may be bound to another model. */
         response_stream_cancel(req->stream);
         if (atomic_load(&req->state) == REQUEST_PENDING)
                 req->model->scheduler->ops->cancel(req->model->scheduler, req);
@@ -283,6 +284,6 @@ void request_refuse(struct request *req, const struct error *why, enum failure_r
         } else {
                 err = response_send(response, RESPONSE_FINAL, why);
         }
-        error_free(err); /* a backend has answered the request already, and then failed */
+        error_free(err); /* not NULL when the backend had answered the request before it failed */
         request_release(req, REQUEST_RELEASE_ALL);
 }

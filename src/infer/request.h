@@ -43,14 +43,15 @@ struct sequence;
 struct step_models;
 struct trace;
 
-/* Generous limits of what a request may contain; they only bound memory. */
+/* Limits of what a request may contain. They only bound memory: no real request reaches them. */
 #define REQUEST_MAX_DIMS 64
-#define REQUEST_FEW_DIMS 2 /* a batch of vectors; with these, an input has three cache lines */
+/* Enough for a batch of vectors; makes an input three cache lines long. */
+#define REQUEST_FEW_DIMS 2
 /* Inputs or outputs in addition to those of the model: enough that the check can name all wrong ones,
  * and few and short enough that the search for duplicates stays cheap. */
 #define REQUEST_MAX_EXTRA_TENSORS 256
-#define REQUEST_MAX_PARAMETERS                                                                     \
-        1024 /* backends read them by index, each time by a walk over the list */
+/* Backends read parameters by index, each time by a walk over the list. */
+#define REQUEST_MAX_PARAMETERS 1024
 #define REQUEST_MAX_NAME_BYTES 1024 /* longer only when the model itself has such a name */
 #define REQUEST_MAX_ARENA_BYTES (size_t)(256u << 20)
 
@@ -100,12 +101,12 @@ struct request_input {
         bool                is_raw; /* shape and type are derived from the configuration */
         bool                has_rooms;
         struct input_chunk *last_chunk;
-        struct arena_room   shape_room; /* initially few_dims */
+        struct arena_room   shape_room; /* memory of given_shape; at first few_dims */
         int64_t             few_dims[REQUEST_FEW_DIMS];
 
         /* Rarely used, and not cleared. */
         uint32_t           raw_length; /* length prefix of the element of a raw BYTES input */
-        struct input_rooms rooms;      /* valid with has_rooms, see input_rooms() */
+        struct input_rooms rooms;      /* valid with has_rooms, access through input_rooms() */
 };
 
 /* Initialised empty by the first call. */
@@ -142,9 +143,10 @@ struct request_spares {
         struct arena_room        output_names_room;
 };
 
-/* A whole execution lies between two uses of these fields, and each cache line must be loaded from
- * memory again. So the fields are in order of use, in whole cache lines: those that instances use,
- * those that only front ends and the check use, and at the end those that a plain request never needs. */
+/* Between two uses of a request lies a whole execution, after which each of its cache lines must be
+ * loaded from memory again. So the fields are grouped into cache lines by their users: first those
+ * that instances use, then those that only front ends and the check use, at the end those that a plain
+ * request never needs. */
 struct request {
         /* The source of its responses (response_source_of() copies these fields, in this order). */
         struct model           *model;        /* ref */
@@ -201,7 +203,7 @@ struct request {
         uint64_t                 priority; /* as given by the client; 0 = the default */
         uint64_t                 timeout_us;
 
-        /* Room for two inputs. */
+        /* The arena's first memory: enough for two inputs. */
         char                  first_memory[576] __attribute__((aligned(16)));
         struct request_spares spares; /* valid with has_spares, see request_spares() */
         /* Borrowed from its scheduler; NULL: a null request, which fills the slot of a sequence that
@@ -276,14 +278,15 @@ struct request_input *request_input_at(const struct request *req, uint32_t index
 struct error *request_error(const struct request *req, enum error_code code, const char *format,
                             ...) PRINTF_LIKE(3, 4) COLD;
 
-/* Prepares the request, which is not in use, for its next inference: a cancellation or late responses
- * of the previous one do not affect the new one. */
+/* Gives the request, which must not be in use, a fresh stream for its next inference, so that a
+ * cancellation or late responses of the previous inference do not affect it. */
 struct error *request_renew_stream(struct request *req) NODISCARD;
 /* Bounds the number of responses that exist at once, for this inference and later ones. */
 struct error *request_limit_responses(struct request *req, const struct response_limits *limits)
         NODISCARD;
 
-/* Cancels the request, also where it waits in a queue; responses created after the release, too. */
+/* Cancels the inference. A request that waits in a queue is answered and released at once, on this
+ * thread; a backend that has it, or creates responses after its release, can see the flag. */
 void request_cancel(struct request *req);
 bool request_is_cancelled(const struct request *req);
 
@@ -294,9 +297,9 @@ static inline bool request_is_in_use(const struct request *req) {
         return state == REQUEST_PENDING || state == REQUEST_EXECUTING;
 }
 
-/* Returns the request to the front end, or to the scheduler if that runs it again. flags: enum
- * request_release_flag; RESCHEDULE only where the scheduler supports it. */
+/* Returns the request to the front end, or to the scheduler, which may run it again. flags: enum
+ * request_release_flag; RESCHEDULE only if scheduler->may_reschedule. */
 void request_release(struct request *req, uint32_t flags);
-/* Sends the error as final response, then releases: for requests that no backend will see. Borrows the
- * error and leaves its text unchanged. Counts the failure. */
+/* Answers the request with the error as its final response, counts the failure, and releases the
+ * request. For requests that no backend has, or that their backend failed. Borrows `why`. */
 void request_refuse(struct request *req, const struct error *why, enum failure_reason reason);

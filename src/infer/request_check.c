@@ -35,7 +35,8 @@ static struct error *prepare_outputs(struct request *req) {
         const char               **names;
         uint32_t                   at = 0;
 
-        /* Outputs of a chain are those of its last model; the chain checks them. */
+        /* The requested outputs of a chain are outputs of its last model; the chain checks their
+         * names. */
         if (n == 0 || UNLIKELY(request_runs_chain(req))) {
                 req->output_names = io->output_names;
                 req->n_output_names = io->n_outputs;
@@ -160,7 +161,7 @@ static struct error *prefix_length(struct request *req, struct request_input *in
         return NULL;
 }
 
-/* Multiplies the known dimensions; at most one may be unknown. */
+/* Multiplies the fixed dimensions of the input; at most one may be variable. */
 static struct error *count_known(const struct request *req, const struct model_io *t,
                                  int64_t *ret_known, uint32_t *ret_n_variable) {
         int64_t  known = 1;

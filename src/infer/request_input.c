@@ -27,7 +27,8 @@ struct request_input *request_input_at(const struct request *req, uint32_t index
         return in;
 }
 
-/* Returns a reused or a new input; NULL when memory is short. A reused one keeps its rooms. */
+/* Returns a reused or a new input; NULL when memory is short. A reused one keeps its memory in the
+ * arena. */
 static struct request_input *take_input(struct request *req) {
         struct request_input *in = req->has_spares ? req->spares.inputs : NULL;
         struct arena_room     policy_room = { 0 }, shape_room;
@@ -100,8 +101,8 @@ static void append_input(struct request *req, struct request_input *in) {
         req->n_inputs++;
 }
 
-/* Uses the model's own string for a name of the model, since it outlives the request. False when memory
- * is short. */
+/* Sets the name: the model's own string if the model has this input, since the string outlives the
+ * request, else a copy. False when memory is short. */
 static bool set_name(struct request *req, struct request_input *in, struct str name) {
         char *copy;
 
@@ -197,7 +198,7 @@ struct error *request_add_known_input(struct request *req, const struct model_io
         return NULL;
 }
 
-/* Names come first, since they need memory; afterwards no step can fail. */
+/* Copies names first, which may fail for lack of memory; no later step can fail. */
 struct error *request_rebind(struct request *req, struct model *model) {
         struct model *old = req->model;
         uint32_t      at = 0;

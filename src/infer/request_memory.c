@@ -12,7 +12,8 @@ struct kept_block {
 
 static _Thread_local TLS_EARLY struct kept_block *kept; /* owned */
 static _Thread_local TLS_EARLY unsigned           n_kept;
-static _Thread_local TLS_EARLY bool               is_exit_registered; /* when the thread ends */
+static _Thread_local TLS_EARLY bool
+        is_exit_registered; /* free_kept() will run at the end of this thread */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t  exit_key; /* its destructor, free_kept(), runs at the end of a thread */
@@ -26,8 +27,8 @@ static void free_kept(void *unused UNUSED) {
                 free(block);
         }
         n_kept = 0;
-        is_exit_registered =
-                false; /* another destructor of this thread may still give a block back */
+        /* Another destructor of this thread may still give a block back. */
+        is_exit_registered = false;
 }
 
 static void make_key(void) {
@@ -43,7 +44,8 @@ static DESTRUCTOR void drop_key(void) {
         free_kept(NULL);
 }
 
-/* Registers the thread's destructor. False: no block may be cached, since none would be freed. */
+/* Makes free_kept() run at the end of this thread. False: no block may be cached, since none would be
+ * freed. */
 static bool register_thread_exit(void) {
         if (LIKELY(is_exit_registered))
                 return true;

@@ -2,14 +2,14 @@
 /* The memory of requests: one block for a request and its first response, and a cache of free blocks
  * per thread.
  *
- * A batch of requests ends at once and the next one begins at once. That exceeds what malloc caches per
- * thread, so it would search, join and split blocks again and again. So a thread that frees requests
- * caches up to REQUEST_MEMORY_MAX_KEPT blocks for its next requests; further blocks go back to malloc,
- * and all of them do when the thread ends. Under a sanitizer no block is cached, so that it sees each
- * use after free.
+ * A thread frees all requests of one batch and then allocates all of the next. These are more blocks
+ * than malloc caches per thread, so malloc would search, join and split blocks again and again. So a
+ * thread that frees requests caches up to REQUEST_MEMORY_MAX_KEPT blocks for its next requests.
+ * Further blocks go back to malloc, and all do when the thread ends. Under a sanitizer no block is
+ * cached, so that the sanitizer sees each use after free.
  *
- * Ownership.  A block belongs to the caller of take until request_memory_give(); a cached block belongs
- * to the thread.
+ * Ownership.  A block belongs to the caller of take until request_memory_give(); a cached block
+ * belongs to the thread.
  * Threads.  Any; a block may be given back on another thread than the one that took it.
  */
 #pragma once
@@ -48,4 +48,4 @@ static_assert(offsetof(struct response, first_memory) == 3 * CACHE_LINE_BYTES,
 /* Uninitialised; NULL when memory is short. */
 struct request_memory *request_memory_take(void) NODISCARD;
 void                   request_memory_give(void *memory);
-unsigned               request_memory_count_kept(void); /* cached by the calling thread; for tests */
+unsigned request_memory_count_kept(void); /* cached by the calling thread; for tests */

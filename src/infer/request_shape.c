@@ -22,7 +22,8 @@ bool model_io_needs_equal_shapes(const struct model_io_set *io) {
 static bool same_contents(const struct request_input *a, const struct request_input *b) {
         const struct input_chunk *x = a->first_chunk, *y = b->first_chunk;
 
-        /* Shape tensors are small and come in one piece; those in several pieces count as different. */
+        /* Shape tensors are small and usually come in one chunk. Those in several chunks are not
+         * compared, and count as different. */
         if (a->n_chunks > 1 || b->n_chunks > 1 || a->byte_size != b->byte_size)
                 return false;
         return a->byte_size == 0 || memcmp(x->base, y->base, a->byte_size) == 0;
@@ -58,7 +59,8 @@ bool request_same_shape(const struct request *a, const struct request *b) {
         return true;
 }
 
-/* For contents that count as different from all others, including themselves, see same_contents(). */
+/* Contents in several chunks count as different from all others (same_contents()), so the address of
+ * the input is hashed instead. */
 static void hash_contents(uint64_t v[4], const struct request_input *in) {
         const char *bytes = in->n_chunks == 1 ? in->first_chunk->base : NULL;
 

@@ -41,10 +41,10 @@ struct request_split {
         enum failure_reason reason;
 
         struct mutex lock; /* rank LOCK_MAILBOX; guards the creation of the tables */
-        struct row_table
-                *tables; /* owned: one per BYTES input, in their order; NULL: not created */
-        bool     has_tables;
-        bool     tables_failed;
+        /* Owned: one per BYTES input, in their order; NULL: not created. */
+        struct row_table *tables;
+        bool              has_tables;
+        bool              tables_failed;
 };
 
 void request_split_begin(struct request *req) {
@@ -71,7 +71,7 @@ struct split_part *request_split_take(struct request *req, uint64_t n_rows) {
         else
                 s->first = part;
         s->last = part;
-        /* The last part takes over the queue's share of n_open. */
+        /* n_open counts 1 for the rows that wait; the last part inherits that count. */
         if (n_rows < req->batch_size)
                 atomic_fetch_add_explicit(&s->n_open, 1, memory_order_relaxed);
         req->batch_size -= n_rows;
@@ -225,7 +225,8 @@ static void report_trace(struct trace *t, const struct request_times *times) {
         trace_report(t, TRACE_COMPUTE_END, times->exec_end_ns);
 }
 
-/* Counts the parts, run one after the other, as one execution. */
+/* Counts a successful request. Its phases last as long as those of all parts together, as if the parts
+ * had run one after the other. */
 static void count_success(const struct request_split *s) {
         const struct request *req = s->request;
         struct request_times  t = { .request_start_ns = req->times.request_start_ns,

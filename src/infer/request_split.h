@@ -7,14 +7,16 @@
  *     outputs              rows 0 to 3 ----------------+------ row 4
  *                          one response, one release
  *
- * That is correct since a model with max_batch_size promises that rows do not depend on each other. The
- * parts borrow the bytes of their rows from the request; the rows of BYTES inputs are located by one
- * walk over the elements. The answer is sent when the last part has ended; when a part fails, the
- * request fails with the same error. While rows wait, `batch_size` of the request is their number.
+ * That is correct since a model with max_batch_size promises that rows do not depend on each other.
+ * The parts borrow the bytes of their rows from the request; the rows of BYTES inputs are located by
+ * one walk over the elements. The answer is sent when the last part has ended; when a part fails, the
+ * request fails with the same error. While the request is queued, its `batch_size` is the number of
+ * rows that no part has taken yet.
  *
  * Ownership.  Created for a request that its scheduler owns, freed with the request's release. The
  * split owns its parts.
- * Threads.  begin() and take() run under the scheduler's lock; parts are created and end on any thread.
+ * Threads.  begin() and take() run under the scheduler's lock; parts are created and end on any
+ * thread.
  */
 #pragma once
 
@@ -29,13 +31,13 @@ struct split_part;
 
 /* To be called before the first part is taken. */
 void request_split_begin(struct request *req);
-/* Takes the next n_rows, at most batch_size. When it takes all of them, the request is not queued any
- * more. */
+/* Creates a part of the next n_rows rows, at most batch_size. After all rows were taken, the request
+ * is not queued any more. */
 struct split_part *request_split_take(struct request *req, uint64_t n_rows);
 /* The request that the part belongs to. */
 struct request *split_part_request(const struct split_part *part);
-/* Drops the rows that wait (a cancellation). The answer is `why`, sent once the running parts have
- * ended, perhaps at once. No lock may be held. */
+/* Drops the rows that no part has taken (for a cancellation). The request fails with `why` after the
+ * running parts have ended; without any, at once. No lock may be held. */
 void request_split_give_up(struct request *req, const struct error *why,
                            enum failure_reason reason);
 
@@ -43,6 +45,6 @@ void request_split_give_up(struct request *req, const struct error *why,
  * could not be created, and the part has ended. No lock may be held. */
 struct request *split_part_make(struct split_part *part);
 
-/* Records the times that the backend reports for a part (req->is_part); they are counted with the whole
- * request. */
+/* Records the times that the backend reports for a part (req->is_part). They are added to the
+ * statistics of the whole request when that ends. */
 void split_part_report(struct request *req, const struct request_times *times);

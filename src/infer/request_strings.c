@@ -19,7 +19,8 @@ static uint32_t read_length(const unsigned char *p) {
         return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-/* Walks over one chunk; false with *ret_left bytes when the chunk's end cuts a length. */
+/* Walks over one chunk. False when the chunk ends within a length; *ret_left are the bytes of the
+ * length that it has. */
 static bool walk_chunk(struct string_walk *w, const struct input_chunk *chunk, size_t *ret_left) {
         const unsigned char *at = chunk->base;
         size_t               left = chunk->attributes.byte_size;

@@ -26,18 +26,19 @@ struct response_output {
         uint32_t                 n_dims;
         void                    *base; /* from the allocator */
         size_t                   byte_size;
-        void                    *userp; /* pointer of the allocator */
+        void                    *userp; /* buffer_userp of the allocator */
         bool                     has_buffer;
         struct buffer_attributes attributes;
         struct response         *response;
         struct response_output  *next;
-        /* For an ensemble's output without labels of its own: those of the step's output, by its name
-         * there. */
+        /* An ensemble's output that has no labels has those of the step's output, under the name that
+         * the output has in the step. */
         struct labels *labels; /* ref; NULL: labels of the model */
         const char    *labels_name;
 };
 
-/* The origin of the responses of one request. A request contains one, a factory a copy. */
+/* What a response takes from its request. response_source_of() copies the fields from the request; each
+ * factory and each response has a copy. */
 struct response_source {
         struct model                    *model;
         struct response_stream          *stream;
@@ -51,9 +52,9 @@ struct response_source {
 };
 
 struct response {
-        struct response_source
-                      source; /* holds model, stream, ticket and trace; the id is in the arena */
-        struct error *error;  /* owned */
+        /* Refs: model, stream, ticket, trace; the id is in the arena. */
+        struct response_source  source;
+        struct error           *error; /* owned */
         struct response_output *first_output;
         union {
                 struct response_output *last_output; /* valid until the response is sent */
@@ -92,12 +93,14 @@ void          response_free(struct response *response);
 struct error *response_add_output(struct response *response, const char *name, enum data_type type,
                                   const int64_t *dims, uint32_t n_dims,
                                   struct response_output **ret);
-/* As response_add_output(), with the shape as the client sees it. The name must outlive the response
- * (the model's, or one in its arena). The caller fills in the shape. */
+/* As response_add_output(), for a shape that needs no conversion: the caller writes the shape that the
+ * client sees to *ret_shape. The name must outlive the response (the model's, or one in the response's
+ * arena). */
 struct error *response_add_client_output(struct response *response, const char *name,
                                          enum data_type type, uint32_t n_dims,
                                          struct response_output **ret, int64_t **ret_shape);
-/* On entry the kind of memory wanted, on return the kind given. ALREADY_EXISTS on a second call. */
+/* Allocates the output's memory. *type and *id: on entry the kind of memory that the backend prefers,
+ * on return the kind that it got. ALREADY_EXISTS on a second call. */
 struct error *response_output_buffer(struct response_output *output, uint64_t byte_size,
                                      enum memory_type *type, int64_t *id, void **ret);
 /* Moves the memory of `from`, which came from the allocator of `to`'s response, to `to`, which has
@@ -113,11 +116,11 @@ struct response_output *response_output_at(const struct response *response, uint
 struct response_output *response_find_output(const struct response *response, const char *name);
 struct error *response_add_parameter(struct response *response, const struct parameter *p);
 
-/* Takes the response in any case; `why` (copied, may be NULL) becomes its status. Error when FINAL was
- * sent before: then the response is dropped. */
+/* Sends the response, and takes it in any case; `why` (copied, may be NULL) becomes its error. Fails
+ * when FINAL was sent before: then the response is dropped. */
 struct error *response_send(struct response *response, uint32_t flags, const struct error *why)
         NODISCARD;
-/* Sends flags without a response: on_response(NULL, flags). The same error. */
+/* Sends flags without a response: on_response(NULL, flags). Fails like response_send(). */
 struct error *response_source_send_flags(const struct response_source *source, uint32_t flags)
         NODISCARD;
 struct error *request_send_flags(const struct request *req, uint32_t flags) NODISCARD;

@@ -13,15 +13,16 @@
 
 struct response_allocator;
 
-typedef struct error *(*allocator_alloc_fn)(struct response_allocator *allocator, const char *tensor,
-                                            size_t byte_size, enum memory_type type, int64_t id,
-                                            void *userp, void **buffer, void **buffer_userp,
+typedef struct error *(*allocator_alloc_fn)(struct response_allocator *allocator,
+                                            const char *tensor, size_t byte_size,
+                                            enum memory_type type, int64_t id, void *userp,
+                                            void **buffer, void **buffer_userp,
                                             enum memory_type *actual_type, int64_t *actual_id);
 typedef struct error *(*allocator_query_fn)(struct response_allocator *allocator, void *userp,
                                             const char *tensor, size_t *byte_size,
                                             enum memory_type *type, int64_t *id);
 typedef struct error *(*allocator_attributes_fn)(struct response_allocator *allocator,
-                                                 const char *tensor,
+                                                 const char                *tensor,
                                                  struct buffer_attributes *attributes, void *userp,
                                                  void *buffer_userp);
 typedef struct error *(*allocator_release_fn)(struct response_allocator *allocator, void *buffer,

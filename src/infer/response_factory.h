@@ -2,9 +2,9 @@
 /* Creates any number of responses of one request, also after the request was released:
  * TRITONBACKEND_ResponseFactory.
  *
- * Ownership.  The backend's, from response_factory_new() to response_factory_free(). It holds its
- * model, and counts as an inference in flight: the model is not unloaded, and a server that stops waits
- * for it. Freeing it sends nothing to the client; FINAL ends a request.
+ * Ownership.  Belongs to the backend. It holds a reference to its model and counts as an inference in
+ * flight: the model is not unloaded, and a server that stops waits for the factory. Freeing it sends
+ * nothing: the client waits until FINAL is sent.
  * Threads.  Any, concurrently; no call may follow or overlap response_factory_free().
  */
 #pragma once

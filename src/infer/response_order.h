@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Responses in the order of requests: preserve_ordering.
  *
- * Each request gets a ticket when it is taken into a batch. Responses that are sent into a ticket wait
- * there until all earlier tickets have ended. A ticket ends with FINAL.
+ * Each request gets a ticket when a batch takes it. A response waits in the ticket of its request
+ * until all earlier tickets have ended. A ticket ends with FINAL, or when its last reference is
+ * dropped.
  *
- * Ownership.  The order and its tickets are reference counted: a ticket is held by its request and by the
- * responses created from it.
- * Threads.  Any. Completions are called in order with no lock held; the thread that is delivering also
- * delivers what other threads add meanwhile.
+ * Ownership.  The order and its tickets are reference counted: a ticket is held by its request and by
+ * the responses created from it.
+ * Threads.  Any. The response callbacks are called in order, with no lock held. One thread at a time
+ * calls them, and also delivers the responses that other threads add meanwhile.
  */
 #pragma once
 
@@ -28,7 +29,8 @@ void                    response_ticket_unref(struct response_ticket *ticket); /
 /* Takes the response. */
 void response_ticket_send(struct response_ticket *ticket, struct response *response,
                           uint32_t flags);
-/* Sends flags without a response to the completion of the ticket's request. FINAL is delivered after all
- * responses that wait in the ticket; other flags alone carry no result and are delivered at once. */
+/* Sends flags without a response to the response callback of the ticket's request. FINAL is delivered
+ * after all responses that wait in the ticket; other flags alone carry no result and are delivered at
+ * once. */
 void response_ticket_send_flags(struct response_ticket       *ticket,
                                 const struct response_source *source, uint32_t flags);

@@ -72,7 +72,8 @@ bool response_stream_limit(struct response_stream *s, const struct response_limi
 struct response_stream *response_stream_renew(struct response_stream *s) {
         struct response_stream *other;
 
-        /* No other holder is left, and none can appear: only the request gives out references. */
+        /* The request has the only reference. No other can appear, since only the request gives out
+         * references. */
         if (atomic_load_explicit(&s->ref.count, memory_order_acquire) == 1) {
                 atomic_store_explicit(&s->is_cancelled, false, memory_order_relaxed);
                 atomic_store_explicit(&s->has_ended, false, memory_order_relaxed);
@@ -141,8 +142,8 @@ void response_stream_enter(struct response_stream *s, uint64_t n_bytes, bool may
                 submitter_flush_calls(); /* otherwise the reader may never be woken */
         MUTEX_GUARD(&w->lock);
         if (may_wait && !may_not_wait) {
-                /* Counts itself first, then checks for room; a thread that makes room does it in the
-                 * reverse order. */
+                /* Increments n_waiting before it checks for room. A thread that makes room does so
+                 * before it reads n_waiting, so one of the two sees the other. */
                 atomic_fetch_add(&w->n_waiting, 1);
                 wait_for_room_locked(w, s);
                 atomic_fetch_sub(&w->n_waiting, 1);

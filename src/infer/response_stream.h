@@ -2,19 +2,20 @@
 /* The state that all responses of one inference share: whether they have ended, whether the client has
  * cancelled, and how many may exist at once.
  *
- * A request has one for each use. Responses and factories hold it as well, since they outlive the
- * request: cancellation, the backend's check for it, and the last response use the same object.
+ * A request has one for each inference that it is used for. Responses and factories hold it as well,
+ * since they may outlive the request.
  *
  * A backend sends any number of responses, at any time; the first FINAL ends them. A later response is
  * refused, since the client waits no more and its callback may be gone.
  *
- * With a window, creating a response waits until there is room, that is, until the front end has
- * deleted enough of the responses that it received. So a front end that deletes a response once it is
- * written bounds the memory of a slow reader, and the backend runs at the reader's pace. A cancellation
- * ends all waiting. Threads that deliver responses themselves (event loops) never wait.
+ * The front end may set limits (a window). Then a thread that creates a response waits until there is
+ * room, that is, until the front end has deleted enough of the responses that it received. A front end
+ * that deletes a response once it is written thereby bounds the memory for a slow client, and slows
+ * the backend down to the client's pace. A cancellation ends all waiting. Event loops never wait,
+ * since they deliver the responses.
  *
- * Ownership.  Reference counted. The one inside a request keeps the request's memory alive, and nothing
- * else of it.
+ * Ownership.  Reference counted. The one inside a request keeps the request's memory alive, and
+ * nothing else of it.
  * Threads.  Any. Deleting a response takes the window's lock only when a thread waits for room.
  */
 #pragma once
@@ -29,10 +30,10 @@
 struct response;
 struct response_window;
 
-/* An observer that sees the answer of an inference before the client does: the response cache uses it
- * after a miss. The stream owns it until one of the two functions is called, once, which takes it:
- * keep() with the first response that is sent, or drop() when the inference ends without one. The
- * thread that sends the response calls them, with no lock held. */
+/* Receives the first response of an inference before the client does; the response cache uses it after
+ * a miss. The stream owns the tap and calls exactly one of the two functions, once, which then owns
+ * it: keep() with the first response that is sent, or drop() when the inference ends without one or
+ * another tap replaces this one. keep() runs on the thread that sends the response, with no lock held. */
 struct response_tap {
         /* The response is borrowed; flags: RESPONSE_FINAL. */
         void (*keep)(struct response_tap *k, const struct response *r, uint32_t flags);
@@ -40,17 +41,18 @@ struct response_tap {
 };
 
 struct response_stream {
-        struct ref                     ref;
-        _Atomic bool                   is_cancelled;
-        _Atomic bool                   has_ended;     /* FINAL was sent */
-        bool                           borrows_model; /* neither request nor responses hold it */
-        _Atomic uint32_t               n_sent;        /* number of responses */
-        _Atomic uint32_t               n_reported;    /* counted in the statistics of responses */
-        uint64_t                       start_ns;      /* of the request; 0 = unknown */
-        struct response_window        *window;        /* owned; NULL: no limit */
-        _Atomic(struct response_tap *) tap;           /* owned; NULL: no tap */
-        _Atomic(struct response *)     lent; /* a response's, in `memory`; NULL: none, or in use */
-        void                          *memory; /* owned: block that contains this struct */
+        struct ref   ref;
+        _Atomic bool is_cancelled;
+        _Atomic bool has_ended; /* FINAL was sent */
+        bool borrows_model; /* neither the request nor its responses hold a reference to the model */
+        _Atomic uint32_t               n_sent;     /* number of responses */
+        _Atomic uint32_t               n_reported; /* counted in the statistics of responses */
+        uint64_t                       start_ns;   /* of the request; 0 = unknown */
+        struct response_window        *window;     /* owned; NULL: no limit */
+        _Atomic(struct response_tap *) tap;        /* owned; NULL: no tap */
+        _Atomic(struct response *)
+                lent;   /* memory for one response, within `memory`; NULL: none, or in use */
+        void   *memory; /* owned: block that contains this struct */
         void (*release)(void *memory);
 };
 
@@ -59,16 +61,16 @@ struct response_stream {
 struct response_limits {
         uint32_t max_responses; /* > 0 */
         uint64_t max_bytes;     /* > 0 */
-        uint64_t max_wait_ns;   /* longest wait for room, then it is created anyway; 0: no limit */
+        uint64_t max_wait_ns;   /* longest wait for room; then it is created anyway; 0: no limit */
 };
 
 /* `memory` is freed with the last reference. */
 void response_stream_init(struct response_stream *s, void *memory, void (*release)(void *memory));
 /* Sets limits for an inference that has not begun. False when memory is short. */
 bool response_stream_limit(struct response_stream *s, const struct response_limits *limits);
-/* Returns a stream for the next inference like f: f itself when there is no other reference, else a new
- * one that replaces this reference. The new one is not cancelled. NULL, with f unchanged, when memory
- * is short. */
+/* Returns a stream for the next inference, with the same limits, not cancelled: `s` itself when the
+ * caller has the only reference, else a new stream; the caller keeps its reference to `s`. NULL, with
+ * `s` unchanged, when memory is short. */
 struct response_stream *response_stream_renew(struct response_stream *s);
 
 static inline void response_stream_ref(struct response_stream *s) {
@@ -92,8 +94,7 @@ static inline struct response_tap *response_stream_take_tap(struct response_stre
         return atomic_exchange(&s->tap, NULL);
 }
 
-/* Lends memory of f for one response. May be called again after that response was
- * freed. */
+/* Lends memory of the stream to one response. May be called again after that response was freed. */
 static inline void response_stream_lend(struct response_stream *s, struct response *memory) {
         atomic_store_explicit(&s->lent, memory, memory_order_release);
 }
@@ -112,11 +113,13 @@ static inline bool response_stream_may_send(struct response_stream *s, bool is_f
         return !atomic_load_explicit(&s->has_ended, memory_order_acquire);
 }
 
-/* Counts a new response of so many bytes; waits for room if the thread may wait. */
+/* Counts a new response of n_bytes. With may_wait it waits for room first, unless
+ * response_stream_allow_wait() forbids that on this thread. */
 void response_stream_enter(struct response_stream *s, uint64_t n_bytes, bool may_wait);
 /* Counts the memory of an output. */
 void response_stream_add_bytes(struct response_stream *s, uint64_t n_bytes);
-/* Counts the deletion of a response; n_bytes includes all that was added. */
+/* Counts the deletion of a response. n_bytes: those of response_stream_enter() and all that
+ * response_stream_add_bytes() added for it. */
 void response_stream_leave(struct response_stream *s, uint64_t n_bytes);
 
 /* Whether the calling thread may wait for room (initially true). */

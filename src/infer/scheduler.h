@@ -2,9 +2,9 @@
 /* The server's interface to a scheduler: submit a request, cancel one, stop.
  *
  * Ownership.  submit() takes the request on success and leaves it with the caller on error. cancel() is
- * called for a request that was submitted and may still be queued: a queued one is answered CANCELLED
- * and released at once, on the calling thread. Executors are added and removed while the scheduler
- * works, when a model's instance groups change; the others keep running.
+ * called for a request that was submitted and may still be queued; if it is, the scheduler answers it
+ * CANCELLED and releases it at once, on the calling thread. When a model's instance groups change,
+ * executors are added and removed while the others keep running.
  *
  * Threads.  submit(), cancel() and released() may be called from any thread; the others one at a time.
  */
@@ -24,8 +24,9 @@ struct scheduler;
 
 struct scheduler_ops {
         struct error *(*submit)(struct scheduler *s, struct request *req);
-        /* Submits several at once, which a batcher then sees together: ret_errors has one entry for
-         * each, NULL for those that it takes. NULL: they are submitted one by one. */
+        /* Submits several requests at once, so that a batcher sees them together. ret_errors has one
+         * entry for each request, NULL for those that it takes. Function pointer NULL: the caller
+         * submits them one by one. */
         void (*submit_all)(struct scheduler *s, struct request *const *requests, uint32_t n,
                            struct error **ret_errors);
         void (*cancel)(struct scheduler *s, struct request *req);
@@ -40,14 +41,14 @@ struct scheduler_ops {
         /* Adds an executor, borrowed until it is removed or the scheduler is freed. On error (no thread
          * could be started) it is not used. */
         struct error *(*add_executor)(struct scheduler *s, struct executor *e);
-        /* Returns after the executor has run its last batch. Queued requests are left to the others: at
-         * least one must remain while requests are to be served. */
+        /* Returns after the executor has run its last batch. The other executors run the queued
+         * requests: at least one must remain while requests are to be served. */
         void (*remove_executor)(struct scheduler *s, struct executor *e);
         /* Accepts no new requests of clients. Queued requests still run, and so do requests that the
          * server itself submits for those in flight (struct request, is_inner). */
         void (*drain)(struct scheduler *s);
-        /* Called when the model was unloaded or replaced: only callers that had looked it up before
-         * still submit. Queued requests still run. NULL: not needed. */
+        /* Called when the model was unloaded or replaced. Queued requests still run, and callers that
+         * had looked the model up before may still submit. NULL: not needed. */
         void (*retire)(struct scheduler *s);
         /* Waits for the instances to end; no request may be queued or running. */
         void (*free)(struct scheduler *s);
@@ -56,8 +57,8 @@ struct scheduler_ops {
 /* Largest length of a text id that front ends accept. */
 #define SEQUENCE_ROW_TEXT_BYTES 128
 
-/* A live sequence as listed for users. A scheduler copies a few at a time, so that listing a hundred
- * thousand of them does not delay those that run. */
+/* A live sequence, as the server lists it for users. A scheduler copies a few rows at a time under its
+ * lock, so that listing a hundred thousand sequences does not delay their requests. */
 struct sequence_row {
         uint64_t number; /* numeric id, when the id is no text */
         uint64_t age_ns;
@@ -89,7 +90,8 @@ struct sequence_count {
 struct sequence_ops {
         /* True when the request's id is that of a live sequence. */
         bool (*knows)(struct scheduler *s, const struct request *req);
-        /* Ends that sequence, if there is one: its id begins a sequence on another load. */
+        /* Ends the live sequence with the request's id, if there is one, because the request begins a
+         * sequence with that id on another load. */
         void (*forget)(struct scheduler *s, const struct request *req);
         /* From now on submit() returns model_generations_retired() for requests that would begin a
          * sequence. Calls model_generations_leave() once after the last sequence has ended, now or

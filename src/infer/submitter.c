@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* Models whose wake-ups one round of a loop may defer; further ones are woken at once. */
+/* Schedulers whose wake-ups a thread may defer at a time; others are woken at once. */
 #define MAX_DEFERRED 8
 /* Usually only loops ask for calls, and a process has a few loops. */
 #define MAX_CALLS 8
@@ -28,8 +28,9 @@ struct submitter {
         bool     is_continuing;
         bool     runs_steps; /* argument of the running submitter_continue() */
         unsigned depth;      /* of nested executions */
-        uint64_t spent_ns;   /* in batches that this event ran here */
-        uint64_t recent_ns;  /* a recent time, see submitter_recent_time(); 0: read the clock */
+        /* Sum of the averages of the batches that this event ran on this thread. */
+        uint64_t spent_ns;
+        uint64_t recent_ns; /* a recent time, see submitter_recent_time(); 0: read the clock */
 
         /* Continuations, the oldest first. */
         struct continuation *first, *last;
@@ -43,7 +44,7 @@ struct submitter {
         uint64_t             since_ns; /* time of the oldest deferred wake-up; 0 = unknown */
         struct deferred_wake deferred[MAX_DEFERRED];
 
-        unsigned             n_open_series; /* rows begun and not ended */
+        unsigned             n_open_series; /* series of responses begun and not ended */
         unsigned             n_calls;
         struct deferred_call calls[MAX_CALLS];
 };
@@ -181,7 +182,8 @@ void submitter_continue(struct submitter *s, bool runs_steps) {
                 if (s->first == NULL)
                         s->last = NULL;
                 c->run(c);
-                if (s->recent_ns == recent_ns) /* it ran no batch here, but took time */
+                if (s->recent_ns ==
+                    recent_ns) /* the continuation ran no batch on this thread, but took time */
                         s->recent_ns = 0;
         }
         s->recent_ns = 0;
@@ -220,8 +222,8 @@ void submitter_flush_wakes(void) {
 
         if (s->is_flushing)
                 return;
-        /* A wake-up may refuse requests, whose receivers submit others: the wake-ups of these are not
-         * deferred, since the next flush may come late. */
+        /* A wake-up may refuse requests, and their response callbacks may submit others. The wake-ups
+         * of those are not deferred, since the next flush may come late. */
         s->is_flushing = true;
         s->defers = false;
         s->n_deferred = 0;
@@ -234,14 +236,14 @@ void submitter_flush_wakes(void) {
         s->is_flushing = false;
 }
 
-/* ---- rows of answers ------------------------------------------------------------------------- */
+/* ---- series of responses --------------------------------------------------------------------- */
 
 static void make_calls(void) {
         struct submitter    *s = submitter_self();
         struct deferred_call calls[MAX_CALLS];
         unsigned             n = s->n_calls;
 
-        s->n_calls = 0; /* a call may send responses, and request calls, as well */
+        s->n_calls = 0; /* a call may itself request calls */
         memcpy(calls, s->calls, n * sizeof(calls[0]));
         for (unsigned i = 0; i < n; i++)
                 calls[i].call(calls[i].userp);
@@ -281,7 +283,7 @@ bool submitter_call_after_responses(submitter_call_fn call, void *userp) {
                 return false;
         if (s->n_calls == MAX_CALLS)
                 make_calls();
-        if (s->n_calls == MAX_CALLS) /* these were requested again */
+        if (s->n_calls == MAX_CALLS) /* the calls have requested further calls */
                 return false;
         s->calls[s->n_calls++] = (struct deferred_call){ call, userp };
         return true;

@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* State of one thread across the inferences that it submits, runs and answers.
+/* What a thread remembers between the inferences that it submits, runs and answers.
  *
  * Inline execution.  A thread that allows it runs a small model's batch where it submits the request
  * ("run to completion", sched/pull_engine.h). `depth` counts its nested executions.
  *
- * Continuations.  A completion that starts another inference (the next step of a pipeline) must not run
- * it inside the first model's execution: the stack would grow, and the first instance would stay
- * occupied. It defers the start; the thread continues with it once the instance was given back and no
- * lock is held. One loop at the outermost level runs the continuations in order, so the stack stays
- * flat.
+ * Continuations.  A response callback may start another inference (the next step of a pipeline). It
+ * must not run that inference inside the first model's execution: the stack would grow, and the first
+ * instance would stay busy. So it defers the start as a continuation. The thread runs its
+ * continuations in order, in one loop at the outermost level, after the instance is idle again and
+ * with no lock held.
  *
- * Deferred wake-ups.  An event loop often finds many requests at once. If the first of them wakes an
- * idle instance, the instance runs that one alone, on a shared core even before the loop reads the
- * second. So a thread that promises to flush before it waits (submitter_flush_wakes() at the end of
- * each round of its loop) may submit a few requests first; the instance then finds them all and forms
- * one batch. A single request is not delayed: the round ends right after it. A round that takes longer
- * than SUBMITTER_DEFER_NS defers no more wake-ups. A scheduler may use the call to run a batch on this
+ * Deferred wake-ups.  An event loop often reads many requests at once. If it woke an idle instance for
+ * the first of them, the instance would run that request alone; on a shared core even before the loop
+ * reads the second. So a loop defers the wake-ups of one round and makes them at its end
+ * (submitter_flush_wakes()); the instance then finds all requests and forms one batch. A single
+ * request is not delayed, since the round ends right after it. After SUBMITTER_DEFER_NS a round defers
+ * no more wake-ups. When the deferred wake-up is due, a scheduler may also run the batch on this
  * thread instead of waking an instance (struct pull_options, gathers).
  *
- * Rows of answers.  When a backend answers a whole batch, the receivers of its responses are called one
- * after the other, and each may have to wake another thread: on a shared core that thread runs at once,
- * finds one answer, and waits again. So the backend marks the beginning and the end of the row, and a
- * receiver may ask for a call after the end, to wake once for all answers. Only wake-ups are deferred,
- * never responses. An execution ends the rows of its thread when it begins and when it ends, and a
- * thread makes the calls before it waits for room for a response.
+ * Series of responses.  When a backend answers a batch, the response callbacks run one after the
+ * other, and each may have to wake a loop: on a shared core the loop would run at once, find one
+ * answer, and wait again. So the backend marks the beginning and the end of a series of responses
+ * (NESO_ThreadBeginResponses()), and a callback may ask for a call at its end, to wake the loop once
+ * for all answers. Only wake-ups are deferred, never responses. All open series end when an execution
+ * begins and when it ends on this thread; before the thread waits for room for a response, it makes
+ * the calls.
  *
  * Ownership.  A deferred wake-up holds a reference to its model, and thereby the scheduler. A
  * continuation belongs to its caller until it runs.
@@ -52,17 +53,18 @@ struct submitter *submitter_self(void);
  * Initially off for each thread. Returns the previous value. */
 bool submitter_allow_inline(bool allow);
 
-/* True when the thread may run, within the submission, a batch that takes `average_ns` by a moving
- * average. The thread must be outside any execution and allow it (or be running continuations with
- * runs_steps: `is_step` marks a step's request), and all batches that one event runs here must take
- * less than the limit. */
+/* True when the thread may run a batch whose moving average is `average_ns` within the submission. The
+ * thread must be outside any execution. It must allow inline execution; for the request of a step
+ * (`is_step`) it is enough that it runs continuations with runs_steps. All batches that one event
+ * causes on this thread must together take less than `limit_ns`. */
 bool submitter_may_run(const struct submitter *s, uint64_t average_ns, uint64_t limit_ns,
                        bool is_step);
 bool submitter_is_executing(const struct submitter *s);
 
 /* To be called around each execution on this thread; `spends_ns` counts towards the event's limit. */
 void submitter_enter_execution(struct submitter *s, uint64_t spends_ns);
-/* `end_ns`: a recent time. True: continuations are to be run once the instance was given back. */
+/* `end_ns`: the time at which the execution ended. True: the caller must call submitter_continue()
+ * after it has returned the instance. */
 bool submitter_leave_execution(struct submitter *s, uint64_t end_ns);
 
 /* ---- continuations ---- */
@@ -79,47 +81,49 @@ bool submitter_defer(struct continuation *c);
  * thread is outside any execution and runs none yet. The stack stays flat in either case. `now_ns`: a
  * recent time, 0 when the caller has not read the clock. */
 void submitter_start(struct continuation *first, uint64_t now_ns);
-/* As submitter_start() without deferring: for continuations that must run during this execution (the
- * steps that responses of a decoupled model begin), or for a caller that waits for the result inside an
- * execution. A nested call leaves them to the outermost one, so the stack stays flat here as well. */
+/* As submitter_start(), but runs them now, even inside an execution: for steps that the responses of a
+ * decoupled model start, and for a caller that waits for the result inside an execution. A nested call
+ * leaves them to the outermost call, so the stack stays flat here as well. */
 void submitter_start_now(struct continuation *first);
-/* Runs the deferred continuations after the instance was given back, including those deferred
- * meanwhile. A nested call leaves them to the outermost one. `runs_steps`: a thread that does not allow
- * inline execution may run the batches of steps itself, not those of clients. */
+/* Runs the deferred continuations, including those that are deferred meanwhile. To be called after the
+ * instance was returned. A nested call leaves them to the outermost call. `runs_steps`: the thread may
+ * run batches of steps inline, even if it does not allow inline execution for requests of clients. */
 void submitter_continue(struct submitter *s, bool runs_steps);
-/* The time at which the running continuation began: the end of the execution before it. 0: the thread
- * runs none, or submitter_forget_time() was called. This saves reading the clock, about 20 ns; a step of
- * `make bench`, ensembles, takes 300. */
+/* The time at which the execution before the running continuation ended, to save reading the clock
+ * (about 20 ns; a step of the benchmark of ensembles takes 300 ns). 0: the thread runs no
+ * continuation, or submitter_forget_time() was called. */
 uint64_t submitter_recent_time(const struct submitter *s);
 /* submitter_recent_time(), or the clock when that is 0. */
 uint64_t submitter_now(const struct submitter *s);
-/* To be called after work of microseconds: submitter_recent_time() is no longer valid. */
+/* To be called after work that takes microseconds, which makes the remembered time too old. */
 void submitter_forget_time(struct submitter *s);
 
 /* ---- deferred wake-ups ---- */
 
 typedef void (*submitter_wake_fn)(void *scheduler);
 
-/* False: this thread defers nothing, or has no room; the caller wakes at once. Otherwise the next flush
- * calls `wake(scheduler)`, once however often it was deferred. */
+/* True: the next flush calls `wake(scheduler)`, once for each scheduler however often it was deferred.
+ * False: this thread defers nothing, or has no room; the caller wakes the instance itself. */
 bool submitter_defer_wake(struct submitter *s, void *scheduler, struct model *model,
                           submitter_wake_fn wake);
 /* Flushes when the oldest deferred wake-up is older than SUBMITTER_DEFER_NS. */
 void submitter_check_wakes(struct submitter *s, uint64_t now_ns);
-/* Makes all deferred wake-ups. With its first call a thread promises to call again before each wait. */
+/* Makes all deferred wake-ups. A thread defers wake-ups only after its first call; from then on it
+ * must call this function before each wait. */
 void submitter_flush_wakes(void);
 
-/* ---- rows of answers ---- */
+/* ---- series of responses ---- */
 
 typedef void (*submitter_call_fn)(void *userp);
 
-/* Rows nest; the outermost end makes the calls. An end without a beginning is ignored. */
+/* Series nest; the end of the outermost one makes the calls. An end without a beginning is ignored. */
 void submitter_begin_responses(void);
 void submitter_end_responses(void);
-/* Ends all open rows: those that a plug-in left open, and before an execution. */
+/* Ends all open series: before an execution, and after it those that a plug-in left open. */
 void submitter_end_all_responses(void);
-/* Makes the calls now and keeps the row open: before this thread waits. */
+/* Makes the calls now; the series stays open. To be called before this thread waits. */
 void submitter_flush_calls(void);
-/* True: `call(userp)` runs on this thread when the row ends, as often as it was requested, or earlier
- * when there are many requests. False: there is no row, or no room; the caller calls at once. */
+/* True: `call(userp)` runs on this thread when the outermost series ends, as often as it was
+ * requested, or earlier when there are many such requests. False: no series is open, or there is no
+ * room; the caller makes the call itself. */
 bool submitter_call_after_responses(submitter_call_fn call, void *userp);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The trace of one inference, reported while it runs: TRITONSERVER_InferenceTrace.
  *
- * A program creates a trace, passes it to TRITONSERVER_ServerInferAsync(), and receives each point of
- * the inference through its callbacks, on the thread that reaches the point. A request without a trace
- * costs one check of a pointer at each of these points.
+ * A program creates a trace and passes it to TRITONSERVER_ServerInferAsync(). At each point of the
+ * inference the trace's callbacks report the time, on the thread that reaches the point. A request
+ * without a trace costs one check of a pointer at each of these points.
  *
- * Ownership.  The program's until trace_begin() succeeds. From then on it is reference counted: the
- * request holds it until it is released, each response of that request until it is sent, each factory
- * of responses, and each child that was spawned meanwhile until that is deleted. The last trace_unref()
- * calls the release callback, exactly once, which returns the trace to the program. So the callbacks of
- * children come before the release of their parent.
- * Threads.  The activity callbacks of one trace may run concurrently on several threads: a response may
- * be sent while the request is being released. The program guards its context.
+ * Ownership.  The program owns a trace until trace_begin() succeeds. From then on it is reference
+ * counted. References are held by the request until its release, by each of its responses until that
+ * is sent, by each of its factories, and by each child that was spawned meanwhile until that is
+ * deleted. The last trace_unref() calls the release callback once, which returns the trace to the
+ * program. So the callbacks of children come before the release of their parent.
+ * Threads.  The activity callbacks of one trace may run concurrently on several threads: a response
+ * may be sent while the request is being released. The program guards its context.
  */
 #pragma once
 
@@ -71,10 +71,11 @@ struct trace_options {
 struct trace {
         struct trace_options options;
         uint64_t             id; /* from 1, in the order of creation */
-        struct trace        *parent; /* ref, while held by an inference; NULL = none */
-        _Atomic uint32_t     n_holders; /* 0 = owned by the program */
+        /* Ref; NULL: none, or no inference held it when this child was spawned. */
+        struct trace    *parent;
+        _Atomic uint32_t n_holders; /* 0 = owned by the program */
 
-        char   *model_name; /* owned; "" before trace_begin(), as request_id */
+        char   *model_name; /* owned; NULL before trace_begin(), as request_id */
         int64_t model_version;
         char   *request_id; /* owned */
         char   *context;    /* owned; NULL when none was set */

@@ -23,11 +23,12 @@ _Static_assert(offsetof(uv_buf_t, base) == offsetof(struct iovec, iov_base),
                "uv_buf_t is an iovec");
 _Static_assert(offsetof(uv_buf_t, len) == offsetof(struct iovec, iov_len), "uv_buf_t is an iovec");
 
-/* Sends the connection's write of the batch now, if it has one; the owner is notified with the batch. */
-static void deferred_send(struct conn *c); /* the owner is notified with the batch */
-static void deferred_give_up(
-        struct conn *c); /* drops the write; the owner is notified with the batch */
-static void deferred_notify(struct conn *c); /* notifies the owner now */
+/* The connection's write in the batch, if it has one. _send() sends it now and _give_up() drops it; in
+ * both cases the owner is notified later, with the rest of the batch. _notify() notifies the owner
+ * now. */
+static void deferred_send(struct conn *c);
+static void deferred_give_up(struct conn *c);
+static void deferred_notify(struct conn *c);
 
 static const struct loop_conn_ops conn_loop_ops;
 
@@ -51,7 +52,8 @@ static void on_closed(uv_handle_t *native) {
 static void ignore_closed(struct conn *c UNUSED) {
 }
 
-/* For a connection whose opening failed: the loop still has to close its handle. */
+/* For an abandoned connection: its owner is not called any more, but the loop still has to close its
+ * handle. */
 static const struct conn_ops unopened_ops = { .on_closed = ignore_closed };
 
 void conn_abandon(struct conn *c) {
@@ -165,7 +167,7 @@ static void on_read(uv_stream_t *native, ssize_t n, const uv_buf_t *room UNUSED)
                 c->ops->on_read(c, (size_t)n);
                 return;
         }
-        if (n == 0) /* there was nothing to read */
+        if (n == 0) /* libuv: nothing to read, and not the end */
                 return;
         conn_read_stop(c);
         if (c->is_closing)
@@ -298,13 +300,13 @@ enum conn_write conn_write(struct conn *c, const struct iovec *parts, size_t n_p
 
 /* ---- write batches: conn_write_soon() ----
  *
- * The answers of a batch of requests reach a loop together. Writing each answer as it is produced
- * alternates between our code and the kernel, and a peer on the same machine falls asleep between two
- * answers and must be woken for each. So the loop first produces all answers, then writes them all, and
- * then notifies their owners.
+ * The answers of a batch of requests reach a loop together. If the loop wrote each answer as it produces
+ * it, it would alternate between its own code and the kernel, and a client on the same machine would sleep
+ * between two answers and be woken for each. So the loop first produces all answers, then writes them
+ * all, and then notifies the owners of the connections.
  *
- * Small writes are the usual case. They are copied one after the other into memory that all batches of
- * the loop reuse, so that producing and sending a batch touch little memory of its connections. */
+ * Small writes are the usual case. They are copied one after the other into one block, which
+ * the loop reuses for each batch, so that a batch touches little memory of its connections. */
 
 static void deferred_send(struct conn *c) {
         size_t bytes = c->deferred.bytes;
@@ -349,7 +351,7 @@ static void flush_batch(struct loop_task *task) {
                 deferred_notify(LIST_ENTRY(list_first(&b->conns), struct conn, deferred.node));
 }
 
-/* Reserves `bytes` of the batch's memory, at most its size; when it is full, the batch is sent first. */
+/* Reserves `bytes` of the batch's memory; when it is full, the batch is sent first. */
 static char *batch_reserve(struct write_batch *b, size_t bytes) {
         char *at;
 

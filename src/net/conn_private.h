@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Inside src/net only: the struct of a connection, and the operations of a filter (TLS) between the
- * connection and its socket. conn_tls.c calls conn.c; conn.c uses only the table of operations.
- */
+/* For src/net only: the struct of a connection, and the operations of a filter (TLS) between the
+ * connection and its socket. conn_tls.c calls functions of conn.c; conn.c calls conn_tls.c only
+ * through the table. */
 #pragma once
 
 #include "net/conn.h"
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* A write with more parts is large and not deferred. */
+/* A write with more parts than this is not deferred. */
 #define CONN_DEFERRED_PARTS 4
 
 struct conn_tls;
@@ -17,12 +17,12 @@ struct conn_filter;
 struct peer_entry;
 struct peer_table;
 
-/* A write in the loop's write batch. A small one is copied into the batch's memory; the parts of a
- * larger one are in conn->deferred_parts. */
+/* A write in the loop's write batch. The bytes of a small write are copied into the batch's memory;
+ * for a larger one, conn->deferred_parts points to the bytes. */
 struct deferred_write {
-        struct list_node node;  /* in loop->writes until the owner was notified */
+        struct list_node node;  /* in loop->writes.conns until the owner was notified */
         size_t           bytes; /* still to be sent; 0 = sent or dropped */
-        char            *copy;  /* borrowed from the batch; NULL = in parts */
+        char            *copy;  /* borrowed from the batch; NULL: see deferred_parts */
 };
 
 /* Each replaces the function of conn.h with that name. */
@@ -38,15 +38,15 @@ struct conn_filter {
         void (*free)(struct conn *c);  /* called after the socket was closed */
 };
 
-/* The fields that a small request and its answer use come first: in the cache line before the handle
- * and in the first three lines of the handle. Between two requests they leave the CPU's cache. */
+/* Between two requests, the fields leave the CPU's cache. So the fields that a small request and its
+ * answer use are close together: in the cache line before the handle and in the handle's first three
+ * lines. */
 struct conn {
-        struct deferred_write  deferred;
-        struct loop           *loop; /* borrowed: outlives its connections */
-        const struct conn_ops *ops;  /* borrowed: static */
-        const struct conn_filter
-                       *filter; /* borrowed: static; NULL: bytes are plain */
-        int             fd;     /* owned by the handle */
+        struct deferred_write     deferred;
+        struct loop              *loop;      /* borrowed: outlives its connections */
+        const struct conn_ops    *ops;       /* borrowed: static */
+        const struct conn_filter *filter;    /* borrowed: static; NULL: bytes are plain */
+        int                       fd;        /* owned by the handle */
         enum conn_write deferred_result : 8; /* result of the deferred write after it was sent */
         bool            is_reading : 1;      /* the owner wants to read */
         bool            is_writing : 1;      /* a write of the owner is pending */
@@ -54,7 +54,7 @@ struct conn {
         bool            is_closing : 1;
         bool            has_ended : 1;
 
-        uv_tcp_t           tcp;   /* `data` points to the owner */
+        uv_tcp_t           tcp;   /* the libuv handle; `data` points to the owner */
         struct conn_tls   *tls;   /* owned: state of `filter` */
         struct list_node   node;  /* in loop->conns */
         char              *peer;  /* owned; created on first use */

@@ -4,21 +4,23 @@
  *     HANDSHAKE -> OPEN -> (closed)
  *          \---------\--> LINGER -> (closed)
  *
- *     HANDSHAKE  the owner may write already; its write waits
- *     LINGER     TLS failed and an alert was sent to the peer; for a moment further bytes of the peer are
- *                discarded, because closing a socket with unread bytes would destroy the alert
+ *     HANDSHAKE  the owner may write already; the write stays pending
+ *     LINGER     TLS failed and an alert was sent to the peer. Further bytes of the peer are discarded for
+ *                LINGER_NS: closing a socket with unread bytes sends RST, and the peer loses the alert
  *
- * Reading: records are received into the loop's one input buffer and decrypted straight into the
- * owner's room. Records for which the owner has no room are stashed until it reads again (at most one
- * buffer; meanwhile nothing more is read from the socket).
+ * Reading: records are received into the loop's input buffer, which all its connections share, and are
+ * decrypted into the buffer that the owner's on_room() returns. Records that the owner has no room for
+ * are copied to a stash until it reads again (at most one input buffer; meanwhile the socket is not
+ * read).
  *
- * Writing: up to four records are sealed into the loop's one output and given to the socket. When the
- * socket does not take all of it, the connection keeps that output until it does (the loop allocates
- * another one), and the rest of the owner's write is sealed afterwards. So a connection holds at most
- * one output, whatever the peer does. While it holds one, its session has no room for answers of its
- * own (to key updates), and reading waits.
+ * Writing: up to four records are encrypted into the loop's output buffer, which is also shared, and
+ * sent. When the socket does not take all of it, the connection keeps the output buffer until the rest
+ * is sent (the loop allocates another one), and only then encrypts more of the owner's write. So a
+ * connection holds at most one output buffer, whatever the peer does. While it holds one, its session
+ * cannot output records of its own (answers to key updates), and reading waits when one is needed.
  *
- * The loop's output is empty whenever a callback runs, because another connection may need it. */
+ * The loop's output buffer is empty whenever a callback of the owner runs, because the callback may
+ * write to another connection. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -35,14 +37,14 @@
 
 /* State that the connections of a loop share. */
 struct loop_tls {
-        struct tls_out *out;  /* owned; NULL until needed */
-        struct list resuming; /* struct conn_tls: connections whose reading `resume` continues */
-        struct mail resume;
-        bool        is_resume_posted;
-        uint64_t    second; /* in which `n_lines` are counted */
-        unsigned    n_lines, n_suppressed;
-        char        in[IN_BYTES];
-        char        record[TLS_RECORD_BYTES]; /* gathers small parts into one record */
+        struct tls_out *out;      /* owned; NULL until needed */
+        struct list     resuming; /* struct conn_tls: connections that `resume` lets read again */
+        struct mail     resume;
+        bool            is_resume_posted;
+        uint64_t        second; /* the second (monotonic) that `n_lines` counts */
+        unsigned        n_lines, n_suppressed;
+        char            in[IN_BYTES];
+        char            record[TLS_RECORD_BYTES]; /* gathers small parts into one record */
 };
 
 enum conn_tls_state {
@@ -76,7 +78,7 @@ struct conn_tls {
         struct list_node resume_node; /* in loop_tls.resuming */
         bool             is_running_steps;
         bool             is_socket_reading;
-        bool             is_blocked;     /* the session needs room for output before it reads */
+        bool             is_blocked;     /* the session cannot read before it has room for output */
         bool             wants_shutdown; /* to be done after the pending write */
         bool             was_active;     /* since the last tick */
         bool             has_begun;      /* the peer has sent something */
@@ -122,7 +124,8 @@ static void notify_end(struct conn *c, bool is_reset) {
 
 /* ---- writing ---- */
 
-/* Lends the session the output for its next call: none while the previous one is being sent. */
+/* Lends the loop's output buffer to the session for its next call; none (NULL) while the connection
+ * still sends an output buffer, or when memory is short. */
 static struct tls_out *lend_out(struct conn *c) {
         struct loop_tls *l = c->loop->tls;
         struct conn_tls *t = c->tls;
@@ -158,7 +161,7 @@ static bool flush_output(struct conn *c) {
         return true;
 }
 
-/* Takes up to a record's worth of bytes; copies them to `gathered` only when they span several parts. */
+/* Takes the bytes of the next record. Bytes that span several parts are copied to `gathered`. */
 static struct str take_record(struct cursor *at, char *gathered) {
         size_t n = 0;
 
@@ -183,7 +186,7 @@ static struct str take_record(struct cursor *at, char *gathered) {
         return str_range(gathered, n);
 }
 
-/* Seals as many bytes as the output has room for. */
+/* Encrypts as many bytes as the output buffer has room for. */
 static bool encrypt_records(struct conn *c, struct cursor *at) {
         struct conn_tls *t = c->tls;
         struct tls_out  *out = lend_out(c);
@@ -220,10 +223,10 @@ static size_t bytes_left(const struct cursor *at) {
         return conn_count_bytes(at->parts, at->n_parts) - at->at;
 }
 
-/* Copies the rest: one block with the array, then the bytes. */
+/* Keeps the rest of a small write: one block with an array of one part, then the bytes. */
 static bool copy_rest(struct conn_tls *t, const struct cursor *at) {
         struct iovec *one =
-                try_alloc(sizeof(*one) + t->rest_bytes); /* cannot overflow: a small write */
+                try_alloc(sizeof(*one) + t->rest_bytes); /* no overflow: a small write */
         struct cursor from = *at;
         struct str    bytes;
 
@@ -239,7 +242,7 @@ static bool copy_rest(struct conn_tls *t, const struct cursor *at) {
         return true;
 }
 
-/* Keeps the rest: copies the array, and the bytes of a small write; larger ones stay in place. */
+/* Keeps the rest of the write: copies the array of parts, and of a small write the bytes, too. */
 static bool keep_rest(struct conn_tls *t, const struct cursor *at) {
         t->rest_bytes = at->n_parts > 0 ? bytes_left(at) : 0;
         if (at->n_parts == 0)
@@ -330,7 +333,7 @@ static void tls_close(struct conn *c) {
         if (t->state != CONN_TLS_OPEN || c->is_writing || c->is_shut_down || !(out = lend_out(c)))
                 return;
         tls_session_close(t->session);
-        /* If the socket does not take it, the peer still sees the FIN. */
+        /* If the socket does not take the close_notify, the peer still sees the FIN. */
         conn_try_send(c, &(struct iovec){ out->bytes, out->len }, 1, out->len);
         out->len = 0;
 }
@@ -374,7 +377,7 @@ static void on_room(uv_handle_t *native, size_t suggested UNUSED, uv_buf_t *ret)
 
 static void on_read(uv_stream_t *native, ssize_t n, const uv_buf_t *room);
 
-/* Reads from the socket exactly while received bytes can be used. */
+/* Starts or stops to read from the socket: it is read only while received bytes can be processed. */
 static void update_reading(struct conn *c) {
         struct conn_tls *t = c->tls;
         bool wants = c->is_reading && !c->is_closing && !t->is_blocked && t->stash_bytes == 0 &&
@@ -403,7 +406,8 @@ static void fail_and_linger(struct conn *c, const char *limit, const char *reaso
         t->wants_shutdown = false;
 }
 
-/* Makes room for the session's own output. True when there is room now. */
+/* Sends the output buffer, so that the session has room for records of its own. True when it has room
+ * now. */
 static bool make_output_room(struct conn *c) {
         struct conn_tls *t = c->tls;
 
@@ -458,7 +462,7 @@ static enum tls_result decrypt_records(struct conn_tls *t, struct iovec room, si
         return rc;
 }
 
-/* Reads once; false when reading cannot continue for now. */
+/* Decrypts once into the owner's buffer; false when reading cannot continue for now. */
 static bool read_some(struct conn *c) {
         struct conn_tls *t = c->tls;
         struct iovec     room;
@@ -500,7 +504,8 @@ static bool step(struct conn *c) {
         return false;
 }
 
-/* Stashes unread records; `records` may be the stash itself. */
+/* Copies unread records to the stash, or frees the stash when there are none. `records` may be the
+ * stash itself. */
 static bool stash_records(struct conn_tls *t, struct str records) {
         if (records.len > 0 && !t->stash && (t->stash = try_alloc(IN_BYTES)) == NULL)
                 return false;
@@ -543,8 +548,8 @@ static void on_read(uv_stream_t *native, ssize_t n, const uv_buf_t *room) {
         }
         if (n == 0)
                 return;
-        /* Port scanners and health checks of load balancers connect and send nothing; not worth a log
-         * line. */
+        /* A peer that sends nothing, such as a port scanner or the health check of a load balancer, is
+         * not logged. */
         if (t->state == CONN_TLS_HANDSHAKE && t->has_begun)
                 report_failure(c, "tls_handshake",
                                n == UV_EOF ? "the peer closed the connection"

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* libcurl, loaded at run time on first use. It depends on two dozen libraries, so it is not linked, and
- * a process that never calls another server does not pay for it. Only this file includes its header.
+/* libcurl, loaded with dlopen() on first use. libcurl depends on two dozen libraries; a process that
+ * never sends a request to another server does not load them. Only this file includes libcurl's
+ * header.
  *
- * Ownership.  Once loaded it stays loaded: libcurl and its libraries leave thread-specific keys behind.
+ * Ownership.  Once loaded it stays loaded: libcurl and its libraries leave thread-specific keys
+ * behind.
  * Threads.  curl_library_open(): one call at a time. The functions: as documented by libcurl.
  */
 #pragma once
 
 #include "base/error.h"
 
-/* The macros that check the types of curl_easy_setopt() would call the function that is not linked. */
+/* libcurl's type-checking macros call curl_easy_setopt() directly, which is not linked. */
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
 

@@ -15,32 +15,32 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define BACKLOG 1024 /* as the reference server's */
-/* Connections accepted per wake-up; the limit keeps a flood of them from starving the loop's
- * connections. */
+#define BACKLOG 1024 /* as in the reference server */
+/* Limit of connections accepted per wake-up, so that a flood of them does not starve the connections
+ * that the loop already has. */
 #define MAX_ACCEPTS 64
-/* Pause of accepting when the process has no file descriptor left. */
+/* Accepting pauses for this time when descriptors or memory are exhausted. */
 #define PAUSE_MS 100
 
 struct listener {
         struct listener_options options;
         struct loop            *loop; /* borrowed: the first of the group, which accepts */
         int                     fd;
-        int                     spare_fd; /* closed to accept and refuse when none is left */
+        int                     spare_fd; /* for refuse_one(); -1: none */
         uint16_t                port;
         uv_poll_t               poll; /* used on the loop from start to close */
         uv_timer_t              pause;
         bool        is_polling;     /* `poll` and `pause` are initialised; used by the loop */
-        int         n_open_handles; /* number of those two that are open, while closing */
+        int         n_open_handles; /* how many of the two are not closed yet; used while closing */
         struct mail start, close;
 
         struct mutex lock; /* rank LOCK_MAILBOX; guards the fields below */
         struct cond  changed;
-        size_t       n_arriving; /* connections on their way to another loop */
+        size_t       n_arriving; /* connections whose mail to another loop was not delivered yet */
         bool         is_closed;
 };
 
-/* A connection on its way from the accepting loop to its own. */
+/* The mail that passes an accepted connection to its loop. */
 struct handover {
         struct mail      mail;
         struct listener *listener; /* borrowed: listener_close() waits for this mail */
@@ -87,16 +87,16 @@ static int accept_one(struct listener *ln) {
         return accept4(ln->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 }
 
-/* Another thread may have taken the descriptor that refuse_one() closed. Then the next free one becomes
- * the spare one, before any connection is accepted. */
+/* Opens the spare descriptor if there is none: another thread may have taken the descriptor that
+ * refuse_one() closed. */
 static void open_spare(struct listener *ln) {
         if (ln->spare_fd < 0)
                 ln->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* Refuses a connection when no descriptor is left: closes the spare one in order to accept and close,
- * so that the peer sees the refusal and the backlog does not stay readable for ever. False when that
- * fails, too. */
+/* Refuses a connection when no descriptor is left: closes the spare descriptor, accepts the connection
+ * with it and closes the connection, so that the peer sees the refusal and the listening socket does
+ * not stay readable for ever. False when that fails, too. */
 static bool refuse_one(struct listener *ln) {
         int fd;
 
@@ -188,7 +188,8 @@ static void on_close(struct mail *m) {
                 set_closed(ln);
                 return;
         }
-        /* Peers in the backlog are connected and may have sent requests; closing would reset them. */
+        /* Accepts the backlog: its peers are connected and may have sent requests, and closing the
+         * listening socket would reset them. */
         for (int i = 0; i < BACKLOG && accept_next(ln); i++)
                 ;
         ln->n_open_handles = 2;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A listening socket: accepts on one loop and gives each connection to the loop that has the fewest.
+/* A listening socket. One loop accepts, and gives each connection to the loop with the fewest
+ * connections.
  *
- * With SO_REUSEPORT on one socket per loop the kernel would spread the connections, but unevenly: with
- * few connections per loop the busiest loop has up to twice its share and others idle. So one loop
- * accepts, and a connection for another loop is passed to it as a mail. SO_REUSEPORT is set only when
+ * The kernel could spread connections over one socket per loop (SO_REUSEPORT), but does so unevenly:
+ * with few connections per loop, the busiest loop gets up to twice its share, and others are idle. So
+ * one loop accepts, and passes connections to the other loops as mails. SO_REUSEPORT is set only when
  * the user wants to share the port with other servers.
  *
- * Ownership.  listener_open() creates a listener that listens but does not accept yet; listener_close()
- * frees it.
- * Threads.  open, start and close: any thread that runs no loop of the group (they wait for the first
- * loop). on_accept runs on the loop that will own the connection.
+ * Ownership.  listener_open() creates a listener that listens but does not accept yet;
+ * listener_close() frees it.
+ * Threads.  listener_open(), _start() and _close(): any thread that runs no loop of the group, because
+ * _close() waits for the first loop. on_accept runs on the loop that will own the connection.
  */
 #pragma once
 
@@ -28,17 +29,18 @@ struct listener_options {
         bool               reuse_port; /* SO_REUSEPORT */
         struct loop_group *loops;      /* borrowed: outlives the listener */
 
-        /* Takes the socket: non-blocking, with TCP_NODELAY set. */
+        /* Takes ownership of the socket, which is non-blocking and has TCP_NODELAY. */
         void (*on_accept)(void *owner, struct loop *l, int fd);
         /* Called on the accepting loop before the connection is given to a loop; false closes it at
          * once. */
         bool (*can_accept)(void *owner);
-        void  *owner; /* borrowed */
+        void *owner; /* borrowed */
 };
 
 /* The error text contains address and port. */
 struct error *listener_open(const struct listener_options *o, struct listener **ret) NODISCARD;
 void          listener_start(struct listener *ln); /* starts to accept */
-/* Returns after accepting has stopped and every accepted connection has reached its loop. NULL is fine. */
-void          listener_close(struct listener *ln);
-uint16_t      listener_port(const struct listener *ln);
+/* Returns after accepting has stopped and every accepted connection has reached its loop. NULL is
+ * fine. */
+void     listener_close(struct listener *ln);
+uint16_t listener_port(const struct listener *ln);

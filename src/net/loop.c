@@ -15,23 +15,26 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Freed buffers that a loop's pool keeps: one body of the default maximum size. */
+/* Bytes of freed buffers that a loop's pool keeps for reuse: enough for one body of the default maximum
+ * size. */
 #define POOL_KEPT_BYTES ((size_t)64 << 20)
-/* Ticks between two halvings of the memory that the pool keeps: 10 s. */
+/* The pool halves the memory that it keeps after this many ticks: 10 s. */
 #define TICKS_PER_TRIM 20
-/* A loop is quiet when it woke less often than this between two trims, or when it has had no connection
+/* A loop is quiet when it ran fewer than QUIET_ROUNDS rounds between two trims, or had no connection
  * for QUIET_TICKS ticks. */
 #define QUIET_ROUNDS 200
 #define QUIET_TICKS 3
-/* Ticks without a connection after which the timer stops: by then the pool is halved to nothing. */
+/* The tick timer stops after this many ticks without a connection: by then the pool has halved its
+ * memory to nothing. */
 #define MAX_IDLE_TICKS 16
 
-/* Work beyond this number of threads waits for a thread of libuv's pool, since peers control the amount
- * of work. */
+/* Limit of work threads, since peers control the amount of work. Further work waits for a thread of
+ * libuv's pool. */
 #define MAX_WORK_THREADS 64
-/* Bytes of large blocks that are freed in one round: this takes a few tenths of a millisecond. */
+/* Bytes of large blocks that a loop frees in one round; freeing them takes a few tenths of a
+ * millisecond. */
 #define DISCARD_SLICE_BYTES ((size_t)2 << 20)
-/* Further blocks are freed at once, which bounds the memory that waits. */
+/* Limit of the bytes that wait to be freed in slices; a block beyond it is freed at once. */
 #define MAX_DISCARDED_BYTES ((size_t)1 << 30)
 
 struct loop_group {
@@ -59,9 +62,9 @@ static bool run_tasks(struct list *tasks) {
 
 static void deliver_all(struct mailbox *box);
 
-/* Delivers, once per round, the mail that this thread has posted, which needs no wake-up. Mail that is
- * posted later in the round wakes the loop, so that a mail that posts another one does not keep the
- * loop from its sockets. True when there was mail. */
+/* Delivers, once per round, the mails that the loop's own thread has posted. True when there were any.
+ * Mails that it posts later in this round go through the eventfd and are delivered in the next round: a
+ * receiver that posts again and again must not keep the loop from its sockets. */
 static bool deliver_own_mail(struct loop *l) {
         if (!l->has_own_mail)
                 return false;
@@ -71,7 +74,7 @@ static bool deliver_own_mail(struct loop *l) {
         return true;
 }
 
-/* libuv runs this before each wait, when the round's reading is done. */
+/* libuv calls this before each wait, after it has read the ready sockets. */
 static void on_prepare(uv_prepare_t *prepare) {
         struct loop *l = CONTAINER_OF(prepare, struct loop, prepare);
         bool         has_more;
@@ -102,8 +105,9 @@ bool loop_set_waker(void (*wake)(void)) {
         return true;
 }
 
-/* After a burst the allocator keeps freed memory. It is returned to the system once the loop is quiet:
- * a busy loop would need it again, and would wait for the allocator's locks. */
+/* After a burst of requests the allocator keeps freed memory. This returns it to the system once the
+ * loop is quiet. A busy loop would soon need the memory again, and would wait for the allocator's
+ * locks. */
 static void trim_memory(struct loop *l, bool is_quiet) {
         buf_pool_trim(l->pool);
         if (is_quiet && l->was_busy)
@@ -173,8 +177,7 @@ void loop_use_reserve(void) {
 
 /* ---- the mailbox ---- */
 
-/* Reverses the list: the links run from the newest mail to the oldest, delivery in the order of
- * posting. */
+/* Reverses the list. The stack links the newest mail first; delivery is in the order of posting. */
 static struct mail *reverse_mails(struct mail *m) {
         struct mail *reversed = NULL;
 
@@ -207,8 +210,8 @@ static void on_wake_up(uv_poll_t *poll_handle, int status UNUSED, int events UNU
         struct mailbox *box = CONTAINER_OF(poll_handle, struct mailbox, poll);
         eventfd_t       n;
 
-        /* The event is read before the box is emptied: a thread that posts into the empty box writes
-         * after this read. */
+        /* Reads the eventfd before it empties the mailbox. In the other order, a mail that is posted
+         * between the two steps would lose its wake-up. */
         if (eventfd_read(box->wake_fd, &n) == 0)
                 deliver_all(box);
 }
@@ -228,8 +231,9 @@ static struct error *mailbox_init(struct mailbox *box, uv_loop_t *uv) {
         return error_new(ERR_INTERNAL, "unable to watch an event descriptor: %s", uv_strerror(rc));
 }
 
-/* Runs on the loop when no thread posts any more. No other thread is between posting and its write to
- * the descriptor: the box is emptied only after that write, and it is empty. */
+/* Runs on the loop after all threads have stopped posting. The eventfd can be closed: a thread that
+ * posts into the empty mailbox writes to the eventfd next, the loop empties the mailbox only after
+ * that write, and the mailbox is empty now. */
 static void mailbox_close(struct mailbox *box) {
         uv_close((uv_handle_t *)&box->poll, NULL);
         assert(!atomic_load_explicit(&box->newest, memory_order_relaxed));
@@ -275,8 +279,8 @@ static struct loop_timer *first_timer(const struct loop *l) {
 
 static void on_alarm(uv_timer_t *alarm);
 
-/* libuv counts whole milliseconds from a time that it read some moments ago. The alarm is rounded up,
- * since an alarm that fires early would only have to be set again. */
+/* libuv's timers count whole milliseconds from the time that libuv read last in this round (uv_now()).
+ * The alarm is rounded up, since an alarm that fires early would have to be set again. */
 static void set_alarm(struct loop *l, uint64_t due_ns) {
         uint64_t due_ms = due_ns / NS_PER_MS + 1;
         uint64_t now_ms = uv_now(&l->uv);
@@ -285,13 +289,14 @@ static void set_alarm(struct loop *l, uint64_t due_ns) {
         uv_timer_start(&l->alarm, on_alarm, due_ms > now_ms ? due_ms - now_ms : 0, 0);
 }
 
-/* Fires the timers that are due now. Timers that the callbacks arm fire next time, even if due. */
+/* Fires the timers that are due now. Timers that their callbacks arm fire at the next alarm, even if
+ * they are due already. */
 static void on_alarm(uv_timer_t *alarm) {
         struct loop       *l = CONTAINER_OF(alarm, struct loop, alarm);
         uint64_t           now_ns = clock_now_ns();
         struct loop_timer *t;
 
-        l->alarm_ns = 0; /* timers armed meanwhile need not set the alarm */
+        l->alarm_ns = 0; /* keeps loop_timer_arm() from setting the alarm: it is set below */
         l->firing_ns = now_ns;
         while ((t = first_timer(l)) != NULL && t->due.due_ns <= now_ns) {
                 loop_timer_cancel(t);
@@ -349,9 +354,9 @@ static void loop_timers_done(struct loop *l) {
 
 /* ---- large blocks ---- */
 
-/* The kernel takes about a millisecond to free ten megabytes of pages. So a large block that is freed
- * on a loop is returned in slices, one in each round; until it is done, the loop does not sleep. This
- * struct lies at the front of the block itself. */
+/* The kernel takes about a millisecond to free ten megabytes of pages. So a loop frees a large block
+ * in slices, one in each round, and does not sleep until all slices are freed. This struct lies at the
+ * front of the block itself. */
 struct discarded {
         struct discarded *next;
         size_t            left; /* bytes of the block that were not freed yet */
@@ -402,21 +407,19 @@ static void loop_discard_close(struct loop *l) {
 
 /* ---- work that blocks ---- */
 
-/* Each piece of work has its own thread instead of one of the work pool: reading the index must not
- * wait for models that take minutes to load, and a thread that has lowered its priority cannot raise it
- * again. */
+/* The thread of one struct loop_work. Blocking work does not share the pool of loop_compute(): reading
+ * the index must not wait for models that take minutes to load, and a thread that has lowered its
+ * priority cannot raise it again. */
 struct work_thread {
         uv_work_t         native;
         struct loop_work *work; /* borrowed from its owner */
         struct loop      *loop; /* borrowed */
         struct thread     thread;
         struct mail       done;
-        struct list_node
-                node; /* in loop->finished once the work is done and only the thread is left */
+        struct list_node  node; /* in loop->finished after the work is done */
 };
 
-static _Atomic unsigned
-        n_work_threads; /* at work; threads that have ended may wait long to be joined */
+static _Atomic unsigned n_work_threads; /* threads that have not finished their work yet */
 
 static void finish_work(struct loop_work *w) {
         w->native = NULL;
@@ -440,8 +443,7 @@ static void free_work_thread(struct work_thread *t) {
         free(t);
 }
 
-/* A thread that has posted its result may wait long for a CPU before it ends; the loop does not wait
- * for it. */
+/* Does not wait: a thread that has posted its result may get a CPU much later, and ends only then. */
 static void join_finished_threads(struct loop *l) {
         LIST_FOR_EACH(&l->finished, node) {
                 struct work_thread *t = LIST_ENTRY(node, struct work_thread, node);
@@ -512,7 +514,7 @@ void loop_start_work_thread(struct loop *l, struct loop_work *w) {
 
 /* ---- work that computes, on the threads that the loops of a group share ---- */
 
-/* Runs on a thread of the pool. The work may be freed as soon as its mail is posted. */
+/* Runs on a thread of the pool. The owner may free the work as soon as its mail is posted. */
 static void run_compute(struct work *queued) {
         struct loop_work *w = CONTAINER_OF(queued, struct loop_work, queued);
 
@@ -602,9 +604,9 @@ static struct error *wait_until_open(struct opening *o) {
         return o->err;
 }
 
-/* Opens the native loop, runs it until its last handle is closed, and closes it, all on one thread.
- * libuv may give a loop an io_uring (since 1.45), and when that is closed, the kernel interrupts the
- * system calls of every thread that has opened or used it. */
+/* The main function of a loop's thread: opens the loop, runs it until its last handle is closed, and
+ * closes it. One thread does all three, because libuv (since 1.45) may give a loop an io_uring: when
+ * that is closed, the kernel interrupts the system calls of every thread that has opened or used it. */
 static void loop_main(void *arg) {
         struct loop    *l = arg;
         struct opening *o = STEAL(l->opening);

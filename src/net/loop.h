@@ -3,13 +3,14 @@
  *
  * The data of a connection (parser, arena, timers, buffers) is used by the thread of its loop only, so
  * it needs no locks. Other threads reach a loop through its mailbox. Each loop has one coarse timer
- * that runs while the loop has connections: it ticks each connection, which then checks its own
- * time-outs. Exact deadlines have timers of their own (net/loop_timer.h).
+ * that runs while the loop has connections: it calls each connection's tick function, which checks the
+ * connection's time-outs. Exact deadlines have timers of their own (net/loop_timer.h).
  *
- * Ownership.  loop_group_new() starts the threads; loop_group_free() ends them. Before that, every
- * listener and every connection on the loops must be closed, and no other thread may post any more.
- * Threads.  loop_group_*, loop_mailbox(), loop_n_conns() and loop_is_current(): any thread. All others:
- * the loop's own thread.
+ * Ownership.  loop_group_new() starts the threads; loop_group_free() ends them. Before
+ * loop_group_free(), all listeners and connections of the loops must be closed, and all other threads
+ * must have stopped posting.
+ * Threads.  loop_group_*, loop_mailbox(), loop_n_conns() and loop_is_current(): any thread. All
+ * others: the loop's own thread.
  */
 #pragma once
 
@@ -27,15 +28,16 @@ struct byte_budget;
 struct loop;
 struct loop_group;
 
-/* Largest input that a loop parses, prints, sorts or compresses itself for one request. This takes a
- * few milliseconds, during which all connections of the loop wait. Larger work goes to loop_compute(). */
+/* Largest input that a loop parses, prints, sorts or compresses on its own thread for one request.
+ * Work of this size takes a few milliseconds, and all connections of the loop wait meanwhile. Larger
+ * work goes to loop_compute(). */
 #define LOOP_MAX_WORK_BYTES ((size_t)256 << 10)
 
 /* Interval of the ticks of connections; their time-outs are late by at most this. */
 #define LOOP_TICK_NS UINT64_C(500000000)
 
-/* Makes libuv allocate from the reserve (base/reserve.h) when the allocator fails: libuv ends the
- * process when it cannot grow an internal list. To be called before any other use of a loop. */
+/* Makes libuv allocate from the reserve (base/reserve.h) when the allocator fails, because libuv aborts
+ * the process when it cannot grow an internal list. To be called before any other use of a loop. */
 void loop_use_reserve(void);
 
 /* The threads are named "<name>-0", "<name>-1", ... */
@@ -55,17 +57,17 @@ size_t           loop_n_conns(const struct loop *l);
 /* True on the thread of this loop. */
 bool loop_is_current(const struct loop *l);
 
-/* A loop works in rounds. A round reads all ready sockets and empties the mailbox, runs the deferred
- * tasks phase by phase, and then waits for events. So requests that arrive together are all parsed and
- * submitted before the first of them wakes an instance, and their answers are written one after the
- * other. */
+/* A loop works in rounds. In each round it reads all ready sockets and empties the mailbox, runs the
+ * deferred tasks phase by phase, and then waits for events. So the loop parses and submits all requests
+ * that arrived together before it wakes an instance for the first of them, and it writes their answers
+ * one after the other. */
 enum loop_phase {
         LOOP_HANDLE, /* parse and submit received requests; then the waker runs */
         LOOP_WRITE,  /* write the answers */
         N_LOOP_PHASES,
 };
 
-/* Embedded in its owner; the loop does not use it any more once `run` is called. */
+/* Embedded in its owner. The loop does not access the struct after it has called `run`. */
 struct loop_task;
 typedef void (*loop_task_fn)(struct loop_task *t);
 
@@ -78,23 +80,25 @@ struct loop_task {
  * defer others and itself: a round repeats its phases until no task is left. */
 void loop_defer(struct loop *l, enum loop_phase phase, struct loop_task *t);
 
-/* Registers `wake`, which runs in each round of the calling thread's loop between the two phases and
- * wakes the threads for which the round has work. A loop has one waker: false when the calling thread
- * runs no loop, or the loop has another waker. */
+/* Registers `wake` with the calling thread's loop. The loop calls it in each round between the two
+ * phases; it wakes the threads that the round has work for. Returns false when the calling thread runs
+ * no loop, or its loop already has another waker. */
 bool loop_set_waker(void (*wake)(void));
 
-/* Blocking work (loading a model, scanning a directory): `run` is called on a thread of its own, so
- * that the loop does not wait, and then `done` on the loop. Embedded in its owner; the loop does not
- * use it any more once `done` is called. */
+/* Blocking work (loading a model, scanning a directory). `run` is called on a separate thread, so that
+ * the loop does not wait; `done` is called afterwards on the loop's thread. Embedded in its owner. The
+ * loop does not access the struct after it has called `done`. */
 struct loop_work;
 typedef void (*loop_work_fn)(struct loop_work *w);
 
 struct loop_work {
-        loop_work_fn run;  /* on its thread */
-        loop_work_fn done; /* on the loop */
-        bool  is_background;   /* long computation: yields the CPU to serving threads (thread_enter_background()) */
-        bool  is_low_priority;  /* in addition: `run` starts no threads (thread_lower_priority()) */
-        void *native;      /* owned by the loop until `done` */
+        loop_work_fn run;   /* on the separate thread */
+        loop_work_fn done;  /* on the loop's thread */
+        bool is_background; /* long: other threads preempt it, see thread_enter_background() */
+        /* It gets a smaller share of the CPUs, see thread_lower_priority(). Threads that `run` starts
+         * would inherit that, so it must start none. */
+        bool  is_low_priority;
+        void *native; /* owned by the loop until `done` */
 
         /* Fields of loop_compute(); used by the loop until `done`. */
         struct loop *loop;

@@ -25,7 +25,7 @@ struct net_server {
         struct mutex lock; /* rank LOCK_MAILBOX; guards the fields below */
         struct cond  changed;
         size_t       n_conns;      /* open connections, including those on their way to a loop */
-        size_t       n_homes_busy; /* loops that have not yet handled the current mail */
+        size_t       n_homes_busy; /* homes that have not yet handled the mail of run_on_homes() */
 };
 
 void net_limits_init(struct net_limits *l) {

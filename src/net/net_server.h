@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The part of a server below its protocol: listening socket, loops, counted connections, and shutdown.
+/* The part of a server that HTTP and gRPC share: listening socket, loops, connection limits, and
+ * shutdown.
  *
  * net_server_new -> start -> ... -> stop -> wait (any number of times) -> free
  *
  * stop() ends accepting and makes each loop drain its connections. wait() sleeps until the last
- * connection is gone or the deadline has passed. free() closes the remaining connections and then waits
- * for handlers that have not answered: the threads that work for them must still run, or their requests
- * be cancelled.
+ * connection is gone or the deadline has passed. free() closes the remaining connections and then
+ * waits for handlers that have not answered. So the threads that compute their answers must still run,
+ * or the requests must be cancelled.
  *
- * A protocol has one home per loop, a struct of its own that begins with a struct net_home. A table of
- * callbacks says what the protocol does on each event of a home.
+ * A home is the state of one server on one loop: the connections that the loop serves for it, and what
+ * they share. It is a struct of the protocol that begins with a struct net_home. The protocol supplies
+ * a table of callbacks (struct net_server_ops).
  *
  * Ownership.  The server owns the homes. A connection that was passed to on_accept() is counted until
  * net_home_conn_gone().
- * Threads.  new, start, stop, wait, free: one thread, which runs no loop. The callbacks of a home: the
- * thread of its loop. on_rejected: the thread of any loop.
+ * Threads.  new, start, stop, wait, free: one thread, which runs no loop. on_accept, on_drain and
+ * on_kill: the thread of the home's loop. on_rejected: the thread of any loop.
  */
 #pragma once
 
@@ -44,11 +46,12 @@ struct net_home {
 
 struct net_server_ops {
         size_t home_bytes; /* size of the struct that begins with a struct net_home */
-        /* on_home: before the first connection, on the thread of net_server_new(). on_home_done: after
-         * the last connection. */
+        /* on_home() initialises a home, before the first connection. on_home_done() frees its members,
+         * after the last connection. Both run on the thread of net_server_new() and net_server_free(). */
         void (*on_home)(struct net_home *home, void *owner);
         void (*on_home_done)(struct net_home *home);
-        /* Takes the socket; exactly one net_home_conn_gone() must follow each call. */
+        /* Takes ownership of the socket. The protocol must call net_home_conn_gone() once for each
+         * call. */
         void (*on_accept)(struct net_home *home, int fd);
         void (*on_drain)(struct net_home *home); /* close each connection once it is idle */
         void (*on_kill)(struct net_home *home);  /* close all connections now */
@@ -57,7 +60,7 @@ struct net_server_ops {
 /* Limits of a server's connections, whatever the protocol. */
 struct net_limits {
         size_t   connections;             /* further connections are closed at once; 16384 */
-        size_t   connections_per_address; /* as above; 0 = no limit, the default */
+        size_t   connections_per_address; /* closed likewise; 0 = no limit, the default */
         uint64_t handshake_time_ns;       /* of a TLS handshake; 10 s */
 };
 
@@ -94,5 +97,5 @@ size_t   net_server_n_connections(struct net_server *s);
 /* Opens the connection of an accepted socket as conn_open() does, with TLS when the server has it. */
 struct error *net_home_open(struct net_home *home, int fd, const struct conn_ops *ops, void *owner,
                             struct conn **ret) NODISCARD;
-/* An accepted connection is gone. */
+/* To be called once for each on_accept(), after its connection has ended. */
 void net_home_conn_gone(struct net_home *home);

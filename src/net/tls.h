@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TLS as a codec: records in, bytes out, no sockets.
+/* TLS without sockets: a session converts received records to plain bytes, and plain bytes to records.
  *
  * A context holds the settings of one service: its certificate and key, the authorities whose client
- * certificates it accepts, and its application protocols. It can read its files again while connections
- * use it; these continue with the settings with which they began. Each reload generates new keys for
- * session tickets, so that no client resumes a session that an old certificate or an old list of
- * authorities allowed.
+ * certificates it accepts, and its application protocols. It can read its files again while
+ * connections use it; these continue with the settings with which they began. Each reload generates
+ * new keys for session tickets, so that no client resumes a session that an old certificate or an old
+ * list of authorities allowed.
  *
- * A session is one connection. Its caller feeds it received records, which stay in place, and lends it
- * an output buffer for each call, into which the session writes records of its own.
+ * A session is the TLS state of one connection. Its caller feeds it received records, which must stay
+ * valid until they are read, and lends it an output buffer, into which the session writes records.
  *
- * TLS 1.2 and 1.3; suites with forward secrecy and authenticated encryption only, which are also the
- * suites that HTTP/2 allows; no renegotiation, no compression, no early data.
+ * TLS 1.2 and 1.3; only suites with forward secrecy and authenticated encryption, as HTTP/2 requires;
+ * no renegotiation, no compression, no early data.
  *
  * Ownership.  A context outlives its sessions. A session borrows the input and the output buffer.
  * Threads.  A context: any. A session: one at a time.
@@ -30,12 +30,12 @@ struct tls_session;
 struct tls_options {
         const char *cert_path; /* PEM: the server's certificate, then its chain of issuers */
         const char *key_path;  /* PEM, without a pass phrase */
-        const char *
-                root_path; /* PEM: authorities of client certificates, which are then required; NULL
-                                * = no client certificate is requested */
-        struct str
-                protocols; /* ALPN: each name preceded by a byte with its length; static. A client
-                                * that offers only other protocols is refused */
+        /* PEM: the authorities that sign client certificates. With it, each client must have a
+         * certificate; NULL = none is requested. */
+        const char *root_path;
+        /* ALPN: a byte with the length before each name; static. A client that offers only other
+         * protocols is refused. */
+        struct str protocols;
 };
 
 /* Copies the options. An error names the file and the fault in it. */
@@ -44,7 +44,8 @@ void          tls_context_free(struct tls_context *t); /* NULL is fine */
 /* Reads the files again; after an error the old settings are still in use. */
 struct error *tls_context_reload(struct tls_context *t) NODISCARD;
 
-/* Largest number of plain bytes of a record (RFC 8446, 5.1), and the size of a sealed record. */
+/* Largest number of plain bytes in a record (RFC 8446, 5.1), and the largest size of an encrypted
+ * record. */
 #define TLS_RECORD_BYTES ((size_t)16384)
 #define TLS_ENCRYPTED_BYTES (TLS_RECORD_BYTES + 512)
 
@@ -80,8 +81,9 @@ enum tls_result tls_session_read(struct tls_session *s, char *to, size_t len, si
 bool tls_session_write(struct tls_session *s, const char *bytes, size_t len);
 /* Queues close_notify: nothing more will be sent. */
 void tls_session_close(struct tls_session *s);
-/* Frees buffers until they are needed again. */
+/* Frees OpenSSL's buffers; it allocates them again when they are needed. */
 void tls_session_free_buffers(struct tls_session *s);
 
-/* The reason of a failure: "client certificate: certificate has expired"; valid as long as the session. */
+/* The reason of a failure: "client certificate: certificate has expired"; valid as long as the
+ * session. */
 const char *tls_session_reason(const struct tls_session *s);

@@ -7,12 +7,12 @@
 
 #include <string.h>
 
-/* A bundle of all public authorities has a quarter of this size. */
+/* Four times the size of a bundle of all public authorities. */
 #define MAX_FILE_BYTES ((size_t)1 << 20)
 
 /* Suites with forward secrecy and authenticated encryption; every suite of TLS 1.3 has both. The
- * server's order applies: 128-bit keys first, which are unbroken as well and need ten rounds of AES
- * instead of fourteen. A client that prefers ChaCha20 has no AES instructions, and gets ChaCha20. */
+ * server's order applies: 128-bit keys come first, since they are secure and need ten rounds of AES
+ * instead of fourteen. A client that puts ChaCha20 first has no AES instructions, and gets ChaCha20. */
 #define SUITES_OF_1_2 "ECDHE+AESGCM+AES128:ECDHE+AESGCM:ECDHE+CHACHA20"
 #define SUITES_OF_1_3 "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256"
 
@@ -49,7 +49,7 @@ static struct error *pem_error(const struct pem *p, const char *wrong) {
         return error_new(ERR_INVALID_ARG, "%s '%s': %s", p->what, p->path, wrong);
 }
 
-/* True at the end of the file; false when the file has an entry that is no certificate. */
+/* After a failed read: true at the end of the file, false at an entry that is not a valid certificate. */
 static bool is_at_end(void) {
         unsigned long code = ERR_peek_last_error();
 
@@ -103,7 +103,7 @@ static struct error *read_certificate(SSL_CTX *native, const char *path) {
         return read_chain(native, &p);
 }
 
-/* Refuses: there is no user to type a pass phrase. */
+/* Called for an encrypted key. Refuses: there is no user to type a pass phrase. */
 static int on_passphrase(char *to, int size, int rwflag, void *was_asked) {
         (void)to;
         (void)size;
@@ -153,7 +153,7 @@ static struct error *read_roots(SSL_CTX *native, const char *path) {
         }
         if (n == 0 || !is_at_end())
                 return certificate_error(&p);
-        /* The issuer of the clients' certificates is sufficient; it need not be a root. */
+        /* An intermediate authority is sufficient: the file need not contain its root. */
         X509_STORE_set_flags(store, X509_V_FLAG_PARTIAL_CHAIN);
         SSL_CTX_set_verify(native, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
         return NULL;

@@ -10,7 +10,7 @@ struct tls_session {
         SSL            *native; /* owned; holds the settings with which it began */
         struct str      in;     /* borrowed: unread part of the input */
         struct tls_out *out;    /* borrowed */
-        char           *reason; /* owned: of the failure */
+        char           *reason; /* owned: why the session failed; NULL: it has not */
 };
 
 /* ---- the BIO through which OpenSSL reads and writes ---- */
@@ -49,8 +49,8 @@ static long bio_ctrl(BIO *bio, int command, long number, void *pointer) {
         (void)bio;
         (void)number;
         (void)pointer;
-        return command ==
-               BIO_CTRL_FLUSH; /* a flush always succeeds; no other command is supported */
+        /* Nothing is buffered here, so a flush succeeds. No other command is supported. */
+        return command == BIO_CTRL_FLUSH;
 }
 
 BIO_METHOD *tls_bio_method_new(void) {
@@ -152,7 +152,8 @@ static void keep_reason(struct tls_session *s) {
                 s->reason = mem_strdup("unknown reason");
 }
 
-/* Maps the failure of a call to a result. OpenSSL's error queue is empty before each call. */
+/* Maps OpenSSL's return code of a failed call to a result, and keeps the reason. OpenSSL requires that
+ * its error queue is empty before each call. */
 static enum tls_result result_of(struct tls_session *s, int rc) {
         switch (SSL_get_error(s->native, rc)) {
         case SSL_ERROR_WANT_READ: return TLS_WANTS_INPUT;
@@ -195,8 +196,8 @@ void tls_session_close(struct tls_session *s) {
                 ERR_clear_error();
 }
 
-/* Only between two records: versions of OpenSSL discard a record header whose body has not arrived
- * (CVE-2024-4741). */
+/* Frees only between two records: some versions of OpenSSL also discard a record header whose body has
+ * not arrived (CVE-2024-4741). */
 void tls_session_free_buffers(struct tls_session *s) {
         if (strcmp(SSL_rstate_string(s->native), "RH") == 0)
                 SSL_free_buffers(s->native);

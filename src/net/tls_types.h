@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Inside tls_context.c and tls_session.c only: OpenSSL, and the struct of a context.
- */
+/* For tls_context.c and tls_session.c only: OpenSSL's headers, and the struct of a context. */
 #pragma once
 
 #include "base/lock.h"

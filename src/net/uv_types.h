@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Inside src/net only: libuv, and the struct of a loop that is built on it.
- */
+/* For src/net only: libuv's header, and the struct of a loop. */
 #pragma once
 
 #include "base/compiler.h"
@@ -21,7 +20,7 @@ struct loop;
 struct loop_tls;
 struct opening;
 
-/* Size of the small writes of one batch: a few hundred answers. */
+/* Memory for the small writes of one batch: enough for a few hundred answers. */
 #define WRITE_BATCH_BYTES ((size_t)32 << 10)
 
 /* Functions of conn.c that a loop calls for its connections. */
@@ -39,14 +38,14 @@ struct write_batch {
 
 struct mailbox {
         _Atomic(struct mail *) newest; /* linked by `next` towards the oldest */
-        int wake_fd;    /* owned: an eventfd; written by the thread that posts into the empty box */
+        int wake_fd; /* owned: eventfd; a thread that posts into the empty mailbox writes to it */
         uv_poll_t poll; /* the loop's */
 };
 
 struct loop {
         uv_loop_t         uv;
         struct mailbox    mailbox;
-        uv_timer_t        tick;         /* runs while there are connections, and a little longer */
+        uv_timer_t        tick; /* runs while there are connections, and MAX_IDLE_TICKS longer */
         unsigned          n_idle_ticks; /* since the last connection was closed */
         unsigned          n_ticks;
         unsigned          n_rounds; /* wake-ups since the last trim_memory() */
@@ -56,33 +55,36 @@ struct loop {
         struct work_pool *workers;  /* borrowed: the group's; for loop_compute() */
         struct list       tasks[N_LOOP_PHASES]; /* struct loop_task, in the order of loop_defer() */
         void (*waker)(void);                    /* NULL until loop_set_waker() */
-        bool has_own_mail; /* this thread has posted into the empty mailbox, without a wake-up */
-        bool wakes_itself; /* own mail was delivered in this round: further own mail wakes the loop */
+        bool has_own_mail; /* the loop's thread posted into the empty mailbox */
+        /* The own mail of this round was delivered; more own mail waits for the next round. */
+        bool            wakes_itself;
         uv_timer_t      alarm;     /* set to the first of `timers`, or earlier */
         uint64_t        alarm_ns;  /* CLOCK_NEVER = not set */
         uint64_t        firing_ns; /* 0 = not in the alarm's callback */
         struct due_heap timers;    /* struct loop_timer */
         struct list     conns;     /* struct conn */
         const struct loop_conn_ops
-                *conn_ops;          /* borrowed: static; NULL before the first connection */
-        bool     delivers_several;  /* several mails are being delivered: see conn_write_soon() */
-        struct write_batch writes;  /* of conn.c; zero until the first connection */
-        _Atomic size_t     n_conns; /* length of `conns` */
-        _Atomic size_t     n_arriving;        /* connections on their way to this loop as mails */
-        struct buf_pool   *pool;              /* ref */
-        struct discarded  *discarded;         /* owned: blocks that are freed piece by piece */
-        size_t             discarded_bytes;   /* bytes of `discarded` that were not freed yet */
-        uv_idle_t          discarder;         /* runs while `discarded` is not empty */
-        struct loop_tls   *tls;               /* owned: see conn_tls.c; NULL until it is needed */
+                *conn_ops; /* borrowed: static; NULL before the first connection */
+        /* True while the loop delivers several mails: conn_write_soon() then defers writes. */
+        bool               delivers_several;
+        struct write_batch writes;    /* of conn.c; zero until the first connection */
+        _Atomic size_t     n_conns;   /* length of `conns` */
+        _Atomic size_t    n_arriving; /* accepted connections in mails that are not delivered yet */
+        struct buf_pool  *pool;       /* ref */
+        struct discarded *discarded;  /* owned: blocks that are freed piece by piece */
+        size_t            discarded_bytes;    /* bytes of `discarded` that were not freed yet */
+        uv_idle_t         discarder;          /* runs while `discarded` is not empty */
+        struct loop_tls  *tls;                /* owned: see conn_tls.c; NULL until it is needed */
         void (*free_tls)(struct loop_tls *t); /* set with `tls` */
         size_t          index;
         char           *name; /* owned */
         struct thread   thread;
         struct opening *opening; /* borrowed until the thread has opened the loop */
-        bool            is_open; /* set by the thread before any thread may post */
-        struct mail     stop;
+        bool        is_open; /* set by the loop's thread; no other thread may post before that */
+        struct mail stop;
 };
 
-/* To be called when a connection was added or removed: starts the tick timer when necessary. */
+/* To be called after a connection was added to or removed from `conns`; the first starts the tick timer
+ * when necessary. */
 void loop_conn_added(struct loop *l);
 void loop_conn_removed(struct loop *l);

@@ -50,7 +50,7 @@ struct virtual_node {
 };
 
 struct batch_counts {
-        struct metric_label *labels; /* owned, as are their texts; room for one more */
+        struct metric_label *labels; /* owned, with their texts; one more for labels_with() */
         size_t               n_labels;
         char                *plain;                          /* owned */
         char                *reason_labels[N_BATCH_REASONS]; /* owned */
@@ -168,7 +168,7 @@ void batch_counts_add_split(struct batch_counts *c) {
 bool batch_counts_has(struct batch_counts *c, size_t family) {
         if (family == FAMILY_REASON)
                 return true;
-        return batch_counts_have_members(c); /* the other families are of composite models */
+        return batch_counts_have_members(c); /* only composite models have the other families */
 }
 
 static double read_count(const _Atomic uint64_t *count) {

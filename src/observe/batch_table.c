@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-/* Batch sizes come from peers and are at most the model's max_batch_size: this bounds the table of
- * models with a huge maximum. */
+/* Clients choose batch sizes up to the model's max_batch_size. This bounds the table of a model with a
+ * very large one. */
 #define MAX_BATCH_SIZES 4096
 #define FIRST_CAP 4
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Cost of executions by batch size: a small array sorted by batch size.
+/* Number and durations of executions by batch size: a small array sorted by batch size.
  *
- * A model runs few different sizes, and mostly the same as before; so a search tries the last found
- * item first, and then does a binary search.
+ * A model runs few different batch sizes, and usually the same one as before. So a search tries the
+ * item that it found last, and then does a binary search.
  *
  * Ownership.  Embedded; batch_table_done() frees the items.
  * Threads.  The caller locks.
@@ -20,7 +20,8 @@ struct batch_table {
 
 /* Zeroed memory is an empty table. */
 void batch_table_done(struct batch_table *t);
-/* Returns the item of a size, created when missing; NULL when there are too many or memory is
- * short. */
+/* Returns the item of a batch size, created when missing. NULL when there are too many sizes, or
+ * memory is short: then the caller does not count the execution. */
 struct batch_stats *batch_table_at(struct batch_table *t, uint64_t batch_size);
-void                batch_table_add(struct batch_table *t, const struct batch_stats *more);
+/* Adds the counts and durations of `more` to the item of its batch size. */
+void batch_table_add(struct batch_table *t, const struct batch_stats *more);

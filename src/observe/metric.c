@@ -13,9 +13,9 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* A registry owns its families until their last user closes them; a family owns its metrics until their
- * last user frees them. The registry's lock guards lists, maps and user counts; names, help texts,
- * labels and bounds never change; values are atomic. */
+/* A registry owns its families until their last users close them; a family owns its metrics until
+ * their last users free them. The registry's lock guards lists, maps and user counts. Names, help
+ * texts, labels and bounds never change, and values are atomic. */
 struct metric_registry {
         struct mutex lock;       /* rank LOCK_REGISTRY; guards everything below */
         struct map   families;   /* struct metric_family, owned, by name; printed in this order */
@@ -39,7 +39,7 @@ struct metric_family {
 };
 
 struct metric {
-        struct metric_family *family;      /* borrowed: cannot be closed before its metrics */
+        struct metric_family *family;      /* borrowed: a family with metrics cannot be closed */
         char                 *labels_text; /* owned: `{a="x"}` or "" */
         unsigned              n_users;     /* guarded by the registry's lock */
         _Atomic double        value;       /* counter, gauge; the sum of a histogram */
@@ -266,7 +266,9 @@ static void print_metric(const struct metric *m, struct strbuf *out) {
                 prometheus_sample(out, m->family->name, m->labels_text, value);
                 return;
         }
-        counts = mem_alloc((m->n_bounds + 1) * sizeof(*counts)); /* as many as the metric has */
+        counts = mem_alloc(
+                (m->n_bounds + 1) *
+                sizeof(*counts)); /* bounded: the metric already has an array of this size */
         for (size_t i = 0; i <= m->n_bounds; i++)
                 counts[i] = atomic_load_explicit(&m->counts[i], memory_order_relaxed);
         prometheus_histogram(out, m->family->name, m->labels_text,

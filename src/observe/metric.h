@@ -2,16 +2,17 @@
 /* Metric families and their metrics: what GET /metrics prints.
  *
  * A registry holds families in order of creation; a family holds one metric per set of labels. A
- * family that is opened twice with the same kind and help text is shared; another kind or help text
- * is refused. Values are updated without a lock (counters and gauges are atomic doubles, histograms
- * one atomic counter per bucket); creation, removal and printing lock the registry (rank
- * LOCK_REGISTRY, so that collectors may take locks of rank LOCK_METRIC).
+ * family that is opened again with the same kind and help text is shared; another kind or help text is
+ * refused. A family without metrics is not printed. Values are updated without a lock: counters and
+ * gauges are atomic doubles, histograms have one atomic counter per bucket. Creation, removal and
+ * printing lock the registry (rank LOCK_REGISTRY, so that collectors may take locks of higher rank).
  *
- * Families may also be computed when they are printed: a collector adds their lines then (CPU use,
- * per-model statistics), so that they cost nothing on the hot path.
+ * Other families exist only while they are printed: a collector writes their lines then (CPU use,
+ * statistics of models), so that they cost nothing on the request path.
  *
- * Ownership.  The registry outlives its families; families and metrics are counted by their users:
- * family_unref(), metric_free(). A family without metrics is not printed.
+ * Ownership.  The registry outlives its families. Families and metrics are reference counted: each
+ * successful metric_family_open(), metric_family_ref() or metric_new() needs one metric_family_close()
+ * or metric_free().
  * Threads.  Any.
  */
 #pragma once
@@ -31,7 +32,7 @@ struct metric_family;
 struct metric;
 
 struct metric_label {
-        const char *name;  /* borrowed during calls */
+        const char *name; /* borrowed during calls */
         const char *value;
 };
 
@@ -44,24 +45,27 @@ struct error *metric_family_open(struct metric_registry *r, enum metric_kind kin
 void          metric_family_ref(struct metric_family *f);
 /* INTERNAL "Must call MetricDelete on all dependent metrics before calling MetricFamilyDelete."
  * when the last user closes a family that has metrics. */
-struct error *metric_family_close(struct metric_family *f);
+struct error    *metric_family_close(struct metric_family *f);
 enum metric_kind metric_family_kind(const struct metric_family *f);
 
 /* Labels are copied and printed sorted by name. Two metrics with the same set of labels share one
  * value. buckets: ascending upper bounds without +Inf, for histograms only (else NULL, 0). */
-struct error *metric_new(struct metric_family *f, const struct metric_label *labels, size_t n_labels,
-                         const double *buckets, size_t n_buckets, struct metric **ret);
-void          metric_free(struct metric *m);
+struct error    *metric_new(struct metric_family *f, const struct metric_label *labels,
+                            size_t n_labels, const double *buckets, size_t n_buckets,
+                            struct metric **ret);
+void             metric_free(struct metric *m);
 enum metric_kind metric_kind(const struct metric *m);
 
-/* Counters refuse negative increments and metric_set(); INVALID_ARG / UNSUPPORTED name the kind. */
+/* INVALID_ARG: a negative increment of a counter. UNSUPPORTED: a kind of metric that does not have the
+ * operation. Both errors name the kind. */
 struct error *metric_increment(struct metric *m, double by);
 struct error *metric_set(struct metric *m, double value);
 struct error *metric_observe(struct metric *m, double value);
 struct error *metric_value(struct metric *m, double *ret); /* not for histograms */
 
-/* Called while printing, with the registry locked: writes complete families as text with
- * prometheus.h. Collectors print in order of registration, before or after the families. */
+/* A collector is called while the registry is printed and locked. It writes complete families as text,
+ * with the functions of prometheus.h. Collectors run in order of registration, before or after the
+ * registry's own families. */
 typedef void (*metric_collect_fn)(void *owner, struct strbuf *out);
 struct metric_collector;
 struct metric_collector *metric_collector_add(struct metric_registry *r, bool before_families,
@@ -71,6 +75,6 @@ void metric_collector_remove(struct metric_registry *r, struct metric_collector 
 /* Prometheus text exposition format 0.0.4. */
 void metric_registry_print(struct metric_registry *r, struct strbuf *out);
 
-/* The process's registry: families that plug-ins and programs create through the C API, which names
- * no server. Created on first use, never freed. */
+/* The registry of families that plug-ins and programs create through the C API. It is one per process,
+ * since those functions of the C API have no server argument. Created on first use, never freed. */
 struct metric_registry *metric_registry_process(void);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The models whose statistics are on the metrics page (model_stats.h). */
+/* Creates and frees the statistics of models (model_stats.h), and lists those that GET /metrics
+ * prints. */
 #include "observe/model_stats.h"
 
 #include "base/clock.h"
@@ -13,7 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Labels besides the tags: model, namespace, version, and one of reason and path. */
+/* Labels besides the tags: model, version, namespace, and one that distinguishes lines (reason, path
+ * or state). */
 #define N_OWN_LABELS 4
 
 static const char *const reasons[] = {
@@ -46,7 +48,8 @@ void model_metrics_free(struct model_metrics *m) {
         free(m);
 }
 
-/* metric_tags may have any key; in a label "_" replaces the characters that are not allowed. */
+/* The name of a tag's label: "_" and the key, with "_" in place of characters that a label may not
+ * have. */
 static char *tag_label(const char *key) {
         char *name = mem_printf("_%s", key);
 
@@ -60,7 +63,8 @@ static char *tag_label(const char *key) {
         return name;
 }
 
-/* A later entry of the map replaces an earlier one with the same key. */
+/* Fills in a label per tag; returns their number. Of tags with the same label name, the last one
+ * counts. */
 static size_t add_tags(struct metric_label *labels, const struct model_stats_options *o) {
         size_t n = 0;
 

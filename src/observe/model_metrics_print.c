@@ -8,9 +8,9 @@
 #include "observe/batch_counts.h"
 #include "observe/prometheus.h"
 
-/* The data of one model's lines, read once for all families. */
+/* What the page prints of one model, read once for all families. */
 struct row {
-        struct model_stats *stats; /* borrowed: in the list while the metrics is locked */
+        struct model_stats *stats; /* borrowed: stays listed while the model_metrics is locked */
         struct stats_sums   sums;
 };
 
@@ -21,7 +21,8 @@ struct page {
         size_t                              n_rows;
 };
 
-/* Families with one value each. `stat` is a count, or nanoseconds printed as whole microseconds. */
+/* A family with one value per model: a count, or a duration that is kept in nanoseconds and printed in
+ * whole microseconds. */
 struct counter_family {
         const char *name;
         const char *help;
@@ -170,8 +171,8 @@ static void print_first_responses(const struct page *p) {
 static void print_latency(const struct page *p, enum phase phase) {
         double bounds[N_LATENCY_BOUNDS];
 
-        /* A quotient of integers is the double nearest to the decimal, so it prints with few
-         * digits. */
+        /* Dividing integers gives the double nearest to the decimal value, which prints with few
+         * digits; adding up doubles would not. */
         for (size_t k = 0; k < N_LATENCY_BOUNDS; k++)
                 bounds[k] = (double)((uint64_t)LATENCY_BASE_NS << k) / (double)NS_PER_S;
         prometheus_head(p->out, latency_histograms[phase].name, latency_histograms[phase].help,
@@ -256,7 +257,7 @@ static void print_ended(struct strbuf *out, const char *name, const struct model
                                   read_count(&s->sequences->n_ended[i]));
 }
 
-/* The two values are read one after the other: the used slots are never reported above the total. */
+/* The two values are read one after the other, so `used` may exceed `all`; the free slots are then 0. */
 static void print_slots(struct strbuf *out, const char *name, const struct model_stats *s) {
         double used = read_count(&s->sequences->n_active);
         double all = read_count(&s->sequences->n_slots);
@@ -329,8 +330,8 @@ static void print_page(const struct page *p) {
                 print_batching(p, i);
 }
 
-/* While a version is reloaded, both the old and the new one are in the list, but a line may be
- * printed only once: the newest of models with equal labels is printed. */
+/* Reads the models to print. While a version is reloaded, both the old and the new load are listed,
+ * with equal labels. A line may be printed only once, so only the newest load is. */
 static size_t add_rows_locked(struct model_metrics *m, struct row *rows) {
         struct map newest;
         size_t     n = 0;

@@ -7,11 +7,12 @@
 
 #include <string.h>
 
-/* Largest number of responses per request with statistics of their own; streams may be longer. */
+/* Statistics are kept for this many responses of a request, by index; later responses are not counted. */
 #define MAX_RESPONSES 4096
 #define FIRST_RESPONSES 4
 
-/* A wall clock that was set differs by more than this; slewing affects both clocks alike. */
+/* A larger change of the difference between wall clock and monotonic clock means that the wall clock
+ * was set. Slow corrections (slewing) change both clocks alike. */
 #define MAX_WALL_DRIFT_NS (100 * NS_PER_MS)
 
 static _Atomic unsigned                 n_threads;
@@ -34,8 +35,8 @@ static inline uint64_t since(uint64_t start_ns, uint64_t end_ns) {
         return end_ns > start_ns ? end_ns - start_ns : 0;
 }
 
-/* Index of the first bound that is not below value, for bounds base * 2^0 … base * 2^(n_bounds -
- * 1). */
+/* Index of the first bound that is not below `value`; the bounds are base * 2^k for k = 0 to n_bounds
+ * - 1. */
 static inline unsigned power_bucket(uint64_t value, uint64_t base, unsigned n_bounds) {
         uint64_t whole = (value - (value > 0)) / base;
         unsigned n_bits = whole == 0 ? 0 : 64 - (unsigned)__builtin_clzll(whole);
@@ -266,7 +267,8 @@ void model_stats_sum(struct model_stats *s, struct stats_sums *ret) {
         }
 }
 
-/* One thread's -1 may be read without another's +1: the sum is never reported below 0. */
+/* The shards are read one after the other, so a request's -1 may be read without its +1; a negative
+ * sum is reported as 0. */
 uint64_t model_stats_get_pending(struct model_stats *s) {
         int64_t sum = 0;
 
@@ -287,7 +289,8 @@ uint64_t model_stats_get_path(struct model_stats *s, bool was_inline) {
         return sum;
 }
 
-/* The offset is kept, so that the same time always gives the same millisecond. */
+/* Converts a monotonic time to milliseconds since the epoch. Keeps the offset between the clocks, so
+ * that the same time always gives the same millisecond. */
 static uint64_t wall_ms(struct model_stats *s, uint64_t monotonic_ns) {
         uint64_t now = clock_wall_ns() - clock_now_ns();
         uint64_t kept = atomic_load_explicit(&s->wall_offset_ns, memory_order_relaxed);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Statistics of one model version: counts, durations, batch sizes, latency histograms.
  *
- * Updates go to one of a few shards, chosen by thread, each guarded by its own uncontended mutex
- * (rank LOCK_METRIC); readers add the shards up. The statistics extension (JSON), the
- * nv_inference_* families and the neso_* histograms use the same numbers.
+ * Each thread updates one of a few shards, so their mutexes (rank LOCK_METRIC) are rarely contended;
+ * readers add the shards up. The statistics extension (JSON), the nv_inference_* families and the
+ * neso_* histograms use the same numbers.
  *
- * Ownership.  Owned by the model; a model_metrics lists those whose metrics are printed.
+ * Ownership.  The model owns its model_stats. A model_metrics lists those whose metrics are printed.
  * Threads.  Any.
  */
 #pragma once
@@ -18,14 +18,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* All model statistics of a server, in order of loading; prints their families. */
+/* The models of a server whose metrics are printed, in order of loading. */
 struct model_metrics;
 struct batch_counts;
 struct model_stats;
 
 enum failure_reason { FAILURE_OTHER, FAILURE_BACKEND, FAILURE_CANCELED, FAILURE_REJECTED };
 
-/* Timestamps of one request's steps, monotonic nanoseconds; the backend reports the last four. */
+/* Times of one request, in monotonic nanoseconds. The backend reports the four from exec_start_ns to
+ * exec_end_ns. */
 struct request_times {
         uint64_t request_start_ns;
         uint64_t queue_start_ns;
@@ -36,29 +37,29 @@ struct request_times {
         uint64_t request_end_ns;
 };
 
-/* Sums of the durations of a request's steps. One owner at a time: steps that run concurrently have
- * sums of their own, which are merged. */
+/* Sums of the compute durations of the steps of a composed model's request. One owner at a time: steps
+ * that run concurrently have separate sums, which are merged. */
 struct compute_sums {
         uint64_t input_ns, infer_ns, output_ns;
 };
 
 void compute_sums_add(struct compute_sums *sums, const struct request_times *t);
 void compute_sums_merge(struct compute_sums *to, const struct compute_sums *more);
-/* Sets exec_start to exec_end from the sums, beginning at `start_ns`. */
+/* Sets exec_start_ns to exec_end_ns of `t` as if the phases had run one after the other from
+ * `start_ns` on. */
 void compute_sums_to_times(const struct compute_sums *sums, uint64_t start_ns,
                            struct request_times *t);
 
 struct model_stats_options {
         const char *model;
         const char *namespace; /* NULL or "": no label */
-        int64_t version;
-        const struct metric_label
-                *tags; /* metric_tags of the configuration, without the leading "_" */
-        size_t   n_tags;
-        bool     has_cache;     /* cache families are printed */
-        bool     is_decoupled;  /* response_stats, first-response histogram */
-        bool     has_sequences; /* families of sequences are printed */
-        bool     has_batches;   /* families of batching are printed */
+        int64_t                    version;
+        const struct metric_label *tags; /* metric_tags of the configuration */
+        size_t                     n_tags;
+        bool                       has_cache; /* the families of the response cache are printed */
+        bool                       is_decoupled;  /* response_stats, first-response histogram */
+        bool                       has_sequences; /* families of sequences are printed */
+        bool                       has_batches;   /* families of batching are printed */
         /* Bounds in ms of nv_inference_first_response_histogram_ms (model configuration:
          * model_metrics), ascending; NULL: 100, 500, 2000, 5000. */
         const double *first_response_ms;
@@ -79,27 +80,29 @@ void                  model_metrics_free(struct model_metrics *metrics);
 struct model_stats *model_stats_new(struct model_metrics             *metrics,
                                     const struct model_stats_options *o);
 void                model_stats_free(struct model_stats *s);
-/* Lists the model in model_metrics or removes it (loaded models are listed, unloaded ones are not). */
+/* _show() lists the model in its model_metrics, to be called after it was loaded; _hide() removes it. */
 void model_stats_show(struct model_stats *s, double load_secs);
 void model_stats_hide(struct model_stats *s);
 
-/* Counts one successful request of `batch` inferences. */
+/* Counts one successful request of `batch` rows (inferences, in the terms of the protocol). */
 void model_stats_success(struct model_stats *s, const struct request_times *t, uint64_t batch);
 /* Counts a failed request; request_end - request_start is added to "fail". */
 void model_stats_failure(struct model_stats *s, enum failure_reason why, uint64_t duration_ns);
 /* Counts one execution of `batch` inferences. At most 4096 different sizes are counted separately. */
 void model_stats_execution(struct model_stats *s, uint64_t batch, const struct request_times *t);
-/* Counts a successful request of a composed model, which is its own execution. */
+/* Counts a successful request of a composed model, and one execution with it, since composed models
+ * form no batches. */
 void model_stats_composed(struct model_stats *s, const struct request_times *t, uint64_t batch);
 void model_stats_cache_hit(struct model_stats *s, const struct request_times *t,
                            uint64_t lookup_ns);
 void model_stats_cache_miss(struct model_stats *s, uint64_t lookup_insert_ns);
-/* A request entered (+1) or left (-1) the queue of pending ones. */
+/* Adds `change` to the number of pending requests: +1 when a request is queued, -1 when it leaves the
+ * queue. */
 void model_stats_pending(struct model_stats *s, int change);
-/* A request executed on the submitting thread (true) or after a hop (false). */
+/* Counts one execution: on the submitting thread (true), or on another thread (false). */
 void model_stats_path(struct model_stats *s, bool was_inline);
 
-/* Counters of a model's sequence scheduler, which stores them; the metrics page loads them. */
+/* Counters of a model's sequences. The scheduler writes them, GET /metrics reads them. */
 enum { N_SEQUENCE_REASONS = 4 };
 struct sequence_counts {
         _Atomic uint64_t n_active;  /* sequences with a slot */
@@ -121,7 +124,7 @@ enum response_outcome { RESPONSE_SUCCESS, RESPONSE_FAIL, RESPONSE_EMPTY, RESPONS
 void model_stats_response(struct model_stats *s, uint32_t index, enum response_outcome outcome,
                           uint64_t compute_infer_ns, uint64_t compute_output_ns);
 
-/* A decoupled request's first response left `since_start_ns` after the request started. */
+/* Counts the first response of a request of a decoupled model, sent `since_start_ns` after the start. */
 void model_stats_first_response(struct model_stats *s, uint64_t since_start_ns);
 
 struct memory_usage {

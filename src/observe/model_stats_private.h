@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The structs behind model_stats.h, shared by model_stats.c and the model_metrics files.
  *
- * Ownership.  A model_stats owns its shards and texts; a model_metrics lists the models whose
- * metrics are printed.
- * Threads.  The comments of each struct name its guard. Lock order: the registry's (printing), that
- * of model_metrics, then one lock of a model at a time.
+ * Ownership.  A model_stats owns its shards and texts; a model_metrics lists the models whose metrics
+ * are printed.
+ * Threads.  The comments in each struct name the lock that guards it. Order of locks while printing:
+ * the registry's, that of model_metrics, then one lock of a model at a time.
  */
 #pragma once
 
@@ -17,15 +17,15 @@
 #include <assert.h>
 #include <stdatomic.h>
 
-/* A power of two. About as many threads as cores update at the same time; eight shards keep most
- * apart. */
+/* Number of shards, a power of two. About as many threads as there are cores update at the same time;
+ * with eight shards, most of them use different ones. */
 #define N_SHARDS 8
 
-/* Latency buckets end at 10 us * 2^k, up to 10.5 s. A quantile is exact to a factor of two, and the
- * bucket of a duration is a count of leading zeros. */
+/* The bounds of the latency buckets are 10 us * 2^k, up to 10.5 s. So a quantile is exact to a factor
+ * of two, and the bucket of a duration is found by counting leading zeros. */
 #define LATENCY_BASE_NS 10000
 #define N_LATENCY_BOUNDS 21
-/* Batch sizes end at 2^k, up to 1024. */
+/* The bounds of the batch size buckets are 2^k, up to 1024. */
 #define N_BATCH_BOUNDS 11
 
 enum phase { PHASE_REQUEST, PHASE_QUEUE, PHASE_INPUT, PHASE_INFER, PHASE_OUTPUT, N_PHASES };
@@ -57,19 +57,20 @@ struct stats_shard {
         struct mutex       lock; /* rank LOCK_METRIC; guards sums and batches */
         struct stats_sums  sums;
         struct batch_table batches;
-        /* Share of this shard's threads; the sum over all shards is the value. Relaxed. */
+        /* What the threads of this shard have counted; the value is the sum over all shards (`pending`
+         * of one shard may be negative). Relaxed accesses. */
         _Atomic int64_t  pending;
         _Atomic uint64_t n_inline;
         _Atomic uint64_t n_queued;
 };
 
-/* A shard, padded so that no other data shares its cache lines. */
+/* A shard, padded to whole cache lines, so that threads of different shards share none. */
 struct padded_shard {
         struct stats_shard shard;
         char padding[CACHE_LINE_BYTES - sizeof(struct stats_shard) % CACHE_LINE_BYTES];
 };
 
-/* Responses of decoupled models: one lock is enough, since each response costs far more than it. */
+/* Responses of decoupled models. One lock is enough, since a response costs far more than taking it. */
 struct stats_responses {
         struct mutex lock; /* rank LOCK_METRIC; guards everything below */
         struct response_stats
@@ -82,11 +83,11 @@ struct stats_responses {
 };
 
 struct model_stats {
-        struct list_node      node;    /* in the metrics, while shown */
+        struct list_node      node;    /* in metrics->shown, or not linked */
         struct model_metrics *metrics; /* borrowed: outlives its models */
         bool                  has_cache;
         bool                  is_decoupled;
-        double                load_secs; /* guarded by the metrics's lock */
+        double                load_secs; /* guarded by the lock of model_metrics */
         char                 *labels;    /* owned, as the next ones; `{model="m",version="1"}` */
         char                 *failure_labels[4]; /* with reason="…" */
         char                 *path_labels[2];    /* with path="…": inline, queued */
@@ -106,7 +107,7 @@ struct model_stats {
         size_t               n_memory;
 };
 
-static_assert(sizeof(struct padded_shard) % CACHE_LINE_BYTES == 0, "slots keep the alignment");
+static_assert(sizeof(struct padded_shard) % CACHE_LINE_BYTES == 0, "shards keep the alignment");
 
 struct model_metrics {
         struct model_metrics_options options;

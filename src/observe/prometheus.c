@@ -106,7 +106,8 @@ void prometheus_labels(struct strbuf *out, const struct metric_label *labels, si
         free(sorted);
 }
 
-/* Tries few digits first: 15 always survive as a double, 17 always restore the same double. */
+/* Tries 15 digits first, which need not restore the value, and then more: 17 always restore the same
+ * double. */
 static void print_shortest(struct strbuf *out, double value) {
         char     digits[NUMBER_MAX];
         locale_t before;

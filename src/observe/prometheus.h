@@ -11,9 +11,9 @@
 
 /* "# HELP name help" and "# TYPE name kind". */
 void prometheus_head(struct strbuf *out, const char *name, const char *help, enum metric_kind kind);
-/* Prints `{a="x",b="y"}` sorted by name, values escaped; no text for no labels. */
+/* Prints `{a="x",b="y"}`, sorted by name, with escaped values; nothing without labels. */
 void prometheus_labels(struct strbuf *out, const struct metric_label *labels, size_t n_labels);
-/* Prints a double as C++ streams do: integers without a dot, else the shortest digits. */
+/* Prints integers without a dot, other values with the fewest digits that restore the same double. */
 void prometheus_number(struct strbuf *out, double value);
 void prometheus_sample(struct strbuf *out, const char *name, const char *labels_text, double value);
 

@@ -12,8 +12,8 @@
 #include <stdio.h>
 
 #define MAX_LIMIT_NAMES 64
-#define MAX_KEY_SERIES 16384            /* four reasons for each key of a key file */
-#define PROC_FILE_MAX ((size_t)4 << 20) /* a line per CPU, and a line with a number per interrupt */
+#define MAX_KEY_SERIES 16384            /* four reasons for each of API_KEY_FILE_MAX_KEYS keys */
+#define PROC_FILE_MAX ((size_t)4 << 20) /* one line per CPU, one with a number per interrupt */
 
 struct cpu_times {
         uint64_t busy;
@@ -31,7 +31,7 @@ struct core_metrics {
         struct map   limits;     /* struct metric, owned, by limit */
         struct map   key_series; /* struct metric, owned, by "<reason> <key>" */
 
-        /* Used by the collector only, which the registry serialises. */
+        /* Used by collect() only, which runs with the registry locked. */
         uint64_t         read_at_ns;
         struct cpu_times last;
         double           utilization;
@@ -86,7 +86,8 @@ static void refresh_machine(struct core_metrics *m) {
         if (m->read_at_ns != 0 && now_ns - m->read_at_ns < m->options.interval_ms * NS_PER_MS)
                 return;
         if (read_cpu_times(&now)) {
-                /* The kernel's I/O wait may decrease, and with it the busy time. */
+                /* The kernel may correct its times downwards (iowait does decrease): such an interval
+                 * is skipped. */
                 if (m->read_at_ns != 0 && now.total > m->last.total && now.busy >= m->last.busy)
                         m->utilization = MIN(1.0, (double)(now.busy - m->last.busy) /
                                                           (double)(now.total - m->last.total));

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Metrics of the process: the pinned pool, CPU and memory of the machine, rejections by limits.
+/* Metrics that belong to no model: the pool of pinned memory, CPU and memory of the machine, requests
+ * refused by a limit or for their API key.
  *
- * CPU figures are read from /proc when metrics are printed, at most once per interval: no thread polls
- * when no scraper exists.
+ * The figures of CPU and memory are read from /proc when metrics are printed, at most once per
+ * interval. So no thread polls, and an unscraped server reads nothing.
  *
  * Threads.  Any.
  */
@@ -18,11 +19,11 @@ struct metric_registry;
 
 struct core_metrics_options {
         uint64_t pinned_pool_bytes;
-        bool     cpu;
-        uint64_t interval_ms;
+        bool     cpu;         /* prints CPU and memory of the machine */
+        uint64_t interval_ms; /* the figures of the machine may be this old */
 };
 
-struct core_metrics *core_metrics_new(struct metric_registry *r,
+struct core_metrics *core_metrics_new(struct metric_registry            *r,
                                       const struct core_metrics_options *options);
 void                 core_metrics_free(struct core_metrics *m);
 

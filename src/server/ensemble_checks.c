@@ -119,8 +119,9 @@ static void describe_step_models(const struct ensemble_checks *e, const struct c
 
 static struct error *check_graph(const struct ensemble_checks *e, struct checked_model *m,
                                  const struct ensemble_graph *g) {
-        struct ensemble_step_model *models =
-                mem_zalloc((g->n_steps + (size_t)1) * sizeof(*models)); /* bounded by the text */
+        struct ensemble_step_model *models = mem_zalloc(
+                (g->n_steps + (size_t)1) *
+                sizeof(*models)); /* n_steps is bounded by the size of the configuration */
         struct error *err;
         uint32_t      n_decoupled = 0;
 
@@ -141,8 +142,9 @@ static struct error *check_graph(const struct ensemble_checks *e, struct checked
 
 static void visit(struct ensemble_checks *e, struct checked_model *m);
 
-/* Visits the ensembles among the steps first, since their decoupled flag is used. A cycle was reported
- * before. The depth is that of nested ensembles. */
+/* Visits the models of the steps first, since the check uses their decoupled flags. server_check.c has
+ * reported cycles before; a model that is being visited is skipped. Recursion is as deep as ensembles
+ * are nested. */
 static void visit_steps(struct ensemble_checks *e, const struct checked_model *user,
                         const struct ensemble_graph *g) {
         for (uint32_t i = 0; i < g->n_steps; i++) {

@@ -31,7 +31,7 @@ static const char *place_of(const struct model_check *c) {
         return c->config_path != NULL ? c->config_path : c->directory;
 }
 
-/* Takes `err`, which may be NULL; false if there was an error. */
+/* Adds `err`, which it takes, as a problem; NULL adds nothing. Returns true for NULL. */
 static bool add_problem(struct model_check *c, struct error *err) {
         struct str text = c->config_path != NULL ? strbuf_str(&c->text) : str_range(NULL, 0);
 
@@ -55,8 +55,8 @@ static bool has_doubts(const struct model_check *c) {
         return c->recovery.n_errors > 0;
 }
 
-/* Adds the error of a check of one field, which also depends on `others` (paths separated by blanks).
- * Returns as add_problem(); true when the fields were not read, so that no statement is possible. */
+/* Adds the error of a check of one field that also depends on `others` (paths separated by blanks);
+ * returns false if it did. Drops the error and returns true when one of these fields is doubtful. */
 static bool report_field(struct model_check *c, const char *others, struct error *err) {
         struct str path, rest = str_of(others);
 
@@ -76,7 +76,8 @@ static bool report_field(struct model_check *c, const char *others, struct error
         return add_problem(c, err);
 }
 
-/* As report_field(); also depends on the fields that contain it: "input[0]". */
+/* As report_field(), for a check that reads the whole message around the field, such as "input[0]": it
+ * must not be doubtful either. */
 static bool report_with(struct model_check *c, const char *others, struct error *err) {
         struct str whole;
 
@@ -109,7 +110,7 @@ static struct error *read_config(struct model_check *c) {
         return model_config_read_all(&c->recovery, strbuf_str(&c->text), &c->config);
 }
 
-/* Adds the nearest name in the directory to the message. Takes `err`. */
+/* Adds "Did you mean" with the nearest name in the directory to the message. Takes `err`. */
 static struct error *suggest_name(const char *directory, const char *wanted, struct error *err) {
         const char     *nearest;
         struct dir_list list;
@@ -191,7 +192,7 @@ static void check_scheduling_libraries(struct model_check *c) {
         report_with(c, "model_repository_agents", find_scheduler(c));
 }
 
-/* Ignores the backend's own preferences, which are known only after opening it. */
+/* Without the backend's defaults for instance groups, which only an opened backend reports. */
 static struct error *check_groups(struct model_check *c) {
         const struct config_devices devices = { .n_gpus = 0 };
 
@@ -209,7 +210,8 @@ static struct error *assume_complete(const struct model_check *c, struct model_c
         return NULL;
 }
 
-/* A wrong dimension is an error by itself; the other checks of a tensor compare fields. */
+/* Problems of `dims` and `data_type` depend on no other field; other checks of a tensor compare
+ * fields. */
 static void report_tensor(struct model_check *c, struct error *err) {
         if (err != NULL && err->field != NULL &&
             (strstr(err->field, "].dims") != NULL || strstr(err->field, "].data_type") != NULL))
@@ -249,7 +251,7 @@ static struct error *check_labels(const struct model_check *c) {
         return NULL;
 }
 
-/* Checks the files of the samples; zeros and random data have none. */
+/* Checks the files of the samples. Samples of zeros or random data have none. */
 static struct error *check_warmup_files(const struct model_check *c) {
         const Inference__ModelConfig *pb = c->config->pb;
 
@@ -271,7 +273,7 @@ static struct error *check_warmup_files(const struct model_check *c) {
 }
 
 static void check_warmup(struct model_check *c) {
-        /* When the shape of a sample is wrong, its file has no correct size. */
+        /* The size of a sample's file can be checked only if the sample's shape is right. */
         if (report(c, model_config_check_warmup(c->config)) &&
             report_with(c, "input", model_config_review_warmup(c->config)))
                 report(c, check_warmup_files(c));
@@ -283,7 +285,7 @@ static void pick_versions(struct model_check *c, struct version_scan *scan) {
                 problem_list_warn(&c->problems, c->directory, scan->warnings[i]);
 }
 
-/* Other fields that the rules of batching depend on. */
+/* Fields of other parts of the configuration that model_config_check_scheduling() reads. */
 static const char *scheduling_fields(const struct model_check *c) {
         if (c->config->pb->scheduling_choice_case ==
             INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING)
@@ -392,7 +394,7 @@ static void put_member(struct json_writer *w, const char *key, const char *text)
         json_put_string(w, text);
 }
 
-/* Plans are read by people; this many are enough. */
+/* Limit of rows that the printed plan covers; the plan is for people. */
 #define MAX_PRINTED_PLANS 1024
 
 static struct error *make_plan(const struct model_config *config, const struct batch_members *m,

@@ -3,10 +3,11 @@
  * collects all mistakes instead of stopping at the first.
  *
  * A text with mistakes is read to its end (pb_text_recover.h), and the values that could be read are
- * checked. A report that may be a mere consequence of a mistake in the text is left out: one about a
- * field, or dependent on a field, whose value was not read.
+ * checked. A problem that may only be a consequence of a mistake in the text is left out: a field whose
+ * value was not read is called doubtful, and problems of doubtful fields, or of checks that depend on
+ * them, are not reported.
  *
- * Ownership.  model_check_done() frees.
+ * Ownership.  The caller sets the borrowed fields; model_check_done() frees the owned ones.
  * Threads.  One owner.
  */
 #pragma once
@@ -27,9 +28,9 @@ struct model_config;
 #define MODEL_CHECK_MAX_ERRORS PB_RECOVERY_MAX_ERRORS
 
 struct model_check_options {
-        const struct backend_registry *backends; /* finds their libraries; opens none */
+        const struct backend_registry *backends; /* used to find libraries; none is opened */
         const char                    *backend_directory;
-        const struct agent_registry   *agents; /* the same for repository agents */
+        const struct agent_registry   *agents; /* the same, for libraries of repository agents */
         const char                    *agent_directory;
         const char                    *scheduler_directory;
         const char                    *config_name; /* --model-config-name */
@@ -55,13 +56,13 @@ void model_check_run(struct model_check *c);
 void model_check_refuse(struct model_check *c, struct error *err);
 void model_check_done(struct model_check *c);
 
-/* Prints {"name", "directory", "file", "problems", "versions", "config"}; the last two, completed and
- * normalised, only without errors. */
+/* Prints {"name", "directory", "file", "problems", "versions", "config", "batch_plan"}. The last three
+ * only without errors, the configuration completed and normalised, the plan only for composite models. */
 struct error *model_check_print(const struct model_check *c, struct json_writer *w) NODISCARD;
 
-/* Resolution of model names. A name means a model of the same repository, or, with a namespace (the path
- * of a repository), a model of that repository. A key identifies a model within one check of a
- * repository: the name for a model of that repository, "<repository>::<name>" for any other. */
+/* How names of models are resolved. A configuration names a model of its own repository, or, with a
+ * namespace (the path of a repository), a model of that one. A key identifies a model within one
+ * check: the name for a model of the repository that is checked, "<repository>::<name>" for any other. */
 
 /* The repository of a model that a model of `repository` names with `namespace` ("": none); borrowed. */
 const char *model_check_repository(const char *repository, const char *namespace);

@@ -31,9 +31,9 @@ struct problem_list {
 
 void problem_list_done(struct problem_list *l);
 
-/* Adds `err` as a problem, which it takes; NULL adds nothing. The location is searched in `text`, the
- * text of `file` (ptr NULL: none), and in the `patches` that were applied when it was read. An error of
- * pb_text_read() without a file name has its location in its message. */
+/* Adds `err`, which it takes, as a problem; NULL adds nothing. The location is that of the error's
+ * field in `text`, the text of `file` (ptr NULL: none), as read with `patches`. If the message begins
+ * with "<line>:<column>: ", as those of pb_text_read() do, that is the location. */
 void problem_list_add(struct problem_list *l, const char *file, struct str text,
                       struct pb_patches patches, struct error *err);
 void problem_list_warn(struct problem_list *l, const char *file, const char *message);

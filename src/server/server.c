@@ -25,8 +25,8 @@
 #include "server/core_metrics.h"
 #include "server/server_report.h"
 
-/* The part of the exit timeout in which models end, after the last sequences; half of the timeout when
- * it is short. */
+/* At this time before the exit timeout, server_stop() ends sequences that have no requests, so that
+ * the models can end in time. Half of the timeout when that is shorter. */
 #define MODELS_END_NS (5 * NS_PER_S)
 
 static struct backend_registry *make_backends(const struct server_options *o) {
@@ -230,14 +230,14 @@ static void log_in_flight(const struct model *m, uint64_t n, void *userp) {
                  (long long)m->version, (unsigned long long)n);
 }
 
-/* Ends the sequences that would wait for further requests. */
+/* Ends the live sequences that have no request now; the others end after theirs. */
 static void end_sequences(struct server *s) {
         log_info("The exit timeout is nearly over: sequences without requests end");
         repo_end_idle_sequences(s->repo, NULL);
 }
 
-/* Waits for the models to end and logs a line each second; from `end_sequences_ns` on it does not wait for
- * sequences. */
+/* Waits for the models to end and logs a line each second; from `end_sequences_ns` on it does not wait
+ * for sequences. */
 static struct error *wait_for_models(struct server *s, uint64_t deadline_ns,
                                      uint64_t end_sequences_ns) {
         uint64_t now_ns;
@@ -260,7 +260,8 @@ static struct error *wait_for_models(struct server *s, uint64_t deadline_ns,
         return NULL;
 }
 
-/* Stops running changes: an update of instances may wait for the sequences of those that it removes. */
+/* Stops loads, unloads and updates. An update of instances may have to wait for sequences on the
+ * instances that it removes. */
 static struct error *stop_changes(struct server *s, uint64_t deadline_ns,
                                   uint64_t end_sequences_ns) {
         if (repo_stop_changes(s->repo, end_sequences_ns) == 0)
@@ -376,7 +377,7 @@ struct error *server_get_model_for_request(struct server *s, const char *name, i
 
 /* ---- requests of clients -------------------------------------------------------------------- */
 
-/* Live sequences continue while the server exits. */
+/* True when the server accepts the request: while it exits, only requests of live sequences. */
 static bool may_submit(const struct server *s, struct request *req) {
         int state = atomic_load_explicit(&s->state, memory_order_relaxed);
 
@@ -385,8 +386,7 @@ static bool may_submit(const struct server *s, struct request *req) {
                 model_generations_continues(req));
 }
 
-/* For a model that was unloaded, when the request does not continue a live sequence: returns the error
- * of the look-up. */
+/* The error for a request whose model was unloaded after its look-up: that of a new look-up. */
 static COLD struct error *unloaded_error(struct server *s, const struct request *req) {
         struct model *model;
         struct error *err = repo_get(s->repo, req->model->name,
@@ -436,7 +436,7 @@ struct error *server_infer_traced(struct server *s, struct request *req, struct 
 
 /* ---- models and repositories, as the model control mode permits ----------------------------- */
 
-/* Text of the reference server, for the modes "none" and "poll" alike. */
+/* The reference server has this text for the modes "none" and "poll". */
 static struct error *check_explicit(const struct server *s) {
         TRY(server_check_serving(s));
         if (s->control_mode != MODEL_CONTROL_EXPLICIT)

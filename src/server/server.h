@@ -4,12 +4,14 @@
  *     INITIALIZING -> READY -> EXITING -> (freed)
  *          '--> FAILED ----^
  *
- * FAILED: the server runs on request although it could read no repository. It reports its metadata and
- * that it is neither live nor ready; requests about models are refused.
+ * FAILED: the server could read no repository, but was told to run nevertheless (exit_on_error false).
+ * It serves its metadata, reports that it is neither live nor ready, and refuses requests about
+ * models.
  *
  * Ownership.  Owns the repository, the backends, metrics, timers; freed in the reverse order of their
  * creation.
- * Threads.  Any, except for server_new(), server_stop() and server_free().
+ * Threads.  Any. server_new(), server_stop() and server_free(): one thread at a time, and
+ * server_free() with no other call running.
  */
 #pragma once
 
@@ -47,17 +49,17 @@ struct server {
         bool                     strict_readiness;
         enum model_control_mode  control_mode;
         _Atomic uint32_t         exit_timeout_s;
-        struct event_source      ready;   /* signalled when server, model or version changes state */
-        struct metric_registry  *metrics; /* owned */
-        struct core_metrics     *core;    /* owned; CPU, memory pool, refusals */
-        struct model_metrics    *model_metrics;   /* owned */
-        struct timer_thread     *timers;  /* owned */
-        struct response_cache   *cache;   /* owned; NULL = none */
-        struct rate_limiter     *limiter; /* owned; NULL: no limit of executions */
-        struct backend_registry *backends;            /* owned */
-        struct host_policies    *policies;            /* owned; NULL = none */
-        struct agent_registry   *agents;              /* owned; repository agents */
-        char                    *scheduler;           /* owned; default of models without a setting */
+        struct event_source      ready; /* signalled when server, model or version changes state */
+        struct metric_registry  *metrics;       /* owned */
+        struct core_metrics     *core;          /* owned; metrics that belong to no model */
+        struct model_metrics    *model_metrics; /* owned */
+        struct timer_thread     *timers;        /* owned */
+        struct response_cache   *cache;         /* owned; NULL = none */
+        struct rate_limiter     *limiter;       /* owned; NULL: no limit of executions */
+        struct backend_registry *backends;      /* owned */
+        struct host_policies    *policies;      /* owned; NULL = none */
+        struct agent_registry   *agents;        /* owned; repository agents */
+        char                    *scheduler;     /* owned; default of models without a setting */
         char                    *scheduler_directory; /* owned */
         struct reaper           *reaper;              /* owned */
         struct repo             *repo;                /* owned */
@@ -79,14 +81,14 @@ struct error *server_check_serving(const struct server *s) NODISCARD;
 /* As server_check_serving(), for calls that are also served while EXITING: refuses only when FAILED. */
 struct error *server_check_started(const struct server *s) NODISCARD;
 
-/* Checks a request against its model and submits it to the scheduler. The caller keeps it on error.
- * While the server exits, it accepts only requests of live sequences. */
+/* Checks a request against its model and submits it to the scheduler. On error the caller still owns
+ * it. While the server exits, only requests of live sequences are accepted. */
 struct error *server_infer(struct server *s, struct request *req) NODISCARD;
-/* As server_infer(), with a trace, which it takes in any case: on error the trace is released at once.
- * A trace that another inference holds is an error and left unchanged. */
+/* As server_infer(), with a trace. Takes the trace: on error it is released at once. Exception: a
+ * trace that another inference holds is refused and left unchanged. */
 struct error *server_infer_traced(struct server *s, struct request *req, struct trace *t) NODISCARD;
 
-/* A static error, for use when memory is exhausted. */
+/* "out of memory", as a static error that needs no memory. */
 struct error *server_no_memory(void);
 
 /* Returns a new reference. UNAVAILABLE "Server not ready" as server_check_serving(). */
@@ -97,17 +99,17 @@ struct error *server_get_model(struct server *s, const char *name, int64_t versi
 struct error *server_get_model_for_request(struct server *s, const char *name, int64_t version,
                                            struct model **ret) NODISCARD;
 
-/* JSON for the management protocols; the caller owns *ret. version -1 = the latest. */
+/* Answers of the management endpoints, as JSON; the caller owns *ret. version -1 = the latest. */
 struct error *server_metadata(struct server *s, struct message **ret) NODISCARD;
 struct error *server_model_metadata(struct server *s, const char *name, int64_t version,
                                     struct message **ret) NODISCARD;
 struct error *server_model_config(struct server *s, const char *name, int64_t version,
                                   uint32_t config_version, struct message **ret) NODISCARD;
-/* name "" = all models. */
+/* name "" = all models; version -1 = all READY versions. */
 struct error *server_model_statistics(struct server *s, const char *name, int64_t version,
                                       struct message **ret) NODISCARD;
-/* The live sequences of one model, including those of replaced or unloaded loads: a thousand at most,
- * and the number of further ones. */
+/* The live sequences of one model, also on its replaced or unloaded loads: at most a thousand, and the
+ * number of those left out. version -1 = all. */
 struct error *server_model_sequences(struct server *s, const char *name, int64_t version,
                                      struct message **ret) NODISCARD;
 /* Call stacks of the processes that run a model's instances. UNSUPPORTED when the instances are not
@@ -124,11 +126,11 @@ struct error *server_model_index(struct server *s, bool only_ready, struct messa
 struct error *server_load_model(struct server *s, const char *name, const struct repo_override *o)
         NODISCARD;
 struct error *server_unload_model(struct server *s, const char *name) NODISCARD;
-/* Also unloads the models that were loaded only for this one: repo_unload_with_needs(). */
+/* Also unloads the models that were loaded only because this one needs them: repo_unload_with_needs(). */
 struct error *server_unload_model_with_needs(struct server *s, const char *name) NODISCARD;
 /* Mode POLL only, else UNAVAILABLE; blocks until the changed models are loaded. */
 struct error *server_poll(struct server *s) NODISCARD;
-/* As server_poll(), but returns once the repositories were read. */
+/* As server_poll(), but returns after the repositories were read; the models are loaded later. */
 struct error *server_start_poll(struct server *s) NODISCARD;
 /* Mode EXPLICIT only, else UNSUPPORTED; see repo_add_path() and repo_remove_path(). */
 struct error *server_register_repository(struct server *s, const char *path,

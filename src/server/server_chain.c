@@ -13,7 +13,7 @@
 #include "sched/chain_plan.h"
 #include "server/server.h"
 
-/* The composed model of a chain; NULL for any other model. */
+/* The chain that begins with the model; NULL when none does. */
 static struct composed_model *chain_of(const struct model *model) {
         struct composed_model *c = ((const struct loaded_model *)model->owner)->composed;
 
@@ -55,7 +55,7 @@ static void print_stage(struct json_writer *w, const char *name, struct model *m
         json_end_object(w);
 }
 
-/* A stage is ready when its own instances are, whatever follows it. */
+/* A stage is ready when its own instances are ready; the stages after it do not count. */
 static bool is_ready_itself(struct model *model) {
         struct loaded_model *l = loaded_model_of(model);
 

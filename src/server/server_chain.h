@@ -16,8 +16,9 @@ struct model;
 struct server;
 struct step_models;
 
-/* The model whose outputs clients of `model` receive: the last of its chain, or itself. *ret_held must
- * be released with step_models_unref() after use; NULL when it is the model itself. */
+/* Returns the model whose outputs the clients of `model` receive: the last of its chain, or the model
+ * itself. *ret_held keeps that model and must be released with step_models_unref(); NULL for the model
+ * itself. */
 const struct model *server_chain_last(const struct model *model, struct step_models **ret_held);
 
 /* True when the model, or the last model of its chain, is decoupled. */

@@ -21,12 +21,12 @@
 struct check_run {
         struct model_check_options options;
         const char                *repository; /* borrowed: contains the models to be checked */
-        struct model_graph        *graph;      /* owned; keys of the models that were read so far */
-        struct model_check       **checks;     /* owned, and each; the requested ones come first */
-        size_t                     n_checks;
-        size_t                     n_requested;
-        struct map                 keys; /* key -> struct model_check */
-        struct json_writer         writer;
+        struct model_graph  *graph;  /* owned; which of the models read so far need which, by key */
+        struct model_check **checks; /* owned, with its items; requested models come first */
+        size_t               n_checks;
+        size_t               n_requested;
+        struct map           keys; /* key -> struct model_check */
+        struct json_writer   writer;
 };
 
 static bool is_directory(const char *path) {
@@ -49,8 +49,9 @@ static bool is_version(const char *directory, const char *name) {
         return version_from_name(str_of(name), &version) && is_directory(path);
 }
 
-/* True for a directory with a configuration, or with a version and no configuration: a repository may
- * contain a model called 1. */
+/* Decides whether a directory is a model or a repository. It is a model when it has a configuration,
+ * or a directory with a version's name that is not itself a model: a repository may contain a model
+ * called 1. */
 static struct error *is_model(const struct check_run *r, const char *directory, bool *ret) {
         struct dir_list list;
 
@@ -67,7 +68,7 @@ static struct error *is_model(const struct check_run *r, const char *directory, 
         return NULL;
 }
 
-/* Adds the place where the models are named. Takes `err`. */
+/* Locates an error about needed models at the setting that names them. Takes `err`. */
 static struct error *at_needs(const struct model_check *c, enum needs_kind kind,
                               struct error *err) {
         static const char prefix[] = "circular dependency between ensembles: ";
@@ -89,7 +90,8 @@ static char *key_of(const struct check_run *r, const struct model_check *user,
                                need->name);
 }
 
-/* False when the model needs no others, or its check has reported why they are unknown. */
+/* False when the model needs no others, or its configuration is unreadable, which its check has
+ * reported. */
 static bool read_needs(const struct model_check *c, struct model_needs *ret) {
         AUTO_ERROR unreadable = NULL;
 
@@ -115,7 +117,7 @@ static void set_needs(struct check_run *r, const struct model_check *c) {
         model_needs_done(&needs);
 }
 
-/* Reports a cycle at the last model of it. */
+/* Returns an error when the model completes a cycle of the models read so far. */
 static struct error *check_order(const struct check_run *r, const struct model_check *c) {
         struct model_needs needs;
         struct model_order order;
@@ -160,7 +162,8 @@ static void read_needed(struct check_run *r, const struct model_check *user,
                 (void)read_model(r, repository, directory, need->name);
 }
 
-/* Reads the neighbours of a single model, models of other namespaces, and the models that those need. */
+/* Reads all models that the requested ones need, directly or indirectly, and that were not read yet:
+ * others of the repository when one model is checked, and those of other repositories. */
 static void read_all_needed(struct check_run *r) {
         r->n_requested = r->n_checks;
         for (size_t i = 0; i < r->n_checks; i++) {
@@ -269,8 +272,7 @@ static void check_one(struct check_run *r, const char *directory, const char *na
         check_together(r);
 }
 
-/* Removes trailing slashes. For "." it returns the directory's own path, whose last part is the model's
- * name. */
+/* Removes trailing slashes. NOT_FOUND when the path is not a directory. */
 static struct error *clean_path(const char *path, char **ret) {
         size_t len = strlen(path);
 
@@ -282,6 +284,7 @@ static struct error *clean_path(const char *path, char **ret) {
         return error_new(ERR_NOT_FOUND, "'%s' is not a directory", path);
 }
 
+/* The absolute path, whose last part is the model's name also for ".". */
 static char *full_path(const char *path) {
         char *full = realpath(path, NULL);
 

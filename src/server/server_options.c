@@ -85,8 +85,8 @@ void server_options_set_text(char **owned, const char *text) {
         *owned = copy;
 }
 
-/* Makes room for one more item. The program that fills the options bounds their number, so growing by
- * one each time is cheap enough. */
+/* Makes room for one more item. The operator chooses the number of items, not peers, so growing by one
+ * each time is cheap enough. */
 static void *with_room(void *items, size_t n_items, size_t item_bytes) {
         return mem_realloc(items, (n_items + 1) * item_bytes);
 }
@@ -149,8 +149,7 @@ void server_options_set_load_limit(struct server_options *o, int device, double 
                 (struct device_fraction){ .device = device, .fraction = fraction };
 }
 
-void server_options_set_cache(struct server_options *o, const char *name,
-                              const char *config_json) {
+void server_options_set_cache(struct server_options *o, const char *name, const char *config_json) {
         for (size_t i = 0; i < o->n_caches; i++) {
                 if (strcmp(o->caches[i].name, name) == 0) {
                         server_options_set_text(&o->caches[i].config_json, config_json);

@@ -31,8 +31,8 @@ enum rate_limit_mode {
         RATE_LIMIT_EXEC_COUNT = 1,
 };
 
-/* `--backend-config=onnxruntime,threads=2` is { "onnxruntime", "threads", "2" }; the group is "" when
- * the option was given without one. */
+/* One setting of an option with a group: `--backend-config=onnxruntime,threads=2` is { "onnxruntime",
+ * "threads", "2" }. Without a group it is "". */
 struct option_setting {
         char *group; /* owned */
         char *name;  /* owned */
@@ -84,9 +84,9 @@ struct server_options {
         bool                    model_namespacing;
         unsigned                model_load_threads;
         unsigned                model_load_retries;
-        bool                    allow_uploaded_backends; /* and other code in load requests */
+        bool                    allow_uploaded_backends; /* load requests may contain code */
         bool                    chain_strict_unload; /* the `next` of another model stays loaded */
-        bool                    load_reasons; /* load errors contain the reason, not only the log */
+        bool                    load_reasons; /* answers to load requests contain the reason */
 
         /* start and exit */
         bool     exit_on_error;
@@ -111,7 +111,7 @@ struct server_options {
         struct rate_limit_resource *rate_limit_resources; /* owned */
         size_t                      n_rate_limit_resources;
         enum adaptive_mode          adaptive_batching; /* default of models without a setting */
-        char                       *scheduler;         /* owned; as above */
+        char                       *scheduler;         /* owned; likewise; "": none */
 
         /* plug-ins */
         char                  *backend_directory;   /* owned */
@@ -138,7 +138,7 @@ void                   server_options_free(struct server_options *o); /* NULL is
 void server_options_set_text(char **owned, const char *text);
 
 void option_texts_add(struct option_texts *texts, const char *text);
-/* Appends a setting; when group and name occur again, the last value counts. */
+/* Appends a setting. Of several with the same group and name, option_settings_find() returns the last. */
 void option_settings_add(struct option_settings *settings, const char *group, const char *name,
                          const char *value);
 /* The last value; NULL when there is none. */

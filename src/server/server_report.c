@@ -10,11 +10,12 @@
 
 #define MAX_COLUMNS 3
 
-/* A table of text cells, logged with borders and one line per row; column widths follow from the cells. */
+/* A table of texts, which log_and_free() logs with borders, one line per row, each column as wide as
+ * its widest cell. */
 struct report_table {
         size_t n_columns;
         size_t n_rows;
-        char *(*rows)[MAX_COLUMNS]; /* owned, and each cell */
+        char *(*rows)[MAX_COLUMNS]; /* owned, as is each cell */
 };
 
 static void add_row(struct report_table *t, const char *a, const char *b, const char *c) {

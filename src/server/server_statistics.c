@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What models do, as JSON: their statistics, live sequences, and the call stacks of the processes that
- * run their instances. */
+/* JSON about running models: statistics, live sequences, and call stacks of the processes that run
+ * their instances. */
 #include "server/server.h"
 
 #include "backend/backend_instance.h"
@@ -112,7 +112,7 @@ static void print_member(void *writer, const char *name, const struct member_cou
         json_end_object(w);
 }
 
-/* For models whose instances take batches of certain sizes. */
+/* Prints the members of a model with composite scheduling. */
 static void print_members(struct json_writer *w, const struct model *model) {
         struct batch_counts *counts = model_stats_batches(model->stats);
 
@@ -147,7 +147,6 @@ static void print_statistics(struct json_writer *w, const struct model *model) {
         model_stats_snapshot_done(&s);
 }
 
-/* For the READY versions of one model (version -1: all of them) or of all models (name ""). */
 struct error *server_model_statistics(struct server *s, const char *name, int64_t version,
                                       struct message **ret) {
         AUTO_STRBUF        out = { 0 };
@@ -183,7 +182,7 @@ struct error *server_model_statistics(struct server *s, const char *name, int64_
 
 /* ---- sequences ------------------------------------------------------------------------------ */
 
-/* Sequences that an answer lists, and those that are copied while a scheduler waits. */
+/* Sequences that an answer lists, and sequences that a scheduler copies at a time under its lock. */
 #define MAX_SEQUENCES 1000
 #define ROWS_AT_ONCE 32
 
@@ -207,7 +206,7 @@ static void print_row(struct json_writer *w, const struct sequence_row *row) {
         json_end_object(w);
 }
 
-/* Returns the number of rows. */
+/* Prints up to `max` sequences of a load, as rows; returns their number. */
 static uint64_t print_rows(struct json_writer *w, struct scheduler *s, uint64_t max) {
         struct sequence_row    rows[ROWS_AT_ONCE];
         struct sequence_cursor at = { 0 };
@@ -224,7 +223,7 @@ static uint64_t print_rows(struct json_writer *w, struct scheduler *s, uint64_t 
         return n_printed;
 }
 
-/* Returns the number of sequences listed. */
+/* Prints one load of the model; returns the number of sequences printed. */
 static uint64_t print_load(struct json_writer *w, const struct model *model, uint64_t max) {
         AUTO_CHARS            version = mem_printf("%lld", (long long)model->version);
         struct scheduler     *s = model->scheduler;
@@ -295,7 +294,8 @@ struct error *server_model_sequences(struct server *s, const char *name, int64_t
 
 /* ---- call stacks ---------------------------------------------------------------------------- */
 
-#define MAX_STACKS_BYTES ((size_t)1 << 20) /* of all instances; further ones are left out */
+/* Limit for all instances together; the instances beyond it are left out. */
+#define MAX_STACKS_BYTES ((size_t)1 << 20)
 
 struct stacks_printer {
         struct json_writer w;
