@@ -241,6 +241,10 @@ struct error *request_add_raw_input(struct request *req, const char *name) {
         return NULL;
 }
 
+static struct error *no_such_input(const struct request *req, const char *name) {
+        return request_error(req, ERR_INVALID_ARG, "input '%s' does not exist in request", name);
+}
+
 struct error *request_remove_input(struct request *req, const char *name) {
         struct request_input *previous = NULL;
 
@@ -256,7 +260,7 @@ struct error *request_remove_input(struct request *req, const char *name) {
                 spare_input(req, in);
                 return NULL;
         }
-        return request_error(req, ERR_INVALID_ARG, "input '%s' does not exist in request", name);
+        return no_such_input(req, name);
 }
 
 void request_remove_all_inputs(struct request *req) {
@@ -273,10 +277,6 @@ void request_remove_all_inputs(struct request *req) {
         spares->inputs = req->first_input;
         req->first_input = NULL;
         req->n_inputs = 0;
-}
-
-static struct error *no_such_input(const struct request *req, const char *name) {
-        return request_error(req, ERR_INVALID_ARG, "input '%s' does not exist in request", name);
 }
 
 /* Adds to the input's byte size; false on overflow. */

@@ -69,7 +69,7 @@ struct conn_tls {
 
         struct tls_out *sending;         /* owned: the socket has not taken all of it */
         size_t          encrypted_bytes; /* bytes of the owner's write in `sending` */
-        struct cursor   rest;            /* part of the pending write that is not sealed yet */
+        struct cursor   rest;            /* part of the pending write that is not encrypted yet */
         struct iovec   *rest_parts;      /* owned: array of `rest` */
         size_t          rest_bytes;
 
@@ -242,7 +242,7 @@ static bool copy_rest(struct conn_tls *t, const struct cursor *at) {
         return true;
 }
 
-/* Keeps the rest of the write: copies the array of parts, and of a small write the bytes, too. */
+/* Keeps the rest of the write: copies the array of parts, and the bytes of a small write. */
 static bool keep_rest(struct conn_tls *t, const struct cursor *at) {
         t->rest_bytes = at->n_parts > 0 ? bytes_left(at) : 0;
         if (at->n_parts == 0)
@@ -447,7 +447,7 @@ static bool handshake_step(struct conn *c) {
         return false;
 }
 
-/* Decrypts into the owner's room; returns the last result. */
+/* Decrypts records into the owner's buffer until it is full; returns the last result. */
 static enum tls_result decrypt_records(struct conn_tls *t, struct iovec room, size_t *ret_n) {
         enum tls_result rc;
         size_t          n;

@@ -182,7 +182,7 @@ static bool apply_settings(SSL_CTX *native, struct tls_context *t) {
                                             SSL_OP_PRIORITIZE_CHACHA);
         SSL_CTX_set_mode(native,
                          SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-        /* Clients keep their sessions in sealed tickets; the server keeps none. */
+        /* Clients keep their sessions, in encrypted tickets; the server keeps none. */
         SSL_CTX_set_session_cache_mode(native, SSL_SESS_CACHE_OFF);
         SSL_CTX_set_max_early_data(native, 0);
         SSL_CTX_set_alpn_select_cb(native, on_alpn, t);

@@ -298,9 +298,8 @@ void server_free(struct server *s) {
         reaper_free(s->reaper);
         agent_registry_free(s->agents);
         backend_registry_free(s->backends);
-        host_policies_free(s->policies);
-        response_cache_free(s->cache);
         rate_limiter_free(s->limiter);
+        response_cache_free(s->cache);
         timer_thread_free(s->timers);
         if (s->core != NULL)
                 core_metrics_free(s->core);
@@ -308,6 +307,7 @@ void server_free(struct server *s) {
                 model_metrics_free(s->model_metrics);
         if (s->metrics != NULL)
                 metric_registry_free(s->metrics);
+        host_policies_free(s->policies);
         event_source_done(&s->ready);
         free(s->scheduler);
         free(s->scheduler_directory);

@@ -73,34 +73,43 @@ static void print_plan(struct json_writer *w, const struct chain_plan *plan) {
 
 #define MAX_STAGES 64 /* of an incomplete chain */
 
-/* Prints the stages by following the `next` names of the models. */
-static void print_names(struct server *s, struct json_writer *w, struct model *first) {
+/* Prints a stage that may not be loaded. Returns a new reference to its model, NULL when it is not. */
+static struct model *print_needed(struct server *s, struct json_writer *w,
+                                  const struct model_need *need) {
+        struct model *model = NULL;
+        AUTO_ERROR    err = repo_get(s->repo, need->name, need->version, &model);
+
+        print_stage(w, need->name, model, err == NULL && is_ready_itself(model));
+        return model;
+}
+
+/* Prints the stages of an incomplete chain that begins with a model with `next`: follows the names. */
+static void print_next_stages(struct server *s, struct json_writer *w, struct model *first) {
         struct composed_model *c = chain_of(first);
         struct model          *at = first;
 
         model_ref(first);
-        if (c->needs.kind == NEEDS_NEXT)
-                print_stage(w, first->name, first, is_ready_itself(first));
-        for (size_t i = 0; c != NULL && i < MAX_STAGES; i++) {
-                bool                     is_next = c->needs.kind == NEEDS_NEXT;
-                const struct model_need *need = &c->needs.items[is_next ? 0 : i];
-                struct model            *model = NULL;
-                AUTO_ERROR               err = repo_get(s->repo, need->name, need->version, &model);
+        print_stage(w, first->name, first, is_ready_itself(first));
+        for (size_t i = 0; c != NULL && c->needs.kind == NEEDS_NEXT && i < MAX_STAGES; i++) {
+                struct model *next = print_needed(s, w, &c->needs.items[0]);
 
-                print_stage(w, need->name, model, err == NULL && is_ready_itself(model));
-                if (!is_next) {
-                        model_unref(model);
-                        if (i + 1 == c->needs.n)
-                                break;
-                        continue;
-                }
                 model_unref(at);
-                at = model;
-                c = model != NULL ? chain_of(model) : NULL;
-                if (c != NULL && c->needs.kind != NEEDS_NEXT)
-                        c = NULL;
+                at = next;
+                c = next != NULL ? chain_of(next) : NULL;
         }
         model_unref(at);
+}
+
+/* Prints the stages of an incomplete chain: those of the list `stages`, or those that follow `next`. */
+static void print_names(struct server *s, struct json_writer *w, struct model *first) {
+        const struct composed_model *c = chain_of(first);
+
+        if (c->needs.kind == NEEDS_NEXT) {
+                print_next_stages(s, w, first);
+                return;
+        }
+        for (size_t i = 0; i < MIN(c->needs.n, (size_t)MAX_STAGES); i++)
+                model_unref(print_needed(s, w, &c->needs.items[i]));
 }
 
 struct error *server_model_chain(struct server *s, const char *name, int64_t version,
