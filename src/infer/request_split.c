@@ -275,7 +275,8 @@ static void finish_request(struct request_split *s) {
         split_free(s);
 }
 
-static void end_share(struct request_split *s) {
+/* To be called when a part has ended, and when the waiting rows are given up. */
+static void end_part(struct request_split *s) {
         if (atomic_fetch_sub_explicit(&s->n_open, 1, memory_order_acq_rel) == 1)
                 finish_request(s);
 }
@@ -286,7 +287,7 @@ void request_split_give_up(struct request *req, const struct error *why,
 
         s->given_up = error_copy(why);
         s->reason = reason;
-        end_share(s);
+        end_part(s);
 }
 
 /* ---- rows of BYTES --------------------------------------------------------------------------- */
@@ -484,7 +485,7 @@ static void on_response(struct inner_request *r, struct response *response, uint
 static void on_end(struct inner_request *r) {
         struct split_part *part = r->owner;
 
-        end_share(part->split);
+        end_part(part->split);
 }
 
 static struct error *make_request(struct split_part *part) {
@@ -509,7 +510,7 @@ static struct error *make_request(struct split_part *part) {
 struct request *split_part_make(struct split_part *part) {
         part->error = make_request(part);
         if (part->error != NULL) {
-                end_share(part->split);
+                end_part(part->split);
                 return NULL;
         }
         inner_request_begin(part->inner);

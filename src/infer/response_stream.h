@@ -14,8 +14,8 @@
  * the backend down to the client's pace. A cancellation ends all waiting. Event loops never wait,
  * since they deliver the responses.
  *
- * Ownership.  Reference counted. The one inside a request keeps the request's memory alive, and
- * nothing else of it.
+ * Ownership.  Reference counted. The stream inside a request keeps the request's memory
+ * alive, but not its contents.
  * Threads.  Any. Deleting a response takes the window's lock only when a thread waits for room.
  */
 #pragma once
@@ -45,7 +45,7 @@ struct response_stream {
         _Atomic bool is_cancelled;
         _Atomic bool has_ended; /* FINAL was sent */
         bool borrows_model; /* neither the request nor its responses hold a reference to the model */
-        _Atomic uint32_t               n_sent;     /* number of responses */
+        _Atomic uint32_t               n_sent;     /* responses sent, of a decoupled model */
         _Atomic uint32_t               n_reported; /* counted in the statistics of responses */
         uint64_t                       start_ns;   /* of the request; 0 = unknown */
         struct response_window        *window;     /* owned; NULL: no limit */
@@ -122,5 +122,5 @@ void response_stream_add_bytes(struct response_stream *s, uint64_t n_bytes);
  * response_stream_add_bytes() added for it. */
 void response_stream_leave(struct response_stream *s, uint64_t n_bytes);
 
-/* Whether the calling thread may wait for room (initially true). */
+/* Sets whether the calling thread may wait for room (initially true). */
 void response_stream_allow_wait(bool allow);

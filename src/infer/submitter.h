@@ -2,7 +2,9 @@
 /* What a thread remembers between the inferences that it submits, runs and answers.
  *
  * Inline execution.  A thread that allows it runs a small model's batch where it submits the request
- * ("run to completion", sched/pull_engine.h). `depth` counts its nested executions.
+ * ("run to completion", sched/pull_engine.h). `depth` counts its nested executions. An event is one
+ * outermost execution with all continuations that follow from it; the batches of one event have a
+ * common time limit.
  *
  * Continuations.  A response callback may start another inference (the next step of a pipeline). It
  * must not run that inference inside the first model's execution: the stack would grow, and the first
@@ -61,7 +63,8 @@ bool submitter_may_run(const struct submitter *s, uint64_t average_ns, uint64_t 
                        bool is_step);
 bool submitter_is_executing(const struct submitter *s);
 
-/* To be called around each execution on this thread; `spends_ns` counts towards the event's limit. */
+/* To be called around each execution on this thread. `spends_ns`: the average duration of the batch,
+ * which counts towards the event's limit. */
 void submitter_enter_execution(struct submitter *s, uint64_t spends_ns);
 /* `end_ns`: the time at which the execution ended. True: the caller must call submitter_continue()
  * after it has returned the instance. */

@@ -4,7 +4,7 @@
  *     INITIALIZING -> READY -> EXITING -> (freed)
  *          '--> FAILED ----^
  *
- * FAILED: the server could read no repository, but was told to run nevertheless (exit_on_error false).
+ * FAILED: the server could read no repository, and runs nevertheless, since exit_on_error is false.
  * It serves its metadata, reports that it is neither live nor ready, and refuses requests about
  * models.
  *
