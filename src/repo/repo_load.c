@@ -342,9 +342,9 @@ static struct error *check_chain(const struct load_plan *p, const struct load_it
                 need->name, user->found->key.name);
 }
 
-/* Runs the plan and frees it. It has one requested model, or one in each namespace. */
-static struct error *run_plan(struct repo *r, const char *name, struct load_plan *plan,
-                              struct load_item *only) {
+/* Loads what is planned and frees the plan. It has one requested model, or one in each namespace. */
+static struct error *load_planned(struct repo *r, const char *name, struct load_plan *plan,
+                                  struct load_item *only) {
         const struct load_item *user;
         struct error           *err = NULL;
 
@@ -374,7 +374,7 @@ static struct error *load_all_of(struct repo *r, const char *name, const struct 
         plan.load = load_item;
         for (size_t i = 0; i < scan->n_models; i++)
                 item = load_plan_add(&plan, &scan->models[i], config_json, true);
-        return run_plan(r, name, &plan, scan->n_models == 1 ? item : NULL);
+        return load_planned(r, name, &plan, scan->n_models == 1 ? item : NULL);
 }
 
 /* Loads the model with parameters that change its configuration. */
