@@ -212,9 +212,7 @@ static void retire_locked(struct instance *in, struct execution *ex) {
         unlink_locked(in, ex);
 }
 
-/* Executions with room for one request are kept for reuse; there are never more of them than were
- * under way at one time. */
-static void free_execution_locked(struct instance *in, struct execution *ex) {
+void execution_free_locked(struct instance *in, struct execution *ex) {
         if (ex->capacity > 1) {
                 free(ex);
                 return;
@@ -239,7 +237,7 @@ static void finish(struct instance *in, struct execution *ex) {
         free_entries_locked(ex);
         atomic_store(&ex->is_done, true);
         if (!is_waited)
-                free_execution_locked(in, ex);
+                execution_free_locked(in, ex);
         (void)pthread_mutex_unlock(&in->lock);
         if (is_waited && in->session != NULL)
                 shm_wake(&in->session->region.header->executor_sleep, SHM_NAPPING);
@@ -321,34 +319,6 @@ static void wait_for_room(struct instance *in) {
         (void)pthread_mutex_unlock(&in->lock);
 }
 
-static void wait_for_end(struct instance *in, struct execution *ex) {
-        (void)pthread_mutex_lock(&in->lock);
-        while (!ex->is_done) {
-                struct session *s = in->session;
-
-                if (in->is_reading || s == NULL || session_is_over(s) ||
-                    in->state != INSTANCE_SERVING) {
-                        (void)pthread_cond_wait(&in->changed, &in->lock);
-                        continue;
-                }
-                reader_enter_locked(in);
-                (void)pthread_mutex_unlock(&in->lock);
-                reader_drain(in);
-                (void)pthread_mutex_lock(&in->lock);
-                reader_leave_locked(in);
-                if (ex->is_done || session_is_over(s))
-                        continue;
-                session_ref(s);
-                (void)pthread_mutex_unlock(&in->lock);
-                session_sleep(s, &s->region.header->executor_sleep, SHM_ASLEEP, SHM_FOREVER,
-                              &ex->is_done);
-                session_unref(s);
-                (void)pthread_mutex_lock(&in->lock);
-        }
-        free_execution_locked(in, ex);
-        (void)pthread_mutex_unlock(&in->lock);
-}
-
 /* Returns a spare execution, or NULL. */
 static struct execution *take_spare_locked(struct instance *in) {
         struct execution *ex = in->spare;
@@ -394,7 +364,7 @@ static void fail_execution(struct execution *ex, const struct kit_stats *stats,
 static void discard(struct instance *in, struct execution *ex) {
         (void)pthread_mutex_lock(&in->lock);
         free_entries_locked(ex);
-        free_execution_locked(in, ex);
+        execution_free_locked(in, ex);
         (void)pthread_mutex_unlock(&in->lock);
 }
 
@@ -408,8 +378,8 @@ static void give_up(struct instance *in, struct execution *ex) {
 }
 
 /* Offers the execution to the process of `s`. The caller holds the instance's lock, which this
- * releases. */
-static void run_locked(struct instance *in, struct session *s, struct execution *ex) {
+ * releases. Returns the execution when its end must be waited for. */
+static struct execution *run_locked(struct instance *in, struct session *s, struct execution *ex) {
         /* The receiver sends the responses of decoupled models, since sending one may have to
          * wait. */
         bool is_waited = depth_of(in) <= 1 && !in->model->is_decoupled, is_full;
@@ -420,16 +390,16 @@ static void run_locked(struct instance *in, struct session *s, struct execution 
         is_full = !is_waited && !has_room_locked(in);
         (void)pthread_mutex_unlock(&in->lock);
         announce(in, s);
-        if (is_waited)
-                wait_for_end(in, ex);
-        else if (is_full)
+        if (is_full)
                 wait_for_room(in);
+        return is_waited ? ex : NULL;
 }
 
-TRITONSERVER_Error *execution_run(struct instance *in, TRITONBACKEND_Request **requests,
-                                  uint32_t n_requests) {
+TRITONSERVER_Error *execution_start(struct instance *in, TRITONBACKEND_Request **requests,
+                                    uint32_t n_requests, struct execution **ret) {
         struct execution *ex;
 
+        *ret = NULL;
         (void)pthread_mutex_lock(&in->lock);
         ex = new_execution_locked(in, requests, n_requests);
         while (ex != NULL && wait_for_room_locked(in)) {
@@ -447,7 +417,7 @@ TRITONSERVER_Error *execution_run(struct instance *in, TRITONBACKEND_Request **r
                 }
                 (void)pthread_mutex_lock(&in->lock);
                 if (in->session == s && in->state == INSTANCE_SERVING) {
-                        run_locked(in, s, ex);
+                        *ret = run_locked(in, s, ex);
                         session_unref(s);
                         return NULL;
                 }

@@ -140,8 +140,14 @@ TRITONSERVER_Error *entry_open(struct entry *e);
 void entry_release(struct entry *e, uint32_t flags);
 
 /* ---- execution.c: executions ---- */
-TRITONSERVER_Error *execution_run(struct instance *in, TRITONBACKEND_Request **requests,
-                                  uint32_t n_requests);
+/* Writes the requests and offers them to the stub, as soon as the instance has room. Sets *ret to the
+ * execution when the caller must wait for its end (reader_wait()), or to NULL: the receiver ends it, or
+ * it has ended. */
+TRITONSERVER_Error *execution_start(struct instance *in, TRITONBACKEND_Request **requests,
+                                    uint32_t n_requests, struct execution **ret);
+/* Executions with room for one request are kept for reuse; there are never more of them than were
+ * under way at one time. */
+void execution_free_locked(struct instance *in, struct execution *ex);
 /* Handle the messages SHM_RESULT, SHM_SEND and SHM_CLOSED; called with the reader's role. */
 void execution_on_result(struct instance *in, const struct shm_message *message);
 void execution_on_send(struct instance *in, const struct shm_message *message);
@@ -159,3 +165,7 @@ void reader_drain(struct instance *in);
 /* Waits for the reader's role and takes it; releases it. */
 void reader_enter_locked(struct instance *in);
 void reader_leave_locked(struct instance *in);
+
+/* Waits for the end of an execution and frees it. Takes the role while no other thread has it, so that
+ * the result costs one wake-up. */
+void reader_wait(struct instance *in, struct execution *ex);

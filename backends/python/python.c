@@ -96,8 +96,12 @@ TRITONSERVER_Error *NESOBACKEND_ModelInstanceStacks(TRITONBACKEND_ModelInstance 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance *triton,
                                                        TRITONBACKEND_Request      **requests,
                                                        const uint32_t               n_requests) {
-        void *instance;
+        void             *instance;
+        struct execution *waited;
 
         KIT_TRY(TRITONBACKEND_ModelInstanceState(triton, &instance));
-        return execution_run(instance, requests, n_requests);
+        KIT_TRY(execution_start(instance, requests, n_requests, &waited));
+        if (waited != NULL)
+                reader_wait(instance, waited);
+        return NULL;
 }

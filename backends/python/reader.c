@@ -18,17 +18,6 @@
 #define ROW_MESSAGES 16u /* limit of messages whose clients are notified together, ... */
 #define ROW_NS 20000u    /* ... and of the time that their handling may take */
 
-void reader_enter_locked(struct instance *in) {
-        while (in->is_reading)
-                (void)pthread_cond_wait(&in->changed, &in->lock);
-        in->is_reading = true;
-}
-
-void reader_leave_locked(struct instance *in) {
-        in->is_reading = false;
-        (void)pthread_cond_broadcast(&in->changed);
-}
-
 /* The model was loaded, or its load failed with a reason. */
 static void on_started(struct instance *in, const struct answer_source *source) {
         struct shm_answer   answer;
@@ -194,4 +183,45 @@ void reader_drain(struct instance *in) {
                 region_count_handled(&in->session->region);
         }
         row_end(in, &row);
+}
+
+/* ---- the role --------------------------------------------------------------------------------- */
+
+void reader_enter_locked(struct instance *in) {
+        while (in->is_reading)
+                (void)pthread_cond_wait(&in->changed, &in->lock);
+        in->is_reading = true;
+}
+
+void reader_leave_locked(struct instance *in) {
+        in->is_reading = false;
+        (void)pthread_cond_broadcast(&in->changed);
+}
+
+void reader_wait(struct instance *in, struct execution *ex) {
+        (void)pthread_mutex_lock(&in->lock);
+        while (!ex->is_done) {
+                struct session *s = in->session;
+
+                if (in->is_reading || s == NULL || session_is_over(s) ||
+                    in->state != INSTANCE_SERVING) {
+                        (void)pthread_cond_wait(&in->changed, &in->lock);
+                        continue;
+                }
+                reader_enter_locked(in);
+                (void)pthread_mutex_unlock(&in->lock);
+                reader_drain(in);
+                (void)pthread_mutex_lock(&in->lock);
+                reader_leave_locked(in);
+                if (ex->is_done || session_is_over(s))
+                        continue;
+                session_ref(s);
+                (void)pthread_mutex_unlock(&in->lock);
+                session_sleep(s, &s->region.header->executor_sleep, SHM_ASLEEP, SHM_FOREVER,
+                              &ex->is_done);
+                session_unref(s);
+                (void)pthread_mutex_lock(&in->lock);
+        }
+        execution_free_locked(in, ex);
+        (void)pthread_mutex_unlock(&in->lock);
 }
