@@ -231,24 +231,37 @@ struct sender {
 extern PyTypeObject *sender_type;
 PyObject            *sender_new(uint32_t handle, uint64_t wanted, bool is_made_here);
 
-/* ---- executions (serve.c), calls (calls.c) --------------------------------------------------- */
+/* ---- calls of the server (calls.c) ----------------------------------------------------------- */
 
-PyObject *serve(PyObject *module, PyObject *args);
-PyObject *serve_end(PyObject *module, PyObject *args);
-
-PyObject *calls_infer(PyObject *module, PyObject *args);
-PyObject *calls_exec(PyObject *module, PyObject *args);
-PyObject *calls_wait_async(PyObject *module, PyObject *unused);
-PyObject *calls_free(PyObject *module, PyObject *args);
-PyObject *calls_cancel(PyObject *module, PyObject *args);
-PyObject *calls_ask(PyObject *module, PyObject *args);
-PyObject *calls_count(PyObject *module, PyObject *args);
+/* Allocates a block with a call and a payload of n_bytes; 0 and an exception on failure. */
+uint32_t calls_new(enum shm_call_kind kind, uint32_t handle, uint64_t n_bytes);
+void     calls_post(uint32_t block);
+/* Waits for replies of the call and takes their list, newest first. */
+uint32_t calls_wait_replies(uint32_t block);
+/* Gives the block of a reply back to the server. */
+void calls_release(uint32_t reply_block);
 /* Asks the server at most once a millisecond; *asked_ns is the last time. Returns -1 with an
  * exception. */
 int calls_is_cancelled(uint32_t handle, uint64_t *asked_ns);
+
+PyObject *calls_ask(PyObject *module, PyObject *args);
+PyObject *calls_free(PyObject *module, PyObject *args);
+PyObject *calls_cancel(PyObject *module, PyObject *args);
+PyObject *calls_count(PyObject *module, PyObject *args);
+
+/* ---- calls of other models (infer_call.c) ---------------------------------------------------- */
+
+PyObject *infer_call_start(PyObject *module, PyObject *args);
+PyObject *infer_call_exec(PyObject *module, PyObject *args);
+PyObject *infer_call_wait_async(PyObject *module, PyObject *unused);
 /* Records that an execution runs on this thread, at that depth of nested calls. */
-void calls_begin_execution(uint32_t depth);
-void calls_end_execution(void);
+void infer_call_begin_execution(uint32_t depth);
+void infer_call_end_execution(void);
+
+/* ---- executions (serve.c) -------------------------------------------------------------------- */
+
+PyObject *serve(PyObject *module, PyObject *args);
+PyObject *serve_end(PyObject *module, PyObject *args);
 
 /* ---- stacks (stacks.c) ----------------------------------------------------------------------- */
 

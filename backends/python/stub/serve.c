@@ -306,9 +306,9 @@ static uint32_t depth_of(struct request *const *requests, Py_ssize_t n) {
 static PyObject *call_model(PyObject *list, uint32_t depth, struct shm_slot *slot) {
         PyObject *result;
 
-        calls_begin_execution(depth);
+        infer_call_begin_execution(depth);
         result = PyObject_CallFunctionObjArgs(loop.execute, list, NULL);
-        calls_end_execution();
+        infer_call_end_execution();
         slot->end_ns = shm_clock_ns();
         loop.average_ns = (loop.average_ns * 7 + (slot->end_ns - slot->claim_ns)) / 8;
         return result;
