@@ -5,7 +5,6 @@
 #include "python/stub/py.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #define CAPSULE "dltensor"
 #define USED_CAPSULE "used_dltensor" /* name required by DLPack; NumPy checks it */
@@ -60,25 +59,24 @@ static void delete_capsule(PyObject *capsule) {
                 managed->deleter(managed);
 }
 
-PyObject *dlpack_export(PyObject *self) {
-        struct tensor     *t = (struct tensor *)self;
+PyObject *dlpack_export(const struct array_view *view, PyObject *owner) {
         struct dl_managed *managed;
         PyObject          *capsule;
 
-        if (types[t->type].bits == 0)
+        if (types[view->type].bits == 0)
                 return raise_model_exception("DLPack does not have support for string tensors.");
         managed = calloc(1, sizeof(*managed));
         if (managed == NULL)
                 return PyErr_NoMemory();
         *managed = (struct dl_managed){
-                .tensor = { .bytes = (void *)(uintptr_t)tensor_bytes(t),
+                .tensor = { .bytes = view->bytes,
                             .device = DEVICE_CPU,
-                            .n_dims = (int32_t)t->n_dims,
-                            .code = types[t->type].code,
-                            .bits = types[t->type].bits,
+                            .n_dims = view->n_dims,
+                            .code = types[view->type].code,
+                            .bits = types[view->type].bits,
                             .lanes = 1,
-                            .dims = t->dims },
-                .owner = self,
+                            .dims = (int64_t *)(uintptr_t)view->dims },
+                .owner = owner,
                 .deleter = delete_managed,
         };
         capsule = PyCapsule_New(managed, CAPSULE, delete_capsule);
@@ -86,7 +84,7 @@ PyObject *dlpack_export(PyObject *self) {
                 free(managed);
                 return NULL;
         }
-        Py_INCREF(self);
+        Py_INCREF(owner);
         return capsule;
 }
 
@@ -144,10 +142,9 @@ static bool check(const struct dl_tensor *tensor) {
         return true;
 }
 
-static PyObject *import_capsule(PyObject *name, PyObject *capsule) {
+static PyObject *import_capsule(PyObject *capsule, struct array_view *ret) {
         struct dl_managed *managed = PyCapsule_GetPointer(capsule, CAPSULE);
-        struct shm_tensor  record = { 0 };
-        PyObject          *holder, *tensor;
+        PyObject          *holder;
 
         if (managed == NULL)
                 return NULL;
@@ -157,26 +154,19 @@ static PyObject *import_capsule(PyObject *name, PyObject *capsule) {
         if (holder == NULL)
                 return NULL;
         (void)PyCapsule_SetName(capsule, USED_CAPSULE);
-        record.type = type_of(&managed->tensor);
-        record.n_dims = (uint32_t)managed->tensor.n_dims;
-        tensor = tensor_over(name, &record, managed->tensor.dims, holder);
-        Py_DECREF(holder);
-        if (tensor != NULL) {
-                struct tensor *t = (struct tensor *)tensor;
-
-                t->bytes = (char *)managed->tensor.bytes + managed->tensor.offset;
-                t->n_bytes = type_size(t->type);
-                for (uint32_t i = 0; i < t->n_dims; i++)
-                        t->n_bytes *= (uint64_t)t->dims[i];
-        }
-        return tensor;
+        *ret = (struct array_view){ .bytes = (char *)managed->tensor.bytes + managed->tensor.offset,
+                                    .n_dims = managed->tensor.n_dims,
+                                    .dims = managed->tensor.dims,
+                                    .type = type_of(&managed->tensor),
+                                    .is_contiguous = true };
+        return holder;
 }
 
-static PyObject *import_any(PyObject *name, PyObject *source) {
-        PyObject *capsule, *device, *tensor;
+PyObject *dlpack_import(PyObject *source, struct array_view *ret) {
+        PyObject *capsule, *device, *holder;
 
         if (PyCapsule_CheckExact(source))
-                return import_capsule(name, source);
+                return import_capsule(source, ret);
         if (!PyObject_HasAttrString(source, "__dlpack__") ||
             !PyObject_HasAttrString(source, "__dlpack_device__"))
                 return raise_model_exception("Provided tensor is not supported. Tensor must be a "
@@ -189,30 +179,7 @@ static PyObject *import_any(PyObject *name, PyObject *source) {
         capsule = PyObject_CallMethod(source, "__dlpack__", NULL);
         if (capsule == NULL)
                 return NULL;
-        tensor = import_capsule(name, capsule);
+        holder = import_capsule(capsule, ret);
         Py_DECREF(capsule);
-        return tensor;
-}
-
-PyObject *dlpack_import(PyObject *module, PyObject *args) {
-        PyObject *name, *source, *tensor;
-
-        (void)module;
-        if (!PyArg_ParseTuple(args, "OO:from_dlpack", &name, &source))
-                return NULL;
-        if (PyBytes_Check(name)) {
-                name = PyUnicode_FromEncodedObject(name, "utf-8", "surrogateescape");
-                if (name == NULL)
-                        return NULL;
-        } else if (PyUnicode_Check(name)) {
-                Py_INCREF(name);
-        } else {
-                PyErr_SetString(PyExc_TypeError, "the name of a Tensor must be a str");
-                return NULL;
-        }
-        tensor = PyUnicode_GetLength(name) > 0
-                         ? import_any(name, source)
-                         : raise_model_exception("Tensor name cannot be an empty string.");
-        Py_DECREF(name);
-        return tensor;
+        return holder;
 }

@@ -107,6 +107,18 @@ bool arguments_take(PyObject *args, PyObject *kwargs, PyObject *const *names, Py
 PyObject *block_new(uint32_t number);
 uint32_t  block_number(PyObject *block);
 
+/* ---- data types -------------------------------------------------------------------------------- */
+
+#define TYPE_BYTES 13 /* of TRITONSERVER_DataType */
+#define TYPE_BF16 14
+
+/* Returns the bytes of an element; 0: BYTES. */
+static inline uint32_t type_size(uint32_t type) {
+        static const uint8_t sizes[] = { 0, 1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8, 0, 2 };
+
+        return sizes[type];
+}
+
 /* ---- tensors (tensor.c) ---------------------------------------------------------------------- */
 
 #define TENSOR_FEW_DIMS 4
@@ -137,7 +149,6 @@ PyObject *tensor_over(PyObject *name, const struct shm_tensor *record, const int
                       PyObject *owner);
 /* Returns the current address of the bytes, which for an array is read each time. */
 const void *tensor_bytes(const struct tensor *tensor);
-uint32_t    type_size(uint32_t type); /* bytes of an element; 0: BYTES */
 
 /* ---- BYTES tensors (strings.c) --------------------------------------------------------------- */
 
@@ -151,8 +162,13 @@ PyObject *strings_deserialize(const void *bytes, uint64_t n_bytes);
 
 /* ---- DLPack (dlpack.c) ----------------------------------------------------------------------- */
 
-PyObject *dlpack_export(PyObject *tensor);
-PyObject *dlpack_import(PyObject *module, PyObject *args);
+struct array_view;
+
+/* Makes a capsule over the bytes, which `owner` keeps alive. */
+PyObject *dlpack_export(const struct array_view *view, PyObject *owner);
+/* Takes the bytes of a capsule, or of an object with __dlpack__. Returns what keeps them and the
+ * dimensions alive; NULL and an exception on failure. */
+PyObject *dlpack_import(PyObject *source, struct array_view *ret);
 
 /* ---- requests and responses (request.c, response.c, sender.c) -------------------------------- */
 

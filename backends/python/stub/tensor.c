@@ -6,19 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TYPE_BYTES 13
-#define TYPE_BF16 14
-
 PyTypeObject *tensor_type;
 
 static struct pool pool;
 static PyObject   *argument_names[2];
-
-uint32_t type_size(uint32_t type) {
-        static const uint8_t sizes[] = { 0, 1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8, 0, 2 };
-
-        return sizes[type];
-}
 
 static bool set_dims(struct tensor *t, uint32_t n_dims, const int64_t *dims) {
         t->dims = t->few_dims;
@@ -234,9 +225,19 @@ static PyObject *as_numpy(PyObject *self, PyObject *unused) {
         return t->array;
 }
 
+static PyObject *make_capsule(PyObject *self) {
+        const struct tensor *t = (struct tensor *)self;
+        struct array_view    view = { .bytes = (void *)(uintptr_t)tensor_bytes(t),
+                                      .n_dims = (int)t->n_dims,
+                                      .dims = t->dims,
+                                      .type = t->type };
+
+        return dlpack_export(&view, self);
+}
+
 static PyObject *to_dlpack(PyObject *self, PyObject *unused) {
         (void)unused;
-        return dlpack_export(self);
+        return make_capsule(self);
 }
 
 static PyObject *dlpack(PyObject *self, PyObject *args, PyObject *kwargs) {
@@ -245,13 +246,42 @@ static PyObject *dlpack(PyObject *self, PyObject *args, PyObject *kwargs) {
 
         if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:__dlpack__", names, &stream))
                 return NULL;
-        return dlpack_export(self);
+        return make_capsule(self);
 }
 
 static PyObject *dlpack_device(PyObject *self, PyObject *unused) {
         (void)self;
         (void)unused;
         return Py_BuildValue("(ii)", 1, 0);
+}
+
+static PyObject *tensor_over_view(PyObject *name, const struct array_view *view, PyObject *owner) {
+        struct shm_tensor record = { .type = view->type, .n_dims = (uint32_t)view->n_dims };
+        struct tensor    *t = (struct tensor *)tensor_over(name, &record, view->dims, owner);
+
+        if (t != NULL) {
+                t->bytes = view->bytes;
+                t->n_bytes = count_elements(t) * type_size(t->type);
+        }
+        return (PyObject *)t;
+}
+
+static PyObject *from_dlpack(PyObject *unused, PyObject *args) {
+        struct array_view view;
+        PyObject         *name, *source, *owner, *tensor = NULL;
+
+        (void)unused;
+        if (!PyArg_ParseTuple(args, "OO:from_dlpack", &name, &source))
+                return NULL;
+        name = check_name(name);
+        if (name == NULL)
+                return NULL;
+        owner = dlpack_import(source, &view);
+        if (owner != NULL)
+                tensor = tensor_over_view(name, &view, owner);
+        Py_XDECREF(owner);
+        Py_DECREF(name);
+        return tensor;
 }
 
 static PyMethodDef methods[] = {
@@ -263,7 +293,7 @@ static PyMethodDef methods[] = {
         { "to_dlpack", to_dlpack, METH_NOARGS, "A DLPack capsule over the data." },
         { "__dlpack__", (PyCFunction)(void (*)(void))dlpack, METH_VARARGS | METH_KEYWORDS, NULL },
         { "__dlpack_device__", dlpack_device, METH_NOARGS, NULL },
-        { "from_dlpack", dlpack_import, METH_VARARGS | METH_STATIC,
+        { "from_dlpack", from_dlpack, METH_VARARGS | METH_STATIC,
           "A tensor over the data of a DLPack capsule or of an object with __dlpack__." },
         { NULL, NULL, 0, NULL },
 };
