@@ -25,7 +25,7 @@ enum lock_rank {
         LOCK_TIMER = 65,
         LOCK_MAILBOX = 70,
         LOCK_REGISTRY = 75,      /* metric registries: held while collectors run */
-        LOCK_MODEL_METRICS = 77, /* statistics boards: held while models' statistics are read */
+        LOCK_MODEL_METRICS = 77, /* model metrics: held while models' statistics are read */
         LOCK_METRIC = 80,
         LOCK_LOG = 90,
 };

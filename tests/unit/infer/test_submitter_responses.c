@@ -121,7 +121,7 @@ static void test_a_row_within_a_call(void **state UNUSED) {
         assert_string_equal(order, "xa");
 }
 
-SUITE(submitter_rows) {
+SUITE(submitter_responses) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup(test_nothing_waits_outside_a_row, set_up),
                 cmocka_unit_test_setup(test_calls_come_at_the_end, set_up),
