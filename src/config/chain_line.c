@@ -4,7 +4,6 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/strbuf.h"
-#include "config/config_edit.h"
 #include "config/data_type.h"
 #include "config/model_config.h"
 #include "config/model_io.h"

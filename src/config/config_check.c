@@ -4,7 +4,6 @@
 #include "base/map.h"
 #include "config/batch_members.h"
 #include "config/chain_line.h"
-#include "config/config_edit.h"
 #include "config/ensemble_graph.h"
 #include "config/shape.h"
 

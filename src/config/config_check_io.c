@@ -4,7 +4,6 @@
 #include "config/config_check.h"
 
 #include "base/map.h"
-#include "config/config_edit.h"
 #include "config/shape.h"
 
 /* The fields that inputs and outputs have in common. */

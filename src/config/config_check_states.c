@@ -2,7 +2,6 @@
 /* Checks of implicit state, which the server keeps for each sequence. */
 #include "base/map.h"
 #include "config/config_check.h"
-#include "config/config_edit.h"
 #include "config/data_type.h"
 #include "config/shape.h"
 

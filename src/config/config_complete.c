@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "config/config_complete.h"
 
-#include "config/config_edit.h"
-
 static struct error *check_scheduling(const Inference__ModelConfig *to,
                                       const Inference__ModelConfig *from) {
         if (to->scheduling_choice_case != INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE__NOT_SET &&
@@ -39,9 +37,9 @@ struct error *model_config_complete(struct model_config       *c,
         Inference__ModelConfig *from;
 
         TRY(check_scheduling(to, from_backend->pb));
-        from = config_edit_copy(c, from_backend->pb);
+        from = model_config_copy_message(c, from_backend->pb);
         if (from == NULL)
-                return config_edit_full();
+                return model_config_full();
 
         to->max_batch_size = from->max_batch_size;
         to->input = from->input;

@@ -23,36 +23,6 @@ void *config_edit_new(struct model_config *c, const ProtobufCMessageDescriptor *
         return message;
 }
 
-static void *allocate_piece(void *arena, size_t bytes) {
-        return arena_try_alloc(arena, bytes);
-}
-
-/* Frees nothing: the arena frees all its memory at once. */
-static void free_piece(void *arena UNUSED, void *piece UNUSED) {
-}
-
-Inference__ModelConfig *config_edit_copy(struct model_config          *c,
-                                         const Inference__ModelConfig *from) {
-        ProtobufCAllocator      allocator = { allocate_piece, free_piece, &c->arena };
-        size_t                  n_bytes = inference__model_config__get_packed_size(from);
-        uint8_t                *wire = try_alloc(MAX(n_bytes, 1));
-        Inference__ModelConfig *copy;
-
-        if (wire == NULL)
-                return NULL;
-        inference__model_config__pack(from, wire);
-        copy = inference__model_config__unpack(&allocator, n_bytes, wire);
-        free(wire);
-        return copy;
-}
-
-struct error *config_edit_full(void) {
-        static struct error full =
-                ERROR_STATIC(ERR_INVALID_ARG, "model configuration is too large");
-
-        return &full;
-}
-
 struct error *config_out_of_memory(void) {
         static struct error no_memory = ERROR_STATIC(ERR_UNAVAILABLE, "out of memory");
 
@@ -69,10 +39,10 @@ struct error *config_edit_text(struct model_config *c, char **field, const char 
         if (config_text_is_set(*field))
                 return NULL;
         if (!size_add(prefix_len, text_len, &bytes) || !size_add(bytes, 1, &bytes))
-                return config_edit_full();
+                return model_config_full();
         joined = arena_try_alloc(&c->arena, bytes);
         if (joined == NULL)
-                return config_edit_full();
+                return model_config_full();
         memcpy(joined, prefix, prefix_len);
         memcpy(joined + prefix_len, text, text_len + 1);
         *field = joined;
@@ -85,7 +55,7 @@ struct error *config_edit_set_decoupled(struct model_config *c, bool is_decouple
         if (policy == NULL)
                 policy = config_edit_new(c, &inference__model_transaction_policy__descriptor);
         if (policy == NULL)
-                return config_edit_full();
+                return model_config_full();
         policy->decoupled = is_decoupled;
         c->pb->model_transaction_policy = policy;
         return NULL;

@@ -6,7 +6,6 @@
 #include "codec/pb_text.h"
 #include "codec/pb_text_place.h"
 #include "codec/pb_text_recover.h"
-#include "config/config_edit.h"
 
 /* The first block of the arena: most configurations fit in it. */
 #define FIRST_BLOCK_BYTES 4096
@@ -35,8 +34,8 @@ void model_config_free(struct model_config *c) {
 
 /* Half of the arena is reserved for additions of normalize and complete. */
 static void limit_reading(struct model_config *c, bool is_reading) {
-        arena_set_max(&c->arena, is_reading ? MODEL_CONFIG_ARENA_MAX_BYTES / 2
-                                            : MODEL_CONFIG_ARENA_MAX_BYTES);
+        arena_set_max(&c->arena,
+                      is_reading ? MODEL_CONFIG_ARENA_MAX_BYTES / 2 : MODEL_CONFIG_ARENA_MAX_BYTES);
 }
 
 static struct error *check_text_size(struct str text) {
@@ -96,12 +95,42 @@ struct error *model_config_read_json(struct str json, struct model_config **ret)
         return NULL;
 }
 
+static void *allocate_piece(void *arena, size_t bytes) {
+        return arena_try_alloc(arena, bytes);
+}
+
+/* Frees nothing: the arena frees all its memory at once. */
+static void free_piece(void *arena UNUSED, void *piece UNUSED) {
+}
+
+Inference__ModelConfig *model_config_copy_message(struct model_config          *c,
+                                                  const Inference__ModelConfig *from) {
+        ProtobufCAllocator      allocator = { allocate_piece, free_piece, &c->arena };
+        size_t                  n_bytes = inference__model_config__get_packed_size(from);
+        uint8_t                *wire = try_alloc(MAX(n_bytes, 1));
+        Inference__ModelConfig *copy;
+
+        if (wire == NULL)
+                return NULL;
+        inference__model_config__pack(from, wire);
+        copy = inference__model_config__unpack(&allocator, n_bytes, wire);
+        free(wire);
+        return copy;
+}
+
+struct error *model_config_full(void) {
+        static struct error full =
+                ERROR_STATIC(ERR_INVALID_ARG, "model configuration is too large");
+
+        return &full;
+}
+
 struct error *model_config_copy(const struct model_config *from, struct model_config **ret) {
         AUTO_MODEL_CONFIG c = config_alloc();
 
-        c->pb = config_edit_copy(c, from->pb);
+        c->pb = model_config_copy_message(c, from->pb);
         if (c->pb == NULL)
-                return config_edit_full();
+                return model_config_full();
         *ret = STEAL(c);
         return NULL;
 }

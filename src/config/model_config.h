@@ -28,6 +28,7 @@
 #include "model_config.pb-c.h"
 
 #include <stdint.h>
+#include <string.h>
 
 /* Far above any real configuration (long ones have some 100 KiB), and small enough to be harmless. */
 #define MODEL_CONFIG_TEXT_MAX_BYTES ((size_t)16 << 20)
@@ -67,6 +68,14 @@ struct error *model_config_read_json(struct str json, struct model_config **ret)
 struct error *model_config_copy(const struct model_config *from, struct model_config **ret)
         NODISCARD;
 
+/* Copies another configuration's message to this one's arena; NULL when the arena is full: return
+ * model_config_full() then. */
+Inference__ModelConfig *model_config_copy_message(struct model_config          *c,
+                                                  const Inference__ModelConfig *from) NODISCARD;
+
+/* INVALID_ARG "model configuration is too large". Static. */
+struct error *model_config_full(void);
+
 /* The JSON form of GET .../config and of the backend API: original field names, every scalar of
  * a printed message, absent messages left out, 64-bit integers as numbers where the reference
  * server has numbers. config_version other than 1: INVALID_ARG
@@ -89,4 +98,8 @@ struct error *model_config_at_parameter(const struct model_config *c, const char
 /* A string of a message is never NULL after reading, but may be in a message that code built. */
 static inline bool config_text_is_set(const char *text) {
         return text != NULL && text[0] != '\0';
+}
+
+static inline bool config_text_is(const char *text, const char *expected) {
+        return text != NULL && expected != NULL && strcmp(text, expected) == 0;
 }

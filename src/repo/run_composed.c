@@ -26,11 +26,11 @@ static struct error *derive_tensors(struct loaded_model *l, const struct chain_p
         Inference__ModelConfig *to = l->model.config->pb;
         struct model           *first = chain_plan_stage(plan, 0);
         struct model           *last = chain_plan_stage(plan, chain_plan_count(plan) - 1);
-        Inference__ModelConfig *in = config_edit_copy(l->model.config, first->config->pb);
-        Inference__ModelConfig *out = config_edit_copy(l->model.config, last->config->pb);
+        Inference__ModelConfig *in = model_config_copy_message(l->model.config, first->config->pb);
+        Inference__ModelConfig *out = model_config_copy_message(l->model.config, last->config->pb);
 
         if (in == NULL || out == NULL)
-                return config_edit_full();
+                return model_config_full();
         to->input = in->input;
         to->n_input = in->n_input;
         to->output = out->output;

@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 #include "codec/pb_text_recover.h"
-#include "config/config_edit.h"
 #include "config/model_config.h"
 
 #include "config_rows.h"
