@@ -304,10 +304,10 @@ struct error *response_send(struct response *r, uint32_t flags, const struct err
         }
         if (s->model->is_decoupled)
                 count_first_response(s);
-        if (s->ticket != NULL)
-                response_ticket_send(s->ticket, r, flags);
-        else
+        if (s->ticket == NULL)
                 s->on_response(r, flags, s->on_response_userp);
+        else if (UNLIKELY(!response_ticket_send(s->ticket, r, flags)))
+                response_free(r);
         return NULL;
 }
 

@@ -129,15 +129,14 @@ void response_ticket_unref(struct response_ticket *ticket) {
         response_order_unref(order);
 }
 
-void response_ticket_send(struct response_ticket *ticket, struct response *response,
+bool response_ticket_send(struct response_ticket *ticket, struct response *response,
                           uint32_t flags) {
         struct response_order *order = ticket->order;
 
         mutex_lock(&order->lock);
         if (UNLIKELY(ticket->has_ended)) { /* no response is expected after FINAL */
                 mutex_unlock(&order->lock);
-                response_free(response);
-                return;
+                return false;
         }
         ref_get(&order->ref); /* delivering may end the ticket, which holds the order */
         response->send_flags = flags;
@@ -152,6 +151,7 @@ void response_ticket_send(struct response_ticket *ticket, struct response *respo
         mutex_unlock(&order->lock);
         deliver(order);
         response_order_unref(order);
+        return true;
 }
 
 void response_ticket_send_flags(struct response_ticket *ticket, const struct response_source *s,

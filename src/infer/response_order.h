@@ -12,6 +12,9 @@
  */
 #pragma once
 
+#include "base/compiler.h"
+
+#include <stdbool.h>
 #include <stdint.h>
 
 struct response;
@@ -26,9 +29,10 @@ struct response_ticket *response_ticket_new(struct response_order *order);
 void                    response_ticket_ref(struct response_ticket *ticket);
 void                    response_ticket_unref(struct response_ticket *ticket); /* NULL is fine */
 
-/* Takes the response. */
-void response_ticket_send(struct response_ticket *ticket, struct response *response,
-                          uint32_t flags);
+/* Takes the response, whose `next` and `send_flags` are the ticket's until it is delivered. Returns false,
+ * and takes nothing, after FINAL. */
+bool response_ticket_send(struct response_ticket *ticket, struct response *response, uint32_t flags)
+        NODISCARD;
 /* Sends flags without a response to the response callback of the ticket's request. FINAL is delivered
  * after all responses that wait in the ticket; other flags alone carry no result and are delivered at
  * once. */
