@@ -155,13 +155,13 @@ static void set_corrid(const struct control *control, struct control_room *room,
         static const uint32_t no_text = 0;
 
         if (control->type == DATA_TYPE_BYTES) {
-                bool has_text = seq != NULL && seq->is_text;
+                bool has_text = seq != NULL && seq->link.id.text != NULL;
 
                 set_value(in, has_text ? seq->text : (const void *)&no_text,
                           sizeof(no_text) + (has_text ? seq->n_text : 0));
                 return;
         }
-        room->number = seq != NULL ? seq->number : 0;
+        room->number = seq != NULL ? seq->link.id.number : 0;
         /* little-endian: the low bytes come first */
         set_value(in, &room->number, control->n_bytes);
 }

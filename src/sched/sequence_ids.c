@@ -2,7 +2,6 @@
 #include "sched/sequence_ids.h"
 
 #include "base/mem.h"
-#include "sched/sequence_table.h"
 
 #include <string.h>
 
@@ -11,7 +10,7 @@
 struct error *sequence_ids_init(struct sequence_ids *ids) {
         *ids = (struct sequence_ids){ .n_buckets = FIRST_BUCKETS };
         TRY(siphash_key_make(&ids->key));
-        ids->buckets = mem_zalloc(FIRST_BUCKETS * sizeof(struct sequence *));
+        ids->buckets = mem_zalloc(FIRST_BUCKETS * sizeof(struct sequence_link *));
         return NULL;
 }
 
@@ -45,63 +44,63 @@ uint64_t sequence_ids_hash(const struct sequence_ids *ids, const struct correlat
         return hash[0];
 }
 
-static struct sequence **bucket_of(const struct sequence_ids *ids, uint64_t hash) {
+static struct sequence_link **bucket_of(const struct sequence_ids *ids, uint64_t hash) {
         return &ids->buckets[hash & (ids->n_buckets - 1)];
 }
 
-static bool is_same(const struct sequence *seq, const struct correlation_id *id) {
-        if (id->text == NULL)
-                return !seq->is_text && seq->number == id->number;
-        return seq->is_text && strcmp(sequence_text(seq), id->text) == 0;
+static bool is_same(const struct correlation_id *a, const struct correlation_id *b) {
+        if (a->text == NULL || b->text == NULL)
+                return a->text == b->text && a->number == b->number;
+        return strcmp(a->text, b->text) == 0;
 }
 
-struct sequence *sequence_ids_find(const struct sequence_ids *ids, uint64_t hash,
-                                   const struct correlation_id *id) {
-        struct sequence *seq = *bucket_of(ids, hash);
+struct sequence_link *sequence_ids_find(const struct sequence_ids *ids, uint64_t hash,
+                                        const struct correlation_id *id) {
+        struct sequence_link *link = *bucket_of(ids, hash);
 
-        while (seq != NULL && !(seq->link.hash == hash && is_same(seq, id)))
-                seq = seq->link.next;
-        return seq;
+        while (link != NULL && !(link->hash == hash && is_same(&link->id, id)))
+                link = link->next;
+        return link;
 }
 
-static void insert(struct sequence_ids *ids, struct sequence *seq) {
-        struct sequence **bucket = bucket_of(ids, seq->link.hash);
+static void insert(struct sequence_ids *ids, struct sequence_link *link) {
+        struct sequence_link **bucket = bucket_of(ids, link->hash);
 
-        seq->link.next = *bucket;
-        *bucket = seq;
+        link->next = *bucket;
+        *bucket = link;
 }
 
 /* Without memory for more buckets, the chains become longer. */
 static void grow(struct sequence_ids *ids) {
-        struct sequence **old = ids->buckets;
-        size_t            n_old = ids->n_buckets;
-        struct sequence **larger = try_zalloc(2 * n_old * sizeof(struct sequence *));
+        struct sequence_link **old = ids->buckets;
+        size_t                 n_old = ids->n_buckets;
+        struct sequence_link **larger = try_zalloc(2 * n_old * sizeof(struct sequence_link *));
 
         if (larger == NULL)
                 return;
         ids->buckets = larger;
         ids->n_buckets = 2 * n_old;
         for (size_t i = 0; i < n_old; i++) {
-                for (struct sequence *seq = old[i], *next; seq != NULL; seq = next) {
-                        next = seq->link.next;
-                        insert(ids, seq);
+                for (struct sequence_link *link = old[i], *next; link != NULL; link = next) {
+                        next = link->next;
+                        insert(ids, link);
                 }
         }
         free(old);
 }
 
-void sequence_ids_add(struct sequence_ids *ids, struct sequence *seq) {
+void sequence_ids_add(struct sequence_ids *ids, struct sequence_link *link) {
         if (ids->n >= ids->n_buckets)
                 grow(ids);
-        insert(ids, seq);
+        insert(ids, link);
         ids->n++;
 }
 
-void sequence_ids_remove(struct sequence_ids *ids, struct sequence *seq) {
-        struct sequence **at = bucket_of(ids, seq->link.hash);
+void sequence_ids_remove(struct sequence_ids *ids, struct sequence_link *link) {
+        struct sequence_link **at = bucket_of(ids, link->hash);
 
-        while (*at != seq)
-                at = &(*at)->link.next;
-        *at = seq->link.next;
+        while (*at != link)
+                at = &(*at)->next;
+        *at = link->next;
         ids->n--;
 }

@@ -147,12 +147,11 @@ static struct sequence *sequence_new(const struct correlation_id *id, uint64_t h
         if (seq == NULL)
                 return NULL;
         seq->link.hash = hash;
-        seq->number = id->number;
-        seq->is_text = id->text != NULL;
+        seq->link.id.number = id->number;
         seq->n_text = (uint32_t)n_text;
         memcpy(seq->text, &seq->n_text, sizeof(seq->n_text));
-        if (n_text > 0)
-                memcpy(seq->text + sizeof(seq->n_text), id->text, n_text);
+        if (id->text != NULL)
+                seq->link.id.text = memcpy(seq->text + sizeof(seq->n_text), id->text, n_text);
         seq->due.due_ns = CLOCK_NEVER;
         list_init(&seq->waiting);
         list_node_init(&seq->node);
@@ -167,7 +166,7 @@ static void sequence_free(struct sequence *seq, struct implicit_states **states)
 
 static void forget_id(struct sequence_table *t, struct sequence *seq) {
         if (seq->is_known)
-                sequence_ids_remove(&t->ids, seq);
+                sequence_ids_remove(&t->ids, &seq->link);
         seq->is_known = false;
         seq->is_last = true;
 }
@@ -201,7 +200,7 @@ static void start_next(struct sequence *seq, struct sequence_outcome *out) {
         seq->running_flags = req->flags;
         if (seq->is_anonymous) {
                 req->flags |= REQUEST_SEQUENCE_START;
-                req->correlation = (struct correlation_id){ .number = seq->number };
+                req->correlation = (struct correlation_id){ .number = seq->link.id.number };
         }
         request_list_append(&out->ready, req);
 }
@@ -284,8 +283,11 @@ static struct error *needs_start(const struct request *req) {
 
 static struct sequence *find(const struct sequence_table *t, const struct request *req,
                              uint64_t *ret_hash) {
+        struct sequence_link *link;
+
         *ret_hash = sequence_ids_hash(&t->ids, &req->correlation);
-        return sequence_ids_find(&t->ids, *ret_hash, &req->correlation);
+        link = sequence_ids_find(&t->ids, *ret_hash, &req->correlation);
+        return link != NULL ? CONTAINER_OF(link, struct sequence, link) : NULL;
 }
 
 bool sequence_table_knows(const struct sequence_table *t, const struct request *req) {
@@ -319,12 +321,12 @@ static struct sequence *begin(struct sequence_table *t, const struct request *re
         t->last_start_ns = MAX(now_ns, t->last_start_ns + 1);
         seq->started_ns = t->last_start_ns;
         if (origin == SEQUENCE_OF_CLIENT) {
-                sequence_ids_add(&t->ids, seq);
+                sequence_ids_add(&t->ids, &seq->link);
                 seq->is_known = true;
         } else {
                 seq->is_last = true;
                 seq->is_anonymous = true;
-                seq->number = ++t->n_anonymous;
+                seq->link.id.number = ++t->n_anonymous;
         }
         if (t->n_free > 0) {
                 enter_slot(t, seq, take_slot(t));
@@ -542,15 +544,15 @@ static struct sequence_row *add_row(struct sequence_listing *l, const struct seq
         struct sequence_row *row = &l->rows[l->n++];
         uint32_t             n = seq->n_waiting + (seq->running != NULL);
 
-        *row = (struct sequence_row){ .number = seq->number,
-                                      .is_text = seq->is_text,
+        *row = (struct sequence_row){ .number = seq->link.id.number,
+                                      .is_text = seq->link.id.text != NULL,
                                       .n_requests = n,
                                       .is_ending = seq->is_last && !seq->is_anonymous };
         row->age_ns = l->now_ns > seq->started_ns ? l->now_ns - seq->started_ns : 0;
         if (n == 0 && l->now_ns > seq->touched_ns)
                 row->idle_ns = l->now_ns - seq->touched_ns;
-        if (seq->is_text)
-                copy_text(row->text, sequence_text(seq), seq->n_text);
+        if (seq->link.id.text != NULL)
+                copy_text(row->text, seq->link.id.text, seq->n_text);
         return row;
 }
 

@@ -42,7 +42,7 @@ enum sequence_end {
 };
 
 struct sequence {
-        struct sequence_link  link;    /* while its id is known */
+        struct sequence_link  link;    /* with its id; in `ids` while the id is known */
         struct list_node      node;    /* in the backlog, or in the list of idle sequences */
         struct due            due;     /* in the backlog: earliest timeout of its requests */
         struct list           waiting; /* struct request by queued.node: those that wait */
@@ -53,11 +53,9 @@ struct sequence {
         struct implicit_states *states;
         uint64_t                started_ns; /* unique: orders sequences by their start */
         uint64_t                touched_ns; /* time when the last request arrived or was released */
-        uint64_t                number;     /* its id, unless the id is a text */
         uint32_t                n_waiting;
         uint32_t                running_flags; /* flags of `running` as its front end set them */
         enum sequence_end       reason;
-        bool                    is_text;
         bool                    is_known;     /* its id is in `ids` */
         bool                    is_last;      /* accepts no more requests */
         bool                    is_anonymous; /* made for one request without an id */
@@ -65,10 +63,6 @@ struct sequence {
         /* An element of a BYTES tensor: 4 bytes of length and the id. A NUL follows. */
         char text[];
 };
-
-static inline const char *sequence_text(const struct sequence *seq) {
-        return seq->text + sizeof(uint32_t);
-}
 
 /* An instance, as the table sees it. */
 struct sequence_place {
