@@ -827,11 +827,12 @@ static void pull_free(struct scheduler *base) {
         for (uint32_t i = 0; i < e->n_instances; i++)
                 cond_signal(&e->instances[i]->wake);
         mutex_unlock(&e->lock);
-        for (uint32_t i = 0; i < e->n_instances; i++) {
+        for (uint32_t i = 0; i < e->n_instances; i++)
                 instance_join_thread(e->instances[i]);
-                instance_free(e->instances[i]);
-        }
         timer_cancel(e->timers, &e->timeout);
+        /* Until here another instance's thread, or the timer's, may go through all instances. */
+        for (uint32_t i = 0; i < e->n_instances; i++)
+                instance_free(e->instances[i]);
         rate_group_free(e->group);
         if (e->limiter != NULL)
                 rate_limiter_deliver(e->limiter);

@@ -274,10 +274,12 @@ static inline struct lab *lab_open(const char *config, unsigned n_executors, boo
         return lab_open_limited(config, n_executors, may_inline, NULL);
 }
 
-/* All requests must have been released. */
+/* All requests must have been released. The scheduler is NULL when the test has freed it. */
 static inline void lab_close(struct lab *lab) {
-        lab->scheduler->ops->drain(lab->scheduler);
-        lab->scheduler->ops->free(lab->scheduler);
+        if (lab->scheduler != NULL) {
+                lab->scheduler->ops->drain(lab->scheduler);
+                lab->scheduler->ops->free(lab->scheduler);
+        }
         for (unsigned i = 0; i < lab->n_executors; i++)
                 assert_int_equal(lab->executors[i].n_overlaps, 0);
         assert_int_equal(atomic_load(&lab->fake->model.n_in_flight), 0);

@@ -4,6 +4,7 @@
  * while instances come and go.
  */
 #include "infer/submitter.h"
+#include "observe/batch_counts.h"
 #include "sched/rate_limiter.h"
 #include "sched/scheduler_lab.h"
 #include "suite.h"
@@ -17,6 +18,7 @@
 #define RANGES P("batch_ranges", "b1:1-1,b4:4-4,b8:8-8")
 #define MODEL "name: 'm' max_batch_size: 8 " X GROUPS RANGES
 #define NEVER P("inline_execution", "never")
+#define ALWAYS P("inline_execution", "always")
 #define OFF P("adaptive_batching", "off")
 
 static const uint32_t ranges[LAB_MAX_EXECUTORS][2] = { { 1, 1 }, { 4, 4 }, { 8, 8 }, { 8, 8 } };
@@ -164,6 +166,74 @@ static void test_a_turn_is_for_the_member_that_was_picked(void **state) {
         assert_int_equal(n_wrong_sizes, 0);
 }
 
+/* ---- the end while a batch still runs -------------------------------------------------------- */
+
+/* As make(), with counters of the members. */
+static struct error *make_counted(const struct sched_setup *setup, struct scheduler **ret) {
+        struct fake_model *fake = CONTAINER_OF(setup->model, struct fake_model, model);
+
+        model_stats_free(fake->model.stats);
+        fake->model.stats =
+                model_stats_new(fake->metrics,
+                                &(struct model_stats_options){
+                                        .model = "m", .version = 1, .has_batches = true });
+        for (uint32_t i = 0; i < setup->n_executors; i++)
+                setup->executors[i]->group_name = setup->model->config->pb->instance_group[i]->name;
+        return make(setup, ret);
+}
+
+static struct {
+        struct thread         thread;
+        struct lab           *lab;
+        struct member_counts *other;
+        bool                  was_freed;
+} closing;
+
+static void free_scheduler(void *arg) {
+        struct scheduler *s = arg;
+
+        s->ops->free(s);
+}
+
+/* The client frees its request, and the model ends, before the execution does. */
+static void execute_and_close(struct executor *base, struct request **requests, uint32_t n) {
+        struct scheduler *s = closing.lab->scheduler;
+        uint64_t          until_ns = clock_now_ns() + 50 * NS_PER_MS;
+
+        lab_execute(base, requests, n);
+        error_free(thread_start(&closing.thread, "closer", free_scheduler, s));
+        while (clock_now_ns() < until_ns && atomic_load(&closing.other->n_instances) > 0)
+                continue;
+        closing.was_freed = atomic_load(&closing.other->n_instances) == 0;
+}
+
+/* The first instance is idle, and stays until the second one has returned its turn: the engine goes
+ * through all instances then. */
+static void test_the_end_while_a_batch_runs(void **state) {
+        static const struct executor_ops ops = { .execute = execute_and_close,
+                                                 .is_ready = lab_is_ready };
+        struct rate_limiter             *limiter = rate_limiter_new(NULL, 0);
+        struct lab   *lab = lab_open_made(LIMITED ALWAYS OFF "dynamic_batching { } ", 3, true,
+                                          limiter, make_counted);
+        struct ticket t;
+
+        (void)state;
+        closing.lab = lab;
+        closing.other = batch_counts_member(model_stats_batches(lab->fake->model.stats), "b1");
+        assert_int_equal(atomic_load(&closing.other->n_instances), 1);
+        lab->executors[1].base.ops = &ops;
+        ticket_init_rows(&t, lab, 4);
+        ticket_submit(&t);
+        assert_int_equal(t.n_releases, 1);
+        assert_true(pthread_equal(t.ran_on, pthread_self()));
+        assert_false(closing.was_freed);
+        thread_join(&closing.thread);
+        lab->scheduler = NULL;
+        request_free(t.req);
+        lab_close(lab);
+        rate_limiter_free(limiter);
+}
+
 /* ---- under traffic --------------------------------------------------------------------------- */
 
 #define N_SUBMITTERS 4
@@ -275,8 +345,6 @@ static void run_traffic(const char *config, bool may_inline, struct rate_limiter
         "dynamic_batching { max_queue_delay_microseconds: 300 priority_levels: 3 "                 \
         "default_priority_level: 2 default_queue_policy { default_timeout_microseconds: 2000 "     \
         "allow_timeout_override: true } } "
-#define ALWAYS P("inline_execution", "always")
-
 static void test_traffic(void **state) {
         (void)state;
         run_traffic(MODEL NEVER QUEUES, true, NULL, false);
@@ -301,6 +369,7 @@ SUITE(pull_picks) {
                 cmocka_unit_test(test_a_cancelled_request_in_parts),
                 cmocka_unit_test(test_43_five_of_thirteen_are_cancelled),
                 cmocka_unit_test(test_a_turn_is_for_the_member_that_was_picked),
+                cmocka_unit_test(test_the_end_while_a_batch_runs),
                 cmocka_unit_test(test_traffic),
                 cmocka_unit_test(test_traffic_with_a_limiter),
         };
