@@ -244,6 +244,7 @@ static COLD void stop_holding(struct sequence_scheduler *s) {
 
 static struct error *sequence_submit(struct scheduler *base, struct request *req) {
         struct sequence_scheduler *s = self_of(base);
+        struct model              *model = s->model;
         uint64_t                   now_ns = req->times.request_start_ns;
         enum sequence_origin       origin;
         struct sequence_outcome    out;
@@ -267,11 +268,15 @@ static struct error *sequence_submit(struct scheduler *base, struct request *req
         if (out.ready.first == NULL)
                 wait_locked(s, req, now_ns, &out);
         is_held = atomic_load_explicit(&s->is_held, memory_order_relaxed);
+        if (UNLIKELY(is_held))
+                model_ref(model); /* the request may be gone before the scheduler is used again */
         unlock_and_handle(s, &out);
         if (UNLIKELY(conflict != NULL))
                 log_warn("%s", conflict);
-        if (UNLIKELY(is_held))
+        if (UNLIKELY(is_held)) {
                 stop_holding(s);
+                model_unref(model);
+        }
         return NULL;
 }
 

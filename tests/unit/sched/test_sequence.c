@@ -453,6 +453,38 @@ static void test_held_back(void **state) {
         lab_close(lab);
 }
 
+static struct {
+        struct lab *lab;
+        uint32_t    n_holders; /* of the model, when the request has gone */
+} freeing;
+
+static void free_at_release(struct request *req, uint32_t flags, void *userp) {
+        lab_on_release(req, flags, userp);
+        request_free(req);
+        freeing.n_holders = atomic_load(&freeing.lab->fake->model.ref.count);
+}
+
+/* The only request ends within its submission. The submitter still holds the model, and so the
+ * scheduler, which it asks afterwards whether enough requests are there. */
+static void test_held_back_without_requests(void **state) {
+        struct lab    *lab;
+        struct ticket *t;
+
+        (void)state;
+        assert_int_equal(setenv("TRITONSERVER_DELAY_SCHEDULER", "3", 1), 0);
+        lab = freeing.lab = open_lab(DIRECT(2, ""), 1);
+        assert_int_equal(unsetenv("TRITONSERVER_DELAY_SCHEDULER"), 0);
+        t = call_new(lab, &(struct call){ "a1", 1, NULL, S });
+        t->req->on_release = free_at_release;
+        request_cancel(t->req);
+        ticket_submit(t);
+        assert_answer(t, ERR_CANCELLED, "");
+        assert_int_equal(t->n_releases, 1);
+        assert_int_equal(freeing.n_holders, 2); /* the lab and the submitter */
+        free(t);
+        lab_close(lab);
+}
+
 static void test_bad_environment(void **state) {
         struct fake_model *fake = fake_model_new(DIRECT(2, ""));
         struct sched_setup setup = { .model = &fake->model };
@@ -592,6 +624,7 @@ SUITE(sequence) {
                 cmocka_unit_test(test_oldest),
                 cmocka_unit_test(test_rate_limiter),
                 cmocka_unit_test(test_held_back),
+                cmocka_unit_test(test_held_back_without_requests),
                 cmocka_unit_test(test_bad_environment),
                 cmocka_unit_test(test_bad_control),
                 cmocka_unit_test(test_iterative),
