@@ -33,8 +33,16 @@ static bool copy_id(struct response *r, const char *id) {
         return true;
 }
 
+static COLD struct error *sent_after_final(const struct response_source *s) {
+        return error_new(ERR_INVALID_ARG,
+                         "[request id: %s] model '%s' sent a response after the final one",
+                         *s->id != '\0' ? s->id : "<id_unknown>", s->model->name);
+}
+
+/* After FINAL the allocator is not called, since its memory may be gone. */
 static struct error *start_allocator(const struct response_source *s) {
-        if (s->allocator == NULL || s->allocator->start == NULL)
+        if (s->allocator == NULL || s->allocator->start == NULL ||
+            response_stream_has_ended(s->stream))
                 return NULL;
         return s->allocator->start((struct response_allocator *)s->allocator, s->allocator_userp);
 }
@@ -210,6 +218,8 @@ struct error *response_output_buffer(struct response_output *o, uint64_t byte_si
                                  "allocated buffer for output '%s' already exists", o->name);
         if (UNLIKELY(r->error != NULL))
                 return error_copy(r->error);
+        if (UNLIKELY(response_stream_has_ended(r->source.stream)))
+                return sent_after_final(&r->source);
         if (a == NULL)
                 return error_new(ERR_INTERNAL, "no response allocator is set for output '%s'",
                                  o->name);
@@ -264,12 +274,6 @@ const char *response_find_label(const struct response_output *o, size_t class_in
 
 struct error *response_add_parameter(struct response *r, const struct parameter *p) {
         return parameter_list_add(&r->parameters, &r->arena, p) ? NULL : out_of_memory();
-}
-
-static COLD struct error *sent_after_final(const struct response_source *s) {
-        return error_new(ERR_INVALID_ARG,
-                         "[request id: %s] model '%s' sent a response after the final one",
-                         *s->id != '\0' ? s->id : "<id_unknown>", s->model->name);
 }
 
 /* For the first response of a decoupled model: counts the time that the client waited for it. */

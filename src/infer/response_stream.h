@@ -106,11 +106,16 @@ static inline struct response *response_stream_borrow(struct response_stream *s)
         return atomic_exchange_explicit(&s->lent, NULL, memory_order_acquire);
 }
 
+/* True when FINAL was sent: the client no longer waits, and its callbacks and memory may be gone. */
+static inline bool response_stream_has_ended(const struct response_stream *s) {
+        return atomic_load_explicit(&s->has_ended, memory_order_acquire);
+}
+
 /* To be called before each send: false when FINAL was sent before. */
 static inline bool response_stream_may_send(struct response_stream *s, bool is_final) {
         if (is_final)
                 return !atomic_exchange_explicit(&s->has_ended, true, memory_order_acq_rel);
-        return !atomic_load_explicit(&s->has_ended, memory_order_acquire);
+        return !response_stream_has_ended(s);
 }
 
 /* Counts a new response of n_bytes. With may_wait it waits for room first, unless

@@ -164,6 +164,68 @@ static void test_nothing_after_final(void **state) {
         response_factory_free(other);
 }
 
+static unsigned n_allocator_calls;
+
+static struct error *count_start(struct response_allocator *allocator, void *userp) {
+        (void)allocator, (void)userp;
+        n_allocator_calls++;
+        return NULL;
+}
+
+static struct error *count_alloc(struct response_allocator *allocator, const char *tensor,
+                                 size_t byte_size, enum memory_type type, int64_t id, void *userp,
+                                 void **buffer, void **buffer_userp, enum memory_type *actual_type,
+                                 int64_t *actual_id) {
+        static char bytes[4];
+
+        (void)allocator, (void)tensor, (void)type, (void)id, (void)userp;
+        assert_true(byte_size <= sizeof(bytes));
+        *buffer = bytes;
+        *buffer_userp = NULL;
+        *actual_type = MEMORY_CPU;
+        *actual_id = 0;
+        n_allocator_calls++;
+        return NULL;
+}
+
+static struct error *ask_for_memory(struct response *r) {
+        enum memory_type        type = MEMORY_CPU;
+        int64_t                 id = 0;
+        struct response_output *o;
+        void                   *bytes;
+
+        assert_ok(response_add_output(r, "Y", DATA_TYPE_FP32, (int64_t[]){ 1 }, 1, &o), "output");
+        return response_output_buffer(o, 4, &type, &id, &bytes);
+}
+
+/* The front end's memory may be gone, and its allocator with it. */
+static void test_no_memory_after_final(void **state) {
+        static const struct response_allocator allocator = { .alloc = count_alloc,
+                                                             .start = count_start };
+        struct notes                           n;
+        struct request                        *req = request_for(&n, "x");
+        struct response_factory               *f;
+        struct response                       *early, *late;
+
+        (void)state;
+        req->allocator = &allocator;
+        f = factory_for(req);
+        n_allocator_calls = 0;
+        assert_ok(response_factory_respond(f, &early), "early");
+        assert_int_equal(n_allocator_calls, 1);
+        assert_ok(send(f, RESPONSE_FINAL), "final");
+        assert_int_equal(n_allocator_calls, 2);
+        request_release(req, REQUEST_RELEASE_ALL);
+        request_free(req);
+        assert_ok(response_factory_respond(f, &late), "late");
+        assert_error(ask_for_memory(early), ERR_INVALID_ARG, AFTER_FINAL("x"));
+        assert_error(ask_for_memory(late), ERR_INVALID_ARG, AFTER_FINAL("x"));
+        assert_int_equal(n_allocator_calls, 2);
+        response_free(early);
+        assert_error(response_send(late, 0, NULL), ERR_INVALID_ARG, AFTER_FINAL("x"));
+        response_factory_free(f);
+}
+
 static void test_freed_without_final(void **state) {
         struct notes    n;
         struct request *req = request_for(&n, "");
@@ -306,6 +368,7 @@ SUITE(response_factory) {
                 TEST(test_outlives_its_request),
                 TEST(test_any_number),
                 TEST(test_nothing_after_final),
+                TEST(test_no_memory_after_final),
                 TEST(test_freed_without_final),
                 TEST(test_cancel_after_the_release),
                 TEST(test_request_used_again),
