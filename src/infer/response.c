@@ -94,8 +94,8 @@ struct error *response_new(const struct request *req, struct response **ret) {
 }
 
 /* Returns the size of the buffer. */
-static uint64_t release_buffer(struct response *r, struct response_output *o) {
-        const struct response_allocator *a = r->source.allocator;
+static uint64_t release_buffer(struct response_output *o) {
+        const struct response_allocator *a = o->lender;
 
         if (!o->has_buffer)
                 return 0;
@@ -116,7 +116,7 @@ void response_free(struct response *r) {
         stream = r->source.stream;
         model = stream->borrows_model ? NULL : r->source.model;
         for (struct response_output *o = r->first_output; o != NULL; o = o->next) {
-                n_bytes += release_buffer(r, o);
+                n_bytes += release_buffer(o);
                 labels_free(o->labels);
         }
         error_free(r->error);
@@ -205,11 +205,21 @@ struct error *response_add_client_output(struct response *r, const char *name, e
         return NULL;
 }
 
+/* Follows the redirections to the allocator that gives the memory; returns their number. */
+static uint32_t find_origin(struct memory_origin *m) {
+        uint32_t n = 0;
+
+        while (UNLIKELY(m->allocator->redirect != NULL) &&
+               m->allocator->redirect(m->userp, m->name, m))
+                n++;
+        return n;
+}
+
 struct error *response_output_buffer(struct response_output *o, uint64_t byte_size,
                                      enum memory_type *type, int64_t *id, void **ret) {
         struct response                 *r = o->response;
         const struct response_allocator *a = r->source.allocator;
-        void                            *userp = r->source.allocator_userp;
+        struct memory_origin             m = { a, r->source.allocator_userp, o->name };
         enum memory_type                 actual_type = *type;
         int64_t                          actual_id = *id;
 
@@ -223,8 +233,10 @@ struct error *response_output_buffer(struct response_output *o, uint64_t byte_si
         if (a == NULL)
                 return error_new(ERR_INTERNAL, "no response allocator is set for output '%s'",
                                  o->name);
-        TRY(a->alloc((struct response_allocator *)a, o->name, byte_size, *type, *id, userp,
-                     &o->base, &o->userp, &actual_type, &actual_id));
+        o->n_redirects = find_origin(&m);
+        o->lender = m.allocator;
+        TRY(m.allocator->alloc((struct response_allocator *)m.allocator, m.name, byte_size, *type,
+                               *id, m.userp, &o->base, &o->userp, &actual_type, &actual_id));
         if (o->base == NULL && byte_size > 0)
                 return error_new(ERR_UNAVAILABLE, "no memory was given for output '%s'", o->name);
         o->has_buffer = true;
@@ -234,22 +246,23 @@ struct error *response_output_buffer(struct response_output *o, uint64_t byte_si
                                                     .memory_id = actual_id,
                                                     .byte_size = byte_size };
         if (a->attributes != NULL)
-                TRY(a->attributes((struct response_allocator *)a, o->name, &o->attributes, userp,
-                                  o->userp));
+                TRY(a->attributes((struct response_allocator *)a, o->name, &o->attributes,
+                                  r->source.allocator_userp, o->userp));
         *type = actual_type;
         *id = actual_id;
         *ret = o->base;
         return NULL;
 }
 
-struct error *response_take_buffer(struct response_output *to, struct response_output *from,
-                                   void *userp) {
+struct error *response_take_buffer(struct response_output *to, struct response_output *from) {
         const struct response_allocator *a = to->response->source.allocator;
 
         to->base = from->base;
         to->byte_size = from->byte_size;
         to->attributes = from->attributes;
-        to->userp = userp;
+        to->userp = from->userp;
+        to->lender = from->lender;
+        to->n_redirects = from->n_redirects - 1;
         to->has_buffer = true;
         from->has_buffer = false;
         response_stream_add_bytes(from->response->source.stream, -(uint64_t)from->byte_size);

@@ -20,17 +20,20 @@
 struct labels;
 
 struct response_output {
-        const char              *name;
-        enum data_type           type;
-        const int64_t           *shape; /* with batch dimension, as the client sees it */
-        uint32_t                 n_dims;
-        void                    *base; /* from the allocator */
-        size_t                   byte_size;
-        void                    *userp; /* buffer_userp of the allocator */
-        bool                     has_buffer;
+        const char    *name;
+        enum data_type type;
+        const int64_t *shape; /* with batch dimension, as the client sees it */
+        uint32_t       n_dims;
+        void          *base; /* from the allocator */
+        size_t         byte_size;
+        void          *userp; /* buffer_userp of the allocator */
+        bool           has_buffer;
+        uint32_t       n_redirects; /* steps from the response's allocator to the lender */
         struct buffer_attributes attributes;
         struct response         *response;
         struct response_output  *next;
+        /* Borrowed: the allocator that gave the memory, and that takes it back. */
+        const struct response_allocator *lender;
         /* An ensemble's output that has no labels has those of the step's output, under the name that
          * the output has in the step. */
         struct labels *labels; /* ref; NULL: labels of the model */
@@ -103,11 +106,9 @@ struct error *response_add_client_output(struct response *response, const char *
  * on return the kind that it got. ALREADY_EXISTS on a second call. */
 struct error *response_output_buffer(struct response_output *output, uint64_t byte_size,
                                      enum memory_type *type, int64_t *id, void **ret);
-/* Moves the memory of `from`, which came from the allocator of `to`'s response, to `to`, which has
- * none: an ensemble's output is the memory that its last step wrote. `userp` is the allocator's
- * pointer. */
-struct error *response_take_buffer(struct response_output *to, struct response_output *from,
-                                   void *userp);
+/* Moves the memory of `from`, which was redirected to the allocator of `to`'s response, to `to`, which
+ * has none: an ensemble's output is the memory that its last step wrote. */
+struct error *response_take_buffer(struct response_output *to, struct response_output *from);
 /* Sets labels that may outlive the response's model; `name` is in the response's arena or outlives it. */
 void response_set_labels(struct response_output *output, struct labels *labels, const char *name);
 /* The label of one class, borrowed from the response; NULL when there is none. */

@@ -11,6 +11,8 @@
 #include "base/error.h"
 #include "infer/buffer_attributes.h"
 
+#include <stdbool.h>
+
 struct response_allocator;
 
 typedef struct error *(*allocator_alloc_fn)(struct response_allocator *allocator,
@@ -30,10 +32,22 @@ typedef struct error *(*allocator_release_fn)(struct response_allocator *allocat
                                               enum memory_type type, int64_t id);
 typedef struct error *(*allocator_start_fn)(struct response_allocator *allocator, void *userp);
 
+/* Where the memory of an output comes from. */
+struct memory_origin {
+        const struct response_allocator *allocator;
+        void                            *userp; /* for its alloc() */
+        const char                      *name;  /* its name for the output */
+};
+
+/* For composed models (sched/client_memory.h). True when the memory of this output comes from another
+ * allocator, which also takes it back; then *ret says from where. */
+typedef bool (*allocator_redirect_fn)(void *userp, const char *tensor, struct memory_origin *ret);
+
 struct response_allocator {
         allocator_alloc_fn      alloc;
         allocator_release_fn    release;    /* may be NULL */
         allocator_start_fn      start;      /* may be NULL */
         allocator_query_fn      query;      /* may be NULL */
         allocator_attributes_fn attributes; /* may be NULL */
+        allocator_redirect_fn   redirect;   /* may be NULL */
 };

@@ -35,7 +35,6 @@ struct chain {
 /* As a buf has: a cache line, and the widest vector that backends read. */
 #define SMALL_ALIGNMENT 64
 #define HALF_BYTES 256
-#define N_RECORDS 2
 
 /* The memory that the stages of one run write their outputs to.
  *
@@ -47,8 +46,8 @@ struct chain {
  * The small memory earns its room in `make bench` (chains): 64-byte buffers from malloc() cost a
  * fast stage a tenth of its time.
  *
- * Threads.  A backend may ask for the outputs of one stage on several threads. All responses end
- * before the run does.
+ * Threads.  A backend may ask for the outputs of one stage on several threads, until the stage's
+ * last response. A response that it does not send may outlive the run.
  */
 struct stage_memory {
         const struct request *outer;        /* borrowed: the client's request */
@@ -56,9 +55,7 @@ struct stage_memory {
         bool                  is_direct;    /* the current stage writes into the client's memory */
         unsigned              half;         /* 0 or 1: the half that the current stage writes to */
         _Atomic size_t        n_bytes_used; /* of that half */
-        _Atomic unsigned      n_records;
-        struct client_memory  records[N_RECORDS];
-        char                 *small; /* both halves, in `room`, aligned */
+        char                 *small;        /* both halves, in `room`, aligned */
         char                  room[2 * HALF_BYTES + SMALL_ALIGNMENT];
 };
 
@@ -114,7 +111,6 @@ static void stage_memory_init(struct stage_memory *m, const struct request *oute
         m->is_direct = false;
         m->half = 0;
         atomic_init(&m->n_bytes_used, 0);
-        atomic_init(&m->n_records, 0);
         m->small = (char *)(((uintptr_t)m->room + SMALL_ALIGNMENT - 1) &
                             ~(uintptr_t)(SMALL_ALIGNMENT - 1));
 }
@@ -135,11 +131,13 @@ static void *take_small(struct stage_memory *m, size_t bytes) {
         return at + room <= HALF_BYTES ? m->small + m->half * HALF_BYTES + at : NULL;
 }
 
-/* NULL when all are taken; then the record is on the heap. */
-static struct client_memory *take_record(struct stage_memory *m) {
-        unsigned at = atomic_fetch_add_explicit(&m->n_records, 1, memory_order_relaxed);
+/* The signature of allocator_redirect_fn. */
+static bool redirect(void *userp, const char *output, struct memory_origin *ret) {
+        const struct stage_memory *m = userp;
 
-        return at < N_RECORDS ? &m->records[at] : NULL;
+        if (m->is_direct)
+                *ret = client_memory_of(m->outer, output);
+        return m->is_direct;
 }
 
 /* The signature of allocator_alloc_fn. */
@@ -151,14 +149,11 @@ static struct error *allocate_output(struct response_allocator *allocator, const
         struct buf          *b;
 
         (void)allocator;
+        (void)type;
+        (void)id;
         *buffer = *buffer_userp = NULL;
         *actual_type = MEMORY_CPU;
         *actual_id = 0;
-        if (m->is_direct)
-                return client_memory_get(m->outer, take_record(m),
-                                         &(struct wanted_output){ output, byte_size, type, id },
-                                         &(struct given_memory){ buffer, buffer_userp, actual_type,
-                                                                 actual_id });
         if (byte_size == 0 || (*buffer = take_small(m, byte_size)) != NULL)
                 return NULL;
         b = step_memory_get(m->large, byte_size);
@@ -170,7 +165,8 @@ static struct error *allocate_output(struct response_allocator *allocator, const
 }
 
 static const struct response_allocator stage_allocator = { .alloc = allocate_output,
-                                                           .release = client_memory_release };
+                                                           .release = client_memory_release,
+                                                           .redirect = redirect };
 
 /* ---- the end --------------------------------------------------------------------------------- */
 

@@ -43,25 +43,30 @@ static uint32_t find_direct(const struct step_run *s, const char *output) {
         return ENSEMBLE_NONE;
 }
 
+/* Has the type allocator_redirect_fn. */
+static bool redirect(void *userp, const char *output, struct memory_origin *ret) {
+        const struct step_run *s = userp;
+        uint32_t               direct = find_direct(s, output);
+
+        if (direct != ENSEMBLE_NONE)
+                *ret = client_memory_of(s->run->req, s->run->plan->graph->tensors[direct].name);
+        return direct != ENSEMBLE_NONE;
+}
+
 /* Has the type allocator_alloc_fn. */
 static struct error *allocate(struct response_allocator *allocator, const char *output,
                               size_t byte_size, enum memory_type type, int64_t id, void *userp,
                               void **buffer, void **buffer_userp, enum memory_type *actual_type,
                               int64_t *actual_id) {
         const struct step_run *s = userp;
-        uint32_t               direct = find_direct(s, output);
         struct buf            *b = NULL;
 
         (void)allocator;
+        (void)type;
+        (void)id;
         *buffer_userp = NULL;
         *actual_type = MEMORY_CPU;
         *actual_id = 0;
-        if (direct != ENSEMBLE_NONE)
-                return client_memory_get(
-                        s->run->req, take_inline(s, sizeof(struct client_memory)),
-                        &(struct wanted_output){ s->run->plan->graph->tensors[direct].name,
-                                                 byte_size, type, id },
-                        &(struct given_memory){ buffer, buffer_userp, actual_type, actual_id });
         *buffer = byte_size > 0 ? take_inline(s, byte_size) : NULL;
         if (byte_size == 0 || *buffer != NULL)
                 return NULL;
@@ -74,7 +79,8 @@ static struct error *allocate(struct response_allocator *allocator, const char *
 }
 
 const struct response_allocator ensemble_allocator = { .alloc = allocate,
-                                                       .release = client_memory_release };
+                                                       .release = client_memory_release,
+                                                       .redirect = redirect };
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 

@@ -400,6 +400,29 @@ static void test_the_first_of_a_batch_ends(void **state) {
         chain_close(&l);
 }
 
+/* The last stage has memory of the client for a response that it does not send. The client gets it
+ * back, although the run has ended. */
+static void test_a_response_outlives_the_run(void **state) {
+        const uint32_t   x = 5;
+        struct lab_chain l;
+        struct lab_call  c;
+        bool             is_freed = false;
+
+        (void)state;
+        chain_open(&l, plain, false);
+        l.stages[2].executor.ops = &lab_ops_that_delete;
+        lab_call_open(&c, l.fake);
+        c.req->on_response = free_response;
+        c.req->on_release = free_request;
+        c.req->on_release_userp = &is_freed;
+        lab_input(&c, "X", &x, 1, 1);
+        lab_submit(&c);
+        LAB_WAIT_FOR(is_freed);
+        chain_close(&l);
+        assert_int_equal(atomic_load(&c.n_allocated), 2);
+        assert_int_equal(atomic_load(&c.n_buffers), 0);
+}
+
 static void test_short_of_memory(void **state) {
         const uint32_t x = 5;
         bool           was_hit = true;
@@ -446,6 +469,7 @@ SUITE(chain) {
                 cmocka_unit_test(test_a_decoupled_stage_is_the_last),
                 cmocka_unit_test(test_the_deadline),
                 cmocka_unit_test(test_the_first_of_a_batch_ends),
+                cmocka_unit_test(test_a_response_outlives_the_run),
                 cmocka_unit_test(test_short_of_memory),
         };
 

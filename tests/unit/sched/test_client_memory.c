@@ -3,7 +3,6 @@
 #include "suite.h"
 
 #include "base/buf.h"
-#include "base/mem.h"
 #include "infer/fake_model.h"
 #include "sched/client_memory.h"
 
@@ -69,39 +68,44 @@ static const struct response_allocator of_client = { .alloc = give, .release = t
 static const struct response_allocator no_release = { .alloc = give };
 static const struct response_allocator with_start = { .alloc = give, .start = start };
 
-/* The composed model's allocator. The record is in the run's room or on the heap. */
+/* The composed model's allocator. */
 static struct run {
-        struct request      *outer;
-        struct client_memory room;
-        bool                 has_room;
-        bool                 is_for_client;
+        struct request *outer;
+        bool            is_for_client;
 } run;
+
+/* Has the signature of allocator_redirect_fn. */
+static bool redirect(void *userp, const char *tensor, struct memory_origin *ret) {
+        assert_ptr_equal(userp, &run);
+        assert_string_equal(tensor, "O");
+        if (run.is_for_client)
+                *ret = client_memory_of(run.outer, "outer");
+        return run.is_for_client;
+}
 
 /* Has the signature of allocator_alloc_fn. */
 static struct error *allocate(struct response_allocator *allocator, const char *tensor,
                               size_t byte_size, enum memory_type type, int64_t id, void *userp,
                               void **buffer, void **buffer_userp, enum memory_type *actual_type,
                               int64_t *actual_id) {
-        struct buf *b;
+        struct buf *b = buf_new(NULL, byte_size);
 
         (void)allocator;
         (void)tensor;
+        (void)type;
+        (void)id;
         assert_ptr_equal(userp, &run);
-        *buffer_userp = NULL;
-        if (run.is_for_client)
-                return client_memory_get(run.outer, run.has_room ? &run.room : NULL,
-                                         &(struct wanted_output){ "outer", byte_size, type, id },
-                                         &(struct given_memory){ buffer, buffer_userp, actual_type,
-                                                                 actual_id });
-        b = buf_new(NULL, byte_size);
         assert_non_null(b);
         *buffer = b->bytes;
         *buffer_userp = b;
+        *actual_type = MEMORY_CPU;
+        *actual_id = 0;
         return NULL;
 }
 
 static const struct response_allocator of_run = { .alloc = allocate,
-                                                  .release = client_memory_release };
+                                                  .release = client_memory_release,
+                                                  .redirect = redirect };
 
 struct lab {
         struct fake_model      *fake;
@@ -110,14 +114,12 @@ struct lab {
         struct response_output *output;
 };
 
-static void lab_open(struct lab *l, const struct response_allocator *allocator, bool has_room) {
+static void lab_open(struct lab *l, const struct response_allocator *allocator) {
         const int64_t two = 2;
 
         client = (struct client){ 0 };
         l->fake = fake_model_new(CONFIG);
-        run = (struct run){ .outer = fake_request(l->fake),
-                            .has_room = has_room,
-                            .is_for_client = true };
+        run = (struct run){ .outer = fake_request(l->fake), .is_for_client = true };
         run.outer->allocator = allocator;
         run.outer->allocator_userp = &client;
         l->inner = fake_request(l->fake);
@@ -143,7 +145,7 @@ static struct error *lab_buffer(struct lab *l, void **ret) {
 }
 
 /* The client's response owns the memory afterwards, and the step's response returns nothing. */
-static void check_hand_over(bool has_room) {
+static void test_handed_over(void **state) {
         struct response        *to;
         struct response_output *o;
         struct error           *err = NULL;
@@ -151,7 +153,8 @@ static void check_hand_over(bool has_room) {
         const int64_t           two = 2;
         void                   *bytes;
 
-        lab_open(&l, &of_client, has_room);
+        (void)state;
+        lab_open(&l, &of_client);
         assert_ok(lab_buffer(&l, &bytes), "buffer");
         assert_ptr_equal(bytes, client.bytes);
         assert_string_equal(client.name, "outer");
@@ -179,26 +182,63 @@ static void check_hand_over(bool has_room) {
         lab_close(&l);
 }
 
-static void test_handed_over(void **state) {
-        (void)state;
-        check_hand_over(true);
-        check_hand_over(false);
-}
-
-/* No response takes the memory: the client's allocator gets it back, with its own userp. */
+/* No response takes the memory: the client's allocator gets it back, with its own userp, also when
+ * the requests are gone. */
 static void test_given_back(void **state) {
         struct lab l;
         void      *bytes;
 
         (void)state;
-        for (int has_room = 0; has_room < 2; has_room++) {
-                lab_open(&l, &of_client, has_room != 0);
+        for (int is_late = 0; is_late < 2; is_late++) {
+                lab_open(&l, &of_client);
                 assert_ok(lab_buffer(&l, &bytes), "buffer");
                 assert_int_equal(client.n_given, 1);
+                if (is_late != 0) {
+                        request_free(STEAL(l.inner));
+                        request_free(STEAL(run.outer));
+                }
                 response_free(STEAL(l.from));
                 assert_int_equal(client.n_released, 1);
                 lab_close(&l);
         }
+}
+
+static bool redirect_twice(void *userp, const char *tensor, struct memory_origin *ret) {
+        (void)tensor;
+        *ret = (struct memory_origin){ &of_run, userp, "O" };
+        return true;
+}
+
+/* A composed model is the last step of another one. The memory passes through both. */
+static void test_two_levels(void **state) {
+        static const struct response_allocator within = { .redirect = redirect_twice };
+        struct response                       *middle, *to;
+        struct response_output                *o, *of_middle;
+        struct error                          *err = NULL;
+        struct lab                             l;
+        const int64_t                          two = 2;
+        void                                  *bytes;
+
+        (void)state;
+        lab_open(&l, &of_client);
+        l.from->source.allocator = &within;
+        assert_ok(lab_buffer(&l, &bytes), "buffer");
+        assert_ptr_equal(bytes, client.bytes);
+        assert_ok(response_new(l.inner, &middle), "response");
+        assert_ok(response_add_output(middle, "O", DATA_TYPE_INT32, &two, 1, &of_middle), "O");
+        assert_true(client_memory_hand_over(of_middle, l.output, &err));
+        assert_null(err);
+        assert_ok(response_new(run.outer, &to), "response");
+        assert_ok(response_add_output(to, "O", DATA_TYPE_INT32, &two, 1, &o), "O");
+        assert_true(client_memory_hand_over(o, of_middle, &err));
+        assert_null(err);
+        assert_ptr_equal(o->base, client.bytes);
+        assert_ptr_equal(o->userp, &client.note);
+        response_free(middle);
+        assert_int_equal(client.n_released, 0);
+        response_free(to);
+        assert_int_equal(client.n_released, 1);
+        lab_close(&l);
 }
 
 static void test_nothing_to_release(void **state) {
@@ -206,7 +246,7 @@ static void test_nothing_to_release(void **state) {
         void      *bytes;
 
         (void)state;
-        lab_open(&l, &no_release, false);
+        lab_open(&l, &no_release);
         assert_ok(lab_buffer(&l, &bytes), "buffer");
         response_free(STEAL(l.from));
         assert_int_equal(client.n_given, 1);
@@ -220,30 +260,13 @@ static void test_client_refuses(void **state) {
         void      *bytes = NULL;
 
         (void)state;
-        for (int has_room = 0; has_room < 2; has_room++) {
-                lab_open(&l, &of_client, has_room != 0);
-                client.failure = error_new(ERR_UNAVAILABLE, "the client has no memory");
-                assert_error(lab_buffer(&l, &bytes), ERR_UNAVAILABLE, "the client has no memory");
-                assert_null(bytes);
-                assert_false(l.output->has_buffer);
-                lab_close(&l);
-                assert_int_equal(client.n_released, 0);
-        }
-}
-
-static void test_no_memory_for_the_record(void **state) {
-        struct lab    l;
-        struct error *err;
-        void         *bytes;
-
-        (void)state;
-        lab_open(&l, &of_client, false);
-        mem_fail_after(1);
-        err = lab_buffer(&l, &bytes);
-        mem_fail_after(0);
-        assert_out_of_memory(err);
-        assert_int_equal(client.n_given, 0);
+        lab_open(&l, &of_client);
+        client.failure = error_new(ERR_UNAVAILABLE, "the client has no memory");
+        assert_error(lab_buffer(&l, &bytes), ERR_UNAVAILABLE, "the client has no memory");
+        assert_null(bytes);
+        assert_false(l.output->has_buffer);
         lab_close(&l);
+        assert_int_equal(client.n_released, 0);
 }
 
 /* An output in other memory: its bytes must be copied. */
@@ -256,7 +279,7 @@ static void test_not_for_the_client(void **state) {
         void                   *bytes;
 
         (void)state;
-        lab_open(&l, &of_client, true);
+        lab_open(&l, &of_client);
         run.is_for_client = false;
         assert_ok(response_new(run.outer, &to), "response");
         assert_ok(response_add_output(to, "O", DATA_TYPE_INT32, &two, 1, &o), "O");
@@ -275,7 +298,7 @@ static void test_when_it_may_be_used(void **state) {
         struct lab l;
 
         (void)state;
-        lab_open(&l, &of_client, true);
+        lab_open(&l, &of_client);
         assert_true(client_memory_is_there(run.outer));
         run.outer->allocator = &with_start;
         assert_false(client_memory_is_there(run.outer));
@@ -288,9 +311,9 @@ SUITE(client_memory) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_handed_over),
                 cmocka_unit_test(test_given_back),
+                cmocka_unit_test(test_two_levels),
                 cmocka_unit_test(test_nothing_to_release),
                 cmocka_unit_test(test_client_refuses),
-                cmocka_unit_test(test_no_memory_for_the_record),
                 cmocka_unit_test(test_not_for_the_client),
                 cmocka_unit_test(test_when_it_may_be_used),
         };
