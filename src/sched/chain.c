@@ -805,6 +805,13 @@ static void drain(struct scheduler *s) {
                 c->options.own->ops->drain(c->options.own);
 }
 
+static void retire(struct scheduler *s) {
+        struct scheduler *own = self_of(s)->options.own;
+
+        if (own != NULL && own->ops->retire != NULL)
+                own->ops->retire(own);
+}
+
 static void free_chain(struct scheduler *s) {
         struct chain *c = self_of(s);
 
@@ -823,6 +830,7 @@ struct scheduler *chain_new(const struct chain_options *o) {
                 .add_executor = add_executor,
                 .remove_executor = remove_executor,
                 .drain = drain,
+                .retire = retire,
                 .free = free_chain,
         };
         struct chain *c = mem_zalloc(sizeof(*c));

@@ -423,6 +423,41 @@ static void test_a_response_outlives_the_run(void **state) {
         assert_int_equal(atomic_load(&c.n_buffers), 0);
 }
 
+#define HOURS                                                                                      \
+        "dynamic_batching { max_queue_delay_microseconds: 3600000000 } "                           \
+        "parameters { key: 'adaptive_batching' value { string_value: 'off' } } "
+
+/* What waits for a batch in the first model runs when the model is unloaded or replaced. */
+static void test_the_first_model_retires(void **state) {
+        const uint32_t            x = 5;
+        struct step_models_holder holder;
+        struct lab_model          a;
+        struct lab_call           c;
+        struct scheduler         *s;
+
+        (void)state;
+        lab_model_open(&a, "a", CONFIG HOURS, NULL);
+        step_models_holder_init(&holder);
+        s = chain_new(&(struct chain_options){ .model = &a.fake->model,
+                                               .own = a.fake->model.scheduler,
+                                               .holder = &holder,
+                                               .timers = a.timers });
+        a.fake->model.scheduler = s;
+        lab_call_open(&c, a.fake);
+        c.req->runs_alone = true;
+        lab_input(&c, "X", &x, 1, 1);
+        lab_submit(&c);
+        assert_int_equal(lab_count(&a), 0);
+        assert_non_null(s->ops->retire);
+        s->ops->retire(s);
+        lab_wait(&c);
+        assert_int_equal(lab_output(&c, 0, "Y")->value, 15);
+        lab_call_close(&c);
+        lab_model_stop(&a);
+        step_models_holder_done(&holder);
+        fake_model_free(a.fake);
+}
+
 static void test_short_of_memory(void **state) {
         const uint32_t x = 5;
         bool           was_hit = true;
@@ -470,6 +505,7 @@ SUITE(chain) {
                 cmocka_unit_test(test_the_deadline),
                 cmocka_unit_test(test_the_first_of_a_batch_ends),
                 cmocka_unit_test(test_a_response_outlives_the_run),
+                cmocka_unit_test(test_the_first_model_retires),
                 cmocka_unit_test(test_short_of_memory),
         };
 
