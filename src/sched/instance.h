@@ -53,7 +53,6 @@ struct instance {
         bool                   is_borrowed;
         bool                   is_continuing; /* its thread runs continuations */
         bool                   is_leaving;    /* runs no further batch */
-        bool                   has_begun;     /* its thread has started */
         bool                   is_running;    /* has a batch, or is about to run it */
         bool                   is_dispatched; /* its thread must run the batch in `items` */
         bool                   is_wanted;     /* the current pump found a batch for it */

@@ -674,7 +674,6 @@ static void instance_main(void *arg) {
         struct submitter   *thread = submitter_self();
 
         mutex_lock(&e->lock);
-        in->has_begun = true;
         while (in->is_borrowed)
                 cond_wait(&in->wake, &e->lock);
         if (list_is_linked(&in->idle_node))
@@ -713,12 +712,27 @@ static void notify_change_locked(struct pull_engine *e) {
                 e->policy->ops->instances_changed(e->policy, &view);
 }
 
-/* Puts the instance into the idle list before its thread runs. Otherwise another member would run a
- * batch that belongs to this one. */
-static void offer_before_start(struct pull_engine *e, struct instance *in) {
-        MUTEX_GUARD(&e->lock);
-        if (!in->has_begun)
+/* Its thread waits for the lock. */
+static void join_locked(struct pull_engine *e, struct instance *in) {
+        e->instances = mem_realloc(e->instances, (e->n_instances + 1) * sizeof(struct instance *));
+        e->instances[e->n_instances++] = in;
+        notify_change_locked(e);
+        if (e->policy->ops->instance_joined != NULL) {
+                const struct sched_view view = view_of(e);
+
+                e->policy->ops->instance_joined(e->policy, &view, in);
+        }
+        /* Otherwise another member would run a batch that belongs to this one. */
+        if (e->policy->picks)
                 list_append(&e->idle, &in->idle_node);
+}
+
+/* Frees an instance that has no thread and is not known to the policy. */
+static void give_up_instance(struct pull_engine *e, struct instance *in) {
+        rate_claim_free(STEAL(in->claim));
+        mutex_lock(&e->lock);
+        pump_and_unlock(e, NULL); /* it may have got a turn meanwhile */
+        instance_free(in);
 }
 
 static struct error *pull_add_executor(struct scheduler *base, struct executor *executor) {
@@ -736,21 +750,14 @@ static struct error *pull_add_executor(struct scheduler *base, struct executor *
                 instance_free(in);
                 return err;
         }
+        /* The policy may assign a batch to the instance, so its thread must exist. */
         mutex_lock(&e->lock);
-        e->instances = mem_realloc(e->instances, (e->n_instances + 1) * sizeof(struct instance *));
-        e->instances[e->n_instances++] = in;
-        notify_change_locked(e);
-        if (e->policy->ops->instance_joined != NULL) {
-                const struct sched_view view = view_of(e);
-
-                e->policy->ops->instance_joined(e->policy, &view, in);
-        }
-        mutex_unlock(&e->lock);
         err = instance_start_thread(in, instance_main);
+        if (err == NULL)
+                join_locked(e, in);
+        mutex_unlock(&e->lock);
         if (err != NULL)
-                base->ops->remove_executor(base, executor);
-        else if (e->policy->picks)
-                offer_before_start(e, in);
+                give_up_instance(e, in);
         return err;
 }
 

@@ -3,8 +3,13 @@
  * picked for, and requests run in parts and are answered once. The same holds under a rate limiter and
  * while instances come and go.
  */
+#include "base/placement.h"
+#include "config/batching_config.h"
 #include "infer/submitter.h"
 #include "observe/batch_counts.h"
+#include "sched/instance.h"
+#include "sched/policy.h"
+#include "sched/pull_engine.h"
 #include "sched/rate_limiter.h"
 #include "sched/scheduler_lab.h"
 #include "suite.h"
@@ -234,6 +239,74 @@ static void test_the_end_while_a_batch_runs(void **state) {
         rate_limiter_free(limiter);
 }
 
+/* ---- an instance whose thread cannot be started ---------------------------------------------- */
+
+/* Each new instance but the first gets the first request that waits. */
+static void assign_first(struct policy *p, const struct sched_view *view, struct instance *in) {
+        struct queue_walk w = queue_walk_begin(view->queue);
+        struct request   *req = queue_walk_next(&w);
+
+        if (req == NULL)
+                return;
+        instance_begin_batch(in);
+        instance_take_rows(in, view->queue, req, request_rows(req));
+        policy_assign(p, in);
+}
+
+static struct dispatch run_assigned(struct policy *p, const struct sched_view *view,
+                                    uint64_t now_ns) {
+        struct instance *in = policy_find_assigned(p, view);
+
+        (void)now_ns;
+        if (in == NULL)
+                return (struct dispatch){ .verdict = BATCH_NOTHING };
+        return (struct dispatch){ .verdict = BATCH_RUN, .on = in, .n_requests = in->n_items };
+}
+
+static void free_nothing(struct policy *p) {
+        (void)p;
+}
+
+static struct error *make_assigning(const struct sched_setup *setup, struct scheduler **ret) {
+        static const struct policy_ops      ops = { .decide = run_assigned,
+                                                    .instance_joined = assign_first,
+                                                    .free = free_nothing };
+        static const struct batching_config none = { 0 };
+        static struct policy                policy;
+        struct pull_options                 options = { .model = setup->model,
+                                                        .executors = setup->executors,
+                                                        .n_executors = setup->n_executors,
+                                                        .timers = setup->timers,
+                                                        .policy = &policy };
+
+        policy = (struct policy){ .ops = &ops, .limits = &none, .picks = true };
+        return pull_engine_new(&options, ret);
+}
+
+static void test_an_instance_that_cannot_start(void **state) {
+        struct lab      *lab = lab_open_made(MODEL NEVER, 1, false, NULL, make_assigning);
+        struct executor *other = &lab->executors[1].base;
+        struct placement nowhere = { .has_cores = true, .needs_each_core = true };
+        struct ticket    t;
+        struct error    *err;
+
+        (void)state;
+        lab->executors[1] = lab->executors[0];
+        ticket_init(&t, lab, "a");
+        ticket_submit(&t);
+        other->place = &nowhere; /* no core at all */
+        err = lab->scheduler->ops->add_executor(lab->scheduler, other);
+        assert_non_null(err);
+        error_free(err);
+        other->place = NULL;
+        assert_ok(lab->scheduler->ops->add_executor(lab->scheduler, other), "add");
+        assert_success(&t);
+        WAIT_FOR(lab, t.n_releases == 1);
+        assert_int_equal(executor_of(lab, 0), 1);
+        request_free(t.req);
+        lab_close(lab);
+}
+
 /* ---- under traffic --------------------------------------------------------------------------- */
 
 #define N_SUBMITTERS 4
@@ -370,6 +443,7 @@ SUITE(pull_picks) {
                 cmocka_unit_test(test_43_five_of_thirteen_are_cancelled),
                 cmocka_unit_test(test_a_turn_is_for_the_member_that_was_picked),
                 cmocka_unit_test(test_the_end_while_a_batch_runs),
+                cmocka_unit_test(test_an_instance_that_cannot_start),
                 cmocka_unit_test(test_traffic),
                 cmocka_unit_test(test_traffic_with_a_limiter),
         };
