@@ -57,9 +57,9 @@ static struct error *allocate(struct response_allocator *allocator, const char *
         return NULL;
 }
 
-static struct error *release_buffer(struct response_allocator *allocator, void *buffer,
-                                    void *buffer_userp, size_t byte_size, enum memory_type type,
-                                    int64_t id) {
+struct error *inner_output_release(struct response_allocator *allocator, void *buffer,
+                                   void *buffer_userp, size_t byte_size, enum memory_type type,
+                                   int64_t id) {
         (void)allocator;
         (void)buffer;
         (void)byte_size;
@@ -73,7 +73,7 @@ static struct error *release_buffer(struct response_allocator *allocator, void *
 static struct inner_request *wrap_request(struct request *req, const struct inner_request_ops *ops,
                                           void *owner) {
         static const struct response_allocator allocator = { .alloc = allocate,
-                                                             .release = release_buffer };
+                                                             .release = inner_output_release };
         struct inner_request                  *r;
 
         if (req == NULL)

@@ -19,8 +19,10 @@
 #pragma once
 
 #include "base/error.h"
+#include "infer/buffer_attributes.h"
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct buf;
@@ -28,6 +30,7 @@ struct inner_request;
 struct model;
 struct request;
 struct response;
+struct response_allocator;
 struct response_output;
 
 struct inner_request_ops {
@@ -69,3 +72,8 @@ void          inner_request_begin(struct inner_request *r);
 
 /* Borrowed from the response, unless the caller takes a reference. NULL: the output has no bytes. */
 struct buf *inner_output_buf(const struct response_output *output);
+/* Has the type allocator_release_fn. buffer_userp: a reference-counted buf, or NULL for memory that
+ * needs no release. */
+struct error *inner_output_release(struct response_allocator *allocator, void *buffer,
+                                   void *buffer_userp, size_t byte_size, enum memory_type type,
+                                   int64_t id);

@@ -165,7 +165,7 @@ static struct error *allocate_output(struct response_allocator *allocator, const
 }
 
 static const struct response_allocator stage_allocator = { .alloc = allocate_output,
-                                                           .release = client_memory_release,
+                                                           .release = inner_output_release,
                                                            .redirect = redirect };
 
 /* ---- the end --------------------------------------------------------------------------------- */

@@ -20,7 +20,6 @@
 #include "infer/response_allocator.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 
 struct response_output;
 
@@ -37,9 +36,3 @@ static inline struct memory_origin client_memory_of(const struct request *outer,
  * must be copied. */
 bool client_memory_hand_over(struct response_output *to, struct response_output *from,
                              struct error **ret_error);
-
-/* The allocator_release_fn of a composed model, for its own memory. buffer_userp: a
- * reference-counted buf, or NULL for memory of the run. */
-struct error *client_memory_release(struct response_allocator *allocator, void *buffer,
-                                    void *buffer_userp, size_t byte_size, enum memory_type type,
-                                    int64_t id);

@@ -79,7 +79,7 @@ static struct error *allocate(struct response_allocator *allocator, const char *
 }
 
 const struct response_allocator ensemble_allocator = { .alloc = allocate,
-                                                       .release = client_memory_release,
+                                                       .release = inner_output_release,
                                                        .redirect = redirect };
 
 /* ---- shapes ---------------------------------------------------------------------------------- */

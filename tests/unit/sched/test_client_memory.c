@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "infer/fake_model.h"
+#include "infer/inner_request.h"
 #include "sched/client_memory.h"
 
 #define CONFIG                                                                                     \
@@ -104,7 +105,7 @@ static struct error *allocate(struct response_allocator *allocator, const char *
 }
 
 static const struct response_allocator of_run = { .alloc = allocate,
-                                                  .release = client_memory_release,
+                                                  .release = inner_output_release,
                                                   .redirect = redirect };
 
 struct lab {
