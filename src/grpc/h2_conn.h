@@ -19,8 +19,8 @@
  * stream has ended.
  *
  * All connections of a loop share one read buffer, because a session keeps no pointer into the bytes that
- * it was fed. Messages inside it hold a reference on it; the loop then reads behind them or takes another
- * buffer. Frames are gathered once per batch: after all that one read brought, or before the loop waits.
+ * it was fed. Messages inside it hold a reference on it; the loop then reads into the rest of the
+ * buffer or takes another one. Frames are gathered once per batch: after all that one read brought, or before the loop waits.
  *
  * Ownership.  h2_conn_open() creates a connection. It frees itself after its socket was closed and all
  * streams that handlers own were recycled.

@@ -1011,8 +1011,8 @@ static bool take_body(struct http_conn *c) {
         return true;
 }
 
-/* Chunks are copied out of the read buffer when they arrive, so its room behind the head is reused. Bytes
- * behind the last chunk belong to the next request. */
+/* Chunks are copied out of the read buffer when they arrive, so the space after the head is reused. Bytes
+ * after the last chunk belong to the next request. */
 static bool take_chunks(struct http_conn *c) {
         struct http_message *m = c->message;
         size_t               at = c->in_at + m->head_bytes;

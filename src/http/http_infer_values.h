@@ -3,7 +3,7 @@
  * state that these share. Private to the .c files of these decoders.
  *
  * Every http_infer_read_*() function consumes one JSON value of any type, so that the decoder can continue
- * after an error and find a syntax error behind it. A syntax error is not returned here: the JSON reader
+ * after an error and find a syntax error further on. A syntax error is not returned here: the JSON reader
  * keeps it, and the decoder checks for it at the end.
  */
 #pragma once

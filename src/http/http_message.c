@@ -376,7 +376,7 @@ static enum http_parse check_head_bytes(struct http_message *m, size_t bytes,
         return HTTP_PARSE_REFUSED;
 }
 
-/* Feeds the parser. Returns DONE when it paused, with *ret_end behind the last byte that it consumed. */
+/* Feeds the parser. Returns DONE when it paused, with *ret_end after the last byte that it consumed. */
 static enum http_parse feed(struct http_message *m, const char *bytes, size_t len,
                             const char **ret_end) {
         llhttp_t      *native = &m->parser->native;

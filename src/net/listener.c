@@ -96,7 +96,7 @@ static void open_spare(struct listener *ln) {
 
 /* Refuses a connection when no descriptor is left: closes the spare descriptor, accepts the connection
  * with it and closes the connection, so that the peer sees the refusal and the listening socket does
- * not stay readable for ever. False when that fails, too. */
+ * not stay readable. Returns false when that fails too. */
 static bool refuse_one(struct listener *ln) {
         int fd;
 

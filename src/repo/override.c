@@ -185,7 +185,8 @@ static struct error *open_root(const char *root, int *ret_fd) {
                         close(fd);
                 if (mkdir(root, 0700) != 0 && errno != EEXIST)
                         return error_errno(errno, "unable to make the directory '%s'", root);
-                TRY(check_root(root)); /* before the lock, which another user could hold for ever */
+                TRY(check_root(
+                        root)); /* before locking: another user could hold the lock forever */
                 fd = lock_root(root);
                 if (fd < 0 && errno != ENOENT)
                         return error_errno(errno, "unable to lock '%s'", root);

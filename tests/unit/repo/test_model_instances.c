@@ -47,7 +47,7 @@ static const struct row {
         { COUNT(2), COUNT(1) OF_MODEL(2), "m_0_0 m_1_0 m_1_1 ", 2, 1 },
         { COUNT(1), POLICY("mine"), "m_0_0 ", 1, 1 },
         { POLICY("mine"), POLICY("mine") COUNT(1), "m_0_0 m_1_0 ", 1, 0 },
-        /* Of a composite model the name says which batches the instances take. */
+        /* In a composite model the name of a group determines the batches of its instances. */
         { GROUP("b1", 2) GROUP("b4", 1), GROUP("b1", 1) GROUP("b4", 2), "b1_0 b1_1 b4_0 ", 0, 0 },
         { RANGES GROUP("b1", 2) GROUP("b4", 1), RANGES GROUP("b1", 1) GROUP("b4", 2),
           "b1_0 b4_0 b4_1 ", 1, 1 },
