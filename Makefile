@@ -99,6 +99,7 @@ soak-pipelines: all
 
 hostile: all
 	@$(PYTHON) tests/stress/hostile.py --build=$(BUILD)
+	@$(PYTHON) tests/stress/attacks/run.py --build=$(BUILD)
 
 format:
 	@find src backends caches repoagents schedulers include tests -name '*.[ch]' -print0 | xargs -0 clang-format -i
