@@ -60,6 +60,9 @@ struct cli_options {
         const char      *scheduler;
         const char      *scheduler_directory;
         struct cli_texts rate_limit_resource;
+        struct cli_texts cuda_pool_bytes; /* these three: for GPUs, which this build has none of */
+        struct cli_texts cuda_virtual_bytes;
+        struct cli_texts model_load_gpu_limit;
         int64_t          cache_bytes; /* of the older option; -1 = not given */
         int64_t          pinned_pool_bytes;
         int64_t          buffer_manager_threads;

@@ -13,7 +13,9 @@
 #include "triton/core/tritonserver.h"
 
 #include <dlfcn.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define CORE(call) TRY(core_error_take(call))
 
@@ -194,7 +196,7 @@ static struct error *set_model_control(const struct cli_options          *o,
         };
         size_t i = 0;
 
-        while (i < ARRAY_LEN(modes) && strcmp(o->model_control_mode, modes[i].name) != 0)
+        while (i < ARRAY_LEN(modes) && strcasecmp(o->model_control_mode, modes[i].name) != 0)
                 i++;
         if (i == ARRAY_LEN(modes))
                 return error_new(ERR_INVALID_ARG,
@@ -361,9 +363,9 @@ static struct error *set_rate_limits(const struct cli_options          *o,
                                      struct TRITONSERVER_ServerOptions *t) {
         TRITONSERVER_RateLimitMode mode = TRITONSERVER_RATE_LIMIT_OFF;
 
-        if (strcmp(o->rate_limit, "execution_count") == 0)
+        if (strcasecmp(o->rate_limit, "execution_count") == 0)
                 mode = TRITONSERVER_RATE_LIMIT_EXEC_COUNT;
-        else if (strcmp(o->rate_limit, "off") != 0)
+        else if (strcasecmp(o->rate_limit, "off") != 0)
                 return error_new(ERR_INVALID_ARG,
                                  "invalid argument for --rate-limit, expects execution_count or "
                                  "off, got: %s",
@@ -372,6 +374,42 @@ static struct error *set_rate_limits(const struct cli_options          *o,
         for (size_t i = 0; i < o->rate_limit_resource.n_items; i++)
                 TRY(add_resource(o->rate_limit_resource.items[i], t));
         return NULL;
+}
+
+/* Options of GPUs stand in many command lines; on a machine without one they are not worth the
+ * server. The values are read all the same: a mistake in one is reported. */
+static struct error *check_gpu_option(const char *option, const struct cli_texts *texts,
+                                      bool is_fraction) {
+        for (size_t i = 0; i < texts->n_items; i++) {
+                struct str device;
+                struct str value = str_split(str_of(texts->items[i]), ':', &device);
+                uint64_t   number;
+                double     fraction;
+                char      *end;
+                bool       is_right = value.ptr != NULL && str_to_u64(device, &number) &&
+                                number <= INT32_MAX;
+
+                if (is_right && is_fraction) {
+                        fraction = strtod(value.ptr, &end);
+                        is_right = value.len > 0 && *end == '\0' && fraction >= 0 && fraction <= 1;
+                } else if (is_right) {
+                        is_right = str_to_u64(value, &number);
+                }
+                if (!is_right)
+                        return error_new(ERR_INVALID_ARG,
+                                         "Bad option: \"--%s\".\nexpects <device>:<%s>, got: %s",
+                                         option, is_fraction ? "fraction of 0 to 1" : "bytes",
+                                         texts->items[i]);
+        }
+        if (texts->n_items > 0)
+                log_warn("--%s has no effect: this server has no GPUs", option);
+        return NULL;
+}
+
+static struct error *check_gpu_options(const struct cli_options *o) {
+        TRY(check_gpu_option("cuda-memory-pool-byte-size", &o->cuda_pool_bytes, false));
+        TRY(check_gpu_option("cuda-virtual-address-size", &o->cuda_virtual_bytes, false));
+        return check_gpu_option("model-load-gpu-limit", &o->model_load_gpu_limit, true);
 }
 
 static struct error *set_scheduler(const struct cli_options          *o,
@@ -395,6 +433,7 @@ static struct error *set_all(const struct cli_options *o, struct TRITONSERVER_Se
         TRY(set_models(o, t));
         TRY(set_host_policies(o, t));
         TRY(set_rate_limits(o, t));
+        TRY(check_gpu_options(o));
         CORE(NESO_ServerOptionsSetAdaptiveBatching(t, o->adaptive_batching));
         TRY(set_scheduler(o, t));
         return set_cache(o, t);

@@ -91,6 +91,9 @@ void cli_options_done(struct cli_options *o) {
         free(o->host_policy.items);
         free(o->cache_config.items);
         free(o->rate_limit_resource.items);
+        free(o->cuda_pool_bytes.items);
+        free(o->cuda_virtual_bytes.items);
+        free(o->model_load_gpu_limit.items);
         free(o->http_restricted_api.items);
         free(o->grpc_restricted_protocol.items);
         free(o->metrics_config.items);
@@ -108,9 +111,11 @@ static struct error *bad(const struct option_row *row, const char *format, const
 static bool read_bool(const char *value, bool *ret) {
         struct str v = str_of(value);
 
-        if (str_equal_nocase(v, STR_LIT("true")) || str_is(v, "1"))
+        if (str_equal_nocase(v, STR_LIT("true")) || str_equal_nocase(v, STR_LIT("on")) ||
+            str_is(v, "1"))
                 *ret = true;
-        else if (str_equal_nocase(v, STR_LIT("false")) || str_is(v, "0"))
+        else if (str_equal_nocase(v, STR_LIT("false")) || str_equal_nocase(v, STR_LIT("off")) ||
+                 str_is(v, "0"))
                 *ret = false;
         else
                 return false;
@@ -217,6 +222,34 @@ static struct error *unknown(struct str name) {
         return error_new(ERR_INVALID_ARG, "unrecognized option '--%.*s'", STR_ARG(name));
 }
 
+static struct error *ambiguous(struct str prefix) {
+        const struct option_group *groups;
+        size_t                     n_groups;
+        AUTO_STRBUF                names = { 0 };
+
+        strbuf_init(&names, 0);
+        groups = option_groups(&n_groups);
+        for (size_t g = 0; g < n_groups; g++)
+                for (size_t i = 0; i < groups[g].n_rows; i++)
+                        if (str_starts(str_of(groups[g].rows[i].name), prefix))
+                                strbuf_printf(&names, " '--%s'", groups[g].rows[i].name);
+        return error_new(ERR_INVALID_ARG, "option '--%.*s' is ambiguous; possibilities:%s",
+                         STR_ARG(prefix), strbuf_cstr(&names));
+}
+
+/* Finds an option by its name or by a unique beginning of its name, as getopt_long() does. */
+static struct error *find_row(struct str name, const struct option_row **ret) {
+        size_t n_matches;
+
+        *ret = option_find(name.ptr, name.len);
+        if (*ret == NULL && name.len > 0) {
+                *ret = option_find_prefix(name, &n_matches);
+                if (n_matches > 1)
+                        return ambiguous(name);
+        }
+        return *ret != NULL ? NULL : unknown(name);
+}
+
 /* Reads one option. *at is the index of its argument, and moves on when the value is an argument of
  * its own. */
 static struct error *parse_one(int argc, char **argv, int *at, struct cli_options *o) {
@@ -228,9 +261,7 @@ static struct error *parse_one(int argc, char **argv, int *at, struct cli_option
         if (strncmp(arg, "--", 2) != 0 || arg[2] == '\0')
                 return error_new(ERR_INVALID_ARG, "Unexpected argument: %s", arg);
         value = str_split(str_of(arg + 2), '=', &name);
-        row = option_find(name.ptr, name.len);
-        if (row == NULL)
-                return unknown(name);
+        TRY(find_row(name, &row));
         if (row->kind == OPTION_FLAG) {
                 if (value.ptr != NULL)
                         return error_new(ERR_INVALID_ARG, "option '--%s' takes no value",

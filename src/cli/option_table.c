@@ -389,10 +389,13 @@ static const struct option_row memory_rows[] = {
           .offset = AT(pinned_pool_bytes), .argument = "<bytes>", .min = 0,
           .max = 9007199254740992.0, .default_text = "268435456",
           .help = "Size of the pinned memory pool; this build needs none." },
-        { .name = "cuda-memory-pool-byte-size", .kind = OPTION_TEXTS, .argument = "<gpu:bytes>",
-          .help = "CUDA memory pool.", .missing = "a GPU" },
-        { .name = "cuda-virtual-address-size", .kind = OPTION_TEXTS, .argument = "<gpu:bytes>",
-          .help = "CUDA virtual addresses.", .missing = "a GPU" },
+        { .name = "cuda-memory-pool-byte-size", .kind = OPTION_TEXTS, .offset = AT(cuda_pool_bytes),
+          .argument = "<gpu:bytes>",
+          .help = "CUDA memory pool of a GPU; without effect in this build, with a warning." },
+        { .name = "cuda-virtual-address-size", .kind = OPTION_TEXTS, .offset = AT(cuda_virtual_bytes),
+          .argument = "<gpu:bytes>",
+          .help = "CUDA virtual addresses of a GPU; without effect in this build, with a "
+                  "warning." },
         { .name = "min-supported-compute-capability", .kind = OPTION_REAL,
           .offset = AT(min_compute_capability), .argument = "<float>", .min = 0, .max = 1000,
           .default_text = "0",
@@ -404,8 +407,10 @@ static const struct option_row memory_rows[] = {
           .argument = "<name,setting=value>",
           .help = "Where instances of this host policy run: <name>,cpu-cores=0-3,8 or "
                   "<name>,numa-node=0; may be repeated." },
-        { .name = "model-load-gpu-limit", .kind = OPTION_TEXTS, .argument = "<device:fraction>",
-          .help = "GPU memory that models may fill.", .missing = "a GPU" },
+        { .name = "model-load-gpu-limit", .kind = OPTION_TEXTS, .offset = AT(model_load_gpu_limit),
+          .argument = "<device:fraction>",
+          .help = "Part of a GPU's memory that models may fill; without effect in this build, "
+                  "with a warning." },
         { .name = "allow-client-shm", .kind = OPTION_BOOL, .offset = AT(allow_client_shm),
           .argument = "<boolean>", .default_text = "false",
           .help = "Let clients register shared memory." },
@@ -439,4 +444,17 @@ const struct option_row *option_find(const char *name, size_t len) {
                                 return row;
                 }
         return NULL;
+}
+
+const struct option_row *option_find_prefix(struct str prefix, size_t *ret_n_matches) {
+        const struct option_row *found = NULL;
+
+        *ret_n_matches = 0;
+        for (size_t g = 0; g < ARRAY_LEN(groups); g++)
+                for (size_t i = 0; i < groups[g].n_rows; i++)
+                        if (str_starts(str_of(groups[g].rows[i].name), prefix)) {
+                                found = &groups[g].rows[i];
+                                ++*ret_n_matches;
+                        }
+        return *ret_n_matches == 1 ? found : NULL;
 }

@@ -4,11 +4,12 @@
  */
 #pragma once
 
+#include "base/str.h"
 #include "cli/cli_options.h"
 
 enum option_kind {
         OPTION_FLAG,   /* no value: bool becomes true */
-        OPTION_BOOL,   /* true/false/1/0, any case */
+        OPTION_BOOL,   /* true/false/on/off/1/0, any case */
         OPTION_NUMBER, /* int64_t within [min, max] */
         OPTION_REAL,   /* double within [min, max] */
         OPTION_TEXT,
@@ -38,3 +39,5 @@ struct option_group {
 
 const struct option_group *option_groups(size_t *ret_n);
 const struct option_row   *option_find(const char *name, size_t len);
+/* The only option whose name begins so; NULL when there are none or several. */
+const struct option_row *option_find_prefix(struct str prefix, size_t *ret_n_matches);

@@ -33,6 +33,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 /* A smaller budget would not suffice for the read buffers of a few clients. */
@@ -298,7 +299,7 @@ static void init_budget(struct serve *s) {
 }
 
 static struct error *start_poller(struct serve *s) {
-        if (strcmp(s->options.model_control_mode, "poll") != 0 || s->options.poll_secs == 0)
+        if (strcasecmp(s->options.model_control_mode, "poll") != 0 || s->options.poll_secs == 0)
                 return NULL;
         return poller_start(s->core, (uint64_t)s->options.poll_secs * NS_PER_S, &s->poller);
 }

@@ -77,12 +77,12 @@ static struct error *read_count(const struct source *s, const char *value, int32
 
 /* MIN and MAX are older names of TIMESTAMPS. */
 static struct error *read_level(const struct source *s, const char *value, uint32_t *ret) {
-        if (strcmp(value, "OFF") == 0)
+        if (strcasecmp(value, "OFF") == 0)
                 *ret = TRITONSERVER_TRACE_LEVEL_DISABLED;
-        else if (strcmp(value, "TIMESTAMPS") == 0 || strcmp(value, "MIN") == 0 ||
-                 strcmp(value, "MAX") == 0)
+        else if (strcasecmp(value, "TIMESTAMPS") == 0 || strcasecmp(value, "MIN") == 0 ||
+                 strcasecmp(value, "MAX") == 0)
                 *ret |= TRITONSERVER_TRACE_LEVEL_TIMESTAMPS;
-        else if (strcmp(value, "TENSORS") == 0)
+        else if (strcasecmp(value, "TENSORS") == 0)
                 *ret |= TRITONSERVER_TRACE_LEVEL_TENSORS;
         else
                 return bad(s, "expects OFF, TIMESTAMPS or TENSORS as trace level");
@@ -90,9 +90,9 @@ static struct error *read_level(const struct source *s, const char *value, uint3
 }
 
 static struct error *read_mode(const struct source *s, const char *value, enum trace_mode *ret) {
-        if (strcmp(value, "triton") == 0)
+        if (strcasecmp(value, "triton") == 0)
                 *ret = TRACE_MODE_TRITON;
-        else if (strcmp(value, "opentelemetry") == 0)
+        else if (strcasecmp(value, "opentelemetry") == 0)
                 *ret = TRACE_MODE_OPENTELEMETRY;
         else
                 return bad(s, "expects triton or opentelemetry as trace mode");

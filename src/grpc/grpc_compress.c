@@ -30,7 +30,7 @@ bool grpc_compression_level_find(struct str name, enum grpc_compression_level *r
         static const char *const names[] = { "none", "low", "medium", "high" };
 
         for (unsigned i = 0; i < ARRAY_LEN(names); i++)
-                if (str_is(name, names[i])) {
+                if (str_equal_nocase(name, str_of(names[i]))) {
                         *ret = (enum grpc_compression_level)i;
                         return true;
                 }

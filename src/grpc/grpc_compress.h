@@ -33,7 +33,7 @@ enum grpc_compression_level {
 struct str grpc_encoding_name(enum grpc_encoding encoding);
 /* Finds "gzip", "deflate", "identity" and ""; false for anything else. */
 bool grpc_encoding_find(struct str name, enum grpc_encoding *ret);
-/* Finds "none", "low", "medium" and "high"; false for anything else. */
+/* Finds "none", "low", "medium" and "high" in any case; false for anything else. */
 bool grpc_compression_level_find(struct str name, enum grpc_compression_level *ret);
 
 /* Chooses an algorithm from the client's list: gzip for level low, deflate for medium and high. If the

@@ -117,6 +117,38 @@ static void test_values_reach_the_core(void **state) {
         server_options_free(o);
 }
 
+/* As the reference server, which compares without regard to case. */
+static void test_values_in_any_case(void **state) {
+        struct server_options *o = make_well(ARGUMENTS("--model-control-mode=EXPLICIT",
+                                                       "--load-model=m",
+                                                       "--rate-limit=Execution_Count"),
+                                             NULL);
+
+        (void)state;
+        assert_int_equal(o->control_mode, MODEL_CONTROL_EXPLICIT);
+        assert_int_equal(o->rate_limit_mode, RATE_LIMIT_EXEC_COUNT);
+        server_options_free(o);
+}
+
+static void test_options_of_gpus(void **state) {
+        struct server_options *o = make_well(ARGUMENTS("--cuda-memory-pool-byte-size=0:67108864",
+                                                       "--cuda-virtual-address-size=1:1024",
+                                                       "--model-load-gpu-limit=0:0.5"),
+                                             NULL);
+
+        (void)state;
+        server_options_free(o);
+        assert_refused("--cuda-memory-pool-byte-size=67108864", ERR_INVALID_ARG,
+                       "Bad option: \"--cuda-memory-pool-byte-size\".\nexpects <device>:<bytes>, "
+                       "got: 67108864");
+        assert_refused("--cuda-virtual-address-size=x:1", ERR_INVALID_ARG,
+                       "Bad option: \"--cuda-virtual-address-size\".\nexpects <device>:<bytes>, "
+                       "got: x:1");
+        assert_refused("--model-load-gpu-limit=0:1.5", ERR_INVALID_ARG,
+                       "Bad option: \"--model-load-gpu-limit\".\nexpects "
+                       "<device>:<fraction of 0 to 1>, got: 0:1.5");
+}
+
 static void test_strict_configurations(void **state) {
         static const struct {
                 const char *argument;
@@ -322,6 +354,8 @@ SUITE(core_options) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_defaults),
                 cmocka_unit_test(test_values_reach_the_core),
+                cmocka_unit_test(test_values_in_any_case),
+                cmocka_unit_test(test_options_of_gpus),
                 cmocka_unit_test(test_strict_configurations),
                 cmocka_unit_test(test_default_backend_directory),
                 cmocka_unit_test(test_settings),

@@ -115,9 +115,10 @@ static void check_bool(const struct option_row *row) {
         } rows[] = {
                 { "true", true },   { "True", true },   { "TRUE", true },   { "1", true },
                 { "false", false }, { "False", false }, { "FALSE", false }, { "0", false },
+                { "on", true },     { "On", true },     { "off", false },   { "OFF", false },
         };
         static const char *const junk[] = { "",      "yes",   "no",        "2",  "01", "t",
-                                            "true ", " true", "truefalse", "on", "-1" };
+                                            "true ", " true", "truefalse", "onn", "-1" };
         struct cli_options       o;
 
         for (size_t i = 0; i < ARRAY_LEN(rows); i++)
@@ -335,6 +336,24 @@ static void test_unknown_options(void **state) {
         }
 }
 
+/* As getopt_long(). */
+static void test_abbreviations(void **state) {
+        struct cli_options o;
+
+        (void)state;
+        cli_options_init(&o);
+        assert_ok(parse(&o, "--log-warn=off", NULL), "--log-warn");
+        assert_false(o.log_warning);
+        assert_ok(parse(&o, "--http-po", "9000"), "--http-po");
+        assert_int_equal(o.http_port, 9000);
+        /* A whole name that another one begins with. */
+        assert_ok(parse(&o, "--grpc-keepalive-time=1000", NULL), "--grpc-keepalive-time");
+        assert_int_equal(o.grpc_keepalive_ms, 1000);
+        assert_error(parse(&o, "--log-f=x", NULL), ERR_INVALID_ARG,
+                     "option '--log-f' is ambiguous; possibilities: '--log-format' '--log-file'");
+        cli_options_done(&o);
+}
+
 static void test_long_unknown_option(void **state) {
         char              *argument = mem_alloc(100001);
         AUTO_CHARS         text = NULL;
@@ -436,6 +455,7 @@ SUITE(option_parse) {
                 cmocka_unit_test(test_lists),
                 cmocka_unit_test(test_missing_features),
                 cmocka_unit_test(test_unknown_options),
+                cmocka_unit_test(test_abbreviations),
                 cmocka_unit_test(test_long_unknown_option),
                 cmocka_unit_test(test_stray_arguments),
                 cmocka_unit_test(test_values_that_are_missing),

@@ -271,8 +271,8 @@ static void test_usage(void **state) {
                         "\n  --http-port <integer>\n\tPort for HTTP requests; 0 takes a free "
                         "one and logs it. Default: 8000.\n");
         assert_contains(&text,
-                        "\n  --model-load-gpu-limit <device:fraction>\n\tGPU memory that models "
-                        "may fill. (Not supported yet.)\n");
+                        "\n  --vertex-ai-default-model <name>\n\tModel for requests that name none. "
+                        "Default: \"\". (Not supported yet.)\n");
         assert_contains(&text, "\nScheduling and memory:\n  --rate-limit ");
 }
 

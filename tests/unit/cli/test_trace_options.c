@@ -52,6 +52,9 @@ static void test_values(void **state) {
                 { { "--trace-level=MIN", "--trace-level=TENSORS", "--trace-rate=2",
                     "--trace-count=3", "--trace-log-frequency=4", "--trace-file=f" },
                   TRACE_MODE_TRITON, { T | D, 2, 3, 4 }, "f" },
+                { { "--trace-config=level=timestamps", "--trace-config=level=Tensors",
+                    "--trace-config=mode=OpenTelemetry" },
+                  TRACE_MODE_OPENTELEMETRY, { T | D, 1000, -1, 0 }, "" },
                 { { "--trace-config=rate=5", "--trace-rate=2", "--trace-file=f" },
                   TRACE_MODE_TRITON, { 0, 5, -1, 0 }, "f" },
         };

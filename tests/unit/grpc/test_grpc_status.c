@@ -132,6 +132,8 @@ static void test_encodings(void **state UNUSED) {
         for (size_t i = 0; i < ARRAY_LEN(rows); i++)
                 assert_int_equal(grpc_encoding_choose(rows[i].level, str_of(rows[i].accepted)),
                                  rows[i].encoding);
+        assert_true(grpc_compression_level_find(STR_LIT("HIGH"), &level));
+        assert_int_equal(level, GRPC_COMPRESSION_HIGH);
         assert_true(grpc_compression_level_find(STR_LIT("medium"), &level));
         assert_int_equal(level, GRPC_COMPRESSION_MEDIUM);
         assert_false(grpc_compression_level_find(STR_LIT("best"), &level));
