@@ -5,7 +5,8 @@
  *
  * Output OUTPUT<x> repeats input INPUT<x> where both exist; any other output repeats the input at
  * the same place of the configuration. Their types must be the same. An output whose optional input
- * is missing from the request is left out.
+ * is missing from the request is zeros (empty strings) of the output's configured shape, with 1 for
+ * each variable dimension, so that every requested output is answered.
  *
  * Model configuration, parameters:
  *
@@ -259,6 +260,56 @@ static TRITONSERVER_Error *repeat_input(const struct kit_slot *slot, const char 
         return kit_input_copy(input, out);
 }
 
+/* The batch rows of a request, which the first dimension of each of its inputs has. */
+static TRITONSERVER_Error *request_rows(const struct identity_model *model,
+                                        TRITONBACKEND_Request *request, int64_t *ret) {
+        TRITONBACKEND_Input *input;
+        const int64_t       *shape;
+        uint32_t             n_inputs, n_dims;
+
+        *ret = 1;
+        KIT_TRY(TRITONBACKEND_RequestInputCount(request, &n_inputs));
+        if (model->kit.max_batch_size == 0 || n_inputs == 0)
+                return NULL;
+        KIT_TRY(TRITONBACKEND_RequestInputByIndex(request, 0, &input));
+        KIT_TRY(TRITONBACKEND_InputProperties(input, NULL, NULL, &shape, &n_dims, NULL, NULL));
+        if (n_dims > 0)
+                *ret = shape[0];
+        return NULL;
+}
+
+/* The output of an optional input that the request leaves out. */
+static TRITONSERVER_Error *put_zeros(const struct identity_model *model,
+                                     const struct kit_slot *slot, const char *name) {
+        const struct kit_tensor *tensor = kit_model_find_output(&model->kit, name);
+        int64_t                  shape[KIT_MAX_DIMS];
+        uint32_t                 n_dims = 0;
+        /* An empty string is the four bytes of its length. */
+        size_t n_bytes = tensor->type == TRITONSERVER_TYPE_BYTES
+                                 ? sizeof(uint32_t)
+                                 : TRITONSERVER_DataTypeByteSize(tensor->type);
+        void  *out;
+
+        if (tensor->n_dims >= KIT_MAX_DIMS)
+                return kit_error(TRITONSERVER_ERROR_UNSUPPORTED,
+                                 "output '%s' has more than %d dimensions", name, KIT_MAX_DIMS - 1);
+        if (model->kit.max_batch_size > 0)
+                KIT_TRY(request_rows(model, slot->request, &shape[n_dims++]));
+        for (uint32_t i = 0; i < tensor->n_dims; i++)
+                shape[n_dims++] = tensor->dims[i] < 0 ? 1 : tensor->dims[i];
+        for (uint32_t i = 0; i < n_dims; i++)
+                if (__builtin_mul_overflow(n_bytes, (size_t)shape[i], &n_bytes))
+                        return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
+                                         "output '%s' is too large", name);
+        KIT_TRY(kit_output_new(slot->response,
+                               &(struct kit_output){ .name = name, .type = tensor->type,
+                                                     .shape = shape, .n_dims = n_dims },
+                               n_bytes, &out));
+        if (n_bytes > 0)
+                memset(out, 0, n_bytes);
+        return NULL;
+}
+
 static TRITONSERVER_Error *add_parameters(TRITONBACKEND_Response *response) {
         KIT_TRY(TRITONBACKEND_ResponseSetStringParameter(response, "param0",
                                                          "an example string parameter"));
@@ -294,8 +345,12 @@ static TRITONSERVER_Error *fill_response(const struct identity_model *model,
 
                 KIT_TRY(TRITONBACKEND_RequestOutputName(slot->request, i, &output));
                 input_name = find_input(model, output);
-                if (input_name == NULL || !kit_input_find(slot->request, input_name, &input))
+                if (input_name == NULL)
                         continue;
+                if (!kit_input_find(slot->request, input_name, &input)) {
+                        KIT_TRY(put_zeros(model, slot, output));
+                        continue;
+                }
                 KIT_TRY(repeat_input(slot, output, &input));
                 if (model->kit.max_batch_size > 0 && input.n_dims > 0)
                         slot->rows = input.shape[0];

@@ -41,6 +41,13 @@ MODELS = {
                            ("B", "TYPE_FP32", [1], "optional: true"),
                            ("C", "TYPE_FP32", [1], ""))
                  + tensors("output", ("OUT", "TYPE_FP32", [1], ""))),
+    "left_out": ('backend: "identity"\nmax_batch_size: 4\n'
+                 + tensors("input", ("INPUT0", "TYPE_FP32", [1], ""),
+                           ("INPUT1", "TYPE_INT64", [-1, 2], "optional: true"),
+                           ("INPUT2", "TYPE_STRING", [2], "optional: true"))
+                 + tensors("output", ("OUTPUT0", "TYPE_FP32", [1], ""),
+                           ("OUTPUT1", "TYPE_INT64", [-1, 2], ""),
+                           ("OUTPUT2", "TYPE_STRING", [2], ""))),
     "testing": ('backend: "testing"\n' + tensors("input", ("INPUT0", "TYPE_FP32", [-1], ""))
                 + tensors("output", ("OUTPUT0", "TYPE_FP32", [-1], ""))),
     "versions": {"config.pbtxt": identity("TYPE_FP32", more="version_policy { all { } }\n"),
@@ -98,6 +105,14 @@ def test_byte_order_mark(server, path, body):
     assert reply.status_code == 200, reply.text
     reply = requests.post(f"{server.url}/v2/{path}", MARK + MARK + b"{}", timeout=20)
     assert refusal(reply) == (400, "failed to parse the request JSON buffer: Invalid value. at 3")
+
+
+def test_outputs_of_optional_inputs(server):
+    """Zeros and empty strings of the configured shape, as many rows as the request has."""
+    outputs = infer(server, "left_out", one([1, 2], shape=[2, 1])).json()["outputs"]
+    assert {o["name"]: (o["shape"], o["data"]) for o in outputs} == {
+        "OUTPUT0": ([2, 1], [1.0, 2.0]), "OUTPUT1": ([2, 1, 2], [0, 0, 0, 0]),
+        "OUTPUT2": ([2, 2], ["", "", "", ""])}
 
 
 def test_no_id_no_parameters(server):
