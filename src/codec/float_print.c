@@ -164,7 +164,7 @@ static ALWAYS_INLINE void lay_out_f64(struct short_decimal d, struct layout *l) 
         l->point = (int)n + d.exponent;
 }
 
-static ALWAYS_INLINE char *put_exponent(char *out, int exponent) {
+char *float_print_exponent(char *out, int exponent) {
         *out++ = 'e';
         if (exponent < 0) {
                 *out++ = '-';
@@ -185,14 +185,14 @@ static NOINLINE char *put_scientific(char *out, const struct layout *l) {
                 memcpy(out, l->text + 1, LAYOUT_DIGITS - 1);
                 out += l->n_digits - 1;
         }
-        return put_exponent(out, l->point - 1);
+        return float_print_exponent(out, l->point - 1);
 }
 
 /* Copies fixed sizes beyond the end of the text: `out` has room for it. */
 static ALWAYS_INLINE char *put_layout(char *out, const struct layout *l) {
         int point = l->point;
 
-        if (point > 21 || point <= -6)
+        if (point > FLOAT_PRINT_MAX_POINT || point <= -6)
                 return put_scientific(out, l);
         if (point <= 0) {
                 memcpy(out, "0.000000", 8);

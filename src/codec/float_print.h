@@ -14,8 +14,11 @@
 #include <stdint.h>
 
 #define FLOAT_PRINT_MAX 32  /* longest text in bytes */
+#define FLOAT_PRINT_MAX_POINT 21 /* digits before the dot; larger numbers have an exponent */
 #define FLOAT_PRINT_ROOM 64 /* bytes that the functions may overwrite, so as to copy fixed sizes */
 
 /* `out` has FLOAT_PRINT_ROOM bytes; returns the end of the text, which is not NUL-terminated. */
 char *float_print_f32(char *out, float value);
 char *float_print_f64(char *out, double value);
+/* Puts "e-7"; |exponent| < 1000. */
+char *float_print_exponent(char *out, int exponent);

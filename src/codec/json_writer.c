@@ -2,6 +2,7 @@
 #include "codec/json_writer.h"
 
 #include "codec/float_print.h"
+#include "codec/float_print_run.h"
 
 #include <string.h>
 
@@ -281,8 +282,7 @@ static ALWAYS_INLINE char *print_run(char *out, enum json_element element, const
 static void put_chunk(struct strbuf *b, enum json_element element, const char *in, size_t n) {
         char *at = b->ptr + b->len;
 
-        /* A copy of the loop for the most frequent kind, and one for all others. */
-        at = element == JSON_ELEMENT_F32 ? print_run(at, JSON_ELEMENT_F32, in, n)
+        at = element == JSON_ELEMENT_F32 ? float_print_f32_run(at, in, n)
                                          : print_run(at, element, in, n);
         b->len = (size_t)(at - b->ptr);
         b->ptr[b->len] = '\0';

@@ -4,6 +4,7 @@
  */
 #include "codec/float_parse.h"
 #include "codec/float_print.h"
+#include "codec/float_print_run.h"
 #include "codec/json_number.h"
 #include "codec/json_reader.h"
 #include "codec/json_writer.h"
@@ -618,6 +619,69 @@ static void test_digits_at_once(void **state) {
         }
 }
 
+/* ---- several at a time ----------------------------------------------------------------------- */
+
+/* Asserts that n floats at `in` are printed as float_print_f32() prints each. */
+static void assert_run(const char *in, size_t n) {
+        char  run[64 * (FLOAT_PRINT_MAX + 1) + FLOAT_PRINT_ROOM], each[sizeof(run)];
+        char *run_end = float_print_f32_run(run, in, n), *each_end = each;
+
+        for (size_t i = 0; i < n; i++) {
+                float value;
+
+                memcpy(&value, in + i * sizeof(value), sizeof(value));
+                each_end = float_print_f32(each_end, value);
+                *each_end++ = ',';
+        }
+        *run_end = *each_end = '\0';
+        assert_string_equal(run, each);
+}
+
+/* All exponents with fractions that spread over their range: an odd factor makes a permutation of
+ * the bit patterns. */
+static void test_runs_of_patterns(void **state) {
+        uint32_t bits[64];
+
+        (void)state;
+        for (uint32_t i = 0; i < 1 << 22; i += ARRAY_LEN(bits)) {
+                for (uint32_t k = 0; k < ARRAY_LEN(bits); k++)
+                        bits[k] = (i + k) * 2654435761u;
+                assert_run((const char *)bits, ARRAY_LEN(bits));
+        }
+}
+
+/* Powers of two and of ten with their neighbours, whole numbers, what has no digits: beside each
+ * other in all places of a group, in runs of every length, at odd addresses. */
+static void test_runs_of_edges(void **state) {
+        static const float edges[] = { 0.0f,        -0.0f, 1.0f,       -1.0f,      NAN,
+                                       INFINITY,    0.1f,  FLT_MIN,    FLT_MAX,    -FLT_MAX,
+                                       1e-45f,      1e-6f, 9.9e-7f,    1e-7f,      9999999.0f,
+                                       12345678.0f, 1e10f, 1e21f,      1e22f,      16777216.0f,
+                                       255.0f,      3.25f, -0.000123f, 1234567.8f, 0x1p-126f };
+        char               in[1 + 64 * sizeof(float)];
+        float              values[64];
+
+        (void)state;
+        for (unsigned round = 0; round < 20000; round++) {
+                size_t n = random_below(ARRAY_LEN(values) + 1);
+
+                for (size_t i = 0; i < n; i++) {
+                        int exponent = (int)random_below(76) - 38;
+
+                        switch (random_below(4)) {
+                        case 0: values[i] = edges[random_below(ARRAY_LEN(edges))]; break;
+                        case 1: values[i] = ldexpf(1, (int)random_below(276) - 149); break;
+                        case 2: values[i] = (float)random_below(300); break;
+                        default:
+                                values[i] = nextafterf(powf(10, (float)exponent),
+                                                       random_below(2) != 0 ? 0 : INFINITY);
+                        }
+                }
+                memcpy(in + 1, values, n * sizeof(float));
+                assert_run(in + 1, n);
+        }
+}
+
 SUITE(float) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_powers_positive),   cmocka_unit_test(test_powers_negative),
@@ -626,6 +690,7 @@ SUITE(float) {
                 cmocka_unit_test(test_print_f32),         cmocka_unit_test(test_print_f64),
                 cmocka_unit_test(test_round_trip_random), cmocka_unit_test(test_round_trip_edges),
                 cmocka_unit_test(test_print_is_shortest), cmocka_unit_test(test_digits_at_once),
+                cmocka_unit_test(test_runs_of_patterns),  cmocka_unit_test(test_runs_of_edges),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
