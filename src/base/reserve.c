@@ -36,6 +36,7 @@ static struct {
         unsigned              n_users;
 } reserve = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
+/* Also true before the first work arrives: asking then fills the reserve. */
 static _Atomic bool is_short;
 
 static void *new_block(size_t bytes) {
@@ -44,10 +45,13 @@ static void *new_block(size_t bytes) {
         return posix_memalign(&block, RESERVE_ALIGNMENT, bytes) == 0 ? block : NULL;
 }
 
-/* False when memory is short. */
-static bool fill_locked(void) {
+/* Part of the blocks that suffices for the start of the server. */
+#define PART_AT_START 8
+
+/* Fills each class up to its number of blocks divided by `part`. False when memory is short. */
+static bool fill_locked(unsigned part) {
         for (size_t i = 0; i < N_CLASSES; i++) {
-                while (reserve.n_free[i] < classes[i].n) {
+                while (reserve.n_free[i] < (classes[i].n + part - 1) / part) {
                         struct reserve_block *block = new_block(classes[i].bytes);
 
                         if (!block)
@@ -64,8 +68,9 @@ void reserve_open(void) {
         bool is_full;
 
         pthread_mutex_lock(&reserve.lock);
-        reserve.n_users++;
-        is_full = fill_locked();
+        is_full = fill_locked(PART_AT_START);
+        if (reserve.n_users++ == 0)
+                atomic_store_explicit(&is_short, true, memory_order_relaxed);
         pthread_mutex_unlock(&reserve.lock);
         if (is_full)
                 return;
@@ -130,7 +135,7 @@ static COLD bool is_still_short(void) {
         bool is_full;
 
         pthread_mutex_lock(&reserve.lock);
-        is_full = reserve.n_users == 0 || fill_locked();
+        is_full = reserve.n_users == 0 || fill_locked(1);
         if (is_full)
                 atomic_store_explicit(&is_short, false, memory_order_relaxed);
         pthread_mutex_unlock(&reserve.lock);

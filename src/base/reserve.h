@@ -7,6 +7,9 @@
  * in progress. The blocks come from the allocator, so free() releases them as any other. The
  * reserve is refilled as soon as there is memory.
  *
+ * At the start it has an eighth of its blocks. The first piece of work that asks reserve_is_short()
+ * fills it, so that a server without clients does not hold 3 MiB that it does not need.
+ *
  * Each link unit has a reserve of its own, after reserve_open().
  *
  * Threads.  Any.
@@ -21,7 +24,7 @@
 /* Alignment of its blocks, in bytes: a cache line. */
 #define RESERVE_ALIGNMENT 64
 
-/* Opens the reserve; called at start by each of its users. Ends the process with a clear message
+/* Opens the reserve, with a part of its blocks; called at start by each of its users. Ends the process with a clear message
  * when there is no memory even for the reserve. The last close frees the blocks. */
 void reserve_open(void);
 void reserve_close(void);

@@ -32,15 +32,43 @@ static void test_take_and_fill_again(void **state) {
         assert_null(reserve_take(1));
 }
 
-/* Smaller ones that are used up are taken from those that are larger, until nothing is left. */
-static void test_empty(void **state) {
-        void    *blocks[4096];
+/* Takes all blocks; `blocks` has room for them. */
+static unsigned take_all(void **blocks) {
         unsigned n = 0;
+
+        while ((blocks[n] = reserve_take(100)) != NULL)
+                n++;
+        return n;
+}
+
+/* A part of the blocks is there at the start, all of them from the first question on. */
+static void test_filled_by_the_first_question(void **state) {
+        void    *blocks[4096];
+        unsigned n_at_start, n_full;
 
         (void)state;
         reserve_open();
-        while ((blocks[n] = reserve_take(100)) != NULL)
-                n++;
+        n_at_start = take_all(blocks);
+        for (unsigned i = 0; i < n_at_start; i++)
+                free(blocks[i]);
+        assert_false(reserve_is_short());
+        n_full = take_all(blocks);
+        for (unsigned i = 0; i < n_full; i++)
+                free(blocks[i]);
+        assert_true(n_at_start > 128);
+        assert_in_range(n_full / n_at_start, 7, 8);
+        reserve_close();
+}
+
+/* Smaller ones that are used up are taken from those that are larger, until nothing is left. */
+static void test_empty(void **state) {
+        void    *blocks[4096];
+        unsigned n;
+
+        (void)state;
+        reserve_open();
+        assert_false(reserve_is_short());
+        n = take_all(blocks);
         assert_true(n > 1024);
         assert_false(reserve_is_short());
         free(reserve_take(100));
@@ -84,6 +112,7 @@ SUITE(reserve) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_closed),
                 cmocka_unit_test(test_take_and_fill_again),
+                cmocka_unit_test(test_filled_by_the_first_question),
                 cmocka_unit_test(test_empty),
                 cmocka_unit_test(test_move),
                 cmocka_unit_test(test_users),
