@@ -20,7 +20,7 @@ void strbuf_done(struct strbuf *b) {
 
 void strbuf_clear(struct strbuf *b) {
         b->len = 0;
-        b->overflowed = false;
+        b->overflowed = b->no_memory = false;
         if (b->cap > 0)
                 b->ptr[0] = '\0';
 }
@@ -61,7 +61,15 @@ bool strbuf_reserve(struct strbuf *b, size_t extra) {
         if (grow(b, extra))
                 return true;
         b->overflowed = true;
+        b->no_memory = extra <= b->max - b->len;
         return false;
+}
+
+struct error *strbuf_check(const struct strbuf *b, const char *what) {
+        if (!b->overflowed)
+                return NULL;
+        return b->no_memory ? error_new(ERR_UNAVAILABLE, "no memory for %s", what)
+                            : error_new(ERR_INTERNAL, "%s is longer than %zu bytes", what, b->max);
 }
 
 void strbuf_put(struct strbuf *b, const void *bytes, size_t len) {

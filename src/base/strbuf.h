@@ -9,6 +9,7 @@
 #pragma once
 
 #include "base/compiler.h"
+#include "base/error.h"
 #include "base/str.h"
 
 #include <stdbool.h>
@@ -20,6 +21,7 @@ struct strbuf {
         size_t cap;
         size_t max;  /* bytes, without the NUL */
         bool   overflowed;
+        bool   no_memory; /* overflowed below the maximum, since memory was short */
 };
 
 void       strbuf_init(struct strbuf *b, size_t max); /* max 0 means 1 GiB */
@@ -31,6 +33,9 @@ void       strbuf_putc(struct strbuf *b, char c);
 void       strbuf_puts(struct strbuf *b, const char *text);
 void       strbuf_printf(struct strbuf *b, const char *format, ...) PRINTF_LIKE(2, 3);
 bool       strbuf_reserve(struct strbuf *b, size_t extra); /* room for `extra` more bytes */
+/* The error of a buffer that has overflowed: UNAVAILABLE "no memory for <what>", or INTERNAL "<what>
+ * is longer than <max> bytes". NULL when it has not. */
+struct error *strbuf_check(const struct strbuf *b, const char *what) NODISCARD;
 struct str strbuf_str(const struct strbuf *b);
 const char *strbuf_cstr(const struct strbuf *b); /* "" when empty */
 

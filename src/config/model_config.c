@@ -154,10 +154,10 @@ struct error *model_config_print_json(const struct model_config *c, uint32_t con
                                  "are: %d",
                                  config_version, MODEL_CONFIG_VERSION);
         pb_json_print(&c->pb->base, &options, to);
-        if (to->overflowed)
+        if (to->overflowed && !to->no_memory)
                 return error_new(ERR_INTERNAL, "model configuration of '%s' is too large to print",
                                  c->pb->name);
-        return NULL;
+        return strbuf_check(to, "the text of a model configuration");
 }
 
 bool model_config_is_ensemble(const struct model_config *c) {

@@ -32,9 +32,11 @@ struct error *message_new_parsed(struct str json, struct message **ret) {
 struct error *message_new_take(struct strbuf *json, struct message **ret) {
         struct message *m;
 
-        if (json->overflowed) {
+        struct error   *err = strbuf_check(json, "a message");
+
+        if (err != NULL) {
                 strbuf_done(json);
-                return error_new(ERR_INTERNAL, "a message is longer than %zu bytes", json->max);
+                return err;
         }
         m = mem_alloc(sizeof(*m));
         m->len = json->len;

@@ -202,19 +202,30 @@ static struct error *prepare_updates(struct change *c) {
 /* ---- commit and roll-back
  * --------------------------------------------------------------------- */
 
-/* Returns the reasons, one line each; NULL when every version was loaded. */
+/* Returns the reasons, one line each; NULL when every version was loaded. What the versions have
+ * decides, not the reasons: when memory is short, their text may be cut or missing. */
 static struct error *failure(const struct change *c) {
         AUTO_STRBUF reasons = { 0 };
+        size_t      n_failed = 0;
 
         strbuf_init(&reasons, 0);
-        for (size_t i = 0; i < c->n_loads; i++)
+        for (size_t i = 0; i < c->n_loads; i++) {
+                if (c->loads[i].model != NULL)
+                        continue;
+                n_failed++;
                 if (c->loads[i].error != NULL)
                         strbuf_printf(&reasons, "version %lld is at UNAVAILABLE state: %s: %s;\n",
                                       (long long)c->loads[i].version,
                                       error_code_string(c->loads[i].error->code),
                                       c->loads[i].error->message);
-        if (reasons.len == 0)
+        }
+        if (n_failed == 0)
                 return NULL;
+        if (reasons.overflowed)
+                return error_new(ERR_UNAVAILABLE,
+                                 "load failed for model '%s': %zu versions are at UNAVAILABLE "
+                                 "state: no memory for their reasons",
+                                 c->entry->label, n_failed);
         return error_new(ERR_INVALID_ARG, "load failed for model '%s': %s", c->entry->label,
                          strbuf_cstr(&reasons));
 }

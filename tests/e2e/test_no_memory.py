@@ -64,8 +64,8 @@ def short_server(request, tmp_path):
         under=("env", *(f"{name}={value}" for name, value in environment.items())))
     yield running, memory
     memory.fail_each(0)
-    if running.process.poll() is None:
-        assert running.stop() == 0, running.text()
+    assert running.process.poll() is None, running.text()
+    assert running.stop() == 0, running.text()
 
 
 # ---- a mixed load ------------------------------------------------------------------------------

@@ -116,8 +116,7 @@ TRY_HELP = "`neso serve --help` lists all options.\n"
      "--allow-sagemaker: the SageMaker front end is not supported yet\n"),
     (["--allow-vertex-ai=true"],
      "--allow-vertex-ai: the Vertex AI front end is not supported yet\n"),
-    (["--cuda-memory-pool-byte-size=0:1"],
-     "--cuda-memory-pool-byte-size: a GPU is not supported yet\n"),
+    (["--log-f=x"], "option '--log-f' is ambiguous; possibilities: '--log-format' '--log-file'\n"),
 ])
 def test_bad_command_line(arguments, text):
     ended = run("serve", *arguments)
@@ -140,6 +139,8 @@ def test_bad_command_line(arguments, text):
     (["--metrics-config=summary_latencies=true", "--model-repository=x"],
      "--metrics-config: summaries are not supported; the neso_*_duration_seconds histograms are "
      "always on"),
+    (["--cuda-memory-pool-byte-size=1", "--model-repository=x"],
+     'Bad option: "--cuda-memory-pool-byte-size".\nexpects <device>:<bytes>, got: 1'),
     (["--metrics-config=nothing", "--model-repository=x"],
      'Bad option: "--metrics-config".\nexpects [<group>,]<setting>=<value>, got: nothing'),
     (["--http-restricted-api=frobs:a=b", "--model-repository=x"],

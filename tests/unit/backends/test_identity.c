@@ -72,7 +72,14 @@ static void test_pairs_and_batches(void **state) {
         assert_int_equal(output->n_bytes, 9);
         assert_memory_equal(output->bytes, "\1\0\0\0a\0\0\0\0", 9);
         assert_memory_equal(fake_output(&requests[0], "OUTPUT1")->bytes, "xy", 2);
-        assert_null(fake_output(&requests[0], "out")); /* its input was left out */
+        output = fake_output(&requests[0], "out"); /* its input was left out: zeros */
+        assert_int_equal(output->n_dims, 2);
+        assert_int_equal(output->shape[0], 1);
+        assert_int_equal(output->shape[1], 2);
+        assert_memory_equal(output->bytes, "\0\0", 2);
+        output = fake_output(&requests[1], "OUTPUT0"); /* empty strings, for two rows */
+        assert_int_equal(output->shape[0], 2);
+        assert_int_equal(output->n_bytes, 16);
         output = fake_output(&requests[1], "out");     /* by its place */
         assert_int_equal(output->shape[0], 2);
         assert_memory_equal(output->bytes, "1234", 4);

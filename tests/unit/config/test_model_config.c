@@ -100,11 +100,18 @@ static void test_version(void **state) {
 static void test_overflow(void **state) {
         struct model_config *c = config_of("name: 'm'");
         struct strbuf        json;
+        struct error        *err;
 
         (void)state;
         strbuf_init(&json, 20);
         assert_outcome(model_config_print_json(c, 1, &json), ERR_INTERNAL,
                        "model configuration of 'm' is too large to print", "");
+        strbuf_done(&json);
+        strbuf_init(&json, 0);
+        mem_fail_after(1);
+        err = model_config_print_json(c, 1, &json);
+        mem_fail_after(0);
+        assert_outcome(err, ERR_INTERNAL, "out of memory", ""); /* nor for the error's text */
         strbuf_done(&json);
         model_config_free(c);
 }

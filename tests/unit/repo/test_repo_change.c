@@ -108,6 +108,33 @@ static void test_nothing_changed(void **state) {
         repo_place_end(&p);
 }
 
+/* Memory that is short at any point of a load: an error, or a model that serves; never a success
+ * without a model. */
+static void test_load_without_memory(void **state) {
+        unsigned n = 0, n_failed = 0;
+        bool     was_hit;
+
+        (void)state;
+        do {
+                struct repo_place p;
+                struct error     *err;
+
+                begin(&p);
+                repo_place_add(&p, "m", "");
+                repo_place_open(&p, one_folder, 1);
+                mem_fail_after(++n);
+                err = repo_load(p.repo, "m", NULL);
+                was_hit = mem_fail_was_hit();
+                mem_fail_after(0);
+                if (err == NULL)
+                        model_unref(get(&p, 1));
+                n_failed += err != NULL;
+                error_free(err);
+                repo_place_end(&p);
+        } while (was_hit);
+        assert_true(n_failed > 10);
+}
+
 /* Each of these is a change of the files after which the model is loaded anew. */
 static void test_reload(void **state) {
         static const char *const files[][2] = {
@@ -706,6 +733,7 @@ static void test_repositories_come_and_go(void **state) {
 SUITE(repo_change) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_nothing_changed),
+                cmocka_unit_test(test_load_without_memory),
                 cmocka_unit_test(test_reload),
                 cmocka_unit_test(test_failed_reload_changes_nothing),
                 cmocka_unit_test(test_versions_come_and_go),
