@@ -47,11 +47,16 @@ static void run_bulk(struct loop_work *w) {
         b->failure = answer(b);
 }
 
+static void refuse_bulk(struct loop_work *w, struct error *err) {
+        CONTAINER_OF(w, struct bulk_query, work)->failure = err;
+}
+
 void bulk_query_init(struct bulk_query *b, struct TRITONSERVER_Server *core,
                      const struct model_query *query, bulk_query_encode_fn encode,
                      loop_work_fn done) {
         *b = (struct bulk_query){
                 .work = { .run = run_bulk,
+                          .refuse = refuse_bulk,
                           .done = done,
                           .is_background = true,
                           .is_low_priority = true },
@@ -70,10 +75,14 @@ static void run_ready(struct loop_work *w) {
                                          : TRITONSERVER_ServerIsReady(q->core, &q->is_ready));
 }
 
+static void refuse_ready(struct loop_work *w, struct error *err) {
+        CONTAINER_OF(w, struct ready_query, work)->failure = err;
+}
+
 void ready_query_init(struct ready_query *q, struct TRITONSERVER_Server *core, const char *model,
                       int64_t version, loop_work_fn done) {
         *q = (struct ready_query){
-                .work = { .run = run_ready, .done = done },
+                .work = { .run = run_ready, .refuse = refuse_ready, .done = done },
                 .core = core,
                 .model = model,
                 .version = version,

@@ -37,10 +37,15 @@ static void run_unload(struct loop_work *w) {
                              : TRITONSERVER_ServerUnloadModel(o->core, o->model);
 }
 
+static void refuse(struct loop_work *w, struct error *err) {
+        CONTAINER_OF(w, struct repository_order, work)->failure = core_error_give(err);
+}
+
 void repository_order_init(struct repository_order *o, enum repository_order_kind kind,
                            struct TRITONSERVER_Server *core, const char *model, loop_work_fn done) {
         *o = (struct repository_order){
                 .work = { .run = kind == REPOSITORY_LOAD ? run_load : run_unload,
+                          .refuse = refuse,
                           .done = done,
                           .is_background = true },
                 .core = core,

@@ -28,9 +28,9 @@
  * memory to nothing. */
 #define MAX_IDLE_TICKS 16
 
-/* Limit of work threads, since peers control the amount of work. Further work waits for a thread of
- * libuv's pool. */
-#define MAX_WORK_THREADS 64
+/* Limit of work threads of a loop, since peers control the amount of work. Further work waits until one
+ * of them has ended. */
+#define MAX_WORK_THREADS 32
 /* Bytes of large blocks that a loop frees in one round; freeing them takes a few tenths of a
  * millisecond. */
 #define DISCARD_SLICE_BYTES ((size_t)2 << 20)
@@ -411,20 +411,14 @@ static void loop_discard_close(struct loop *l) {
  * the index must not wait for models that take minutes to load, and a thread that has lowered its
  * priority cannot raise it again. */
 struct work_thread {
-        uv_work_t         native;
         struct loop_work *work; /* borrowed from its owner */
         struct loop      *loop; /* borrowed */
         struct thread     thread;
+        struct error     *refusal; /* owned; NULL once a thread was started */
         struct mail       done;
-        struct list_node  node; /* in loop->finished after the work is done */
+        struct list_node  node; /* in loop->waiting before the thread starts, in loop->finished after it
+                                 * has ended */
 };
-
-static _Atomic unsigned n_work_threads; /* threads that have not finished their work yet */
-
-static void finish_work(struct loop_work *w) {
-        w->native = NULL;
-        w->done(w);
-}
 
 static void work_thread_main(void *arg) {
         struct work_thread *t = arg;
@@ -435,7 +429,6 @@ static void work_thread_main(void *arg) {
                 thread_lower_priority();
         t->work->run(t->work);
         mailbox_post(loop_mailbox(t->loop), &t->done);
-        atomic_fetch_sub_explicit(&n_work_threads, 1, memory_order_relaxed);
 }
 
 static void free_work_thread(struct work_thread *t) {
@@ -463,41 +456,43 @@ static void join_work_threads(struct loop *l) {
         }
 }
 
+/* A refusal is delivered as a result is: the owner does not expect `done` before
+ * loop_start_work_thread() has returned. */
+static void start_or_refuse(struct work_thread *t) {
+        AUTO_ERROR err = thread_start(&t->thread, "neso-work", work_thread_main, t);
+
+        if (!err)
+                return;
+        t->refusal = error_new(ERR_UNAVAILABLE, "no thread for this request: %s", err->message);
+        mailbox_post(loop_mailbox(t->loop), &t->done);
+}
+
+static void start_next_thread(struct loop *l) {
+        struct list_node *first;
+
+        if (list_is_empty(&l->waiting))
+                return;
+        first = list_first(&l->waiting);
+        list_remove(first);
+        l->n_work_threads++;
+        start_or_refuse(LIST_ENTRY(first, struct work_thread, node));
+}
+
 static void on_thread_done(struct mail *m) {
         struct work_thread *t = CONTAINER_OF(m, struct work_thread, done);
-
-        join_finished_threads(t->loop);
-        list_append(&t->loop->finished, &t->node);
-        finish_work(t->work);
-}
-
-static bool try_start_thread(struct work_thread *t) {
-        struct error *err;
-
-        if (atomic_fetch_add_explicit(&n_work_threads, 1, memory_order_relaxed) <
-            MAX_WORK_THREADS) {
-                err = thread_start(&t->thread, "neso-work", work_thread_main, t);
-                if (err == NULL)
-                        return true;
-                error_free(err);
-        }
-        atomic_fetch_sub_explicit(&n_work_threads, 1, memory_order_relaxed);
-        return false;
-}
-
-static void on_pool_run(uv_work_t *native) {
-        struct work_thread *t = CONTAINER_OF(native, struct work_thread, native);
-
-        t->work->run(t->work);
-}
-
-/* The work is never cancelled, so the status is always success. */
-static void on_pool_done(uv_work_t *native, int status UNUSED) {
-        struct work_thread *t = CONTAINER_OF(native, struct work_thread, native);
         struct loop_work   *w = t->work;
+        struct error       *refusal = STEAL(t->refusal);
 
-        free(t);
-        finish_work(w);
+        t->loop->n_work_threads--;
+        join_finished_threads(t->loop);
+        start_next_thread(t->loop);
+        if (refusal) {
+                w->refuse(w, refusal);
+                free(t);
+        } else {
+                list_append(&t->loop->finished, &t->node);
+        }
+        w->done(w);
 }
 
 void loop_start_work_thread(struct loop *l, struct loop_work *w) {
@@ -507,9 +502,9 @@ void loop_start_work_thread(struct loop *l, struct loop_work *w) {
         t->work = w;
         t->loop = l;
         t->done.deliver = on_thread_done;
-        w->native = t;
-        if (!try_start_thread(t))
-                uv_queue_work(&l->uv, &t->native, on_pool_run, on_pool_done);
+        list_append(&l->waiting, &t->node);
+        if (l->n_work_threads < MAX_WORK_THREADS)
+                start_next_thread(l);
 }
 
 /* ---- work that computes, on the threads that the loops of a group share ---- */
@@ -625,6 +620,7 @@ static void loop_main(void *arg) {
 }
 
 static void loop_init(struct loop *l, const char *name, size_t index, struct opening *o) {
+        list_init(&l->waiting);
         list_init(&l->finished);
         for (size_t i = 0; i < N_LOOP_PHASES; i++)
                 list_init(&l->tasks[i]);

@@ -86,19 +86,21 @@ void loop_defer(struct loop *l, enum loop_phase phase, struct loop_task *t);
 bool loop_set_waker(void (*wake)(void));
 
 /* Blocking work (loading a model, scanning a directory). `run` is called on a separate thread, so that
- * the loop does not wait; `done` is called afterwards on the loop's thread. Embedded in its owner. The
- * loop does not access the struct after it has called `done`. */
+ * the loop does not wait; `done` is called afterwards on the loop's thread. When the system starts no
+ * thread, `refuse` is called on the loop's thread instead of `run`, and takes the error (UNAVAILABLE).
+ * Embedded in its owner. The loop does not access the struct after it has called `done`. */
 struct loop_work;
 typedef void (*loop_work_fn)(struct loop_work *w);
+typedef void (*loop_refuse_fn)(struct loop_work *w, struct error *err);
 
 struct loop_work {
-        loop_work_fn run;   /* on the separate thread */
-        loop_work_fn done;  /* on the loop's thread */
+        loop_work_fn   run;    /* on the separate thread */
+        loop_refuse_fn refuse; /* on the loop's thread; loop_compute() does not need it */
+        loop_work_fn   done;   /* on the loop's thread */
         bool is_background; /* long: other threads preempt it, see thread_enter_background() */
         /* It gets a smaller share of the CPUs, see thread_lower_priority(). Threads that `run` starts
          * would inherit that, so it must start none. */
-        bool  is_low_priority;
-        void *native; /* owned by the loop until `done` */
+        bool is_low_priority;
 
         /* Fields of loop_compute(); used by the loop until `done`. */
         struct loop *loop;
@@ -107,6 +109,7 @@ struct loop_work {
         bool         is_cancelled; /* valid in `done`: `run` was not called */
 };
 
+/* At most 32 threads of a loop run at a time; further work waits for one of them to end. */
 void loop_start_work_thread(struct loop *l, struct loop_work *w);
 
 /* Runs CPU-bound work that takes milliseconds or seconds (decompressing, decoding or printing large

@@ -51,7 +51,9 @@ struct loop {
         unsigned          n_rounds; /* wake-ups since the last trim_memory() */
         bool              was_busy; /* state at the last trim_memory() */
         uv_prepare_t      prepare;  /* before each wait: runs the phases */
+        struct list       waiting;  /* struct work_thread: work for which there was no room yet */
         struct list       finished; /* struct work_thread: threads that have finished their work */
+        unsigned          n_work_threads;
         struct work_pool *workers;  /* borrowed: the group's; for loop_compute() */
         struct list       tasks[N_LOOP_PHASES]; /* struct loop_task, in the order of loop_defer() */
         void (*waker)(void);                    /* NULL until loop_set_waker() */

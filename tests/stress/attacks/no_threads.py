@@ -1,0 +1,45 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""No thread can be made (pids.max, RLIMIT_NPROC), and clients ask for what has threads of its own.
+
+Anyone may ask for readiness, the index and statistics. Every request must be answered, and the
+server must go on. Needs `make everything`: the preloaded library of tests/e2e/test_no_threads.py.
+"""
+import pathlib
+import tempfile
+
+import requests
+
+import attack
+from conftest import BUILD
+from test_no_threads import Threads
+
+LIBRARIES = [folder / "tests" / "e2e" / "fail_threads.so" for folder in (BUILD, attack.ROOT / "build")]
+PATHS = [("GET", "/v2/health/ready"), ("GET", "/v2/models/m/ready"), ("GET", "/v2/models/stats"),
+         ("POST", "/v2/repository/index"), ("POST", "/v2/repository/models/m/load"),
+         ("POST", "/v2/repository/models/m/unload")]
+
+
+def measure():
+    library = next(path for path in LIBRARIES if path.exists())
+    with tempfile.TemporaryDirectory() as folder:
+        threads = Threads(pathlib.Path(folder) / "control")
+        with attack.server({"m": attack.IDENTITY}, "--model-control-mode=explicit",
+                           "--load-model=m", under=(
+                               "env", f"LD_PRELOAD={library}",
+                               f"FAIL_THREADS={folder}/control")) as server:
+            threads.fail(True)
+            statuses = []
+            for method, path in PATHS * 10:
+                try:
+                    statuses.append(requests.request(method, server.url + path,
+                                                     timeout=5).status_code)
+                except requests.RequestException:
+                    statuses.append(0)
+            yield attack.Figure("requests without an answer", statuses.count(0), "", at_most=0)
+            yield attack.Figure("answers 503", statuses.count(503), "", at_least=len(statuses))
+            yield attack.holds("the server goes on", server.process.poll() is None)
+
+
+if __name__ == "__main__":
+    attack.main(measure, __doc__)
