@@ -4,6 +4,7 @@
 #include "base/plugin_call.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -28,6 +29,7 @@ static struct fatal fatals[] = {
 /* ---- in the handler: only system calls and the thread's own plug-in note --------------------- */
 
 #define MAX_PARTS 16
+#define CONSOLE_WAIT_MS 1000
 #define NUMBER_BYTES 24
 
 struct line {
@@ -84,7 +86,11 @@ static void report(const struct fatal *f, const siginfo_t *why) {
         add_number(&l, (uint64_t)syscall(SYS_gettid), 10, thread);
         add(&l, ")\n");
 
-        ssize_t written = writev(STDERR_FILENO, l.parts, l.n);
+        /* A reader that has stalled must not keep the process from ending. */
+        struct pollfd console = { .fd = STDERR_FILENO, .events = POLLOUT };
+        ssize_t       written = poll(&console, 1, CONSOLE_WAIT_MS) > 0
+                                        ? writev(STDERR_FILENO, l.parts, l.n)
+                                        : -1;
 
         (void)written; /* a failed write cannot be reported */
 }

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/log.h"
 
+#include "base/clock.h"
 #include "base/lock.h"
+#include "base/log_writer.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <strings.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,7 +32,6 @@ static _Atomic(log_enabled_fn) sink_enabled;
 
 static struct mutex log_lock = { .native = PTHREAD_MUTEX_INITIALIZER, .rank = LOCK_LOG };
 static char         log_path[sizeof(((struct log_settings *)0)->file)]; /* under log_lock */
-static int          log_fd = STDERR_FILENO;                             /* under log_lock */
 
 /* ---- settings ------------------------------------------------------------------------------ */
 
@@ -52,19 +54,12 @@ void log_set_settings(const struct log_settings *settings) {
         atomic_store(&line_format, (int)settings->format);
 }
 
-/* The old descriptor is closed after the new one is in use: no line gets lost in between. */
 static void use_destination(int fd, const char *path) {
-        int old;
-
         mutex_lock(&log_lock);
-        old = log_fd;
-        log_fd = fd;
         memset(log_path, 0, sizeof(log_path));
         memcpy(log_path, path, strlen(path));
         mutex_unlock(&log_lock);
-
-        if (old != STDERR_FILENO)
-                close(old);
+        log_writer_set_fd(fd);
 }
 
 struct error *log_set_file(const char *path) {
@@ -189,26 +184,53 @@ static void put_tail(struct strbuf *line, enum log_format format, struct str mes
         strbuf_puts(line, must_quote ? "\"\n" : "\n");
 }
 
-/* One writev(2) writes one line; a line that a full disk or a closed pipe refuses is lost. */
-static void emit(struct str line, struct str end) {
-        struct iovec parts[2] = {
-                { .iov_base = (void *)line.ptr, .iov_len = line.len },
-                { .iov_base = (void *)end.ptr, .iov_len = end.len },
-        };
-        int saved = errno; /* a log call between a failure and its report must not change it */
-        MUTEX_GUARD(&log_lock);
+/* Puts a whole line. */
+static void put_line(struct strbuf *out, enum log_level level, const char *file, int line,
+                     struct str message) {
+        enum log_format format = (enum log_format)atomic_load(&line_format);
+        const char     *slash = strrchr(file, '/');
 
-        while (writev(log_fd, parts, 2) < 0 && errno == EINTR)
-                ;
-        errno = saved;
+        put_head(out, format, level);
+        put_escaped(out, str_of(slash ? slash + 1 : file), format == LOG_FORMAT_JSON);
+        strbuf_printf(out, ":%d", line);
+        put_tail(out, format, message);
+}
+
+static void put_lost(struct strbuf *out, uint64_t n) {
+        AUTO_CHARS text = mem_printf("%llu lines of the log were lost: they were not read in time",
+                                     (unsigned long long)n);
+
+        put_line(out, LOG_WARN, __FILE__, __LINE__, str_of(text));
+}
+
+struct error *log_start(void) {
+        return log_writer_start(put_lost);
+}
+
+void log_stop(void) {
+        log_writer_stop(NS_PER_S);
+}
+
+void log_flush(void) {
+        log_writer_flush(NS_PER_S);
+}
+
+void log_last_words(const char *text) {
+        struct pollfd console = { .fd = STDERR_FILENO, .events = POLLOUT };
+
+        if (poll(&console, 1, (int)(NS_PER_S / NS_PER_MS)) > 0 &&
+            write(STDERR_FILENO, text, MIN(strlen(text), (size_t)PIPE_BUF)) < 0)
+                return; /* cannot be reported */
+}
+
+uint64_t log_n_lost(void) {
+        return log_writer_n_lost();
 }
 
 void log_write(enum log_level level, const char *file, int line, const char *message) {
-        log_sink_fn     to_sink = atomic_load_explicit(&sink, memory_order_acquire);
-        enum log_format format = (enum log_format)atomic_load(&line_format);
-        struct str      text = str_of(message);
-        const char     *slash = strrchr(file, '/');
-        AUTO_STRBUF     out = { 0 };
+        log_sink_fn to_sink = atomic_load_explicit(&sink, memory_order_acquire);
+        struct str  text = str_of(message);
+        AUTO_STRBUF out = { 0 };
 
         strbuf_init(&out, LOG_MAX_LINE_BYTES);
         if (to_sink) {
@@ -219,11 +241,10 @@ void log_write(enum log_level level, const char *file, int line, const char *mes
                 level = LOG_INFO;
         text.len = MIN(text.len, LOG_MAX_MESSAGE_BYTES);
 
-        put_head(&out, format, level);
-        put_escaped(&out, str_of(slash ? slash + 1 : file), format == LOG_FORMAT_JSON);
-        strbuf_printf(&out, ":%d", line);
-        put_tail(&out, format, text);
-        emit(strbuf_str(&out), STR_LIT(""));
+        put_line(&out, level, file, line, text);
+        log_writer_put(level == LOG_WARN || level == LOG_ERROR ? LOG_LINE_IMPORTANT
+                                                               : LOG_LINE_MESSAGE,
+                       strbuf_str(&out), STR_LIT(""));
 }
 
 void log_printf(enum log_level level, const char *file, int line, const char *format, ...) {
@@ -240,5 +261,20 @@ void log_printf(enum log_level level, const char *file, int line, const char *fo
 }
 
 void log_raw(struct str line) {
-        emit(line, STR_LIT("\n"));
+        log_writer_put(LOG_LINE_ACCESS, line, STR_LIT("\n"));
+}
+
+bool log_limit_pass(struct log_limit *limit, unsigned *ret_n_more) {
+        uint64_t second = clock_now_ns() / NS_PER_S + 1; /* 0: never passed */
+
+        *ret_n_more = 0;
+        if (atomic_exchange_explicit(&limit->second, second, memory_order_relaxed) != second) {
+                *ret_n_more =
+                        atomic_exchange_explicit(&limit->n_suppressed, 0, memory_order_relaxed);
+                atomic_store_explicit(&limit->n_lines, 0, memory_order_relaxed);
+        }
+        if (atomic_fetch_add_explicit(&limit->n_lines, 1, memory_order_relaxed) < LOG_LINES_PER_S)
+                return true;
+        atomic_fetch_add_explicit(&limit->n_suppressed, 1, memory_order_relaxed);
+        return false;
 }

@@ -7,7 +7,10 @@
  *   json     {"ts":"…","level":"info","pid":1234,"at":"file.c:123","msg":"message"}
  * The message is quoted and escaped as JSON text, so that no peer can forge a line;
  * TRITON_SERVER_ESCAPE_LOG_MESSAGES=false turns the quoting (not the escaping of control
- * characters) off. A line is written with one write(2).
+ * characters) off.
+ *
+ * After log_start() a thread writes the lines (base/log_writer.h): no caller waits for the reader of
+ * the log. Lines that a client can cause at any rate are limited per place and second.
  *
  * This state is per link unit. The executable's unit sends its lines to the core's with
  * log_set_sink(), so that there is one log.
@@ -21,6 +24,7 @@
 #include "base/str.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Values are those of TRITONSERVER_LogLevel. */
 enum log_level { LOG_INFO = 0, LOG_WARN = 1, LOG_ERROR = 2, LOG_VERBOSE = 3 };
@@ -44,6 +48,14 @@ bool log_is_verbose(unsigned level);
 void log_write(enum log_level level, const char *file, int line, const char *message);
 void log_printf(enum log_level level, const char *file, int line, const char *format, ...)
         PRINTF_LIKE(4, 5);
+/* Has a thread write the lines from now on, until log_stop() was called as often. log_stop() waits until
+ * the last lines are written, at most a second. */
+struct error *log_start(void) NODISCARD;
+void          log_stop(void);
+void          log_flush(void); /* waits until all lines are written, at most a second */
+/* Writes a text to standard error before the process ends: waits at most a second for its reader. */
+void     log_last_words(const char *text);
+uint64_t log_n_lost(void); /* lines that were not read in time */
 /* Writes a complete line (without newline) as it is: for the access log. */
 void log_raw(struct str line);
 
@@ -57,6 +69,29 @@ void log_set_sink(log_sink_fn sink, log_enabled_fn enabled);
                 if (log_is_enabled(level))                                                         \
                         log_printf(level, __FILE__, __LINE__, __VA_ARGS__);                        \
         } while (0)
+/* For lines that a client can cause: some per second of one place in the code; the first one of a later
+ * second says how many there were more. */
+#define LOG_LINES_PER_S 10
+struct log_limit {
+        _Atomic uint64_t second;
+        _Atomic unsigned n_lines, n_suppressed;
+};
+bool log_limit_pass(struct log_limit *limit, unsigned *ret_n_more);
+
+#define LOG_LIMITED_(level, ...)                                                                   \
+        do {                                                                                       \
+                static struct log_limit log_limit_;                                                \
+                unsigned                log_n_more_;                                               \
+                if (!log_is_enabled(level) || !log_limit_pass(&log_limit_, &log_n_more_))          \
+                        break;                                                                     \
+                if (log_n_more_ > 0)                                                               \
+                        log_printf(level, __FILE__, __LINE__,                                      \
+                                   "%u lines like the next one were left out", log_n_more_);       \
+                log_printf(level, __FILE__, __LINE__, __VA_ARGS__);                                \
+        } while (0)
+#define log_warn_limited(...) LOG_LIMITED_(LOG_WARN, __VA_ARGS__)
+#define log_error_limited(...) LOG_LIMITED_(LOG_ERROR, __VA_ARGS__)
+
 #define log_info(...) LOG_AT_(LOG_INFO, __VA_ARGS__)
 #define log_warn(...) LOG_AT_(LOG_WARN, __VA_ARGS__)
 #define log_error(...) LOG_AT_(LOG_ERROR, __VA_ARGS__)

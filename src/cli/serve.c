@@ -402,8 +402,9 @@ static int stop(struct serve *s) {
 
                 if (err != NULL) {
                         /* Models are still running: nothing that they use may be freed. */
-                        fprintf(stderr, "%s\n", err->message);
-                        fflush(stderr);
+                        AUTO_CHARS text = mem_printf("%s\n", err->message);
+
+                        log_last_words(text);
                         tracer_flush(s->tracer);
                         _exit(1);
                 }
@@ -421,7 +422,9 @@ static int stop(struct serve *s) {
 }
 
 static int fail(struct serve *s, struct error *err) {
-        fprintf(stderr, "error: %s\n", err->message);
+        AUTO_CHARS text = mem_printf("error: %s\n", err->message);
+
+        log_last_words(text);
         error_free(err);
         stop(s);
         return 1;

@@ -272,7 +272,7 @@ static struct error *sequence_submit(struct scheduler *base, struct request *req
                 model_ref(model); /* the request may be gone before the scheduler is used again */
         unlock_and_handle(s, &out);
         if (UNLIKELY(conflict != NULL))
-                log_warn("%s", conflict);
+                log_warn_limited("%s", conflict);
         if (UNLIKELY(is_held)) {
                 stop_holding(s);
                 model_unref(model);
@@ -472,7 +472,7 @@ static void sequence_forget(struct scheduler *base, const struct request *req) {
                 conflict = print_conflict(s, req);
         unlock_and_handle(s, &out);
         if (conflict != NULL)
-                log_warn("%s", conflict);
+                log_warn_limited("%s", conflict);
 }
 
 static void sequence_retire(struct scheduler *base) {

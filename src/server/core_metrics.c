@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/lock.h"
+#include "base/log.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "observe/metric.h"
@@ -102,9 +103,18 @@ static void put_gauge(struct strbuf *out, const char *name, const char *help, do
         prometheus_sample(out, name, "", value);
 }
 
+static void put_log(struct strbuf *out) {
+        static const char name[] = "neso_log_lines_lost_total";
+
+        prometheus_head(out, name, "Lines of the log that were not read in time and got lost",
+                        METRIC_COUNTER);
+        prometheus_sample(out, name, "", (double)log_n_lost());
+}
+
 static void collect(void *owner, struct strbuf *out) {
         struct core_metrics *m = owner;
 
+        put_log(out);
         put_gauge(out, "nv_pinned_memory_pool_total_bytes",
                   "Pinned memory pool total memory size, in bytes",
                   (double)m->options.pinned_pool_bytes);

@@ -198,6 +198,12 @@ struct error *server_new(const struct server_options *o, struct server **ret) {
         struct error  *err;
 
         reserve_open();
+        err = log_start();
+        if (err != NULL) {
+                reserve_close();
+                free(s);
+                return err;
+        }
         atomic_init(&s->state, SERVER_INITIALIZING);
         event_source_init(&s->ready);
         s->id = mem_strdup(o->id);
@@ -276,19 +282,27 @@ struct error *server_stop(struct server *s) {
         uint32_t timeout_s = atomic_load(&s->exit_timeout_s);
         uint64_t deadline_ns = clock_now_ns() + timeout_s * NS_PER_S;
         uint64_t end_sequences_ns = deadline_ns - MIN(MODELS_END_NS, timeout_s * NS_PER_S / 2);
+        struct error *err;
 
         if (atomic_exchange(&s->state, SERVER_EXITING) == SERVER_EXITING &&
             reaper_wait(s->reaper, 0) == 0)
                 return NULL; /* was stopped before */
         event_source_publish(&s->ready);
         log_info("Waiting for in-flight requests to complete.");
-        TRY(stop_changes(s, deadline_ns, end_sequences_ns));
+        err = stop_changes(s, deadline_ns, end_sequences_ns);
+        if (err != NULL) {
+                log_flush(); /* the caller may end the process now */
+                return err;
+        }
         repo_stop_all(s->repo);
         log_info("Timeout %u: Found %llu model versions that have in-flight inferences", timeout_s,
                  (unsigned long long)repo_count_in_flight(s->repo, log_in_flight, NULL));
         log_info("All models are stopped, unloading models");
         repo_unload_all(s->repo);
-        return wait_for_models(s, deadline_ns, end_sequences_ns);
+        err = wait_for_models(s, deadline_ns, end_sequences_ns);
+        if (err != NULL)
+                log_flush();
+        return err;
 }
 
 void server_free(struct server *s) {
@@ -313,6 +327,7 @@ void server_free(struct server *s) {
         free(s->scheduler_directory);
         free(s->id);
         free(s);
+        log_stop();
         reserve_close();
 }
 

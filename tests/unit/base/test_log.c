@@ -274,8 +274,26 @@ static void test_lines_of_threads_do_not_mix(void **state) {
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
+/* At most LOG_LINES_PER_S of a second pass; the first of a later second has the number of the others. */
+static void test_limit(void **state) {
+        struct log_limit limit = { 0 };
+        unsigned         n_more, n_passed = 0, n_calls = 50;
+
+        (void)state;
+        for (unsigned i = 0; i < n_calls; i++)
+                n_passed += log_limit_pass(&limit, &n_more);
+        /* The second may have ended once meanwhile. */
+        assert_in_range(n_passed, LOG_LINES_PER_S, 2 * LOG_LINES_PER_S);
+        limit = (struct log_limit){ .second = 1, .n_lines = 50, .n_suppressed = 40 };
+        assert_true(log_limit_pass(&limit, &n_more));
+        assert_int_equal(n_more, 40);
+        assert_true(log_limit_pass(&limit, &n_more));
+        assert_int_equal(n_more, 0);
+}
+
 SUITE(log) {
         const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_limit),
                 TEST(test_default_format),
                 TEST(test_pid_is_ours),
                 TEST(test_iso8601),

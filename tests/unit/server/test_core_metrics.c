@@ -58,6 +58,10 @@ static void test_pinned_pool(void **state) {
         (void)state;
         /* No CPU figures, no refusals: nothing else is there. */
         assert_string_equal(page,
+                            "# HELP neso_log_lines_lost_total Lines of the log that were not read "
+                            "in time and got lost\n"
+                            "# TYPE neso_log_lines_lost_total counter\n"
+                            "neso_log_lines_lost_total 0\n"
                             "# HELP nv_pinned_memory_pool_total_bytes Pinned memory pool total "
                             "memory size, in bytes\n"
                             "# TYPE nv_pinned_memory_pool_total_bytes gauge\n"

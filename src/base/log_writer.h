@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Where the log's lines go: a descriptor, and a thread that writes to it, so that no other thread
+ * waits for whoever reads the log.
+ *
+ * Between log_writer_start() and log_writer_stop() a line is copied into memory, and the writer's
+ * thread writes all that waits. When the reader of a pipe stalls, lines wait up to a bound; further
+ * ones are lost and counted, the unimportant ones first, and the log says how many as soon as it goes
+ * on. Without the thread (in commands, in tests, before the start) a line is written by its caller.
+ *
+ * Several lines are written at once: to a file as many as there are, elsewhere up to PIPE_BUF bytes,
+ * since processes that share a pipe (those of Python models) do not mix smaller writes.
+ *
+ * Ownership.  The process has one writer per link unit.
+ * Threads.  Any. The lock (rank LOCK_LOG) is not held while the thread writes.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* How much of the memory for waiting lines each may use: what is important finds room when access
+ * lines do not. */
+enum log_line_kind {
+        LOG_LINE_ACCESS,    /* half of it */
+        LOG_LINE_MESSAGE,   /* three quarters: information */
+        LOG_LINE_IMPORTANT, /* all of it: warnings and errors */
+};
+
+#define LOG_WAITING_MAX_BYTES ((size_t)1 << 20)
+
+/* Puts the line that says that n lines were lost, with its newline. */
+typedef void (*log_lost_fn)(struct strbuf *out, uint64_t n);
+
+/* Starts the thread for its first user. */
+struct error *log_writer_start(log_lost_fn put_lost) NODISCARD;
+/* Ends the thread with its last user, when all that waits is written, or after the time-out: then the
+ * reader has stalled, and later lines are lost. */
+void log_writer_stop(uint64_t timeout_ns);
+
+/* Waits until the lines that wait now are written, at most that long. */
+void log_writer_flush(uint64_t timeout_ns);
+
+/* Takes the descriptor and closes the one before, unless that is standard error. */
+void log_writer_set_fd(int fd);
+/* A line in two parts; the second has the newline. */
+void     log_writer_put(enum log_line_kind kind, struct str line, struct str end);
+uint64_t log_writer_n_lost(void); /* lines, since the start of the process */

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A log that is not read: nobody waits for its reader, what is important is kept, and what was lost is
+ * told. */
+#include "suite.h"
+
+#include "base/clock.h"
+#include "base/log_writer.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LINE_BYTES 100
+
+static void put_lost(struct strbuf *out, uint64_t n) {
+        strbuf_printf(out, "lost %llu\n", (unsigned long long)n);
+}
+
+struct place {
+        int      reader;
+        uint64_t n_lost; /* before */
+};
+
+/* The writer writes to a pipe that nobody reads yet. */
+static void begin(struct place *p) {
+        int ends[2];
+
+        assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+        p->reader = ends[0];
+        p->n_lost = log_writer_n_lost();
+        log_writer_set_fd(ends[1]);
+        assert_null(log_writer_start(put_lost));
+}
+
+static void end(struct place *p) {
+        log_writer_set_fd(STDERR_FILENO); /* closes the pipe */
+        close(p->reader);
+}
+
+/* A line of LINE_BYTES that begins with the letter and a number. */
+static void put(enum log_line_kind kind, char letter, unsigned number) {
+        char line[LINE_BYTES];
+
+        memset(line, '.', sizeof(line));
+        line[snprintf(line, sizeof(line), "%c%u", letter, number)] = ' ';
+        log_writer_put(kind, str_range(line, sizeof(line) - 1), STR_LIT("\n"));
+}
+
+/* All that is in the pipe until the writer has closed it; to be called after the last line. */
+static char *read_rest(struct place *p) {
+        struct strbuf text;
+        char          piece[4096];
+        ssize_t       n;
+
+        strbuf_init(&text, 0);
+        while ((n = read(p->reader, piece, sizeof(piece))) > 0)
+                strbuf_put(&text, piece, (size_t)n);
+        return strbuf_take(&text);
+}
+
+static unsigned count_lines(const char *text, char letter) {
+        unsigned n = 0;
+
+        for (const char *at = text; at && *at; at = strchr(at, '\n'), at += at != NULL)
+                n += *at == letter;
+        return n;
+}
+
+/* Lines are there when the writer has stopped, in their order. */
+static void test_in_order(void **state UNUSED) {
+        struct place p;
+        char         expected[16];
+
+        begin(&p);
+        for (unsigned i = 0; i < 100; i++)
+                put(LOG_LINE_MESSAGE, 'm', i);
+        log_writer_stop(10 * NS_PER_S);
+        log_writer_set_fd(STDERR_FILENO);
+        AUTO_CHARS  text = read_rest(&p);
+        const char *at = text;
+
+        for (unsigned i = 0; i < 100; i++) {
+                snprintf(expected, sizeof(expected), "m%u ", i);
+                assert_memory_equal(at, expected, strlen(expected));
+                at += LINE_BYTES;
+        }
+        assert_int_equal(strlen(at), 0);
+        assert_int_equal(log_writer_n_lost(), p.n_lost);
+        close(p.reader);
+}
+
+/* Access lines use half of the memory, messages three quarters, what is important all of it. */
+static void test_what_is_kept(void **state UNUSED) {
+        static const struct {
+                enum log_line_kind kind;
+                char               letter;
+                size_t             share; /* bytes that may wait when it is put */
+        } kinds[] = { { LOG_LINE_ACCESS, 'a', LOG_WAITING_MAX_BYTES / 2 },
+                      { LOG_LINE_MESSAGE, 'm', LOG_WAITING_MAX_BYTES / 4 * 3 },
+                      { LOG_LINE_IMPORTANT, 'i', LOG_WAITING_MAX_BYTES } };
+        const unsigned n_each = LOG_WAITING_MAX_BYTES / LINE_BYTES;
+        unsigned       n_kept = 0;
+        struct place   p;
+
+        begin(&p);
+        for (size_t k = 0; k < ARRAY_LEN(kinds); k++)
+                for (unsigned i = 0; i < n_each; i++)
+                        put(kinds[k].kind, kinds[k].letter, i);
+        uint64_t    n_lost = log_writer_n_lost() - p.n_lost;
+        char        piece[1 << 16];
+        AUTO_STRBUF text = { 0 };
+
+        assert_true(n_lost > n_each);
+        strbuf_init(&text, 0);
+        while (count_lines(strbuf_cstr(&text), 'a') + count_lines(strbuf_cstr(&text), 'm') +
+                       count_lines(strbuf_cstr(&text), 'i') + n_lost <
+               ARRAY_LEN(kinds) * n_each) {
+                ssize_t n = read(p.reader, piece, sizeof(piece));
+
+                assert_true(n > 0);
+                strbuf_put(&text, piece, (size_t)n);
+        }
+        for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
+                unsigned n = count_lines(strbuf_cstr(&text), kinds[k].letter);
+
+                n_kept += n;
+                /* The pipe takes 64 KiB before its reader is missed. */
+                assert_true(n > 0 && n_kept <= (kinds[k].share + (64 << 10)) / LINE_BYTES + 1);
+                assert_true(n_kept >= kinds[k].share / LINE_BYTES - 1);
+        }
+        log_writer_stop(10 * NS_PER_S);
+        log_writer_set_fd(STDERR_FILENO);
+        AUTO_CHARS rest = read_rest(&p);
+
+        strbuf_puts(&text, rest);
+        assert_true(count_lines(strbuf_cstr(&text), 'l') > 0);
+        close(p.reader);
+}
+
+/* The stop does not wait for a reader that never comes, and nobody waits afterwards. */
+static void test_stuck(void **state UNUSED) {
+        struct place p;
+        uint64_t     before;
+
+        begin(&p);
+        for (unsigned i = 0; i < 2000; i++) /* more than the pipe takes */
+                put(LOG_LINE_IMPORTANT, 'i', i);
+        log_writer_stop(NS_PER_MS);
+        before = log_writer_n_lost();
+        put(LOG_LINE_IMPORTANT, 'i', 0);
+        assert_int_equal(log_writer_n_lost(), before + 1);
+        close(p.reader); /* the writer's thread ends: nobody is there any more */
+        log_writer_flush(10 * NS_PER_S);
+        log_writer_set_fd(STDERR_FILENO);
+}
+
+/* A caller that looks at errno afterwards finds its own. */
+static void test_errno_stays(void **state UNUSED) {
+        struct place p;
+
+        begin(&p);
+        errno = ENOTTY;
+        put(LOG_LINE_ACCESS, 'a', 0);
+        assert_int_equal(errno, ENOTTY);
+        log_writer_stop(10 * NS_PER_S);
+        end(&p);
+}
+
+SUITE(log_writer) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_in_order), cmocka_unit_test(test_what_is_kept),
+                cmocka_unit_test(test_errno_stays),
+                cmocka_unit_test(test_stuck), /* the last: its thread may outlive it */
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
