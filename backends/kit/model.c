@@ -2,12 +2,16 @@
 #include "kit/model.h"
 
 #include "kit/scratch.h"
+#include "triton/core/neso.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Other servers do not have it. */
+#pragma weak NESO_ModelParameterIsSent
 
 static const char *const config_types[] = {
         [TRITONSERVER_TYPE_INVALID] = "TYPE_INVALID", [TRITONSERVER_TYPE_BOOL] = "TYPE_BOOL",
@@ -219,6 +223,28 @@ TRITONSERVER_Error *kit_model_parameter_bool(const struct kit_model *model, cons
                                  "model '%s': parameter '%s' must be true or false, got '%s'",
                                  model->name, key, text);
         return NULL;
+}
+
+TRITONSERVER_Error *kit_model_parameter_is_sent(const struct kit_model *model, const char *key,
+                                                bool *ret) {
+        *ret = false;
+        return NESO_ModelParameterIsSent != NULL
+                       ? NESO_ModelParameterIsSent(model->triton, key, ret)
+                       : NULL;
+}
+
+TRITONSERVER_Error *kit_model_refuse_sent(const struct kit_model *model, const char *key) {
+        bool is_sent;
+
+        KIT_TRY(kit_model_parameter_is_sent(model, key, &is_sent));
+        if (!is_sent)
+                return NULL;
+        return kit_error(TRITONSERVER_ERROR_UNSUPPORTED,
+                         "Uploaded code is disabled: the configuration sent for model '%s' sets the "
+                         "parameter '%s', which names a file or a program and has no such value in "
+                         "the model's config.pbtxt. Start the server with "
+                         "'--allow-uploaded-backends=true' to enable.",
+                         model->name, key);
 }
 
 TRITONSERVER_Error *kit_backend_config(TRITONBACKEND_Backend *backend, struct kit_json **ret) {

@@ -62,6 +62,15 @@ TRITONSERVER_Error *kit_model_parameter_int(const struct kit_model *model, const
 TRITONSERVER_Error *kit_model_parameter_bool(const struct kit_model *model, const char *key,
                                              bool *value);
 
+/* True when the parameter came with a load request, and config.pbtxt of the model in the repository
+ * has no such value (NESO_ModelParameterIsSent). A backend refuses such a parameter when it names a
+ * file or a program, unless the client that sent it could as well have sent the program. False on
+ * servers without that function. */
+TRITONSERVER_Error *kit_model_parameter_is_sent(const struct kit_model *model, const char *key,
+                                                bool *ret);
+/* The same as a refusal: UNSUPPORTED with the names of the model and the parameter. */
+TRITONSERVER_Error *kit_model_refuse_sent(const struct kit_model *model, const char *key);
+
 /* Converts "TYPE_FP32" of a configuration; TYPE_STRING is BYTES, anything else INVALID. */
 TRITONSERVER_DataType kit_type_from_config(const char *name);
 

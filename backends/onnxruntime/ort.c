@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static const char *const default_libraries[] = { ONNXRUNTIME_LIBRARIES, NULL }; /* defined in
                                                                                  * meson.build */
@@ -155,6 +156,20 @@ static TRITONSERVER_Error *read_count(const struct kit_json *config, const char 
         return NULL;
 }
 
+static TRITONSERVER_Error *read_bool(const struct kit_json *config, const char *name, bool *value) {
+        const char *text = setting(config, name);
+
+        if (text == NULL)
+                return NULL;
+        if (strcasecmp(text, "true") != 0 && strcasecmp(text, "false") != 0)
+                return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
+                                 "backend configuration 'onnxruntime,%s' must be true or false, got "
+                                 "'%s'",
+                                 name, text);
+        *value = strcasecmp(text, "true") == 0;
+        return NULL;
+}
+
 static TRITONSERVER_Error *set_global_threads(const struct ort *ort, const struct kit_json *config,
                                               OrtThreadingOptions *options) {
         int64_t n_intra = 0, n_inter = 0;
@@ -189,6 +204,8 @@ static TRITONSERVER_Error *open_env(struct ort *ort, const struct kit_json *conf
                 level = ORT_LOGGING_LEVEL_INFO;
         KIT_TRY(read_count(config, "default-max-batch-size", &ort->default_max_batch_size));
         KIT_TRY(read_count(config, "enable-global-threadpool", &is_global));
+        KIT_TRY(read_bool(config, "allow-file-options", &ort->allows_file_options));
+        KIT_TRY(read_bool(config, "allow-data-links", &ort->allows_data_links));
         ort->has_global_threads = is_global != 0;
         if (ort->has_global_threads)
                 KIT_TRY(new_shared_env(ort, config, level));

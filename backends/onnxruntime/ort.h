@@ -10,6 +10,10 @@
  *                              that the build found, "libonnxruntime.so.1" and "libonnxruntime.so",
  *                              each in the backend's directory, then where the loader finds it
  *     default-max-batch-size   max_batch_size of models that batch and do not set it (default 4)
+ *     allow-file-options       true: session entries and libraries of operators that config.pbtxt names
+ *                              may be outside of the model's directory (session_entries.h)
+ *     allow-data-links         true: symbolic links of external data may lead out of the version's
+ *                              directory (external_data.h)
  *     enable-global-threadpool 1: all models share one pool of threads, with these sizes:
  *     intra_op_thread_count    threads of the shared pool; 0, the default, is one per core
  *     inter_op_thread_count    the same for operators side by side
@@ -31,6 +35,8 @@ struct ort {
         OrtAllocator  *allocator; /* borrowed: the library's default */
         int64_t        default_max_batch_size;
         bool           has_global_threads;
+        bool           allows_file_options;
+        bool           allows_data_links;
 };
 
 TRITONSERVER_Error *ort_open(TRITONBACKEND_Backend *backend, struct ort **ret);

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "onnxruntime/session.h"
 
+#include "kit/beneath.h"
 #include "kit/scratch.h"
+#include "onnxruntime/external_data.h"
+#include "onnxruntime/session_entries.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <sched.h>
@@ -15,16 +20,6 @@
 /* ---- the file ------------------------------------------------------------------------------- */
 
 #define DEFAULT_NAME "model.onnx"
-
-/* True for a name that leads out of the version's directory. */
-static bool escapes(const char *name) {
-        for (const char *part = name; part != NULL; part = strchr(part, '/')) {
-                part += *part == '/';
-                if (strncmp(part, "..", 2) == 0 && (part[2] == '/' || part[2] == '\0'))
-                        return true;
-        }
-        return name[0] == '/';
-}
 
 /* Returns 'f' for a file, 'd' for a directory, 0 otherwise. */
 static char kind_of(const char *path) {
@@ -54,7 +49,7 @@ TRITONSERVER_Error *session_find_file(const struct kit_model *model, const char 
                 name = file;
         if (name[0] == '\0')
                 name = DEFAULT_NAME;
-        if (escapes(name))
+        if (!kit_path_stays_within(name))
                 return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
                                  "%s '%s' of model '%s' must stay within the "
                                  "model directory",
@@ -161,26 +156,11 @@ static TRITONSERVER_Error *set_memory(const struct ort *ort, const struct kit_mo
         return NULL;
 }
 
-/* Later entries replace earlier ones of the same name, so the defaults are set first. */
-static TRITONSERVER_Error *set_entries(const struct ort *ort, const struct kit_model *model,
-                                       OrtSessionOptions *options) {
-        const struct kit_json_value *all =
-                kit_json_find(kit_json_root(model->config), "parameters");
-
-        ORT_TRY(ort, AddSessionConfigEntry(options, "session.intra_op.allow_spinning", "0"));
-        ORT_TRY(ort, AddSessionConfigEntry(options, "session.inter_op.allow_spinning", "0"));
-        if (all == NULL)
-                return NULL;
-        for (const struct kit_json_value *at = all->first; at != NULL; at = at->next) {
-                const char *value = kit_json_string(kit_json_find(at, "string_value"), NULL);
-
-                if (value == NULL || at->key == NULL)
-                        continue;
-                if (strncmp(at->key, "session.", 8) == 0 ||
-                    strncmp(at->key, "optimization.", 13) == 0)
-                        ORT_TRY(ort, AddSessionConfigEntry(options, at->key, value));
-        }
-        return NULL;
+static TRITONSERVER_Error *outside(const struct kit_model *model, const char *name) {
+        return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
+                         "model '%s': the library of operators '%s' is not in the model's directory; "
+                         "'--backend-config=onnxruntime,allow-file-options=true' permits others",
+                         model->name, name);
 }
 
 static TRITONSERVER_Error *add_op_library(const struct ort *ort, const struct kit_model *model,
@@ -188,7 +168,12 @@ static TRITONSERVER_Error *add_op_library(const struct ort *ort, const struct ki
         TRITONSERVER_Error *err;
         const char         *path = name;
         char               *in_model;
+        int                 fd = kit_open_beneath(model->path, name, O_PATH);
 
+        if (fd < 0 && !ort->allows_file_options)
+                return outside(model, name);
+        if (fd >= 0)
+                (void)close(fd);
         if (asprintf(&in_model, "%s/%s", model->path, name) < 0)
                 return kit_error_no_memory(strlen(name), "a path");
         if (name[0] != '/' && access(in_model, R_OK) == 0)
@@ -233,7 +218,7 @@ static TRITONSERVER_Error *set_options(const struct ort *ort, const struct kit_m
         KIT_TRY(set_optimization(ort, model, options));
         KIT_TRY(set_threads(ort, model, options));
         KIT_TRY(set_memory(ort, model, options));
-        KIT_TRY(set_entries(ort, model, options));
+        KIT_TRY(session_entries_set(ort, model, options));
         return add_op_libraries(ort, model, options);
 }
 
@@ -351,19 +336,72 @@ static TRITONSERVER_Error *name_file(TRITONSERVER_Error *err, const struct kit_m
         return named;
 }
 
-static TRITONSERVER_Error *open_file(const struct kit_model *model, const char *path,
-                                     struct session *session) {
-        const struct ort   *ort = session->ort;
+/* True when the model is in the runtime's own format, which has no external data. */
+static bool is_ort_format(const struct kit_model *model, const char *path) {
+        const char *format = kit_model_parameter(model, "session.load_model_format");
+        size_t      len = strlen(path);
+
+        if (format != NULL && format[0] != '\0')
+                return strcmp(format, "ORT") == 0;
+        return len > 4 && strcmp(path + len - 4, ".ort") == 0;
+}
+
+/* The format is set, so that the runtime reads the file as what was checked. */
+static TRITONSERVER_Error *check_content(const struct ort *ort, const struct kit_model *model,
+                                         const char *path, int fd, OrtSessionOptions *options) {
+        bool is_ort = is_ort_format(model, path);
+
+        ORT_TRY(ort, AddSessionConfigEntry(options, "session.load_model_format",
+                                           is_ort ? "ORT" : "ONNX"));
+        if (is_ort)
+                return NULL;
+        return external_data_check(fd, model->version_path, path + strlen(model->version_path) + 1,
+                                   ort->allows_data_links);
+}
+
+static bool is_same_content(const struct stat *a, const struct stat *b) {
+        return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+               a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
+               a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
+}
+
+/* The runtime opens the path again. */
+static TRITONSERVER_Error *create_session(const struct ort *ort, const struct kit_model *model,
+                                          const char *path, int fd, struct session *session) {
         OrtSessionOptions  *options;
         TRITONSERVER_Error *err;
+        struct stat         checked, used;
 
+        if (fstat(fd, &checked) != 0)
+                return kit_error(TRITONSERVER_ERROR_UNAVAILABLE, "unable to read the file: %s",
+                                 strerror(errno));
         ORT_TRY(ort, CreateSessionOptions(&options));
         err = set_options(ort, model, options);
+        if (err == NULL)
+                err = name_file(check_content(ort, model, path, fd, options), model, path);
         if (err == NULL)
                 err = name_file(ort_error(ort, ort->api->CreateSession(ort->env, path, options,
                                                                        &session->onnx)),
                                 model, path);
+        if (err == NULL && (stat(path, &used) != 0 || !is_same_content(&checked, &used)))
+                err = name_file(kit_error(TRITONSERVER_ERROR_UNAVAILABLE,
+                                          "the file was changed while it was read"),
+                                model, path);
         ort->api->ReleaseSessionOptions(options);
+        return err;
+}
+
+static TRITONSERVER_Error *open_file(const struct ort *ort, const struct kit_model *model,
+                                     const char *path, struct session *session) {
+        int                 fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        TRITONSERVER_Error *err;
+
+        if (fd < 0)
+                return name_file(kit_error(TRITONSERVER_ERROR_UNAVAILABLE,
+                                           "unable to open the file: %s", strerror(errno)),
+                                 model, path);
+        err = create_session(ort, model, path, fd, session);
+        (void)close(fd);
         return err;
 }
 
@@ -374,7 +412,7 @@ static TRITONSERVER_Error *open_session(const struct kit_model *model, const cha
         char               *path;
 
         KIT_TRY(session_find_file(model, file, &path));
-        err = open_file(model, path, session);
+        err = open_file(session->ort, model, path, session);
         if (err == NULL)
                 err = name_file(describe(session), model, path);
         free(path);

@@ -12,14 +12,14 @@
  *     enable_mem_arena        1 (the default), 0: return memory after each run
  *     enable_mem_pattern      1 (the default), 0
  *     memory.enable_memory_arena_shrinkage   such as "cpu:0": shrink the arena after each run
- *     session.<...>, optimization.<...>      passed to the runtime unchanged. Threads that wait for
- *             work sleep, unlike the runtime's default: session.intra_op.allow_spinning and
+ *     session.<...>, optimization.<...>      entries of the runtime (session_entries.h). Threads that
+ *             wait for work sleep, unlike the runtime's default: session.intra_op.allow_spinning and
  *             session.inter_op.allow_spinning are "0" unless set. With a thread per core and
  *             several models, spinning threads would take the cores from threads with work.
  *
  * optimization { graph { level } }: -1 basic, 1 extended, 2 none, 0 or absent all. model_operations
- * { op_library_filename }: libraries of operators; a relative path that exists below the model's
- * directory is used.
+ * { op_library_filename }: libraries of operators in the model's directory, or anywhere with the
+ * backend configuration allow-file-options.
  *
  * Ownership.  A session owns everything in it, and borrows the struct ort.
  * Threads.  It does not change after session_open().

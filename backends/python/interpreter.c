@@ -177,6 +177,7 @@ TRITONSERVER_Error *interpreter_find(struct environments *environments, const st
         TRITONSERVER_Error *err;
 
         *ret = (struct interpreter){ 0 };
+        KIT_TRY(kit_model_refuse_sent(kit, "EXECUTION_ENV_PATH"));
         if (path != NULL && *path != '\0') {
                 err = find_environment(environments, kit, path, ret);
         } else {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "python/model.h"
 
+#include "kit/beneath.h"
 #include "kit/json.h"
 #include "kit/scratch.h"
 #include "python/environments.h"
@@ -185,6 +186,11 @@ static TRITONSERVER_Error *find_file(struct model *model) {
 
         if (*name == '\0')
                 name = "model.py";
+        if (!kit_path_stays_within(name))
+                return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
+                                 "default_model_filename '%s' of model '%s' must stay within the "
+                                 "model directory",
+                                 name, model->kit.name);
         if (*backend != '\0' && strcmp(backend, "python") != 0) {
                 name = "model.py";
                 KIT_TRY(print_path(&model->library_directory, model->backend->backends_directory,

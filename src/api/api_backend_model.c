@@ -5,6 +5,9 @@
 #include "backend/backend_model.h"
 #include "base/mem.h"
 #include "observe/model_stats.h"
+#include "triton/core/neso.h"
+
+#include <string.h>
 
 #define BACKEND(argument) ((struct backend *)(argument))
 #define MODEL(argument) ((struct backend_model *)(argument))
@@ -178,6 +181,19 @@ TRITONSERVER_Error *TRITONBACKEND_ModelRepository(TRITONBACKEND_Model *model,
         API_NEEDS(location);
         *artifact_type = TRITONBACKEND_ARTIFACT_FILESYSTEM;
         *location = MODEL(model)->directory;
+        return NULL;
+}
+
+struct TRITONSERVER_Error *NESO_ModelParameterIsSent(struct TRITONBACKEND_Model *model,
+                                                     const char *name, bool *is_sent) {
+        const struct backend_model *m = MODEL(model);
+
+        API_NEEDS(model);
+        API_NEEDS(name);
+        API_NEEDS(is_sent);
+        *is_sent = false;
+        for (size_t i = 0; i < m->n_sent_parameters; i++)
+                *is_sent = *is_sent || strcmp(m->sent_parameters[i], name) == 0;
         return NULL;
 }
 

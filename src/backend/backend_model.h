@@ -24,6 +24,9 @@ struct backend_model {
         void                *server;    /* borrowed: TRITONSERVER_Server of TRITONBACKEND_ModelServer */
         bool                 auto_complete;
         bool                 is_sent; /* its files were uploaded: no library is taken from them */
+        const char *const   *sent_parameters; /* borrowed from the loader: names of parameters that
+                                               * came with the load */
+        size_t               n_sent_parameters;
         bool                 has_sequences; /* it may receive null requests; set with `stats` */
         bool                 has_parts; /* it may receive parts of requests; as above */
         bool                 is_initialising;

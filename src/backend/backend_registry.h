@@ -39,7 +39,8 @@ struct backend_wanted {
         const char *model;
         const char *model_directory;
         int64_t     version;
-        bool        is_sent; /* the directory was uploaded: no library is taken from it */
+        bool        is_sent; /* the directory was uploaded, or the library's name was sent: no
+                              * library is taken from the directory */
 };
 
 /* Returns a new reference. */

@@ -108,7 +108,8 @@ static const struct option_row models_rows[] = {
           .default_text = "0", .help = "Further attempts to load a model that failed." },
         { .name = "allow-uploaded-backends", .kind = OPTION_BOOL,
           .offset = AT(allow_uploaded_backends), .argument = "<boolean>", .default_text = "false",
-          .help = "Let load requests bring shared objects and other code, which the server runs." },
+          .help = "Let load requests bring shared objects and other code, which the server runs, and "
+                  "configurations that name programs and files of the server." },
         { .name = "chain-strict-unload", .kind = OPTION_FLAG, .offset = AT(chain_strict_unload),
           .help = "Refuse to unload a model that is the next one of another." },
         { .name = "model-namespacing", .kind = OPTION_BOOL, .offset = AT(model_namespacing),

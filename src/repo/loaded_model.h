@@ -13,6 +13,7 @@
 #include "base/lock.h"
 #include "base/ref.h"
 #include "infer/model.h"
+#include "repo/config_origin.h"
 #include "repo/reaper.h"
 #include "repo/repo_parts.h"
 
@@ -49,6 +50,7 @@ struct loaded_model {
         char                  *directory;      /* owned */
         struct agent_list     *agents;         /* ref; NULL: no agents */
         struct override_files *override;       /* ref; NULL: no uploaded files */
+        struct config_origin   origin;         /* owned */
         char *effective_config; /* owned; the complete configuration, see model_files.h */
         struct backend_model   backend;
         struct batch_strategy *strategy; /* owned; NULL: none */

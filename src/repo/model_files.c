@@ -51,15 +51,32 @@ static struct error *read_file(const struct repo_parts *parts, const char *direc
                           "failed to read text proto from %s", path);
 }
 
+/* Reads the configuration of the repository, which a sent one replaces. *ret is NULL when there is
+ * none that can be read: then everything that was sent is new. */
+static void read_own(const struct repo_parts *parts, const struct model_source *source,
+                     struct model_config **ret) {
+        *ret = NULL;
+        if (source->override == NULL)
+                error_free(read_file(parts, source->directory, ret));
+}
+
+/* Replaces the configuration of `f` and where its parameters come from. */
 static struct error *read_config(const struct repo_parts *parts, const struct model_source *source,
-                                 struct model_config **ret) {
+                                 struct model_files *f) {
+        AUTO_MODEL_CONFIG own = NULL;
+
+        model_config_free(f->config);
+        f->config = NULL;
+        config_origin_done(&f->origin);
         if (source->config_json == NULL)
-                return read_file(parts, source->directory, ret);
-        TRY(error_wrap(model_config_read_json(str_of(source->config_json), ret),
+                return read_file(parts, source->directory, &f->config);
+        TRY(error_wrap(model_config_read_json(str_of(source->config_json), &f->config),
                        "Invalid config override"));
         if (parts->allows_uploaded_code)
                 return NULL;
-        return uploaded_code_check_config(*ret, source->key.name, source->directory);
+        read_own(parts, source, &own);
+        config_origin_compare(f->config, own, &f->origin);
+        return uploaded_code_check_config(f->config, own, &f->origin, source->key.name);
 }
 
 /* Runs one agent. The following steps read the files at the location that the agent set. */
@@ -75,9 +92,7 @@ static struct error *run_agent(const struct repo_parts *parts, const struct mode
         free(f->directory);
         f->directory = mem_strdup(directory);
         moved.directory = f->directory;
-        model_config_free(f->config);
-        f->config = NULL;
-        return read_config(parts, &moved, &f->config);
+        return read_config(parts, &moved, f);
 }
 
 /* Runs the agents of the model's own configuration. A configuration at a location that an agent set
@@ -161,7 +176,7 @@ static struct error *read_all(const struct repo_parts *parts, const struct model
                               struct model_files *f, struct version_scan *scan) {
         AUTO_CHARS first = NULL;
 
-        TRY(read_config(parts, source, &f->config));
+        TRY(read_config(parts, source, f));
         TRY(run_agents(parts, source, f));
         TRY(model_files_scan(f->directory, scan, &first));
         TRY(model_files_print_given_config(f->config, &f->given_config));
@@ -203,6 +218,7 @@ void model_files_done(struct model_files *f) {
         version_pick_done(&f->versions);
         error_free(f->no_version);
         model_config_free(f->config);
+        config_origin_done(&f->origin);
         agent_list_unref(f->agents);
         override_files_unref(f->override);
         free(f->given_config);

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "config/model_config.h"
 #include "config/version_policy.h"
+#include "repo/config_origin.h"
 #include "repo/model_key.h"
 
 #include <stdbool.h>
@@ -42,6 +43,7 @@ struct model_files {
                                               * can change while the model serves */
         char                *effective_config; /* owned; the same after filling and normalisation */
         struct model_config *config;           /* owned; filled, normalised, checked */
+        struct config_origin origin;           /* owned; empty when uploaded code is allowed */
         struct version_pick  versions;         /* owned; picked by the version policy */
         struct error        *no_version;       /* owned; why there is none; or NULL */
 };

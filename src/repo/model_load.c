@@ -41,6 +41,7 @@ static void free_parts(struct loaded_model *l) {
         model_config_free(m->config);
         agent_list_unref(l->agents);
         override_files_unref(l->override);
+        config_origin_done(&l->origin);
         model_generations_unref(m->generations);
         free(l->effective_config);
         cond_done(&l->checked);
@@ -180,6 +181,7 @@ struct error *model_load(const struct repo_parts *parts, const struct model_file
         l->label = model_key_label(&(struct model_key){ l->namespace, l->name });
         l->directory = mem_strdup(files->directory);
         l->override = override_files_ref(files->override);
+        config_origin_copy(&files->origin, &l->origin);
         l->agents = agent_list_ref(files->agents);
         mutex_init(&l->lock, LOCK_MODEL);
         cond_init(&l->checked);

@@ -17,13 +17,14 @@
 static struct error *open_backend(struct loaded_model *l) {
         const Inference__ModelConfig *pb = l->model.config->pb;
         const char *backend = config_text_is_set(pb->backend) ? pb->backend : pb->platform;
+        bool        has_sent_files = l->override != NULL && !l->parts->allows_uploaded_code;
         struct backend_wanted wanted = {
                 .backend = backend,
                 .runtime = config_text_is_set(pb->runtime) ? pb->runtime : "",
                 .model = l->name,
                 .model_directory = l->directory,
                 .version = l->model.version,
-                .is_sent = l->override != NULL && !l->parts->allows_uploaded_code,
+                .is_sent = has_sent_files || l->origin.has_sent_runtime,
         };
 
         TRY(backend_registry_get(l->parts->backends, &wanted, &l->backend.backend));
@@ -32,7 +33,9 @@ static struct error *open_backend(struct loaded_model *l) {
         l->backend.directory = l->directory;
         l->backend.config = l->model.config;
         l->backend.server = l->parts->server;
-        l->backend.is_sent = wanted.is_sent;
+        l->backend.is_sent = has_sent_files;
+        l->backend.sent_parameters = (const char *const *)l->origin.sent;
+        l->backend.n_sent_parameters = l->origin.n_sent;
         l->backend.auto_complete = l->parts->auto_complete;
         return NULL;
 }

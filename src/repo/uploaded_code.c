@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "repo/uploaded_code.h"
 
-#include "base/file.h"
-#include "base/mem.h"
+#include "base/compiler.h"
 #include "base/str.h"
+#include "repo/config_origin.h"
 #include "repo/override.h"
 
 #include <stdbool.h>
@@ -52,32 +52,70 @@ struct error *uploaded_code_check_files(const char *model, const struct override
         return NULL;
 }
 
-/* True for a file in the directory or below it. Only the path is checked, because the operator made
- * the links in the directory. */
-static bool is_within(const char *directory, const char *name) {
-        AUTO_CHARS path = path_join(directory, name);
-        struct str rest = str_of(name), part;
+/* ---- a configuration ------------------------------------------------------------------------- */
 
-        if (*name == '/')
-                return false;
-        do {
-                rest = str_split(rest, '/', &part);
-                if (str_is(part, ".."))
-                        return false;
-        } while (rest.ptr != NULL);
-        return file_exists(path);
+/* Parameters of the server that name a file or a program. Those of a backend are its own matter:
+ * NESO_ModelParameterIsSent(). */
+static const char *const file_parameters[] = { "TRITON_BATCH_STRATEGY_PATH" };
+
+/* Agents of which no parameter does more than to read a file of the model's directory. */
+static const char *const harmless_agents[] = { "checksum" };
+
+static struct error *refuse(const char *model, const char *what, const char *name) {
+        return error_new(ERR_UNSUPPORTED,
+                         "Uploaded code is disabled: the configuration sent for model '%s' names "
+                         "the %s '%s', which the model's config.pbtxt does not. " HINT,
+                         model, what, name);
 }
 
-struct error *uploaded_code_check_config(const struct model_config *config, const char *model,
-                                         const char *directory) {
-        const Inference__ModelOperations *operations = config->pb->model_operations;
+static bool has_library(const struct model_config *own, const char *name) {
+        const Inference__ModelOperations *o = own != NULL ? own->pb->model_operations : NULL;
+
+        for (size_t i = 0; o != NULL && i < o->n_op_library_filename; i++)
+                if (config_text_is(o->op_library_filename[i], name))
+                        return true;
+        return false;
+}
+
+typedef Inference__ModelRepositoryAgents__Agent agent_pb;
+
+static bool is_same_agent(const agent_pb *a, const agent_pb *b) {
+        if (!config_text_is(a->name, b->name) || a->n_parameters != b->n_parameters)
+                return false;
+        for (size_t i = 0; i < a->n_parameters; i++)
+                if (!config_text_is(a->parameters[i]->key, b->parameters[i]->key) ||
+                    !config_text_is(a->parameters[i]->value, b->parameters[i]->value))
+                        return false;
+        return true;
+}
+
+static bool has_agent(const struct model_config *own, const agent_pb *wanted) {
+        const Inference__ModelRepositoryAgents *all =
+                own != NULL ? own->pb->model_repository_agents : NULL;
+
+        for (size_t i = 0; i < ARRAY_LEN(harmless_agents); i++)
+                if (config_text_is(wanted->name, harmless_agents[i]))
+                        return true;
+        for (size_t i = 0; all != NULL && i < all->n_agents; i++)
+                if (is_same_agent(all->agents[i], wanted))
+                        return true;
+        return false;
+}
+
+struct error *uploaded_code_check_config(const struct model_config  *given,
+                                         const struct model_config  *own,
+                                         const struct config_origin *origin, const char *model) {
+        const Inference__ModelOperations       *operations = given->pb->model_operations;
+        const Inference__ModelRepositoryAgents *agents = given->pb->model_repository_agents;
 
         for (size_t i = 0; operations != NULL && i < operations->n_op_library_filename; i++)
-                if (!is_within(directory, operations->op_library_filename[i]))
-                        return error_new(ERR_UNSUPPORTED,
-                                         "Uploaded code is disabled: the configuration sent for "
-                                         "model '%s' names the library '%s', which is not in the "
-                                         "model's directory. " HINT,
-                                         model, operations->op_library_filename[i]);
+                if (!has_library(own, operations->op_library_filename[i]))
+                        return refuse(model, "library", operations->op_library_filename[i]);
+        for (size_t i = 0; agents != NULL && i < agents->n_agents; i++)
+                if (!has_agent(own, agents->agents[i]))
+                        return refuse(model, "repository agent", agents->agents[i]->name);
+        for (size_t i = 0; i < ARRAY_LEN(file_parameters); i++)
+                if (config_origin_is_sent(origin, file_parameters[i]))
+                        return refuse(model, "file of the parameter", file_parameters[i]);
         return NULL;
 }

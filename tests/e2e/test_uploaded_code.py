@@ -67,9 +67,10 @@ def test_other_names_do_not_help(tmp_path, way, stubs, library):
 def test_libraries_that_a_sent_configuration_names(tmp_path, way, stubs, library):
     outside = tmp_path / "libops"
     outside.write_bytes(library)
-    with opens_server(tmp_path / "models", {"m": model_text(backend="identity")},
-                      *EXPLICIT) as server:
-        for name in (str(outside), "../../libops"):
+    own = model_text(backend="identity") + (
+        'model_operations { op_library_filename: "config.pbtxt" }\n')
+    with opens_server(tmp_path / "models", {"m": own}, *EXPLICIT) as server:
+        for name in (str(outside), "../../libops", "1/libops"):
             sent = config("m", backend="identity",
                           model_operations={"op_library_filename": [name]})
             assert control(server, way, "load", "m", stubs, config=sent) == (

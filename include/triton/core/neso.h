@@ -243,7 +243,7 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerModelStacks(
 
 /* Whether TRITONSERVER_ServerLoadModelWithParameters() accepts code among the uploaded files: shared
  * objects (a backend, custom batching, any file that begins as one), Python programs, and, in the given
- * configuration, libraries of operators outside of the model's directory. The reference server accepts
+ * configuration, names of libraries, programs and other files that the model's config.pbtxt does not have. The reference server accepts
  * them, so that a client that may load models can run code as the server. By default such a load fails
  * with UNSUPPORTED before a file is written. A program that loads only files of its own may allow it; a
  * program that passes on files of its clients should not.
@@ -331,6 +331,20 @@ struct TRITONBACKEND_ModelInstance;
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ModelInstanceMember(
         struct TRITONBACKEND_ModelInstance *instance, const char **group_name, uint32_t *index,
         const char **file);
+
+/* Whether a parameter of the model's configuration, parameters { key value }, came with a load request.
+ * A parameter that the config.pbtxt of the model's directory in the repository has with the same value did
+ * not; with uploaded files, whose directory is the client's, every parameter did. With
+ * NESO_ServerOptionsSetAllowUploadedBackends() none did, since the client may run programs anyway. A
+ * backend refuses a sent parameter that names a file or a program: a client that may load models should
+ * not be able to write files, or to run programs, as the server. A backend that also runs on other
+ * servers refers to this function as a weak symbol.
+ *
+ * `is_sent` is false for a parameter that the configuration does not have. INVALID_ARG when an argument is
+ * NULL. */
+struct TRITONBACKEND_Model;
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ModelParameterIsSent(
+        struct TRITONBACKEND_Model *model, const char *name, bool *is_sent);
 
 /* Objects, by key, that the instances of one instance group share: the first instance creates an object,
  * for example an engine, and deposits it; the others use it. The server destroys an object after the

@@ -95,6 +95,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *model) {
         TRITONSERVER_Server           *server;
         const char                    *text = NULL;
         uint64_t                       version = 0;
+        bool                           is_sent = true;
         void                          *state = NULL;
 
         OK(TRITONBACKEND_ModelName, model, &text);
@@ -104,6 +105,8 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *model) {
         OK(TRITONBACKEND_ModelRepository, model, &type, &text);
         EXPECT(type == TRITONBACKEND_ARTIFACT_FILESYSTEM && access(text, R_OK) == 0);
         call_config(model);
+        OK(NESO_ModelParameterIsSent, model, "any", &is_sent);
+        EXPECT(!is_sent);
         OK(TRITONBACKEND_ModelServer, model, &server);
         OK(TRITONBACKEND_ModelBackend, model, &backend);
         OK(TRITONBACKEND_BackendState, backend, &state);

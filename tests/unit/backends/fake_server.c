@@ -204,6 +204,12 @@ TRITONSERVER_Error *TRITONBACKEND_ModelRepository(TRITONBACKEND_Model        *mo
         return NULL;
 }
 
+TRITONSERVER_Error *NESO_ModelParameterIsSent(TRITONBACKEND_Model *model, const char *name,
+                                              bool *is_sent) {
+        *is_sent = model->sent != NULL && strcmp(model->sent, name) == 0;
+        return NULL;
+}
+
 TRITONSERVER_Error *TRITONBACKEND_ModelConfig(TRITONBACKEND_Model *model, const uint32_t version,
                                               TRITONSERVER_Message **config) {
         (void)version;

@@ -100,6 +100,7 @@ struct TRITONBACKEND_Model {
         const char                   *name;
         const char                   *path;
         char                         *config;       /* owned: JSON, replaced by ModelSetConfig */
+        const char                   *sent;         /* the parameter that came with a load; or NULL */
         bool                          is_completed; /* what ModelAutoCompleteConfig says */
         bool                          was_set;
         void                         *state;

@@ -702,6 +702,107 @@ static void test_gpu_refused(void **state) {
         stop();
 }
 
+/* The message for a model with this parameter; NULL when it starts. The caller frees it. */
+static char *start_with(const char *key, const char *value, const char *sent) {
+        TRITONSERVER_Error *err;
+        char               *config, *text = NULL;
+
+        assert_true(asprintf(&config,
+                             "{\"max_batch_size\":8," SIMPLE_IO(
+                                     "TYPE_INT32",
+                                     "[16]") ",\"parameters\":{\"%s\":{\"string_value\":\"%s\"}}}",
+                             key, value) > 0);
+        set_model("good/simple", config);
+        model.sent = sent;
+        err = TRITONBACKEND_ModelInitialize(&model);
+        if (err != NULL) {
+                text = strdup(TRITONSERVER_ErrorMessage(err));
+                TRITONSERVER_ErrorDelete(err);
+        } else {
+                assert_null(TRITONBACKEND_ModelFinalize(&model));
+        }
+        fake_model_done(&model);
+        free(config);
+        free(path);
+        assert_int_equal(fake.n_errors_alive, 0);
+        return text;
+}
+
+static void check_entry(const char *key, const char *value, const char *sent, const char *part) {
+        char *text = start_with(key, value, sent);
+
+        if ((text == NULL) != (part == NULL) || (part != NULL && strstr(text, part) == NULL))
+                fail_msg("%s=%s: %s", key, value, text != NULL ? text : "taken");
+        free(text);
+}
+
+static void test_session_entries(void **state) {
+        static const char stats[] = "session.collect_node_memory_stats_to_file";
+        static const char spinning[] = "session.intra_op.allow_spinning";
+        static const char unknown[] = "session.of_the_future";
+        static const char code[] =
+                "the configuration sent for model 'simple' sets the parameter "
+                "'session.collect_node_memory_stats_to_file', which names a file";
+        static const char outside[] =
+                "model 'simple': parameter 'session.collect_node_memory_stats_to_file' must name a "
+                "file in the model's directory, not '";
+
+        (void)state;
+        check_entry(spinning, "1", NULL, NULL);
+        check_entry(spinning, "1", spinning, NULL);
+        check_entry("session.use_device_allocator_for_initializers", "1",
+                    "session.use_device_allocator_for_initializers", NULL);
+        check_entry(unknown, "1", NULL, NULL);
+        check_entry(unknown, "1", unknown,
+                    "model 'simple': the parameter 'session.of_the_future' is not known to be "
+                    "harmless");
+        check_entry("optimization.of_the_future", "1", "optimization.of_the_future",
+                    "'optimization.of_the_future' is not known");
+        check_entry(stats, "stats.csv", stats, code);
+        check_entry(stats, "/tmp/stats.csv", NULL, outside);
+        check_entry(stats, "../stats.csv", NULL, outside);
+        check_entry(stats, "none/stats.csv", NULL, outside);
+        check_entry(stats, "", NULL, NULL);
+        check_entry("session.debug_layout_transformation", "1", NULL, "must name a file");
+}
+
+static char *path_of_stats(const char *name) {
+        char *file;
+
+        assert_true(asprintf(&file, "%s/good/simple/%s", getenv("TEST_MODELS"), name) > 0);
+        return file;
+}
+
+/* The runtime writes the file at the end of the session. */
+static void test_file_within_the_model(void **state) {
+        char *stats = path_of_stats("stats.csv");
+
+        (void)state;
+        (void)remove(stats);
+        start("good/simple",
+              "{\"max_batch_size\":8," SIMPLE_IO(
+                      "TYPE_INT32",
+                      "[16]") ",\"parameters\":{\"session.collect_node_memory_stats_to_file\":"
+                              "{\"string_value\":\"stats.csv\"}}}");
+        add_simple(0, 1, 1);
+        assert_null(TRITONBACKEND_ModelInstanceExecute(&instance, list, 1));
+        stop();
+        assert_int_equal(remove(stats), 0);
+        free(stats);
+}
+
+static void test_libraries_of_operators(void **state) {
+        static const char config[] = "{\"max_batch_size\":8," SIMPLE_IO(
+                "TYPE_INT32", "[16]") ",\"model_operations\":{"
+                                      "\"op_library_filename\":[\"libc.so.6\"]}}";
+
+        (void)state;
+        check_refused("good/simple", config,
+                      "model 'simple': the library of operators 'libc.so.6' is not in the model's "
+                      "directory; '--backend-config=onnxruntime,allow-file-options=true' permits "
+                      "others");
+}
+
 static void test_options_are_accepted(void **state) {
         (void)state;
         start("good/simple",
@@ -783,6 +884,9 @@ SUITE(onnxruntime_backend) {
                 cmocka_unit_test(test_complete),
                 cmocka_unit_test(test_complete_keeps_what_is_given),
                 cmocka_unit_test(test_external_weights),
+                cmocka_unit_test(test_session_entries),
+                cmocka_unit_test(test_file_within_the_model),
+                cmocka_unit_test(test_libraries_of_operators),
                 cmocka_unit_test(test_refused_files),
                 cmocka_unit_test(test_refused_tensors),
                 cmocka_unit_test(test_refused_options),

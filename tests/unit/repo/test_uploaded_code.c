@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "backend/temp_tree.h"
 #include "base/mem.h"
 #include "infer/fake_model.h"
+#include "repo/config_origin.h"
 #include "repo/override.h"
 #include "repo/uploaded_code.h"
 #include "suite.h"
@@ -67,41 +67,71 @@ static void test_files(void **state) {
         assert_null(uploaded_code_check_files("m", NULL, 0));
 }
 
-static void test_configurations(void **state) {
-        static const struct {
-                const char *library;
-                bool        is_taken;
-        } rows[] = {
-                { "ops.so", true },     { "1/ops.so", true },          { "missing.so", false },
-                { "libc.so.6", false }, { "/dev/null", false },        { "../m/ops.so", false },
-                { "..", false },        { "1/../../m/ops.so", false },
-        };
-        struct temp_tree tree = temp_tree_make();
-        AUTO_CHARS       directory = temp_tree_path(&tree, "m");
+static void read_json(const char *json, struct model_config **ret) {
+        assert_ok(model_config_read_json(str_of(json), ret), json);
+}
 
-        (void)state;
-        temp_tree_write(&tree, "m/ops.so", "x");
-        temp_tree_write(&tree, "m/1/ops.so", "x");
-        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-                AUTO_MODEL_CONFIG config = NULL;
-                AUTO_CHARS json = mem_printf("{\"model_operations\":{\"op_library_filename\":"
-                                             "[\"ops.so\",\"%s\"]}}",
-                                             rows[i].library);
+/* `own` NULL: the repository has no configuration, or the files were uploaded. */
+static void check_config(const char *given_json, const char *own_json, const char *refused) {
+        AUTO_MODEL_CONFIG    given = NULL;
+        AUTO_MODEL_CONFIG    own = NULL;
+        struct config_origin origin;
+        struct error        *err;
+
+        read_json(given_json, &given);
+        if (own_json != NULL)
+                read_json(own_json, &own);
+        config_origin_compare(given, own, &origin);
+        err = uploaded_code_check_config(given, own, &origin, "m");
+        if (refused == NULL) {
+                assert_ok(err, given_json);
+        } else {
                 AUTO_CHARS text =
                         mem_printf("Uploaded code is disabled: the configuration sent for "
-                                   "model 'm' names the library '%s', which is not in the "
-                                   "model's directory. " HINT,
-                                   rows[i].library);
-                struct error *err;
+                                   "model 'm' names the %s, which the model's "
+                                   "config.pbtxt does not. " HINT,
+                                   refused);
 
-                assert_ok(model_config_read_json(str_of(json), &config), json);
-                err = uploaded_code_check_config(config, "m", directory);
-                if (rows[i].is_taken)
-                        assert_ok(err, rows[i].library);
-                else
-                        assert_error(err, ERR_UNSUPPORTED, text);
+                assert_error(err, ERR_UNSUPPORTED, text);
         }
-        temp_tree_remove(&tree);
+        config_origin_done(&origin);
+}
+
+#define LIBRARY(name) "{\"model_operations\":{\"op_library_filename\":[\"" name "\"]}}"
+#define PARAMETER(key, value) "{\"parameters\":{\"" key "\":{\"string_value\":\"" value "\"}}}"
+#define AGENT(name, value)                                                                         \
+        "{\"model_repository_agents\":{\"agents\":[{\"name\":\"" name                              \
+        "\",\"parameters\":{\"k\":\"" value "\"}}]}}"
+
+static void test_configurations(void **state) {
+        static const struct {
+                const char *given, *own;
+                const char *refused; /* NULL: taken */
+        } rows[] = {
+                { "{}", NULL, NULL },
+                { PARAMETER("other", "/etc"), "{}", NULL },
+                { LIBRARY("ops.so"), LIBRARY("ops.so"), NULL },
+                { LIBRARY("/dev/null"), LIBRARY("/dev/null"), NULL },
+                { LIBRARY("ops.so"), "{}", "library 'ops.so'" },
+                { LIBRARY("ops.so"), NULL, "library 'ops.so'" },
+                { LIBRARY("../ops.so"), LIBRARY("ops.so"), "library '../ops.so'" },
+                { PARAMETER("TRITON_BATCH_STRATEGY_PATH", "b.so"),
+                  PARAMETER("TRITON_BATCH_STRATEGY_PATH", "b.so"), NULL },
+                { PARAMETER("TRITON_BATCH_STRATEGY_PATH", "c.so"),
+                  PARAMETER("TRITON_BATCH_STRATEGY_PATH", "b.so"),
+                  "file of the parameter 'TRITON_BATCH_STRATEGY_PATH'" },
+                { PARAMETER("TRITON_BATCH_STRATEGY_PATH", "b.so"), NULL,
+                  "file of the parameter 'TRITON_BATCH_STRATEGY_PATH'" },
+                { AGENT("checksum", "1"), NULL, NULL },
+                { AGENT("mine", "1"), AGENT("mine", "1"), NULL },
+                { AGENT("mine", "2"), AGENT("mine", "1"), "repository agent 'mine'" },
+                { AGENT("mine", "1"), AGENT("other", "1"), "repository agent 'mine'" },
+                { AGENT("mine", "1"), NULL, "repository agent 'mine'" },
+        };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+                check_config(rows[i].given, rows[i].own, rows[i].refused);
 }
 
 SUITE(uploaded_code) {
