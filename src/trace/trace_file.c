@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define FILE_MODE 0644 /* the mode of log files; the umask may restrict it */
@@ -28,10 +29,12 @@ struct pending {
 
 struct trace_file {
         struct trace_sink sink;
-        const char       *path;    /* borrowed */
-        struct list       pending; /* struct pending, owned */
+        const char       *path;      /* borrowed */
+        struct list       pending;   /* struct pending, owned */
+        uint64_t          max_files; /* limit of <file>.<n> that exist at a time */
         uint64_t          next_index;
         off_t             end; /* position of the closing bracket of <file>; 0 = no <file> yet */
+        bool              is_full; /* max_files were there at the last attempt to add one */
 };
 
 static struct trace_file *self(struct trace_sink *s) {
@@ -97,13 +100,45 @@ static void clear(struct pending *p) {
         p->n_pending = 0;
 }
 
+static char *indexed_path(const struct trace_file *f, uint64_t index) {
+        return mem_printf("%s.%" PRIu64, f->path, index);
+}
+
+/* False while <file>.<n - max_files> exists. Numbers rise by one, so at most max_files of this
+ * process exist at a time. */
+static bool may_add_file(const struct trace_file *f) {
+        AUTO_CHARS  oldest = NULL;
+        struct stat info;
+
+        if (f->next_index < f->max_files)
+                return true;
+        oldest = indexed_path(f, f->next_index - f->max_files);
+        return lstat(oldest, &info) != 0 && errno == ENOENT;
+}
+
+static void write_plain(struct trace_file *f, struct pending *p) {
+        append(f->path, &f->end, &p->text);
+        clear(p);
+}
+
 static void write_indexed(struct trace_file *f, struct pending *p) {
         off_t      start = 0;
+        bool       was_full = f->is_full;
         AUTO_CHARS path = NULL;
 
         if (p->n_pending == 0)
                 return;
-        path = mem_printf("%s.%" PRIu64, f->path, f->next_index++);
+        f->is_full = !may_add_file(f);
+        if (f->is_full) {
+                if (!was_full)
+                        log_warn("there are %" PRIu64
+                                 " trace files '%s.<n>': further traces are written "
+                                 "to '%s' until the oldest one is removed",
+                                 f->max_files, f->path, f->path);
+                write_plain(f, p);
+                return;
+        }
+        path = indexed_path(f, f->next_index++);
         append(path, &start, &p->text);
         clear(p);
 }
@@ -113,12 +148,10 @@ static void write_indexed(struct trace_file *f, struct pending *p) {
 static void write_rest(struct trace_file *f, struct pending *p) {
         if (p->n_pending == 0)
                 return;
-        if (p->source->values.log_frequency > 0) {
+        if (p->source->values.log_frequency > 0)
                 write_indexed(f, p);
-                return;
-        }
-        append(f->path, &f->end, &p->text);
-        clear(p);
+        else
+                write_plain(f, p);
 }
 
 /* ---- sources --------------------------------------------------------------------------------- */
@@ -221,7 +254,7 @@ static void free_file(struct trace_sink *sink) {
         free(self(sink));
 }
 
-struct trace_sink *trace_file_new(const char *path) {
+struct trace_sink *trace_file_new(const char *path, uint64_t max_files) {
         static const struct trace_sink_ops ops = {
                 .take = take,
                 .on_change = on_change,
@@ -232,6 +265,7 @@ struct trace_sink *trace_file_new(const char *path) {
 
         f->sink.ops = &ops;
         f->path = path;
+        f->max_files = max_files;
         list_init(&f->pending);
         return &f->sink;
 }

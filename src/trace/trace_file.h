@@ -8,6 +8,10 @@
  *     to the end of <file>           when the source was replaced, and when the server stops;
  *                                    with a log_frequency to <file>.<n> in these cases too
  *
+ * At most max_files of <file>.<n> exist at a time: a client may set log_frequency to 1, and a file
+ * for each request would use up the inodes of the file system. Until somebody removes the oldest of
+ * them, further records are appended to <file>.
+ *
  * To bound memory, a source that holds more than TRACE_FILE_MAX_WAITING bytes is written earlier,
  * to the place of the second case. Each file is a complete JSON array after every write.
  *
@@ -19,7 +23,9 @@
 #include "trace/trace_writer.h"
 
 #define TRACE_FILE_MAX_WAITING (size_t)(16u << 20)
+#define TRACE_FILE_MAX_FILES 10000
 
 /* Checks that the file can be written, without leaving a new one behind. `path` is borrowed. */
-struct error      *trace_file_check(const char *path) NODISCARD;
-struct trace_sink *trace_file_new(const char *path);
+struct error *trace_file_check(const char *path) NODISCARD;
+/* max_files is TRACE_FILE_MAX_FILES, except in tests. */
+struct trace_sink *trace_file_new(const char *path, uint64_t max_files);

@@ -60,7 +60,7 @@ static struct error *make_sink(const struct trace_config *c, struct trace_writer
         }
         o->max_spans = FILE_MAX_SPANS;
         o->batch_spans = FILE_MAX_SPANS;
-        o->sink = trace_file_new(c->file);
+        o->sink = trace_file_new(c->file, TRACE_FILE_MAX_FILES);
         return NULL;
 }
 

@@ -106,6 +106,8 @@ static void test_tensor_that_did_not_fit(void **state) {
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
+#define MAX_FILES 3
+
 struct place {
         char               folder[32];
         char              *path; /* owned */
@@ -116,7 +118,7 @@ static void begin(struct place *p) {
         strcpy(p->folder, "/tmp/neso_traces_XXXXXX");
         assert_non_null(mkdtemp(p->folder));
         p->path = path_join(p->folder, "t.json");
-        p->sink = trace_file_new(p->path);
+        p->sink = trace_file_new(p->path, MAX_FILES);
 }
 
 /* The names there are, and each is the text that is wanted. */
@@ -138,6 +140,18 @@ static void end(struct place *p, const char *const (*wanted)[2], size_t n_wanted
         dir_list_done(&names);
         rmdir(p->folder);
         free(p->path);
+}
+
+static bool has_indexed(const struct place *p, int index) {
+        AUTO_CHARS path = mem_printf("%s.%d", p->path, index);
+
+        return file_exists(path);
+}
+
+static void remove_indexed(const struct place *p, int index) {
+        AUTO_CHARS path = mem_printf("%s.%d", p->path, index);
+
+        assert_int_equal(unlink(path), 0);
 }
 
 static struct trace_source *source_new(int32_t count, uint32_t log_frequency) {
@@ -220,6 +234,35 @@ static void test_log_frequency(void **state) {
         end(&p, wanted, ARRAY_LEN(wanted));
 }
 
+/* At the limit records go to <file>. The removal of the oldest numbered file makes room for one. */
+static void test_limit_of_files(void **state) {
+        static const char *const wanted[][2] = {
+                { "t.json", "[" ELEMENT("b") "," ELEMENT("c") "," ELEMENT("e") "]" },
+        };
+        struct place         p;
+        struct trace_source *s = source_new(-1, 1), *counted = source_new(1, 0);
+
+        (void)state;
+        begin(&p);
+        for (int i = 0; i < MAX_FILES; i++)
+                take(&p, s, "a");
+        assert_true(has_indexed(&p, MAX_FILES - 1));
+        assert_false(file_exists(p.path));
+        take(&p, s, "b");
+        atomic_store(&counted->is_used_up, true);
+        take(&p, counted, "c");
+        assert_false(has_indexed(&p, MAX_FILES));
+        remove_indexed(&p, 0);
+        take(&p, s, "d");
+        assert_true(has_indexed(&p, MAX_FILES));
+        take(&p, s, "e");
+        for (int i = 1; i <= MAX_FILES; i++)
+                remove_indexed(&p, i);
+        trace_source_unref(s);
+        trace_source_unref(counted);
+        end(&p, wanted, ARRAY_LEN(wanted));
+}
+
 static void test_count(void **state) {
         static const char *const wanted[][2] = {
                 { "t.json.0", "[" ELEMENT("a") "," ELEMENT("b") "]" },
@@ -257,6 +300,7 @@ SUITE(trace_file) {
                 cmocka_unit_test(test_rest),
                 cmocka_unit_test(test_retired_while_some_are_under_way),
                 cmocka_unit_test(test_log_frequency),
+                cmocka_unit_test(test_limit_of_files),
                 cmocka_unit_test(test_count),
                 cmocka_unit_test(test_check),
         };
