@@ -6,19 +6,25 @@
 #include "base/thread.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* After a write the thread collects lines for this time, so that a server that logs every request does
- * not wake it for each. Warnings and errors do not wait. */
-#define COLLECT_NS (2 * NS_PER_MS)
-
 /* A buffer that has grown beyond this is freed when it is empty. */
 #define KEPT_BYTES ((size_t)64 << 10)
+
+/* How a caller writes without waiting. */
+enum direct {
+        DIRECT_NEVER,  /* not at all: the thread does it */
+        DIRECT_WRITE,  /* to `direct_fd`: a file, or opened without blocking */
+        DIRECT_SOCKET, /* to `fd`, by send(2) */
+};
 
 static struct {
         struct mutex  lock;    /* rank LOCK_LOG; guards everything below */
@@ -31,13 +37,15 @@ static struct {
         uint64_t      n_untold; /* lost lines that no line has reported yet */
         unsigned      n_users;
         int           fd;
+        enum direct   direct;
+        int           direct_fd;  /* owned when it is not `fd` */
         int           retired_fd; /* to be closed by the thread, which writes to it; or -1 */
         bool          is_running;
-        bool          is_sleeping; /* the thread waits for lines */
         bool          must_stop;
         bool          is_stuck; /* at the last stop nobody read */
 } writer = { .lock = { .native = PTHREAD_MUTEX_INITIALIZER, .rank = LOCK_LOG },
              .fd = STDERR_FILENO,
+             .direct_fd = STDERR_FILENO,
              .retired_fd = -1 };
 
 static _Atomic uint64_t n_lost;
@@ -101,27 +109,14 @@ static void close_retired_locked(void) {
         writer.retired_fd = -1;
 }
 
-/* Returns when lines wait, or the thread is to stop. */
-static void wait_for_lines_locked(uint64_t written_ns) {
-        if (written_ns != 0 && !writer.must_stop)
-                (void)cond_wait_until(&writer.arrived, &writer.lock, written_ns + COLLECT_NS);
-        while (writer.waiting.len == 0 && !writer.must_stop) {
-                writer.is_sleeping = true;
-                cond_wait(&writer.arrived, &writer.lock);
-                writer.is_sleeping = false;
-        }
-}
-
 static void write_waiting(void *arg UNUSED) {
         struct strbuf lines = { 0 };
-        uint64_t      written_ns = 0;
 
-        /* A line is no reason to interrupt the thread that logs it. */
-        thread_enter_background();
         strbuf_init(&lines, 0);
         mutex_lock(&writer.lock);
         for (;;) {
-                wait_for_lines_locked(written_ns);
+                while (writer.waiting.len == 0 && !writer.must_stop)
+                        cond_wait(&writer.arrived, &writer.lock);
                 if (writer.waiting.len == 0)
                         break;
 
@@ -130,7 +125,6 @@ static void write_waiting(void *arg UNUSED) {
                 take_locked(&lines);
                 mutex_unlock(&writer.lock);
                 write_all(fd, strbuf_str(&lines));
-                written_ns = clock_now_ns();
                 mutex_lock(&writer.lock);
                 writer.n_taken = 0;
                 close_retired_locked();
@@ -140,6 +134,42 @@ static void write_waiting(void *arg UNUSED) {
         cond_broadcast(&writer.written);
         mutex_unlock(&writer.lock);
         strbuf_done(&lines);
+}
+
+/* Opens the descriptor once more, with flags of its own; -1 when the system does not permit it. */
+static int open_again(int fd) {
+        char path[sizeof("/proc/self/fd/") + 3 * sizeof(fd)];
+
+        (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        return open(path, O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+}
+
+static void choose_direct_locked(void) {
+        struct stat status;
+
+        writer.direct = DIRECT_NEVER;
+        writer.direct_fd = writer.fd;
+        if (fstat(writer.fd, &status) != 0)
+                return;
+        if (S_ISSOCK(status.st_mode)) {
+                writer.direct = DIRECT_SOCKET;
+        } else if (S_ISREG(status.st_mode)) {
+                writer.direct = DIRECT_WRITE;
+        } else {
+                int again = open_again(writer.fd);
+
+                if (again >= 0) {
+                        writer.direct = DIRECT_WRITE;
+                        writer.direct_fd = again;
+                }
+        }
+}
+
+static void drop_direct_locked(void) {
+        if (writer.direct_fd != writer.fd)
+                close(writer.direct_fd);
+        writer.direct = DIRECT_NEVER;
+        writer.direct_fd = writer.fd;
 }
 
 struct error *log_writer_start(log_lost_fn put_lost) {
@@ -159,6 +189,8 @@ struct error *log_writer_start(log_lost_fn put_lost) {
         err = thread_start(&writer.thread, "neso-log", write_waiting, NULL);
         writer.is_running = err == NULL;
         writer.n_users = err == NULL;
+        if (err == NULL)
+                choose_direct_locked();
         return err;
 }
 
@@ -173,6 +205,7 @@ static bool end_thread(uint64_t deadline_ns) {
         while (writer.is_running && cond_wait_until(&writer.written, &writer.lock, deadline_ns))
                 ;
         writer.is_stuck = writer.is_running;
+        drop_direct_locked();
         return !writer.is_running;
 }
 
@@ -203,8 +236,11 @@ void log_writer_set_fd(int fd) {
         int old;
         MUTEX_GUARD(&writer.lock);
 
+        drop_direct_locked();
         old = writer.fd;
-        writer.fd = fd;
+        writer.fd = writer.direct_fd = fd;
+        if (writer.is_running)
+                choose_direct_locked();
         if (old == STDERR_FILENO)
                 return;
         if (writer.n_taken > 0 && writer.retired_fd < 0)
@@ -213,15 +249,33 @@ void log_writer_set_fd(int fd) {
                 close(old);
 }
 
-/* One writev(2) writes one line. */
-static void write_now_locked(struct str line, struct str end) {
+/* Writes both parts at once; as writev(2). */
+static ssize_t write_both(int fd, bool is_socket, struct str line, struct str end) {
         struct iovec parts[2] = {
                 { .iov_base = (void *)(uintptr_t)line.ptr, .iov_len = line.len },
                 { .iov_base = (void *)(uintptr_t)end.ptr, .iov_len = end.len },
         };
+        struct msghdr message = { .msg_iov = parts, .msg_iovlen = 2 };
+        ssize_t       n;
 
-        while (writev(writer.fd, parts, 2) < 0 && errno == EINTR)
-                ;
+        do {
+                n = is_socket ? sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL)
+                              : writev(fd, parts, 2);
+        } while (n < 0 && errno == EINTR);
+        return n;
+}
+
+/* Returns how many bytes need not be kept: those that were written, or all of them when the descriptor
+ * refuses them for good. */
+static size_t write_directly_locked(struct str line, struct str end) {
+        ssize_t n;
+
+        if (writer.direct == DIRECT_NEVER || writer.waiting.len + writer.n_taken > 0)
+                return 0;
+        n = write_both(writer.direct_fd, writer.direct == DIRECT_SOCKET, line, end);
+        if (n < 0)
+                return errno == EAGAIN ? 0 : line.len + end.len;
+        return (size_t)n;
 }
 
 static bool has_room_locked(enum log_line_kind kind, size_t bytes) {
@@ -234,8 +288,15 @@ static bool has_room_locked(enum log_line_kind kind, size_t bytes) {
         return used == 0 || (used <= shares[kind] && bytes <= shares[kind] - used);
 }
 
-static void put_locked(enum log_line_kind kind, struct str line, struct str end) {
-        if (writer.is_stuck || !has_room_locked(kind, line.len + end.len) ||
+/* The beginning of a long line may be out already: then its rest has to follow. */
+static void keep_locked(enum log_line_kind kind, struct str line, struct str end, size_t n_out) {
+        size_t n_of_line = MIN(n_out, line.len);
+
+        line = str_range(line.ptr + n_of_line, line.len - n_of_line);
+        end = str_range(end.ptr + (n_out - n_of_line), end.len - (n_out - n_of_line));
+        if (line.len + end.len == 0)
+                return;
+        if (writer.is_stuck || (n_out == 0 && !has_room_locked(kind, line.len + end.len)) ||
             !strbuf_reserve(&writer.waiting, line.len + end.len)) {
                 writer.waiting.overflowed = false; /* the next line may find memory */
                 lose_locked();
@@ -243,8 +304,7 @@ static void put_locked(enum log_line_kind kind, struct str line, struct str end)
         }
         strbuf_put(&writer.waiting, line.ptr, line.len);
         strbuf_put(&writer.waiting, end.ptr, end.len);
-        if (writer.is_sleeping || kind == LOG_LINE_IMPORTANT)
-                cond_signal(&writer.arrived);
+        cond_signal(&writer.arrived);
 }
 
 void log_writer_put(enum log_line_kind kind, struct str line, struct str end) {
@@ -252,8 +312,8 @@ void log_writer_put(enum log_line_kind kind, struct str line, struct str end) {
         MUTEX_GUARD(&writer.lock);
 
         if (writer.is_running || writer.is_stuck)
-                put_locked(kind, line, end);
+                keep_locked(kind, line, end, write_directly_locked(line, end));
         else
-                write_now_locked(line, end);
+                (void)write_both(writer.fd, false, line, end);
         errno = saved;
 }

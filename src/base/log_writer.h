@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Where the log's lines go: a descriptor, and a thread that writes to it, so that no other thread
- * waits for whoever reads the log.
+ * waits for the reader of the log.
  *
- * Between log_writer_start() and log_writer_stop() a line is copied into memory, and the writer's
- * thread writes all that waits. When the reader of a pipe stalls, lines wait up to a bound; further
- * ones are lost and counted, the unimportant ones first, and the log says how many as soon as it goes
- * on. Without the thread (in commands, in tests, before the start) a line is written by its caller.
+ * Between log_writer_start() and log_writer_stop() a caller writes its line when that does not block,
+ * so a line is out before what follows it. When the reader of a pipe stalls, lines are copied into
+ * memory, up to a bound, and the thread writes them; until it is done, later lines wait there, too.
+ * Lines without room are lost and counted, the unimportant ones first, and the log says how many as
+ * soon as it goes on. Without the thread (in commands, in tests, before the start) each line is
+ * written by its caller, who waits.
  *
- * Several lines are written at once: to a file as many as there are, elsewhere up to PIPE_BUF bytes,
- * since processes that share a pipe (those of Python models) do not mix smaller writes.
+ * A pipe or terminal is opened a second time for writing without blocking: O_NONBLOCK of the first
+ * descriptor would be that of other processes, too. Where that is forbidden, the thread writes all
+ * lines. It writes whole lines, up to PIPE_BUF bytes at once, since processes that share a pipe (those
+ * of Python models) do not mix smaller writes.
  *
  * Ownership.  The process has one writer per link unit.
  * Threads.  Any. The lock (rank LOCK_LOG) is not held while the thread writes.
