@@ -132,3 +132,9 @@ void backend_attributes_add_group(struct backend_attributes *a,
                 copy->gpus = gpus;
         }
 }
+
+bool backend_is_python(const struct backend *b) {
+        const char *slash = strrchr(b->path, '/');
+
+        return strcmp(slash != NULL ? slash + 1 : b->path, "libtriton_python.so") == 0;
+}

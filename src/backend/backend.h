@@ -82,5 +82,7 @@ struct error *backend_open(const char *name, const char *path, struct strbuf *co
                            struct backend **ret) NODISCARD;
 void          backend_ref(struct backend *b);
 void          backend_unref(struct backend *b); /* NULL is fine */
+/* True for the python backend, also as that of a backend that is a Python program. */
+bool backend_is_python(const struct backend *b);
 
 void backend_attributes_add_group(struct backend_attributes *a, const struct preferred_group *group);

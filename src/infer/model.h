@@ -43,6 +43,9 @@ struct model {
         struct siphash_key cache_key;
         _Atomic uint64_t   cache_epoch; /* for ensembles: changes with the models of the steps */
         bool               is_decoupled;
+        /* A request may leave any input out, as long as their number is right: the program in the model
+         * decides, as in the reference server. */
+        bool               counts_inputs;
         bool               has_next; /* requests continue in other models: sched/chain.h */
         bool may_be_unready;         /* its backend can report that an instance is not ready */
         bool needs_equal_shapes;     /* see request_same_shape() */

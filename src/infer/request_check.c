@@ -339,7 +339,7 @@ static struct error *check_input_set(const struct request *req) {
 
         if (req->n_inputs < io->n_required_inputs || req->n_inputs > io->n_inputs)
                 return wrong_input_count(req);
-        if (io->n_required_inputs == io->n_inputs)
+        if (io->n_required_inputs == io->n_inputs || req->model->counts_inputs)
                 return NULL; /* names are unique and their number is right, so all are present */
         for (uint32_t i = 0; i < io->n_inputs; i++)
                 if (!io->inputs[i].is_optional &&

@@ -157,6 +157,8 @@ static struct error *load(struct loaded_model *l, const struct model_files *file
         TRY(state_plan_new(m->config, l->directory, &m->states));
         TRY(model_io_set_new(m->config, &m->io));
         m->is_decoupled = model_config_is_decoupled(m->config);
+        m->counts_inputs = m->is_decoupled ||
+                           (l->backend.backend != NULL && backend_is_python(l->backend.backend));
         m->needs_equal_shapes = model_io_needs_equal_shapes(m->io);
         TRY(response_cache_attach(l->parts->cache, m));
         make_stats(l);

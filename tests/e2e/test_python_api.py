@@ -46,12 +46,38 @@ def identity(kind, program=IDENTITY):
                              f'output {{ name: "Y" data_type: TYPE_{kind} dims: [ -1, -1, -1 ] }}\n')
 
 
+CHOOSES = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", np.array(
+            [",".join(t.name() for t in r.inputs()).encode()], dtype=object))]) for r in requests]
+"""
 MODELS = {
+    "chooses": model(CHOOSES, io="".join(
+        f'input {{ name: "{name}" data_type: TYPE_FP32 dims: 1 {more} }}\n'
+        for name, more in (("A", ""), ("B", "optional: true"), ("C", ""))
+        ) + 'output { name: "Y" data_type: TYPE_STRING dims: 1 }\n'),
     "lab": model(LAB, 'parameters { key: "color" value { string_value: "red" } }\n'),
     "raw": model(RAW),
     **{f"id_{kind}": identity(kind) for kind in [*TYPES, "BYTES"]},
     "dl_BF16": identity("BF16", DLPACK),
 }
+
+
+def test_inputs_are_counted(server):
+    """A program decides which inputs it needs; their number is that of the configuration."""
+    def ask(*names):
+        return infer(server, "chooses", [{"name": name, "datatype": "FP32", "shape": [1], "data": [1]}
+                                         for name in names])
+
+    for names in (("A", "C"), ("A", "B"), ("B", "C"), ("A", "B", "C")):
+        assert ask(*names)[1]["outputs"][0]["data"] == [",".join(names)]
+    assert ask("A")[1]["error"].endswith(
+        "expected number of inputs between 2 and 3 but got 1 inputs for model 'chooses'. Got "
+        "input(s) ['A'], but missing required input(s) ['C']. Please provide all required input(s).")
 
 
 # ---- names and arguments --------------------------------------------------------------------------

@@ -187,6 +187,31 @@ static void test_optional_inputs(void **state) {
         RUN_ROWS(config, rows);
 }
 
+/* A decoupled model, or a program in Python: it decides which inputs it needs. */
+static void test_inputs_are_counted(void **state) {
+        static const char config[] =
+                "name: 'm' max_batch_size: 8 "
+                "input { name: 'O' data_type: TYPE_INT32 dims: 1 optional: true } "
+                "input { name: 'R' data_type: TYPE_INT32 dims: 1 } "
+                "input { name: 'S' data_type: TYPE_INT32 dims: 1 } ";
+        static const struct row rows[] = {
+                { "R INT32 1x1; O INT32 1x1", NULL },
+                { "O INT32 1x1; S INT32 1x1", NULL },
+                { "R INT32 1x1",
+                  NO_ID "expected number of inputs between 2 and 3 but got 1 inputs for model 'm'. "
+                        "Got input(s) ['R'], but missing required input(s) ['S']. Please provide "
+                        "all required input(s)." },
+                { "R INT32 1x1; P INT32 1x1", "unexpected inference input 'P' for model 'm'" },
+        };
+        struct fake_model *fake = fake_model_new(config);
+
+        (void)state;
+        fake->model.counts_inputs = true;
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+                run_row(fake, &rows[i]);
+        fake_model_free(fake);
+}
+
 static void test_batch_dimension(void **state) {
         static const struct row rows[] = {
                 { "INPUT0 INT32 0x16; INPUT1 INT32 0x16", NULL },
@@ -551,6 +576,7 @@ SUITE(request_check) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_number_and_names),
                 cmocka_unit_test(test_optional_inputs),
+                cmocka_unit_test(test_inputs_are_counted),
                 cmocka_unit_test(test_batch_dimension),
                 cmocka_unit_test(test_type_and_shape),
                 cmocka_unit_test(test_without_batching),
