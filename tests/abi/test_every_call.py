@@ -52,6 +52,7 @@ OPTIONAL = {
     "NESO_ModelInstanceSharedSet": {"destroy"},
     "NESO_ReadyWatchNew": {"userp"},
     "NESO_ThreadAfterResponses": {"userp"},
+    "NESO_InferenceRequestModelSteps": {"userp"},
     "TRITONBACKEND_BackendSetState": {"state"},
     "TRITONBACKEND_ModelSetState": {"state"},
     "TRITONBACKEND_ModelInstanceSetState": {"state"},
