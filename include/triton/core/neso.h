@@ -307,6 +307,13 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerModelChain(
         struct TRITONSERVER_Server *server, const char *model_name, int64_t model_version,
         struct TRITONSERVER_Message **chain);
 
+/* The initialization of this model, which is being loaded, waits for the loads and unloads that the
+ * calling thread requests from now on; NULL ends that. The model gives its place among the loads that run
+ * at a time to them, and a load that waits for that model itself is refused. `model_name` is valid until
+ * the end. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ThreadLoadsFor(const char *model_name,
+                                                                     int64_t     model_version);
+
 /* Load parameters of one model, as for TRITONSERVER_ServerLoadModelWithParameters(). */
 struct NESO_LoadParameters {
         const struct TRITONSERVER_Parameter **parameters; /* may be NULL when there are none */
