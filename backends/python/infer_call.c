@@ -12,8 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Other servers do not have it, and have no chains. */
+/* Other servers do not have these functions, and have no chains. */
 #pragma weak NESO_InferenceRequestSetRunsAlone
+#pragma weak NESO_InferenceRequestModelSteps
 
 #define PREFIX "Model %s - Error when running inference: %s"
 #define MAX_TENSORS 4096
@@ -553,15 +554,62 @@ static TRITONSERVER_InferenceTrace *child_trace(struct instance *in, uint32_t ha
         return child;
 }
 
+struct wait {
+        struct instance *instance;
+        const char      *hopeless;   /* the first model that could never serve the call */
+        struct kit_text  cycle;      /* " -> <model>" for each */
+        bool             is_through; /* an ensemble or a chain */
+};
+
+static void wait_for_step(const char *model, void *userp) {
+        struct wait *w = userp;
+
+        if (w->hopeless == NULL && !waits_begin(w->instance, model, &w->cycle))
+                w->hopeless = model;
+}
+
+static TRITONSERVER_Error *refuse_wait(const struct infer_call *call, const struct payload *p,
+                                       const struct wait *w) {
+        const char *caller = call->instance->model->kit.name;
+        const char *cycle = w->cycle.chars != NULL ? w->cycle.chars : "";
+
+        if (strcmp(p->model, caller) == 0)
+                return refuse(p, "the model's instances are all waiting for this call");
+        return kit_error(TRITONSERVER_ERROR_INTERNAL,
+                         PREFIX ": %s%s%s%s", p->model,
+                         "the model's instances are all waiting for this call", caller,
+                         w->is_through ? " -> " : "", w->is_through ? p->model : "", cycle);
+}
+
+/* Records what the call waits for: the model, or all models of an ensemble or a chain. */
+static TRITONSERVER_Error *begin_wait(struct infer_call *call, const struct payload *p) {
+        struct wait         w = { .instance = call->instance };
+        TRITONSERVER_Error *err = NULL;
+
+        if (NESO_InferenceRequestModelSteps)
+                err = NESO_InferenceRequestModelSteps(call->request, &w.is_through, wait_for_step,
+                                                      &w);
+        else
+                wait_for_step(p->model, &w);
+        if (err != NULL)
+                err = prefixed(p, err);
+        else if (w.hopeless != NULL)
+                err = refuse_wait(call, p, &w);
+        if (err != NULL) {
+                waits_end(call->instance);
+                call->is_waiting = false;
+        }
+        kit_text_done(&w.cycle);
+        return err;
+}
+
 static TRITONSERVER_Error *submit(struct infer_call *call, const struct payload *p,
                                   uint32_t handle) {
         TRITONSERVER_Error *err;
 
         KIT_TRY(open_request(call, p));
-        if (call->is_waiting && !waits_begin(call->instance, p->model)) {
-                call->is_waiting = false;
-                return refuse(p, "the model's instances are all waiting for this call");
-        }
+        if (call->is_waiting)
+                KIT_TRY(begin_wait(call, p));
         KIT_TRY(TRITONSERVER_InferenceRequestSetReleaseCallback(call->request, on_release, call));
         KIT_TRY(TRITONSERVER_InferenceRequestSetResponseCallback(
                 call->request, call->instance->model->backend->allocator, call, on_response, call));

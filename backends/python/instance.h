@@ -36,6 +36,9 @@ enum instance_state {
         INSTANCE_STOPPING,
 };
 
+/* Limit of the models that a call waits for; a call of an ensemble of more may wait for the others. */
+#define MAX_WAITS 32
+
 struct entry {
         TRITONBACKEND_Request         *request; /* owned; NULL: released */
         TRITONBACKEND_ResponseFactory *factory; /* owned; NULL: not created */
@@ -72,8 +75,9 @@ struct instance {
         bool                         is_concurrent;   /* its executions overlap */
         struct instance             *next;            /* in the model's list; guarded by the
                                                        * backend's lock */
-        struct model *waits_for; /* the model that its execution calls; guarded by the backend's
-                                  * lock */
+        /* Models that its execution waits for (waits.h); guarded by the backend's lock. */
+        struct model *waits_for[MAX_WAITS];
+        unsigned      n_waits_for;
 
         pthread_mutex_t             lock;
         pthread_cond_t              changed; /* on the monotonic clock; signals changes of the

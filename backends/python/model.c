@@ -8,6 +8,7 @@
 #include "python/infer_call.h"
 #include "python/interpreter.h"
 #include "python/shm_layout.h"
+#include "python/waits.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -342,6 +343,7 @@ static void unlink_model(struct model *model) {
         while (*link != model)
                 link = &(*link)->next;
         *link = model->next;
+        waits_forget_locked(model);
         (void)pthread_mutex_unlock(&model->backend->lock);
 }
 

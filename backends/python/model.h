@@ -71,6 +71,7 @@ struct model {
         bool             is_listed;
         struct model    *next;      /* in the backend's list */
         struct instance *instances; /* borrowed; guarded by the backend's lock */
+        bool             can_serve; /* used within find_servers(), waits.c */
 };
 
 TRITONSERVER_Error *backend_new(TRITONBACKEND_Backend *triton, struct backend **ret);

@@ -4,11 +4,15 @@
 #include "kit/json.h"
 #include "kit/scratch.h"
 #include "kit/stream.h"
+#include "triton/core/neso.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Other servers do not have it. */
+#pragma weak NESO_ThreadLoadsFor
 
 #define MAX_METRICS 65536 /* limit for an instance's metrics, and for its families */
 #define MAX_LABELS 64
@@ -228,6 +232,8 @@ void services_free_metrics(struct instance *in) {
 
 struct load {
         TRITONSERVER_Server *server;
+        char                *user; /* owned; the model whose initialize() waits for it; NULL: none */
+        uint64_t             user_version;
         struct session      *session; /* ref */
         struct kit_json     *doc;     /* owned */
         struct reply_to      to;
@@ -323,15 +329,32 @@ static TRITONSERVER_Error *load_or_unload(const struct load *load) {
 
 static void run_load(void *userp) {
         struct load        *load = userp;
-        TRITONSERVER_Error *err = load_or_unload(load);
+        TRITONSERVER_Error *err;
 
+        if (load->user != NULL && NESO_ThreadLoadsFor)
+                kit_error_log(NESO_ThreadLoadsFor(load->user, (int64_t)load->user_version),
+                              "failed to name the model that loads");
+        err = load_or_unload(load);
+        if (load->user != NULL && NESO_ThreadLoadsFor)
+                kit_error_log(NESO_ThreadLoadsFor(NULL, -1), "failed to end the model's loads");
         if (err != NULL)
                 reply_error(load->session, &load->to, err);
         else
                 reply_text(load->session, &load->to, 0, "", 0);
         kit_json_free(load->doc);
         session_unref(load->session);
+        free(load->user);
         free(load);
+}
+
+/* True during the first start of the process, when the load of the model waits for initialize(). */
+static bool is_starting(struct instance *in) {
+        bool is;
+
+        (void)pthread_mutex_lock(&in->lock);
+        is = in->state == INSTANCE_STARTING;
+        (void)pthread_mutex_unlock(&in->lock);
+        return is;
 }
 
 /* Loads or unloads a model on a thread of its own, since a load has no limit of time; takes `doc`. The
@@ -346,7 +369,13 @@ static void start_load(struct instance *in, struct kit_json *doc, const struct r
                 kit_json_free(doc);
                 return;
         }
-        *load = (struct load){ in->model->server, in->session, doc, *to };
+        *load = (struct load){
+                .server = in->model->server, .session = in->session, .doc = doc, .to = *to
+        };
+        if (is_starting(in)) {
+                load->user = strdup(in->model->kit.name);
+                load->user_version = in->model->kit.version;
+        }
         session_ref(load->session);
         err = kit_workers_start(&in->model->backend->workers, run_load, load);
         if (err == NULL)
@@ -354,6 +383,7 @@ static void start_load(struct instance *in, struct kit_json *doc, const struct r
         reply_error(in->session, &again, err);
         kit_json_free(doc);
         session_unref(load->session);
+        free(load->user);
         free(load);
 }
 

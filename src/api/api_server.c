@@ -11,6 +11,7 @@
 #include "server/core_metrics.h"
 #include "server/server.h"
 #include "server/server_chain.h"
+#include "server/server_steps.h"
 #include "triton/core/neso.h"
 
 DEFINE_API_TYPE(TRITONSERVER_Server, server)
@@ -260,6 +261,16 @@ struct TRITONSERVER_Error *NESO_InferenceRequestSetRunsAlone(
         struct TRITONSERVER_InferenceRequest *inference_request, bool alone) {
         API_NEEDS(inference_request);
         request_from_api(inference_request)->runs_alone = alone;
+        return NULL;
+}
+
+struct TRITONSERVER_Error *NESO_InferenceRequestModelSteps(
+        struct TRITONSERVER_InferenceRequest *inference_request, bool *is_composed,
+        NESO_ModelStepFn_t step, void *userp) {
+        API_NEEDS(inference_request);
+        API_NEEDS(is_composed);
+        API_NEEDS(step);
+        *is_composed = server_each_step(request_from_api(inference_request), step, userp);
         return NULL;
 }
 

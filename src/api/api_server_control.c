@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "repo/load_parameters.h"
+#include "repo/load_slots.h"
 #include "repo/override.h"
 #include "repo/repo.h"
 #include "server/server.h"
@@ -185,6 +186,11 @@ struct TRITONSERVER_Error *NESO_ServerLoadChain(struct TRITONSERVER_Server *serv
 }
 
 /* ---- unloading, polling, repositories ---------------------------------------------------------- */
+
+struct TRITONSERVER_Error *NESO_ThreadLoadsFor(const char *model_name, int64_t model_version) {
+        (void)load_user_set((struct load_user){ model_name, model_version });
+        return NULL;
+}
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerUnloadModel(struct TRITONSERVER_Server *server,
                                                           const char                 *model_name) {

@@ -10,7 +10,7 @@
 #include <string.h>
 
 void load_plan_init(struct load_plan *p, struct repo *r, const struct repo_scan *scan) {
-        *p = (struct load_plan){ .repo = r, .scan = scan };
+        *p = (struct load_plan){ .repo = r, .scan = scan, .user = load_user_get() };
 }
 
 void load_plan_done(struct load_plan *p) {
@@ -248,8 +248,12 @@ static void run(struct work *job) {
         struct repo_entry *e;
 
         await_needs(item);
-        if (!item->is_dropped)
+        if (!item->is_dropped) {
+                struct load_user before = load_user_set(item->plan->user);
+
                 item->error = item->plan->load(r, item);
+                (void)load_user_set(before);
+        }
         MUTEX_GUARD(&r->table.lock);
         e = repo_table_find_locked(&r->table, &item->found->key);
         if (e != NULL && item->is_requested && !item->is_dropped && item->error == NULL)

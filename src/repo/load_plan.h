@@ -12,6 +12,7 @@
 #pragma once
 
 #include "base/work_pool.h"
+#include "repo/load_slots.h"
 #include "repo/model_needs.h"
 #include "repo/repo_scan.h"
 
@@ -41,6 +42,7 @@ struct load_plan {
         const struct repo_scan *scan;  /* borrowed; all models; NULL: one model at a time */
         struct repo_scan      **scans; /* owned; one for each model that was scanned for */
         size_t                  n_scans;
+        struct load_user        user;    /* that of the thread which began the plan */
         struct load_item      **items; /* owned; each after those that it needs */
         size_t                  n_items;
         /* Loads one item. */

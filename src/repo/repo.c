@@ -135,6 +135,7 @@ struct error *repo_new(const struct repo_options *o, struct repo **ret) {
         r->reports_reasons = o->reports_reasons;
         r->is_strict_unload = o->is_strict_unload;
         r->parts.find_step = repo_compose_find_step;
+        r->parts.ends_warmups = &r->ends_warmups;
         r->graph = model_graph_new();
         mutex_init(&r->binding, LOCK_REPO);
         repo_table_init(&r->table);

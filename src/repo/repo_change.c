@@ -8,6 +8,7 @@
 #include "infer/model_generations.h"
 #include "repo/agent_list.h"
 #include "repo/dir_fingerprint.h"
+#include "repo/load_slots.h"
 #include "repo/loaded_model.h"
 #include "repo/model_files.h"
 #include "repo/model_instances.h"
@@ -22,6 +23,7 @@
 struct version_load {
         struct work               job;
         struct repo              *repo;
+        const char               *name;  /* borrowed: the entry */
         const char               *label; /* borrowed: the entry */
         const struct model_files *files; /* borrowed: the change */
         int64_t                   version;
@@ -51,12 +53,15 @@ struct error *repo_change_begin(struct repo *r, const struct model_source *sourc
 
         MUTEX_GUARD(&r->table.lock);
         e = repo_table_add_locked(&r->table, &source->key, source->directory, source->repository);
+        TRY(load_wait_begin_locked(r, e));
         e->n_waiting++;
         while (e->is_busy && !r->is_stopping)
                 cond_wait(&r->table.changed, &r->table.lock);
         e->n_waiting--;
-        if (r->is_stopping)
+        if (r->is_stopping) {
+                load_wait_end_locked(r, e);
                 return error_new_text(ERR_UNAVAILABLE, "Server exiting");
+        }
         e->is_busy = true;
         r->n_changing++;
         *ret = e;
@@ -67,31 +72,21 @@ void repo_change_end(struct repo *r, struct repo_entry *e) {
         MUTEX_GUARD(&r->table.lock);
         e->is_busy = false;
         r->n_changing--;
+        load_wait_end_locked(r, e);
         repo_forget_locked(r, e);
         cond_broadcast(&r->table.changed);
 }
 
 /* ---- loading versions ---------------------------------------------------------------------- */
 
-/* Limits the number of versions that load at a time, for all changes together. */
-static void acquire_load_slot(struct repo *r) {
-        MUTEX_GUARD(&r->table.lock);
-        while (r->n_loading >= r->n_load_threads)
-                cond_wait(&r->table.changed, &r->table.lock);
-        r->n_loading++;
-}
-
-static void release_load_slot(struct repo *r) {
-        MUTEX_GUARD(&r->table.lock);
-        r->n_loading--;
-        cond_broadcast(&r->table.changed);
-}
-
 static void run_load(struct work *job) {
         struct version_load *v = CONTAINER_OF(job, struct version_load, job);
+        struct load_slot     slot = { .name = v->name, .version = v->version };
         unsigned             n_left = v->repo->n_load_retries;
 
-        acquire_load_slot(v->repo);
+        v->error = load_slot_acquire(v->repo, &slot);
+        if (v->error != NULL)
+                return;
         log_info("loading: %s:%lld", v->label, (long long)v->version);
         do {
                 error_free(v->error);
@@ -101,7 +96,7 @@ static void run_load(struct work *job) {
                                   (long long)v->version, error_code_string(v->error->code),
                                   v->error->message);
         } while (v->error != NULL && n_left-- > 0);
-        release_load_slot(v->repo);
+        load_slot_release(v->repo, &slot);
 }
 
 static void run_loads(struct change *c) {
@@ -119,6 +114,7 @@ static void run_loads(struct change *c) {
 static void add_load(struct change *c, int64_t version) {
         c->loads[c->n_loads++] = (struct version_load){ .job.run = run_load,
                                                         .repo = c->repo,
+                                                        .name = c->entry->name,
                                                         .label = c->entry->label,
                                                         .files = &c->files,
                                                         .version = version };

@@ -17,7 +17,8 @@ struct dir_fingerprint;
 struct model_source;
 
 /* Begins a change of the entry, which is made when there is none. Waits for a running change of it.
- * UNAVAILABLE when the server is stopping. */
+ * UNAVAILABLE when the server is stopping; INVALID_ARG when that change waits for this one
+ * (load_slots.h). */
 struct error *repo_change_begin(struct repo *r, const struct model_source *source,
                                 struct repo_entry **ret) NODISCARD;
 /* Ends the change. An entry without content is removed, so `e` may be freed afterwards. */

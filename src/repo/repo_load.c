@@ -592,6 +592,7 @@ struct error *repo_load_named(struct repo *r, char *const *names, size_t n_names
 size_t repo_stop_changes(struct repo *r, uint64_t until_ns) {
         MUTEX_GUARD(&r->table.lock);
         r->is_stopping = true;
+        atomic_store(&r->ends_warmups, true);
         cond_broadcast(&r->table.changed);
         while (r->n_changing > 0 && cond_wait_until(&r->table.changed, &r->table.lock, until_ns))
                 ;

@@ -7,6 +7,7 @@
 
 #include "sched/adaptive.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 struct agent_registry;
@@ -43,6 +44,8 @@ struct repo_parts {
         bool                     allows_uploaded_code; /* uploaded files may be executed */
         struct override_store   *places;               /* set by the repository; for agents */
         const char              *config_name;          /* --model-config-name; "" = config.pbtxt */
+        /* Set by the repository: warm-ups end with an error. */
+        const atomic_bool *ends_warmups;
         /* Called on the reaper's thread when a model has ended; only its name, version and address
          * are left. May be NULL. */
         void (*on_ended)(void *owner, const struct model *model);

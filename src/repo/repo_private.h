@@ -9,6 +9,8 @@
 #include "base/event_source.h"
 #include "repo/repo_table.h"
 
+#include <stdatomic.h>
+
 struct work_pool;
 struct model_graph;
 struct override_store;
@@ -36,6 +38,8 @@ struct repo {
         struct work_pool      *loads;   /* owned; for loads of repo_start_poll() */
         struct work_pool      *unloads; /* owned; for its unloads, which loads must not delay */
 
+        atomic_bool ends_warmups; /* the server is stopping */
+
         struct mutex binding; /* rank LOCK_REPO; held during a rebinding */
 
         /* Guarded by the table's lock. */
@@ -44,6 +48,8 @@ struct repo {
         size_t              n_paths;
         size_t              n_loading;  /* model versions that load now */
         size_t              n_changing; /* models that change now */
+        struct load_slot   *slots;      /* borrowed: the loads of these versions (load_slots.h) */
+        struct load_wait   *waits;      /* owned by the changes that are waited for */
         bool                is_stopping;
 };
 

@@ -102,9 +102,11 @@ struct error *warmup_input_read(const Inference__ModelWarmup__Input *input, cons
 
 /* Larger than any real batch, and still little memory. */
 #define MAX_WARMUP_BATCH 65536
+#define MAX_WARMUP_COUNT 65536 /* nothing but the end of the server ends a warm-up early */
 
 /* One sample while it runs. */
 struct warmup {
+        const atomic_bool *must_end; /* borrowed; NULL: never */
         struct model                 *model;
         const char                   *directory;
         const Inference__ModelWarmup *sample;
@@ -264,11 +266,16 @@ static struct error *name_sample(const struct warmup *w, struct error *why) {
         return err;
 }
 
+static bool must_end(const struct warmup *w) {
+        return w->must_end != NULL && atomic_load_explicit(w->must_end, memory_order_relaxed);
+}
+
 static struct error *run_sample(struct warmup *w, struct executor *executor) {
         struct error *err = read_inputs(w);
 
         for (uint32_t i = 0; i < w->sample->count && err == NULL; i++)
-                err = name_sample(w, run_once(w, executor));
+                err = name_sample(w, must_end(w) ? error_new_text(ERR_UNAVAILABLE, "Server exiting")
+                                                 : run_once(w, executor));
         for (size_t i = 0; i < w->sample->n_inputs; i++)
                 free(w->bytes[i].bytes);
         free(w->bytes);
@@ -281,23 +288,32 @@ bool warmup_fits(const Inference__ModelWarmup *sample, const struct executor *ex
                                         sample->batch_size <= executor->max_rows);
 }
 
+static struct error *check_size(const Inference__ModelWarmup *sample) {
+        if (sample->batch_size > MAX_WARMUP_BATCH)
+                return error_new(ERR_INVALID_ARG,
+                                 "warmup sample '%s' has batch_size %u, at most %d are supported",
+                                 sample->name, sample->batch_size, MAX_WARMUP_BATCH);
+        if (sample->count > MAX_WARMUP_COUNT)
+                return error_new(ERR_INVALID_ARG,
+                                 "warmup sample '%s' has count %u, at most %d are supported",
+                                 sample->name, sample->count, MAX_WARMUP_COUNT);
+        return NULL;
+}
+
 struct error *warmup_run(struct model *model, const char *model_directory,
-                         struct executor *executor) {
+                         struct executor *executor, const atomic_bool *must_end) {
         const Inference__ModelConfig *pb = model->config->pb;
         struct error                 *err = NULL;
 
         for (size_t i = 0; i < pb->n_model_warmup && err == NULL; i++) {
                 struct warmup w = { .model = model,
                                     .directory = model_directory,
-                                    .sample = pb->model_warmup[i] };
+                                    .sample = pb->model_warmup[i],
+                                    .must_end = must_end };
 
                 if (w.sample->batch_size == 0 || !warmup_fits(w.sample, executor))
                         continue;
-                if (w.sample->batch_size > MAX_WARMUP_BATCH)
-                        return error_new(ERR_INVALID_ARG,
-                                         "warmup sample '%s' has batch_size %u, at most %d are "
-                                         "supported",
-                                         w.sample->name, w.sample->batch_size, MAX_WARMUP_BATCH);
+                TRY(check_size(w.sample));
                 mutex_init(&w.lock, LOCK_MAILBOX);
                 cond_init(&w.ended);
                 err = run_sample(&w, executor);

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "config/model_config.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -24,9 +25,10 @@ struct model;
  * batch. */
 bool warmup_fits(const Inference__ModelWarmup *sample, const struct executor *executor);
 
-/* Runs the samples that fit the instance. */
+/* Runs the samples that fit the instance. UNAVAILABLE when must_end (NULL: never) becomes true between two
+ * batches. */
 struct error *warmup_run(struct model *model, const char *model_directory,
-                         struct executor *executor) NODISCARD;
+                         struct executor *executor, const atomic_bool *must_end) NODISCARD;
 
 struct warmup_bytes {
         char  *bytes; /* owned */

@@ -52,6 +52,8 @@ OPTIONAL = {
     "NESO_ModelInstanceSharedSet": {"destroy"},
     "NESO_ReadyWatchNew": {"userp"},
     "NESO_ThreadAfterResponses": {"userp"},
+    "NESO_ThreadLoadsFor": {"model_name"},
+    "NESO_InferenceRequestModelSteps": {"userp"},
     "TRITONBACKEND_BackendSetState": {"state"},
     "TRITONBACKEND_ModelSetState": {"state"},
     "TRITONBACKEND_ModelInstanceSetState": {"state"},

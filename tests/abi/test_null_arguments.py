@@ -20,7 +20,7 @@ SUCCEED = {"TRITONSERVER_ServerOptionsSetLogInfo", "TRITONSERVER_ServerOptionsSe
            "TRITONSERVER_ServerOptionsSetLogError", "TRITONSERVER_ServerOptionsSetLogFormat",
            "TRITONSERVER_ServerOptionsSetLogVerbose", "NESO_LogLine", "NESO_ReportCrashes",
            "NESO_ThreadAllowInlineExecution", "NESO_ThreadBeginResponses",
-           "NESO_ThreadEndResponses", "NESO_ThreadWakeInstances"}
+           "NESO_ThreadEndResponses", "NESO_ThreadLoadsFor", "NESO_ThreadWakeInstances"}
 MAY_SUCCEED_SUFFIX = "Delete"
 NOT_AN_OUTCOME = {"TRITONSERVER_ErrorNew"}
 

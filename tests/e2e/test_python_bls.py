@@ -3,6 +3,7 @@
 
 Numbers in brackets are those of the list of acceptance checks in docs/python_models.md.
 """
+import concurrent.futures
 import http.client
 import json
 import os
@@ -88,6 +89,12 @@ BEFORE = PROGRAM.replace('''self.args = args
         return [answer(0) for r in requests]
 '''
 
+
+def ensemble_of(step):
+    return ('platform: "ensemble"\n' + IO + 'ensemble_scheduling { step { model_name: "%s" model_version: -1\n'
+            'input_map { key: "CODE" value: "CODE" } output_map { key: "RESULT" value: "RESULT" } } }\n' % step)
+
+
 MODELS = {
     "identity": IDENTITY, "strings": STRINGS, "square": SQUARE,
     "chained": IDENTITY + 'parameters { key: "next" value { string_value: "chain_end" } }\n',
@@ -99,6 +106,8 @@ MODELS = {
     "nest": model(NEST),
     "caller": model(CALLER, "max_batch_size: 8\n", IDENTITY.split("\n", 2)[2]),
     "self_one": model(LAB, ONE), "self_two": model(LAB, TWO), "before": model(BEFORE),
+    "round_one": ensemble_of("self_one"), "around": ensemble_of("round_one"),
+    "round_two": ensemble_of("self_two"), "second_one": model(LAB, ONE),
     "spare": IDENTITY,
 }
 OPTIONS = (*PYTHON, "--model-control-mode=explicit", "--allow-uploaded-backends=true",
@@ -282,6 +291,47 @@ def test_a_model_that_calls_itself(server):
         PREFIX % "self_one" + "the model's instances are all waiting for this call")
     assert run(server, code % "self_two", "self_two") == "5"
     assert run(server, code % "self_one", "self_two") == "5"
+
+
+ALL_WAIT = "the model's instances are all waiting for this call"
+CALL = """
+r = ask(%r, {'CODE': np.array([%r.encode()], dtype=object)}, ['RESULT']).exec()
+result = ys(r)[-1]
+result = result if isinstance(result, str) else json.loads(result)
+"""
+
+
+def calls(*models):
+    """The program of a model that calls the first of these, which calls the second, and so on."""
+    return HELP + CALL % (models[0], calls(*models[1:])) if models else "result = 5"
+
+
+@pytest.mark.parametrize("first, through, cycle", [
+    ("self_one", ["round_one"], "self_one -> round_one -> self_one"),
+    ("self_one", ["around"], "self_one -> around -> self_one"),
+    ("self_one", ["second_one", "self_one"], "second_one -> self_one -> second_one"),
+    ("self_one", ["second_one", "round_one"], "second_one -> round_one -> self_one -> second_one"),
+    ("self_two", ["round_two", "round_two"], "self_two -> round_two -> self_two"),
+])
+def test_models_that_call_each_other(server, first, through, cycle):
+    """(37) The wait is followed through ensembles and other models; afterwards the models serve."""
+    assert lab(server, calls(*through), name=first) == PREFIX % through[-1] + ALL_WAIT + ": " + cycle
+    assert lab(server, calls(), name=first) == 5
+    assert lab(server, calls("self_two"), name="self_one") == 5
+    assert lab(server, calls("round_two"), name="self_two") == 5
+
+
+def test_two_clients_whose_calls_wait_for_each_other(server, tmp_path):
+    """(37) Both instances of a model call it through an ensemble: the second call is refused."""
+    meet = f"""
+open({str(tmp_path)!r} + "/" + request.request_id(), "w").close()
+while len(os.listdir({str(tmp_path)!r})) < 2:
+    time.sleep(0.001)
+"""
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        answers = sorted(map(str, pool.map(
+            lambda name: lab(server, meet + calls("round_two"), name="self_two", id=name), "ab")))
+    assert answers == ["5", PREFIX % "round_two" + ALL_WAIT + ": self_two -> round_two -> self_two"]
 
 
 def test_nesting_has_an_end(server):

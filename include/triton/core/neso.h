@@ -83,6 +83,21 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestSetCacheab
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestSetRunsAlone(
         struct TRITONSERVER_InferenceRequest *inference_request, bool alone);
 
+/* Calls `step` with the name of each model that will run the request: those of the steps of an ensemble
+ * and of the stages of a chain, also of nested ones, each as often as it runs; else the request's own
+ * model. Sets *is_composed to true for an ensemble or a chain. To be called after
+ * NESO_InferenceRequestSetRunsAlone() and the parameters.
+ *
+ * A backend whose executions wait for other models uses this to find calls that could never be served.
+ * The callback runs within the call, and the name is valid during the callback.
+ *
+ * INVALID_ARG when a pointer other than `userp` is NULL. */
+typedef void (*NESO_ModelStepFn_t)(const char *model_name, void *userp);
+
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestModelSteps(
+        struct TRITONSERVER_InferenceRequest *inference_request, bool *is_composed,
+        NESO_ModelStepFn_t step, void *userp);
+
 /* Returns the configuration of the input `name` of a request's model: data type and dimensions; -1 is
  * any size. `is_batched`: a batch dimension comes in front of the dimensions and is not among them. If
  * the model has no such input, `datatype` is TRITONSERVER_TYPE_INVALID. `shape` is valid as long as the
@@ -291,6 +306,13 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetChainStric
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerModelChain(
         struct TRITONSERVER_Server *server, const char *model_name, int64_t model_version,
         struct TRITONSERVER_Message **chain);
+
+/* The initialization of this model, which is being loaded, waits for the loads and unloads that the
+ * calling thread requests from now on; NULL ends that. The model gives its place among the loads that run
+ * at a time to them, and a load that waits for that model itself is refused. `model_name` is valid until
+ * the end. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ThreadLoadsFor(const char *model_name,
+                                                                     int64_t     model_version);
 
 /* Load parameters of one model, as for TRITONSERVER_ServerLoadModelWithParameters(). */
 struct NESO_LoadParameters {

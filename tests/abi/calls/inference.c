@@ -187,9 +187,15 @@ static void call_settings(struct TRITONSERVER_InferenceRequest *request) {
         OK(TRITONSERVER_InferenceRequestSetDoubleParameter, request, "double", 0.5);
 }
 
+static void see_step(const char *model_name, void *userp) {
+        EXPECT(*model_name != '\0');
+        ++*(unsigned *)userp;
+}
+
 /* What Neso has of its own. */
 static void call_neso(struct TRITONSERVER_InferenceRequest *request) {
-        bool                  is_decoupled = false, is_batched = true;
+        bool                  is_decoupled = false, is_batched = true, is_composed = true;
+        unsigned              n_steps = 0;
         TRITONSERVER_DataType type = TRITONSERVER_TYPE_INVALID;
         const int64_t        *shape = NULL;
         uint64_t              n_dims = 0;
@@ -199,6 +205,8 @@ static void call_neso(struct TRITONSERVER_InferenceRequest *request) {
         OK(NESO_InferenceRequestLimitResponses, request, MAX_RESPONSES, 1 << 20);
         OK(NESO_InferenceRequestSetCacheable, request, true);
         OK(NESO_InferenceRequestSetRunsAlone, request, false);
+        OK(NESO_InferenceRequestModelSteps, request, &is_composed, see_step, &n_steps);
+        EXPECT(!is_composed && n_steps == 1);
         OK(NESO_InferenceRequestModelInput, request, "INPUT0", &type, &shape, &n_dims, &is_batched);
         EXPECT(type == TRITONSERVER_TYPE_FP32 && n_dims == 1 && shape[0] == -1 && !is_batched);
 }

@@ -86,6 +86,8 @@ static void call_control(struct TRITONSERVER_Server *server, const struct places
         OK(TRITONSERVER_ServerLoadModelWithParameters, server, "cached", &parameter, 1);
         TRITONSERVER_ParameterDelete((struct TRITONSERVER_Parameter *)parameter);
         OK(TRITONSERVER_ServerUnloadModel, server, "cached");
+        OK(NESO_ThreadLoadsFor, "cached", 1);
+        OK(NESO_ThreadLoadsFor, NULL, -1);
         OK(TRITONSERVER_ServerLoadModel, server, "chained"); /* and the next one, "cached" */
         OK(NESO_ServerLoadChain, server, (const char *[]){ "chained", "cached" }, 2,
            (struct NESO_LoadParameters[]){ { NULL, 0 }, { NULL, 0 } }, 2, loaded);

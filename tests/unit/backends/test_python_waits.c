@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Calls from model to model that nobody could ever serve. */
 #include "fake_server.h"
+#include "kit/text.h"
 #include "python/waits.h"
 #include "suite.h"
 
@@ -38,35 +39,72 @@ static void build(unsigned n_instances) {
 static void test_one_instance_cannot_call_itself(void **state) {
         (void)state;
         build(1);
-        assert_false(waits_begin(&w.instances[0][0], "a"));
-        assert_null(w.instances[0][0].waits_for);
-        assert_true(waits_begin(&w.instances[0][0], "b"));
+        assert_false(waits_begin(&w.instances[0][0], "a", NULL));
+        assert_int_equal(w.instances[0][0].n_waits_for, 0);
+        assert_true(waits_begin(&w.instances[0][0], "b", NULL));
 }
 
 static void test_two_instances_can_once(void **state) {
         (void)state;
         build(2);
-        assert_true(waits_begin(&w.instances[0][0], "a"));
-        assert_false(waits_begin(&w.instances[0][1], "a"));
+        assert_true(waits_begin(&w.instances[0][0], "a", NULL));
+        assert_false(waits_begin(&w.instances[0][1], "a", NULL));
         waits_end(&w.instances[0][0]);
-        assert_true(waits_begin(&w.instances[0][1], "a"));
+        assert_true(waits_begin(&w.instances[0][1], "a", NULL));
 }
 
 static void test_a_circle_of_models(void **state) {
         (void)state;
         build(1);
-        assert_true(waits_begin(&w.instances[0][0], "b"));
-        assert_true(waits_begin(&w.instances[1][0], "c"));
-        assert_false(waits_begin(&w.instances[2][0], "a"));
+        assert_true(waits_begin(&w.instances[0][0], "b", NULL));
+        assert_true(waits_begin(&w.instances[1][0], "c", NULL));
+        assert_false(waits_begin(&w.instances[2][0], "a", NULL));
         waits_end(&w.instances[1][0]);
-        assert_true(waits_begin(&w.instances[2][0], "a"));
+        assert_true(waits_begin(&w.instances[2][0], "a", NULL));
 }
 
 static void test_other_backends_can_always_serve(void **state) {
         (void)state;
         build(1);
-        assert_true(waits_begin(&w.instances[0][0], "onnx"));
-        assert_true(waits_begin(&w.instances[1][0], "a")); /* a waits for what will end */
+        assert_true(waits_begin(&w.instances[0][0], "onnx", NULL));
+        assert_true(waits_begin(&w.instances[1][0], "a", NULL)); /* a waits for what will end */
+}
+
+/* A call of an ensemble waits for the models of all steps. */
+static void test_each_of_several_waits_must_end(void **state) {
+        struct kit_text cycle = { 0 };
+
+        (void)state;
+        build(1);
+        assert_true(waits_begin(&w.instances[0][0], "onnx", NULL));
+        assert_true(waits_begin(&w.instances[0][0], "b", NULL));
+        assert_true(waits_begin(&w.instances[0][0], "b", NULL)); /* twice is once */
+        assert_int_equal(w.instances[0][0].n_waits_for, 1);
+        assert_true(waits_begin(&w.instances[1][0], "c", NULL));
+        assert_false(waits_begin(&w.instances[2][0], "a", &cycle));
+        assert_string_equal(cycle.chars, " -> a -> b -> c");
+        kit_text_done(&cycle);
+}
+
+static void test_two_instances_wait_for_a_third(void **state) {
+        (void)state;
+        build(2);
+        assert_true(waits_begin(&w.instances[0][0], "b", NULL));
+        assert_true(waits_begin(&w.instances[0][1], "b", NULL));
+        assert_true(waits_begin(&w.instances[1][0], "a", NULL)); /* the other one may serve */
+        assert_false(waits_begin(&w.instances[1][1], "a", NULL));
+        waits_end(&w.instances[0][1]);
+        assert_true(waits_begin(&w.instances[1][1], "a", NULL));
+}
+
+static void test_a_model_that_ends_is_forgotten(void **state) {
+        (void)state;
+        build(1);
+        assert_true(waits_begin(&w.instances[0][0], "b", NULL));
+        assert_true(waits_begin(&w.instances[0][0], "c", NULL));
+        waits_forget_locked(&w.models[1]);
+        assert_int_equal(w.instances[0][0].n_waits_for, 1);
+        assert_ptr_equal(w.instances[0][0].waits_for[0], &w.models[2]);
 }
 
 SUITE(python_waits) {
@@ -75,6 +113,9 @@ SUITE(python_waits) {
                 cmocka_unit_test(test_two_instances_can_once),
                 cmocka_unit_test(test_a_circle_of_models),
                 cmocka_unit_test(test_other_backends_can_always_serve),
+                cmocka_unit_test(test_each_of_several_waits_must_end),
+                cmocka_unit_test(test_two_instances_wait_for_a_third),
+                cmocka_unit_test(test_a_model_that_ends_is_forgotten),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "repo/load_slots.h"
+
+#include "base/mem.h"
+#include "base/strbuf.h"
+#include "repo/repo_private.h"
+
+#include <string.h>
+
+#define MAX_CYCLE_BYTES 4096 /* of a message */
+
+/* The initialization of `user` waits for a change of `target`. */
+struct load_wait {
+        struct load_wait *next;
+        struct load_slot *slot;   /* borrowed: the user's, which was given back; NULL: none */
+        char             *user;   /* owned */
+        char             *target; /* owned */
+};
+
+static _Thread_local struct load_user current_user;
+
+struct load_user load_user_set(struct load_user user) {
+        struct load_user old = current_user;
+
+        current_user = user;
+        return old;
+}
+
+struct load_user load_user_get(void) {
+        return current_user;
+}
+
+/* ---- slots ----------------------------------------------------------------------------------- */
+
+struct error *load_slot_acquire(struct repo *r, struct load_slot *slot) {
+        MUTEX_GUARD(&r->table.lock);
+        while (r->n_loading >= r->n_load_threads && !r->is_stopping)
+                cond_wait(&r->table.changed, &r->table.lock);
+        if (r->is_stopping)
+                return error_new_text(ERR_UNAVAILABLE, "Server exiting");
+        r->n_loading++;
+        slot->next = r->slots;
+        r->slots = slot;
+        return NULL;
+}
+
+void load_slot_release(struct repo *r, struct load_slot *slot) {
+        struct load_slot **link = &r->slots;
+
+        MUTEX_GUARD(&r->table.lock);
+        while (*link != slot)
+                link = &(*link)->next;
+        *link = slot->next;
+        if (slot->n_waits == 0)
+                r->n_loading--;
+        for (struct load_wait *w = r->waits; w != NULL; w = w->next)
+                if (w->slot == slot)
+                        w->slot = NULL; /* its initialization has ended before the load it waited for */
+        cond_broadcast(&r->table.changed);
+}
+
+static struct load_slot *find_slot(const struct repo *r, const struct load_user *user) {
+        struct load_slot *slot = r->slots;
+
+        while (slot != NULL &&
+               (slot->version != user->version || strcmp(slot->name, user->name) != 0))
+                slot = slot->next;
+        return slot;
+}
+
+static void give_back_locked(struct repo *r, struct load_slot *slot) {
+        if (slot->n_waits++ > 0)
+                return;
+        r->n_loading--;
+        cond_broadcast(&r->table.changed);
+}
+
+static void take_again_locked(struct repo *r, struct load_slot *slot) {
+        if (--slot->n_waits == 0)
+                r->n_loading++;
+}
+
+/* ---- loads that wait for loads --------------------------------------------------------------- */
+
+/* True when the change of `from` waits for `to`; then appends " -> <model>" for each. */
+static bool find_path(const struct repo *r, const char *from, const char *to, struct strbuf *path) {
+        size_t len = path->len;
+
+        strbuf_printf(path, " -> %s", from);
+        if (strcmp(from, to) == 0)
+                return true;
+        for (const struct load_wait *w = r->waits; w != NULL; w = w->next)
+                if (strcmp(w->user, from) == 0 && find_path(r, w->target, to, path))
+                        return true;
+        path->len = len;
+        if (path->cap > 0)
+                path->ptr[len] = '\0';
+        return false;
+}
+
+static struct error *check_cycle(const struct repo *r, const struct load_user *user,
+                                 const struct repo_entry *e) {
+        AUTO_STRBUF path = { 0 };
+
+        strbuf_init(&path, MAX_CYCLE_BYTES);
+        strbuf_puts(&path, user->name);
+        if (!find_path(r, e->name, user->name, &path))
+                return NULL;
+        return error_new(ERR_INVALID_ARG,
+                         "model '%s' is changed by a load that waits for this one: %s", e->name,
+                         strbuf_cstr(&path));
+}
+
+struct error *load_wait_begin_locked(struct repo *r, const struct repo_entry *e) {
+        struct load_user  user = load_user_get();
+        struct load_wait *w;
+
+        if (user.name == NULL)
+                return NULL;
+        if (e->is_busy)
+                TRY(check_cycle(r, &user, e));
+        w = mem_alloc(sizeof(*w));
+        *w = (struct load_wait){ .next = r->waits,
+                                 .slot = find_slot(r, &user),
+                                 .user = mem_strdup(user.name),
+                                 .target = mem_strdup(e->name) };
+        r->waits = w;
+        if (w->slot != NULL)
+                give_back_locked(r, w->slot);
+        return NULL;
+}
+
+void load_wait_end_locked(struct repo *r, const struct repo_entry *e) {
+        struct load_user  user = load_user_get();
+        struct load_wait *w, **link = &r->waits;
+
+        if (user.name == NULL)
+                return;
+        while (strcmp((*link)->user, user.name) != 0 || strcmp((*link)->target, e->name) != 0)
+                link = &(*link)->next;
+        w = *link;
+        *link = w->next;
+        if (w->slot != NULL)
+                take_again_locked(r, w->slot);
+        free(w->user);
+        free(w->target);
+        free(w);
+}
