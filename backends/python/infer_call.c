@@ -136,7 +136,7 @@ static void keep_error(struct infer_call *call, uint32_t code, const char *text)
         struct shm_reply *reply;
 
         if (block == 0) {
-                atomic_store(&r->is_broken, true); /* without a reply the stub would wait forever */
+                region_break(r); /* without a reply the stub would wait forever */
                 return;
         }
         reply = region_block(r, block);
@@ -353,7 +353,7 @@ struct payload {
 };
 
 static TRITONSERVER_Error *malformed(const struct payload *p) {
-        atomic_store(&p->source.region->is_broken, true);
+        region_break(p->source.region);
         return kit_error(TRITONSERVER_ERROR_INTERNAL,
                          "An error occurred while performing BLS request.");
 }
@@ -612,7 +612,7 @@ void infer_call_start(struct instance *in, const struct shm_call *record,
         if (call == NULL ||
             __builtin_add_overflow(record->payload, record->n_bytes, &p.source.n_bytes) ||
             region_find_stub_block(p.source.region, to->call, p.source.n_bytes) == NULL) {
-                atomic_store(&in->session->region.is_broken, true);
+                region_break(&in->session->region);
                 free(call);
                 return;
         }

@@ -192,6 +192,9 @@ static void serve(struct instance *in, struct session *s) {
                 sleep_for(in, s, wait_ns);
                 was_idle = !session_has_message(s);
         }
+        if (atomic_load(&s->region.is_broken) && !atomic_load(&s->is_over))
+                LOG(ERROR, "Stub process '%s' is killed: it broke the rules of the shared memory",
+                    in->name);
         session_end(s);
 }
 

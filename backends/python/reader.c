@@ -49,7 +49,7 @@ static void on_block(struct instance *in, const struct shm_message *message) {
         struct answer_source source = { &s->region, message->block, message->n_bytes };
 
         if (region_find_stub_block(&s->region, message->block, message->n_bytes) == NULL) {
-                atomic_store(&s->region.is_broken, true);
+                region_break(&s->region);
                 return;
         }
         if (message->kind == SHM_STARTED)
@@ -82,7 +82,7 @@ static void on_ask(struct instance *in, const struct shm_message *message,
         char *json = answer_copy_text(&source, (struct shm_text){ call->payload, call->n_bytes });
 
         if (json == NULL) {
-                atomic_store(&in->session->region.is_broken, true);
+                region_break(&in->session->region);
                 return;
         }
         services_answer(in, json, call->n_bytes, to);
@@ -103,7 +103,7 @@ static void on_call(struct instance *in, const struct shm_message *message) {
                 infer_call_start(in, &call, &to);
                 break;
         case SHM_CALL_TEXT: on_ask(in, message, &call, &to); break;
-        default: atomic_store(&s->region.is_broken, true);
+        default: region_break(&s->region);
         }
 }
 
@@ -132,7 +132,7 @@ static void handle(struct instance *in, const struct shm_message *message) {
                 in->has_lazy_messages = true;
                 on_metric(in, message);
                 break;
-        default: atomic_store(&in->session->region.is_broken, true);
+        default: region_break(&in->session->region);
         }
 }
 

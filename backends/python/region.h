@@ -26,12 +26,16 @@ struct region {
                                          * ... */
         uint32_t           limbo_until; /* ... messages before this one */
         _Atomic uint32_t   n_handled;   /* number of the stub's messages that were handled */
-        atomic_bool        is_broken;   /* the stub broke the rules of the region */
+        atomic_bool        is_broken;   /* the stub broke the rules of the region: region_break() */
 };
 
 /* max_bytes 0 means no limit. */
 TRITONSERVER_Error *region_open(struct region *r, uint64_t max_bytes);
 void                region_close(struct region *r);
+
+/* The process broke the rules of the region: marks it, and wakes the receiver, which ends the process. Any
+ * thread. */
+void region_break(struct region *r);
 
 /* Returns 0 when memory is short. */
 uint32_t region_alloc(struct region *r, uint64_t n_bytes);

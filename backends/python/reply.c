@@ -11,7 +11,7 @@ bool reply_open(struct session *s, const struct shm_message *message, struct shm
                                                                         : sizeof(*call));
 
         if (block == NULL) {
-                atomic_store(&s->region.is_broken, true);
+                region_break(&s->region);
                 return false;
         }
         memcpy(call, block, sizeof(*call));
@@ -39,7 +39,7 @@ void reply_text(struct session *s, struct reply_to *to, uint32_t code, const cha
         struct shm_reply *reply;
 
         if (block == 0) {
-                atomic_store(&s->region.is_broken, true);
+                region_break(&s->region);
                 return;
         }
         reply = region_block(&s->region, block);

@@ -238,7 +238,7 @@ bool session_next(struct session *s, struct shm_message *ret) {
         if (tail == s->message_head)
                 return false;
         if (tail - s->message_head > SHM_MESSAGES) {
-                atomic_store(&s->region.is_broken, true);
+                region_break(&s->region);
                 return false;
         }
         memcpy(ret, &h->messages[s->message_head % SHM_MESSAGES], sizeof(*ret));

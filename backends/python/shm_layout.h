@@ -38,6 +38,7 @@
 #define SHM_MAX_DEPTH 128u /* limit of executions that were offered and are not answered */
 #define SHM_MESSAGES 1024u /* entries of the ring to the server */
 #define SHM_STACKS_BYTES (64u << 10) /* limit of the text of stacks; a longer text is cut */
+#define SHM_MAX_OUTPUTS 4096u /* limit of a response's outputs */
 #define SHM_NO_INDEX UINT32_MAX
 
 /* Descriptors that the stub inherits. */

@@ -106,6 +106,9 @@ def test_functions_and_constants(server):
 REQUEST = "pb_utils.InferenceRequest(inputs=%s, requested_output_names=%s, model_name='m'%s)"
 REFUSED = {
     "pb_utils.Tensor('', np.zeros(1))": "Tensor name cannot be an empty string.",
+    "pb_utils.Tensor('x\\0y', np.zeros(1))": "Tensor name 'x\\x00y' cannot contain a NUL character.",
+    "pb_utils.Tensor.from_dlpack(b'x\\0', np.zeros(1))":
+        "Tensor name 'x\\x00' cannot contain a NUL character.",
     "pb_utils.Tensor('x', np.zeros(1, 'U3'))": "NumPy dtype is not supported.",
     "pb_utils.Tensor('x', np.zeros(1, 'c8'))": "NumPy dtype is not supported.",
     "pb_utils.Tensor('x', np.zeros(1, 'M8[s]'))": "NumPy dtype is not supported.",
