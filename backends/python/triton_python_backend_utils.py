@@ -338,7 +338,9 @@ class Metric:
             raise TritonModelException(
                 prefix + "TRITONSERVER_METRIC_KIND_COUNTER can only be incremented monotonically by "
                          "non-negative values.")
-        _c._count(self._id, operation, value)
+        code, text = _c._count(self._id, operation, value)
+        if code != 0:
+            raise TritonModelException(prefix + text)
 
     def increment(self, value):
         self._count("Failed to increment metric value: ", 0, value,
@@ -544,27 +546,32 @@ _dispatcher = _Dispatcher()
 
 
 class ResponseIterator:
-    """The responses of a model to one request, in the order of their arrival."""
+    """The responses of a model to one request, in the order of their arrival.
 
-    __slots__ = ("_call", "_seen", "_is_finished")
+    After the end, next() ends again, and a new `for` starts over; one that was left goes on.
+    """
+
+    __slots__ = ("_call", "_seen", "_index", "_is_finished")
 
     def __init__(self, call):
         self._call = call
         self._seen = []
+        self._index = 0  # of the next response in `_seen`
         self._is_finished = False
 
     def __iter__(self):
-        if self._is_finished:
-            return iter(list(self._seen))
+        if self._is_finished and self._index == len(self._seen):
+            self._index = 0
         return self
 
     def __next__(self):
-        if self._is_finished:
+        if not self._is_finished:
+            response, self._is_finished = self._call.queue.get()
+            self._seen.append(response)
+        elif self._index == len(self._seen):
             raise StopIteration
-        response, is_last = self._call.queue.get()
-        self._is_finished = is_last
-        self._seen.append(response)
-        return response
+        self._index += 1
+        return self._seen[self._index - 1]
 
     def cancel(self):
         _dispatcher.cancel(self._call)
@@ -788,6 +795,7 @@ class _State:
 
     def __init__(self):
         self.start = {}
+        self.pid = os.getpid()
         self.name = ""  # of the instance
         self.model_name = ""
         self.model_dir = ""
@@ -826,7 +834,15 @@ def _import_model(start):
         module = "%s.%s" % (os.path.basename(start["version_directory"]), stem)
         folders = [start["version_directory"], start["model_directory"], start["backend_directory"]]
     sys.path.extend(folders)
-    return importlib.import_module(module).TritonPythonModel
+    program = importlib.import_module(module)
+    _end_child()
+    return program.TritonPythonModel
+
+
+def _end_child():
+    """Ends a child process that the model has forked and that returned from the model's code."""
+    if _state.pid != os.getpid():
+        os._exit(0)
 
 
 def _loop():
@@ -876,9 +892,15 @@ def _is_concurrent(model, start):
 
 
 def _make_execute(model, is_decoupled, is_concurrent):
-    execute = model.execute
-    if not inspect.iscoroutinefunction(execute):
-        return execute
+    if not inspect.iscoroutinefunction(model.execute):
+        return model.execute
+
+    async def execute(requests):
+        try:
+            return await model.execute(requests)
+        finally:
+            _end_child()  # which would run the event loop of its parent
+
     if is_concurrent:
         return _make_concurrent(execute)
     loop = _loop()
@@ -913,6 +935,7 @@ def _load(start):
     model = kind()
     if hasattr(model, "initialize"):
         model.initialize(dict(start["args"]))
+    _end_child()
     return model
 
 
@@ -1002,7 +1025,6 @@ for _name in ("TritonError", "TritonModelException", "PreferredMemory", "Inferen
 
 def _begin():
     _state.start = start = json.loads(_c._attach())
-    os.register_at_fork(after_in_child=_c._forked)
     _state.name = start["args"]["model_instance_name"]
     _state.model_name = start["args"]["model_name"]
     _state.model_dir = start["version_directory"]
@@ -1023,6 +1045,7 @@ def _run():
         is_concurrent = _is_concurrent(model, start)
         execute = _make_execute(model, start["is_decoupled"], is_concurrent)
     except BaseException as error:  # noqa: B902 - sys.exit() in a model is a failure, too
+        _end_child()
         _c._started(1, True, _load_failure(error).encode("utf-8", "surrogateescape"))
         return 1
     _state.may_call = True

@@ -268,6 +268,23 @@ result = len(rest)
     server.wait_for_line("callee cancelled: True")
 
 
+def test_an_iterator_after_its_end(server):
+    """next() ends again; `for` starts over, or goes on where another one was left."""
+    assert run(server, """
+it = ask("square", {"IN": np.array([3], np.int32)}, ["OUT"]).exec(decoupled=True)
+first = list(it)
+try:
+    next(it)
+    result = ["no end"]
+except StopIteration:
+    result = [iter(it) is it, next(it) is first[0]]
+for response in it:
+    result.append(response is first[1])
+    break
+result += [len(list(it)) == len(first) - 2, len(list(it)) == len(first) > 2]
+""") == [True] * 5
+
+
 def test_an_iterator_that_is_dropped(server):
     run(server, 'it = ask("slow", {"IN": np.ones(1, np.int32)}, ["OUT"]).exec(decoupled=True)\n'
                 "next(it)\ndel it\nresult = 0")

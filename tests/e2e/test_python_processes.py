@@ -417,6 +417,8 @@ def test_interpreters_that_cannot_be_used(start, tmp_path, name):
     server = start({"lab": model(LAB)}, f"--backend-config=python,python-path={path}",
                    "--exit-on-error=false", "--disable-auto-complete-config")
     assert re.search(text, server.text())
+    if name != "missing":
+        assert "Failed to preinitialize Python stub: " in server.text()
 
 
 @pytest.mark.parametrize("setting, text", [
@@ -464,6 +466,7 @@ def test_models_refused(start):
     server = start(models, "--exit-on-error=false")
     for _, text in broken.values():
         assert text in server.text()
+    assert '"Failed to preinitialize Python stub: Model name must end with' in server.text()
 
 
 assert IO and sys and infer

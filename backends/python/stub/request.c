@@ -181,6 +181,10 @@ static bool take_correlation(struct request *r, PyObject *correlation) {
                 }
                 PyErr_Clear();
         }
+        if (correlation == Py_None) {
+                PyErr_SetString(PyExc_TypeError, "correlation_id must not be None");
+                return false;
+        }
         (void)raise_model_exception("Correlation ID must be integer or string");
         return false;
 }
