@@ -104,6 +104,7 @@ static void free_list_locked(struct region *r, uint32_t block) {
 static void absorb_released_locked(struct region *r) {
         if (r->limbo == 0) {
                 r->limbo = shm_list_take(&r->header->released);
+                region_after_take(r);
                 r->limbo_until = atomic_load(&r->header->message_tail);
         }
         if (r->limbo == 0 || (int32_t)(atomic_load(&r->n_handled) - r->limbo_until) < 0)

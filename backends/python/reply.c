@@ -29,7 +29,7 @@ void reply_push(struct session *s, struct reply_to *to, uint32_t block, bool is_
         reply->id = to->id;
         reply->number = to->n_replies++;
         reply->is_last = is_last;
-        shm_list_push(list, block, &reply->next);
+        region_push(&s->region, list, block, &reply->next);
         shm_futex_wake(list, INT32_MAX);
 }
 
