@@ -36,9 +36,9 @@ struct infer_call {
 /* ---- memory of outputs ----------------------------------------------------------------------- */
 
 struct output_buffer {
-        struct region *region;
-        uint32_t       block;
-        bool           is_handed_over;
+        struct session *session; /* ref: the response may outlive the call */
+        uint32_t        block;
+        bool            is_handed_over;
 };
 
 static TRITONSERVER_Error *on_alloc(TRITONSERVER_ResponseAllocator *self, const char *name,
@@ -53,9 +53,8 @@ static TRITONSERVER_Error *on_alloc(TRITONSERVER_ResponseAllocator *self, const 
         (void)type_id;
         if (output == NULL)
                 return kit_error_no_memory(sizeof(*output), name);
-        output->region = &call->session->region;
         if (n_bytes > 0 && n_bytes <= SHM_AREA_BYTES)
-                output->block = region_alloc(output->region, SHM_OUTPUT_OFFSET + n_bytes);
+                output->block = region_alloc(&call->session->region, SHM_OUTPUT_OFFSET + n_bytes);
         if (n_bytes > 0 && output->block == 0) {
                 free(output);
                 return kit_error(
@@ -64,9 +63,12 @@ static TRITONSERVER_Error *on_alloc(TRITONSERVER_ResponseAllocator *self, const 
                         "needed for output '%s'.",
                         n_bytes, name);
         }
-        *buffer = n_bytes > 0
-                          ? (char *)region_block(output->region, output->block) + SHM_OUTPUT_OFFSET
-                          : NULL;
+        output->session = call->session;
+        session_ref(output->session);
+        *buffer = NULL;
+        if (n_bytes > 0)
+                *buffer = (char *)region_block(&output->session->region, output->block) +
+                          SHM_OUTPUT_OFFSET;
         *buffer_userp = output;
         *actual_type = TRITONSERVER_MEMORY_CPU;
         *actual_type_id = 0;
@@ -84,7 +86,8 @@ static TRITONSERVER_Error *on_free(TRITONSERVER_ResponseAllocator *self, void *b
         (void)type;
         (void)type_id;
         if (output->block != 0 && !output->is_handed_over)
-                region_free(output->region, output->block);
+                region_free(&output->session->region, output->block);
+        session_unref(output->session);
         free(output);
         return NULL;
 }
