@@ -88,7 +88,47 @@ BEFORE = PROGRAM.replace('''self.args = args
         return [answer(0) for r in requests]
 '''
 
+POOL = PROGRAM + '''
+import multiprocessing
+
+
+def call(job):
+    model, n = job
+    pb_utils.Logger.log_info("from a child: %d" % n)
+    request = pb_utils.InferenceRequest(
+        model_name=model, requested_output_names=["Y"],
+        inputs=[pb_utils.Tensor("X", np.array([[n, n + 1]], np.float32))])
+    response = (asyncio.run(later(request)) if n % 2 else request.exec())
+    if response.has_error():
+        return [int(response.error().code()), response.error().message()]
+    return response.output_tensors()[0].as_numpy().reshape(-1).tolist()
+
+
+async def later(request):
+    return await request.async_exec()
+
+
+def squares(n):
+    request = pb_utils.InferenceRequest(model_name="square", requested_output_names=["OUT"],
+                                        inputs=[pb_utils.Tensor("IN", np.array([n], np.int32))])
+    return len(list(request.exec(decoupled=True)))
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.early = multiprocessing.get_context("fork").Pool(2)
+
+    def execute(self, requests):
+        jobs = [("identity", n) for n in range(20)] + [("nothing", 0)]
+        with multiprocessing.get_context("fork").Pool(3) as late:
+            return [answer([self.early.map(call, jobs), late.map(call, jobs),
+                            late.map(squares, [3])]) for r in requests]
+
+    def finalize(self):
+        self.early.terminate()
+'''
 MODELS = {
+    "pool": model(POOL),
     "identity": IDENTITY, "strings": STRINGS, "square": SQUARE,
     "chained": IDENTITY + 'parameters { key: "next" value { string_value: "chain_end" } }\n',
     "chain_end": IDENTITY.replace('"Y"', '"Z"'),
@@ -188,6 +228,26 @@ def test_calls_on_one_core(server):
 
 
 PREFIX = "Model %s - Error when running inference: "
+
+
+def test_children_of_a_fork(server):
+    """Of a pool that was made while the model loaded, and of one that execute() makes."""
+    early, late, squares = lab(server, "", name="pool")
+    unknown = [2, PREFIX % "nothing" + "Request for unknown model: 'nothing' is not found"]
+    assert early == late == [[n, n + 1] for n in range(20)] + [unknown]
+    assert squares == run(server, "result = [len(list(ask('square', {'IN': np.array([3], np.int32)}, "
+                                  "['OUT']).exec(decoupled=True)))]")
+    server.wait_for_line("from a child: 7")
+
+
+def test_what_runs_after_exec_has_no_server(server):
+    assert "a child process of the model cannot talk to the server" in run(server, """
+import subprocess
+program = ("import sys; sys.path[:0] = %r; import triton_python_backend_utils as p; "
+           "p.MetricFamily('a', 'b', p.MetricFamily.COUNTER)" % [
+               os.path.dirname(pb_utils.__file__)])
+result = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE).stderr.decode()
+""")
 
 
 @pytest.mark.parametrize("call, text", [
