@@ -9,16 +9,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_OUTPUTS 4096
-
 static TRITONSERVER_Error *broken(const struct answer_source *source) {
-        atomic_store(&source->region->is_broken, true);
+        region_break(source->region);
         return kit_error(TRITONSERVER_ERROR_INTERNAL, "the Python process wrote a wrong answer");
+}
+
+/* The reason why answer_copy_text() returned NULL. */
+static TRITONSERVER_Error *no_text(const struct answer_source *source, struct shm_text text) {
+        return atomic_load(&source->region->is_broken) ? broken(source)
+                                                       : kit_error_no_memory(text.len, "a text");
 }
 
 bool answer_copy(const struct answer_source *source, uint32_t at, void *to, size_t n_bytes) {
         if (at > source->n_bytes || n_bytes > source->n_bytes - at) {
-                atomic_store(&source->region->is_broken, true);
+                region_break(source->region);
                 return false;
         }
         memcpy(to, (const char *)region_block(source->region, source->block) + at, n_bytes);
@@ -29,7 +33,7 @@ char *answer_copy_text(const struct answer_source *source, struct shm_text text)
         char *copy = NULL;
 
         if (text.at > source->n_bytes || text.len > source->n_bytes - text.at) {
-                atomic_store(&source->region->is_broken, true);
+                region_break(source->region);
                 return NULL;
         }
         copy = kit_alloc_array((size_t)text.len + 1, 1);
@@ -110,7 +114,7 @@ static TRITONSERVER_Error *add_named(const struct answer_source *source,
         }
         name = answer_copy_text(source, tensor->name);
         if (name == NULL)
-                return broken(source);
+                return no_text(source, tensor->name);
         if (is_wanted(wanted, name))
                 err = add_output(source, tensor, name, response);
         free(name);
@@ -145,7 +149,7 @@ static TRITONSERVER_Error *add_parameters(const struct answer_source *source, st
         TRITONSERVER_Error *err;
 
         if (chars == NULL)
-                return broken(source);
+                return no_text(source, text);
         err = kit_json_read(chars, text.len, "the parameters of a response", &doc);
         if (err == NULL)
                 for (const struct kit_json_value *v = kit_json_root(doc)->first;
@@ -161,7 +165,7 @@ static TRITONSERVER_Error *add_parameters(const struct answer_source *source, st
 static TRITONSERVER_Error *fill(const struct answer_source *source, const struct shm_answer *answer,
                                 const struct answer_wanted *wanted,
                                 TRITONBACKEND_Response     *response) {
-        if (answer->n_outputs > MAX_OUTPUTS)
+        if (answer->n_outputs > SHM_MAX_OUTPUTS)
                 return broken(source);
         for (uint32_t i = 0; i < answer->n_outputs; i++) {
                 struct shm_tensor tensor;
@@ -188,7 +192,7 @@ TRITONSERVER_Error *answer_fill(const struct answer_source *source, uint32_t at,
                 return fill(source, &answer, wanted, response);
         text = answer_copy_text(source, answer.text);
         if (text == NULL)
-                return broken(source);
+                return no_text(source, answer.text);
         *ret_error = TRITONSERVER_ErrorNew(answer.code <= TRITONSERVER_ERROR_CANCELLED
                                                    ? (TRITONSERVER_Error_Code)answer.code
                                                    : TRITONSERVER_ERROR_INTERNAL,

@@ -43,7 +43,7 @@ static void handle(struct completion *c, const struct shm_message *message) {
                 return;
         }
         if (region_find_stub_block(&s->region, message->block, message->n_bytes) == NULL) {
-                atomic_store(&s->region.is_broken, true);
+                region_break(&s->region);
                 return;
         }
         if (message->kind == SHM_CALL) {

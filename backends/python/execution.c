@@ -517,7 +517,7 @@ void execution_on_result(struct instance *in, const struct shm_message *message)
         if (ex == NULL ||
             region_find_stub_block(&s->region, message->block, message->n_bytes) == NULL ||
             !answer_copy(&source, 0, &result, sizeof(result))) {
-                atomic_store(&s->region.is_broken, true);
+                region_break(&s->region);
                 return;
         }
         stats = read_stats(in, ex, &s->region.header->slots[ex->slot]);
@@ -570,7 +570,7 @@ void execution_on_send(struct instance *in, const struct shm_message *message) {
 
         if (message->block != 0 &&
             region_find_stub_block(&s->region, message->block, message->n_bytes) == NULL) {
-                atomic_store(&s->region.is_broken, true);
+                region_break(&s->region);
                 return;
         }
         if (e != NULL && !e->is_final) {

@@ -37,9 +37,9 @@ struct infer_call {
 /* ---- memory of outputs ----------------------------------------------------------------------- */
 
 struct output_buffer {
-        struct region *region;
-        uint32_t       block;
-        bool           is_handed_over;
+        struct session *session; /* ref: the response may outlive the call */
+        uint32_t        block;
+        bool            is_handed_over;
 };
 
 static TRITONSERVER_Error *on_alloc(TRITONSERVER_ResponseAllocator *self, const char *name,
@@ -54,9 +54,8 @@ static TRITONSERVER_Error *on_alloc(TRITONSERVER_ResponseAllocator *self, const 
         (void)type_id;
         if (output == NULL)
                 return kit_error_no_memory(sizeof(*output), name);
-        output->region = &call->session->region;
         if (n_bytes > 0 && n_bytes <= SHM_AREA_BYTES)
-                output->block = region_alloc(output->region, SHM_OUTPUT_OFFSET + n_bytes);
+                output->block = region_alloc(&call->session->region, SHM_OUTPUT_OFFSET + n_bytes);
         if (n_bytes > 0 && output->block == 0) {
                 free(output);
                 return kit_error(
@@ -65,9 +64,12 @@ static TRITONSERVER_Error *on_alloc(TRITONSERVER_ResponseAllocator *self, const 
                         "needed for output '%s'.",
                         n_bytes, name);
         }
-        *buffer = n_bytes > 0
-                          ? (char *)region_block(output->region, output->block) + SHM_OUTPUT_OFFSET
-                          : NULL;
+        output->session = call->session;
+        session_ref(output->session);
+        *buffer = NULL;
+        if (n_bytes > 0)
+                *buffer = (char *)region_block(&output->session->region, output->block) +
+                          SHM_OUTPUT_OFFSET;
         *buffer_userp = output;
         *actual_type = TRITONSERVER_MEMORY_CPU;
         *actual_type_id = 0;
@@ -85,7 +87,8 @@ static TRITONSERVER_Error *on_free(TRITONSERVER_ResponseAllocator *self, void *b
         (void)type;
         (void)type_id;
         if (output->block != 0 && !output->is_handed_over)
-                region_free(output->region, output->block);
+                region_free(&output->session->region, output->block);
+        session_unref(output->session);
         free(output);
         return NULL;
 }
@@ -137,7 +140,7 @@ static void keep_error(struct infer_call *call, uint32_t code, const char *text)
         struct shm_reply *reply;
 
         if (block == 0) {
-                atomic_store(&r->is_broken, true); /* without a reply the stub would wait forever */
+                region_break(r); /* without a reply the stub would wait forever */
                 return;
         }
         reply = region_block(r, block);
@@ -354,7 +357,7 @@ struct payload {
 };
 
 static TRITONSERVER_Error *malformed(const struct payload *p) {
-        atomic_store(&p->source.region->is_broken, true);
+        region_break(p->source.region);
         return kit_error(TRITONSERVER_ERROR_INTERNAL,
                          "An error occurred while performing BLS request.");
 }
@@ -660,7 +663,7 @@ void infer_call_start(struct instance *in, const struct shm_call *record,
         if (call == NULL ||
             __builtin_add_overflow(record->payload, record->n_bytes, &p.source.n_bytes) ||
             region_find_stub_block(p.source.region, to->call, p.source.n_bytes) == NULL) {
-                atomic_store(&in->session->region.is_broken, true);
+                region_break(&in->session->region);
                 free(call);
                 return;
         }

@@ -144,6 +144,8 @@ static void read_messages(struct instance *in) {
         reader_enter_locked(in);
         (void)pthread_mutex_unlock(&in->lock);
         reader_drain(in);
+        in->naps = in->has_lazy_messages;
+        in->has_lazy_messages = false;
         (void)pthread_mutex_lock(&in->lock);
         in->must_serve =
                 in->is_started && in->state != INSTANCE_SERVING && in->state != INSTANCE_STOPPING;
@@ -160,14 +162,13 @@ static void begin_to_serve(struct instance *in) {
 }
 
 static void sleep_for(struct instance *in, struct session *s, uint64_t timeout_ns) {
-        bool is_lazy = in->has_lazy_messages;
+        bool is_lazy = in->naps;
 
         /* While short executions follow each other, the stub reports several results at once.
          * Results that precede a long execution do not wait for it. */
         (void)pthread_mutex_lock(&in->lock);
         is_lazy = is_lazy || (in->n_executions > 1 && !in->is_concurrent);
         (void)pthread_mutex_unlock(&in->lock);
-        in->has_lazy_messages = false;
         session_sleep(s, &s->region.header->receiver_sleep, is_lazy ? SHM_NAPPING : SHM_ASLEEP,
                       is_lazy ? earlier(timeout_ns, NAP_NS) : timeout_ns, NULL);
 }
@@ -192,6 +193,9 @@ static void serve(struct instance *in, struct session *s) {
                 sleep_for(in, s, wait_ns);
                 was_idle = !session_has_message(s);
         }
+        if (atomic_load(&s->region.is_broken) && !atomic_load(&s->is_over))
+                LOG(ERROR, "Stub process '%s' is killed: it broke the rules of the shared memory",
+                    in->name);
         session_end(s);
 }
 
@@ -231,6 +235,7 @@ static bool handle_exit(struct instance *in) {
         (void)pthread_mutex_lock(&in->lock);
         is_stopping = in->state == INSTANCE_STOPPING;
         recovers = may_recover(in, s);
+        in->has_attached = s->is_known;
         if (!in->is_started && in->start_error == NULL)
                 in->start_error = explain_end(in, s);
         is_first = in->state == INSTANCE_STARTING;
@@ -394,7 +399,9 @@ static TRITONSERVER_Error *wait_for_start(struct instance *in) {
         }
         (void)pthread_mutex_unlock(&in->lock);
         if (err != NULL)
-                LOG(ERROR, "Failed to initialize Python stub: %s", TRITONSERVER_ErrorMessage(err));
+                LOG(ERROR, "Failed to %s Python stub: %s",
+                    in->has_attached ? "initialize" : "preinitialize",
+                    TRITONSERVER_ErrorMessage(err));
         return err;
 }
 

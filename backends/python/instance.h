@@ -87,6 +87,7 @@ struct instance {
         struct session             *session;           /* ref; NULL when there is no process */
         TRITONSERVER_Error         *start_error;       /* owned; of the last start */
         bool                        is_reading;        /* a thread reads the messages of the stub */
+        bool                        has_attached;      /* the process that ended last */
         bool                        is_started;        /* the session's model is loaded */
         bool                        is_writing_stacks; /* the process was asked for its stacks */
         struct execution           *first, **last;     /* under way, oldest first */
@@ -103,7 +104,7 @@ struct instance {
         _Atomic uint32_t   depth; /* limit of executions under way, by the length of recent ones */
         struct infer_call *calls; /* calls to other models under way */
 
-        bool            has_lazy_messages; /* since the last sleep; guarded by the reader's role */
+        bool            has_lazy_messages; /* since the receiver's last sleep; the reader's role */
         uint64_t        answered_ns;       /* time of the last result; the reader's role */
         uint64_t        average_ns;        /* average length of an execution in the stub; the
                                             * reader's role */
@@ -111,6 +112,7 @@ struct instance {
 
         /* Used by the receiver only. */
         bool     must_serve;
+        bool     naps; /* messages came that wake nothing */
         uint64_t started_ns;       /* when the process was started */
         uint64_t logged_ns;        /* when it was logged that it still starts */
         uint64_t healthy_since_ns; /* 0: never */

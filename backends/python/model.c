@@ -210,6 +210,14 @@ static TRITONSERVER_Error *find_file(struct model *model) {
         return NULL;
 }
 
+/* In the words of the reference, whose process finds that out before it begins. */
+static TRITONSERVER_Error *log_failure(TRITONSERVER_Error *err) {
+        if (err != NULL)
+                kit_log(TRITONSERVER_LOG_INFO, __FILE__, __LINE__,
+                        "Failed to preinitialize Python stub: %s", TRITONSERVER_ErrorMessage(err));
+        return err;
+}
+
 static void warn_of_stub(const struct model *model) {
         char        path[PATH_MAX];
         struct stat st;
@@ -305,7 +313,7 @@ static TRITONSERVER_Error *open_model(TRITONBACKEND_Model *triton, struct model 
         if (strpbrk(model->kit.name, FORBIDDEN_CHARACTERS) != NULL)
                 return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
                                  "Invalid stub name: contains invalid characters");
-        KIT_TRY(find_file(model));
+        KIT_TRY(log_failure(find_file(model)));
         KIT_TRY(read_parameters(model));
         warn_of_stub(model);
         KIT_TRY(interpreter_find(model->backend->environments, &model->kit,

@@ -49,7 +49,7 @@ static void on_block(struct instance *in, const struct shm_message *message) {
         struct answer_source source = { &s->region, message->block, message->n_bytes };
 
         if (region_find_stub_block(&s->region, message->block, message->n_bytes) == NULL) {
-                atomic_store(&s->region.is_broken, true);
+                region_break(&s->region);
                 return;
         }
         if (message->kind == SHM_STARTED)
@@ -82,11 +82,26 @@ static void on_ask(struct instance *in, const struct shm_message *message,
         char *json = answer_copy_text(&source, (struct shm_text){ call->payload, call->n_bytes });
 
         if (json == NULL) {
-                atomic_store(&in->session->region.is_broken, true);
+                region_break(&in->session->region);
                 return;
         }
         services_answer(in, json, call->n_bytes, to);
         free(json);
+}
+
+static void on_metric(struct instance *in, const struct shm_message *message,
+                      const struct shm_call *call, struct reply_to *to) {
+        struct answer_source source = { &in->session->region, message->block, message->n_bytes };
+        struct shm_metric    metric;
+        TRITONSERVER_Error  *err;
+
+        if (!answer_copy(&source, call->payload, &metric, sizeof(metric)))
+                return;
+        err = services_update_metric(in, call->handle, (enum shm_metric_op)metric.op, metric.value);
+        if (err != NULL)
+                reply_error(in->session, to, err);
+        else
+                reply_text(in->session, to, 0, "", 0);
 }
 
 static void on_call(struct instance *in, const struct shm_message *message) {
@@ -103,15 +118,9 @@ static void on_call(struct instance *in, const struct shm_message *message) {
                 infer_call_start(in, &call, &to);
                 break;
         case SHM_CALL_TEXT: on_ask(in, message, &call, &to); break;
-        default: atomic_store(&s->region.is_broken, true);
+        case SHM_CALL_METRIC: on_metric(in, message, &call, &to); break;
+        default: region_break(&s->region);
         }
-}
-
-static void on_metric(struct instance *in, const struct shm_message *message) {
-        double value;
-
-        memcpy(&value, &message->value, sizeof(value));
-        services_update_metric(in, message->handle, (enum shm_metric_op)message->n_bytes, value);
 }
 
 /* ---- messages ------------------------------------------------------------------------------- */
@@ -128,11 +137,7 @@ static void handle(struct instance *in, const struct shm_message *message) {
         case SHM_CLOSED: execution_on_closed(in, message); break;
         case SHM_CALL: on_call(in, message); break;
         case SHM_CANCEL: infer_call_cancel(in, message->block); break;
-        case SHM_METRIC:
-                in->has_lazy_messages = true;
-                on_metric(in, message);
-                break;
-        default: atomic_store(&in->session->region.is_broken, true);
+        default: region_break(&in->session->region);
         }
 }
 

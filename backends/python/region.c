@@ -76,6 +76,13 @@ void region_close(struct region *r) {
         r->base = NULL;
 }
 
+void region_break(struct region *r) {
+        atomic_store(&r->is_broken, true);
+        /* Without a look at the word, which is the process's to write as well. */
+        atomic_store(&r->header->receiver_sleep, SHM_AWAKE);
+        shm_futex_wake(&r->header->receiver_sleep, INT32_MAX);
+}
+
 /* Frees the blocks of a list. A stub that returns a block twice, or a number without a block,
  * breaks the region. */
 static void free_list_locked(struct region *r, uint32_t block) {
@@ -84,7 +91,7 @@ static void free_list_locked(struct region *r, uint32_t block) {
                 uint32_t    next = place != NULL ? *(const volatile uint32_t *)place : 0;
 
                 if (place == NULL || !shm_heap_free(&r->heap, block)) {
-                        atomic_store(&r->is_broken, true);
+                        region_break(r);
                         return;
                 }
                 block = next;
@@ -97,6 +104,7 @@ static void free_list_locked(struct region *r, uint32_t block) {
 static void absorb_released_locked(struct region *r) {
         if (r->limbo == 0) {
                 r->limbo = shm_list_take(&r->header->released);
+                region_after_take(r);
                 r->limbo_until = atomic_load(&r->header->message_tail);
         }
         if (r->limbo == 0 || (int32_t)(atomic_load(&r->n_handled) - r->limbo_until) < 0)

@@ -26,12 +26,16 @@ struct region {
                                          * ... */
         uint32_t           limbo_until; /* ... messages before this one */
         _Atomic uint32_t   n_handled;   /* number of the stub's messages that were handled */
-        atomic_bool        is_broken;   /* the stub broke the rules of the region */
+        atomic_bool        is_broken;   /* the stub broke the rules of the region: region_break() */
 };
 
 /* max_bytes 0 means no limit. */
 TRITONSERVER_Error *region_open(struct region *r, uint64_t max_bytes);
 void                region_close(struct region *r);
+
+/* The process broke the rules of the region: marks it, and wakes the receiver, which ends the
+ * process. */
+void region_break(struct region *r);
 
 /* Returns 0 when memory is short. */
 uint32_t region_alloc(struct region *r, uint64_t n_bytes);
@@ -40,6 +44,42 @@ void     region_free(struct region *r, uint32_t block);
 /* Returns memory of a burst to the system; to be called after a while without traffic. */
 void     region_trim(struct region *r);
 uint64_t region_idle_bytes(struct region *r);
+
+/* A block that one thread passes to the stub may come back to another thread: the order of the two is
+ * made in the stub, which ThreadSanitizer does not see. For it the stub is one object, which is released
+ * before anything is published to the stub, and acquired after anything was taken from it. */
+#if defined(__SANITIZE_THREAD__)
+void __tsan_acquire(void *address);
+void __tsan_release(void *address);
+
+static inline void region_before_publish(struct region *r) {
+        __tsan_release(r->header);
+}
+
+static inline void region_after_take(struct region *r) {
+        __tsan_acquire(r->header);
+}
+#else
+static inline void region_before_publish(struct region *r) {
+        (void)r;
+}
+
+static inline void region_after_take(struct region *r) {
+        (void)r;
+}
+#endif
+
+/* shm_list_push() of the server. */
+static inline void region_push(struct region *r, _Atomic uint32_t *list, uint32_t block,
+                               uint32_t *link) {
+        uint32_t first = atomic_load_explicit(list, memory_order_relaxed);
+
+        do {
+                *(volatile uint32_t *)link = first;
+                region_before_publish(r);
+        } while (!atomic_compare_exchange_weak_explicit(list, &first, block, memory_order_release,
+                                                        memory_order_relaxed));
+}
 
 /* Counts a handled message of the stub; called with the reader's role. */
 static inline void region_count_handled(struct region *r) {

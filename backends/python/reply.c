@@ -11,7 +11,7 @@ bool reply_open(struct session *s, const struct shm_message *message, struct shm
                                                                         : sizeof(*call));
 
         if (block == NULL) {
-                atomic_store(&s->region.is_broken, true);
+                region_break(&s->region);
                 return false;
         }
         memcpy(call, block, sizeof(*call));
@@ -29,7 +29,7 @@ void reply_push(struct session *s, struct reply_to *to, uint32_t block, bool is_
         reply->id = to->id;
         reply->number = to->n_replies++;
         reply->is_last = is_last;
-        shm_list_push(list, block, &reply->next);
+        region_push(&s->region, list, block, &reply->next);
         shm_futex_wake(list, INT32_MAX);
 }
 
@@ -39,7 +39,7 @@ void reply_text(struct session *s, struct reply_to *to, uint32_t code, const cha
         struct shm_reply *reply;
 
         if (block == 0) {
-                atomic_store(&s->region.is_broken, true);
+                region_break(&s->region);
                 return;
         }
         reply = region_block(&s->region, block);

@@ -193,19 +193,17 @@ static TRITONSERVER_Error *metric_new(struct instance *in, const struct kit_json
         return NULL;
 }
 
-void services_update_metric(struct instance *in, uint32_t id, enum shm_metric_op op, double value) {
+TRITONSERVER_Error *services_update_metric(struct instance *in, uint32_t id, enum shm_metric_op op,
+                                           double value) {
         TRITONSERVER_Metric **metric = find_metric(in, id);
 
         if (metric == NULL)
-                return;
-        if (op == SHM_METRIC_INCREMENT)
-                kit_error_log(TRITONSERVER_MetricIncrement(*metric, value),
-                              "Failed to increment metric value");
-        else if (op == SHM_METRIC_SET)
-                kit_error_log(TRITONSERVER_MetricSet(*metric, value), "Failed to set metric value");
-        else
-                kit_error_log(TRITONSERVER_MetricObserve(*metric, value),
-                              "Failed to observe metric value");
+                return gone("metric");
+        switch (op) {
+        case SHM_METRIC_INCREMENT: return TRITONSERVER_MetricIncrement(*metric, value);
+        case SHM_METRIC_SET: return TRITONSERVER_MetricSet(*metric, value);
+        default: return TRITONSERVER_MetricObserve(*metric, value);
+        }
 }
 
 void services_free_metrics(struct instance *in) {

@@ -26,8 +26,9 @@ struct metrics;
 /* Handles a request; `json` is the payload of the call. */
 void services_answer(struct instance *in, const char *json, size_t len, struct reply_to *to);
 
-/* Updates a metric; an unknown id is ignored. */
-void services_update_metric(struct instance *in, uint32_t id, enum shm_metric_op op, double value);
+/* NOT_FOUND when there is no metric of that id. */
+TRITONSERVER_Error *services_update_metric(struct instance *in, uint32_t id, enum shm_metric_op op,
+                                           double value);
 
 /* Deletes the metrics of a process that has ended. */
 void services_free_metrics(struct instance *in);

@@ -220,6 +220,7 @@ void session_push(struct session *s, const struct shm_execution *execution) {
         uint32_t           tail = s->execution_tail++;
 
         h->executions[tail % (2 * SHM_MAX_DEPTH)] = *execution;
+        region_before_publish(&s->region);
         atomic_store_explicit(&h->execution_tail, tail + 1, memory_order_release);
 }
 
@@ -238,9 +239,10 @@ bool session_next(struct session *s, struct shm_message *ret) {
         if (tail == s->message_head)
                 return false;
         if (tail - s->message_head > SHM_MESSAGES) {
-                atomic_store(&s->region.is_broken, true);
+                region_break(&s->region);
                 return false;
         }
+        region_after_take(&s->region);
         memcpy(ret, &h->messages[s->message_head % SHM_MESSAGES], sizeof(*ret));
         s->message_head++;
         atomic_store_explicit(&h->message_head, s->message_head, memory_order_release);
@@ -271,5 +273,6 @@ void session_call_receiver(struct session *s) {
 }
 
 void session_return(struct session *s, uint32_t block) {
-        shm_list_push(&s->region.header->returned, block, region_block(&s->region, block));
+        region_push(&s->region, &s->region.header->returned, block,
+                    region_block(&s->region, block));
 }

@@ -38,6 +38,7 @@
 #define SHM_MAX_DEPTH 128u /* limit of executions that were offered and are not answered */
 #define SHM_MESSAGES 1024u /* entries of the ring to the server */
 #define SHM_STACKS_BYTES (64u << 10) /* limit of the text of stacks; a longer text is cut */
+#define SHM_MAX_OUTPUTS 4096u /* limit of a response's outputs */
 #define SHM_NO_INDEX UINT32_MAX
 
 /* Descriptors that the stub inherits. */
@@ -170,6 +171,7 @@ enum shm_call_kind {
         SHM_CALL_INFER = 1,
         SHM_CALL_IS_CANCELLED, /* reply: code 1 when it is cancelled */
         SHM_CALL_TEXT,         /* payload and reply are texts: services.h */
+        SHM_CALL_METRIC,       /* payload: struct shm_metric; handle: the metric */
 };
 
 enum shm_message_kind {
@@ -182,7 +184,6 @@ enum shm_message_kind {
         SHM_CALL,      /* block: struct shm_call, which the stub keeps */
         SHM_CANCEL,    /* block: a call that is cancelled; only its last reply is wanted */
         SHM_LOG,       /* block: struct shm_log */
-        SHM_METRIC,    /* handle: the metric, value: a double; `n_bytes`: enum shm_metric_op */
 };
 
 /* Properties of a model, by bits. */
@@ -192,6 +193,11 @@ enum shm_model {
 };
 
 enum shm_metric_op { SHM_METRIC_INCREMENT, SHM_METRIC_SET, SHM_METRIC_OBSERVE };
+
+struct shm_metric {
+        uint32_t op; /* enum shm_metric_op */
+        double   value;
+};
 
 struct shm_log {
         uint32_t        level; /* TRITONSERVER_LogLevel */

@@ -35,6 +35,7 @@ def main():
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     check_interpreter()
+    sys.argv = [""]  # the arguments are ours; a model may parse its own
     try:
         import triton_python_backend_utils
     except ImportError as error:

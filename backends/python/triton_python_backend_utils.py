@@ -13,8 +13,10 @@ import importlib
 import inspect
 import json
 import os
+import pickle
 import queue
 import signal
+import socket
 import sys
 import threading
 import traceback
@@ -173,6 +175,112 @@ def _parameters(parameters):
     return json.dumps(parameters)
 
 
+# ---- children of a fork ------------------------------------------------------------------------------
+
+_NO_CHANNEL = "a child process of the model cannot talk to the server"
+
+
+class _Children:
+    """The calls of child processes that the model forks, as multiprocessing does.
+
+    A child has no part in the memory that is shared with the server. Each of its threads sends one end
+    of a pair of sockets over a socket that all children have, on its first call; a thread of the
+    model's process makes the calls that come from there. What runs after exec() has no such socket.
+    """
+
+    def __init__(self):
+        self._door = None  # of the model's process: (its end, the children's end)
+        self._has_thread = False
+        self._local = threading.local()
+        self.functions = {}
+
+    def before_fork(self):
+        if self._door is None and os.getpid() == _state.pid:
+            self._door = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+    def after_in_parent(self):
+        if not self._has_thread and os.getpid() == _state.pid:
+            self._has_thread = True
+            threading.Thread(target=self._accept, name="children", daemon=True).start()
+
+    def after_in_child(self):
+        self._local = threading.local()  # the channel of the forking thread is its own
+
+    def ask(self, what, *args):
+        """Calls one of `functions` in the model's process."""
+        if self._door is None:
+            raise TritonModelException(_NO_CHANNEL)
+        try:
+            if not hasattr(self._local, "channel"):
+                here, there = socket.socketpair()
+                with here, there:
+                    socket.send_fds(self._door[1], [b"1"], [there.fileno()])
+                    self._local.channel = here.makefile("rwb")
+            pickle.dump((what, args), self._local.channel)
+            self._local.channel.flush()
+            is_right, answer = pickle.load(self._local.channel)
+        except (OSError, EOFError):
+            raise TritonModelException(_NO_CHANNEL) from None
+        if not is_right:
+            raise answer
+        return answer
+
+    def _accept(self):
+        while True:
+            _, descriptors, _, _ = socket.recv_fds(self._door[0], 1, 1)
+            for descriptor in descriptors:
+                threading.Thread(target=self._serve, args=(descriptor,), name="child",
+                                 daemon=True).start()
+
+    def _serve(self, descriptor):
+        with socket.socket(fileno=descriptor) as end, end.makefile("rwb") as channel:
+            while True:
+                try:
+                    what, args = pickle.load(channel)
+                except (OSError, EOFError):
+                    return
+                try:
+                    answer = (True, self.functions[what](*args))
+                except Exception as error:  # noqa: B902 - raised in the child
+                    answer = (False, error)
+                try:
+                    pickle.dump(answer, channel)
+                    channel.flush()
+                except OSError:
+                    return
+
+
+_children = _Children()
+
+
+def _is_child():
+    return os.getpid() != _state.pid
+
+
+def _for_children(name, function):
+    """The function, which a child has called in the model's process."""
+    _children.functions[name] = function
+
+    def call(*args):
+        return _children.ask(name, *args) if _is_child() else function(*args)
+
+    return call
+
+
+_ask_server = _for_children("ask", _c._ask)
+_count = _for_children("count", _c._count)
+
+
+def _write_log(*line):
+    try:
+        _log_line(*line)
+    except TritonModelException:
+        pass  # a failure to log is ignored
+
+
+_log_line = _for_children("log", _c._log)
+
+
 # ---- log -------------------------------------------------------------------------------------------
 
 
@@ -185,7 +293,7 @@ class _LogLevel(enum.IntEnum):
 
 def _log(level, message, depth):
     caller = sys._getframe(depth)
-    _c._log(int(level), caller.f_code.co_filename.encode("utf-8", "surrogateescape"),
+    _write_log(int(level), caller.f_code.co_filename.encode("utf-8", "surrogateescape"),
             caller.f_lineno, _text(message, "message").encode("utf-8", "surrogateescape"))
 
 
@@ -292,7 +400,7 @@ def _contiguous(array):
 def _ask(what, handle=_NO_HANDLE, **values):
     """Returns (code, text) of the server's reply; code 0 is success."""
     values["ask"] = what
-    code, text = _c._ask(_CALL_TEXT, handle, json.dumps(values).encode("utf-8", "surrogatepass"))
+    code, text = _ask_server(_CALL_TEXT, handle, json.dumps(values).encode("utf-8", "surrogatepass"))
     return code, text.decode("utf-8", "replace") if isinstance(text, bytes) else text
 
 
@@ -321,7 +429,7 @@ _FAMILY_DELETED = (
 class Metric:
     """A metric of a family, with its labels; made by MetricFamily.Metric()."""
 
-    __slots__ = ("_id", "_kind", "_is_gone", "__weakref__")
+    __slots__ = ("_id", "_kind", "_is_gone", "_pid", "__weakref__")
 
     def __init__(self):
         raise TypeError("a Metric is made by MetricFamily.Metric()")
@@ -338,7 +446,9 @@ class Metric:
             raise TritonModelException(
                 prefix + "TRITONSERVER_METRIC_KIND_COUNTER can only be incremented monotonically by "
                          "non-negative values.")
-        _c._count(self._id, operation, value)
+        code, text = _count(self._id, operation, value)
+        if code != 0:
+            raise TritonModelException(prefix + text)
 
     def increment(self, value):
         self._count("Failed to increment metric value: ", 0, value,
@@ -359,6 +469,8 @@ class Metric:
     def _drop(self):
         if not self._is_gone:
             self._is_gone = True
+            if self._pid != os.getpid():
+                return  # a copy in a child
             _ask("metric_delete", id=self._id)
 
     def __del__(self):
@@ -376,7 +488,7 @@ class MetricFamily:
     GAUGE = _MetricKind.GAUGE
     HISTOGRAM = _MetricKind.HISTOGRAM
 
-    __slots__ = ("_id", "_kind", "_metrics", "__weakref__")
+    __slots__ = ("_id", "_kind", "_metrics", "_pid", "__weakref__")
 
     def __init__(self, name, description, kind):
         self._id = None
@@ -384,6 +496,7 @@ class MetricFamily:
             raise TypeError("kind must be one of MetricFamily's kinds, not %r" % (kind,))
         self._kind = kind
         self._metrics = weakref.WeakSet()
+        self._pid = os.getpid()
         self._id = int(_demand("Error when creating MetricFamily: ", "family_new",
                                name=_text(name, "name"),
                                description=_text(description, "description"), kind=int(kind)))
@@ -404,6 +517,7 @@ class MetricFamily:
         metric = Metric.__new__(Metric)
         metric._is_gone = True  # until the server has created it
         metric._kind = self._kind
+        metric._pid = os.getpid()
         metric._id = int(_demand("Error when creating Metric: ", "metric_new", family=self._id,
                                  labels=labels, buckets=buckets))
         metric._is_gone = False
@@ -412,7 +526,7 @@ class MetricFamily:
 
     def __del__(self):
         try:
-            if self._id is None:
+            if self._id is None or self._pid != os.getpid():
                 return
             for metric in list(self._metrics):
                 metric._drop()
@@ -544,27 +658,32 @@ _dispatcher = _Dispatcher()
 
 
 class ResponseIterator:
-    """The responses of a model to one request, in the order of their arrival."""
+    """The responses of a model to one request, in the order of their arrival.
 
-    __slots__ = ("_call", "_seen", "_is_finished")
+    After the end, next() ends again, and a new `for` starts over; one that was left goes on.
+    """
+
+    __slots__ = ("_call", "_seen", "_index", "_is_finished")
 
     def __init__(self, call):
         self._call = call
         self._seen = []
+        self._index = 0  # of the next response in `_seen`
         self._is_finished = False
 
     def __iter__(self):
-        if self._is_finished:
-            return iter(list(self._seen))
+        if self._is_finished and self._index == len(self._seen):
+            self._index = 0
         return self
 
     def __next__(self):
-        if self._is_finished:
+        if not self._is_finished:
+            response, self._is_finished = self._call.queue.get()
+            self._seen.append(response)
+        elif self._index == len(self._seen):
             raise StopIteration
-        response, is_last = self._call.queue.get()
-        self._is_finished = is_last
-        self._seen.append(response)
-        return response
+        self._index += 1
+        return self._seen[self._index - 1]
 
     def cancel(self):
         _dispatcher.cancel(self._call)
@@ -584,6 +703,8 @@ def _check_may_call():
 
 def _exec(self, decoupled=False):
     """Runs the request, waits, and returns its response, or an iterator over its responses."""
+    if _is_child():
+        return _exec_in_child(self, bool(decoupled))
     _check_may_call()
     if not decoupled:
         return _c._exec(self, _depth.get())
@@ -599,11 +720,55 @@ async def _wait_for_iterator(call):
 
 def _async_exec(self, decoupled=False):
     """The same as an awaitable of the running event loop."""
+    if _is_child():
+        return asyncio.get_running_loop().run_in_executor(None, _exec_in_child, self,
+                                                          bool(decoupled))
     _check_may_call()
     loop = asyncio.get_running_loop()
     call = _Call(self, loop, loop.create_future())
     _dispatcher.start(call, bool(decoupled), False)
     return _wait_for_iterator(call) if decoupled else call.future
+
+
+def _tensors(described):
+    return [Tensor(name, array) for name, array in described]
+
+
+def _describe(tensors):
+    return [(tensor.name(), tensor.as_numpy()) for tensor in tensors]
+
+
+def _exec_for_child(fields, inputs, trace, decoupled):
+    """Runs a child's request and returns its responses."""
+    request = InferenceRequest(inputs=_tensors(inputs), trace=_make_trace(*trace), **fields)
+    responses = request.exec(decoupled)
+    return [(None, int(r.error().code()), r.error().message()) if r.has_error()
+            else (_describe(r.output_tensors()), json.loads(r.parameters() or "{}"), None)
+            for r in (responses if decoupled else [responses])]
+
+
+_children.functions["exec"] = _exec_for_child
+
+
+def _exec_in_child(request, decoupled):
+    model, version = request._target()
+    trace = request.trace()
+    fields = {"request_id": request.request_id(), "correlation_id": request.correlation_id(),
+              "requested_output_names": list(request.requested_output_names()),
+              "model_name": model, "model_version": version, "flags": request.flags(),
+              "timeout": request.timeout(), "parameters": json.loads(request.parameters())}
+    responses = []
+    for tensors, more, message in _children.ask("exec", fields, _describe(request.inputs()),
+                                                (trace._context, trace._handle), decoupled):
+        responses.append(InferenceResponse(_tensors(tensors), parameters=more) if message is None
+                         else InferenceResponse(error=TritonError(message,
+                                                                  TritonError._Code(more))))
+    if not decoupled:
+        return responses[0]
+    call = _Call(request)
+    for i, response in enumerate(responses, 1):
+        call.queue.put((response, i == len(responses)))
+    return ResponseIterator(call)
 
 
 InferenceRequest.exec = _exec
@@ -764,7 +929,7 @@ def _load_failure(error):
 
 def _failure(text):
     text = "Failed to process the request(s) for model '%s', message: %s" % (_state.name, text)
-    _c._log(2, b"triton_python_backend_utils.py", sys._getframe().f_lineno,
+    _write_log(2, b"triton_python_backend_utils.py", sys._getframe().f_lineno,
             text.encode("utf-8", "surrogateescape"))
     return text
 
@@ -775,7 +940,7 @@ def _decoupled_fault():
 
 
 def _late_response():
-    _c._log(2, b"triton_python_backend_utils.py", sys._getframe().f_lineno,
+    _write_log(2, b"triton_python_backend_utils.py", sys._getframe().f_lineno,
             ("model '%s' returned a response for a request that its response sender had answered"
              % _state.name).encode())
 
@@ -788,6 +953,7 @@ class _State:
 
     def __init__(self):
         self.start = {}
+        self.pid = os.getpid()
         self.name = ""  # of the instance
         self.model_name = ""
         self.model_dir = ""
@@ -826,7 +992,15 @@ def _import_model(start):
         module = "%s.%s" % (os.path.basename(start["version_directory"]), stem)
         folders = [start["version_directory"], start["model_directory"], start["backend_directory"]]
     sys.path.extend(folders)
-    return importlib.import_module(module).TritonPythonModel
+    program = importlib.import_module(module)
+    _end_child()
+    return program.TritonPythonModel
+
+
+def _end_child():
+    """Ends a child process that the model has forked and that returned from the model's code."""
+    if _state.pid != os.getpid():
+        os._exit(0)
 
 
 def _loop():
@@ -876,9 +1050,15 @@ def _is_concurrent(model, start):
 
 
 def _make_execute(model, is_decoupled, is_concurrent):
-    execute = model.execute
-    if not inspect.iscoroutinefunction(execute):
-        return execute
+    if not inspect.iscoroutinefunction(model.execute):
+        return model.execute
+
+    async def execute(requests):
+        try:
+            return await model.execute(requests)
+        finally:
+            _end_child()  # which would run the event loop of its parent
+
     if is_concurrent:
         return _make_concurrent(execute)
     loop = _loop()
@@ -913,6 +1093,7 @@ def _load(start):
     model = kind()
     if hasattr(model, "initialize"):
         model.initialize(dict(start["args"]))
+    _end_child()
     return model
 
 
@@ -929,7 +1110,7 @@ def _ask_ready(model):
         if inspect.isawaitable(value):
             value = asyncio.run_coroutine_threadsafe(_await(value), _loop()).result()
     except Exception as error:  # noqa: B902 - whatever a user's program raises
-        _c._log(2, b"triton_python_backend_utils.py", sys._getframe().f_lineno,
+        _write_log(2, b"triton_python_backend_utils.py", sys._getframe().f_lineno,
                 ("Model '%s' is not ready: %s" % (
                     _state.name, _exception_text(type(error), error, error.__traceback__))).encode(
                         "utf-8", "surrogateescape"))
@@ -989,7 +1170,7 @@ def _finalize(model):
     try:
         model.finalize()
     except Exception as error:  # noqa: B902 - whatever a user's program raises
-        _c._log(0, b"triton_python_backend_utils.py", sys._getframe().f_lineno,
+        _write_log(0, b"triton_python_backend_utils.py", sys._getframe().f_lineno,
                 _exception_text(type(error), error, error.__traceback__).encode(
                     "utf-8", "surrogateescape"))
 
@@ -1002,7 +1183,8 @@ for _name in ("TritonError", "TritonModelException", "PreferredMemory", "Inferen
 
 def _begin():
     _state.start = start = json.loads(_c._attach())
-    os.register_at_fork(after_in_child=_c._forked)
+    os.register_at_fork(before=_children.before_fork, after_in_parent=_children.after_in_parent,
+                        after_in_child=_children.after_in_child)
     _state.name = start["args"]["model_instance_name"]
     _state.model_name = start["args"]["model_name"]
     _state.model_dir = start["version_directory"]
@@ -1023,6 +1205,7 @@ def _run():
         is_concurrent = _is_concurrent(model, start)
         execute = _make_execute(model, start["is_decoupled"], is_concurrent)
     except BaseException as error:  # noqa: B902 - sys.exit() in a model is a failure, too
+        _end_child()
         _c._started(1, True, _load_failure(error).encode("utf-8", "surrogateescape"))
         return 1
     _state.may_call = True

@@ -336,10 +336,9 @@ struct error *metric_family_open(struct metric_registry *r, enum metric_kind kin
         if (f == NULL) {
                 f = family_new(r, kind, name, help);
                 map_set(&r->families, str_of(name), f);
-        } else if (f->kind != kind || strcmp(f->help, help) != 0) {
+        } else if (f->kind != kind) {
                 return error_new(ERR_INVALID_ARG,
-                                 "metric family '%s' already exists with a different %s", name,
-                                 f->kind != kind ? "kind" : "description");
+                                 "metric family '%s' already exists with a different kind", name);
         }
         f->n_users++;
         *ret = f;

@@ -2,7 +2,7 @@
 /* Metric families and their metrics: what GET /metrics prints.
  *
  * A registry holds families in order of creation; a family holds one metric per set of labels. A
- * family that is opened again with the same kind and help text is shared; another kind or help text is
+ * family that is opened again with the same kind is shared, and keeps its help text; another kind is
  * refused. A family without metrics is not printed. Values are updated without a lock: counters and
  * gauges are atomic doubles, histograms have one atomic counter per bucket. Creation, removal and
  * printing lock the registry (rank LOCK_REGISTRY, so that collectors may take locks of higher rank).
@@ -39,7 +39,7 @@ struct metric_label {
 struct metric_registry *metric_registry_new(void);
 void                    metric_registry_free(struct metric_registry *r);
 
-/* INVALID_ARG when the name is not a valid Prometheus name or exists with another kind or help. */
+/* INVALID_ARG when the name is not a valid Prometheus name or exists with another kind. */
 struct error *metric_family_open(struct metric_registry *r, enum metric_kind kind, const char *name,
                                  const char *help, struct metric_family **ret);
 void          metric_family_ref(struct metric_family *f);

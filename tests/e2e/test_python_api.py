@@ -12,7 +12,7 @@ import requests
 
 from conftest import Server, write_repository  # noqa: F401
 from grpc_stubs import Client, client, stubs  # noqa: F401
-from python_lab import IO, LAB, OPTIONS, RAW, infer, lab, model, post, raised
+from python_lab import ASYNC_LAB, IO, LAB, OPTIONS, RAW, infer, lab, model, post, raised
 
 BACKENDS = ("python",)
 
@@ -61,7 +61,7 @@ MODELS = {
         for name, more in (("A", ""), ("B", "optional: true"), ("C", ""))
         ) + 'output { name: "Y" data_type: TYPE_STRING dims: 1 }\n'),
     "lab": model(LAB, 'parameters { key: "color" value { string_value: "red" } }\n'),
-    "raw": model(RAW),
+    "raw": model(RAW), "async_lab": model(ASYNC_LAB),
     **{f"id_{kind}": identity(kind) for kind in [*TYPES, "BYTES"]},
     "dl_BF16": identity("BF16", DLPACK),
 }
@@ -132,6 +132,9 @@ def test_functions_and_constants(server):
 REQUEST = "pb_utils.InferenceRequest(inputs=%s, requested_output_names=%s, model_name='m'%s)"
 REFUSED = {
     "pb_utils.Tensor('', np.zeros(1))": "Tensor name cannot be an empty string.",
+    "pb_utils.Tensor('x\\0y', np.zeros(1))": "Tensor name 'x\\x00y' cannot contain a NUL character.",
+    "pb_utils.Tensor.from_dlpack(b'x\\0', np.zeros(1))":
+        "Tensor name 'x\\x00' cannot contain a NUL character.",
     "pb_utils.Tensor('x', np.zeros(1, 'U3'))": "NumPy dtype is not supported.",
     "pb_utils.Tensor('x', np.zeros(1, 'c8'))": "NumPy dtype is not supported.",
     "pb_utils.Tensor('x', np.zeros(1, 'M8[s]'))": "NumPy dtype is not supported.",
@@ -202,7 +205,7 @@ def test_refusals(server, expression):
     "pb_utils.TritonError('x', 3)", "pb_utils.PreferredMemory(0)", "pb_utils.Logger.log('x', 1)",
     "pb_utils.Logger.log_info(None)", "pb_utils.MetricFamily('a', 'b', 0)",
     "request.get_response_sender().send(3)", "request.set_flags('x')",
-    "c_utils.Metric()", "pb_utils.InferenceResponse(error=None, nonsense=1)",
+    REQUEST % ("[]", "[]", ", correlation_id=None"), "c_utils.Metric()", "pb_utils.InferenceResponse(error=None, nonsense=1)",
 ])
 def test_wrong_types(server, expression):
     """(12)"""
@@ -327,6 +330,27 @@ if pid == 0:
 result = os.waitpid(pid, 0)[1]
 """) == 0
     assert lab(server, "result = 5") == 5
+    assert "ended unexpectedly" not in server.text()
+
+
+def test_the_models_arguments(server):
+    """argparse and unittest read them."""
+    assert lab(server, "import argparse\nargparse.ArgumentParser().parse_args()\n"
+                       "result = sys.argv") == [""]
+
+
+@pytest.mark.parametrize("name, code", [
+    ("lab", "result = os.fork()"),
+    ("lab", "import ctypes\nresult = ctypes.PyDLL(None).fork()"),
+    ("async_lab", "return os.fork()"),
+])
+def test_a_child_that_returns_from_execute_ends_alone(server, name, code):
+    pid = lab(server, code, name=name)
+    assert pid > 0
+    for n in (1, 10 ** 6):
+        wait = "return" if name == "async_lab" else "result ="
+        assert len(lab(server, f"{wait} 'x' * {n}", name=name)) == n
+    assert lab(server, f"{wait} os.waitpid({pid}, 0)[1]", name=name) == 0
     assert "ended unexpectedly" not in server.text()
 
 
@@ -501,6 +525,40 @@ result = [one.value(), gauge.value()]
     assert 'lab_bars_bucket{le="2"} 1' in text or 'lab_bars_bucket{le="2.0"} 1' in text
     lab(server, "self.kept.pop('metrics').clear()\nresult = gc.collect() * 0")
     assert "lab_" not in requests.get(page, timeout=20).text
+
+
+def test_a_change_of_a_metric_is_visible_when_its_call_returns(server):
+    page = f"http://127.0.0.1:{server.port('metrics')}/metrics"
+    assert lab(server, f"""
+import urllib.request
+def seen(line):
+    return line in urllib.request.urlopen("{page}").read().decode().splitlines()
+kinds = pb_utils.MetricFamily
+counters, gauges, bars = [kinds("lab_seen_" + kind.name.lower(), "x", kind)
+                          for kind in (kinds.COUNTER, kinds.GAUGE, kinds.HISTOGRAM)]
+counter, gauge, bar = counters.Metric(), gauges.Metric(), bars.Metric(buckets=[1.0])
+result = 0
+for i in range(1, 21):
+    counter.increment(1)
+    result += seen(f"lab_seen_counter {{i}}")
+    gauge.set(i)
+    result += seen(f"lab_seen_gauge {{i}}")
+    bar.observe(2)
+    bar.observe(0)
+    result += seen(f"lab_seen_histogram_count {{2 * i}}")
+""") == 60
+
+
+def test_a_second_family_keeps_the_first_ones_description(server):
+    page = f"http://127.0.0.1:{server.port('metrics')}/metrics"
+    assert "# HELP lab_twice first" in lab(server, f"""
+import urllib.request
+one = pb_utils.MetricFamily("lab_twice", "first", pb_utils.MetricFamily.COUNTER)
+two = pb_utils.MetricFamily("lab_twice", "second", pb_utils.MetricFamily.COUNTER)
+metrics = [one.Metric({{"of": "one"}}), two.Metric({{"of": "two"}})]
+metrics[1].increment(2)
+result = urllib.request.urlopen("{page}").read().decode().splitlines()
+""")
 
 
 FAMILY = "pb_utils.MetricFamily('lab_refused', 'x', pb_utils.MetricFamily.%s)"

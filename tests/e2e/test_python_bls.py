@@ -95,7 +95,48 @@ def ensemble_of(step):
             'input_map { key: "CODE" value: "CODE" } output_map { key: "RESULT" value: "RESULT" } } }\n' % step)
 
 
+
+POOL = PROGRAM + '''
+import multiprocessing
+
+
+def call(job):
+    model, n = job
+    pb_utils.Logger.log_info("from a child: %d" % n)
+    request = pb_utils.InferenceRequest(
+        model_name=model, requested_output_names=["Y"],
+        inputs=[pb_utils.Tensor("X", np.array([[n, n + 1]], np.float32))])
+    response = (asyncio.run(later(request)) if n % 2 else request.exec())
+    if response.has_error():
+        return [int(response.error().code()), response.error().message()]
+    return response.output_tensors()[0].as_numpy().reshape(-1).tolist()
+
+
+async def later(request):
+    return await request.async_exec()
+
+
+def squares(n):
+    request = pb_utils.InferenceRequest(model_name="square", requested_output_names=["OUT"],
+                                        inputs=[pb_utils.Tensor("IN", np.array([n], np.int32))])
+    return len(list(request.exec(decoupled=True)))
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.early = multiprocessing.get_context("fork").Pool(2)
+
+    def execute(self, requests):
+        jobs = [("identity", n) for n in range(20)] + [("nothing", 0)]
+        with multiprocessing.get_context("fork").Pool(3) as late:
+            return [answer([self.early.map(call, jobs), late.map(call, jobs),
+                            late.map(squares, [3])]) for r in requests]
+
+    def finalize(self):
+        self.early.terminate()
+'''
 MODELS = {
+    "pool": model(POOL),
     "identity": IDENTITY, "strings": STRINGS, "square": SQUARE,
     "chained": IDENTITY + 'parameters { key: "next" value { string_value: "chain_end" } }\n',
     "chain_end": IDENTITY.replace('"Y"', '"Z"'),
@@ -199,6 +240,26 @@ def test_calls_on_one_core(server):
 PREFIX = "Model %s - Error when running inference: "
 
 
+def test_children_of_a_fork(server):
+    """Of a pool that was made while the model loaded, and of one that execute() makes."""
+    early, late, squares = lab(server, "", name="pool")
+    unknown = [2, PREFIX % "nothing" + "Request for unknown model: 'nothing' is not found"]
+    assert early == late == [[n, n + 1] for n in range(20)] + [unknown]
+    assert squares == run(server, "result = [len(list(ask('square', {'IN': np.array([3], np.int32)}, "
+                                  "['OUT']).exec(decoupled=True)))]")
+    server.wait_for_line("from a child: 7")
+
+
+def test_what_runs_after_exec_has_no_server(server):
+    assert "a child process of the model cannot talk to the server" in run(server, """
+import subprocess
+program = ("import sys; sys.path[:0] = %r; import triton_python_backend_utils as p; "
+           "p.MetricFamily('a', 'b', p.MetricFamily.COUNTER)" % [
+               os.path.dirname(pb_utils.__file__)])
+result = subprocess.run([sys.executable, "-c", program], stderr=subprocess.PIPE).stderr.decode()
+""")
+
+
 @pytest.mark.parametrize("call, text", [
     ("ask('nobody', x(1))", PREFIX % "nobody" + "Request for unknown model: 'nobody' is not found"),
     ("ask('identity', {})",
@@ -275,6 +336,23 @@ it.cancel()
 result = len(rest)
 """) >= 1
     server.wait_for_line("callee cancelled: True")
+
+
+def test_an_iterator_after_its_end(server):
+    """next() ends again; `for` starts over, or goes on where another one was left."""
+    assert run(server, """
+it = ask("square", {"IN": np.array([3], np.int32)}, ["OUT"]).exec(decoupled=True)
+first = list(it)
+try:
+    next(it)
+    result = ["no end"]
+except StopIteration:
+    result = [iter(it) is it, next(it) is first[0]]
+for response in it:
+    result.append(response is first[1])
+    break
+result += [len(list(it)) == len(first) - 2, len(list(it)) == len(first) > 2]
+""") == [True] * 5
 
 
 def test_an_iterator_that_is_dropped(server):

@@ -221,6 +221,22 @@ returned = [pb_utils.InferenceResponse([more, *answer(1).output_tensors()])]
     assert (status, answer.get("outputs", [])) == (200, [])
 
 
+@pytest.mark.parametrize("send", [
+    "returned = [response]",
+    "request.get_response_sender().send(response, 1)\nreturned = [None]",
+])
+@pytest.mark.parametrize("n", [4097, 20000])
+def test_more_outputs_than_a_response_can_have(server, n, send):
+    """The request gets an error, and the process serves the next one."""
+    pid = lab(server, "returned = [answer(os.getpid())]", name="raw")
+    assert post(server, "raw", f"""
+one = np.zeros(1, np.int8)
+response = pb_utils.InferenceResponse([pb_utils.Tensor(f"O{{i}}", one) for i in range({n})])
+{send}
+""") == (500, {"error": f"a response has {n} outputs, and at most 4096 are possible"})
+    assert lab(server, "returned = [answer(os.getpid())]", name="raw") == pid
+
+
 @pytest.mark.parametrize("name", ["raw", "async_lab"])
 def test_senders_of_models_that_are_not_decoupled(server, name):
     """(29)"""

@@ -44,7 +44,8 @@ ENDS = LAB + '''
         %s
 '''
 MODELS = {
-    **{name: model(LAB) for name in ("killed", "exited", "faulty", "load", "many", "spoiled")},
+    **{name: model(LAB) for name in ("killed", "exited", "faulty", "load", "many", "spoiled",
+                                         "wrong")},
     "hung": model(LAB, 'parameters { key: "EXECUTE_TIMEOUT_MS" value { string_value: "500" } }\n'),
     "ready": {**model(READY % ""), "1/ready": "yes"},
     "ready_async": {**model(READY % "async "), "1/ready": "yes"},
@@ -221,6 +222,15 @@ def test_a_process_that_writes_rubbish(server, seed):
         os.kill(pid, signal.SIGKILL)
     assert lab(server, "result = 7", name="spoiled") == 7
     assert lab(server, "result = 8", name="killed") == 8
+
+
+def test_a_process_that_breaks_the_rules_is_ended(server):
+    """(52) At once, although the thread that noticed it is not the one that ends processes."""
+    first = stub_of(server, "wrong_0")
+    assert post(server, "wrong", "c_utils._ask(99, 0, b'')") == (500, {"error": UNHEALTHY % "wrong"})
+    assert lab(server, "result = 7", name="wrong") == 7
+    assert stub_of(server, "wrong_0") not in (None, first)
+    server.wait_for_line("Stub process 'wrong_0' is killed: it broke the rules of the shared memory")
 
 
 # ---- ready and end -----------------------------------------------------------------------------------
@@ -407,6 +417,8 @@ def test_interpreters_that_cannot_be_used(start, tmp_path, name):
     server = start({"lab": model(LAB)}, f"--backend-config=python,python-path={path}",
                    "--exit-on-error=false", "--disable-auto-complete-config")
     assert re.search(text, server.text())
+    if name != "missing":
+        assert "Failed to preinitialize Python stub: " in server.text()
 
 
 @pytest.mark.parametrize("setting, text", [
@@ -454,6 +466,7 @@ def test_models_refused(start):
     server = start(models, "--exit-on-error=false")
     for _, text in broken.values():
         assert text in server.text()
+    assert '"Failed to preinitialize Python stub: Model name must end with' in server.text()
 
 
 assert IO and sys and infer

@@ -51,24 +51,14 @@ void calls_release(uint32_t reply_block) {
         shm_list_push(&connection.header->released, reply_block, connection_block(reply_block));
 }
 
-/* ---- asking with JSON ------------------------------------------------------------------------ */
+/* ---- asking ---------------------------------------------------------------------------------- */
 
-/* ask(kind, handle, payload) -> (code, text): one reply. */
-PyObject *calls_ask(PyObject *module, PyObject *args) {
-        unsigned int     kind, handle;
-        const char      *payload;
-        Py_ssize_t       len;
-        uint32_t         block, reply_block;
+/* Posts the call and returns (code, text) of its only reply. */
+static PyObject *finish_call(uint32_t block) {
         struct shm_reply reply;
+        uint32_t         reply_block;
         PyObject        *result;
 
-        (void)module;
-        if (!PyArg_ParseTuple(args, "IIy#:ask", &kind, &handle, &payload, &len))
-                return NULL;
-        block = calls_new((enum shm_call_kind)kind, handle, (uint64_t)len);
-        if (block == 0)
-                return NULL;
-        memcpy((char *)connection_block(block) + sizeof(struct shm_call), payload, (size_t)len);
         calls_post(block);
         reply_block = calls_wait_replies(block);
         memcpy(&reply, connection_block(reply_block), sizeof(reply));
@@ -78,6 +68,39 @@ PyObject *calls_ask(PyObject *module, PyObject *args) {
         calls_release(reply_block);
         connection_free(block);
         return result;
+}
+
+/* count(id, op, value) -> (code, text): the change of a metric is visible afterwards. */
+PyObject *calls_count(PyObject *module, PyObject *args) {
+        struct shm_metric metric = { 0 };
+        unsigned int      id;
+        uint32_t          block;
+
+        (void)module;
+        if (!PyArg_ParseTuple(args, "IId:count", &id, &metric.op, &metric.value))
+                return NULL;
+        block = calls_new(SHM_CALL_METRIC, id, sizeof(metric));
+        if (block == 0)
+                return NULL;
+        memcpy((char *)connection_block(block) + sizeof(struct shm_call), &metric, sizeof(metric));
+        return finish_call(block);
+}
+
+/* ask(kind, handle, payload) -> (code, text): one reply. */
+PyObject *calls_ask(PyObject *module, PyObject *args) {
+        unsigned int kind, handle;
+        const char  *payload;
+        Py_ssize_t   len;
+        uint32_t     block;
+
+        (void)module;
+        if (!PyArg_ParseTuple(args, "IIy#:ask", &kind, &handle, &payload, &len))
+                return NULL;
+        block = calls_new((enum shm_call_kind)kind, handle, (uint64_t)len);
+        if (block == 0)
+                return NULL;
+        memcpy((char *)connection_block(block) + sizeof(struct shm_call), payload, (size_t)len);
+        return finish_call(block);
 }
 
 int calls_is_cancelled(uint32_t handle, uint64_t *asked_ns) {
@@ -124,19 +147,3 @@ PyObject *calls_cancel(PyObject *module, PyObject *args) {
         Py_RETURN_NONE;
 }
 
-/* count(id, op, value): updates a metric without waiting */
-PyObject *calls_count(PyObject *module, PyObject *args) {
-        struct shm_message message = { .kind = SHM_METRIC };
-        unsigned int       id, op;
-        double             value;
-
-        (void)module;
-        if (!PyArg_ParseTuple(args, "IId:count", &id, &op, &value))
-                return NULL;
-        message.handle = id;
-        message.n_bytes = op;
-        memcpy(&message.value, &value, sizeof(value));
-        connection_post(&message);
-        connection_wake(SHM_ASLEEP);
-        Py_RETURN_NONE;
-}

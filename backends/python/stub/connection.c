@@ -40,6 +40,11 @@ static bool start_watch(void) {
         return rc == 0 && pthread_detach(thread) == 0;
 }
 
+/* In the child, also where C code of the model forks. */
+static void note_fork(void) {
+        connection.is_forked = true;
+}
+
 /* Returns the start parameters as bytes. */
 PyObject *connection_attach(PyObject *module, PyObject *args) {
         const struct shm_answer *start;
@@ -62,7 +67,7 @@ PyObject *connection_attach(PyObject *module, PyObject *args) {
         }
         (void)fcntl(SHM_CONTROL_FD, F_SETFD, FD_CLOEXEC);
         (void)fcntl(SHM_MEMORY_FD, F_SETFD, FD_CLOEXEC);
-        if (!start_watch())
+        if (pthread_atfork(NULL, NULL, note_fork) != 0 || !start_watch())
                 return PyErr_SetFromErrno(PyExc_OSError);
         shm_heap_init(&connection.heap, &(struct shm_heap_options){
                                                 .begin = SHM_STUB_AREA,
@@ -93,7 +98,7 @@ uint32_t connection_alloc(uint64_t n_bytes) {
         uint32_t block;
         char     text[256];
 
-        if (connection.is_forked) {
+        if (connection.is_forked || connection.base == NULL) {
                 (void)raise_model_exception(
                         "a child process of the model cannot talk to the server");
                 return 0;

@@ -147,14 +147,6 @@ static PyObject *answer_ready(PyObject *module, PyObject *args) {
         Py_RETURN_NONE;
 }
 
-/* forked(): this process is a child of the stub, with the same memory */
-static PyObject *forked(PyObject *module, PyObject *unused) {
-        (void)module;
-        (void)unused;
-        connection.is_forked = true;
-        Py_RETURN_NONE;
-}
-
 static PyObject *has_table(PyObject *module, PyObject *unused) {
         (void)module;
         (void)unused;
@@ -183,7 +175,6 @@ static PyMethodDef functions[] = {
         { "_stacks_begin", stacks_begin, METH_VARARGS, NULL },
         { "_stacks_wait", stacks_wait, METH_VARARGS, NULL },
         { "_stacks_answer", stacks_answer, METH_VARARGS, NULL },
-        { "_forked", forked, METH_NOARGS, NULL },
         { "_has_numpy_table", has_table, METH_NOARGS, NULL },
         { NULL, NULL, 0, NULL },
 };

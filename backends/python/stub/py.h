@@ -216,7 +216,7 @@ struct answer_plan {
         struct response *response;
         uint64_t         wanted;     /* a bit for each output of the configuration; later outputs
                                       * are all wanted */
-        PyObject        *text;       /* bytes; NULL: none */
+        PyObject        *text;       /* bytes: the answer is this error; NULL: none */
         PyObject        *parameters; /* bytes; NULL: none */
         uint64_t         n_bytes;
         uint32_t         n_outputs; /* number of wanted outputs */

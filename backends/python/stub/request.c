@@ -181,6 +181,10 @@ static bool take_correlation(struct request *r, PyObject *correlation) {
                 }
                 PyErr_Clear();
         }
+        if (correlation == Py_None) {
+                PyErr_SetString(PyExc_TypeError, "correlation_id must not be None");
+                return false;
+        }
         (void)raise_model_exception("Correlation ID must be integer or string");
         return false;
 }
@@ -433,6 +437,14 @@ static PyObject *get_model_name(PyObject *self, PyObject *unused) {
         return new_reference(r->model_name);
 }
 
+/* (name, version) of the model that exec() calls */
+static PyObject *get_target(PyObject *self, PyObject *unused) {
+        struct request *r = self_of(self);
+        PyObject       *name = get_model_name(self, unused);
+
+        return name != NULL ? Py_BuildValue("(NL)", name, r->block == NULL ? r->version : -1) : NULL;
+}
+
 bool request_complete(struct request *r) {
         static PyObject *(*const getters[])(PyObject *, PyObject *) = { get_id, get_correlation,
                                                                         get_model_name };
@@ -478,6 +490,7 @@ static PyMethodDef methods[] = {
         { "timeout", get_timeout, METH_NOARGS, "In microseconds; 0: none." },
         { "preferred_memory", get_memory, METH_NOARGS, NULL },
         { "trace", get_trace, METH_NOARGS, NULL },
+        { "_target", get_target, METH_NOARGS, NULL },
         { "get_response_sender", get_sender, METH_NOARGS, NULL },
         { "is_cancelled", is_cancelled, METH_NOARGS, "Whether the client has given up." },
         { "set_release_flags", set_release_flags, METH_VARARGS, NULL },

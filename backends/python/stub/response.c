@@ -210,6 +210,17 @@ static bool measure_output(struct answer_plan *plan, struct tensor *t) {
         return true;
 }
 
+/* The client gets an error instead of the outputs. */
+static bool refuse_outputs(struct answer_plan *plan) {
+        plan->text = PyBytes_FromFormat("a response has %lu outputs, and at most %u are possible",
+                                        (unsigned long)plan->n_outputs, SHM_MAX_OUTPUTS);
+        if (plan->text == NULL)
+                return false;
+        plan->code = 1; /* TRITONSERVER_ERROR_INTERNAL */
+        plan->n_bytes += rounded((uint64_t)PyBytes_Size(plan->text));
+        return true;
+}
+
 bool answer_measure(struct answer_plan *plan, struct response *response, uint64_t wanted) {
         Py_ssize_t n;
 
@@ -228,7 +239,7 @@ bool answer_measure(struct answer_plan *plan, struct response *response, uint64_
         for (Py_ssize_t i = 0; i < n; i++)
                 if (!measure_output(plan, (struct tensor *)PyList_GetItem(response->outputs, i)))
                         return false;
-        return true;
+        return plan->n_outputs <= SHM_MAX_OUTPUTS || refuse_outputs(plan);
 }
 
 void answer_done(struct answer_plan *plan) {
@@ -285,12 +296,11 @@ uint64_t answer_write(const struct answer_plan *plan, unsigned char *base, uint6
         Py_ssize_t         n;
 
         at += sizeof(*answer);
-        *answer = (struct shm_answer){ .kind = plan->response->error != NULL ? SHM_ANSWER_ERROR
-                                                                             : SHM_ANSWER_OK,
+        *answer = (struct shm_answer){ .kind = plan->text != NULL ? SHM_ANSWER_ERROR : SHM_ANSWER_OK,
                                        .code = plan->code };
         answer->text = put_text(base, &at, plan->text);
         answer->parameters = put_text(base, &at, plan->parameters);
-        if (plan->response->error != NULL)
+        if (plan->text != NULL)
                 return at;
         answer->outputs = (uint32_t)at;
         records = (struct shm_tensor *)(void *)(base + at);

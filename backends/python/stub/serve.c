@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define RESCHEDULE 2u /* TRITONSERVER_REQUEST_RELEASE_RESCHEDULE */
 #define TRIM_AFTER_NS UINT64_C(10000000000)
@@ -309,6 +310,8 @@ static PyObject *call_model(PyObject *list, uint32_t depth, struct shm_slot *slo
         infer_call_begin_execution(depth);
         result = PyObject_CallFunctionObjArgs(loop.execute, list, NULL);
         infer_call_end_execution();
+        if (connection.is_forked)
+                _exit(0); /* a child that the model forked; the result is its parent's to write */
         slot->end_ns = shm_clock_ns();
         loop.average_ns = (loop.average_ns * 7 + (slot->end_ns - slot->claim_ns)) / 8;
         return result;
@@ -452,6 +455,8 @@ PyObject *serve_end(PyObject *module, PyObject *args) {
         (void)module;
         if (!PyArg_ParseTuple(args, "OOO:end", &capsule, &result, &exception))
                 return NULL;
+        if (connection.is_forked)
+                _exit(0); /* as in call_model() */
         p = PyCapsule_GetPointer(capsule, PENDING_NAME);
         if (p == NULL || p->has_ended)
                 return NULL;

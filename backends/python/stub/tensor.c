@@ -80,6 +80,11 @@ static PyObject *check_name(PyObject *name) {
                 Py_DECREF(text);
                 return raise_model_exception("Tensor name cannot be an empty string.");
         }
+        if (text != NULL && PyUnicode_FindChar(text, 0, 0, PyUnicode_GetLength(text), 1) >= 0) {
+                PyErr_Format(connection.error_class, "Tensor name %R cannot contain a NUL character.",
+                             text);
+                Py_CLEAR(text);
+        }
         return text;
 }
 
