@@ -129,6 +129,9 @@ void repo_stop_all(struct repo *r);
 /* Drops all models. Each ends with its last request. */
 void repo_unload_all(struct repo *r);
 
+/* Logs the model versions that were unloaded and have not ended. */
+void repo_log_leaving(struct repo *r);
+
 /* Returns a new reference to the model; version -1 = the highest READY one. Errors: the look-up
  * texts of the HTTP surface, NOT_FOUND or UNAVAILABLE.
  *

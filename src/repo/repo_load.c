@@ -643,6 +643,36 @@ void repo_stop_all(struct repo *r) {
         free(models);
 }
 
+/* Returns a text for the log, owned; NULL: it has ended. */
+static char *describe_leaving_locked(const struct repo_entry *e, const struct repo_version *v) {
+        if (v->state != VERSION_UNLOADING)
+                return NULL;
+        return mem_printf("model '%s' (version %lld) has not ended", e->label,
+                          (long long)v->number);
+}
+
+void repo_log_leaving(struct repo *r) {
+        struct label_list texts = { 0 };
+
+        mutex_lock(&r->table.lock);
+        for (size_t i = 0; i < r->table.n_entries; i++) {
+                const struct repo_entry *e = r->table.sorted[i];
+
+                texts.items =
+                        mem_realloc(texts.items, (texts.n + e->n_versions + 1) * sizeof(char *));
+                for (size_t k = 0; k < e->n_versions; k++) {
+                        char *text = describe_leaving_locked(e, &e->versions[k]);
+
+                        if (text != NULL)
+                                texts.items[texts.n++] = text;
+                }
+        }
+        mutex_unlock(&r->table.lock);
+        for (size_t i = 0; i < texts.n; i++)
+                log_error("%s", texts.items[i]);
+        label_list_done(&texts);
+}
+
 void repo_unload_all(struct repo *r) {
         struct repo_entry **entries;
         size_t              n;

@@ -265,9 +265,11 @@ static struct error *name_sample(const struct warmup *w, struct error *why) {
 }
 
 static struct error *run_sample(struct warmup *w, struct executor *executor) {
+        uint32_t      n = MAX(w->sample->count, 1); /* once when it is not given, as in the
+                                                     * reference server */
         struct error *err = read_inputs(w);
 
-        for (uint32_t i = 0; i < w->sample->count && err == NULL; i++)
+        for (uint32_t i = 0; i < n && err == NULL; i++)
                 err = name_sample(w, run_once(w, executor));
         for (size_t i = 0; i < w->sample->n_inputs; i++)
                 free(w->bytes[i].bytes);

@@ -252,9 +252,11 @@ static struct error *wait_for_models(struct server *s, uint64_t deadline_ns,
                         end_sequences(s);
                         end_sequences_ns = CLOCK_NEVER;
                 }
-                if (now_ns >= deadline_ns)
+                if (now_ns >= deadline_ns) {
+                        repo_log_leaving(s->repo);
                         return error_new(ERR_INTERNAL,
                                          "Exit timeout expired. Exiting immediately.");
+                }
                 log_info(
                         "Timeout %llu: Found %u live models and 0 in-flight non-inference requests",
                         (unsigned long long)((deadline_ns - now_ns) / NS_PER_S), n_live);
