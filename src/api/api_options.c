@@ -55,6 +55,7 @@ SCALAR_OPTION(TRITONSERVER_ServerOptionsSetStrictReadiness, bool, strict_readine
 SCALAR_OPTION(NESO_ServerOptionsSetAllowUploadedBackends, bool, allow_uploaded_backends)
 SCALAR_OPTION(NESO_ServerOptionsSetLoadReasons, bool, load_reasons)
 SCALAR_OPTION(NESO_ServerOptionsSetChainStrictUnload, bool, chain_strict_unload)
+SCALAR_OPTION(NESO_ServerOptionsSetStateMemory, uint64_t, state_memory_bytes)
 SCALAR_OPTION(TRITONSERVER_ServerOptionsSetExitTimeout, unsigned int, exit_timeout_s)
 SCALAR_OPTION(TRITONSERVER_ServerOptionsSetBufferManagerThreadCount, unsigned int,
               buffer_manager_threads)

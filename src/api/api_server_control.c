@@ -59,12 +59,20 @@ static struct error *read_load_parameter(const struct parameter *p, struct repo_
                          TRITONSERVER_ParameterTypeString((TRITONSERVER_ParameterType)p->type));
 }
 
-static struct error *load_with(struct server *s, const char *name,
-                               const struct TRITONSERVER_Parameter **parameters, size_t n,
-                               struct override_file *files, struct load_parameter *chain) {
-        struct repo_override o = { .files = files, .parameters = chain };
+/* What one load was called with. */
+struct load_call {
+        const char                           *model;
+        const struct TRITONSERVER_Parameter **parameters;
+        size_t                                n_parameters;
+        struct load_permit                    permit;
+};
 
-        for (size_t i = 0; i < n; i++) {
+static struct error *load_with(struct server *s, const struct load_call *c,
+                               struct override_file *files, struct load_parameter *chain) {
+        const struct TRITONSERVER_Parameter **parameters = c->parameters;
+        struct repo_override o = { .files = files, .parameters = chain, .permit = c->permit };
+
+        for (size_t i = 0; i < c->n_parameters; i++) {
                 if (parameters[i] == NULL)
                         return error_new_text(ERR_INVALID_ARG, "a load parameter is NULL");
                 TRY(read_load_parameter((const struct parameter *)parameters[i], &o, files, chain));
@@ -73,15 +81,14 @@ static struct error *load_with(struct server *s, const char *name,
                 return error_new(ERR_INVALID_ARG,
                                  "load parameter '%s' does not go with 'file:': say it in 'config'",
                                  chain[0].name);
-        return server_load_model(s, name, &o);
+        return server_load_model(s, c->model, &o);
 }
 
-static struct error *load(struct server *s, const char *name,
-                          const struct TRITONSERVER_Parameter **parameters, size_t n) {
+static struct error *load_permitted(struct server *s, const struct load_call *c) {
         struct override_file  *files;
         struct load_parameter *chain = NULL;
         struct error          *err;
-        size_t                 n_bytes, n_chain_bytes;
+        size_t                 n = c->n_parameters, n_bytes, n_chain_bytes;
 
         if (!size_mul(n + 1, sizeof(*files), &n_bytes) ||
             !size_mul(n + 1, sizeof(*chain), &n_chain_bytes))
@@ -89,11 +96,18 @@ static struct error *load(struct server *s, const char *name,
         files = try_zalloc(n_bytes);
         chain = try_zalloc(n_chain_bytes);
         err = files != NULL && chain != NULL
-                      ? load_with(s, name, parameters, n, files, chain)
+                      ? load_with(s, c, files, chain)
                       : error_new_text(ERR_INTERNAL, "too many load parameters");
         free(chain);
         free(files);
         return err;
+}
+
+static struct error *load(struct server *s, const char *name,
+                          const struct TRITONSERVER_Parameter **parameters, size_t n) {
+        return load_permitted(s, &(struct load_call){ .model = name,
+                                                      .parameters = parameters,
+                                                      .n_parameters = n });
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerLoadModelWithParameters(
@@ -104,6 +118,22 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerLoadModelWithParameters(
         if (parameter_count > 0)
                 API_NEEDS(parameters);
         return error_to_api(load(server_from_api(server), model_name, parameters, parameter_count));
+}
+
+struct TRITONSERVER_Error *NESO_ServerLoadPermittedModel(
+        struct TRITONSERVER_Server *server, const char *model_name,
+        const struct TRITONSERVER_Parameter **parameters, const uint64_t parameter_count,
+        NESO_ModelPermitFn_t permits, void *userp) {
+        API_NEEDS(server);
+        API_NEEDS(model_name);
+        API_NEEDS(permits);
+        if (parameter_count > 0)
+                API_NEEDS(parameters);
+        return error_to_api(load_permitted(server_from_api(server),
+                                           &(struct load_call){ .model = model_name,
+                                                                .parameters = parameters,
+                                                                .n_parameters = parameter_count,
+                                                                .permit = { permits, userp } }));
 }
 
 /* ---- chains ---------------------------------------------------------------------------------- */
@@ -203,7 +233,20 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerUnloadModelAndDependents(
         struct TRITONSERVER_Server *server, const char *model_name) {
         API_NEEDS(server);
         API_NEEDS(model_name);
-        return error_to_api(server_unload_model_with_needs(server_from_api(server), model_name));
+        return error_to_api(server_unload_model_with_needs(server_from_api(server), model_name,
+                                                           &(struct load_permit){ 0 }));
+}
+
+struct TRITONSERVER_Error *NESO_ServerUnloadPermittedModels(struct TRITONSERVER_Server *server,
+                                                            const char                 *model_name,
+                                                            NESO_ModelPermitFn_t        permits,
+                                                            void                       *userp) {
+        API_NEEDS(server);
+        API_NEEDS(model_name);
+        API_NEEDS(permits);
+        return error_to_api(
+                server_unload_model_with_needs(server_from_api(server), model_name,
+                                               &(struct load_permit){ permits, userp }));
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerPollModelRepository(

@@ -212,6 +212,14 @@ enum access_verdict access_check_model(struct access *a, struct str model, struc
         return verdict;
 }
 
+bool access_is_limited(const struct access *a) {
+        return a->key != NULL && !api_key_grants_model(a->key, str_range(NULL, 0));
+}
+
+bool access_grants_model(const struct access *a, struct str model) {
+        return a->key == NULL || api_key_grants_model(a->key, model);
+}
+
 bool access_hides_field(const struct access *a, struct str name) {
         return UNLIKELY(a->keys != NULL) && (str_equal_nocase(name, STR_LIT("x-api-key")) ||
                                              str_equal_nocase(name, STR_LIT("authorization")));

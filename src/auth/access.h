@@ -69,6 +69,11 @@ enum access_verdict access_check(const struct endpoint_policy *policy,
 /* Checks the model that a message of the request names; empty when it names none. */
 enum access_verdict access_check_model(struct access *a, struct str model, struct arena *arena,
                                        const char **ret_text) NODISCARD;
+/* True when the request may not use all models. */
+bool access_is_limited(const struct access *a);
+/* True when the request may use the model too. Reports no refusal and changes nothing, so that any
+ * thread may call it while the request lasts. */
+bool access_grants_model(const struct access *a, struct str model);
 /* True when a field of that name may hold the key, so that it must not be forwarded to a
  * backend. */
 bool access_hides_field(const struct access *a, struct str name);

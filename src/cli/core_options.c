@@ -227,6 +227,7 @@ static struct error *set_models(const struct cli_options *o, struct TRITONSERVER
                 CORE(TRITONSERVER_ServerOptionsSetModelConfigName(t, o->model_config_name));
         CORE(NESO_ServerOptionsSetAllowUploadedBackends(t, o->allow_uploaded_backends));
         CORE(NESO_ServerOptionsSetChainStrictUnload(t, o->chain_strict_unload));
+        CORE(NESO_ServerOptionsSetStateMemory(t, (uint64_t)MAX(o->memory_budget_bytes, 0)));
         CORE(TRITONSERVER_ServerOptionsSetModelNamespacing(t, o->model_namespacing));
         CORE(TRITONSERVER_ServerOptionsSetModelLoadThreadCount(t, (unsigned)o->model_load_threads));
         CORE(TRITONSERVER_ServerOptionsSetBackendDirectory(t, backends));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "config/state_plan.h"
 
+#include "base/byte_budget.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
@@ -92,7 +93,7 @@ static struct error *check_content(const config_initial *initial, struct state_s
 
 /* Like the reference server, ignores the rest of a file that is too long. */
 static struct error *read_initial(const config_initial *initial, const char *model_directory,
-                                  struct state_spec *spec) {
+                                  struct state_plan *p, struct state_spec *spec) {
         AUTO_CHARS    directory = path_join(model_directory, "initial_state");
         AUTO_STRBUF   content = { 0 };
         struct error *err;
@@ -106,12 +107,20 @@ static struct error *read_initial(const config_initial *initial, const char *mod
         close(fd);
         TRY(err);
         TRY(check_content(initial, spec, &content));
+        if (p->budget != NULL && !byte_budget_take(p->budget, content.len))
+                return error_new(ERR_UNAVAILABLE,
+                                 "no room for the %zu bytes of '%s': the memory for states of "
+                                 "sequences is used up",
+                                 content.len, initial->data_file);
+        p->n_charged += content.len;
         spec->initial = strbuf_take(&content);
         return NULL;
 }
 
 static struct error *set_state(const Inference__ModelConfig *pb, const char *model_directory,
-                               const config_state *state, struct state_spec *ret) {
+                               const config_state *state, struct state_plan *p) {
+        struct state_spec *ret = &p->states[p->n++];
+
         *ret = (struct state_spec){ .input_name = mem_strdup(state->input_name),
                                     .output_name = mem_strdup(state->output_name),
                                     .type = (enum data_type)state->data_type,
@@ -119,12 +128,30 @@ static struct error *set_state(const Inference__ModelConfig *pb, const char *mod
         TRY(set_dims(pb, state, ret));
         if (state->n_initial_state == 0 || state->initial_state[0]->state_data_case != FROM_FILE)
                 return NULL;
-        return error_at(read_initial(state->initial_state[0], model_directory, ret),
+        return error_at(read_initial(state->initial_state[0], model_directory, p, ret),
                         "initial_state[0].data_file");
 }
 
+/* The states of one sequence must fit into an empty budget, or every request would fail. */
+static struct error *check_sizes(const Inference__ModelConfig *pb, const struct state_plan *p) {
+        const struct byte_budget *b = p->budget;
+        size_t                    room = b != NULL ? b->max - b->max / 8 : SIZE_MAX;
+        size_t                    n_bytes = 0;
+
+        for (uint32_t i = 0; i < p->n; i++)
+                if (!size_add(n_bytes, p->states[i].n_bytes, &n_bytes))
+                        n_bytes = SIZE_MAX;
+        if (n_bytes <= room)
+                return NULL;
+        return error_new(
+                ERR_INVALID_ARG,
+                "the states of a sequence of model '%s' take %zu bytes, but the server has "
+                "%zu bytes for the states of all sequences",
+                pb->name, n_bytes, room);
+}
+
 struct error *state_plan_new(const struct model_config *c, const char *model_directory,
-                             struct state_plan **ret) {
+                             struct byte_budget *budget, struct state_plan **ret) {
         const Inference__ModelSequenceBatching *sequence = c->pb->sequence_batching;
         struct state_plan                      *p;
         struct error                           *err = NULL;
@@ -135,11 +162,13 @@ struct error *state_plan_new(const struct model_config *c, const char *model_dir
             sequence->n_state == 0)
                 return NULL;
         p = mem_zalloc(sizeof(*p));
+        p->budget = budget;
         p->states = mem_zalloc(sequence->n_state * sizeof(*p->states));
         for (size_t i = 0; i < sequence->n_state && err == NULL; i++)
-                err = error_at(set_state(c->pb, model_directory, sequence->state[i],
-                                         &p->states[p->n++]),
+                err = error_at(set_state(c->pb, model_directory, sequence->state[i], p),
                                "sequence_batching.state[%zu]", i);
+        if (err == NULL)
+                err = error_at(check_sizes(c->pb, p), "sequence_batching.state");
         if (err != NULL) {
                 state_plan_free(p);
                 return err;
@@ -158,5 +187,7 @@ void state_plan_free(struct state_plan *p) {
                 free(p->states[i].initial);
         }
         free(p->states);
+        if (p->budget != NULL)
+                byte_budget_give(p->budget, p->n_charged);
         free(p);
 }

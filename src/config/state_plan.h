@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct byte_budget;
 struct model_config;
 
 struct state_spec {
@@ -32,12 +33,16 @@ struct state_spec {
 };
 
 struct state_plan {
-        struct state_spec *states;
-        uint32_t           n;
+        struct state_spec  *states;
+        uint32_t            n;
+        struct byte_budget *budget;    /* borrowed; the values are charged to it; NULL: no limit */
+        size_t              n_charged; /* for the initial values */
 };
 
 /* Requires a checked configuration (model_config_check_states). *ret is NULL when the model has no
- * states. */
+ * states. `budget` is the memory for the states of all sequences of all models; INVALID_ARG when the
+ * states of one sequence never fit, UNAVAILABLE when the initial values do not fit now. NULL: no
+ * limit. */
 struct error *state_plan_new(const struct model_config *c, const char *model_directory,
-                             struct state_plan **ret) NODISCARD;
+                             struct byte_budget *budget, struct state_plan **ret) NODISCARD;
 void          state_plan_free(struct state_plan *p); /* NULL is fine */

@@ -2,8 +2,10 @@
 #include "control/repository_order.h"
 
 #include "base/compiler.h"
+#include "base/mem.h"
 #include "core_api/core_error.h"
 
+#include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
 
 /* A model has a handful of files. */
@@ -21,20 +23,39 @@ enum load_parameter_kind load_parameter_kind(struct str name) {
         return str_starts(name, STR_LIT("file:")) ? LOAD_PARAMETER_FILE : LOAD_PARAMETER_UNKNOWN;
 }
 
+/* Called by the core, on the thread of the work. */
+static bool permits(const char *model, void *userp) {
+        struct repository_order *o = userp;
+
+        if (access_grants_model(o->access, str_of(model)))
+                return true;
+        if (!o->refused)
+                o->refused = mem_strdup(model);
+        return false;
+}
+
 static void run_load(struct loop_work *w) {
         struct repository_order *o = CONTAINER_OF(w, struct repository_order, work);
+        const struct TRITONSERVER_Parameter **parameters =
+                (const struct TRITONSERVER_Parameter **)o->parameters;
 
-        o->failure = TRITONSERVER_ServerLoadModelWithParameters(
-                o->core, o->model, (const struct TRITONSERVER_Parameter **)o->parameters,
-                o->n_parameters);
+        o->failure =
+                o->access ? NESO_ServerLoadPermittedModel(o->core, o->model, parameters,
+                                                          o->n_parameters, permits, o)
+                          : TRITONSERVER_ServerLoadModelWithParameters(o->core, o->model,
+                                                                       parameters, o->n_parameters);
+}
+
+static struct TRITONSERVER_Error *unload_with_dependents(struct repository_order *o) {
+        return o->access ? NESO_ServerUnloadPermittedModels(o->core, o->model, permits, o)
+                         : TRITONSERVER_ServerUnloadModelAndDependents(o->core, o->model);
 }
 
 static void run_unload(struct loop_work *w) {
         struct repository_order *o = CONTAINER_OF(w, struct repository_order, work);
 
-        o->failure = o->with_dependents
-                             ? TRITONSERVER_ServerUnloadModelAndDependents(o->core, o->model)
-                             : TRITONSERVER_ServerUnloadModel(o->core, o->model);
+        o->failure = o->with_dependents ? unload_with_dependents(o)
+                                        : TRITONSERVER_ServerUnloadModel(o->core, o->model);
 }
 
 static void refuse(struct loop_work *w, struct error *err) {
@@ -77,7 +98,29 @@ struct error *repository_order_add_file(struct repository_order *o, struct arena
         return NULL;
 }
 
+void repository_order_limit(struct repository_order *o, const struct access *access) {
+        if (access_is_limited(access))
+                o->access = access;
+}
+
+struct error *repository_order_answer(struct repository_order *o, struct access *access,
+                                      struct arena *arena, enum access_verdict *ret_verdict) {
+        AUTO_CHARS    refused = STEAL(o->refused);
+        struct error *err = repository_order_end(o);
+        const char   *text;
+
+        *ret_verdict = ACCESS_GRANTED;
+        if (!refused)
+                return err;
+        *ret_verdict = access_check_model(access, str_of(refused), arena, &text);
+        if (*ret_verdict == ACCESS_GRANTED) /* the key file has granted it since */
+                return err;
+        error_free(err);
+        return error_new_text(ERR_UNAVAILABLE, text);
+}
+
 struct error *repository_order_end(struct repository_order *o) {
+        free(STEAL(o->refused));
         for (size_t i = 0; i < o->n_parameters; i++)
                 TRITONSERVER_ParameterDelete(o->parameters[i]);
         o->n_parameters = 0;

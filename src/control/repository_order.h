@@ -14,6 +14,7 @@
  */
 #pragma once
 
+#include "auth/access.h"
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/str.h"
@@ -36,6 +37,9 @@ struct repository_order {
         size_t                          n_parameters;    /* for a load */
         struct TRITONSERVER_Parameter **parameters;      /* in arena; each owned */
         struct TRITONSERVER_Error      *failure;         /* owned */
+        const struct access            *access; /* borrowed: the call's; constant while `work`
+                                                          * runs; NULL: all models */
+        char *refused; /* owned; the model to which the caller has no right; NULL: none */
 };
 
 /* The form of the value of a load parameter. */
@@ -55,8 +59,15 @@ struct error *repository_order_add_text(struct repository_order *o, struct arena
                                         const char *name, const char *value) NODISCARD;
 struct error *repository_order_add_file(struct repository_order *o, struct arena *arena,
                                         const char *name, struct str bytes) NODISCARD;
+/* Makes the order reach only models that the API key of the call permits. */
+void repository_order_limit(struct repository_order *o, const struct access *access);
 /* Frees what the order holds, and returns the core's error. */
 struct error *repository_order_end(struct repository_order *o) NODISCARD;
+/* The same, for the answer. When a right was missing, *ret_verdict is not GRANTED, and the error has
+ * the text of the refusal. */
+struct error *repository_order_answer(struct repository_order *o, struct access *access,
+                                      struct arena *arena, enum access_verdict *ret_verdict)
+        NODISCARD;
 
 /* UNSUPPORTED, for a request that names a repository. */
 struct error *repository_order_refuse_name(void) NODISCARD;

@@ -17,10 +17,16 @@ struct order {
 };
 
 static void on_ordered(struct loop_work *w) {
-        struct order *o = CONTAINER_OF(w, struct order, order.work);
-        struct error *err = repository_order_end(&o->order);
+        struct order       *o = CONTAINER_OF(w, struct order, order.work);
+        enum access_verdict verdict;
+        struct error       *err =
+                repository_order_answer(&o->order, &o->call->access, &o->call->arena, &verdict);
 
-        if (err)
+        if (verdict != ACCESS_GRANTED) {
+                AUTO_ERROR refusal = err;
+
+                grpc_call_finish(o->call, grpc_code_of_access(verdict), refusal->message);
+        } else if (err)
                 grpc_call_fail(o->call, err);
         else
                 rpc_map_reply(o->call, o->answer);
@@ -31,6 +37,7 @@ static struct order *new_order(struct grpc_call *call, enum repository_order_kin
         struct order *o = ARENA_NEW(&call->arena, struct order);
 
         repository_order_init(&o->order, kind, call->core, model, on_ordered);
+        repository_order_limit(&o->order, &call->access);
         o->call = call;
         return o;
 }

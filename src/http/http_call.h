@@ -158,6 +158,9 @@ void http_call_reply_error(struct http_call *call, struct error *err, const char
 /* Answers {"error":"<message>"} with a status that no error code maps to (403, 404, ...). */
 void http_call_reply_refusal(struct http_call *call, unsigned status, const char *message,
                              const char *content_type);
+/* Answers 401 or 403, by the verdict of a check of access. */
+void http_call_refuse_access(struct http_call *call, enum access_verdict verdict,
+                             const char *message, const char *content_type);
 /* Answers 405. `allowed` is static and lists the methods of the path (RFC 9110, 15.5.6). */
 void http_call_reply_wrong_method(struct http_call *call, struct str allowed,
                                   const char *content_type);

@@ -771,8 +771,8 @@ static void field_at(const void *call, size_t at, struct str *ret_name, struct s
 }
 
 /* RFC 9110, 15.5.2: a 401 names the scheme to authenticate with. */
-static void refuse_access(struct http_call *call, enum access_verdict verdict, const char *message,
-                          const char *content_type) {
+void http_call_refuse_access(struct http_call *call, enum access_verdict verdict,
+                             const char *message, const char *content_type) {
         static const struct http_header how = { { "WWW-Authenticate", 16 }, { "Bearer", 6 } };
 
         http_call_reply_with_error(call,
@@ -804,7 +804,7 @@ static bool check_access(struct http_conn *c, enum endpoint_group group, const c
 
         if (LIKELY(verdict == ACCESS_GRANTED))
                 return true;
-        refuse_access(call, verdict, text, refusal_type);
+        http_call_refuse_access(call, verdict, text, refusal_type);
         return false;
 }
 

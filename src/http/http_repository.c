@@ -23,15 +23,24 @@ static void reply(struct order *o, struct error *err) {
 }
 
 static void on_ordered(struct loop_work *w) {
-        struct order *o = CONTAINER_OF(w, struct order, order.work);
+        struct order       *o = CONTAINER_OF(w, struct order, order.work);
+        enum access_verdict verdict;
+        struct error       *err =
+                repository_order_answer(&o->order, &o->call->access, &o->call->arena, &verdict);
 
-        reply(o, repository_order_end(&o->order));
+        if (verdict != ACCESS_GRANTED) {
+                AUTO_ERROR refusal = err;
+
+                http_call_refuse_access(o->call, verdict, refusal->message, HTTP_JSON);
+        } else
+                reply(o, err);
 }
 
 static struct order *new_order(struct http_call *call, enum repository_order_kind kind) {
         struct order *o = ARENA_NEW(&call->arena, struct order);
 
         repository_order_init(&o->order, kind, call->core, http_call_model(call), on_ordered);
+        repository_order_limit(&o->order, &call->access);
         o->call = call;
         return o;
 }

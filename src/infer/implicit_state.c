@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "infer/implicit_state.h"
 
+#include "base/byte_budget.h"
 #include "base/mem.h"
 #include "config/shape.h"
 #include "config/state_plan.h"
@@ -55,7 +56,32 @@ struct implicit_states {
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static bool reserve_buffer(struct state_buffer *b, size_t n_bytes) {
+static struct byte_budget *budget_of(const struct implicit_state *state) {
+        return state->owner->plan->budget;
+}
+
+static void free_buffer(const struct implicit_state *state, struct state_buffer *b) {
+        if (b->bytes == NULL)
+                return;
+        mem_free_large(b->bytes, b->n_room);
+        if (budget_of(state) != NULL)
+                byte_budget_give(budget_of(state), b->n_room);
+        *b = (struct state_buffer){ 0 };
+}
+
+static void *alloc_charged(struct byte_budget *budget, size_t n) {
+        void *bytes;
+
+        if (budget != NULL && !byte_budget_take(budget, n))
+                return NULL;
+        bytes = try_aligned_alloc(STATE_ALIGNMENT, n);
+        if (bytes == NULL && budget != NULL)
+                byte_budget_give(budget, n);
+        return bytes;
+}
+
+static bool reserve_buffer(const struct implicit_state *state, struct state_buffer *b,
+                           size_t n_bytes) {
         size_t n_room = MAX(n_bytes, (size_t)STATE_ALIGNMENT);
         void  *bytes;
 
@@ -67,10 +93,10 @@ static bool reserve_buffer(struct state_buffer *b, size_t n_bytes) {
         if (n_room > SIZE_MAX - STATE_ALIGNMENT)
                 return false;
         n_room = (n_room + STATE_ALIGNMENT - 1) / STATE_ALIGNMENT * STATE_ALIGNMENT;
-        bytes = try_aligned_alloc(STATE_ALIGNMENT, n_room);
+        bytes = alloc_charged(budget_of(state), n_room);
         if (bytes == NULL)
                 return false;
-        mem_free_large(b->bytes, b->n_room);
+        free_buffer(state, b);
         *b = (struct state_buffer){ bytes, n_room };
         return true;
 }
@@ -115,7 +141,7 @@ static void update_input(struct implicit_state *state) {
 static bool set_value(struct implicit_state *state, const void *bytes, size_t n_bytes) {
         struct state_buffer *buffer = &state->buffers[state->reading];
 
-        if (!reserve_buffer(buffer, n_bytes))
+        if (!reserve_buffer(state, buffer, n_bytes))
                 return false;
         if (bytes != NULL)
                 memcpy(buffer->bytes, bytes, n_bytes);
@@ -163,8 +189,7 @@ struct implicit_states *implicit_states_new(const struct state_plan  *plan,
 
 static void free_state(struct implicit_state *state) {
         for (unsigned i = 0; i < N_BUFFERS; i++)
-                if (state->buffers[i].bytes != NULL)
-                        mem_free_large(state->buffers[i].bytes, state->buffers[i].n_room);
+                free_buffer(state, &state->buffers[i]);
         free(state->read.dims);
         free(state->update.dims);
         free(state->next.dims);
@@ -268,11 +293,6 @@ void implicit_states_attach(struct implicit_states *s, struct request *req) {
         req->has_states = true;
 }
 
-static void free_buffer(struct state_buffer *b) {
-        mem_free_large(b->bytes, b->n_room);
-        *b = (struct state_buffer){ 0 };
-}
-
 static void apply_update(struct implicit_state *state) {
         unsigned old = state->reading;
 
@@ -283,7 +303,7 @@ static void apply_update(struct implicit_state *state) {
         state->updated = NO_BUFFER;
         swap_forms(&state->read, &state->update);
         if (state->spec->is_in_place && state->reading != old)
-                free_buffer(&state->buffers[old]); /* outgrown by the new value */
+                free_buffer(state, &state->buffers[old]); /* outgrown by the new value */
         update_input(state);
 }
 
@@ -350,7 +370,7 @@ static unsigned pick_buffer(const struct implicit_state *state, size_t n_bytes) 
 struct error *implicit_state_buffer(struct implicit_state *state, uint64_t n_bytes, void **ret) {
         unsigned i = pick_buffer(state, (size_t)n_bytes);
 
-        if (!reserve_buffer(&state->buffers[i], (size_t)n_bytes))
+        if (!reserve_buffer(state, &state->buffers[i], (size_t)n_bytes))
                 return error_new(ERR_UNAVAILABLE, "out of memory for the %llu bytes of state '%s'",
                                  (unsigned long long)n_bytes, state->spec->output_name);
         state->writing = i;

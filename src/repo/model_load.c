@@ -154,7 +154,7 @@ static struct error *load(struct loaded_model *l, const struct model_files *file
         TRY(check_completed(l));
         TRY(model_files_print_given_config(m->config, &l->effective_config));
         TRY(labels_read(m->config, l->directory, &m->labels));
-        TRY(state_plan_new(m->config, l->directory, &m->states));
+        TRY(state_plan_new(m->config, l->directory, l->parts->state_memory, &m->states));
         TRY(model_io_set_new(m->config, &m->io));
         m->is_decoupled = model_config_is_decoupled(m->config);
         m->counts_inputs = m->is_decoupled ||

@@ -12,12 +12,27 @@
 #define QUIET_NS (1 * NS_PER_S)
 #define LATEST_NS (10 * NS_PER_S)
 
+/* Threads besides the first one. So many models have to be stuck in their backends before the end of
+ * another one waits. */
+#define MAX_HELPERS 63
+
+/* A thread that ends models while all other threads do. It lives as long as there are models. */
+struct helper {
+        struct thread    thread;
+        struct list_node node; /* in `gone` */
+        struct reaper   *reaper;
+};
+
 struct reaper {
         struct thread thread;
         struct mutex  lock; /* rank LOCK_MAILBOX; guards everything below */
         struct cond   pushed;
         struct cond   reaped;
-        struct list   items; /* struct reaper_item */
+        struct list   items;   /* struct reaper_item */
+        size_t        n_items; /* in the list */
+        bool          is_idle; /* the first thread waits for items */
+        uint32_t      n_helpers;
+        struct list   gone; /* struct helper, to be joined */
         uint32_t      n_expected;
         bool          is_ending;
         uint64_t      due_ns;    /* when memory is returned; CLOCK_NEVER: not at all */
@@ -30,6 +45,7 @@ static void reap_one(struct reaper *r, struct list_node *node) {
         uint64_t            now_ns;
 
         list_remove(node);
+        r->n_items--;
         mutex_unlock(&r->lock);
         item->reap(item);
         now_ns = clock_now_ns();
@@ -41,10 +57,72 @@ static void reap_one(struct reaper *r, struct list_node *node) {
         cond_broadcast(&r->reaped);
 }
 
-/* Waits until there is an item, or until it is time to return memory. Returns the memory with the
- * lock free. */
+static void reap_all(struct reaper *r) {
+        struct list_node *node;
+
+        while ((node = list_first(&r->items)) != NULL)
+                reap_one(r, node);
+}
+
+/* ---- further threads ------------------------------------------------------------------------- */
+
+static void helper_main(void *arg) {
+        struct helper *h = arg;
+        struct reaper *r = h->reaper;
+
+        thread_enter_background();
+        mutex_lock(&r->lock);
+        reap_all(r);
+        r->n_helpers--;
+        list_append(&r->gone, &h->node);
+        cond_signal(&r->pushed); /* the first thread joins it, and returns memory */
+        mutex_unlock(&r->lock);
+}
+
+/* Called without the lock, after n_helpers was incremented. When there is no thread to be had, the
+ * model waits for one that has ended its own. */
+static void start_helper(struct reaper *r) {
+        struct helper *h = try_zalloc(sizeof(*h));
+        AUTO_ERROR     err = NULL;
+
+        if (h != NULL) {
+                h->reaper = r;
+                err = thread_start(&h->thread, "neso-reaper", helper_main, h);
+                if (err == NULL)
+                        return;
+        }
+        free(h);
+        MUTEX_GUARD(&r->lock);
+        r->n_helpers--;
+        cond_signal(&r->pushed);
+}
+
+/* Joins the threads that have ended. They hold no lock after they are in the list. */
+static void join_gone(struct reaper *r) {
+        struct list_node *node;
+
+        while ((node = list_first(&r->gone)) != NULL) {
+                struct helper *h = LIST_ENTRY(node, struct helper, node);
+
+                list_remove(node);
+                mutex_unlock(&r->lock);
+                thread_join(&h->thread);
+                free(h);
+                mutex_lock(&r->lock);
+        }
+}
+
+/* ---- the first thread ------------------------------------------------------------------------ */
+
+/* Waits until there is something to do, or until it is time to return memory. Returns the memory
+ * with the lock free. */
 static void wait_for_more(struct reaper *r) {
-        if (cond_wait_until(&r->pushed, &r->lock, r->due_ns))
+        bool is_signalled;
+
+        r->is_idle = true;
+        is_signalled = cond_wait_until(&r->pushed, &r->lock, r->due_ns);
+        r->is_idle = false;
+        if (is_signalled)
                 return;
         r->due_ns = r->latest_ns = CLOCK_NEVER;
         mutex_unlock(&r->lock);
@@ -58,14 +136,13 @@ static void reaper_main(void *arg) {
         thread_enter_background();
         mutex_lock(&r->lock);
         for (;;) {
-                struct list_node *node = list_first(&r->items);
-
-                if (node != NULL)
-                        reap_one(r, node);
-                else if (r->is_ending)
+                reap_all(r);
+                join_gone(r);
+                if (!list_is_empty(&r->items))
+                        continue;
+                if (r->is_ending && r->n_helpers == 0)
                         break;
-                else
-                        wait_for_more(r);
+                wait_for_more(r);
         }
         mutex_unlock(&r->lock);
 }
@@ -78,6 +155,7 @@ struct error *reaper_new(struct reaper **ret) {
         cond_init(&r->pushed);
         cond_init(&r->reaped);
         list_init(&r->items);
+        list_init(&r->gone);
         r->due_ns = r->latest_ns = CLOCK_NEVER;
         err = thread_start(&r->thread, "neso-reaper", reaper_main, r);
         if (err != NULL) {
@@ -107,10 +185,25 @@ void reaper_expect(struct reaper *r) {
         r->n_expected++;
 }
 
-void reaper_push(struct reaper *r, struct reaper_item *item) {
-        MUTEX_GUARD(&r->lock);
+/* Each item that the first thread does not take at once gets a thread. */
+static bool push_locked(struct reaper *r, struct reaper_item *item) {
         list_append(&r->items, &item->node);
+        r->n_items++;
         cond_signal(&r->pushed);
+        if (r->n_items <= (r->is_idle ? 1 : 0) || r->n_helpers == MAX_HELPERS)
+                return false;
+        r->n_helpers++;
+        return true;
+}
+
+void reaper_push(struct reaper *r, struct reaper_item *item) {
+        bool needs_helper;
+
+        mutex_lock(&r->lock);
+        needs_helper = push_locked(r, item);
+        mutex_unlock(&r->lock);
+        if (needs_helper)
+                start_helper(r);
 }
 
 uint32_t reaper_wait(struct reaper *r, uint64_t until_ns) {

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The reaper: ends models without references, on a thread of its own.
+/* The reaper: ends models without references, on threads of its own.
  *
  * The last reference to a model may be dropped on the thread of one of its own instances, and that
- * thread cannot wait for itself to end. The last unref therefore passes the model to this thread. A
+ * thread cannot wait for itself to end. The last unref therefore passes the model to the reaper.
+ * Models end in parallel, since a backend's Finalize function may take long, or never return: while
+ * its thread ends a model, each further model gets another one, up to a limit. A
  * little later the reaper returns the free memory of the allocator to the system.
  *
  * Ownership.  reaper_push() takes the model (by its node). The reap function frees it.

@@ -18,6 +18,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "repo/load_permit.h"
 #include "repo/model_key.h"
 #include "repo/repo_parts.h"
 #include "repo/repo_scan.h"
@@ -80,6 +81,7 @@ struct repo_override {
         size_t                       n_files;
         const struct load_parameter *parameters; /* see load_parameters.h; applied to config_json */
         size_t                       n_parameters;
+        struct load_permit           permit; /* of the models that the above may name */
 };
 
 /* Loads a model, or makes what serves agree with its files; does nothing when it agrees already.
@@ -96,8 +98,10 @@ struct error *repo_load(struct repo *r, const char *name, const struct repo_over
  * all models of that name. */
 struct error *repo_unload(struct repo *r, const char *name) NODISCARD;
 /* The same, also for the models that were loaded because this one needs them, unless other models
- * need them, or a request has loaded them since. */
-struct error *repo_unload_with_needs(struct repo *r, const char *name) NODISCARD;
+ * need them, or a request has loaded them since. Nothing is unloaded when the permit does not grant
+ * one of the models that it needs, directly or indirectly: INVALID_ARG. */
+struct error *repo_unload_with_needs(struct repo *r, const char *name,
+                                     const struct load_permit *permit) NODISCARD;
 
 /* Scans the files once. Loads models that are new or changed and have not changed since the
  * previous scan. Unloads models that were absent in the previous scan too. Failures are logged.
@@ -124,6 +128,9 @@ size_t repo_stop_changes(struct repo *r, uint64_t until_ns);
 void repo_stop_all(struct repo *r);
 /* Drops all models. Each ends with its last request. */
 void repo_unload_all(struct repo *r);
+
+/* Logs the model versions that were unloaded and have not ended. */
+void repo_log_leaving(struct repo *r);
 
 /* Returns a new reference to the model; version -1 = the highest READY one. Errors: the look-up
  * texts of the HTTP surface, NOT_FOUND or UNAVAILABLE.

@@ -413,6 +413,27 @@ void repo_compose_list_needs(struct repo *r, const struct model_key *key, struct
         model_order_done(&order);
 }
 
+static void add_needed_names_locked(struct repo *r, const char *label, struct label_list *to) {
+        struct model_order order = { 0 };
+
+        error_free(model_graph_order(r->graph, &label, 1, &order)); /* no cycle is registered */
+        to->items = mem_realloc(to->items, (to->n + order.n + 1) * sizeof(char *));
+        for (size_t i = 0; i + 1 < order.n; i++) { /* the last name is the model itself */
+                const struct repo_entry *e = find_label_locked(r, order.names[i]);
+
+                to->items[to->n++] = mem_strdup(e != NULL ? e->name : order.names[i]);
+        }
+        model_order_done(&order);
+}
+
+void repo_compose_list_needed_names(struct repo *r, const char *name, struct label_list *ret) {
+        *ret = (struct label_list){ 0 };
+        MUTEX_GUARD(&r->table.lock);
+        for (const struct repo_entry *e = repo_table_first_locked(&r->table, name); e != NULL;
+             e = e->next)
+                add_needed_names_locked(r, e->label, ret);
+}
+
 bool repo_compose_take_unused(struct repo *r, const char *label, struct model_key *ret) {
         const struct repo_entry *e;
         struct model_order       users;

@@ -198,6 +198,13 @@ static uint64_t read_config_fingerprint(struct repo *r, const struct model_key *
         return config;
 }
 
+/* Before any model is loaded. `config_json` is what the request makes of the configuration. */
+static struct error *check_permit(const struct repo *r, const char *name,
+                                  const struct repo_override *o, const char *config_json) {
+        return poll_error(r, &(struct model_key){ "", name },
+                          load_permit_check_config(&o->permit, name, config_json));
+}
+
 static struct error *load_uploaded_files(struct repo *r, const char *name,
                                          const struct repo_override *o) {
         AUTO_CHARS namespace = NULL;
@@ -210,6 +217,7 @@ static struct error *load_uploaded_files(struct repo *r, const char *name,
                                       error_new_text(ERR_INVALID_ARG,
                                                      "Load parameter 'config' must be specified "
                                                      "for model file override"));
+        TRY(check_permit(r, name, o, o->config_json));
         if (!r->parts.allows_uploaded_code)
                 TRY(uploaded_code_check_files(name, o->files, o->n_files));
         TRY(choose_namespace(r, name, &namespace));
@@ -387,7 +395,14 @@ static struct error *load_with_parameters(struct repo *r, const char *name,
                 return repo_ambiguous_name(scan->n_models, name);
         TRY(load_parameters_apply(&r->parts, scan->models[0].directory, o->config_json,
                                   o->parameters, o->n_parameters, &config_json));
+        TRY(check_permit(r, name, o, config_json));
         return load_all_of(r, name, scan, config_json);
+}
+
+static struct error *load_with_config(struct repo *r, const char *name,
+                                      const struct repo_scan *scan, const struct repo_override *o) {
+        TRY(check_permit(r, name, o, o->config_json));
+        return load_all_of(r, name, scan, o->config_json);
 }
 
 struct error *repo_load(struct repo *r, const char *name, const struct repo_override *o) {
@@ -402,8 +417,10 @@ struct error *repo_load(struct repo *r, const char *name, const struct repo_over
                 err = log_not_polled(r, name, err);
         else if (o != NULL && o->n_parameters > 0)
                 err = load_with_parameters(r, name, &scan, o);
+        else if (o != NULL && o->config_json != NULL)
+                err = load_with_config(r, name, &scan, o);
         else
-                err = load_all_of(r, name, &scan, o != NULL ? o->config_json : NULL);
+                err = load_all_of(r, name, &scan, NULL);
         repo_scan_done(&scan);
         return err;
 }
@@ -464,11 +481,28 @@ struct error *repo_unload(struct repo *r, const char *name) {
         return unload_all_of(r, name);
 }
 
-struct error *repo_unload_with_needs(struct repo *r, const char *name) {
+/* All models that models of that name need, in every namespace. */
+static struct error *check_unload_permit(struct repo *r, const char *name,
+                                         const struct load_permit *permit) {
+        struct label_list names;
+        struct error     *err;
+
+        if (permit->grants == NULL)
+                return NULL;
+        repo_compose_list_needed_names(r, name, &names);
+        err = load_permit_check_unload(permit, name, &names);
+        label_list_done(&names);
+        return err;
+}
+
+struct error *repo_unload_with_needs(struct repo *r, const char *name,
+                                     const struct load_permit *permit) {
         struct label_list needs = { 0 };
         AUTO_CHARS namespace = NULL;
-        struct error *err = repo_find_namespace(r, name, &namespace);
+        struct error *err;
 
+        TRY(check_unload_permit(r, name, permit));
+        err = repo_find_namespace(r, name, &namespace);
         if (err == NULL)
                 repo_compose_list_needs(r, &(struct model_key){ namespace, name }, &needs);
         else
@@ -608,6 +642,36 @@ void repo_stop_all(struct repo *r) {
                 model_unref(models[i]);
         }
         free(models);
+}
+
+/* Returns a text for the log, owned; NULL: it has ended. */
+static char *describe_leaving_locked(const struct repo_entry *e, const struct repo_version *v) {
+        if (v->state != VERSION_UNLOADING)
+                return NULL;
+        return mem_printf("model '%s' (version %lld) has not ended", e->label,
+                          (long long)v->number);
+}
+
+void repo_log_leaving(struct repo *r) {
+        struct label_list texts = { 0 };
+
+        mutex_lock(&r->table.lock);
+        for (size_t i = 0; i < r->table.n_entries; i++) {
+                const struct repo_entry *e = r->table.sorted[i];
+
+                texts.items =
+                        mem_realloc(texts.items, (texts.n + e->n_versions + 1) * sizeof(char *));
+                for (size_t k = 0; k < e->n_versions; k++) {
+                        char *text = describe_leaving_locked(e, &e->versions[k]);
+
+                        if (text != NULL)
+                                texts.items[texts.n++] = text;
+                }
+        }
+        mutex_unlock(&r->table.lock);
+        for (size_t i = 0; i < texts.n; i++)
+                log_error("%s", texts.items[i]);
+        label_list_done(&texts);
 }
 
 void repo_unload_all(struct repo *r) {

@@ -12,6 +12,7 @@
 
 struct agent_registry;
 struct backend_registry;
+struct byte_budget;
 struct host_policies;
 struct metric_registry;
 struct model;
@@ -34,6 +35,7 @@ struct repo_parts {
         struct reaper           *reaper;
         struct response_cache   *cache;               /* NULL = none */
         struct host_policies    *policies;            /* NULL = none */
+        struct byte_budget      *state_memory;        /* for states of sequences; NULL: no limit */
         struct rate_limiter     *limiter;             /* NULL: executions are not limited */
         enum adaptive_mode       adaptive;            /* default of models */
         const char              *scheduler;           /* default of models; "" = the built-in one */

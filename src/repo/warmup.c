@@ -271,9 +271,11 @@ static bool must_end(const struct warmup *w) {
 }
 
 static struct error *run_sample(struct warmup *w, struct executor *executor) {
+        uint32_t      n = MAX(w->sample->count, 1); /* once when it is not given, as in the
+                                                     * reference server */
         struct error *err = read_inputs(w);
 
-        for (uint32_t i = 0; i < w->sample->count && err == NULL; i++)
+        for (uint32_t i = 0; i < n && err == NULL; i++)
                 err = name_sample(w, must_end(w) ? error_new_text(ERR_UNAVAILABLE, "Server exiting")
                                                  : run_once(w, executor));
         for (size_t i = 0; i < w->sample->n_inputs; i++)

@@ -238,7 +238,7 @@ static struct error *check_states(const struct model_check *c) {
         struct state_plan *plan;
 
         TRY(model_config_check_states(c->config));
-        TRY(state_plan_new(c->config, c->directory, &plan));
+        TRY(state_plan_new(c->config, c->directory, NULL, &plan));
         state_plan_free(plan);
         return NULL;
 }

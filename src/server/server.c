@@ -100,6 +100,7 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
                            .reaper = s->reaper,
                            .cache = s->cache,
                            .policies = s->policies,
+                           .state_memory = &s->state_memory,
                            .limiter = s->limiter,
                            .adaptive = o->adaptive_batching,
                            .scheduler = s->scheduler,
@@ -165,6 +166,8 @@ static struct error *create_parts(struct server *s, const struct server_options 
         TRY(timer_thread_new(&s->timers));
         TRY(make_cache(s, o));
         s->limiter = make_limiter(o);
+        byte_budget_init(&s->state_memory, o->state_memory_bytes > 0 ? (size_t)o->state_memory_bytes
+                                                                     : byte_budget_default());
         s->backends = make_backends(o);
         s->agents = agent_registry_new(o->repoagent_directory);
         TRY(reaper_new(&s->reaper));
@@ -255,9 +258,11 @@ static struct error *wait_for_models(struct server *s, uint64_t deadline_ns,
                         end_sequences(s);
                         end_sequences_ns = CLOCK_NEVER;
                 }
-                if (now_ns >= deadline_ns)
+                if (now_ns >= deadline_ns) {
+                        repo_log_leaving(s->repo);
                         return error_new(ERR_INTERNAL,
                                          "Exit timeout expired. Exiting immediately.");
+                }
                 log_info(
                         "Timeout %llu: Found %u live models and 0 in-flight non-inference requests",
                         (unsigned long long)((deadline_ns - now_ns) / NS_PER_S), n_live);
@@ -501,9 +506,10 @@ struct error *server_unload_model(struct server *s, const char *name) {
         return repo_unload(s->repo, name);
 }
 
-struct error *server_unload_model_with_needs(struct server *s, const char *name) {
+struct error *server_unload_model_with_needs(struct server *s, const char *name,
+                                             const struct load_permit *permit) {
         TRY(check_explicit(s));
-        return repo_unload_with_needs(s->repo, name);
+        return repo_unload_with_needs(s->repo, name, permit);
 }
 
 static struct error *check_poll(const struct server *s) {

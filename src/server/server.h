@@ -15,6 +15,7 @@
  */
 #pragma once
 
+#include "base/byte_budget.h"
 #include "base/error.h"
 #include "base/event_source.h"
 #include "infer/message.h"
@@ -28,6 +29,7 @@ struct agent_registry;
 struct backend_registry;
 struct core_metrics;
 struct host_policies;
+struct load_permit;
 struct metric_registry;
 struct model;
 struct rate_limiter;
@@ -55,6 +57,7 @@ struct server {
         struct model_metrics    *model_metrics; /* owned */
         struct timer_thread     *timers;        /* owned */
         struct response_cache   *cache;         /* owned; NULL = none */
+        struct byte_budget       state_memory;  /* of the sequences of all models */
         struct rate_limiter     *limiter;       /* owned; NULL: no limit of executions */
         struct backend_registry *backends;      /* owned */
         struct host_policies    *policies;      /* owned; NULL = none */
@@ -127,7 +130,8 @@ struct error *server_load_model(struct server *s, const char *name, const struct
         NODISCARD;
 struct error *server_unload_model(struct server *s, const char *name) NODISCARD;
 /* Also unloads the models that were loaded only because this one needs them: repo_unload_with_needs(). */
-struct error *server_unload_model_with_needs(struct server *s, const char *name) NODISCARD;
+struct error *server_unload_model_with_needs(struct server *s, const char *name,
+                                             const struct load_permit *permit) NODISCARD;
 /* Mode POLL only, else UNAVAILABLE; blocks until the changed models are loaded. */
 struct error *server_poll(struct server *s) NODISCARD;
 /* As server_poll(), but returns after the repositories were read; the models are loaded later. */

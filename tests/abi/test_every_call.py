@@ -51,6 +51,8 @@ OPTIONAL = {
     "TRITONSERVER_BufferAttributesSetCudaIpcHandle": {"cuda_ipc_handle"},
     "NESO_ModelInstanceSharedSet": {"destroy"},
     "NESO_ReadyWatchNew": {"userp"},
+    "NESO_ServerLoadPermittedModel": {"parameters", "userp"},
+    "NESO_ServerUnloadPermittedModels": {"userp"},
     "NESO_ThreadAfterResponses": {"userp"},
     "NESO_ThreadLoadsFor": {"model_name"},
     "NESO_InferenceRequestModelSteps": {"userp"},

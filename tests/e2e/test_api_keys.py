@@ -3,6 +3,7 @@
 
 What a route answers to who may is compared with a server that asks for no keys.
 """
+import base64
 import hashlib
 import json
 import os
@@ -564,3 +565,192 @@ def test_the_access_line_names_the_key(tmp_path, stubs):  # noqa: F811
         ("GET", 200, "a"), ("GET", 403, "a"), ("GET", 401, None), ("GRPC", 0, "a"),
         ("GRPC", 16, None)]
     assert key_of("a") not in server.text()
+
+
+# ---- loads by a key for some models -------------------------------------------------------------
+
+
+def pipeline(step):
+    """The configuration of an ensemble of one step, as JSON."""
+    tensor = {"data_type": "TYPE_FP32", "dims": [-1]}
+    return {"platform": "ensemble", "input": [{"name": "INPUT0", **tensor}],
+            "output": [{"name": "OUTPUT0", **tensor}],
+            "ensemble_scheduling": {"step": [{
+                "model_name": step, "model_version": -1, "input_map": {"INPUT0": "INPUT0"},
+                "output_map": {"OUTPUT0": "OUTPUT0"}}]}}
+
+
+IDENTITY = {"backend": "identity",
+            "input": [{"name": "INPUT0", "data_type": "TYPE_FP32", "dims": [-1]}],
+            "output": [{"name": "OUTPUT0", "data_type": "TYPE_FP32", "dims": [-1]}]}
+
+
+def next_of(name, **more):
+    return {**IDENTITY, "parameters": {"next": {"string_value": name},
+                                       **{k: {"string_value": v} for k, v in more.items()}}}
+
+
+def text_ensemble(step):
+    return ('platform: "ensemble"\n'
+            'input { name: "INPUT0" data_type: TYPE_FP32 dims: -1 }\n'
+            'output { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 }\n'
+            f'ensemble_scheduling {{ step {{ model_name: "{step}" model_version: -1\n'
+            '  input_map { key: "INPUT0" value: "INPUT0" }\n'
+            '  output_map { key: "OUTPUT0" value: "OUTPUT0" } } }\n')
+
+
+PRIVATE = {"secret": CONFIG, "mine-a": CONFIG, "mine-b": CONFIG,
+           "mine-owners": text_ensemble("secret"), "mine-pair": text_ensemble("mine-b")}
+
+
+@pytest.fixture(scope="module")
+def private(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("private")
+    require_build(BACKENDS)
+    (folder / "models").mkdir()
+    write_repository(folder / "models", PRIVATE)
+    (folder / "keys").write_text(line("limited", "model-repository,inference,health", "mine-*")
+                                 + line("operator", "*"))
+    os.chmod(folder / "keys", 0o600)
+    server = Server(folder / "models", (f"--api-key-file={folder / 'keys'}",
+                                        "--model-control-mode=explicit"),
+                    ("http", "grpc", "metrics"))
+    yield server
+    assert server.stop() == 0, server.text()
+
+
+class Limited:
+    """Loads and unloads on one of the protocols; an answer is a pair of a kind and a text."""
+
+    def __init__(self, server, stubs, channels, protocol):
+        self.server, self.protocol = server, protocol
+        self.client = Client(channels.to(server), stubs)
+
+    def change(self, what, model, name, parameters):
+        if self.protocol == "http":
+            for key, value in parameters.items():
+                if key.startswith("file:"):
+                    parameters = {**parameters, key: base64.b64encode(value).decode()}
+            reply = requests.post(
+                f"{self.server.url}/v2/repository/models/{model}/{what}",
+                json={"parameters": parameters}, headers=bearer(name), timeout=SECONDS)
+            kind = {200: "OK", 403: "PERMISSION_DENIED"}.get(reply.status_code, "error")
+            return kind, reply.json()["error"] if reply.status_code != 200 else ""
+        fields = {str: "string_param", bytes: "bytes_param", bool: "bool_param"}
+        method = {"load": "RepositoryModelLoad", "unload": "RepositoryModelUnload"}[what]
+        pb = self.client.pb
+        given = {k: pb.ModelRepositoryParameter(**{fields[type(v)]: v})
+                 for k, v in parameters.items()}
+        metadata = tuple(bearer(name).items())
+        try:
+            self.client.call(method, {"model_name": model, "parameters": given},
+                             metadata=metadata)
+        except grpc.RpcError as err:
+            code = err.code().name
+            return code if code == "PERMISSION_DENIED" else "error", err.details()
+        return "OK", ""
+
+    def load(self, model, config=None, name="limited", **parameters):
+        if config is not None:
+            parameters["config"] = config if isinstance(config, str) else json.dumps(config)
+        return self.change("load", model, name, parameters)
+
+    def unload(self, model, name="limited", **parameters):
+        return self.change("unload", model, name, parameters)
+
+    def is_ready(self, model):
+        return requests.get(f"{self.server.url}/v2/models/{model}/ready", timeout=SECONDS,
+                            headers=bearer("operator")).status_code == 200
+
+
+@pytest.fixture(params=["http", "grpc"])
+def limited(private, stubs, channels_of_private, request):  # noqa: F811
+    one = Limited(private, stubs, channels_of_private, request.param)
+    yield one
+    for model in PRIVATE:
+        assert one.unload(model, name="operator") == ("OK", "")
+
+
+@pytest.fixture(scope="module")
+def channels_of_private(private):
+    kept = Channels()
+    yield kept
+    kept.close()
+
+
+NO_SECRET = ("PERMISSION_DENIED", "the API key does not grant model 'secret'")
+REACHES = {
+    "a step": {"config": pipeline("secret")},
+    "an escaped name of a field": {
+        "config": json.dumps(pipeline("secret")).replace("ensemble_sch", "ensemble\\u005fsch")},
+    "the other form of a field": {
+        "config": json.dumps(pipeline("secret")).replace("ensemble_scheduling",
+                                                         "ensembleScheduling")},
+    "an escaped name of a model": {
+        "config": json.dumps(pipeline("secret")).replace('"secret"', '"\\u0073ecret"')},
+    "the next model": {"config": next_of("secret")},
+    "a stage": {"config": {"platform": "chain", "parameters": {
+        "stages": {"string_value": "mine-b, secret"}}}},
+    "the parameter next": {"next": "secret"},
+    "the parameter next beside a configuration": {"config": IDENTITY, "next": "secret"},
+    "next that stays beside another parameter": {"config": next_of("secret"),
+                                                 "chain_autoload": "false"},
+    "a configuration beside a file": {"config": pipeline("secret"), "file:1/some": b"bytes"},
+    "next beside a file": {"config": next_of("secret"), "file:config.pbtxt": CONFIG.encode()},
+}
+
+
+@pytest.mark.parametrize("is_loaded", [False, True], ids=["secret unloaded", "secret loaded"])
+@pytest.mark.parametrize("what", REACHES)
+def test_a_load_reaches_no_other_model(limited, what, is_loaded):
+    if is_loaded:
+        assert limited.load("secret", name="operator") == ("OK", "")
+    assert limited.load("mine-a") == ("OK", "")
+    assert limited.load("mine-a", **REACHES[what]) == NO_SECRET
+    assert limited.is_ready("mine-a")  # what served goes on
+    assert limited.is_ready("secret") == is_loaded
+    assert limited.load("mine-a", name="operator", **REACHES[what])[0] != "PERMISSION_DENIED"
+
+
+def test_a_refused_load_is_counted(limited, private):
+    def count():
+        page = requests.get(f"http://127.0.0.1:{private.port('metrics')}/metrics",
+                            headers=bearer("operator"), timeout=SECONDS).text
+        return sum(float(text.rsplit(" ", 1)[1]) for text in page.splitlines()
+                   if text.startswith('neso_api_key_refused_total{key="limited",reason="model"'))
+
+    before = count()
+    assert limited.load("mine-a", pipeline("secret")) == NO_SECRET
+    assert count() == before + 1
+
+
+def test_a_load_reaches_permitted_models(limited):
+    assert limited.load("mine-a", pipeline("mine-b")) == ("OK", "")
+    assert limited.is_ready("mine-b")
+    assert limited.load("mine-a", next="mine-b") == ("OK", "")
+    # An ensemble of the owner, as a step: the key may use it.
+    assert limited.load("mine-a", pipeline("mine-owners")) == ("OK", "")
+    assert limited.is_ready("secret")
+
+
+def test_the_owners_ensemble(limited):
+    """A configuration of the repository is the owner's word; one that is sent is not."""
+    assert limited.load("mine-owners") == ("OK", "")
+    assert limited.is_ready("secret")
+    assert limited.load("mine-owners", pipeline("secret")) == NO_SECRET
+
+
+def test_unload_with_dependents(limited):
+    assert limited.load("mine-owners") == ("OK", "")
+    assert limited.unload("mine-owners", unload_dependents=True) == NO_SECRET
+    assert limited.is_ready("mine-owners") and limited.is_ready("secret")
+    assert limited.unload("mine-owners") == ("OK", "")
+    assert limited.is_ready("secret")
+    assert limited.load("mine-pair") == ("OK", "")
+    assert limited.unload("mine-pair", unload_dependents=True) == ("OK", "")
+    assert not limited.is_ready("mine-b")
+    assert limited.load("mine-owners") == ("OK", "")
+    assert limited.unload("secret", name="operator") == ("OK", "")
+    assert limited.load("mine-owners") == ("OK", "")
+    assert limited.unload("mine-owners", name="operator", unload_dependents=True) == ("OK", "")
+    assert not limited.is_ready("secret")

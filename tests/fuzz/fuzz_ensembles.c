@@ -122,7 +122,7 @@ static void open_model(struct model *m, const char *name, unsigned index, const 
         must_ok(model_config_read_text(str_of(config), "config.pbtxt", &m->config));
         must_ok(model_config_normalize(m->config));
         must_ok(model_io_set_new(m->config, &m->io));
-        must_ok(state_plan_new(m->config, "/nowhere", &m->states));
+        must_ok(state_plan_new(m->config, "/nowhere", NULL, &m->states));
         m->needs_equal_shapes = model_io_needs_equal_shapes(m->io);
         m->is_decoupled = model_config_is_decoupled(m->config);
 }

@@ -294,6 +294,14 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetAdaptiveBa
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetChainStrictUnload(
         struct TRITONSERVER_ServerOptions *options, bool strict);
 
+/* Limits the memory for the implicit states of the sequences of all models, in bytes. 0, the default:
+ * a quarter of what the process may use. A model whose states of one sequence never fit is not loaded; a
+ * request whose states do not fit now fails with UNAVAILABLE.
+ *
+ * INVALID_ARG when `options` is NULL. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetStateMemory(
+        struct TRITONSERVER_ServerOptions *options, uint64_t byte_size);
+
 /* Returns the models of the chain that begins with this model, in order, as JSON to be deleted with
  * TRITONSERVER_MessageDelete():
  *
@@ -319,6 +327,26 @@ struct NESO_LoadParameters {
         const struct TRITONSERVER_Parameter **parameters; /* may be NULL when there are none */
         uint64_t                              parameter_count;
 };
+
+/* Returns whether the caller of a load or an unload has the right to a further model. */
+typedef bool (*NESO_ModelPermitFn_t)(const char *model_name, void *userp);
+
+/* TRITONSERVER_ServerLoadModelWithParameters() for a caller that has a right to some models only.
+ * `permits` is called for each model that a configuration or a parameter of this load names: a step of
+ * an ensemble, a stage of a chain, the next model. It runs on the calling thread, within the call. It
+ * is not called for what a configuration of the repository names, nor for `model_name`.
+ *
+ * INVALID_ARG when `permits` returned false; then nothing was loaded. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerLoadPermittedModel(
+        struct TRITONSERVER_Server *server, const char *model_name,
+        const struct TRITONSERVER_Parameter **parameters, const uint64_t parameter_count,
+        NESO_ModelPermitFn_t permits, void *userp);
+/* TRITONSERVER_ServerUnloadModelAndDependents() for such a caller. `permits` is called for each model
+ * that the model needs, directly or indirectly. INVALID_ARG when it returned false; then nothing was
+ * unloaded. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerUnloadPermittedModels(
+        struct TRITONSERVER_Server *server, const char *model_name, NESO_ModelPermitFn_t permits,
+        void *userp);
 
 /* Loads the models as a chain in the order of the list (docs/chains.md). The last model is loaded
  * first; each other one gets its successor as the load parameter `next`, which `parameters` must not

@@ -67,6 +67,13 @@ static void on_change(void *userp) {
         (void)userp;
 }
 
+/* The models of these calls need no others. */
+static bool permit_none(const char *model, void *userp) {
+        (void)model;
+        (void)userp;
+        return false;
+}
+
 static void call_control(struct TRITONSERVER_Server *server, const struct places *places) {
         static const char config[] =
                 "{\"backend\":\"identity\",\"input\":[{\"name\":\"INPUT0\",\"data_type\":"
@@ -84,7 +91,9 @@ static void call_control(struct TRITONSERVER_Server *server, const struct places
         OK(TRITONSERVER_ServerUnloadModelAndDependents, server, "cached");
         parameter = TRITONSERVER_ParameterNew("config", TRITONSERVER_PARAMETER_STRING, config);
         OK(TRITONSERVER_ServerLoadModelWithParameters, server, "cached", &parameter, 1);
+        OK(NESO_ServerLoadPermittedModel, server, "cached", &parameter, 1, permit_none, NULL);
         TRITONSERVER_ParameterDelete((struct TRITONSERVER_Parameter *)parameter);
+        OK(NESO_ServerUnloadPermittedModels, server, "cached", permit_none, NULL);
         OK(TRITONSERVER_ServerUnloadModel, server, "cached");
         OK(NESO_ThreadLoadsFor, "cached", 1);
         OK(NESO_ThreadLoadsFor, NULL, -1);

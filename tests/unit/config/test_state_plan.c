@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/byte_budget.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "config/state_plan.h"
@@ -62,7 +63,7 @@ static int remove_model(void **state) {
 static struct error *plan(const char *text, struct state_plan **ret) {
         AUTO_MODEL_CONFIG config = config_of(text);
 
-        return state_plan_new(config, parent, ret);
+        return state_plan_new(config, parent, NULL, ret);
 }
 
 static struct state_plan *plan_of(const char *text) {
@@ -181,6 +182,28 @@ static void test_refusals(void **state) {
         }
 }
 
+static void test_charges(void **state) {
+        AUTO_MODEL_CONFIG config =
+                config_of(MODEL(0, STATE("TYPE_STRING", "2", FROM("TYPE_STRING", "2", "texts"))));
+        AUTO_MODEL_CONFIG  large = config_of(MODEL(0, STATE("TYPE_UINT8", "2147483648", "")));
+        struct byte_budget budget;
+        struct state_plan *p = NULL;
+        struct error      *err;
+
+        (void)state;
+        byte_budget_init(&budget, (size_t)1 << 20);
+        assert_null(state_plan_new(config, parent, &budget, &p));
+        assert_int_equal(byte_budget_used(&budget), p->states[0].n_bytes);
+        state_plan_free(p);
+        assert_int_equal(byte_budget_used(&budget), 0);
+        err = state_plan_new(large, parent, &budget, &p);
+        assert_non_null(err);
+        assert_string_equal(err->message,
+                            "the states of a sequence of model 'm' take 2147483648 bytes, but the "
+                            "server has 917504 bytes for the states of all sequences");
+        error_free(err);
+}
+
 static void test_no_memory(void **state) {
         (void)state;
         for (unsigned n = 1;; n++) {
@@ -190,7 +213,7 @@ static void test_no_memory(void **state) {
                 struct error      *err;
 
                 mem_fail_after(n);
-                err = state_plan_new(config, parent, &p);
+                err = state_plan_new(config, parent, NULL, &p);
                 if (!mem_fail_was_hit()) {
                         mem_fail_after(0);
                         assert_null(err);
@@ -209,7 +232,7 @@ SUITE(state_plan) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_none),      cmocka_unit_test(test_zeros),
                 cmocka_unit_test(test_files),     cmocka_unit_test(test_refusals),
-                cmocka_unit_test(test_no_memory),
+                cmocka_unit_test(test_no_memory), cmocka_unit_test(test_charges),
         };
 
         return cmocka_run_group_tests(tests, make_model, remove_model);

@@ -64,7 +64,7 @@ static inline struct fake_model *fake_model_new(const char *config) {
         assert_ok(model_config_read_text(str_of(config), "config.pbtxt", &f->model.config), config);
         assert_ok(model_config_normalize(f->model.config), config);
         assert_ok(model_io_set_new(f->model.config, &f->model.io), config);
-        assert_ok(state_plan_new(f->model.config, "/nowhere", &f->model.states), config);
+        assert_ok(state_plan_new(f->model.config, "/nowhere", NULL, &f->model.states), config);
         f->model.needs_equal_shapes = model_io_needs_equal_shapes(f->model.io);
         f->model.is_decoupled = model_config_is_decoupled(f->model.config);
         f->registry = metric_registry_new();

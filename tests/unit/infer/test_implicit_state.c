@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "suite.h"
 
+#include "base/byte_budget.h"
 #include "base/mem.h"
 #include "config/state_plan.h"
 #include "infer/fake_model.h"
@@ -432,8 +433,37 @@ static void test_lists(void **state) {
         implicit_states_free(NULL);
 }
 
+/* The values of a sequence are charged, and given back. */
+static void values_are_charged(void **state) {
+        static int64_t          dims[] = { 4096 };
+        struct state_spec       spec = { .input_name = "IN",
+                                         .output_name = "OUT",
+                                         .type = DATA_TYPE_UINT8,
+                                         .n_dims = 1,
+                                         .dims = dims,
+                                         .n_bytes = 4096 };
+        struct byte_budget      budget;
+        struct state_plan       charged = { .states = &spec, .n = 1, .budget = &budget };
+        struct implicit_states *earlier, *later;
+
+        (void)state;
+        byte_budget_init(&budget, 2 * 4096);
+        earlier = implicit_states_new(&charged, STATES_OF_SEQUENCE);
+        later = implicit_states_new(&charged, STATES_OF_SEQUENCE);
+        assert_non_null(earlier);
+        assert_non_null(later);
+        assert_int_equal(byte_budget_used(&budget), 2 * 4096);
+        assert_null(implicit_states_new(&charged, STATES_OF_SEQUENCE));
+        assert_true(implicit_states_reset(earlier)); /* has its room already */
+        implicit_states_free(later);
+        assert_int_equal(byte_budget_used(&budget), 4096);
+        implicit_states_free(earlier);
+        assert_int_equal(byte_budget_used(&budget), 0);
+}
+
 SUITE(implicit_state) {
         const struct CMUnitTest tests[] = {
+                cmocka_unit_test(values_are_charged),
                 cmocka_unit_test(test_inputs),
                 cmocka_unit_test(test_turns),
                 cmocka_unit_test(test_no_update),

@@ -149,7 +149,7 @@ static void test_what_was_loaded_for_it_alone_goes(void **state) {
         open_line(&p);
         assert_ok(repo_load(p.repo, "a", NULL), "a");
         assert_ok(repo_load(p.repo, "c", NULL), "c"); /* is there; asked for from now on */
-        assert_ok(repo_unload_with_needs(p.repo, "a"), "unload");
+        assert_ok(repo_unload_with_needs(p.repo, "a", &(struct load_permit){ 0 }), "unload");
         repo_place_await_index(&p, "a:1:UNAVAILABLE:unloaded\nb:1:UNAVAILABLE:unloaded\n"
                                    "c:1:READY:-\nd:-1:UNKNOWN:-\n");
         repo_place_close(&p);

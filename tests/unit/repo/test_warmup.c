@@ -134,10 +134,17 @@ static void test_nothing_to_do(void **state) {
                        IO "model_warmup [{ name: 's' batch_size: 0 count: 3 inputs " ZEROS " }]",
                        "/", ""),
                   "batch_size 0");
-        assert_ok(warm(&r, IO "model_warmup [{ name: 's' batch_size: 1 inputs " ZEROS " }]", "/",
-                       ""),
-                  "count 0");
         assert_int_equal(r.n_executions, 0);
+}
+
+static void test_once_without_a_count(void **state) {
+        struct recorder r = { 0 };
+
+        (void)state;
+        assert_ok(warm(&r, IO "model_warmup [{ name: 's' batch_size: 1 inputs " ZEROS " }]", "/",
+                       "IN[1,2]=0000000000000000 \n"),
+                  "no count");
+        assert_int_equal(r.n_executions, 1);
 }
 
 static void test_samples_run_in_order(void **state) {
@@ -353,6 +360,7 @@ static void test_out_of_memory(void **state) {
 SUITE(warmup) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_nothing_to_do),
+                cmocka_unit_test(test_once_without_a_count),
                 cmocka_unit_test(test_samples_run_in_order),
                 cmocka_unit_test(test_model_without_batches),
                 cmocka_unit_test(test_inputs_of_all_kinds),
