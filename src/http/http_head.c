@@ -176,13 +176,26 @@ static bool read_length(struct str digits, uint64_t *ret) {
         return true;
 }
 
+bool http_head_is_host(struct str value) {
+        /* One bit for each character: those of names, addresses, ports and escapes. */
+        static const uint64_t valid[4] = { 0x2fff6ff200000000, 0x47fffffeaffffffe, 0, 0 };
+
+        for (size_t i = 0; i < value.len; i++) {
+                unsigned char c = (unsigned char)value.ptr[i];
+
+                if (!(valid[c / 64] >> (c % 64) & 1))
+                        return false;
+        }
+        return value.len > 0;
+}
+
 /* Handles a field; false when it is not plain. Fields about the body and the connection are plain only in
  * their usual form, and when they occur once. */
 static bool note_field(struct http_message *m, enum http_name name, struct str value) {
         bool is_first = m->known[name] == 0;
 
         switch (name) {
-        case HTTP_NAME_HOST:
+        case HTTP_NAME_HOST: return is_first && http_head_is_host(value);
         case HTTP_NAME_INFER_JSON_LENGTH: return is_first;
         case HTTP_NAME_CONTENT_LENGTH: return is_first && read_length(value, &m->content_length);
         case HTTP_NAME_CONNECTION:

@@ -28,3 +28,7 @@ void http_head_forget(struct http_message *m);
 
 /* HTTP_NAME_OTHER for names that are not in enum http_name. */
 enum http_name http_head_find_name(struct str name);
+
+/* True for the value of a Host field that names one host, with or without a port (RFC 9112, 3.2). A comma
+ * is refused although a name may have one: it joins two fields to one. */
+bool http_head_is_host(struct str value);

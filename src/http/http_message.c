@@ -303,6 +303,8 @@ static void check_fields(struct http_message *m) {
 
                 if (name == HTTP_NAME_HOST && m->known[name] > 0)
                         refuse_syntax(m, "more than one Host");
+                else if (name == HTTP_NAME_HOST && !http_head_is_host(h.value))
+                        refuse_syntax(m, "Host is not the name of one host");
                 if (name == HTTP_NAME_INFER_JSON_LENGTH)
                         check_json_length(m, h.value);
                 if (m->known[name] == 0)

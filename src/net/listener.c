@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -120,6 +121,8 @@ static void on_pause_over(uv_timer_t *timer) {
 }
 
 static void pause_accepting(struct listener *ln) {
+        if (uv_is_closing((uv_handle_t *)&ln->poll))
+                return;
         uv_poll_stop(&ln->poll);
         uv_timer_start(&ln->pause, on_pause_over, PAUSE_MS, 0);
 }
@@ -174,11 +177,38 @@ static void set_closed(struct listener *ln) {
         mutex_unlock(&ln->lock);
 }
 
+/* Makes the kernel drop each SYN, so that the backlog grows no more: a connection that arrived between
+ * the last accept() and close() would be reset although its peer saw it accepted. The client sends its
+ * SYN again, and finds the socket closed or the next server. Segments of handshakes under way pass.
+ * Where the kernel refuses the filter, the gap remains. */
+static void drop_new_handshakes(int fd) {
+        struct sock_filter steps[] = {
+                BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 13), /* the flags of the TCP header */
+                BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0x12), /* SYN and ACK */
+                BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0x02, 0, 1),
+                BPF_STMT(BPF_RET | BPF_K, 0),
+                BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+        };
+        const struct sock_fprog filter = { .len = ARRAY_LEN(steps), .filter = steps };
+
+        setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter));
+}
+
+/* Accepts the backlog: its peers are connected and may have sent requests, and closing the listening
+ * socket would reset them. */
+static void accept_backlog(struct listener *ln) {
+        for (int i = 0; i <= BACKLOG && accept_next(ln); i++)
+                ;
+}
+
+/* The backlog once more: handshakes that were under way have ended since. */
 static void on_handle_closed(uv_handle_t *native) {
         struct listener *ln = native->data;
 
-        if (--ln->n_open_handles == 0)
-                set_closed(ln);
+        if (--ln->n_open_handles > 0)
+                return;
+        accept_backlog(ln);
+        set_closed(ln);
 }
 
 static void on_close(struct mail *m) {
@@ -188,10 +218,8 @@ static void on_close(struct mail *m) {
                 set_closed(ln);
                 return;
         }
-        /* Accepts the backlog: its peers are connected and may have sent requests, and closing the
-         * listening socket would reset them. */
-        for (int i = 0; i < BACKLOG && accept_next(ln); i++)
-                ;
+        drop_new_handshakes(ln->fd);
+        accept_backlog(ln);
         ln->n_open_handles = 2;
         ln->poll.data = ln;
         ln->pause.data = ln;

@@ -22,7 +22,12 @@ static struct {
         unsigned     n_stolen;
         int          stolen;
         unsigned     n_accepted;
+        const struct listener *closing; /* clients connect whenever its backlog is empty */
+        int                    late[4];
+        unsigned               n_late;
 } seen;
+
+static void connect_late(void);
 
 int __real_accept4(int fd, struct sockaddr *address, socklen_t *len, int flags);
 int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *len, int flags);
@@ -42,6 +47,10 @@ int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *len, int flags) 
         if (accepted < 0 && errno == EMFILE) {
                 seen.n_failed++;
                 cond_broadcast(&seen.changed);
+        }
+        if (accepted < 0 && errno == EAGAIN && seen.closing && seen.n_late < ARRAY_LEN(seen.late)) {
+                connect_late();
+                errno = EAGAIN;
         }
         return accepted;
 }
@@ -82,6 +91,17 @@ static void connect_to(const struct listener *ln, int fd) {
                                              .sin_port = htons(listener_port(ln)) };
 
         assert_int_equal(connect(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
+}
+
+static void connect_late(void) {
+        const struct sockaddr_in address = { .sin_family = AF_INET,
+                                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                                             .sin_port = htons(listener_port(seen.closing)) };
+        int                      fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+
+        assert_true(fd >= 0);
+        connect(fd, (const struct sockaddr *)&address, sizeof(address));
+        seen.late[seen.n_late++] = fd;
 }
 
 static void expect_end(int fd) {
@@ -178,10 +198,35 @@ static void test_close_with_a_backlog(void **state UNUSED) {
         }
 }
 
+/* Who connects between the last look at the backlog and the end is not connected at all: nobody sees an
+ * accepted connection that is reset. */
+static void test_close_while_clients_connect(void **state UNUSED) {
+        struct loop_group *loops;
+        struct listener   *ln;
+        char               c;
+
+        begin(&loops, &ln);
+        listener_start(ln);
+        mutex_lock(&seen.lock);
+        seen.n_late = 0;
+        seen.closing = ln;
+        mutex_unlock(&seen.lock);
+        end(loops, ln);
+        seen.closing = NULL;
+        assert_true(seen.n_late > 0);
+        for (size_t i = 0; i < seen.n_late; i++) {
+                ssize_t n = recv(seen.late[i], &c, 1, 0);
+
+                assert_true(n == 0 || (n < 0 && errno != ECONNRESET));
+                close(seen.late[i]);
+        }
+}
+
 SUITE(listener) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_spare_descriptor),
                 cmocka_unit_test(test_close_with_a_backlog),
+                cmocka_unit_test(test_close_while_clients_connect),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
