@@ -51,6 +51,7 @@ OPTIONAL = {
     "TRITONSERVER_BufferAttributesSetCudaIpcHandle": {"cuda_ipc_handle"},
     "NESO_ModelInstanceSharedSet": {"destroy"},
     "NESO_ReadyWatchNew": {"userp"},
+    "NESO_ResponseFactoryWhenRoom": {"userp"},
     "NESO_ThreadAfterResponses": {"userp"},
     "TRITONBACKEND_BackendSetState": {"state"},
     "TRITONBACKEND_ModelSetState": {"state"},
