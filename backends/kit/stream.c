@@ -2,6 +2,7 @@
 #include "kit/stream.h"
 
 #include "kit/stats.h"
+#include "triton/core/neso.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -13,6 +14,9 @@
 #define LOOK_EVERY_MS 20
 #define STACK_BYTES (256 * 1024)
 
+/* Another server of this API may lack it. */
+#pragma weak NESO_ResponseFactoryWhenRoom
+
 TRITONSERVER_Error *kit_stream_open(struct kit_stream *s, TRITONBACKEND_ModelInstance *instance,
                                     TRITONBACKEND_Request *request) {
         *s = (struct kit_stream){ .instance = instance };
@@ -23,6 +27,15 @@ TRITONSERVER_Error *kit_stream_respond(struct kit_stream *s) {
         s->start_ns = kit_clock_ns();
         s->output_start_ns = 0;
         return TRITONBACKEND_ResponseNewFromFactory(&s->response, s->factory);
+}
+
+bool kit_stream_may_respond(struct kit_stream *s, void (*call)(void *userp), void *userp) {
+        bool is_waiting = false;
+
+        if (NESO_ResponseFactoryWhenRoom != NULL)
+                kit_error_log(NESO_ResponseFactoryWhenRoom(s->factory, call, userp, &is_waiting),
+                              "failed to ask for room for a response");
+        return !is_waiting;
 }
 
 void kit_stream_outputs(struct kit_stream *s) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Several responses to one request, from a thread for that request: for decoupled models.
+/* Several responses to one request, made after its release: for decoupled models.
  *
  *     kit_stream_open() -> [request released] -> kit_stream_respond(), kit_stream_send() any number
  *     of times -> kit_stream_close()
@@ -7,8 +7,9 @@
  * kit_stream_close() ends the stream and notifies the client. Each response is reported to the
  * response statistics as it is sent.
  *
- * A slow reader makes kit_stream_respond() wait. Since each request has a thread of its own, no
- * other request waits with it.
+ * A slow reader makes kit_stream_respond() wait. A backend whose threads serve several requests
+ * (job_pool.h) calls kit_stream_may_respond() first; one with a thread for each request (kit_workers)
+ * may wait.
  *
  * Ownership.  An open stream holds its model: the server does not unload it before the end.
  * Threads.  A stream has one user at a time. kit_workers may be used by any thread.
@@ -36,6 +37,11 @@ struct kit_stream {
 
 TRITONSERVER_Error *kit_stream_open(struct kit_stream *s, TRITONBACKEND_ModelInstance *instance,
                                     TRITONBACKEND_Request *request);
+/* False: a response would have to wait for the reader now. Then call(userp) follows once, on any thread,
+ * possibly earlier than this function returns: when there is room, or the request is cancelled; the stream
+ * must stay open until then. A server without this question always answers true, and kit_stream_respond()
+ * waits. */
+bool kit_stream_may_respond(struct kit_stream *s, void (*call)(void *userp), void *userp);
 /* Begins the next response, in s->response. */
 TRITONSERVER_Error *kit_stream_respond(struct kit_stream *s);
 /* Marks the time when outputs begin to be written; without it, the response counts as empty. */

@@ -8,30 +8,38 @@
  *     output OUT    INT32 [1]    IN[i]
  *     output IDX    UINT32 [1]   i
  *
- * A thread of the request's own makes the responses; it continues after the release of the request.
+ * A few threads make the responses of all requests; they continue after the release of a request.
  * A model that is not decoupled behaves the same; its clients get one response, or an error.
  *
  * A cancelled request gets no further response, only the end of its stream, and the next response
  * counts as cancelled.
  */
 #include "kit/input.h"
+#include "kit/job_pool.h"
 #include "kit/model.h"
 #include "kit/output.h"
 #include "kit/stream.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* Interval of the check for cancellation during a delay. */
+#define LOOK_EVERY_NS UINT64_C(20000000)
+
 struct instance {
-        struct kit_workers workers;
+        struct kit_job_pool pool;
 };
 
 /* The values of one request. */
 struct job {
+        struct kit_job    base;
         struct kit_stream stream;
         bool              wants_out;
         bool              wants_idx;
         uint32_t          wait_ms;
+        uint64_t          next_ns; /* when the next response is due; 0: not known yet */
+        size_t            n_sent;
         size_t            n;
         uint32_t         *delays_ms; /* owned: n */
         int32_t          *values;    /* owned: n */
@@ -86,7 +94,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_ModelIns
 
         if (instance == NULL)
                 return kit_error_no_memory(sizeof(*instance), "an instance");
-        kit_workers_init(&instance->workers);
+        kit_job_pool_init(&instance->pool);
         return TRITONBACKEND_ModelInstanceSetState(triton, instance);
 }
 
@@ -95,7 +103,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceFinalize(TRITONBACKEND_ModelInsta
 
         KIT_TRY(TRITONBACKEND_ModelInstanceState(triton, &state));
         if (state != NULL)
-                kit_workers_done(&((struct instance *)state)->workers);
+                kit_job_pool_done(&((struct instance *)state)->pool);
         free(state);
         return NULL;
 }
@@ -127,25 +135,62 @@ static void free_job(struct job *job) {
         free(job);
 }
 
-static TRITONSERVER_Error *respond_all(struct job *job) {
-        for (uint32_t i = 0; i < job->n; i++) {
-                if (!kit_stream_wait_ms(&job->stream, job->delays_ms[i])) {
-                        kit_stream_report_cancelled(&job->stream);
-                        return NULL;
-                }
-                KIT_TRY(kit_stream_respond(&job->stream));
-                kit_stream_outputs(&job->stream);
-                KIT_TRY(kit_stream_send(&job->stream, fill(job, i)));
-        }
-        return NULL;
+static TRITONSERVER_Error *respond(struct job *job) {
+        size_t i = job->n_sent++;
+
+        job->next_ns = 0;
+        KIT_TRY(kit_stream_respond(&job->stream));
+        kit_stream_outputs(&job->stream);
+        return kit_stream_send(&job->stream, fill(job, i));
 }
 
-static void run_job(void *work) {
-        struct job *job = work;
-
-        kit_error_log(respond_all(job), "failed to respond");
+static enum kit_job_state end_job(struct job *job) {
         kit_stream_close(&job->stream);
         free_job(job);
+        return KIT_JOB_ENDS;
+}
+
+static void on_room(void *userp) {
+        kit_job_wake(userp);
+}
+
+/* Puts the job off until the next response is due, and for LOOK_EVERY_NS at most, to see that the request
+ * was cancelled meanwhile. */
+static bool is_early(struct job *job) {
+        uint64_t now_ns;
+
+        if (job->next_ns == 0 && job->delays_ms[job->n_sent] == 0)
+                return false;
+        now_ns = kit_clock_ns();
+        if (job->next_ns == 0)
+                job->next_ns = now_ns + job->delays_ms[job->n_sent] * UINT64_C(1000000);
+        job->base.due_ns = job->next_ns < now_ns + LOOK_EVERY_NS ? job->next_ns
+                                                                 : now_ns + LOOK_EVERY_NS;
+        return now_ns < job->next_ns;
+}
+
+static enum kit_job_state run_job(struct kit_job *base) {
+        struct job *job = (struct job *)((char *)base - offsetof(struct job, base));
+
+        for (int i = 0; i < KIT_JOB_SLICE; i++) {
+                TRITONSERVER_Error *err;
+
+                if (job->n_sent >= job->n)
+                        return end_job(job);
+                if (kit_stream_is_cancelled(&job->stream)) {
+                        kit_stream_report_cancelled(&job->stream);
+                        return end_job(job);
+                }
+                if (is_early(job))
+                        return KIT_JOB_LATER;
+                if (!kit_stream_may_respond(&job->stream, on_room, base))
+                        return KIT_JOB_WAITS;
+                err = respond(job);
+                kit_error_log(err, "failed to respond");
+                if (err != NULL)
+                        return end_job(job);
+        }
+        return KIT_JOB_AGAIN;
 }
 
 /* ---- requests ---- */
@@ -210,7 +255,8 @@ static TRITONSERVER_Error *start_job(TRITONBACKEND_ModelInstance *triton, struct
 
         KIT_TRY(make_job(triton, request, &job));
         *ret_wait_ms = job->wait_ms;
-        err = kit_workers_start(&instance->workers, run_job, job);
+        job->base.run = run_job;
+        err = kit_job_start(&instance->pool, &job->base);
         if (err != NULL) {
                 kit_stream_drop(&job->stream);
                 free_job(job);

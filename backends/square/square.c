@@ -4,26 +4,30 @@
  *     input  IN   INT32 [1]   number of responses; none for 0 or less
  *     output OUT  INT32 [1]   IN
  *
- * A thread of the request's own makes the responses, as fast as the client takes them; it continues
- * after the release of the request. A cancelled request gets no further response, only the end of
+ * A few threads make the responses of all requests, as fast as the clients take them; they continue
+ * after the release of a request. A cancelled request gets no further response, only the end of
  * its stream, and the next response counts as cancelled.
  */
 #include "kit/input.h"
+#include "kit/job_pool.h"
 #include "kit/model.h"
 #include "kit/output.h"
 #include "kit/stream.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct instance {
-        struct kit_workers workers;
+        struct kit_job_pool pool;
 };
 
 /* The values of one request. */
 struct job {
+        struct kit_job    base;
         struct kit_stream stream;
         int32_t           number;
+        int32_t           n_sent;
         bool              wants_out;
 };
 
@@ -75,7 +79,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_ModelIns
 
         if (instance == NULL)
                 return kit_error_no_memory(sizeof(*instance), "an instance");
-        kit_workers_init(&instance->workers);
+        kit_job_pool_init(&instance->pool);
         return TRITONBACKEND_ModelInstanceSetState(triton, instance);
 }
 
@@ -84,7 +88,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceFinalize(TRITONBACKEND_ModelInsta
 
         KIT_TRY(TRITONBACKEND_ModelInstanceState(triton, &state));
         if (state != NULL)
-                kit_workers_done(&((struct instance *)state)->workers);
+                kit_job_pool_done(&((struct instance *)state)->pool);
         free(state);
         return NULL;
 }
@@ -105,25 +109,43 @@ static TRITONSERVER_Error *fill(struct job *job) {
         return NULL;
 }
 
-static TRITONSERVER_Error *respond_all(struct job *job) {
-        for (int32_t i = 0; i < job->number; i++) {
-                if (kit_stream_is_cancelled(&job->stream)) {
-                        kit_stream_report_cancelled(&job->stream);
-                        return NULL;
-                }
-                KIT_TRY(kit_stream_respond(&job->stream));
-                kit_stream_outputs(&job->stream);
-                KIT_TRY(kit_stream_send(&job->stream, fill(job)));
-        }
-        return NULL;
+static TRITONSERVER_Error *respond(struct job *job) {
+        KIT_TRY(kit_stream_respond(&job->stream));
+        kit_stream_outputs(&job->stream);
+        return kit_stream_send(&job->stream, fill(job));
 }
 
-static void run_job(void *work) {
-        struct job *job = work;
-
-        kit_error_log(respond_all(job), "failed to respond");
+static enum kit_job_state end_job(struct job *job) {
         kit_stream_close(&job->stream);
         free(job);
+        return KIT_JOB_ENDS;
+}
+
+static void on_room(void *userp) {
+        kit_job_wake(userp);
+}
+
+static enum kit_job_state run_job(struct kit_job *base) {
+        struct job *job = (struct job *)((char *)base - offsetof(struct job, base));
+
+        for (int i = 0; i < KIT_JOB_SLICE; i++) {
+                TRITONSERVER_Error *err;
+
+                if (job->n_sent >= job->number)
+                        return end_job(job);
+                if (kit_stream_is_cancelled(&job->stream)) {
+                        kit_stream_report_cancelled(&job->stream);
+                        return end_job(job);
+                }
+                if (!kit_stream_may_respond(&job->stream, on_room, base))
+                        return KIT_JOB_WAITS;
+                job->n_sent++;
+                err = respond(job);
+                kit_error_log(err, "failed to respond");
+                if (err != NULL)
+                        return end_job(job);
+        }
+        return KIT_JOB_AGAIN;
 }
 
 /* ---- requests ---- */
@@ -154,7 +176,9 @@ static TRITONSERVER_Error *start_job(TRITONBACKEND_ModelInstance *triton,
                 free(job);
                 return err;
         }
-        err = kit_workers_start(&instance->workers, run_job, job);
+        job->base.run = run_job;
+        job->n_sent = 0;
+        err = kit_job_start(&instance->pool, &job->base);
         if (err == NULL)
                 return NULL;
         kit_stream_drop(&job->stream);

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "infer/response.h"
 #include "infer/response_factory.h"
+#include "triton/core/neso.h"
 
 #define RESPONSE(argument) ((struct response *)(argument))
 #define OUTPUT(argument) ((struct response_output *)(argument))
@@ -156,6 +157,24 @@ TRITONSERVER_Error *TRITONBACKEND_ResponseNewFromFactory(TRITONBACKEND_Response 
         API_NEEDS(factory);
         API_TRY(response_factory_respond(FACTORY(factory), &r));
         *response = (TRITONBACKEND_Response *)r;
+        return NULL;
+}
+
+TRITONSERVER_Error *NESO_ResponseFactoryRoom(TRITONBACKEND_ResponseFactory *factory,
+                                             uint32_t                      *room) {
+        API_NEEDS(factory);
+        API_NEEDS(room);
+        *room = response_factory_room(FACTORY(factory));
+        return NULL;
+}
+
+TRITONSERVER_Error *NESO_ResponseFactoryWhenRoom(TRITONBACKEND_ResponseFactory *factory,
+                                                 NESO_RoomFn_t call, void *userp,
+                                                 bool *is_waiting) {
+        API_NEEDS(factory);
+        API_NEEDS(call);
+        API_NEEDS(is_waiting);
+        *is_waiting = response_factory_when_room(FACTORY(factory), call, userp);
         return NULL;
 }
 

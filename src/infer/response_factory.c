@@ -46,3 +46,13 @@ struct error *response_factory_respond(struct response_factory *f, struct respon
 struct error *response_factory_send_flags(struct response_factory *f, uint32_t flags) {
         return response_source_send_flags(&f->source, flags);
 }
+
+/* A response with a ticket does not wait for room (response_new_from()). */
+uint32_t response_factory_room(const struct response_factory *f) {
+        return f->source.ticket != NULL ? UINT32_MAX : response_stream_room(f->source.stream);
+}
+
+bool response_factory_when_room(struct response_factory *f, response_room_fn call, void *userp) {
+        return f->source.ticket == NULL &&
+               response_stream_when_room(f->source.stream, call, userp);
+}

@@ -11,7 +11,9 @@ struct response_window {
         _Atomic uint32_t       n_responses;
         _Atomic uint64_t       n_bytes;
         _Atomic uint32_t       n_waiting;
-        struct mutex           lock; /* rank LOCK_MAILBOX; held while waiting */
+        struct mutex           lock; /* rank LOCK_MAILBOX; held while waiting; guards all below */
+        response_room_fn       room_call; /* NULL: none is outstanding */
+        void                  *room_userp;
         struct cond credit; /* signalled when a response was deleted or the inference cancelled */
 };
 
@@ -61,6 +63,7 @@ bool response_stream_limit(struct response_stream *s, const struct response_limi
                 atomic_init(&w->n_responses, 0);
                 atomic_init(&w->n_bytes, 0);
                 atomic_init(&w->n_waiting, 0);
+                w->room_call = NULL;
                 mutex_init(&w->lock, LOCK_MAILBOX);
                 cond_init(&w->credit);
                 s->window = w;
@@ -104,22 +107,65 @@ void response_stream_unref(struct response_stream *s) {
         s->release(s->memory);
 }
 
-static void wake(struct response_window *w) {
-        MUTEX_GUARD(&w->lock);
+static uint32_t room_of(const struct response_window *w) {
+        uint32_t n = atomic_load(&w->n_responses);
+        bool     is_full = n >= w->limits.max_responses ||
+                       atomic_load(&w->n_bytes) >= w->limits.max_bytes;
+
+        if (is_full)
+                return n == 0;
+        return w->limits.max_responses - n;
+}
+
+static bool has_room(const struct response_window *w) {
+        return room_of(w) > 0;
+}
+
+/* The caller holds the stream: the call may drop the creator's reference. */
+static void wake(struct response_stream *s) {
+        struct response_window *w = s->window;
+        response_room_fn        call = NULL;
+        void                   *userp = NULL;
+
+        mutex_lock(&w->lock);
+        if (w->room_call != NULL && (atomic_load(&s->is_cancelled) || has_room(w))) {
+                call = STEAL(w->room_call);
+                userp = w->room_userp;
+                atomic_fetch_sub(&w->n_waiting, 1);
+        }
         cond_broadcast(&w->credit);
+        mutex_unlock(&w->lock);
+        if (call != NULL)
+                call(userp);
 }
 
 void response_stream_cancel(struct response_stream *s) {
         atomic_store(&s->is_cancelled, true);
         if (s->window != NULL)
-                wake(s->window);
+                wake(s);
 }
 
-static bool has_room(const struct response_window *w) {
-        uint32_t n = atomic_load(&w->n_responses);
+uint32_t response_stream_room(const struct response_stream *s) {
+        if (s->window == NULL || atomic_load(&s->is_cancelled))
+                return UINT32_MAX;
+        return room_of(s->window);
+}
 
-        return n == 0 ||
-               (n < w->limits.max_responses && atomic_load(&w->n_bytes) < w->limits.max_bytes);
+bool response_stream_when_room(struct response_stream *s, response_room_fn call, void *userp) {
+        struct response_window *w = s->window;
+
+        if (w == NULL)
+                return false;
+        MUTEX_GUARD(&w->lock);
+        /* The same order as in response_stream_enter(). */
+        atomic_fetch_add(&w->n_waiting, 1);
+        if (atomic_load(&s->is_cancelled) || has_room(w)) {
+                atomic_fetch_sub(&w->n_waiting, 1);
+                return false;
+        }
+        w->room_call = call;
+        w->room_userp = userp;
+        return true;
 }
 
 static void wait_for_room_locked(struct response_window *w, struct response_stream *s) {
@@ -165,5 +211,5 @@ void response_stream_leave(struct response_stream *s, uint64_t n_bytes) {
         atomic_fetch_sub(&w->n_bytes, n_bytes);
         atomic_fetch_sub(&w->n_responses, 1);
         if (atomic_load(&w->n_waiting) > 0)
-                wake(w);
+                wake(s);
 }

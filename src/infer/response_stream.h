@@ -121,6 +121,17 @@ static inline bool response_stream_may_send(struct response_stream *s, bool is_f
 /* Counts a new response of n_bytes. With may_wait it waits for room first, unless
  * response_stream_allow_wait() forbids that on this thread. */
 void response_stream_enter(struct response_stream *s, uint64_t n_bytes, bool may_wait);
+/* How many responses can be created now without waiting: UINT32_MAX without a limit, and after a
+ * cancellation. */
+uint32_t response_stream_room(const struct response_stream *s);
+
+typedef void (*response_room_fn)(void *userp);
+
+/* For a creator that must not wait: true when a response could not be created now without waiting. Then
+ * call(userp) follows once, as soon as it can or the inference is cancelled, on the thread that made the
+ * room or cancels, with no lock held. Only one call may be outstanding; the creator keeps the stream. */
+bool response_stream_when_room(struct response_stream *s, response_room_fn call, void *userp)
+        NODISCARD;
 /* Counts the memory of an output. */
 void response_stream_add_bytes(struct response_stream *s, uint64_t n_bytes);
 /* Counts the deletion of a response. n_bytes: those of response_stream_enter() and all that

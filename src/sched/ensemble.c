@@ -210,6 +210,7 @@ static struct ensemble_run *run_new(struct ensemble *e, struct request *req,
         list_init(&run->out_frames);
         run->is_sending = false;
         run->has_sent_final = false;
+        run->waits_for_room = false;
         atomic_init(&run->inline_used, 0);
         run->first = (struct frame *)(run + 1);
         frame_init(run->first, run, 0);

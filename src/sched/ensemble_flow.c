@@ -384,8 +384,8 @@ void flow_end_locked(struct step_run *s, struct work *w) {
         for (uint32_t i = 0; i < s->plan->n_feeders; i++) {
                 const struct plan_step *feeder = &run->plan->steps[s->plan->feeders[i]];
 
-                drop_user_locked(is_decoupled(feeder) ? &f->origin : &f->steps[feeder->place].kept,
-                                 w);
+                if (!is_decoupled(feeder))
+                        drop_user_locked(&f->steps[feeder->place].kept, w);
         }
         leave_frame_locked(f, w);
 }
@@ -394,8 +394,6 @@ void flow_sent_locked(struct frame *f, struct work *w) {
         const struct ensemble_run *run = f->run;
         const struct plan_stream  *stream = &run->plan->streams[f->stream];
 
-        if (stream->producer != ENSEMBLE_NONE && run->choice->writes[stream->producer])
-                drop_user_locked(&f->origin, w);
         for (uint32_t i = 0; i < stream->n_steps; i++)
                 if (run->choice->writes[stream->steps[i]] && !is_decoupled(f->steps[i].plan))
                         drop_user_locked(&f->steps[i].kept, w);

@@ -305,12 +305,39 @@ struct error *output_make(struct frame *f, struct response **ret) {
 
 /* ---- decoupled ensembles --------------------------------------------------------------------- */
 
-/* The next frame to send; NULL: none is ready, or another thread is sending. */
+/* The client has read enough, or has left. */
+static void on_room(void *userp) {
+        struct ensemble_run *run = userp;
+
+        mutex_lock(&run->lock);
+        run->waits_for_room = false;
+        mutex_unlock(&run->lock);
+        output_flush(run);
+        run_close(run);
+}
+
+/* A slow reader must not hold the thread of a step's model, which others use as well: so the run waits for
+ * room, open, without a thread. */
+static bool must_wait_locked(struct ensemble_run *run) {
+        struct response_source source = response_source_of(run->req);
+
+        if (run->waits_for_room)
+                return true;
+        if (source.ticket != NULL || !response_stream_when_room(source.stream, on_room, run))
+                return false;
+        run->waits_for_room = true;
+        run->n_open++;
+        return true;
+}
+
+/* The next frame to send; NULL: none is ready, another thread is sending, or the client has no room. */
 static struct frame *take_ready_locked(struct ensemble_run *run) {
         struct list_node *first = list_first(&run->out_frames);
         struct frame     *f = first != NULL ? LIST_ENTRY(first, struct frame, out_node) : NULL;
 
         if (run->is_sending || f == NULL || (f->n_missing > 0 && !f->is_dead))
+                return NULL;
+        if (!f->is_dead && must_wait_locked(run))
                 return NULL;
         list_remove(first);
         run->is_sending = true;

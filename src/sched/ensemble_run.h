@@ -131,7 +131,8 @@ struct frame {
         bool     is_dead;             /* one of these outputs will never come */
         struct list_node    node;     /* in the run's frames; frame 0 is not listed */
         struct list_node    out_node; /* in the run's out_frames */
-        struct kept_outputs origin;   /* the response of the decoupled step that began the frame */
+        struct kept_outputs origin;   /* the response of the decoupled step that began the frame: kept as
+                                       * long as the frame, so that the step's limit bounds the frames */
         struct value       *values;   /* by place */
         struct step_run    *steps;    /* by place */
 };
@@ -159,6 +160,7 @@ struct ensemble_run {
         struct list         out_frames; /* decoupled ensembles: frames to be sent, in order */
         bool                is_sending;
         bool                has_sent_final;
+        bool                waits_for_room; /* a call of response_stream_when_room() is due */
 
         struct frame  *first; /* the frame of stream 0 */
         _Atomic size_t inline_used;

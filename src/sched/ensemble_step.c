@@ -9,6 +9,11 @@
  * max_inflight_requests replaces the number of responses. */
 #define MAX_UNUSED_RESPONSES 1024
 #define MAX_UNUSED_BYTES (UINT64_C(64) << 20)
+/* The same for a step whose every response begins a request to another decoupled step, and for each of
+ * those requests: so that one run has not the product of two limits. */
+#define MAX_UNUSED_OF_FEEDER 8
+#define MAX_UNUSED_OF_FED 32
+#define MAX_UNUSED_BYTES_OF_FED (MAX_UNUSED_BYTES / MAX_UNUSED_OF_FEEDER)
 /* The reference waits as long for a step. Steps that wait for each other in a circle continue after
  * it. */
 #define MAX_WAIT_NS (300 * NS_PER_S)
@@ -200,16 +205,35 @@ static struct error *set_correlation(struct step_run *s, struct request *req) {
         return NULL;
 }
 
+/* Whether another decoupled step reads the step's responses, or what is made of them. */
+static bool feeds_decoupled(const struct step_run *s) {
+        const struct ensemble_plan *plan = s->run->plan;
+
+        for (uint32_t i = 0; i < s->run->ensemble->n_steps; i++)
+                if (s->run->choice->has_step[i] && is_decoupled(&plan->steps[i]) &&
+                    plan->steps[i].in_stream == s->plan->out_stream)
+                        return true;
+        return false;
+}
+
+static uint32_t max_unused(const struct step_run *s) {
+        if (limit_of(s)->max > 0)
+                return limit_of(s)->max;
+        if (feeds_decoupled(s))
+                return MAX_UNUSED_OF_FEEDER;
+        return s->plan->in_stream > 0 ? MAX_UNUSED_OF_FED : MAX_UNUSED_RESPONSES;
+}
+
 static struct error *limit_responses(const struct step_run *s, struct request *req) {
-        uint32_t max = limit_of(s)->max;
+        struct response_limits limits = { .max_bytes = MAX_UNUSED_BYTES,
+                                          .max_wait_ns = MAX_WAIT_NS };
 
         if (!is_decoupled(s->plan))
                 return NULL;
-        return request_limit_responses(req, &(struct response_limits){
-                                                    .max_responses =
-                                                            max > 0 ? max : MAX_UNUSED_RESPONSES,
-                                                    .max_bytes = MAX_UNUSED_BYTES,
-                                                    .max_wait_ns = MAX_WAIT_NS });
+        limits.max_responses = max_unused(s);
+        if (s->plan->in_stream > 0)
+                limits.max_bytes = MAX_UNUSED_BYTES_OF_FED;
+        return request_limit_responses(req, &limits);
 }
 
 /* 0: no deadline. */

@@ -53,6 +53,7 @@ OPTIONAL = {
     "NESO_ReadyWatchNew": {"userp"},
     "NESO_ServerLoadPermittedModel": {"parameters", "userp"},
     "NESO_ServerUnloadPermittedModels": {"userp"},
+    "NESO_ResponseFactoryWhenRoom": {"userp"},
     "NESO_ThreadAfterResponses": {"userp"},
     "NESO_ThreadLoadsFor": {"model_name"},
     "NESO_InferenceRequestModelSteps": {"userp"},

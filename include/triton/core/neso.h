@@ -54,6 +54,9 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestIsDecouple
  * more, the backend waits when it creates the next one. One response can always be created. So a
  * program that calls TRITONSERVER_InferenceResponseDelete() when a response has reached its reader
  * slows the backend down to the reader's pace. TRITONSERVER_InferenceRequestCancel() ends the waiting.
+ * Responses of an ensemble that waited for room are sent on the thread that makes it: so the deletion of a
+ * response, and the cancellation, may call the response callback, and must not be made with a lock that
+ * this callback takes.
  *
  * To be called before TRITONSERVER_ServerInferAsync(); the limits also apply to further uses of the
  * request. A backend does not wait on a thread that NESO_ThreadAllowInlineExecution() allows to run
@@ -150,6 +153,30 @@ typedef void (*NESO_AfterResponsesFn_t)(void *userp);
 
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ThreadAfterResponses(
         NESO_AfterResponsesFn_t call, void *userp, bool *is_deferred);
+
+/* How many responses a backend may create now without waiting for a slow reader: UINT32_MAX when there
+ * is no limit or the request is cancelled. TRITONBACKEND_ResponseNewFromFactory() waits when it is 0. A
+ * backend that serves several requests on one thread asks first, so that one slow reader does not hold
+ * up the others. The number only shrinks by responses that the backend creates itself.
+ *
+ * INVALID_ARG when an argument is NULL. */
+struct TRITONBACKEND_ResponseFactory;
+
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ResponseFactoryRoom(
+        struct TRITONBACKEND_ResponseFactory *factory, uint32_t *room);
+
+/* When NESO_ResponseFactoryRoom() gives 0: `is_waiting` is set to true, and `call(userp)` follows once, as
+ * soon as there is room or the request is cancelled. Otherwise `is_waiting` is set to false, and `call`
+ * will not run. `call` runs on any thread, possibly before this function returns. It must not block, nor
+ * create responses: it wakes the thread that does. One call at a time may be outstanding for a request,
+ * and the factory must not be deleted before it has run.
+ *
+ * INVALID_ARG when an argument other than `userp` is NULL. */
+typedef void (*NESO_RoomFn_t)(void *userp);
+
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ResponseFactoryWhenRoom(
+        struct TRITONBACKEND_ResponseFactory *factory, NESO_RoomFn_t call, void *userp,
+        bool *is_waiting);
 
 /* Calls `changed` when the results of TRITONSERVER_ServerIsLive(), TRITONSERVER_ServerIsReady() and
  * TRITONSERVER_ServerModelIsReady() may have changed: the server begins to exit, or a version of a

@@ -336,14 +336,23 @@ static void call_record(TRITONBACKEND_ModelInstance   *instance,
         OK(TRITONBACKEND_ModelInstanceResponseStatisticsDelete, record);
 }
 
+static void on_room(void *userp) {
+        (void)userp;
+}
+
 /* The last response, after the release. */
 static void call_factory(TRITONBACKEND_ModelInstance   *instance,
                          TRITONBACKEND_ResponseFactory *factory) {
         TRITONBACKEND_Response *response;
-        bool                    is_cancelled = true;
+        bool                    is_cancelled = true, is_waiting = true;
+        uint32_t                room = 0;
 
         OK(TRITONBACKEND_ResponseFactoryIsCancelled, factory, &is_cancelled);
         EXPECT(!is_cancelled);
+        OK(NESO_ResponseFactoryRoom, factory, &room);
+        EXPECT(room > 0);
+        OK(NESO_ResponseFactoryWhenRoom, factory, on_room, NULL, &is_waiting);
+        EXPECT(!is_waiting);
         OK(TRITONBACKEND_ResponseNewFromFactory, &response, factory);
         OK(TRITONBACKEND_ResponseSend, response, 0, NULL);
         call_record(instance, factory);

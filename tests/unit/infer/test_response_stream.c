@@ -223,6 +223,46 @@ static void test_wait_has_an_end(void **state) {
         response_stream_unref(f);
 }
 
+static void count_room(void *userp) {
+        ++*(unsigned *)userp;
+}
+
+/* A creator that must not wait asks, and is called once there is room, or after a cancellation. */
+static void test_call_when_there_is_room(void **state) {
+        struct response_stream *f = stream_new(&(struct response_limits){ 2, 100, 0 });
+        struct response_stream *free_one = stream_new(NULL);
+        unsigned                n_calls = 0;
+
+        (void)state;
+        assert_int_equal(response_stream_room(free_one), UINT32_MAX);
+        assert_false(response_stream_when_room(free_one, count_room, &n_calls));
+        assert_int_equal(response_stream_room(f), 2);
+        assert_false(response_stream_when_room(f, count_room, &n_calls));
+        response_stream_enter(f, 10, true);
+        assert_int_equal(response_stream_room(f), 1);
+        response_stream_enter(f, 200, true);
+        assert_int_equal(response_stream_room(f), 0);
+        assert_true(response_stream_when_room(f, count_room, &n_calls));
+        response_stream_leave(f, 10); /* one fewer, but too many bytes */
+        assert_int_equal(n_calls, 0);
+        assert_int_equal(response_stream_room(f), 0);
+        response_stream_leave(f, 200);
+        assert_int_equal(n_calls, 1);
+        response_stream_enter(f, 500, true); /* one is always possible */
+        response_stream_leave(f, 500);
+        assert_int_equal(n_calls, 1); /* one call for each question */
+        response_stream_enter(f, 100, true);
+        assert_true(response_stream_when_room(f, count_room, &n_calls));
+        response_stream_cancel(f);
+        assert_int_equal(n_calls, 2);
+        assert_int_equal(response_stream_room(f), UINT32_MAX);
+        assert_false(response_stream_when_room(f, count_room, &n_calls));
+        response_stream_leave(f, 100);
+        assert_int_equal(n_calls, 2);
+        response_stream_unref(f);
+        response_stream_unref(free_one);
+}
+
 SUITE(response_stream) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_nothing_after_final),
@@ -234,6 +274,7 @@ SUITE(response_stream) {
                 cmocka_unit_test(test_no_wait_for_who_was_not_woken),
                 cmocka_unit_test(test_some_never_wait),
                 cmocka_unit_test(test_wait_has_an_end),
+                cmocka_unit_test(test_call_when_there_is_room),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

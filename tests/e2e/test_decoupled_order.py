@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The order and the time of the responses of decoupled models, alone and in ensembles, and readers who
+do not read. Each test says how long it may take."""
+import random
+import threading
+import time
+
+import pytest
+
+from conftest import Server, write_repository
+from grpc_stubs import Client, open_channel, stubs  # noqa: F401
+from test_decoupled import REPEAT, SQUARE, outputs, repeat
+
+INPUTS = """input { name: "IN" data_type: TYPE_INT32 dims: -1 }
+input { name: "DELAY" data_type: TYPE_UINT32 dims: -1 }
+input { name: "WAIT" data_type: TYPE_UINT32 dims: 1 }
+output { name: "OUT" data_type: TYPE_INT32 dims: 1 }
+"""
+IDENTITY = """backend: "identity"
+input { name: "IN" data_type: TYPE_INT32 dims: 1 }
+output { name: "OUT" data_type: TYPE_INT32 dims: 1 }
+"""
+
+
+def ensemble(first, second=None):
+    """`first` takes the inputs; `second`, if there is one, makes OUT of its output."""
+    text = f"""platform: "ensemble"
+{INPUTS}ensemble_scheduling {{
+  step {{ model_name: "{first}" model_version: -1
+         input_map {{ key: "IN" value: "IN" }} input_map {{ key: "DELAY" value: "DELAY" }}
+         input_map {{ key: "WAIT" value: "WAIT" }}
+         output_map {{ key: "OUT" value: "{'T' if second else 'OUT'}" }} }}
+"""
+    if second:
+        text += f"""  step {{ model_name: "{second}" model_version: -1
+         input_map {{ key: "IN" value: "T" }} output_map {{ key: "OUT" value: "OUT" }} }}
+"""
+    return text + "}\n"
+
+
+MODELS = {"repeat": REPEAT, "square": SQUARE, "identity": IDENTITY, "plain": ensemble("repeat"),
+          "passed": ensemble("repeat", "identity"), "nested": ensemble("passed", "identity"),
+          "twice": ensemble("repeat", "square"), "nested_twice": ensemble("plain", "square")}
+# Those whose second step makes v responses of each value v. Its requests run side by side, so only the
+# responses of each have an order.
+SQUARING = ("twice", "nested_twice")
+
+
+@pytest.fixture(name="server", scope="module")
+def fixture_server(tmp_path_factory):
+    repository = tmp_path_factory.mktemp("models")
+    write_repository(repository, MODELS)
+    running = Server(repository, waits_for=("http", "grpc"))
+    yield running
+    assert running.stop() == 0
+
+
+def expected(model, values):
+    return [v for v in values for _ in range(v if model in SQUARING else 1)]
+
+
+def check_one(server, stubs, model, seed, n_requests, longest_ms):  # noqa: F811
+    """One stream; its requests must each have their responses in order, in the time of their delays."""
+    chance = random.Random(seed)
+    with open_channel(server) as channel:
+        client = Client(channel, stubs)
+        values, delays, got = {}, {}, {}
+        for k in range(n_requests):
+            n = chance.randint(10, 100)
+            values[str(k)] = [chance.randint(1, 4) for _ in range(n)]
+            delays[str(k)] = [chance.choice((0, 0, 0, 1, 5)) for _ in range(n)]
+            delays[str(k)][n // 2] = chance.randint(0, longest_ms)
+        begun = time.monotonic()
+        for message in client.stream([repeat(client, values[k], delays[k], model=model, id=k)
+                                      for k in values]):
+            assert not message.error_message
+            response = message.infer_response
+            got.setdefault(response.id, []).append(outputs(message)["OUT"])
+        took = time.monotonic() - begun
+    order = sorted if model in SQUARING else list
+    assert ({k: order(got[k]) for k in values}
+            == {k: order(expected(model, values[k])) for k in values})
+    slowest = max(sum(d) for d in delays.values()) / 1e3
+    assert slowest <= took < slowest + 5
+
+
+@pytest.mark.parametrize("model", ["repeat", "plain", "passed", "nested", "twice", "nested_twice"])
+def test_eight_streams(server, stubs, model):  # noqa: F811
+    failures = []
+
+    def run(seed):
+        try:
+            check_one(server, stubs, model, seed, 1, 500)
+        except BaseException as e:  # pylint: disable=broad-except
+            failures.append(e)
+
+    threads = [threading.Thread(target=run, args=(seed,)) for seed in range(8)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert not failures, failures
+
+
+@pytest.mark.parametrize("model", ["repeat", "plain", "passed", "nested", "twice", "nested_twice"])
+def test_one_stream_with_many_requests(server, stubs, model):  # noqa: F811
+    check_one(server, stubs, model, 99, 40, 500)
+
+
+@pytest.mark.parametrize("model", ["repeat", "passed", "twice"])
+def test_readers_who_do_not_read_hold_up_nobody(server, stubs, model):  # noqa: F811
+    """More of them than a pool has threads, each with more responses than are kept for a reader."""
+    with open_channel(server) as still, open_channel(server) as quick:
+        client = Client(still, stubs)
+        n = 20000
+        unread = []
+        for _ in range(24):
+            unread.append(client.stream([repeat(client, [3] * n, model=model)]))
+            assert outputs(next(unread[-1]))["OUT"] == 3  # it has begun
+        client = Client(quick, stubs)
+        for _ in range(5):
+            begun = time.monotonic()
+            got = [outputs(m)["OUT"] for m in client.stream([repeat(client, [2] * 50, model=model)])]
+            assert got == expected(model, [2] * 50)
+            assert time.monotonic() - begun < 5
+        # A reader who goes on gets all that is left, in order.
+        assert sum(1 for _ in unread[0]) == n * (3 if model in SQUARING else 1) - 1
+        for one in unread[1:]:
+            one.cancel()
+
+
+def test_fan_out_holds_few_threads(server, stubs):  # noqa: F811
+    with open_channel(server) as channel:
+        client = Client(channel, stubs)
+        unread = [client.stream([repeat(client, [200] * 3000, model="twice")]) for _ in range(40)]
+        for one in unread:
+            assert outputs(next(one))["OUT"] == 200
+        with open(f"/proc/{server.process.pid}/status", encoding="ascii") as status:
+            n = next(int(line.split()[1]) for line in status if line.startswith("Threads:"))
+        for one in unread:
+            one.cancel()
+    assert n < 64
