@@ -44,6 +44,7 @@ enum grpc_pause {
         GRPC_PAUSE_HANDLER = 1,
         GRPC_PAUSE_UNSENT = 2,
         GRPC_PAUSE_UNPACK = 4, /* a work thread decompresses a message; later ones wait */
+        GRPC_PAUSE_TURN = 8,   /* the connection has used its share of the round */
 };
 
 struct grpc_added {
@@ -755,7 +756,11 @@ static void read_messages(struct grpc_stream *st, struct str *in, struct buf *ow
         while (in->len > 0 && !st->pauses && !st->is_answered) {
                 switch (grpc_frame_read(&st->frame, in, owner, &m)) {
                 case GRPC_FRAME_MORE: break;
-                case GRPC_FRAME_MESSAGE: take_message(st, &m); break;
+                case GRPC_FRAME_MESSAGE:
+                        if (st->call.method->is_client_stream && !h2_stream_take_share(&st->h2))
+                                st->pauses |= GRPC_PAUSE_TURN; /* after this one */
+                        take_message(st, &m);
+                        break;
                 case GRPC_FRAME_TOO_LARGE: refuse_too_large(st, st->frame.len); break;
                 case GRPC_FRAME_BAD_FLAG:
                         refuse_message(st, GRPC_INTERNAL, "malformed message prefix");
@@ -892,6 +897,10 @@ static void set_pause(struct grpc_stream *st, enum grpc_pause pause, bool is_on)
         unstash(st);
         c->is_busy = was_busy;
         h2_conn_flush_soon(c, false);
+}
+
+static void on_turn(struct h2_stream *h2) {
+        set_pause(stream_of(h2), GRPC_PAUSE_TURN, false);
 }
 
 static void deliver_unpacked(struct h2_stream *h2) {
@@ -1294,6 +1303,7 @@ const struct h2_stream_ops grpc_call_stream_ops = {
         .on_header = on_header,
         .on_headers = on_headers,
         .on_bytes = on_bytes,
+        .on_turn = on_turn,
         .on_end = on_end,
         .on_malformed = on_malformed,
         .on_due = on_due,

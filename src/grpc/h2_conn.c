@@ -162,6 +162,8 @@ static void free_conn(struct h2_conn *c) {
                 drop_spares(home, H2_LASTING_STREAMS);
         if (list_is_linked(&c->unflushed_node))
                 list_remove(&c->unflushed_node);
+        turns_cancel(&c->turn);
+        buf_unref(c->rest_owner);
         h2_out_free(c->writing);
         free(c);
         if (home->net.server)
@@ -251,6 +253,31 @@ static void on_ping_ack(struct h2_conn *c, const char opaque[8]) {
 
 /* ---- receiving frames ---- */
 
+/* Counts a request or a message; false when the connection has to wait before the next one. Each costs up to a
+ * millisecond, so the clock is read for each. */
+static bool take_share(struct h2_conn *c) {
+        struct loop *l = c->home->net.loop;
+
+        if (UNLIKELY(!l || !c->net)) /* in tests */
+                return true;
+        if (turns_is_waiting(&c->turn))
+                return false;
+        if (loop_take_share(l, &c->turn, clock_now_ns()))
+                return true;
+        loop_wait_turn(l, &c->turn);
+        return false;
+}
+
+bool h2_stream_take_share(struct h2_stream *st) {
+        st->waits_turn = !take_share(st->conn);
+        return !st->waits_turn;
+}
+
+/* The result of a callback that nghttp2 may pause after. */
+static int pause_or_go_on(const struct h2_conn *c) {
+        return UNLIKELY(turns_is_waiting(&c->turn)) ? NGHTTP2_ERR_PAUSE : 0;
+}
+
 static bool holds_much(const struct h2_conn *c) {
         return c->stashed_bytes + c->given_bytes + c->unsent_bytes > H2_MAX_HELD_BYTES;
 }
@@ -306,6 +333,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
         h2_fields_init(&c->fields, frame->headers.cat != NGHTTP2_HCAT_REQUEST);
         if (c->fields.is_trailer)
                 return 0;
+        take_share(c); /* the next callback that can pause does so */
         st = open_stream(c, id);
         if (!st)
                 return callback_result(nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, id,
@@ -349,7 +377,7 @@ static int on_header(nghttp2_session *session UNUSED, const nghttp2_frame *frame
                 return refuse_block(c, frame->hd.stream_id);
         if (c->head && field != H2_FIELD_LEFT_OUT)
                 c->home->ops->on_header(c->head, field, name, value);
-        return 0;
+        return pause_or_go_on(c);
 }
 
 /* Returns false when the header block is malformed. */
@@ -441,7 +469,7 @@ static int on_data(nghttp2_session *session UNUSED, uint8_t flags UNUSED, int32_
                 c->fed_bytes += len;
         if (st)
                 h2_stream_consumed(st, used);
-        return callback_result(!c->must_end);
+        return c->must_end ? NGHTTP2_ERR_CALLBACK_FAILURE : pause_or_go_on(c);
 }
 
 /* nghttp2 has reset the stream of an invalid frame; this counts as a reset. */
@@ -670,6 +698,28 @@ static bool session_open(struct h2_conn *c) {
         return is_fine && send_settings(c);
 }
 
+static void drop_rest(struct h2_conn *c) {
+        buf_unref(STEAL(c->rest_owner));
+        c->rest = (struct str){ 0 };
+}
+
+/* Keeps what nghttp2 has not taken before it paused. Bytes without an owner were read into a message, which
+ * ends with them, so nothing of them is left. */
+static bool keep_rest(struct h2_conn *c, struct str rest, struct buf *owner) {
+        if (rest.len > 0 && !owner)
+                return false;
+        if (rest.len > 0)
+                buf_ref(owner);
+        drop_rest(c);
+        if (rest.len > 0) {
+                c->rest_owner = owner;
+                c->rest = rest;
+        }
+        if (c->net)
+                conn_read_stop(c->net);
+        return true;
+}
+
 static bool session_receive(struct h2_conn *c, struct str bytes, struct buf *owner) {
         ssize_t n;
 
@@ -680,7 +730,11 @@ static bool session_receive(struct h2_conn *c, struct str bytes, struct buf *own
         c->fed_bytes = 0;
         if (n == NGHTTP2_ERR_FLOODED)
                 enhance_your_calm(c, GRPC_LIMIT_CONTROL_FRAMES, "too_many_control_frames");
-        return n >= 0 && (size_t)n == bytes.len && !c->must_end;
+        if (n < 0 || c->must_end)
+                return false;
+        if (turns_is_waiting(&c->turn))
+                return keep_rest(c, str_range(bytes.ptr + n, bytes.len - (size_t)n), owner);
+        return (size_t)n == bytes.len;
 }
 
 static struct iovec session_room(struct h2_conn *c) {
@@ -923,6 +977,54 @@ void h2_conn_feed(struct h2_conn *c, struct str bytes, struct buf *owner) {
         flush(c);
 }
 
+/* Streams that wait, the one that has waited longest first. */
+static void run_streams(struct h2_conn *c) {
+        size_t n = c->n_streams;
+
+        for (size_t i = 0; i < n && !list_is_empty(&c->streams); i++) {
+                struct h2_stream *st =
+                        LIST_ENTRY(list_first(&c->streams), struct h2_stream, node);
+
+                list_remove(&st->node);
+                list_append(&c->streams, &st->node);
+                if (!st->waits_turn || st->id == 0 || turns_is_waiting(&c->turn) || c->must_end)
+                        continue;
+                st->waits_turn = false;
+                ops_of(st)->on_turn(st);
+        }
+}
+
+/* nghttp2 goes on where it paused, with or without further bytes. */
+static void run_rest(struct h2_conn *c) {
+        struct buf *owner = STEAL(c->rest_owner);
+        struct str  rest = owner ? c->rest : str_of("");
+
+        c->rest = (struct str){ 0 };
+        if (!session_receive(c, rest, owner))
+                c->must_end = true;
+        buf_unref(owner);
+}
+
+static void on_turn(struct turn *turn) {
+        struct h2_conn *c = CONTAINER_OF(turn, struct h2_conn, turn);
+
+        if (!c->net || !c->session || conn_is_closing(c->net))
+                return;
+        c->now_ns = clock_now_ns();
+        if (c->is_lingering || c->must_end) {
+                drop_rest(c);
+        } else {
+                c->is_busy = true;
+                run_streams(c);
+                if (!turns_is_waiting(&c->turn) && !c->must_end)
+                        run_rest(c);
+                c->is_busy = false;
+                flush(c);
+        }
+        if (c->net && !turns_is_waiting(&c->turn))
+                conn_read_start(c->net);
+}
+
 static void on_read(struct conn *net, size_t n_bytes) {
         struct h2_conn *c = conn_owner(net);
         struct h2_loop *home = c->home;
@@ -1137,6 +1239,7 @@ struct h2_conn *h2_conn_new(struct h2_loop *home, uint64_t now_ns) {
         if (!c)
                 return NULL;
         c->home = home;
+        c->turn.run = on_turn;
         c->now_ns = c->opened_ns = c->pace_ns = now_ns;
         c->age_ns = age_end(c);
         c->grace_end_ns = CLOCK_NEVER;

@@ -22,6 +22,9 @@
  * it was fed. Messages inside it hold a reference on it; the loop then reads into the rest of the
  * buffer or takes another one. Frames are gathered once per batch: after all that one read brought, or before the loop waits.
  *
+ * A connection that has used its share of a round (net/turns.h) makes nghttp2 pause, keeps the rest of what it
+ * has read, which is a reference on the read buffer, and does not read until it was worked off.
+ *
  * Ownership.  h2_conn_open() creates a connection. It frees itself after its socket was closed and all
  * streams that handlers own were recycled.
  * Threads.  The connection's loop only.
@@ -37,6 +40,7 @@
 #include "net/loop.h"
 #include "net/mailbox.h"
 #include "net/net_server.h"
+#include "net/turns.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -95,6 +99,7 @@ struct h2_stream {
         bool             is_waiting; /* deferred until pull() has bytes */
         bool             is_reset;   /* reset by the server */
         bool             is_due;     /* call on_due(); set together with conn->has_due */
+        bool             waits_turn; /* call on_turn() in the connection's turn */
         int64_t          body_left;  /* rest of the content-length; -1 = not given */
         size_t           used;       /* consumed bytes not yet in a window update */
 };
@@ -115,6 +120,8 @@ struct h2_stream_ops {
         void (*on_malformed)(struct h2_stream *st);
         /* Called after a flush when is_due is set. */
         void (*on_due)(struct h2_stream *st);
+        /* The connection has a new share of a round (h2_stream_take_share()). */
+        void (*on_turn)(struct h2_stream *st);
         /* The stream is closed (id is 0). The user calls h2_stream_recycle() now or later. */
         void (*on_closed)(struct h2_stream *st);
 
@@ -207,6 +214,11 @@ struct h2_conn {
         struct h2_out    *gathering;  /* borrowed; NULL outside session_gather() */
         bool              is_full;    /* `gathering` had no room for a frame */
 
+        /* While the connection waits for its turn, it keeps the rest of what it has read, and reads no more. */
+        struct turn turn;
+        struct buf *rest_owner; /* ref; NULL = nothing is kept */
+        struct str  rest;
+
         char *read_at;   /* borrowed: place of the next read */
         bool  is_direct; /* read_at is inside a message */
 
@@ -257,6 +269,9 @@ bool h2_stream_respond(struct h2_stream *st, const struct h2_header *fields, siz
                        bool has_body);
 bool h2_stream_wake(struct h2_stream *st); /* pull() has bytes now */
 bool h2_stream_reset(struct h2_stream *st, enum h2_code code);
+/* Takes one message from the connection's share of the round (net/turns.h). When that is used up it returns
+ * false, and on_turn() follows. */
+bool h2_stream_take_share(struct h2_stream *st);
 /* The user has consumed n of the received bytes. */
 void h2_stream_consumed(struct h2_stream *st, size_t n);
 /* Recycles a closed stream that its user has finished with. */

@@ -63,10 +63,10 @@ static bool is_with_handler(const struct http_conn *c) {
         return c->state == HTTP_CONN_CALL && c->was_handed_out;
 }
 
-/* Bytes were read that run() has not parsed yet; it does so before the loop waits. Until then the
- * state is out of date. */
+/* Bytes were read that run() has not parsed yet; it does so before the loop sleeps, in this round or in
+ * the connection's turn. Until then the state is out of date. */
 static bool has_unparsed(const struct http_conn *c) {
-        return list_is_linked(&c->parse_task.node);
+        return list_is_linked(&c->parse_task.node) || turns_is_waiting(&c->turn);
 }
 
 /* Reports to the handler, once, that the client closed the connection. */
@@ -1046,6 +1046,7 @@ static void free_conn(struct http_conn *c) {
         list_remove(&c->node);
         if (list_is_linked(&c->parse_task.node))
                 list_remove(&c->parse_task.node);
+        turns_cancel(&c->turn);
         drop_input(c);
         release_held(c);
         drop_chunks(c);
@@ -1075,14 +1076,36 @@ static bool step(struct http_conn *c) {
         return false;
 }
 
+/* True when the next step begins a request. */
+static bool is_before_request(const struct http_conn *c) {
+        return c->state == HTTP_CONN_HEAD && c->rate_watch.phase == HTTP_PHASE_IDLE &&
+               c->in_at < c->in_len;
+}
+
+/* False when the connection has to wait for its turn. The time of a request's answer is the time at which
+ * the next one begins. */
+static bool may_step(struct http_conn *c) {
+        struct loop *l = c->home->net.loop;
+
+        if (turns_is_waiting(&c->turn))
+                return false;
+        if (!c->net || conn_is_closing(c->net) || !is_before_request(c) ||
+            loop_take_share(l, &c->turn, c->now_ns))
+                return true;
+        loop_wait_turn(l, &c->turn);
+        return false;
+}
+
 static void run(struct http_conn *c) {
         if (c->is_running)
                 return;
         c->is_running = true;
-        while (step(c))
+        while (may_step(c) && step(c))
                 ;
         c->is_running = false;
-        if (c->net)
+        if (c->net && turns_is_waiting(&c->turn))
+                conn_read_stop(c->net);
+        else if (c->net)
                 conn_read_start(c->net);
         else if (!is_with_handler(c))
                 free_conn(c);
@@ -1140,9 +1163,16 @@ static void on_parse(struct loop_task *task) {
                 run(c);
 }
 
+static void on_turn(struct turn *turn) {
+        struct http_conn *c = CONTAINER_OF(turn, struct http_conn, turn);
+
+        c->now_ns = clock_now_ns();
+        run(c);
+}
+
 /* Runs the deferred parsing now. */
 static void run_deferred_parse(struct http_conn *c) {
-        if (!has_unparsed(c))
+        if (!list_is_linked(&c->parse_task.node))
                 return;
         list_remove(&c->parse_task.node);
         on_parse(&c->parse_task);
@@ -1153,7 +1183,7 @@ static void on_end(struct conn *net, bool is_reset) {
 
         run_deferred_parse(c);
         c->has_ended = true;
-        if (is_reset || !is_answering(c))
+        if (is_reset || (!is_answering(c) && !turns_is_waiting(&c->turn)))
                 http_conn_close(c);
         /* A peer that only closed its sending side may still read, so the answer is sent. */
         abort_call(c);
@@ -1261,6 +1291,7 @@ void http_conn_open(struct http_loop *home, int fd) {
                 return;
         }
         c->parse_task.run = on_parse;
+        c->turn.run = on_turn;
         c->server = home->server;
         c->home = home;
         if (c->server->options.service.on_access)

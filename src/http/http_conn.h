@@ -15,7 +15,8 @@
  *         and the peer would lose the answer
  *
  * In each round the loop first reads all readable sockets and then parses, connection by connection, so
- * that the code of each phase stays in the cache. A full buffer is parsed at once.
+ * that the code of each phase stays in the cache. A full buffer is parsed at once. A connection whose pipeline
+ * is longer than its share of the round (net/turns.h) waits for its turn with what it has read.
  *
  * http_conn.c also defines those functions of http_call.h that answer (http_call_reply(), the chunks),
  * because an answer may close the connection or start its next request. Code that needs no connection is
@@ -44,6 +45,7 @@
 #include "net/loop.h"
 #include "net/loop_timer.h"
 #include "net/net_server.h"
+#include "net/turns.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,7 +58,7 @@ struct loop;
 #define HTTP_SPARE_BUFS 64
 /* Size of a read buffer. Requests that fit are handled in place. */
 #define HTTP_READ_BYTES ((size_t)16 << 10)
-#define HTTP_HELD_BUFS 11 /* fills a cache line */
+#define HTTP_HELD_BUFS 14 /* fills a cache line */
 /* First part of each connection's arena, inside the struct; untouched pages cost nothing. */
 #define HTTP_ARENA_BYTES 8192
 /* Limit of a call's arena, which holds headers and the handler's data. Data decoded from a body is also
@@ -116,6 +118,7 @@ struct http_conn {
         struct list_node node;     /* in home->net.conns */
         struct buf      *body_buf; /* ref: a large body's own; NULL = in place or chunked */
         size_t           body_got; /* bytes received of body_buf */
+        struct turn      turn;     /* waits with requests in the buffer; then it does not read */
         struct http_out  out;
 
         struct conn         *net;    /* NULL once the socket is closed */

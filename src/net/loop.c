@@ -74,12 +74,42 @@ static bool deliver_own_mail(struct loop *l) {
         return true;
 }
 
+/* Nothing to do: a loop with an active idle handle polls without sleeping. */
+static void on_not_idle(uv_idle_t *idle UNUSED) {
+}
+
+static void run_turns(struct loop *l) {
+        struct turn *t;
+
+        while (!turns_is_empty(&l->turns) && (t = turns_next(&l->turns, clock_now_ns())) != NULL)
+                t->run(t);
+}
+
+static void end_round(struct loop *l) {
+        turns_end_round(&l->turns);
+        if (turns_is_empty(&l->turns))
+                uv_idle_stop(&l->not_idle);
+        else
+                uv_idle_start(&l->not_idle, on_not_idle);
+}
+
+bool loop_take_share(struct loop *l, struct turn *t, uint64_t now_ns) {
+        return turns_take(&l->turns, t, now_ns);
+}
+
+void loop_wait_turn(struct loop *l, struct turn *t) {
+        assert(loop_is_current(l));
+        turns_wait(&l->turns, t);
+}
+
 /* libuv calls this before each wait, after it has read the ready sockets. */
 static void on_prepare(uv_prepare_t *prepare) {
         struct loop *l = CONTAINER_OF(prepare, struct loop, prepare);
         bool         has_more;
 
         l->n_rounds++;
+        run_tasks(&l->tasks[LOOP_HANDLE]);
+        run_turns(l);
         do {
                 run_tasks(&l->tasks[LOOP_HANDLE]);
                 if (l->waker)
@@ -88,6 +118,7 @@ static void on_prepare(uv_prepare_t *prepare) {
                 has_more = run_tasks(&l->tasks[LOOP_WRITE]) || has_more;
         } while (has_more); /* a delivery or the end of a write may submit requests */
         l->wakes_itself = false;
+        end_round(l);
 }
 
 void loop_defer(struct loop *l, enum loop_phase phase, struct loop_task *t) {
@@ -545,6 +576,7 @@ static void on_stop(struct mail *m) {
 
         uv_close((uv_handle_t *)&l->tick, NULL);
         uv_close((uv_handle_t *)&l->prepare, NULL);
+        uv_close((uv_handle_t *)&l->not_idle, NULL);
         loop_discard_close(l);
         loop_timers_close(l);
         mailbox_close(&l->mailbox);
@@ -576,6 +608,8 @@ static struct error *open_loop(struct loop *l) {
         uv_prepare_start(&l->prepare, on_prepare);
         loop_timers_init(l);
         uv_idle_init(&l->uv, &l->discarder);
+        uv_idle_init(&l->uv, &l->not_idle);
+        turns_init(&l->turns);
         l->is_open = true;
         return NULL;
 }

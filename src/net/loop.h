@@ -27,6 +27,7 @@ struct buf_pool;
 struct byte_budget;
 struct loop;
 struct loop_group;
+struct turn;
 
 /* Largest input that a loop parses, prints, sorts or compresses on its own thread for one request.
  * Work of this size takes a few milliseconds, and all connections of the loop wait meanwhile. Larger
@@ -79,6 +80,12 @@ struct loop_task {
 /* Runs the task in that phase of this round; does nothing when the task is deferred already. A task may
  * defer others and itself: a round repeats its phases until no task is left. */
 void loop_defer(struct loop *l, enum loop_phase phase, struct loop_task *t);
+
+/* What the loop's connections get of a round, see net/turns.h. loop_wait_turn() queues a connection whose
+ * share is used up; the loop runs the turn in a later round, in the phase LOOP_HANDLE, and does not sleep
+ * before that. turns_cancel() takes it back. */
+bool loop_take_share(struct loop *l, struct turn *t, uint64_t now_ns);
+void loop_wait_turn(struct loop *l, struct turn *t);
 
 /* Registers `wake` with the calling thread's loop. The loop calls it in each round between the two
  * phases; it wakes the threads that the round has work for. Returns false when the calling thread runs

@@ -8,6 +8,7 @@
 #include "base/thread.h"
 #include "net/loop.h"
 #include "net/mailbox.h"
+#include "net/turns.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -56,6 +57,8 @@ struct loop {
         unsigned          n_work_threads;
         struct work_pool *workers;  /* borrowed: the group's; for loop_compute() */
         struct list       tasks[N_LOOP_PHASES]; /* struct loop_task, in the order of loop_defer() */
+        struct turns turns;                     /* shares of the round */
+        uv_idle_t    not_idle;                  /* runs while `turns` has a queue: the loop does not sleep */
         void (*waker)(void);                    /* NULL until loop_set_waker() */
         bool has_own_mail; /* the loop's thread posted into the empty mailbox */
         /* The own mail of this round was delivered; more own mail waits for the next round. */
