@@ -148,6 +148,7 @@ static void add_needs(struct load_plan *p, struct load_item *item,
                 const struct model_need  *need = &item->needs.items[i];
                 const struct found_model *found = find_need(p, item->found, need);
                 struct load_item         *other;
+                struct model_need         exact = *need;
 
                 if (found == NULL || here.depth == MAX_DEPTH)
                         continue;
@@ -157,8 +158,10 @@ static void add_needs(struct load_plan *p, struct load_item *item,
                         continue;
                 }
                 other = find_item(p, &found->key);
+                /* Not another one of that name, which may be loaded already. */
+                exact.namespace = (char *)(uintptr_t)found->key.namespace;
                 if (other == NULL && !item->needs.is_strict && !found->is_duplicate &&
-                    !repo_compose_has(p->repo, &item->found->key, need))
+                    !repo_compose_has(p->repo, &item->found->key, &exact))
                         other = add(p, found, NULL, false, &here);
                 if (other != NULL)
                         add_wait(item, other);

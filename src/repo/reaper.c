@@ -30,7 +30,7 @@ struct reaper {
         struct cond   reaped;
         struct list   items;   /* struct reaper_item */
         size_t        n_items; /* in the list */
-        bool          is_idle; /* the first thread waits for items */
+        bool          is_idle; /* the first thread takes the next item at once */
         uint32_t      n_helpers;
         struct list   gone; /* struct helper, to be joined */
         uint32_t      n_expected;
@@ -117,12 +117,7 @@ static void join_gone(struct reaper *r) {
 /* Waits until there is something to do, or until it is time to return memory. Returns the memory
  * with the lock free. */
 static void wait_for_more(struct reaper *r) {
-        bool is_signalled;
-
-        r->is_idle = true;
-        is_signalled = cond_wait_until(&r->pushed, &r->lock, r->due_ns);
-        r->is_idle = false;
-        if (is_signalled)
+        if (cond_wait_until(&r->pushed, &r->lock, r->due_ns))
                 return;
         r->due_ns = r->latest_ns = CLOCK_NEVER;
         mutex_unlock(&r->lock);
@@ -136,8 +131,10 @@ static void reaper_main(void *arg) {
         thread_enter_background();
         mutex_lock(&r->lock);
         for (;;) {
+                r->is_idle = false;
                 reap_all(r);
                 join_gone(r);
+                r->is_idle = true;
                 if (!list_is_empty(&r->items))
                         continue;
                 if (r->is_ending && r->n_helpers == 0)
@@ -156,6 +153,7 @@ struct error *reaper_new(struct reaper **ret) {
         cond_init(&r->reaped);
         list_init(&r->items);
         list_init(&r->gone);
+        r->is_idle = true;
         r->due_ns = r->latest_ns = CLOCK_NEVER;
         err = thread_start(&r->thread, "neso-reaper", reaper_main, r);
         if (err != NULL) {

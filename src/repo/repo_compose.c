@@ -26,20 +26,39 @@ static struct repo_entry *find_label_locked(struct repo *r, const char *label) {
         return NULL;
 }
 
+/* Returns the only one of these models that was not unloaded; NULL: none, or several. */
+static struct repo_entry *find_only_locked(struct repo_entry *first) {
+        struct repo_entry *only = NULL;
+
+        for (struct repo_entry *e = first; e != NULL; e = e->next) {
+                if (!repo_entry_is_identified_locked(e))
+                        continue;
+                if (only != NULL)
+                        return NULL;
+                only = e;
+        }
+        return only;
+}
+
 /* Finds the model that a need means: the one in the namespace that the need names, else the one in
- * the namespace of the user, else the only one of that name. */
+ * the namespace of the user, else the only one of that name. With namespaces, an unloaded model
+ * leaves its name to those of other namespaces. */
 static struct repo_entry *find_need_locked(struct repo *r, const struct model_key *user,
                                            const struct model_need *need) {
         struct model_key   key = { .namespace = user->namespace, .name = need->name };
-        struct repo_entry *e;
+        struct repo_entry *own, *first, *only;
 
         if (*need->namespace != '\0')
                 key.namespace = need->namespace;
-        e = repo_table_find_locked(&r->table, &key);
-        if (e != NULL || *need->namespace != '\0')
-                return e;
-        e = repo_table_first_locked(&r->table, need->name);
-        return e != NULL && e->next == NULL ? e : NULL;
+        own = repo_table_find_locked(&r->table, &key);
+        if (*need->namespace != '\0' || !r->has_namespaces ||
+            (own != NULL && repo_entry_is_identified_locked(own)))
+                return own;
+        first = repo_table_first_locked(&r->table, need->name);
+        only = find_only_locked(first);
+        if (only != NULL || own != NULL)
+                return only != NULL ? only : own;
+        return first != NULL && first->next == NULL ? first : NULL;
 }
 
 static struct repo_version *find_version_locked(struct repo_entry *e, int64_t number) {
@@ -348,11 +367,50 @@ static void retry_locked(struct repo *r, const struct label_list *labels) {
         }
 }
 
+static bool needs_name(const struct model_needs *needs, const char *name) {
+        for (size_t i = 0; i < needs->n; i++)
+                if (strcmp(needs->items[i].name, name) == 0)
+                        return true;
+        return false;
+}
+
+/* Takes the texts of `from`. */
+static void append_labels(struct label_list *to, struct label_list *from) {
+        to->items = mem_realloc(to->items, (to->n + from->n + 1) * sizeof(char *));
+        for (size_t i = 0; i < from->n; i++)
+                to->items[to->n++] = from->items[i];
+        free(from->items);
+}
+
+static void add_bottom_up_locked(struct repo *r, const char *label, struct label_list *to) {
+        struct label_list more;
+
+        list_bottom_up_locked(r, label, &more);
+        append_labels(to, &more);
+}
+
+/* A name may mean a model of another namespace than before the change: records the needs of its
+ * users again. Models that were not loaded because the name meant none are found by the name. */
+static void add_users_of_name_locked(struct repo *r, const char *name, struct label_list *to) {
+        add_bottom_up_locked(r, name, to);
+        for (size_t i = 0; i < r->table.n_entries; i++) {
+                struct repo_entry        *user = r->table.sorted[i];
+                const struct model_needs *needs = serving_needs_locked(user);
+
+                if (!needs_name(needs, name))
+                        continue;
+                set_needs_locked(r, user, needs);
+                add_bottom_up_locked(r, user->label, to);
+        }
+}
+
 void repo_compose_rebind(struct repo *r, const struct repo_entry *e) {
         struct label_list labels;
 
         mutex_lock(&r->table.lock);
         list_bottom_up_locked(r, e->label, &labels);
+        if (r->has_namespaces)
+                add_users_of_name_locked(r, e->name, &labels);
         retry_locked(r, &labels);
         mutex_unlock(&r->table.lock);
         mutex_lock(&r->binding);

@@ -23,27 +23,13 @@ struct error *repo_ambiguous_name(size_t n, const char *name) {
                          n, name);
 }
 
-/* True when a name can mean this entry. With namespaces, an unloaded model leaves its name to the
- * models of other namespaces. */
-static bool is_identified(const struct repo_entry *e) {
-        if (e->n_versions == 0)
-                return e->is_versionless;
-        for (size_t i = 0; i < e->n_versions; i++) {
-                const struct repo_version *v = &e->versions[i];
-
-                if (v->state != VERSION_UNLOADING && !repo_version_was_unloaded(v))
-                        return true;
-        }
-        return false;
-}
-
 /* Counts the models that a name can mean; *ret is the last of them. */
 static size_t count_identified_locked(struct repo *r, const char *name, struct repo_entry **ret) {
         size_t n = 0;
 
         for (struct repo_entry *e = repo_table_first_locked(&r->table, name); e != NULL;
              e = e->next)
-                if (is_identified(e)) {
+                if (repo_entry_is_identified_locked(e)) {
                         *ret = e;
                         n++;
                 }

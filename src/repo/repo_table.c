@@ -261,6 +261,18 @@ void repo_table_forget_locked(struct repo_table *t, struct repo_entry *e) {
         entry_free(e);
 }
 
+bool repo_entry_is_identified_locked(const struct repo_entry *e) {
+        if (e->n_versions == 0)
+                return e->is_versionless;
+        for (size_t i = 0; i < e->n_versions; i++) {
+                const struct repo_version *v = &e->versions[i];
+
+                if (v->state != VERSION_UNLOADING && !repo_version_was_unloaded(v))
+                        return true;
+        }
+        return false;
+}
+
 bool repo_version_was_unloaded(const struct repo_version *v) {
         return v->state == VERSION_UNAVAILABLE && v->reason != NULL &&
                strcmp(v->reason, "unloaded") == 0;

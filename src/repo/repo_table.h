@@ -102,6 +102,9 @@ void repo_entry_remove_version_locked(struct repo_entry *e, int64_t number);
  * poll has seen, no failure to remember (also that of a model without versions). Any other entry
  * stays. */
 void repo_table_forget_locked(struct repo_table *t, struct repo_entry *e);
+/* True when a name can mean this entry. With namespaces, an unloaded model leaves its name to the
+ * models of other namespaces. */
+bool repo_entry_is_identified_locked(const struct repo_entry *e);
 /* True when the version was unloaded, as opposed to: it failed. */
 bool repo_version_was_unloaded(const struct repo_version *v);
 /* Returns the highest READY version; NULL when there is none. */

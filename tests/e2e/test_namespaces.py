@@ -123,6 +123,66 @@ def test_requests_name_all_of_them(tmp_path, stubs):
     assert running.stop() == 0
 
 
+def ensemble(step):
+    return ('platform: "ensemble"\n'
+            'input { name: "INPUT0" data_type: TYPE_FP32 dims: -1 }\n'
+            'output { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 }\n'
+            f'ensemble_scheduling {{ step {{ model_name: "{step}" model_version: -1\n'
+            '  input_map { key: "INPUT0" value: "INPUT0" }\n'
+            '  output_map { key: "OUTPUT0" value: "OUTPUT0" } } }\n')
+
+
+def opens_ensembles(folder, *options):
+    """Each repository has an ensemble of a name of its own, and a step of the same name."""
+    for name in ("a", "b"):
+        write_repository(folder / name, {"step": text(f"step of {name}"),
+                                         f"ensemble_{name}": ensemble("step")})
+    return Server(folder / "a", (f"--model-repository={folder / 'b'}", NAMESPACES, *options))
+
+
+def step_of(server, name):
+    """Which step the ensemble has used: its text is the end of the ensemble's error."""
+    error = infer(server, name).error or ""
+    return error[error.rfind("step of "):] if "step of " in error else error
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+def test_each_ensemble_loads_its_own_step(tmp_path, order):
+    running = opens_ensembles(tmp_path, *EXPLICIT)
+    for name in order:
+        load(running, f"ensemble_{name}")
+    for name in "ab":
+        assert step_of(running, f"ensemble_{name}") == f"step of {name}"
+    assert running.stop() == 0
+
+
+def test_an_ensemble_without_its_step_uses_the_only_other(tmp_path):
+    running = opens_ensembles(tmp_path, "--model-control-mode=poll", "--repository-poll-secs=1")
+    for name in "ab":
+        assert step_of(running, f"ensemble_{name}") == f"step of {name}"
+    os.rename(tmp_path / "b" / "step", tmp_path / "away")
+    wait_until(lambda: step_of(running, "ensemble_b") == "step of a")
+    assert step_of(running, "ensemble_a") == "step of a"
+    os.rename(tmp_path / "away", tmp_path / "b" / "step")
+    wait_until(lambda: step_of(running, "ensemble_b") == "step of b")
+    os.rename(tmp_path / "a" / "step", tmp_path / "away")
+    wait_until(lambda: step_of(running, "ensemble_a") == "step of b")
+    assert running.stop() == 0
+
+
+def test_an_ambiguous_step_is_named(tmp_path):
+    for name in ("a", "b"):
+        write_repository(tmp_path / name, {"step": text(f"step of {name}")})
+    write_repository(tmp_path / "c", {"ensemble_c": ensemble("step")})
+    running = Server(tmp_path / "a", (f"--model-repository={tmp_path / 'b'}",
+                                      f"--model-repository={tmp_path / 'c'}", NAMESPACES,
+                                      *EXPLICIT, "--load-model=step"))
+    assert control(running, "http", "load", "ensemble_c", None) == (
+        "INVALID_ARGUMENT", "load failed for model 'ensemble_c': ensemble ensemble_c contains "
+        "models that are not available or ambiguous: step\n")
+    assert running.stop() == 0
+
+
 def test_a_name_becomes_free(tmp_path):
     running = opens(tmp_path, "--model-control-mode=poll", "--repository-poll-secs=1")
     assert infer(running, "m").error == AMBIGUOUS
