@@ -5,11 +5,13 @@
 #include "base/lock.h"
 #include "base/mem.h"
 
-#define BUF_MIN_SHIFT 12 /* 4 KiB */
+#define BUF_MIN_SHIFT 8  /* 256 bytes */
 #define BUF_MAX_SHIFT 26 /* 64 MiB */
 #define BUF_CLASSES (BUF_MAX_SHIFT - BUF_MIN_SHIFT + 1)
 #define BUF_ALIGNMENT 64 /* a cache line, and the widest vector a backend reads with */
 
+/* A pool that has drawn this much more from the budget than it uses has room for a few heads. */
+#define ROOM_BYTES ((size_t)16 << 10)
 #define KEPT_SHARE 16    /* largest part of the byte budget that free buffers may take */
 
 struct buf_pool {
@@ -199,6 +201,36 @@ struct buf *buf_new(struct buf_pool *pool, size_t cap) {
         begin(b, pool, NULL);
         ref_get(&pool->ref);
         return b;
+}
+
+static void take_beyond(struct buf_pool *pool, size_t bytes) {
+        MUTEX_GUARD(&pool->lock);
+
+        if (byte_account_take(&pool->account, bytes))
+                return;
+        byte_budget_force(pool->account.budget, bytes);
+}
+
+struct buf *buf_new_beyond(struct buf_pool *pool, size_t cap) {
+        uint32_t    size_class = class_of(cap);
+        struct buf *b;
+
+        cap = class_bytes(size_class);
+        take_beyond(pool, cap);
+        b = allocate(cap, size_class);
+        if (!b) {
+                give_back(pool, cap);
+                return NULL;
+        }
+        begin(b, pool, NULL);
+        ref_get(&pool->ref);
+        return b;
+}
+
+bool buf_pool_is_tight(struct buf_pool *pool) {
+        MUTEX_GUARD(&pool->lock);
+
+        return byte_budget_is_tight(pool->account.budget) && pool->account.spare < ROOM_BYTES;
 }
 
 const char *buf_pool_shortage(const struct buf_pool *pool, size_t cap) {

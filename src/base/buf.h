@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A reference-counted buffer: a request body or a response body. Tensors are ranges in it.
  *
- * Buffers come from a pool of size classes (powers of two from 4 KiB to 64 MiB; larger ones are
+ * Buffers come from a pool of size classes (powers of two from 256 bytes to 64 MiB; larger ones are
  * plain allocations). The pool keeps freed buffers up to a bound, because giving large blocks back
  * to the kernel and faulting them in again costs half of the throughput at 64 KiB and more.
  * buf_pool_trim() halves the free buffers (loops call it from a slow timer).
@@ -19,6 +19,7 @@
 #include "base/compiler.h"
 #include "base/ref.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -46,6 +47,12 @@ void             buf_pool_trim(struct buf_pool *pool); /* halves the free buffer
 /* Returns a buffer of at least `cap` bytes, uninitialised, len 0; pool may be NULL. NULL when
  * memory is short, or the byte budget has no room for it. */
 struct buf *buf_new(struct buf_pool *pool, size_t cap) NODISCARD;
+/* The same beyond the budget, of at most BYTE_BUDGET_SMALL bytes: for what is answered however little
+ * room there is. NULL only when memory is short. */
+struct buf *buf_new_beyond(struct buf_pool *pool, size_t cap) NODISCARD;
+/* True when the budget is tight (byte_budget_is_tight()) and the pool has drawn no more of it than it
+ * uses. False without a budget. */
+bool        buf_pool_is_tight(struct buf_pool *pool);
 /* Reason of a failed buf_new() for an error message: memory is short, or the budget has no room.
  * Static. */
 const char *buf_pool_shortage(const struct buf_pool *pool, size_t cap);

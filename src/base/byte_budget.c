@@ -63,6 +63,14 @@ bool byte_budget_fits(const struct byte_budget *b, size_t bytes) {
         return used <= limit && bytes <= limit - used;
 }
 
+bool byte_budget_is_tight(const struct byte_budget *b) {
+        return b && byte_budget_used(b) > b->max - b->max / 16;
+}
+
+bool byte_budget_is_half_used(const struct byte_budget *b) {
+        return b && byte_budget_used(b) > b->max / 2;
+}
+
 /* ---- the default ---- */
 
 /* Lowers *least to the number in a file of a control group; "max" and malformed text leave it
@@ -147,10 +155,14 @@ size_t byte_budget_default(void) {
 
 /* ---- accounts ---- */
 
+static size_t slab_of(const struct byte_account *a) {
+        return MIN(BYTE_ACCOUNT_SLAB, a->budget->max / BYTE_ACCOUNT_SLABS);
+}
+
 /* Takes whole slabs from the budget while it has room, and near its end only as much as is needed. */
 static bool draw(struct byte_account *a, size_t bytes) {
         size_t missing = bytes - a->spare, limit = limit_of(a->budget, bytes);
-        size_t slab = MAX(missing, BYTE_ACCOUNT_SLAB);
+        size_t slab = MAX(missing, slab_of(a));
 
         if (!take_within(a->budget, slab, limit)) {
                 slab = missing;
@@ -171,13 +183,16 @@ bool byte_account_take(struct byte_account *a, size_t bytes) {
 }
 
 void byte_account_give(struct byte_account *a, size_t bytes) {
+        size_t slab;
+
         if (!a->budget)
                 return;
         a->spare += bytes;
-        if (LIKELY(a->spare <= 2 * BYTE_ACCOUNT_SLAB))
+        slab = slab_of(a);
+        if (LIKELY(a->spare <= 2 * slab))
                 return;
-        byte_budget_give(a->budget, a->spare - BYTE_ACCOUNT_SLAB);
-        a->spare = BYTE_ACCOUNT_SLAB;
+        byte_budget_give(a->budget, a->spare - slab);
+        a->spare = slab;
 }
 
 void byte_account_close(struct byte_account *a) {

@@ -9,6 +9,8 @@
  * The last eighth is reserved for small pieces (BYTE_BUDGET_SMALL), so that peers with large
  * requests cannot block all others.
  *
+ * The last sixteenth is reserved for requests that are complete: see byte_budget_is_tight().
+ *
  * A pool has an account: it takes bytes from the budget in slabs and hands them out under the
  * pool's own lock, so that small buffers cost no atomic operation on memory that all threads share.
  * An account keeps at most two unused slabs.
@@ -51,6 +53,12 @@ size_t byte_budget_used(const struct byte_budget *b);
 /* Whether `bytes` more would fit now: for the text of an error. True for a budget of NULL. */
 bool   byte_budget_fits(const struct byte_budget *b, size_t bytes);
 
+/* True in the last sixteenth: it is for requests that are complete. Who holds a part of a request makes
+ * room or is refused. False for a budget of NULL. */
+bool   byte_budget_is_tight(const struct byte_budget *b);
+/* True once half of it is used: time to hold no more than is needed. */
+bool   byte_budget_is_half_used(const struct byte_budget *b);
+
 /* Text of errors about an allocation that did not fit. */
 #define BYTE_BUDGET_USED_UP "the server's memory budget (--memory-budget) is used up"
 
@@ -58,7 +66,9 @@ bool   byte_budget_fits(const struct byte_budget *b, size_t bytes);
  * of the process's control groups (version 2 or 1), and RLIMIT_AS. */
 size_t byte_budget_default(void);
 
+/* Largest slab; a small budget has smaller ones, so that accounts cannot keep most of it. */
 #define BYTE_ACCOUNT_SLAB ((size_t)1 << 20)
+#define BYTE_ACCOUNT_SLABS 128 /* a slab is at most this part of the budget */
 
 struct byte_account {
         struct byte_budget *budget; /* borrowed; NULL: no limit, nothing is counted */

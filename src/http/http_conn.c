@@ -54,7 +54,15 @@ static void count_rejected(struct http_conn *c, enum http_limit limit) {
                 o->net.on_rejected(o->net.rejected_owner, http_limit_name(limit));
 }
 
+static void stop_waiting(struct http_conn *c) {
+        if (LIKELY(!c->is_waiting))
+                return;
+        c->is_waiting = false;
+        list_remove(&c->waiting);
+}
+
 void http_conn_close(struct http_conn *c) {
+        stop_waiting(c);
         if (c->net)
                 conn_close(c->net);
 }
@@ -98,6 +106,8 @@ static void put_spare(struct http_loop *home, struct buf *b) {
 static struct buf *take_spare(struct http_loop *home) {
         if (home->n_spare > 0)
                 return home->spare[--home->n_spare];
+        if (byte_budget_is_tight(buf_pool_budget(loop_buf_pool(home->net.loop))))
+                return NULL;
         return buf_new(loop_buf_pool(home->net.loop), HTTP_READ_BYTES);
 }
 
@@ -140,6 +150,29 @@ static struct iovec room_in_place(struct http_conn *c) {
         return (struct iovec){ c->in->bytes + c->in_len, c->in->cap - c->in_len };
 }
 
+/* Moves the current request to a smaller buffer where it has room for `bytes`, if that saves much. Only
+ * before its head is complete, or when it has just been read. */
+static void shrink_input(struct http_conn *c, size_t bytes) {
+        size_t      used = c->in_len - c->in_at;
+        struct buf *small;
+
+        if (bytes > c->in->cap / 4)
+                return;
+        small = buf_new(pool_of(c), bytes);
+        if (!small)
+                return;
+        memcpy(small->bytes, c->in->bytes + c->in_at, used);
+        put_spare(c->home, c->in);
+        c->in = small;
+        c->in_at = 0;
+        c->in_len = used;
+}
+
+static struct iovec scratch_room(struct http_conn *c) {
+        c->in_scratch = true;
+        return (struct iovec){ c->home->scratch, HTTP_READ_BYTES };
+}
+
 /* Returns the place for the next bytes. */
 static struct iovec input_room(struct http_conn *c) {
         const struct iovec none = { NULL, 0 };
@@ -148,19 +181,14 @@ static struct iovec input_room(struct http_conn *c) {
         case HTTP_CONN_HEAD:
                 if (make_room(c, 1))
                         return room_in_place(c);
-                break;
+                return c->in ? none : scratch_room(c);
         case HTTP_CONN_BODY:
                 if (c->body_buf)
                         return (struct iovec){ c->body_buf->bytes + c->body_got,
                                                c->message->content_length - c->body_got };
                 return room_in_place(c);
         case HTTP_CONN_LINGER:
-                if (c->in && !is_sole_owner(c->in))
-                        drop_input(c);
-                c->in_at = c->in_len = 0;
-                if (make_room(c, 1))
-                        return room_in_place(c);
-                break;
+                return scratch_room(c);
         case HTTP_CONN_CHUNKS:
         case HTTP_CONN_CALL:
         case HTTP_CONN_WRITE: return c->in ? room_in_place(c) : none;
@@ -230,6 +258,7 @@ static void clear_call(struct http_conn *c) {
  * the peer has read the answer. */
 static void linger(struct http_conn *c) {
         conn_shutdown(c->net);
+        drop_input(c);
         enter(c, HTTP_CONN_LINGER, HTTP_PHASE_LINGER, c->now_ns);
 }
 
@@ -732,6 +761,8 @@ uint64_t http_call_chunks_written(const struct http_call *call) {
 /* Answers a request that the connection refuses itself. The rest of the request is not read. */
 static void refuse_request(struct http_conn *c, unsigned status, enum http_limit limit,
                            const char *text) {
+        stop_waiting(c);
+        c->is_beyond = false;
         count_rejected(c, limit);
         c->out.close = true;
         c->must_linger = true;
@@ -912,6 +943,66 @@ static void refuse_memory(struct http_conn *c, size_t bytes) {
                        buf_pool_shortage(pool, bytes));
 }
 
+/* True for what is answered even when the budget is used up: it takes next to nothing, and says how the
+ * server is. */
+static bool is_vital(struct http_conn *c) {
+        const struct http_route *route;
+
+        find_refused_route(c);
+        route = c->call.route;
+        return route && is_body_here(c) &&
+               (route->group == ENDPOINT_HEALTH || route->group == ENDPOINT_METRICS);
+}
+
+/* Answers 503 to connections of the loop that hold a part of a head, the longest first, until there is
+ * room. One with bytes that were not parsed yet is left alone, since its request may be complete. */
+static COLD void free_waiting(struct http_loop *home, uint64_t now_ns) {
+        struct buf_pool *pool = loop_buf_pool(home->net.loop);
+
+        while (!list_is_empty(&home->waiting) && buf_pool_is_tight(pool)) {
+                struct http_conn *c =
+                        LIST_ENTRY(list_first(&home->waiting), struct http_conn, waiting);
+
+                stop_waiting(c);
+                if (has_unparsed(c) || c->state != HTTP_CONN_HEAD)
+                        continue;
+                c->now_ns = now_ns;
+                refuse_request(c, 503, HTTP_LIMIT_MEMORY, BYTE_BUDGET_USED_UP);
+        }
+}
+
+/* A part of a head is kept until the rest arrives: in as little memory as it needs, and in place of the
+ * oldest others when there is no room. */
+static void keep_part_of_head(struct http_conn *c) {
+        shrink_input(c, c->in_len - c->in_at);
+        if (c->is_waiting)
+                return;
+        if (UNLIKELY(buf_pool_is_tight(pool_of(c))))
+                free_waiting(c->home, c->now_ns);
+        list_append(&c->home->waiting, &c->waiting);
+        c->is_waiting = true;
+}
+
+/* True, after answering 503, when the budget is too tight to wait for a body. */
+static bool refuse_to_wait(struct http_conn *c) {
+        const struct http_message *m = c->message;
+        struct byte_budget        *budget = buf_pool_budget(pool_of(c));
+
+        if (LIKELY(!byte_budget_is_half_used(budget)))
+                return false;
+        if (buf_pool_is_tight(pool_of(c))) {
+                free_waiting(c->home, c->now_ns);
+                if (buf_pool_is_tight(pool_of(c))) {
+                        find_refused_route(c);
+                        refuse_request(c, 503, HTTP_LIMIT_MEMORY, BYTE_BUDGET_USED_UP);
+                        return true;
+                }
+        }
+        if (!m->is_chunked && fits_in_place(c))
+                shrink_input(c, m->head_bytes + m->content_length);
+        return false;
+}
+
 static bool begin_body(struct http_conn *c) {
         const struct http_message *m = c->message;
 
@@ -933,10 +1024,18 @@ static bool begin_body(struct http_conn *c) {
 static bool on_head(struct http_conn *c) {
         const struct http_message *m = c->message;
 
+        stop_waiting(c);
+        if (UNLIKELY(c->is_beyond) && !is_vital(c)) {
+                refuse_request(c, 503, HTTP_LIMIT_MEMORY, BYTE_BUDGET_USED_UP);
+                return true;
+        }
+        c->is_beyond = false;
         if (UNLIKELY(reserve_is_short())) {
                 refuse_request(c, 503, HTTP_LIMIT_MEMORY, "out of memory");
                 return true;
         }
+        if (!is_body_here(c) && UNLIKELY(refuse_to_wait(c)))
+                return true;
         if (!is_body_here(c) && m->is_chunked && !make_room(c, MIN_CHUNK_ROOM)) {
                 refuse_request(c, 503, HTTP_LIMIT_MEMORY, "out of memory");
                 return true;
@@ -990,6 +1089,8 @@ static bool take_head(struct http_conn *c) {
         }
         if (c->has_ended)
                 http_conn_close(c);
+        else
+                keep_part_of_head(c);
         return false;
 }
 
@@ -1044,6 +1145,7 @@ static void free_conn(struct http_conn *c) {
         struct net_home *home = &c->home->net;
 
         list_remove(&c->node);
+        stop_waiting(c);
         if (list_is_linked(&c->parse_task.node))
                 list_remove(&c->parse_task.node);
         turns_cancel(&c->turn);
@@ -1117,15 +1219,40 @@ static struct iovec on_room(struct conn *net) {
         return input_room(conn_owner(net));
 }
 
-/* While a request is handled its buffer may be full; reading continues afterwards. If there is no memory
- * for a head, there is none for an answer either. */
+/* While a request is handled its buffer may be full; reading continues afterwards. */
 static void on_no_room(struct conn *net) {
         struct http_conn *c = conn_owner(net);
 
-        if (c->state != HTTP_CONN_HEAD && c->state != HTTP_CONN_LINGER)
+        if (c->state == HTTP_CONN_HEAD)
+                refuse_request(c, 503, HTTP_LIMIT_MEMORY,
+                               buf_pool_shortage(pool_of(c), HTTP_READ_BYTES));
+}
+
+/* Takes the bytes that were read into the loop's scratch memory, because there was no room for a read
+ * buffer: into memory of their size, which those that hold parts of heads give up when necessary. Without
+ * any, only vital requests are answered other than with 503. */
+static COLD void take_scratch(struct http_conn *c, size_t n) {
+        c->in_scratch = false;
+        if (c->state != HTTP_CONN_HEAD) /* it discards what it reads */
                 return;
-        count_rejected(c, HTTP_LIMIT_MEMORY);
-        http_conn_close(c);
+        if (buf_pool_is_tight(pool_of(c)))
+                free_waiting(c->home, c->now_ns);
+        c->in = buf_new(pool_of(c), n);
+        if (!c->in) {
+                c->is_beyond = true;
+                c->in = buf_new_beyond(pool_of(c), n);
+        }
+        if (!c->in) {
+                count_rejected(c, HTTP_LIMIT_MEMORY);
+                http_conn_close(c);
+                return;
+        }
+        memcpy(c->in->bytes, c->home->scratch, n);
+        c->in_at = 0;
+        c->in_len = n;
+        run(c);
+        if (c->is_beyond && c->state == HTTP_CONN_HEAD && c->in)
+                refuse_request(c, 503, HTTP_LIMIT_MEMORY, BYTE_BUDGET_USED_UP);
 }
 
 /* Bytes that arrive now belong to the next request, which waits. */
@@ -1144,6 +1271,10 @@ static void on_read(struct conn *net, size_t n_bytes) {
         struct http_conn *c = conn_owner(net);
 
         c->now_ns = clock_now_ns();
+        if (UNLIKELY(c->in_scratch)) {
+                take_scratch(c, n_bytes);
+                return;
+        }
         if (c->state == HTTP_CONN_BODY && c->body_buf)
                 c->body_got += n_bytes;
         else

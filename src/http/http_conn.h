@@ -28,7 +28,9 @@
  *
  * While a handler works, the connection keeps reading into the free room of its buffer, to notice when the
  * peer closes. The bytes that it reads belong to the next request, which waits. An idle connection holds
- * no read buffer.
+ * no read buffer, and one with a part of a head a buffer of about its size. When the memory budget is tight,
+ * those that hold a part of a head the longest are answered 503, so that their memory serves complete
+ * requests; health and metrics are answered even beyond the budget.
  *
  * Ownership.  http_conn_open() creates a connection. It frees itself after its socket was closed and the
  * handler, if one has its call, has answered.
@@ -77,6 +79,10 @@ struct http_loop {
         struct http_server *server;                 /* borrowed: outlives its loops */
         struct buf         *spare[HTTP_SPARE_BUFS]; /* ref */
         size_t              n_spare;
+        /* Owned: HTTP_READ_BYTES, where connections without a buffer read while the budget is tight, and
+         * where bytes are read that nobody wants. */
+        char               *scratch;
+        struct list         waiting;    /* struct http_conn that hold a part of a head; oldest first */
         struct loop_timer   leave;      /* armed while the server stops */
         bool                is_leaving; /* close idle connections */
 };
@@ -128,7 +134,10 @@ struct http_conn {
         bool                 is_running;     /* inside run(), which does not nest */
         bool                 has_ended;      /* the peer sends no more */
         bool                 must_linger;    /* a part of the request was not read */
-        bool                 was_handed_out; /* the current call reached a handler */
+        bool                 was_handed_out : 1; /* the current call reached a handler */
+        bool                 in_scratch : 1; /* the place of the next bytes is home->scratch */
+        bool                 is_beyond : 1;  /* its input was allocated beyond the budget */
+        bool                 is_waiting : 1; /* it is in home->waiting */
         uint64_t             now_ns;         /* time of the last read */
         uint64_t             bytes_in;       /* of the current request: head and body */
 
@@ -141,6 +150,7 @@ struct http_conn {
         struct http_rate_watch rate_watch;
 
         struct http_call call;
+        struct list_node waiting; /* in home->waiting */
         _Alignas(CACHE_LINE_BYTES) char arena_bytes[HTTP_ARENA_BYTES];
 };
 

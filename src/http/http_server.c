@@ -8,6 +8,8 @@
 #include "http/http_conn.h"
 #include "net/net_server.h"
 
+#include <stdlib.h>
+
 void http_server_options_init(struct http_server_options *o) {
         *o = (struct http_server_options){ .net.name = "http" };
         net_limits_init(&o->net.limits);
@@ -49,6 +51,8 @@ static void on_home(struct net_home *net, void *owner) {
         struct http_server *server = owner;
 
         home->server = server;
+        home->scratch = mem_alloc(HTTP_READ_BYTES);
+        list_init(&home->waiting);
         loop_timer_init(&home->leave, on_leave);
 }
 
@@ -57,6 +61,7 @@ static void on_home_done(struct net_home *net) {
 
         while (home->n_spare > 0)
                 buf_unref(home->spare[--home->n_spare]);
+        free(home->scratch);
 }
 
 static void on_accept(struct net_home *home, int fd) {

@@ -18,8 +18,10 @@ static void test_classes(void **state) {
         static const struct {
                 size_t asked, given;
         } rows[] = {
-                { 0, 4 * KIB },
-                { 1, 4 * KIB },
+                { 0, 256 },
+                { 1, 256 },
+                { 256, 256 },
+                { 257, 512 },
                 { 4 * KIB, 4 * KIB },
                 { 4 * KIB + 1, 8 * KIB },
                 { 65 * KIB, 128 * KIB },

@@ -67,6 +67,7 @@ static void test_beyond_the_maximum(void **state) {
 /* Small buffers leave the budget alone: they are paid from a slab. */
 static void test_account(void **state) {
         (void)state;
+        const size_t        slab = 16 * MIB / BYTE_ACCOUNT_SLABS;
         struct byte_account a = { 0 };
         struct byte_budget  b;
         int                 n_refused;
@@ -75,11 +76,11 @@ static void test_account(void **state) {
         init_counting(&b, 16 * MIB, &n_refused);
         a.budget = &b;
         assert_true(byte_account_take(&a, 4 * KIB));
-        assert_int_equal(byte_budget_used(&b), BYTE_ACCOUNT_SLAB);
+        assert_int_equal(byte_budget_used(&b), slab);
         assert_true(byte_account_take(&a, 8 * KIB));
-        assert_int_equal(byte_budget_used(&b), BYTE_ACCOUNT_SLAB);
+        assert_int_equal(byte_budget_used(&b), slab);
         byte_account_give(&a, 12 * KIB);
-        assert_int_equal(byte_budget_used(&b), BYTE_ACCOUNT_SLAB);
+        assert_int_equal(byte_budget_used(&b), slab);
 
         assert_true(byte_account_take(&a, 13 * MIB));
         assert_int_equal(byte_budget_used(&b), 13 * MIB);
@@ -89,9 +90,44 @@ static void test_account(void **state) {
         assert_int_equal(byte_budget_used(&b), 14 * MIB);
 
         byte_account_give(&a, 14 * MIB);
-        assert_int_equal(byte_budget_used(&b), BYTE_ACCOUNT_SLAB);
+        assert_int_equal(byte_budget_used(&b), slab);
         byte_account_close(&a);
         assert_int_equal(byte_budget_used(&b), 0);
+
+        byte_budget_init(&b, 1024 * MIB); /* a slab is no larger than this however large it is */
+        assert_true(byte_account_take(&a, 1));
+        assert_int_equal(byte_budget_used(&b), BYTE_ACCOUNT_SLAB);
+        byte_account_give(&a, 1);
+        byte_account_close(&a);
+}
+
+/* The last sixteenth is tight; a buffer that must be had is charged beyond the maximum. */
+static void test_tight(void **state) {
+        (void)state;
+        struct buf_pool   *pool = buf_pool_new(MIB);
+        struct byte_budget b;
+        struct buf        *forced;
+
+        assert_false(byte_budget_is_tight(NULL));
+        assert_false(buf_pool_is_tight(pool));
+        byte_budget_init(&b, 16 * MIB);
+        buf_pool_set_budget(pool, &b);
+        byte_budget_force(&b, 8 * MIB);
+        assert_false(byte_budget_is_half_used(&b));
+        byte_budget_force(&b, 7 * MIB);
+        assert_true(byte_budget_is_half_used(&b));
+        assert_false(byte_budget_is_tight(&b));
+        assert_false(buf_pool_is_tight(pool));
+        byte_budget_force(&b, MIB);
+        assert_true(byte_budget_is_tight(&b));
+        assert_true(buf_pool_is_tight(pool));
+        assert_null(buf_new(pool, 1));
+        forced = buf_new_beyond(pool, 300);
+        assert_int_equal(forced->cap, 512);
+        assert_int_equal(byte_budget_used(&b), 16 * MIB + 512);
+        buf_unref(forced);
+        buf_pool_unref(pool);
+        assert_int_equal(byte_budget_used(&b), 16 * MIB);
 }
 
 static void test_buffers(void **state) {
@@ -191,6 +227,7 @@ SUITE(byte_budget) {
                 cmocka_unit_test(test_last_eighth_is_for_small_pieces),
                 cmocka_unit_test(test_beyond_the_maximum),
                 cmocka_unit_test(test_account),
+                cmocka_unit_test(test_tight),
                 cmocka_unit_test(test_buffers),
                 cmocka_unit_test(test_buffer_without_a_pool),
                 cmocka_unit_test(test_arena),

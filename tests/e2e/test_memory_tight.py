@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A memory budget that connections without a whole request would use up: they cost their own size."""
+import json
+
+import pytest
+
+from conftest import TLS
+from scrape import metrics
+from wire import Wire, request
+
+MODELS = {"identity": 'backend: "identity"\n'
+                      'input { name: "INPUT0" data_type: TYPE_FP32 dims: -1 }\n'
+                      'output { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 }\n'}
+OPTIONS = ("--memory-budget=16777216", "--http-thread-count=2")
+N = 1500  # with a read buffer of 16 KiB each they would take more than the budget
+INFER = request("POST", "/v2/models/identity/infer",
+                body=json.dumps({"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [2],
+                                             "data": [1, 2]}]}).encode())
+
+pytestmark = pytest.mark.skipif(bool(TLS), reason="sessions of TLS are not counted")
+
+
+@pytest.mark.parametrize("part", [b"G", b"POST /v2/models/identity/infer HTTP/1.1\r\nHost: a\r\n"
+                                        b"Content-Length: 60\r\n\r\n"])
+def test_parts_of_requests(server, part):
+    port = server.port("http")
+    with Wire(port) as old:
+        old.send(INFER)
+        assert old.read_answer().status == 200
+        many = [Wire(port) for _ in range(N)]
+        for one in many:
+            one.send(part)
+        for _ in range(20):
+            old.send(INFER)
+            assert old.read_answer().status == 200
+            with Wire(port) as new:
+                new.send(INFER)
+                assert new.read_answer().status == 200
+                new.send(request("GET", "/v2/health/live"))
+                assert new.read_answer().status == 200
+        assert metrics(server)
+        many[0].send(b"ET /v2/health/live HTTP/1.1\r\nHost: a\r\n\r\n" if part == b"G" else
+                     b"x" * 60)
+        assert many[0].read_answer().status == (200 if part == b"G" else 400)
+        for one in many:
+            one.close()
+
+
+def test_longest_kept_heads_make_room(server):
+    """Heads of 12 KiB without their end, more than there is room for: the oldest are answered 503, none is
+    reset, and whole requests are answered."""
+    port = server.port("http")
+    many = [Wire(port) for _ in range(N)]
+    head = b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 12000
+    for one in many:
+        one.send(head)
+    with Wire(port) as new:
+        new.send(INFER)
+        assert new.read_answer().status == 200
+    for one in many:
+        one.send(b"\r\n\r\n")
+    statuses = [one.read_answer() for one in many]
+    for one in many:
+        one.close()
+    assert None not in statuses
+    assert {answer.status for answer in statuses} == {200, 503}
+    assert statuses[-1].status == 200 and statuses[0].status == 503
