@@ -19,12 +19,11 @@ static char *print_one(char *out, const char *in) {
 
 #include <immintrin.h>
 
-#define WITH_AVX2 TARGET("avx2,bmi,lzcnt")
+#define WITH_AVX2 TARGET("avx2")
 #define LANES 4
 
 static bool has_avx2(void) {
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
-               __builtin_cpu_supports("lzcnt");
+        return __builtin_cpu_supports("avx2");
 }
 
 /* Four floats as digits. The names are those of struct nine and struct short_decimal. */
@@ -221,8 +220,10 @@ static WITH_AVX2 NOINLINE char *put_scientific(char *out, __m128i digits, unsign
 static WITH_AVX2 inline char *put_lane(char *out, const struct four *f, unsigned i,
                                        unsigned is_negative) {
         uint64_t low = f->low[i], high = f->high[i];
-        unsigned n_zeros = (unsigned)_tzcnt_u64(low) / 8;
-        unsigned n_digits = 9 - (unsigned)_lzcnt_u64(low >> 8 | high << 56) / 8 - n_zeros;
+        uint64_t rest = low >> 8 | high << 56;
+        /* A normal float has at least seven digits here: `low` is not zero. */
+        unsigned n_zeros = (unsigned)__builtin_ctzll(low) / 8;
+        unsigned n_digits = 9 - n_zeros - (rest == 0 ? 8 : (unsigned)__builtin_clzll(rest) / 8);
         int      point = 9 - (int)n_zeros + f->exponent[i];
         __m128i  digits = digits_of(low, high, n_zeros);
 
