@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "infer/model.h"
 #include "infer/request.h"
+#include "infer/response_stream.h"
 #include "infer/submitter.h"
 #include "observe/metric.h"
 #include "repo/repo.h"
@@ -248,6 +249,14 @@ struct TRITONSERVER_Error *NESO_InferenceRequestLimitResponses(
                 return error_to_api(error_new(ERR_INVALID_ARG,
                                               "the limits of responses must be greater than 0"));
         return error_to_api(request_limit_responses(request_from_api(inference_request), &limits));
+}
+
+struct TRITONSERVER_Error *NESO_LimitAllResponses(uint64_t max_bytes) {
+        if (max_bytes == 0)
+                return error_to_api(error_new(ERR_INVALID_ARG,
+                                              "the limit of all responses must be greater than 0"));
+        response_stream_set_max_held(max_bytes);
+        return NULL;
 }
 
 struct TRITONSERVER_Error *NESO_InferenceRequestSetCacheable(

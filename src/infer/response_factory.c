@@ -48,7 +48,7 @@ struct error *response_factory_send_flags(struct response_factory *f, uint32_t f
 }
 
 /* A response with a ticket does not wait for room (response_new_from()). */
-uint32_t response_factory_room(const struct response_factory *f) {
+uint32_t response_factory_room(struct response_factory *f) {
         return f->source.ticket != NULL ? UINT32_MAX : response_stream_room(f->source.stream);
 }
 

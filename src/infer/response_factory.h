@@ -28,7 +28,7 @@ struct error *response_factory_respond(struct response_factory *factory, struct 
         NODISCARD;
 /* Sends flags without a response. Error after FINAL. */
 /* As response_stream_room() and response_stream_when_room(), for the responses of this factory. */
-uint32_t response_factory_room(const struct response_factory *f);
+uint32_t response_factory_room(struct response_factory *f);
 bool     response_factory_when_room(struct response_factory *f, response_room_fn call, void *userp)
         NODISCARD;
 struct error *response_factory_send_flags(struct response_factory *factory, uint32_t flags)

@@ -12,12 +12,28 @@ struct response_window {
         _Atomic uint64_t       n_bytes;
         _Atomic uint32_t       n_waiting;
         struct mutex           lock; /* rank LOCK_MAILBOX; held while waiting; guards all below */
+        uint32_t               n_granted; /* responses that room was promised for */
         response_room_fn       room_call; /* NULL: none is outstanding */
         void                  *room_userp;
         struct cond credit; /* signalled when a response was deleted or the inference cancelled */
 };
 
+/* An estimate of what a small response takes beside its bytes: the frame that it begins, its inner
+ * request, and what the allocator adds. */
+#define OVERHEAD_BYTES 2048
+#define FLOOR_BYTES (UINT64_C(64) << 10)
+
 static _Thread_local bool may_not_wait;
+static _Atomic uint64_t   n_held; /* bytes, of all windows */
+static _Atomic uint64_t   max_held = UINT64_MAX;
+
+void response_stream_set_max_held(uint64_t max_bytes) {
+        atomic_store(&max_held, max_bytes);
+}
+
+uint64_t response_stream_held(void) {
+        return atomic_load(&n_held);
+}
 
 void response_stream_allow_wait(bool allow) {
         may_not_wait = !allow;
@@ -63,6 +79,7 @@ bool response_stream_limit(struct response_stream *s, const struct response_limi
                 atomic_init(&w->n_responses, 0);
                 atomic_init(&w->n_bytes, 0);
                 atomic_init(&w->n_waiting, 0);
+                w->n_granted = 0;
                 w->room_call = NULL;
                 mutex_init(&w->lock, LOCK_MAILBOX);
                 cond_init(&w->credit);
@@ -109,12 +126,15 @@ void response_stream_unref(struct response_stream *s) {
 
 static uint32_t room_of(const struct response_window *w) {
         uint32_t n = atomic_load(&w->n_responses);
-        bool     is_full = n >= w->limits.max_responses ||
-                       atomic_load(&w->n_bytes) >= w->limits.max_bytes;
+        uint64_t n_bytes = atomic_load(&w->n_bytes);
+        uint32_t max = w->limits.max_responses;
 
-        if (is_full)
+        if (atomic_load_explicit(&n_held, memory_order_relaxed) >=
+            atomic_load_explicit(&max_held, memory_order_relaxed))
+                max = n_bytes < FLOOR_BYTES ? MIN(max, (uint32_t)RESPONSE_STREAM_FLOOR) : 1;
+        if (n >= max || n_bytes >= w->limits.max_bytes)
                 return n == 0;
-        return w->limits.max_responses - n;
+        return max - n;
 }
 
 static bool has_room(const struct response_window *w) {
@@ -145,10 +165,14 @@ void response_stream_cancel(struct response_stream *s) {
                 wake(s);
 }
 
-uint32_t response_stream_room(const struct response_stream *s) {
-        if (s->window == NULL || atomic_load(&s->is_cancelled))
+/* Other inferences may use up the bound of all windows before the creator does what it was promised. */
+uint32_t response_stream_room(struct response_stream *s) {
+        struct response_window *w = s->window;
+
+        if (w == NULL || atomic_load(&s->is_cancelled))
                 return UINT32_MAX;
-        return room_of(s->window);
+        MUTEX_GUARD(&w->lock);
+        return w->n_granted = room_of(w);
 }
 
 bool response_stream_when_room(struct response_stream *s, response_room_fn call, void *userp) {
@@ -161,6 +185,7 @@ bool response_stream_when_room(struct response_stream *s, response_room_fn call,
         atomic_fetch_add(&w->n_waiting, 1);
         if (atomic_load(&s->is_cancelled) || has_room(w)) {
                 atomic_fetch_sub(&w->n_waiting, 1);
+                w->n_granted = 1;
                 return false;
         }
         w->room_call = call;
@@ -187,7 +212,9 @@ void response_stream_enter(struct response_stream *s, uint64_t n_bytes, bool may
         if (may_wait && !may_not_wait)
                 submitter_flush_calls(); /* otherwise the reader may never be woken */
         MUTEX_GUARD(&w->lock);
-        if (may_wait && !may_not_wait) {
+        if (w->n_granted > 0) {
+                w->n_granted--;
+        } else if (may_wait && !may_not_wait) {
                 /* Increments n_waiting before it checks for room. A thread that makes room does so
                  * before it reads n_waiting, so one of the two sees the other. */
                 atomic_fetch_add(&w->n_waiting, 1);
@@ -196,11 +223,14 @@ void response_stream_enter(struct response_stream *s, uint64_t n_bytes, bool may
         }
         atomic_fetch_add(&w->n_responses, 1);
         atomic_fetch_add(&w->n_bytes, n_bytes);
+        atomic_fetch_add_explicit(&n_held, n_bytes + OVERHEAD_BYTES, memory_order_relaxed);
 }
 
 void response_stream_add_bytes(struct response_stream *s, uint64_t n_bytes) {
-        if (s->window != NULL)
-                atomic_fetch_add(&s->window->n_bytes, n_bytes);
+        if (s->window == NULL)
+                return;
+        atomic_fetch_add(&s->window->n_bytes, n_bytes);
+        atomic_fetch_add_explicit(&n_held, n_bytes, memory_order_relaxed);
 }
 
 void response_stream_leave(struct response_stream *s, uint64_t n_bytes) {
@@ -208,6 +238,7 @@ void response_stream_leave(struct response_stream *s, uint64_t n_bytes) {
 
         if (LIKELY(w == NULL))
                 return;
+        atomic_fetch_sub_explicit(&n_held, n_bytes + OVERHEAD_BYTES, memory_order_relaxed);
         atomic_fetch_sub(&w->n_bytes, n_bytes);
         atomic_fetch_sub(&w->n_responses, 1);
         if (atomic_load(&w->n_waiting) > 0)

@@ -14,6 +14,10 @@
  * the backend down to the client's pace. A cancellation ends all waiting. Event loops never wait,
  * since they deliver the responses.
  *
+ * All windows together have a bound of bytes. Beyond it each window shrinks to a few responses. An
+ * inference then waits for its own reader alone, never for another inference: so no two can wait for each
+ * other.
+ *
  * Ownership.  Reference counted. The stream inside a request keeps the request's memory
  * alive, but not its contents.
  * Threads.  Any. Deleting a response takes the window's lock only when a thread waits for room.
@@ -121,9 +125,9 @@ static inline bool response_stream_may_send(struct response_stream *s, bool is_f
 /* Counts a new response of n_bytes. With may_wait it waits for room first, unless
  * response_stream_allow_wait() forbids that on this thread. */
 void response_stream_enter(struct response_stream *s, uint64_t n_bytes, bool may_wait);
-/* How many responses can be created now without waiting: UINT32_MAX without a limit, and after a
- * cancellation. */
-uint32_t response_stream_room(const struct response_stream *s);
+/* How many responses the creator, which asks before each use of the number, can create now without
+ * waiting: UINT32_MAX without a limit, and after a cancellation. */
+uint32_t response_stream_room(struct response_stream *s);
 
 typedef void (*response_room_fn)(void *userp);
 
@@ -137,6 +141,13 @@ void response_stream_add_bytes(struct response_stream *s, uint64_t n_bytes);
 /* Counts the deletion of a response. n_bytes: those of response_stream_enter() and all that
  * response_stream_add_bytes() added for it. */
 void response_stream_leave(struct response_stream *s, uint64_t n_bytes);
+
+/* Bounds the bytes of all responses of the process that exist under limits, those between the steps of an
+ * ensemble as well. Beyond it each inference has room for RESPONSE_STREAM_FLOOR small responses or one
+ * large one, so that each makes progress at the pace of its own reader. Initially no bound. */
+#define RESPONSE_STREAM_FLOOR 4
+void     response_stream_set_max_held(uint64_t max_bytes);
+uint64_t response_stream_held(void);
 
 /* Sets whether the calling thread may wait for room (initially true). */
 void response_stream_allow_wait(bool allow);

@@ -154,6 +154,12 @@ typedef void (*NESO_AfterResponsesFn_t)(void *userp);
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ThreadAfterResponses(
         NESO_AfterResponsesFn_t call, void *userp, bool *is_deferred);
 
+/* Bounds the bytes of all responses in this process that exist under limits
+ * (NESO_InferenceRequestLimitResponses()) or between the steps of ensembles. Beyond it a backend waits
+ * before each request's fifth response, or the second one when they are large, until its own reader
+ * has read. Initially no bound. INVALID_ARG when max_bytes is 0. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_LimitAllResponses(uint64_t max_bytes);
+
 /* How many responses a backend may create now without waiting for a slow reader: UINT32_MAX when there
  * is no limit or the request is cancelled. TRITONBACKEND_ResponseNewFromFactory() waits when it is 0. A
  * backend that serves several requests on one thread asks first, so that one slow reader does not hold

@@ -263,6 +263,42 @@ static void test_call_when_there_is_room(void **state) {
         response_stream_unref(free_one);
 }
 
+/* All together hold too much: each has room for a few small responses, or for one large one. */
+static void test_bound_of_all(void **state) {
+        const struct response_limits limits = { 100, UINT64_C(1) << 30, 0 };
+        struct response_stream      *large = stream_new(&limits), *small = stream_new(&limits);
+        const uint64_t               before = response_stream_held(); /* of other tests */
+        unsigned                     n_calls = 0;
+
+        (void)state;
+        response_stream_set_max_held(before + (1 << 20));
+        assert_int_equal(response_stream_room(large), 100);
+        response_stream_enter(large, 1000, true);
+        response_stream_add_bytes(large, 1 << 20);
+        assert_true(response_stream_held() > before + (1 << 20));
+        assert_int_equal(response_stream_room(large), 0);
+        assert_int_equal(response_stream_room(small), RESPONSE_STREAM_FLOOR);
+        for (int i = 0; i < RESPONSE_STREAM_FLOOR; i++)
+                response_stream_enter(small, 10, true);
+        assert_int_equal(response_stream_room(small), 0);
+        assert_true(response_stream_when_room(small, count_room, &n_calls));
+        response_stream_leave(small, 10); /* its own reader alone makes room */
+        assert_int_equal(n_calls, 1);
+        /* What was promised stays, whatever others do. */
+        response_stream_leave(large, 1000 + (1 << 20));
+        assert_int_equal(response_stream_room(small), 100 - RESPONSE_STREAM_FLOOR + 1);
+        response_stream_enter(large, 2 << 20, true);
+        response_stream_enter(small, 10, true);
+        response_stream_enter(small, 10, true);
+        response_stream_leave(large, 2 << 20);
+        for (int i = 0; i < RESPONSE_STREAM_FLOOR + 1; i++)
+                response_stream_leave(small, 10);
+        assert_int_equal(response_stream_held(), before);
+        response_stream_set_max_held(UINT64_MAX);
+        response_stream_unref(large);
+        response_stream_unref(small);
+}
+
 SUITE(response_stream) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_nothing_after_final),
@@ -275,6 +311,7 @@ SUITE(response_stream) {
                 cmocka_unit_test(test_some_never_wait),
                 cmocka_unit_test(test_wait_has_an_end),
                 cmocka_unit_test(test_call_when_there_is_room),
+                cmocka_unit_test(test_bound_of_all),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
