@@ -176,15 +176,24 @@ struct error *log_writer_start(log_lost_fn put_lost) {
         struct error *err = NULL;
         MUTEX_GUARD(&writer.lock);
 
-        if (writer.n_users > 0 || writer.is_running) {
+        if (writer.n_users > 0) {
                 writer.n_users++;
                 return NULL;
         }
-        cond_init(&writer.arrived);
-        cond_init(&writer.written);
-        strbuf_init(&writer.waiting, 0);
         writer.put_lost = put_lost;
         writer.must_stop = writer.is_stuck = false;
+        if (writer.is_running) { /* it was stuck at the last stop, and goes on */
+                writer.n_users = 1;
+                choose_direct_locked();
+                return NULL;
+        }
+        if (writer.thread.is_started) { /* it was stuck then, and has ended since */
+                thread_join(&writer.thread);
+        } else {
+                cond_init(&writer.arrived);
+                cond_init(&writer.written);
+        }
+        strbuf_done(&writer.waiting);
         writer.is_running = true;
         err = thread_start(&writer.thread, "neso-log", write_waiting, NULL);
         writer.is_running = err == NULL;

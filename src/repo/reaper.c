@@ -79,22 +79,20 @@ static void helper_main(void *arg) {
         mutex_unlock(&r->lock);
 }
 
-/* Called without the lock, after n_helpers was incremented. When there is no thread to be had, the
- * model waits for one that has ended its own. */
-static void start_helper(struct reaper *r) {
+/* The thread takes the lock first, so it ends, and may be joined, only after the caller has released
+ * it. When there is no thread to be had, the model waits for one that has ended its own. */
+static void start_helper_locked(struct reaper *r) {
         struct helper *h = try_zalloc(sizeof(*h));
         AUTO_ERROR     err = NULL;
 
-        if (h != NULL) {
-                h->reaper = r;
-                err = thread_start(&h->thread, "neso-reaper", helper_main, h);
-                if (err == NULL)
-                        return;
-        }
-        free(h);
-        MUTEX_GUARD(&r->lock);
-        r->n_helpers--;
-        cond_signal(&r->pushed);
+        if (h == NULL)
+                return;
+        h->reaper = r;
+        err = thread_start(&h->thread, "neso-reaper", helper_main, h);
+        if (err == NULL)
+                r->n_helpers++;
+        else
+                free(h);
 }
 
 /* Joins the threads that have ended. They hold no lock after they are in the list. */
@@ -184,24 +182,14 @@ void reaper_expect(struct reaper *r) {
 }
 
 /* Each item that the first thread does not take at once gets a thread. */
-static bool push_locked(struct reaper *r, struct reaper_item *item) {
+void reaper_push(struct reaper *r, struct reaper_item *item) {
+        MUTEX_GUARD(&r->lock);
+
         list_append(&r->items, &item->node);
         r->n_items++;
         cond_signal(&r->pushed);
-        if (r->n_items <= (r->is_idle ? 1 : 0) || r->n_helpers == MAX_HELPERS)
-                return false;
-        r->n_helpers++;
-        return true;
-}
-
-void reaper_push(struct reaper *r, struct reaper_item *item) {
-        bool needs_helper;
-
-        mutex_lock(&r->lock);
-        needs_helper = push_locked(r, item);
-        mutex_unlock(&r->lock);
-        if (needs_helper)
-                start_helper(r);
+        if (r->n_items > (r->is_idle ? 1 : 0) && r->n_helpers < MAX_HELPERS)
+                start_helper_locked(r);
 }
 
 uint32_t reaper_wait(struct reaper *r, uint64_t until_ns) {
