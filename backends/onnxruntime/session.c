@@ -157,10 +157,11 @@ static TRITONSERVER_Error *set_memory(const struct ort *ort, const struct kit_mo
 }
 
 static TRITONSERVER_Error *outside(const struct kit_model *model, const char *name) {
-        return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
-                         "model '%s': the library of operators '%s' is not in the model's directory; "
-                         "'--backend-config=onnxruntime,allow-file-options=true' permits others",
-                         model->name, name);
+        return kit_error(
+                TRITONSERVER_ERROR_INVALID_ARG,
+                "model '%s': the library of operators '%s' is not in the model's directory; "
+                "'--backend-config=onnxruntime,allow-file-options=true' permits others",
+                model->name, name);
 }
 
 static TRITONSERVER_Error *add_op_library(const struct ort *ort, const struct kit_model *model,
@@ -301,20 +302,42 @@ static TRITONSERVER_Error *read_output(const struct session *session, size_t i) 
         return err;
 }
 
+/* Reads the i-th initializer that a run may replace: in the file it is also an input. */
+static TRITONSERVER_Error *read_default(const struct session *session, size_t i) {
+        const struct ort   *ort = session->ort;
+        struct ort_tensor  *tensor = &session->inputs[session->n_required + i];
+        TRITONSERVER_Error *err;
+        OrtTypeInfo        *info;
+        char               *name;
+
+        ORT_TRY(ort, SessionGetOverridableInitializerName(session->onnx, i, ort->allocator, &name));
+        KIT_TRY(read_name(ort, name, tensor));
+        ORT_TRY(ort, SessionGetOverridableInitializerTypeInfo(session->onnx, i, &info));
+        err = read_type(ort, info, tensor);
+        ort->api->ReleaseTypeInfo(info);
+        tensor->has_default = true;
+        return err;
+}
+
 static TRITONSERVER_Error *describe(struct session *session) {
         const struct ort *ort = session->ort;
-        size_t            n_inputs, n_outputs;
+        size_t            n_required, n_defaults, n_inputs, n_outputs;
 
-        ORT_TRY(ort, SessionGetInputCount(session->onnx, &n_inputs));
+        ORT_TRY(ort, SessionGetInputCount(session->onnx, &n_required));
+        ORT_TRY(ort, SessionGetOverridableInitializerCount(session->onnx, &n_defaults));
         ORT_TRY(ort, SessionGetOutputCount(session->onnx, &n_outputs));
+        n_inputs = n_required + n_defaults;
         session->inputs = kit_alloc_array(n_inputs, sizeof(*session->inputs));
         session->outputs = kit_alloc_array(n_outputs, sizeof(*session->outputs));
         if (session->inputs == NULL || session->outputs == NULL)
                 return kit_error_no_memory(0, "the description of a model");
         session->n_inputs = n_inputs;
+        session->n_required = n_required;
         session->n_outputs = n_outputs;
-        for (size_t i = 0; i < n_inputs; i++)
+        for (size_t i = 0; i < n_required; i++)
                 KIT_TRY(read_input(session, i));
+        for (size_t i = 0; i < n_defaults; i++)
+                KIT_TRY(read_default(session, i));
         for (size_t i = 0; i < n_outputs; i++)
                 KIT_TRY(read_output(session, i));
         return NULL;
@@ -365,6 +388,28 @@ static bool is_same_content(const struct stat *a, const struct stat *b) {
                a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
 }
 
+static void mark_scalar(struct ort_tensor *tensors, size_t n, const char *name) {
+        for (size_t i = 0; i < n; i++)
+                if (strcmp(tensors[i].name, name) == 0)
+                        tensors[i].is_scalar = tensors[i].n_dims == 0;
+}
+
+static TRITONSERVER_Error *on_scalar(void *userp, const char *name) {
+        const struct session *session = userp;
+
+        mark_scalar(session->inputs, session->n_inputs, name);
+        mark_scalar(session->outputs, session->n_outputs, name);
+        return NULL;
+}
+
+/* The runtime's API does not tell a scalar from a tensor of unknown shape. */
+static TRITONSERVER_Error *describe_file(const struct kit_model *model, const char *path, int fd,
+                                         struct session *session) {
+        KIT_TRY(describe(session));
+        return is_ort_format(model, path) ? NULL
+                                          : external_data_find_scalars(fd, on_scalar, session);
+}
+
 /* The runtime opens the path again. */
 static TRITONSERVER_Error *create_session(const struct ort *ort, const struct kit_model *model,
                                           const char *path, int fd, struct session *session) {
@@ -401,6 +446,8 @@ static TRITONSERVER_Error *open_file(const struct ort *ort, const struct kit_mod
                                            "unable to open the file: %s", strerror(errno)),
                                  model, path);
         err = create_session(ort, model, path, fd, session);
+        if (err == NULL)
+                err = name_file(describe_file(model, path, fd, session), model, path);
         (void)close(fd);
         return err;
 }
@@ -413,8 +460,6 @@ static TRITONSERVER_Error *open_session(const struct kit_model *model, const cha
 
         KIT_TRY(session_find_file(model, file, &path));
         err = open_file(session->ort, model, path, session);
-        if (err == NULL)
-                err = name_file(describe(session), model, path);
         free(path);
         return err != NULL ? err : new_run_options(session->ort, model, &session->run_options);
 }
@@ -433,7 +478,7 @@ TRITONSERVER_Error *session_open(const struct ort *ort, const struct kit_model *
 /* Finds the first dimension of the inputs where it is fixed, which must be the same for all. */
 static TRITONSERVER_Error *find_rows(const struct kit_model *model, const char *file,
                                      struct session *session) {
-        for (size_t i = 0; i < session->n_inputs; i++) {
+        for (size_t i = 0; i < session->n_required; i++) {
                 const struct ort_tensor *in = &session->inputs[i];
 
                 if (in->n_dims == 0 || in->dims[0] < 0)
