@@ -48,6 +48,10 @@ static void on_accept(struct net_home *home, int fd) {
         h2_conn_open(h2_home(home), fd);
 }
 
+static bool on_make_room(struct net_home *home) {
+        return h2_loop_make_room(h2_home(home));
+}
+
 static void on_drain(struct net_home *home) {
         LIST_FOR_EACH(&home->conns, node)
                 h2_conn_drain(LIST_ENTRY(node, struct h2_conn, node));
@@ -63,6 +67,7 @@ static const struct net_server_ops server_ops = {
         .on_home = on_home,
         .on_home_done = on_home_done,
         .on_accept = on_accept,
+        .on_make_room = on_make_room,
         .on_drain = on_drain,
         .on_kill = on_kill,
 };

@@ -1029,7 +1029,7 @@ static void on_read(struct conn *net, size_t n_bytes) {
         struct h2_conn *c = conn_owner(net);
         struct h2_loop *home = c->home;
 
-        c->now_ns = clock_now_ns();
+        c->now_ns = c->read_ns = clock_now_ns();
         grpc_pings_on_read(&c->pings, c->now_ns);
         if (!c->is_direct)
                 home->in_len += n_bytes;
@@ -1196,6 +1196,41 @@ void h2_conn_drain(struct h2_conn *c) {
         flush(c);
 }
 
+/* ---- making room ---- */
+
+/* Time after which a connection with a part of a header block may be closed in favour of a new one. */
+#define STUCK_NS NS_PER_S
+
+static bool may_leave(const struct h2_conn *c, uint64_t now_ns) {
+        if (!c->net || conn_is_closing(c->net) || conn_has_unread(c->net))
+                return false;
+        if (c->n_streams == 0 && c->head_ns == 0)
+                return c->read_ns <= c->noted_ns;
+        return c->head_ns != 0 && c->n_streams <= 1 && c->n_streams == (c->head != NULL) &&
+               now_ns - c->head_ns > STUCK_NS;
+}
+
+/* See http_loop_make_room(). */
+bool h2_loop_make_room(struct h2_loop *home) {
+        struct list *conns = &home->net.conns;
+        uint64_t     now_ns = clock_now_ns();
+
+        for (int i = 0; i < NET_MAX_LOOKS && !list_is_empty(conns); i++) {
+                struct h2_conn *c = LIST_ENTRY(list_first(conns), struct h2_conn, node);
+                bool            leaves = may_leave(c, now_ns);
+
+                list_remove(&c->node);
+                list_append(conns, &c->node);
+                c->noted_ns = now_ns;
+                if (leaves) {
+                        h2_conn_drain(c); /* the client learns that no call was lost */
+                        h2_conn_kill(c);
+                        return true;
+                }
+        }
+        return false;
+}
+
 /* ---- opening ---- */
 
 static const struct conn_ops conn_ops = {
@@ -1240,7 +1275,7 @@ struct h2_conn *h2_conn_new(struct h2_loop *home, uint64_t now_ns) {
                 return NULL;
         c->home = home;
         c->turn.run = on_turn;
-        c->now_ns = c->opened_ns = c->pace_ns = now_ns;
+        c->now_ns = c->opened_ns = c->pace_ns = c->read_ns = c->noted_ns = now_ns;
         c->age_ns = age_end(c);
         c->grace_end_ns = CLOCK_NEVER;
         grpc_pings_init(&c->pings, now_ns);

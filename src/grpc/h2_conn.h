@@ -193,7 +193,9 @@ struct h2_conn {
         bool has_settings;       /* preface and first frame have arrived */
         bool has_sent_encodings; /* an answer had grpc-accept-encoding */
 
-        uint64_t        now_ns; /* time of the last read or tick */
+        uint64_t        now_ns;   /* time of the last read or tick */
+        uint64_t        read_ns;  /* time of the last read */
+        uint64_t        noted_ns; /* when it was put at the end of home->net.conns */
         uint64_t        opened_ns;
         uint64_t        head_ns;      /* start of the open header block; 0 = none */
         uint64_t        linger_ns;    /* start of LINGER */
@@ -248,6 +250,9 @@ struct h2_conn *h2_conn_new(struct h2_loop *home, uint64_t now_ns);
 void            h2_conn_feed(struct h2_conn *c, struct str bytes, struct buf *owner);
 void            h2_conn_end(struct h2_conn *c); /* as if the socket was closed */
 
+/* Closes the connection of the loop that has had no call for the longest time, or has sent a part of its
+ * first header block and nothing for a second. False when it finds none. */
+bool h2_loop_make_room(struct h2_loop *home);
 void h2_conn_drain(struct h2_conn *c);
 /* Closes the socket. Streams in use stay valid until they are recycled. */
 void h2_conn_kill(struct h2_conn *c);
