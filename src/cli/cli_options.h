@@ -79,7 +79,7 @@ struct cli_options {
         int64_t          http_max_input_bytes;
         struct cli_texts http_restricted_api;
         int64_t          http_max_connections;
-        int64_t          http_max_connections_per_address; /* 0 = any number */
+        int64_t          http_max_connections_per_address; /* or CLI_CONNECTIONS_SHARE; 0 = any number */
         int64_t          http_max_header_bytes;
         int64_t          http_max_header_fields;
         int64_t          http_header_timeout_ms;
@@ -110,7 +110,7 @@ struct cli_options {
         int64_t          grpc_max_message_bytes;
         int64_t          grpc_max_decompressed_bytes;
         int64_t          grpc_max_connections;
-        int64_t          grpc_max_connections_per_address; /* 0 = any number */
+        int64_t          grpc_max_connections_per_address; /* or CLI_CONNECTIONS_SHARE; 0 = any number */
         int64_t          grpc_max_streams;
         int64_t          grpc_max_header_bytes;
         int64_t          grpc_max_header_fields;
@@ -142,6 +142,16 @@ struct cli_options {
         int64_t          trace_count;
         int64_t          trace_log_frequency;
 };
+
+/* --*-max-connections-per-address when it was not given: a part, so that no address takes all. */
+#define CLI_CONNECTIONS_SHARE (-1)
+
+/* The limit of an address; 0 = none. */
+static inline size_t cli_connections_per_address(int64_t wished, int64_t connections) {
+        if (wished != CLI_CONNECTIONS_SHARE)
+                return (size_t)wished;
+        return (size_t)(connections - connections / 4);
+}
 
 void cli_options_init(struct cli_options *o); /* defaults */
 void cli_options_done(struct cli_options *o);

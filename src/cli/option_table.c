@@ -149,11 +149,13 @@ static const struct option_row http_rows[] = {
         { .name = "http-max-connections", .kind = OPTION_NUMBER,
           .offset = AT(http_max_connections), .argument = "<integer>", .min = 1, .max = 10000000,
           .default_text = "16384",
-          .help = "Connections at a time; beyond, new ones are closed." },
+          .help = "Connections at a time; beyond, new ones are closed. Beyond nine tenths, those that "
+                  "have been idle longest make room." },
         { .name = "http-max-connections-per-address", .kind = OPTION_NUMBER,
           .offset = AT(http_max_connections_per_address), .argument = "<integer>", .min = 0,
-          .max = 10000000, .default_text = "0 (unlimited)",
-          .help = "The same of one address of IPv4, or of one /64 of IPv6." },
+          .max = 10000000, .default_text = "three quarters of them",
+          .help = "The same of one address of IPv4, or of one /64 of IPv6; 0, when all clients come "
+                  "through a proxy, is any number." },
         { .name = "http-max-header-bytes", .kind = OPTION_NUMBER,
           .offset = AT(http_max_header_bytes), .argument = "<bytes>", .min = 1024, .max = 1048576,
           .default_text = "32768", .help = "Largest request line and headers." },
@@ -247,11 +249,13 @@ static const struct option_row grpc_rows[] = {
         { .name = "grpc-max-connections", .kind = OPTION_NUMBER,
           .offset = AT(grpc_max_connections), .argument = "<integer>", .min = 1, .max = 10000000,
           .default_text = "16384",
-          .help = "Connections at a time; beyond, new ones are closed." },
+          .help = "Connections at a time; beyond, new ones are closed. Beyond nine tenths, those that "
+                  "have been idle longest make room." },
         { .name = "grpc-max-connections-per-address", .kind = OPTION_NUMBER,
           .offset = AT(grpc_max_connections_per_address), .argument = "<integer>", .min = 0,
-          .max = 10000000, .default_text = "0 (unlimited)",
-          .help = "The same of one address of IPv4, or of one /64 of IPv6." },
+          .max = 10000000, .default_text = "three quarters of them",
+          .help = "The same of one address of IPv4, or of one /64 of IPv6; 0, when all clients come "
+                  "through a proxy, is any number." },
         { .name = "grpc-max-concurrent-streams", .kind = OPTION_NUMBER,
           .offset = AT(grpc_max_streams), .argument = "<integer>", .min = 1, .max = 65536,
           .default_text = "256", .help = "Calls at a time on one connection." },

@@ -173,7 +173,8 @@ static struct error *start_http(struct serve *s) {
         options.net.n_threads = (size_t)o->http_threads;
         options.net.limits = (struct net_limits){
                 .connections = (size_t)o->http_max_connections,
-                .connections_per_address = (size_t)o->http_max_connections_per_address,
+                .connections_per_address = cli_connections_per_address(
+                        o->http_max_connections_per_address, o->http_max_connections),
                 .handshake_time_ns = (uint64_t)o->http_header_timeout_ms * NS_PER_MS,
         };
         set_limits(o, &options.limits);

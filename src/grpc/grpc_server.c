@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "grpc/grpc_server.h"
 
+#include "base/buf.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "grpc/h2_conn.h"
 #include "net/loop.h"
@@ -37,6 +39,7 @@ static void on_home(struct net_home *net, void *owner) {
 
         grpc_server_init_loop(home, &s->options, s->paths);
         home->pool = loop_buf_pool(net->loop);
+        home->blocks.account.budget = buf_pool_budget(home->pool);
         home->mailbox = loop_mailbox(net->loop);
 }
 
@@ -46,6 +49,10 @@ static void on_home_done(struct net_home *home) {
 
 static void on_accept(struct net_home *home, int fd) {
         h2_conn_open(h2_home(home), fd);
+}
+
+static bool on_make_room(struct net_home *home) {
+        return h2_loop_make_room(h2_home(home), H2_STUCK_NS);
 }
 
 static void on_drain(struct net_home *home) {
@@ -63,6 +70,7 @@ static const struct net_server_ops server_ops = {
         .on_home = on_home,
         .on_home_done = on_home_done,
         .on_accept = on_accept,
+        .on_make_room = on_make_room,
         .on_drain = on_drain,
         .on_kill = on_kill,
 };

@@ -33,14 +33,31 @@ static size_t class_of(size_t cap) {
         return (cap - 1) / STEP;
 }
 
+/* Charges a block; false when it must not be allocated. */
+static bool charge(struct h2_blocks *b, size_t size, size_t bytes) {
+        if (LIKELY(byte_account_take(&b->account, bytes)))
+                return true;
+        byte_budget_refused(b->account.budget);
+        if (size > SURE_BYTES)
+                return false;
+        byte_budget_force(b->account.budget, bytes);
+        return true;
+}
+
+static void free_block(struct h2_blocks *b, struct h2_block *block) {
+        byte_account_give(&b->account, block->cap + sizeof(*block));
+        free(block);
+}
+
 void h2_blocks_done(struct h2_blocks *b) {
         for (size_t i = 0; i < H2_BLOCK_CLASSES; i++)
                 while (b->kept[i]) {
                         struct h2_block *block = b->kept[i];
 
                         b->kept[i] = block->next;
-                        free(block);
+                        free_block(b, block);
                 }
+        byte_account_close(&b->account);
         *b = (struct h2_blocks){ 0 };
 }
 
@@ -65,9 +82,13 @@ void *h2_blocks_alloc(size_t size, void *blocks) {
         }
         if (!size_add(cap, sizeof(*block), &bytes))
                 return NULL;
-        block = size <= SURE_BYTES ? mem_alloc(bytes) : try_alloc(bytes);
-        if (!block)
+        if (!charge(b, size, bytes))
                 return NULL;
+        block = size <= SURE_BYTES ? mem_alloc(bytes) : try_alloc(bytes);
+        if (!block) {
+                byte_account_give(&b->account, bytes);
+                return NULL;
+        }
         block->cap = cap;
         return block + 1;
 }
@@ -91,7 +112,7 @@ void h2_blocks_free(void *block, void *blocks) {
         freed = block_of(block);
         class = freed->cap > 0 ? class_of(freed->cap) : H2_BLOCK_CLASSES;
         if (class >= H2_BLOCK_CLASSES || b->n_kept[class] >= MAX_KEPT) {
-                free(freed);
+                free_block(b, freed);
                 return;
         }
         freed->next = b->kept[class];

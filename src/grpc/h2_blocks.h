@@ -6,10 +6,15 @@
  * multiple of 64 bytes. Larger blocks, and those beyond H2_BLOCKS_MAX_KEPT of a size, are freed. Under
  * AddressSanitizer no block is kept, so that it detects each use after free.
  *
+ * All blocks are charged to the byte budget, kept ones included: those of a connection are what its client
+ * makes the server hold before any message.
+ *
  * Ownership.  h2_blocks_done() frees the kept blocks; all blocks must have been freed before.
  * Threads.  The loop's thread only.
  */
 #pragma once
+
+#include "base/byte_budget.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -22,6 +27,7 @@ struct h2_block;
 struct h2_blocks {
         struct h2_block *kept[H2_BLOCK_CLASSES]; /* owned */
         uint32_t         n_kept[H2_BLOCK_CLASSES];
+        struct byte_account account; /* its budget, NULL without one, is set before the first block */
 };
 
 void h2_blocks_done(struct h2_blocks *b);

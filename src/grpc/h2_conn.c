@@ -2,6 +2,7 @@
 #include "grpc/h2_conn.h"
 
 #include "base/buf.h"
+#include "base/byte_budget.h"
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/mem.h"
@@ -45,6 +46,13 @@ void h2_conn_count_rejected(struct h2_conn *c, enum grpc_limit limit) {
 
 const char *h2_conn_peer(const struct h2_conn *c) {
         return c->net ? conn_peer(c->net) : "unknown";
+}
+
+/* Under pressure connections without a call, and those with a part of a header block, are closed in favour
+ * of new ones: what they hold is free in the next round of the loop. */
+static void make_room_when_tight(struct h2_loop *home) {
+        if (UNLIKELY(byte_budget_is_tight(home->blocks.account.budget)))
+                h2_loop_make_room(home, 0);
 }
 
 /* ---- requests to the session ---- */
@@ -106,13 +114,34 @@ static struct h2_stream *find_stream(struct h2_conn *c, int32_t id) {
         return nghttp2_session_get_stream_user_data(c->session, id);
 }
 
+/* Allocates a stream, which the budget is charged with until it is freed. */
+static struct h2_stream *new_stream(struct h2_loop *home) {
+        size_t            bytes = home->ops->stream_bytes;
+        struct h2_stream *st;
+
+        make_room_when_tight(home);
+        if (!byte_account_take(&home->blocks.account, bytes)) {
+                byte_budget_refused(home->blocks.account.budget);
+                return NULL;
+        }
+        st = try_alloc(bytes);
+        if (!st)
+                byte_account_give(&home->blocks.account, bytes);
+        return st;
+}
+
+static void free_stream(struct h2_loop *home, struct h2_stream *st) {
+        byte_account_give(&home->blocks.account, home->ops->stream_bytes);
+        free(st);
+}
+
 static struct h2_stream *take_spare(struct h2_loop *home) {
         struct h2_stream *st;
 
         if (UNLIKELY(reserve_is_short()))
                 return NULL;
         if (list_is_empty(&home->spares))
-                return try_alloc(home->ops->stream_bytes);
+                return new_stream(home);
         st = LIST_ENTRY(list_first(&home->spares), struct h2_stream, node);
         list_remove(&st->node);
         home->n_spares--;
@@ -150,7 +179,7 @@ static void drop_spares(struct h2_loop *home, size_t n_kept) {
 
                 list_remove(&st->node);
                 home->n_spares--;
-                free(st);
+                free_stream(home, st);
         }
 }
 
@@ -180,7 +209,7 @@ void h2_stream_recycle(struct h2_stream *st) {
                 list_prepend(&home->spares, &st->node);
                 home->n_spares++;
         } else {
-                free(st);
+                free_stream(home, st);
         }
         if (!c->session && !c->is_ending && c->n_streams == 0)
                 free_conn(c);
@@ -936,6 +965,18 @@ static bool is_sole_owner(const struct buf *b) {
         return atomic_load_explicit(&b->ref.count, memory_order_acquire) == 1;
 }
 
+/* The place of a read when there is no room for a buffer: memory of the loop, out of which messages are
+ * copied. */
+static COLD struct iovec scratch_room(struct h2_conn *c) {
+        struct h2_loop *home = c->home;
+
+        if (!home->scratch)
+                home->scratch = try_alloc(H2_MIN_READ_ROOM);
+        c->is_direct = true;
+        c->read_at = home->scratch;
+        return (struct iovec){ home->scratch, home->scratch ? H2_MIN_READ_ROOM : 0 };
+}
+
 static struct iovec on_room(struct conn *net) {
         struct h2_conn *c = conn_owner(net);
         struct h2_loop *home = c->home;
@@ -955,7 +996,7 @@ static struct iovec on_room(struct conn *net) {
                 home->in_len = 0;
         }
         if (!home->in)
-                return room;
+                return scratch_room(c);
         c->read_at = home->in->bytes + home->in_len;
         return (struct iovec){ c->read_at, home->in->cap - home->in_len };
 }
@@ -1029,7 +1070,7 @@ static void on_read(struct conn *net, size_t n_bytes) {
         struct h2_conn *c = conn_owner(net);
         struct h2_loop *home = c->home;
 
-        c->now_ns = clock_now_ns();
+        c->now_ns = c->read_ns = clock_now_ns();
         grpc_pings_on_read(&c->pings, c->now_ns);
         if (!c->is_direct)
                 home->in_len += n_bytes;
@@ -1196,6 +1237,38 @@ void h2_conn_drain(struct h2_conn *c) {
         flush(c);
 }
 
+/* ---- making room ---- */
+
+static bool may_leave(const struct h2_conn *c, uint64_t now_ns, uint64_t stuck_ns) {
+        if (!c->net || conn_is_closing(c->net) || conn_has_unread(c->net))
+                return false;
+        if (c->n_streams == 0 && c->head_ns == 0)
+                return c->read_ns <= c->noted_ns;
+        return c->head_ns != 0 && c->n_streams <= 1 && c->n_streams == (c->head != NULL) &&
+               now_ns - c->head_ns > stuck_ns;
+}
+
+/* See http_loop_make_room(). */
+bool h2_loop_make_room(struct h2_loop *home, uint64_t stuck_ns) {
+        struct list *conns = &home->net.conns;
+        uint64_t     now_ns = clock_now_ns();
+
+        for (int i = 0; i < NET_MAX_LOOKS && !list_is_empty(conns); i++) {
+                struct h2_conn *c = LIST_ENTRY(list_first(conns), struct h2_conn, node);
+                bool            leaves = may_leave(c, now_ns, stuck_ns);
+
+                list_remove(&c->node);
+                list_append(conns, &c->node);
+                c->noted_ns = now_ns;
+                if (leaves) {
+                        h2_conn_drain(c); /* the client learns that no call was lost */
+                        h2_conn_kill(c);
+                        return true;
+                }
+        }
+        return false;
+}
+
 /* ---- opening ---- */
 
 static const struct conn_ops conn_ops = {
@@ -1221,6 +1294,7 @@ void h2_loop_done(struct h2_loop *home) {
         drop_spares(home, 0);
         h2_out_free(home->out);
         buf_unref(home->in);
+        free(home->scratch);
         h2_blocks_done(&home->blocks);
 }
 
@@ -1240,7 +1314,7 @@ struct h2_conn *h2_conn_new(struct h2_loop *home, uint64_t now_ns) {
                 return NULL;
         c->home = home;
         c->turn.run = on_turn;
-        c->now_ns = c->opened_ns = c->pace_ns = now_ns;
+        c->now_ns = c->opened_ns = c->pace_ns = c->read_ns = c->noted_ns = now_ns;
         c->age_ns = age_end(c);
         c->grace_end_ns = CLOCK_NEVER;
         grpc_pings_init(&c->pings, now_ns);
@@ -1255,9 +1329,11 @@ struct h2_conn *h2_conn_new(struct h2_loop *home, uint64_t now_ns) {
 }
 
 void h2_conn_open(struct h2_loop *home, int fd) {
-        struct h2_conn *c = h2_conn_new(home, clock_now_ns());
+        struct h2_conn *c;
         struct error   *err;
 
+        make_room_when_tight(home);
+        c = h2_conn_new(home, clock_now_ns());
         if (!c) {
                 close(fd);
                 net_home_conn_gone(&home->net);

@@ -74,6 +74,9 @@ enum h2_code {
 /* Largest frame sent, after which another stream gets its turn. */
 #define H2_MAX_SENT_FRAME_BYTES ((size_t)256 << 10)
 
+/* A connection with a part of a header block may be closed in favour of a new one after this time. */
+#define H2_STUCK_NS UINT64_C(1000000000)
+
 #define H2_READ_BYTES ((size_t)64 << 10)
 /* Smallest room behind messages for the next read; with less, another buffer is taken. */
 #define H2_MIN_READ_ROOM ((size_t)16 << 10)
@@ -156,6 +159,7 @@ struct h2_loop {
         struct mailbox   *mailbox; /* borrowed: the loop's */
         struct buf       *in;      /* ref; NULL until needed */
         size_t            in_len;  /* bytes of it that messages use */
+        char             *scratch; /* owned: read into when there is no room for `in`; NULL until then */
         struct h2_out    *out;     /* owned; NULL until needed */
         struct list       spares;  /* struct h2_stream */
         size_t            n_spares;
@@ -193,7 +197,9 @@ struct h2_conn {
         bool has_settings;       /* preface and first frame have arrived */
         bool has_sent_encodings; /* an answer had grpc-accept-encoding */
 
-        uint64_t        now_ns; /* time of the last read or tick */
+        uint64_t        now_ns;   /* time of the last read or tick */
+        uint64_t        read_ns;  /* time of the last read */
+        uint64_t        noted_ns; /* when it was put at the end of home->net.conns */
         uint64_t        opened_ns;
         uint64_t        head_ns;      /* start of the open header block; 0 = none */
         uint64_t        linger_ns;    /* start of LINGER */
@@ -220,7 +226,7 @@ struct h2_conn {
         struct str  rest;
 
         char *read_at;   /* borrowed: place of the next read */
-        bool  is_direct; /* read_at is inside a message */
+        bool  is_direct; /* read_at is inside a message, or home->scratch: nothing may refer to it */
 
         struct grpc_pings        pings;
         struct grpc_token_bucket resets, control_frames;
@@ -248,6 +254,9 @@ struct h2_conn *h2_conn_new(struct h2_loop *home, uint64_t now_ns);
 void            h2_conn_feed(struct h2_conn *c, struct str bytes, struct buf *owner);
 void            h2_conn_end(struct h2_conn *c); /* as if the socket was closed */
 
+/* Closes the connection of the loop that has had no call for the longest time, or one that sends its only
+ * header block for longer than `stuck_ns`. False when it finds none. */
+bool h2_loop_make_room(struct h2_loop *home, uint64_t stuck_ns);
 void h2_conn_drain(struct h2_conn *c);
 /* Closes the socket. Streams in use stay valid until they are recycled. */
 void h2_conn_kill(struct h2_conn *c);

@@ -1436,7 +1436,8 @@ void http_conn_open(struct http_loop *home, int fd) {
         c->call.conn = c;
         c->call.service = &c->server->options.service;
         c->call.core = c->server->options.service.core;
-        enter(c, HTTP_CONN_HEAD, HTTP_PHASE_IDLE, clock_now_ns());
+        c->noted_ns = clock_now_ns();
+        enter(c, HTTP_CONN_HEAD, HTTP_PHASE_IDLE, c->noted_ns);
         if (home->is_leaving)
                 http_conn_close(c);
         else
@@ -1461,4 +1462,43 @@ void http_conn_leave(struct http_conn *c) {
 void http_conn_give_up(struct http_conn *c) {
         if (is_idle(c) || (c->state == HTTP_CONN_LINGER && !c->must_linger))
                 http_conn_close(c);
+}
+
+/* Time after which a connection with a part of a head may be closed in favour of a new one. */
+#define STUCK_NS NS_PER_S
+
+/* True when it has asked for nothing, and not since `noted_ns`. */
+static bool may_leave(const struct http_conn *c, uint64_t now_ns) {
+        if (!c->net || conn_is_closing(c->net) || has_unparsed(c) || conn_has_unread(c->net))
+                return false;
+        switch (c->rate_watch.phase) {
+        case HTTP_PHASE_IDLE: return c->rate_watch.since_ns <= c->noted_ns;
+        case HTTP_PHASE_HEAD: return now_ns - c->rate_watch.since_ns > STUCK_NS;
+        case HTTP_PHASE_LINGER: return true;
+        case HTTP_PHASE_BODY:
+        case HTTP_PHASE_HANDLER:
+        case HTTP_PHASE_WRITE: break;
+        }
+        return false;
+}
+
+/* The list is in the order of noted_ns. To keep it in the order of activity would cost each request; so
+ * whoever was active since it was noted goes to the end only when it is looked at here. */
+bool http_loop_make_room(struct http_loop *home) {
+        struct list *conns = &home->net.conns;
+        uint64_t     now_ns = clock_now_ns();
+
+        for (int i = 0; i < NET_MAX_LOOKS && !list_is_empty(conns); i++) {
+                struct http_conn *c = LIST_ENTRY(list_first(conns), struct http_conn, node);
+                bool              leaves = may_leave(c, now_ns);
+
+                list_remove(&c->node);
+                list_append(conns, &c->node);
+                c->noted_ns = now_ns;
+                if (leaves) {
+                        http_conn_close(c);
+                        return true;
+                }
+        }
+        return false;
 }

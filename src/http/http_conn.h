@@ -150,7 +150,8 @@ struct http_conn {
         struct http_rate_watch rate_watch;
 
         struct http_call call;
-        struct list_node waiting; /* in home->waiting */
+        struct list_node waiting;  /* in home->waiting */
+        uint64_t         noted_ns; /* when it was put at the end of home->net.conns */
         _Alignas(CACHE_LINE_BYTES) char arena_bytes[HTTP_ARENA_BYTES];
 };
 
@@ -168,5 +169,8 @@ void http_conn_close(struct http_conn *c);
 /* Closes an idle connection gracefully, so that a request already sent is answered. Does nothing for a
  * busy one. */
 void http_conn_leave(struct http_conn *c);
+/* Closes the connection of the loop that has been idle longest, or has sent a part of a head and nothing
+ * for a second. False when it finds none. */
+bool http_loop_make_room(struct http_loop *home);
 /* Closes a connection that is idle, or that its peer has not closed since http_conn_leave(). */
 void http_conn_give_up(struct http_conn *c);

@@ -68,6 +68,10 @@ static void on_accept(struct net_home *home, int fd) {
         http_conn_open(http_home(home), fd);
 }
 
+static bool on_make_room(struct net_home *home) {
+        return http_loop_make_room(http_home(home));
+}
+
 static void on_drain(struct net_home *home) {
         arm_leave_timer(http_home(home));
 }
@@ -83,6 +87,7 @@ static const struct net_server_ops server_ops = {
         .on_home = on_home,
         .on_home_done = on_home_done,
         .on_accept = on_accept,
+        .on_make_room = on_make_room,
         .on_drain = on_drain,
         .on_kill = on_kill,
 };

@@ -25,6 +25,7 @@ struct net_server {
         struct mutex lock; /* rank LOCK_MAILBOX; guards the fields below */
         struct cond  changed;
         size_t       n_conns;      /* open connections, including those on their way to a loop */
+        size_t       n_leaving;    /* of them, those that on_make_room() closes: their places are free */
         size_t       n_homes_busy; /* homes that have not yet handled the mail of run_on_homes() */
 };
 
@@ -40,6 +41,8 @@ void net_home_conn_gone(struct net_home *home) {
         struct net_server *s = home->server;
         MUTEX_GUARD(&s->lock);
 
+        if (s->n_leaving > 0) /* whichever it was: it is closed within a round of its loop */
+                s->n_leaving--;
         if (--s->n_conns == 0)
                 cond_broadcast(&s->changed);
 }
@@ -52,7 +55,7 @@ static bool can_accept(void *owner) {
         if (!is_room)
                 limit = "memory";
         mutex_lock(&s->lock);
-        is_room = is_room && s->n_conns < s->options.limits.connections;
+        is_room = is_room && s->n_conns - s->n_leaving < s->options.limits.connections;
         if (is_room)
                 s->n_conns++;
         mutex_unlock(&s->lock);
@@ -61,10 +64,28 @@ static bool can_accept(void *owner) {
         return is_room;
 }
 
+/* True beyond nine tenths of the connections, the one that was just accepted included. */
+static bool is_crowded(struct net_server *s) {
+        size_t max = s->options.limits.connections;
+        MUTEX_GUARD(&s->lock);
+
+        return s->n_conns - s->n_leaving > max - max / 10;
+}
+
+static void make_room(struct net_server *s, struct net_home *home) {
+        if (!s->ops->on_make_room || !is_crowded(s) || !s->ops->on_make_room(home))
+                return;
+        mutex_lock(&s->lock);
+        s->n_leaving++;
+        mutex_unlock(&s->lock);
+}
+
 static void on_accept(void *owner, struct loop *l, int fd) {
         struct net_server *s = owner;
+        struct net_home   *home = home_at(s, loop_index(l));
 
-        s->ops->on_accept(home_at(s, loop_index(l)), fd);
+        make_room(s, home);
+        s->ops->on_accept(home, fd);
 }
 
 struct error *net_home_open(struct net_home *home, int fd, const struct conn_ops *ops, void *owner,

@@ -53,11 +53,16 @@ struct net_server_ops {
         /* Takes ownership of the socket. The protocol must call net_home_conn_gone() once for each
          * call. */
         void (*on_accept)(struct net_home *home, int fd);
+        /* Closes the connection of the home that has been idle longest, and no other; false when it finds
+         * none. Called before on_accept() when few places are left. NULL = none is closed. */
+        bool (*on_make_room)(struct net_home *home);
         void (*on_drain)(struct net_home *home); /* close each connection once it is idle */
         void (*on_kill)(struct net_home *home);  /* close all connections now */
 };
 
-/* Limits of a server's connections, whatever the protocol. */
+/* Limits of a server's connections, whatever the protocol. Beyond nine tenths of `connections` each new
+ * one takes the place of an idle one, if its loop has any; since a connection goes to the loop with the
+ * fewest, each loop answers for its share. */
 struct net_limits {
         size_t   connections;             /* further connections are closed at once; 16384 */
         size_t   connections_per_address; /* closed likewise; 0 = no limit, the default */
@@ -81,6 +86,9 @@ struct net_server_options {
 };
 
 void net_limits_init(struct net_limits *l); /* the defaults above */
+
+/* Connections that on_make_room() looks at before it gives up. */
+#define NET_MAX_LOOKS 64
 
 /* Binds and listens, so the port is known; does not accept yet. `ops` is static. */
 struct error *net_server_new(const struct net_server_options *o, const struct net_server_ops *ops,

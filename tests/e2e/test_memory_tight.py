@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A memory budget that connections without a whole request would use up: they cost their own size."""
+import contextlib
 import json
+import socket
 
 import pytest
 
 from conftest import TLS
+from frames import HEADERS, PREFACE, SETTINGS, call, frame, head
 from scrape import metrics
 from wire import Wire, request
 
@@ -65,3 +68,34 @@ def test_longest_kept_heads_make_room(server):
     assert None not in statuses
     assert {answer.status for answer in statuses} == {200, 503}
     assert statuses[-1].status == 200 and statuses[0].status == 503
+
+
+def test_unfinished_header_blocks(server):
+    """Connections and calls of gRPC are charged: the oldest that have no whole request make room."""
+    port = server.port("grpc")
+    block = head(**{f"filler-{i}": "x" * 100 for i in range(30)})
+    many = [socket.create_connection(("127.0.0.1", port), 20) for _ in range(N)]
+    for one in many:
+        with contextlib.suppress(OSError):  # it was closed in favour of another
+            one.sendall(PREFACE + frame(SETTINGS, 0, 0) + frame(HEADERS, 0, 1, block))
+    for _ in range(10):
+        with socket.create_connection(("127.0.0.1", port), 20) as new:
+            new.sendall(PREFACE + frame(SETTINGS, 0, 0) + call(1))
+            got = b""
+            while b"\x01\x04\x00\x00\x00\x01" not in got:  # the HEADERS of the answer
+                more = new.recv(4096)
+                assert more
+                got += more
+        with Wire(server.port("http")) as new:
+            new.send(INFER)
+            assert new.read_answer().status == 200
+    assert metrics(server)
+    n_closed = 0
+    for one in many:
+        one.setblocking(False)
+        with contextlib.suppress(BlockingIOError, ConnectionResetError):
+            while one.recv(65536):
+                pass
+            n_closed += 1
+        one.close()
+    assert n_closed > N // 4

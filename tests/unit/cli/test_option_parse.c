@@ -369,6 +369,21 @@ static void test_long_unknown_option(void **state) {
         free(argument);
 }
 
+/* An address gets three quarters of the connections unless the user says otherwise. */
+static void test_connections_per_address(void **state) {
+        struct cli_options o;
+
+        (void)state;
+        cli_options_init(&o);
+        assert_int_equal(cli_connections_per_address(o.http_max_connections_per_address,
+                                                     o.http_max_connections),
+                         12288);
+        assert_int_equal(cli_connections_per_address(CLI_CONNECTIONS_SHARE, 1), 1);
+        assert_null(parse(&o, "--http-max-connections-per-address=0", NULL));
+        assert_int_equal(cli_connections_per_address(o.http_max_connections_per_address, 100), 0);
+        cli_options_done(&o);
+}
+
 static void test_stray_arguments(void **state) {
         static const char *const stray[] = { "models", "-h", "-", "--", "", "help" };
         struct cli_options       o;
@@ -458,6 +473,7 @@ SUITE(option_parse) {
                 cmocka_unit_test(test_abbreviations),
                 cmocka_unit_test(test_long_unknown_option),
                 cmocka_unit_test(test_stray_arguments),
+                cmocka_unit_test(test_connections_per_address),
                 cmocka_unit_test(test_values_that_are_missing),
                 cmocka_unit_test(test_several_options),
                 cmocka_unit_test(test_no_options),

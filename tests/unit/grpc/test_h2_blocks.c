@@ -3,6 +3,7 @@
 
 #include "grpc/h2_blocks.h"
 
+#include "base/byte_budget.h"
 #include "base/mem.h"
 
 #include <string.h>
@@ -56,6 +57,28 @@ static void test_zeroed_and_grown(void **state) {
         h2_blocks_done(&b);
 }
 
+/* Every block is charged; small ones even beyond the maximum, large ones are refused. */
+static void test_budget(void **state) {
+        struct byte_budget budget;
+        struct h2_blocks   b = { .account.budget = &budget };
+        char              *small, *large;
+
+        (void)state;
+        byte_budget_init(&budget, 64 << 10);
+        large = h2_blocks_alloc(40 << 10, &b);
+        assert_non_null(large);
+        assert_in_range(byte_budget_used(&budget), 40 << 10, 42 << 10);
+        assert_null(h2_blocks_alloc(40 << 10, &b));
+        byte_budget_force(&budget, 64 << 10);
+        small = h2_blocks_alloc(1000, &b);
+        assert_non_null(small);
+        assert_true(byte_budget_used(&budget) >= (104 << 10) + 1000);
+        h2_blocks_free(small, &b);
+        h2_blocks_free(large, &b);
+        h2_blocks_done(&b);
+        assert_int_equal(byte_budget_used(&budget), 64 << 10);
+}
+
 /* What many streams needed at once does not stay for ever. */
 static void test_keeps_few(void **state) {
         struct h2_blocks b = { 0 };
@@ -77,6 +100,7 @@ SUITE(h2_blocks) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_sizes),
                 cmocka_unit_test(test_zeroed_and_grown),
+                cmocka_unit_test(test_budget),
                 cmocka_unit_test(test_keeps_few),
         };
 
