@@ -159,15 +159,15 @@ static bool has_fixed_rows(const struct session *session, const struct ort_tenso
 
 /* A tensor of the file without dimensions is a scalar or has an unknown shape; both are left to the
  * run. The first dimension of a file that batches must be variable, except in a member's file. */
-static TRITONSERVER_Error *check_shape(const struct kit_model  *model,
-                                       const struct session    *session,
+static TRITONSERVER_Error *check_shape(const struct kit_model *model, const struct session *session,
                                        const struct kit_tensor *config,
                                        const struct ort_tensor *file) {
         bool has_batch = model->max_batch_size > 0;
 
         if (config->is_ragged || (file->n_dims == 0 && !has_batch))
                 return NULL;
-        if (has_batch && (file->n_dims == 0 || (file->dims[0] != -1 && !has_fixed_rows(session, file))))
+        if (has_batch &&
+            (file->n_dims == 0 || (file->dims[0] != -1 && !has_fixed_rows(session, file))))
                 return no_batch_dim(model, file);
         return shapes_agree(model, config, file) ? NULL : shape_mismatch(model, config, file);
 }
@@ -202,29 +202,37 @@ static size_t count_sequence_list(const struct kit_model *model, const char *mem
         return n;
 }
 
-/* Comes before the check of names, as in the reference server. */
+/* True when a client or the server sends the input. */
+static bool is_provided(const struct kit_model *model, const char *name) {
+        return kit_model_find_input(model, name) != NULL || config_has_server_input(model, name);
+}
+
+/* Comes before the check of names, as in the reference server. An input that has a default may be
+ * configured or left out. */
 static TRITONSERVER_Error *check_number_of_inputs(const struct kit_model *model,
                                                   const struct session   *session) {
         size_t n = model->n_inputs + count_sequence_list(model, "control_input") +
                    count_sequence_list(model, "state");
 
-        if (n == session->n_inputs)
+        for (size_t i = session->n_required; i < session->n_inputs; i++)
+                if (is_provided(model, session->inputs[i].name))
+                        n--;
+        if (n == session->n_required)
                 return NULL;
         return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
                          "unable to load model '%s', configuration expects %zu inputs, model "
                          "provides %zu",
-                         model->name, n, session->n_inputs);
+                         model->name, n, session->n_required);
 }
 
 /* Finds inputs of the file that the configuration omits although the numbers agree, for example
  * when the configuration lists one name twice. */
 static TRITONSERVER_Error *check_all_provided(const struct kit_model *model,
                                               const struct session   *session) {
-        for (size_t i = 0; i < session->n_inputs; i++) {
+        for (size_t i = 0; i < session->n_required; i++) {
                 const char *name = session->inputs[i].name;
 
-                if (kit_model_find_input(model, name) == NULL &&
-                    !config_has_server_input(model, name))
+                if (!is_provided(model, name))
                         return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
                                          "unable to load model '%s', input '%s' of the model is "
                                          "not in the configuration",
@@ -253,8 +261,8 @@ static TRITONSERVER_Error *check_state_tensor(const struct kit_model      *model
                                          file->name, KIT_MAX_DIMS);
                 dims[config.n_dims++] = kit_json_int(at, -1);
         }
-        return check_tensor(model, session,
-                            strcmp(member, "input_name") == 0 ? "input" : "output", &config, file);
+        return check_tensor(model, session, strcmp(member, "input_name") == 0 ? "input" : "output",
+                            &config, file);
 }
 
 /* A state is both an input and an output of the file. */

@@ -39,12 +39,12 @@ static bool dims_leave_room(const struct kit_tensor *given, uint32_t n,
 }
 
 static bool can_batch(const struct session *session) {
-        return all_first_dims_open(session->inputs, session->n_inputs) &&
+        return all_first_dims_open(session->inputs, session->n_required) &&
                all_first_dims_open(session->outputs, session->n_outputs);
 }
 
 static int64_t complete_batch_size(const struct kit_model *model, const struct session *session) {
-        if (model->max_batch_size > 0 || session->n_inputs == 0)
+        if (model->max_batch_size > 0 || session->n_required == 0)
                 return model->max_batch_size;
         if (!can_batch(session) ||
             !dims_leave_room(model->inputs, model->n_inputs, session->inputs, session->n_inputs) ||
@@ -170,9 +170,9 @@ static char *complete_list(const struct kit_model *model, const struct side *sid
         const struct kit_json_value *list =
                 kit_json_find(kit_json_root(model->config), side->member);
         const struct kit_json_value *at = list != NULL ? list->first : NULL;
-        bool adds = at == NULL || (side->adds_missing && all_are_known(side, list));
-        struct kit_text              text = { 0 };
-        const char                  *comma = "";
+        bool            adds = at == NULL || (side->adds_missing && all_are_known(side, list));
+        struct kit_text text = { 0 };
+        const char     *comma = "";
 
         kit_text_print(&text, "[");
         for (; at != NULL; at = at->next) {
@@ -185,7 +185,8 @@ static char *complete_list(const struct kit_model *model, const struct side *sid
         for (size_t i = 0; adds && i < side->n_file; i++) {
                 const char *name = side->file[i].name;
 
-                if (is_listed(list, name) || side->is_ours(model, name))
+                if (side->file[i].has_default || is_listed(list, name) ||
+                    side->is_ours(model, name))
                         continue;
                 kit_text_print(&text, "%s", comma);
                 print_tensor(&text, &side->file[i], has_batch);

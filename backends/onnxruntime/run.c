@@ -22,6 +22,13 @@ static bool can_differ(const struct kit_tensor *config) {
         return config->is_optional;
 }
 
+/* False for an initializer that is also an input of the file, and that the configuration leaves out:
+ * a file of an old format has one for each of its weights. */
+static bool is_sent(const struct kit_model *model, const struct ort_tensor *file) {
+        return !file->has_default || kit_model_find_input(model, file->name) != NULL ||
+               config_has_server_input(model, file->name);
+}
+
 static void plan_input(const struct kit_model *model, const struct ort_tensor *file,
                        struct run_input *ret) {
         const struct kit_tensor *config = kit_model_find_input(model, file->name);
@@ -78,8 +85,13 @@ TRITONSERVER_Error *run_plan_init(struct run_plan *plan, const struct kit_model 
                 return kit_error_no_memory(0, model->name);
         }
         for (size_t i = 0; i < session->n_inputs; i++) {
-                plan_input(model, &session->inputs[i], &plan->inputs[i]);
-                plan->can_differ = plan->can_differ || plan->inputs[i].can_differ;
+                struct run_input *input = &plan->inputs[plan->n_inputs];
+
+                if (!is_sent(model, &session->inputs[i]))
+                        continue;
+                plan_input(model, &session->inputs[i], input);
+                plan->can_differ = plan->can_differ || input->can_differ;
+                plan->n_inputs++;
         }
         for (size_t i = 0; i < session->n_outputs; i++)
                 plan_output(model, &session->outputs[i], &plan->outputs[i]);
@@ -95,7 +107,7 @@ void run_plan_done(struct run_plan *plan) {
 TRITONSERVER_Error *run_instance_new(const struct run_plan       *plan,
                                      TRITONBACKEND_ModelInstance *triton,
                                      struct run_instance        **ret) {
-        size_t               n_inputs = plan->session->n_inputs;
+        size_t               n_inputs = plan->n_inputs;
         size_t               n_outputs = plan->session->n_outputs;
         struct run_instance *instance = kit_alloc_array(1, sizeof(*instance));
 
@@ -122,7 +134,7 @@ TRITONSERVER_Error *run_instance_new(const struct run_plan       *plan,
 void run_instance_free(struct run_instance *instance) {
         if (instance == NULL)
                 return;
-        for (size_t i = 0; instance->scratch != NULL && i < instance->plan->session->n_inputs; i++)
+        for (size_t i = 0; instance->scratch != NULL && i < instance->plan->n_inputs; i++)
                 kit_scratch_done(&instance->scratch[i]);
         kit_scratch_done(&instance->chars);
         free(instance->scratch);
@@ -258,7 +270,7 @@ static TRITONSERVER_Error *add_output(struct run_instance *instance, const struc
 
 static TRITONSERVER_Error *bind_inputs(struct run_instance    *instance,
                                        const struct kit_batch *batch) {
-        for (size_t i = 0; i < instance->plan->session->n_inputs; i++)
+        for (size_t i = 0; i < instance->plan->n_inputs; i++)
                 KIT_TRY(add_input(instance, batch, i));
         return NULL;
 }
@@ -424,7 +436,7 @@ static void run_group(struct run_instance *instance, TRITONBACKEND_Request **req
 static bool fits(const struct run_plan *plan, TRITONBACKEND_Request *a, TRITONBACKEND_Request *b) {
         if (plan->max_batch_size == 0)
                 return false; /* there is no dimension to join them along */
-        for (size_t i = 0; plan->can_differ && i < plan->session->n_inputs; i++)
+        for (size_t i = 0; plan->can_differ && i < plan->n_inputs; i++)
                 if (plan->inputs[i].can_differ && !kit_inputs_agree(a, b, plan->inputs[i].name, 1))
                         return false;
         return true;

@@ -38,8 +38,8 @@ struct run_output {
         bool                  is_listed; /* clients may ask for it */
         bool                  is_state;
         bool                  is_in_place; /* a state: may be written where the old value is read */
-        bool                  is_fixed;  /* all dims except the rows are known before the run */
-        size_t                row_bytes; /* when it is fixed */
+        bool                  is_fixed;    /* all dims except the rows are known before the run */
+        size_t                row_bytes;   /* when it is fixed */
 };
 
 /* Per model: made once, read by all its instances. */
@@ -48,8 +48,9 @@ struct run_plan {
         const char           *model_name;
         int64_t               max_batch_size;
         bool                  can_differ; /* whether the shape of an input can */
-        struct run_input     *inputs;     /* owned, one per input of the session */
-        struct run_output    *outputs;    /* owned, one per output of the session */
+        struct run_input     *inputs;     /* owned: those of the session that requests can have */
+        size_t                n_inputs;
+        struct run_output    *outputs; /* owned, one per output of the session */
 };
 
 TRITONSERVER_Error *run_plan_init(struct run_plan *plan, const struct kit_model *model,
@@ -69,7 +70,7 @@ struct run_bound {
 struct run_instance {
         const struct run_plan       *plan; /* borrowed: the model outlives its instances */
         TRITONBACKEND_ModelInstance *triton;
-        struct kit_scratch          *scratch;      /* owned, one per input of the session */
+        struct kit_scratch          *scratch;      /* owned, one per input of the plan */
         const char                 **input_names;  /* owned; for one run, as are those below */
         OrtValue                   **input_values; /* owned */
         size_t                       n_inputs;

@@ -157,10 +157,11 @@ static TRITONSERVER_Error *set_memory(const struct ort *ort, const struct kit_mo
 }
 
 static TRITONSERVER_Error *outside(const struct kit_model *model, const char *name) {
-        return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
-                         "model '%s': the library of operators '%s' is not in the model's directory; "
-                         "'--backend-config=onnxruntime,allow-file-options=true' permits others",
-                         model->name, name);
+        return kit_error(
+                TRITONSERVER_ERROR_INVALID_ARG,
+                "model '%s': the library of operators '%s' is not in the model's directory; "
+                "'--backend-config=onnxruntime,allow-file-options=true' permits others",
+                model->name, name);
 }
 
 static TRITONSERVER_Error *add_op_library(const struct ort *ort, const struct kit_model *model,
@@ -301,20 +302,42 @@ static TRITONSERVER_Error *read_output(const struct session *session, size_t i) 
         return err;
 }
 
+/* Reads the i-th initializer that a run may replace: in the file it is also an input. */
+static TRITONSERVER_Error *read_default(const struct session *session, size_t i) {
+        const struct ort   *ort = session->ort;
+        struct ort_tensor  *tensor = &session->inputs[session->n_required + i];
+        TRITONSERVER_Error *err;
+        OrtTypeInfo        *info;
+        char               *name;
+
+        ORT_TRY(ort, SessionGetOverridableInitializerName(session->onnx, i, ort->allocator, &name));
+        KIT_TRY(read_name(ort, name, tensor));
+        ORT_TRY(ort, SessionGetOverridableInitializerTypeInfo(session->onnx, i, &info));
+        err = read_type(ort, info, tensor);
+        ort->api->ReleaseTypeInfo(info);
+        tensor->has_default = true;
+        return err;
+}
+
 static TRITONSERVER_Error *describe(struct session *session) {
         const struct ort *ort = session->ort;
-        size_t            n_inputs, n_outputs;
+        size_t            n_required, n_defaults, n_inputs, n_outputs;
 
-        ORT_TRY(ort, SessionGetInputCount(session->onnx, &n_inputs));
+        ORT_TRY(ort, SessionGetInputCount(session->onnx, &n_required));
+        ORT_TRY(ort, SessionGetOverridableInitializerCount(session->onnx, &n_defaults));
         ORT_TRY(ort, SessionGetOutputCount(session->onnx, &n_outputs));
+        n_inputs = n_required + n_defaults;
         session->inputs = kit_alloc_array(n_inputs, sizeof(*session->inputs));
         session->outputs = kit_alloc_array(n_outputs, sizeof(*session->outputs));
         if (session->inputs == NULL || session->outputs == NULL)
                 return kit_error_no_memory(0, "the description of a model");
         session->n_inputs = n_inputs;
+        session->n_required = n_required;
         session->n_outputs = n_outputs;
-        for (size_t i = 0; i < n_inputs; i++)
+        for (size_t i = 0; i < n_required; i++)
                 KIT_TRY(read_input(session, i));
+        for (size_t i = 0; i < n_defaults; i++)
+                KIT_TRY(read_default(session, i));
         for (size_t i = 0; i < n_outputs; i++)
                 KIT_TRY(read_output(session, i));
         return NULL;
@@ -433,7 +456,7 @@ TRITONSERVER_Error *session_open(const struct ort *ort, const struct kit_model *
 /* Finds the first dimension of the inputs where it is fixed, which must be the same for all. */
 static TRITONSERVER_Error *find_rows(const struct kit_model *model, const char *file,
                                      struct session *session) {
-        for (size_t i = 0; i < session->n_inputs; i++) {
+        for (size_t i = 0; i < session->n_required; i++) {
                 const struct ort_tensor *in = &session->inputs[i];
 
                 if (in->n_dims == 0 || in->dims[0] < 0)

@@ -35,15 +35,18 @@ struct ort_tensor {
         TRITONSERVER_DataType     type;   /* INVALID: a type that the protocol does not have */
         int64_t                  *dims;   /* owned; -1 = any */
         size_t                    n_dims; /* 0: a scalar, or an unknown shape */
+        bool has_default;                 /* an input that is also an initializer of the file: a
+                                                * run may omit it */
 };
 
 struct session {
         const struct ort  *ort;         /* borrowed: the backend outlives its models */
         OrtSession        *onnx;        /* owned */
         OrtRunOptions     *run_options; /* owned; NULL: defaults */
-        struct ort_tensor *inputs;      /* owned */
+        struct ort_tensor *inputs;      /* owned; those with a default come last */
         size_t             n_inputs;
-        struct ort_tensor *outputs; /* owned */
+        size_t             n_required; /* inputs without a default */
+        struct ort_tensor *outputs;    /* owned */
         size_t             n_outputs;
         bool               is_member; /* the model has one file per member */
         int64_t            n_rows;    /* of a member's batches; 0: any number */

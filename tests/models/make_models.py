@@ -227,6 +227,20 @@ def make_mlp(folder):
                     tensor("output", "OUTPUT", "TYPE_FP32", [4]), more="dynamic_batching { }\n"))
 
 
+@good("override")
+def make_override(folder):
+    """OUTPUT = INPUT * SCALE, where SCALE is an initializer that is also an input: 2 and 3 unless it
+    is sent."""
+    nodes = [helper.make_node("Mul", ["INPUT", "SCALE"], ["OUTPUT"])]
+    made = model(nodes, [value("INPUT", TensorProto.FLOAT, 2), value("SCALE", TensorProto.FLOAT, 2)],
+                 [value("OUTPUT", TensorProto.FLOAT, 2)],
+                 [constant("SCALE", numpy.array([2, 3], numpy.float32))])
+    write(folder, made, onnx_config(
+        0, tensor("input", "INPUT", "TYPE_FP32", "2"),
+        tensor("input", "SCALE", "TYPE_FP32", "2", "optional: true"),
+        tensor("output", "OUTPUT", "TYPE_FP32", "2")))
+
+
 @good("external")
 def make_external(folder):
     """A directory in place of the file, with the weights in a file of their own."""

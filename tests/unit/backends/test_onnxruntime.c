@@ -457,7 +457,7 @@ static void test_state(void **state) {
                                                                (uint32_t)rows[k].n_requests));
                 for (int i = 0; i < rows[k].n_requests; i++) {
                         const struct TRITONBACKEND_State *sum = &requests[i].states[0];
-                        int32_t expected = i == 0 ? 12 : 7;
+                        int32_t                           expected = i == 0 ? 12 : 7;
 
                         check_ok(i);
                         assert_string_equal(sum->value.name, "SUM_OUT");
@@ -594,6 +594,66 @@ static void test_external_weights(void **state) {
         stop();
 }
 
+#define OVERRIDE_IO                                                                                \
+        "\"output\":[{\"name\":\"OUTPUT\",\"data_type\":\"TYPE_FP32\",\"dims\":[2]}],\"input\":[{" \
+        "\"name\":\"INPUT\",\"data_type\":\"TYPE_FP32\",\"dims\":[2]}"
+
+static void check_override(const float *scale, float first, float second) {
+        static const float numbers[] = { 5, 7 };
+        const float       *results;
+
+        reset_requests();
+        fake_add_input(&requests[0],
+                       (struct TRITONBACKEND_Input){ .name = "INPUT",
+                                                     .type = TRITONSERVER_TYPE_FP32,
+                                                     .shape = { 2 },
+                                                     .n_dims = 1 },
+                       numbers, sizeof(numbers));
+        if (scale != NULL)
+                fake_add_input(&requests[0],
+                               (struct TRITONBACKEND_Input){ .name = "SCALE",
+                                                             .type = TRITONSERVER_TYPE_FP32,
+                                                             .shape = { 2 },
+                                                             .n_dims = 1 },
+                               scale, 2 * sizeof(*scale));
+        ask(0, "OUTPUT");
+        assert_null(TRITONBACKEND_ModelInstanceExecute(&instance, list, 1));
+        check_ok(0);
+        results = fake_output(&requests[0], "OUTPUT")->bytes;
+        assert_true(results[0] == first);
+        assert_true(results[1] == second);
+}
+
+/* An initializer that is also an input of the file is an input that may be configured and sent. */
+static void test_initializer_as_input(void **state) {
+        static const float scale[] = { -1, 10 };
+
+        (void)state;
+        start("good/override", "{\"max_batch_size\":0," OVERRIDE_IO ",{\"name\":\"SCALE\","
+                               "\"data_type\":\"TYPE_FP32\",\"dims\":[2],\"optional\":true}]}");
+        check_override(NULL, 10, 21);
+        check_override(scale, -5, 70);
+        check_override(NULL, 10, 21);
+        stop();
+        start("good/override", "{\"max_batch_size\":0," OVERRIDE_IO "]}");
+        check_override(NULL, 10, 21);
+        stop();
+        complete("good/override", "{\"max_batch_size\":0,\"input\":[],\"output\":[]}");
+        assert_string_equal(
+                model.config,
+                "{\"max_batch_size\":0,"
+                "\"input\":[{\"name\":\"INPUT\",\"data_type\":\"TYPE_FP32\",\"dims\":[2]}],"
+                "\"output\":[{\"name\":\"OUTPUT\",\"data_type\":\"TYPE_FP32\",\"dims\":[2]}]}");
+        stop();
+        complete("good/override",
+                 "{\"max_batch_size\":0,\"input\":[{\"name\":\"SCALE\",\"data_type\":"
+                 "\"TYPE_INVALID\",\"dims\":[],\"optional\":true}],\"output\":[]}");
+        assert_non_null(strstr(model.config, "{\"name\":\"SCALE\",\"optional\":true,\"data_type\":"
+                                             "\"TYPE_FP32\",\"dims\":[2]},{\"name\":\"INPUT\""));
+        check_override(scale, -5, 70);
+        stop();
+}
+
 /* ---- refusals ---- */
 
 static void check_refused(const char *folder, const char *config, const char *message) {
@@ -632,6 +692,11 @@ static void test_refused_files(void **state) {
 
 static void test_refused_tensors(void **state) {
         (void)state;
+        check_refused("good/override",
+                      "{\"max_batch_size\":0,\"output\":[],\"input\":[{\"name\":\"SCALE\","
+                      "\"data_type\":\"TYPE_FP32\",\"dims\":[2]}]}",
+                      "unable to load model 'override', configuration expects 0 inputs, model "
+                      "provides 1");
         check_refused("good/simple",
                       "{\"max_batch_size\":8,\"input\":[{\"name\":\"INPUT2\",\"data_type\":"
                       "\"TYPE_INT32\",\"dims\":[16]},{\"name\":\"INPUT0\",\"data_type\":"
@@ -884,6 +949,7 @@ SUITE(onnxruntime_backend) {
                 cmocka_unit_test(test_complete),
                 cmocka_unit_test(test_complete_keeps_what_is_given),
                 cmocka_unit_test(test_external_weights),
+                cmocka_unit_test(test_initializer_as_input),
                 cmocka_unit_test(test_session_entries),
                 cmocka_unit_test(test_file_within_the_model),
                 cmocka_unit_test(test_libraries_of_operators),
