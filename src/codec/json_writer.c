@@ -65,7 +65,8 @@ void json_put_string(struct json_writer *w, const char *text) {
 
 void json_put_str(struct json_writer *w, struct str s) {
         separate(w);
-        json_quote(w->out, s);
+        if (json_quote(w->out, s))
+                w->has_replaced = true;
 }
 
 void json_put_bool(struct json_writer *w, bool value) {
@@ -148,12 +149,13 @@ static ALWAYS_INLINE bool quote_plain_name(struct strbuf *out, struct str s) {
         return true;
 }
 
-void json_quote(struct strbuf *out, struct str s) {
+bool json_quote(struct strbuf *out, struct str s) {
         const char *at = s.len > 0 ? s.ptr : "", *limit = at + s.len;
         const char *plain = at; /* start of the text that is copied unchanged */
+        bool        has_replaced = false;
 
         if (quote_plain_name(out, s))
-                return;
+                return false;
         put_char(out, '"');
         while (at < limit) {
                 unsigned char c = (unsigned char)*at;
@@ -164,14 +166,17 @@ void json_quote(struct strbuf *out, struct str s) {
                         continue;
                 }
                 strbuf_put(out, plain, (size_t)(at - plain));
-                if (len > 0)
+                if (len > 0) {
                         put_escape(out, c);
-                else
+                } else {
                         strbuf_puts(out, "\xef\xbf\xbd"); /* U+FFFD */
+                        has_replaced = true;
+                }
                 plain = ++at;
         }
         strbuf_put(out, plain, (size_t)(limit - plain));
         put_char(out, '"');
+        return has_replaced;
 }
 
 /* Numbers. */

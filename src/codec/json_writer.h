@@ -16,6 +16,7 @@
 struct json_writer {
         struct strbuf *out; /* borrowed */
         bool           needs_comma;
+        bool           has_replaced; /* json_put_str() has replaced bytes that are not UTF-8 */
 };
 
 void json_writer_init(struct json_writer *w, struct strbuf *out);
@@ -36,8 +37,9 @@ void json_put_raw(struct json_writer *w, struct str json); /* a complete value, 
 /* Writes n elements as a flat array. */
 void json_put_tensor(struct json_writer *w, enum json_element element, const void *in, size_t n);
 
-/* Quotes and escapes s as a JSON string; used for the log as well. */
-void json_quote(struct strbuf *out, struct str s);
+/* Quotes and escapes s as a JSON string; used for the log as well. Returns true when bytes that are not
+ * UTF-8 were replaced. */
+bool json_quote(struct strbuf *out, struct str s);
 
 /* Prints the shortest digits that round-trip; writes at most 32 bytes, returns the end. */
 char *json_format_f32(char *out, float value);

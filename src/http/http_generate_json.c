@@ -331,10 +331,11 @@ static bool has_one_element(const struct infer_output *output) {
 static struct error *put_output(struct json_writer *w, const struct infer_output *output) {
         struct strbuf *out = w->out;
         size_t         begin;
+        bool           has_replaced; /* the answer has no place for it */
 
         json_key(w, output->name);
         begin = out->len;
-        TRY(http_infer_put_elements(out, output));
+        TRY(http_infer_put_elements(out, output, &has_replaced));
         w->needs_comma = true; /* put_elements() has bypassed the writer */
         if (!has_one_element(output) || out->overflowed)
                 return NULL;

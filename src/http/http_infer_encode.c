@@ -82,13 +82,18 @@ static struct error *put_strings(struct json_writer *w, const struct infer_outpu
         return NULL;
 }
 
-struct error *http_infer_put_elements(struct strbuf *out, const struct infer_output *output) {
+struct error *http_infer_put_elements(struct strbuf *out, const struct infer_output *output,
+                                      bool *ret_has_replaced) {
         enum json_element  element;
         struct json_writer w;
 
+        *ret_has_replaced = false;
         json_writer_init(&w, out);
-        if (output->datatype == TRITONSERVER_TYPE_BYTES)
-                return put_strings(&w, output);
+        if (output->datatype == TRITONSERVER_TYPE_BYTES) {
+                TRY(put_strings(&w, output));
+                *ret_has_replaced = w.has_replaced;
+                return NULL;
+        }
         if (!datatype_json_element(output->datatype, &element))
                 return error_new(ERR_INVALID_ARG,
                                  "sending %s data via JSON is not supported. Please use the binary "
@@ -108,6 +113,19 @@ static void put_shape(struct strbuf *out, const struct infer_output *output) {
         }
 }
 
+/* The parameter is there only where bytes were lost, so that a client can tell a replaced byte from a
+ * U+FFFD of the model. */
+static struct error *put_json(struct strbuf *out, const struct infer_output *output) {
+        bool has_replaced;
+
+        PUT(out, "],\"data\":");
+        TRY(http_infer_put_elements(out, output, &has_replaced));
+        if (has_replaced)
+                PUT(out, ",\"parameters\":{\"neso_replaced_bytes\":true}");
+        PUT(out, "}");
+        return NULL;
+}
+
 static struct error *put_output(struct strbuf *out, const struct infer_output *output) {
         PUT(out, "{\"name\":");
         put_text(out, output->name);
@@ -120,11 +138,7 @@ static struct error *put_output(struct strbuf *out, const struct infer_output *o
                 put_i64(out, (int64_t)output->bytes.len);
                 PUT(out, "}}");
                 break;
-        case INFER_OUTPUT_JSON:
-                PUT(out, "],\"data\":");
-                TRY(http_infer_put_elements(out, output));
-                PUT(out, "}");
-                break;
+        case INFER_OUTPUT_JSON: return put_json(out, output);
         case INFER_OUTPUT_SHARED_MEMORY: PUT(out, "]}"); break;
         }
         return NULL;

@@ -187,6 +187,23 @@ def test_strings_in_json(server):
     assert reply.json()["outputs"][0]["data"] == texts
 
 
+def test_bytes_that_are_not_text_in_json(server):
+    """Each is replaced, and the output says so; an output of text has no such parameter."""
+    raw = strings(b"a\xff", b"b")
+    body, headers = binary_body({
+        "inputs": [{"name": "INPUT0", "shape": [2], "datatype": "BYTES",
+                    "parameters": {"binary_data_size": len(raw)}}]}, raw)
+    output = infer(server, "id_bytes", body, headers=headers).json()["outputs"][0]
+    assert output["data"] == ["a\ufffd", "b"]
+    assert output["parameters"] == {"neso_replaced_bytes": True}
+
+    reply = infer(server, "id_bytes", {"inputs": [
+        {"name": "INPUT0", "shape": [1], "datatype": "BYTES", "data": ["a\ufffd"]}]})
+    output = reply.json()["outputs"][0]
+    assert output["data"] == ["a\ufffd"]
+    assert "parameters" not in output
+
+
 def test_strings_in_binary(server):
     raw = strings(b"a", b"", b"\xff\x00\xfe", b"x" * 3000)
     body, headers = binary_body({

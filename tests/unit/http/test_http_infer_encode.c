@@ -157,8 +157,19 @@ static void test_json_strings(void **state) {
         assert_null(f.err);
         assert_string_equal(strbuf_cstr(&f.sent),
                             HEAD "{\"name\":\"O\",\"datatype\":\"BYTES\",\"shape\":[3,1],"
-                                 "\"data\":[\"ab\",\"\",\"a\\\"\\n\xef\xbf\xbd\"]}]}");
+                                 "\"data\":[\"ab\",\"\",\"a\\\"\\n\xef\xbf\xbd\"],"
+                                 "\"parameters\":{\"neso_replaced_bytes\":true}}]}");
         close_fixture(&f);
+
+        /* without the parameter: the element is U+FFFD itself, and nothing was replaced */
+        output.bytes = str_range("\3\0\0\0\xef\xbf\xbd", 7);
+        encode(&f, &r);
+        assert_null(f.err);
+        assert_string_equal(strbuf_cstr(&f.sent),
+                            HEAD "{\"name\":\"O\",\"datatype\":\"BYTES\",\"shape\":[3,1],"
+                                 "\"data\":[\"\xef\xbf\xbd\"]}]}");
+        close_fixture(&f);
+        output.bytes.ptr = strings;
 
         /* a length that promises more than there is */
         for (size_t cut = 1; cut <= 7; cut++) {
@@ -415,13 +426,12 @@ static void test_out_of_memory(void **state) {
 
 SUITE(http_infer_encode) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_json_data),     cmocka_unit_test(test_json_strings),
-                cmocka_unit_test(test_all_members),   cmocka_unit_test(test_half_floats),
-                cmocka_unit_test(test_small_binary),  cmocka_unit_test(test_empty_binary),
-                cmocka_unit_test(test_large_binary),  cmocka_unit_test(test_longer_than_guessed),
-                cmocka_unit_test(test_large_json),    cmocka_unit_test(test_no_outputs),
-                cmocka_unit_test(test_extreme_shapes),
-                cmocka_unit_test(test_out_of_memory),
+                cmocka_unit_test(test_json_data),      cmocka_unit_test(test_json_strings),
+                cmocka_unit_test(test_all_members),    cmocka_unit_test(test_half_floats),
+                cmocka_unit_test(test_small_binary),   cmocka_unit_test(test_empty_binary),
+                cmocka_unit_test(test_large_binary),   cmocka_unit_test(test_longer_than_guessed),
+                cmocka_unit_test(test_large_json),     cmocka_unit_test(test_no_outputs),
+                cmocka_unit_test(test_extreme_shapes), cmocka_unit_test(test_out_of_memory),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
