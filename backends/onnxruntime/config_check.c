@@ -157,15 +157,23 @@ static bool has_fixed_rows(const struct session *session, const struct ort_tenso
         return session->is_member && session->n_rows > 0 && file->dims[0] == session->n_rows;
 }
 
-/* A tensor of the file without dimensions is a scalar or has an unknown shape; both are left to the
- * run. The first dimension of a file that batches must be variable, except in a member's file. */
+/* A scalar of the file is [1] for clients, or, after `reshape`, []. */
+static bool is_one_number(const struct kit_tensor *config) {
+        return config->n_dims == 0 || (config->n_dims == 1 && config->dims[0] == 1);
+}
+
+/* A tensor of the file with an unknown shape is left to the run. The first dimension of a file that batches must be variable, except in a member's file. */
 static TRITONSERVER_Error *check_shape(const struct kit_model *model, const struct session *session,
                                        const struct kit_tensor *config,
                                        const struct ort_tensor *file) {
         bool has_batch = model->max_batch_size > 0;
 
-        if (config->is_ragged || (file->n_dims == 0 && !has_batch))
+        if (config->is_ragged)
                 return NULL;
+        if (file->n_dims == 0 && !has_batch)
+                return !file->is_scalar || is_one_number(config)
+                               ? NULL
+                               : shape_mismatch(model, config, file);
         if (has_batch &&
             (file->n_dims == 0 || (file->dims[0] != -1 && !has_fixed_rows(session, file))))
                 return no_batch_dim(model, file);

@@ -26,11 +26,12 @@ struct window {
 };
 
 struct walk {
-        struct window   *window;
-        external_data_fn found;
-        void            *userp;
-        uint64_t         at;
-        int              depth;
+        struct window          *window;
+        external_data_fn        found;
+        external_data_scalar_fn found_scalar;
+        void                   *userp;
+        uint64_t                at;
+        int                     depth;
 };
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
@@ -260,8 +261,69 @@ static TRITONSERVER_Error *walk_message(struct walk *w, enum message kind,
         return err;
 }
 
-TRITONSERVER_Error *external_data_walk(int fd, external_data_fn found, void *userp) {
-        struct walk         w = { .found = found, .userp = userp };
+/* ---- scalars --------------------------------------------------------------------------------- */
+
+/* The numbers of fields are those of onnx.proto3. */
+enum { MODEL_GRAPH = 7, GRAPH_INPUT = 11, GRAPH_OUTPUT = 12 };
+enum { VALUE_NAME = 1, VALUE_TYPE = 2, TYPE_TENSOR = 1, TENSOR_TYPE_SHAPE = 2 };
+
+/* Finds the last field `number` of a message; ret->number is 0 when there is none. */
+static TRITONSERVER_Error *find_field(struct walk *w, const struct field *message, uint32_t number,
+                                      struct field *ret) {
+        *ret = (struct field){ 0 };
+        w->at = message->begin;
+        while (w->at < message->end) {
+                struct field f;
+
+                KIT_TRY(read_field(w, message->end, &f));
+                if (f.number == number)
+                        *ret = f;
+        }
+        return NULL;
+}
+
+/* A ValueInfoProto: its name and, in its type, in its tensor, the shape. */
+static TRITONSERVER_Error *read_value_info(struct walk *w, const struct field *value) {
+        struct field name, type, tensor, shape;
+        char         text[EXTERNAL_DATA_MAX_NAME];
+
+        KIT_TRY(find_field(w, value, VALUE_NAME, &name));
+        KIT_TRY(find_field(w, value, VALUE_TYPE, &type));
+        KIT_TRY(find_field(w, &type, TYPE_TENSOR, &tensor));
+        KIT_TRY(find_field(w, &tensor, TENSOR_TYPE_SHAPE, &shape));
+        if (shape.number == 0 || shape.begin != shape.end)
+                return NULL;
+        KIT_TRY(read_text(w, &name, text, sizeof(text)));
+        return w->found_scalar(w->userp, text);
+}
+
+static TRITONSERVER_Error *walk_values(struct walk *w, const struct field *model) {
+        struct field graph;
+
+        KIT_TRY(find_field(w, model, MODEL_GRAPH, &graph));
+        w->at = graph.begin;
+        while (w->at < graph.end) {
+                struct field f;
+                uint64_t     next;
+
+                KIT_TRY(read_field(w, graph.end, &f));
+                next = w->at;
+                if (f.number == GRAPH_INPUT || f.number == GRAPH_OUTPUT)
+                        KIT_TRY(read_value_info(w, &f));
+                w->at = next;
+        }
+        return NULL;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static TRITONSERVER_Error *walk_model(struct walk *w, const struct field *model) {
+        return walk_message(w, MODEL, model);
+}
+
+static TRITONSERVER_Error *walk_file(struct walk *w, int fd,
+                                     TRITONSERVER_Error *(*walk)(struct walk        *w,
+                                                                 const struct field *model)) {
         struct field        all = { .begin = 0 };
         struct stat         status;
         TRITONSERVER_Error *err;
@@ -270,15 +332,27 @@ TRITONSERVER_Error *external_data_walk(int fd, external_data_fn found, void *use
                 return kit_error(TRITONSERVER_ERROR_UNAVAILABLE, "unable to read the file: %s",
                                  strerror(errno));
         if (status.st_size > INT32_MAX)
-                return malformed(&w, "the file has more than 2 GiB, the limit of its format");
+                return malformed(w, "the file has more than 2 GiB, the limit of its format");
         all.end = (uint64_t)status.st_size;
-        w.window = kit_alloc_array(1, sizeof(*w.window));
-        if (w.window == NULL)
-                return kit_error_no_memory(sizeof(*w.window), "a window of the model file");
-        w.window->fd = fd;
-        err = walk_message(&w, MODEL, &all);
-        free(w.window);
+        w->window = kit_alloc_array(1, sizeof(*w->window));
+        if (w->window == NULL)
+                return kit_error_no_memory(sizeof(*w->window), "a window of the model file");
+        w->window->fd = fd;
+        err = walk(w, &all);
+        free(w->window);
         return err;
+}
+
+TRITONSERVER_Error *external_data_walk(int fd, external_data_fn found, void *userp) {
+        struct walk w = { .found = found, .userp = userp };
+
+        return walk_file(&w, fd, walk_model);
+}
+
+TRITONSERVER_Error *external_data_find_scalars(int fd, external_data_scalar_fn found, void *userp) {
+        struct walk w = { .found_scalar = found, .userp = userp };
+
+        return walk_file(&w, fd, walk_values);
 }
 
 /* ---- locations ------------------------------------------------------------------------------- */

@@ -34,6 +34,14 @@ typedef TRITONSERVER_Error *(*external_data_fn)(void *userp, const char *tensor,
  * EXTERNAL_DATA_MAX_LOCATION or contains a NUL. */
 TRITONSERVER_Error *external_data_walk(int fd, external_data_fn found, void *userp);
 
+/* Called with the name of a tensor. An error ends the walk. */
+typedef TRITONSERVER_Error *(*external_data_scalar_fn)(void *userp, const char *tensor);
+
+/* Finds the inputs and outputs of the model's graph whose shape is in the file and has no dimensions.
+ * The runtime describes those and tensors without a shape alike. A name is cut to
+ * EXTERNAL_DATA_MAX_NAME - 1 bytes. For a file that external_data_walk() has accepted. */
+TRITONSERVER_Error *external_data_find_scalars(int fd, external_data_scalar_fn found, void *userp);
+
 /* Refuses each location that is not a regular file in `directory` (of the version). `fd` is the file
  * directory/model_file, and locations are relative to its folder. The error is INVALID_ARG with the
  * names of the tensor and the location. With `follows_links_out`, symbolic links may lead out of the

@@ -388,6 +388,28 @@ static bool is_same_content(const struct stat *a, const struct stat *b) {
                a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
 }
 
+static void mark_scalar(struct ort_tensor *tensors, size_t n, const char *name) {
+        for (size_t i = 0; i < n; i++)
+                if (strcmp(tensors[i].name, name) == 0)
+                        tensors[i].is_scalar = tensors[i].n_dims == 0;
+}
+
+static TRITONSERVER_Error *on_scalar(void *userp, const char *name) {
+        const struct session *session = userp;
+
+        mark_scalar(session->inputs, session->n_inputs, name);
+        mark_scalar(session->outputs, session->n_outputs, name);
+        return NULL;
+}
+
+/* The runtime's API does not tell a scalar from a tensor of unknown shape. */
+static TRITONSERVER_Error *describe_file(const struct kit_model *model, const char *path, int fd,
+                                         struct session *session) {
+        KIT_TRY(describe(session));
+        return is_ort_format(model, path) ? NULL
+                                          : external_data_find_scalars(fd, on_scalar, session);
+}
+
 /* The runtime opens the path again. */
 static TRITONSERVER_Error *create_session(const struct ort *ort, const struct kit_model *model,
                                           const char *path, int fd, struct session *session) {
@@ -424,6 +446,8 @@ static TRITONSERVER_Error *open_file(const struct ort *ort, const struct kit_mod
                                            "unable to open the file: %s", strerror(errno)),
                                  model, path);
         err = create_session(ort, model, path, fd, session);
+        if (err == NULL)
+                err = name_file(describe_file(model, path, fd, session), model, path);
         (void)close(fd);
         return err;
 }
@@ -436,8 +460,6 @@ static TRITONSERVER_Error *open_session(const struct kit_model *model, const cha
 
         KIT_TRY(session_find_file(model, file, &path));
         err = open_file(session->ort, model, path, session);
-        if (err == NULL)
-                err = name_file(describe(session), model, path);
         free(path);
         return err != NULL ? err : new_run_options(session->ort, model, &session->run_options);
 }

@@ -32,10 +32,11 @@
 struct ort_tensor {
         char                     *name; /* owned */
         ONNXTensorElementDataType onnx_type;
-        TRITONSERVER_DataType     type;   /* INVALID: a type that the protocol does not have */
-        int64_t                  *dims;   /* owned; -1 = any */
-        size_t                    n_dims; /* 0: a scalar, or an unknown shape */
-        bool has_default;                 /* an input that is also an initializer of the file: a
+        TRITONSERVER_DataType     type;      /* INVALID: a type that the protocol does not have */
+        int64_t                  *dims;      /* owned; -1 = any */
+        size_t                    n_dims;    /* 0: a scalar, or an unknown shape */
+        bool                      is_scalar; /* of no dimensions, as the file says */
+        bool has_default;                    /* an input that is also an initializer of the file: a
                                                 * run may omit it */
 };
 

@@ -521,3 +521,26 @@ def test_state_from_file_in_one_buffer(server):
                     number) == [303]
         assert step(server, "sequence_from_file", numbers("INT64", 0, 0, 0, batched=False), number,
                     False, True, outputs=both) == {"OUTPUT": [702], "SUM_OUT": [101, 702, 303]}
+
+
+# ---- tensors of the file -----------------------------------------------------------------------
+
+
+def outputs_of(reply):
+    assert reply.status_code == 200, reply.text
+    return [(one["shape"], one["data"]) for one in reply.json()["outputs"]]
+
+
+def test_initializer_that_is_an_input(server):
+    """A request may replace it; the next one that does not send it gets the file's values."""
+    numbers = tensor("INPUT", "FP32", numpy.array([5, 7], "<f4"))
+    scale = tensor("SCALE", "FP32", numpy.array([-1, 10], "<f4"))
+    assert outputs_of(post(server, "override", {"inputs": [numbers]})) == [([2], [10, 21])]
+    assert outputs_of(post(server, "override", {"inputs": [numbers, scale]})) == [([2], [-5, 70])]
+    assert outputs_of(post(server, "override", {"inputs": [numbers]})) == [([2], [10, 21])]
+
+
+def test_output_without_a_shape_in_the_file(server):
+    inputs = [tensor("INPUT", "FP32", numpy.array([5, 7], "<f4")),
+              tensor("SHAPE", "INT64", numpy.array([2]))]
+    assert outputs_of(post(server, "unknown_output", {"inputs": inputs})) == [([2], [5, 7])]

@@ -227,6 +227,18 @@ def make_mlp(folder):
                     tensor("output", "OUTPUT", "TYPE_FP32", [4]), more="dynamic_batching { }\n"))
 
 
+@good("unknown_output")
+def make_unknown_output_shape(folder):
+    """OUTPUT has no shape in the file, and none can be inferred: it is SHAPE's value."""
+    nodes = [helper.make_node("Reshape", ["INPUT", "SHAPE"], ["OUTPUT"])]
+    made = model(nodes, [value("INPUT", TensorProto.FLOAT, 2), value("SHAPE", TensorProto.INT64, None)],
+                 [value("OUTPUT", TensorProto.FLOAT, None)])
+    made.graph.output[0].type.tensor_type.ClearField("shape")
+    write(folder, made, onnx_config(
+        0, tensor("input", "INPUT", "TYPE_FP32", [2]), tensor("input", "SHAPE", "TYPE_INT64", [-1]),
+        tensor("output", "OUTPUT", "TYPE_FP32", [2])))
+
+
 @good("override")
 def make_override(folder):
     """OUTPUT = INPUT * SCALE, where SCALE is an initializer that is also an input: 2 and 3 unless it
@@ -236,9 +248,9 @@ def make_override(folder):
                  [value("OUTPUT", TensorProto.FLOAT, 2)],
                  [constant("SCALE", numpy.array([2, 3], numpy.float32))])
     write(folder, made, onnx_config(
-        0, tensor("input", "INPUT", "TYPE_FP32", "2"),
-        tensor("input", "SCALE", "TYPE_FP32", "2", "optional: true"),
-        tensor("output", "OUTPUT", "TYPE_FP32", "2")))
+        0, tensor("input", "INPUT", "TYPE_FP32", [2]),
+        tensor("input", "SCALE", "TYPE_FP32", [2], "optional: true"),
+        tensor("output", "OUTPUT", "TYPE_FP32", [2])))
 
 
 @good("external")

@@ -690,8 +690,39 @@ static void test_refused_files(void **state) {
                 "within the model directory");
 }
 
+#define SCALAR_IO(dims)                                                                            \
+        "\"input\":[{\"name\":\"INPUT\",\"data_type\":\"TYPE_FP32\",\"dims\":[4]}],"               \
+        "\"output\":[{\"name\":\"OUTPUT\",\"data_type\":\"TYPE_FP32\",\"dims\":[" dims "]}]}"
+
+/* The run decides about a tensor of which the file does not have the shape. */
+static void test_unknown_shape(void **state) {
+        (void)state;
+        start("good/unknown_output",
+              "{\"max_batch_size\":0,\"input\":[{\"name\":\"INPUT\",\"data_type\":\"TYPE_FP32\","
+              "\"dims\":[2]},{\"name\":\"SHAPE\",\"data_type\":\"TYPE_INT64\",\"dims\":[-1]}],"
+              "\"output\":[{\"name\":\"OUTPUT\",\"data_type\":\"TYPE_FP32\",\"dims\":[2]}]}");
+        stop();
+        start("good/auto_scalar", "{\"max_batch_size\":0," SCALAR_IO("1"));
+        stop();
+}
+
 static void test_refused_tensors(void **state) {
         (void)state;
+        for (int i = 0; i < 3; i++) {
+                static const char *const dims[] = { "2", "-1", "1,1" };
+                static const char *const shown[] = { "1 dimensions (shape [2])",
+                                                     "1 dimensions (shape [-1])",
+                                                     "2 dimensions (shape [1,1])" };
+                char                     config[256], message[256];
+
+                (void)snprintf(config, sizeof(config), "{\"max_batch_size\":0," SCALAR_IO("%s"),
+                               dims[i]);
+                (void)snprintf(message, sizeof(message),
+                               "model 'auto_scalar', tensor 'OUTPUT': the model expects 0 "
+                               "dimensions (shape []) but the model configuration specifies %s",
+                               shown[i]);
+                check_refused("good/auto_scalar", config, message);
+        }
         check_refused("good/override",
                       "{\"max_batch_size\":0,\"output\":[],\"input\":[{\"name\":\"SCALE\","
                       "\"data_type\":\"TYPE_FP32\",\"dims\":[2]}]}",
@@ -953,6 +984,7 @@ SUITE(onnxruntime_backend) {
                 cmocka_unit_test(test_session_entries),
                 cmocka_unit_test(test_file_within_the_model),
                 cmocka_unit_test(test_libraries_of_operators),
+                cmocka_unit_test(test_unknown_shape),
                 cmocka_unit_test(test_refused_files),
                 cmocka_unit_test(test_refused_tensors),
                 cmocka_unit_test(test_refused_options),
