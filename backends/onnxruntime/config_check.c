@@ -23,8 +23,28 @@ static bool has_element(const struct kit_json_value *at, const char *member, con
         return false;
 }
 
+static const struct kit_json_value *first_of(const struct kit_model *model, const char *list) {
+        const struct kit_json_value *found = kit_json_find(kit_json_root(model->config), list);
+
+        return found != NULL ? found->first : NULL;
+}
+
+/* True when `name` is a target of an element of batch_input or batch_output. */
+static bool has_target(const struct kit_json_value *at, const char *name) {
+        for (; at != NULL; at = at->next) {
+                const struct kit_json_value *target = kit_json_find(at, "target_name");
+
+                for (target = target != NULL ? target->first : NULL; target != NULL;
+                     target = target->next)
+                        if (strcmp(kit_json_string(target, ""), name) == 0)
+                                return true;
+        }
+        return false;
+}
+
 bool config_has_server_input(const struct kit_model *model, const char *name) {
-        return has_element(sequence_list(model, "control_input"), "name", name) ||
+        return has_target(first_of(model, "batch_input"), name) ||
+               has_element(sequence_list(model, "control_input"), "name", name) ||
                has_element(sequence_list(model, "state"), "input_name", name);
 }
 
@@ -210,6 +230,15 @@ static size_t count_sequence_list(const struct kit_model *model, const char *mem
         return n;
 }
 
+static size_t count_batch_inputs(const struct kit_model *model) {
+        size_t n = 0;
+
+        for (const struct kit_json_value *at = first_of(model, "batch_input"); at != NULL;
+             at = at->next)
+                n += kit_json_count(kit_json_find(at, "target_name"));
+        return n;
+}
+
 /* True when a client or the server sends the input. */
 static bool is_provided(const struct kit_model *model, const char *name) {
         return kit_model_find_input(model, name) != NULL || config_has_server_input(model, name);
@@ -220,7 +249,7 @@ static bool is_provided(const struct kit_model *model, const char *name) {
 static TRITONSERVER_Error *check_number_of_inputs(const struct kit_model *model,
                                                   const struct session   *session) {
         size_t n = model->n_inputs + count_sequence_list(model, "control_input") +
-                   count_sequence_list(model, "state");
+                   count_sequence_list(model, "state") + count_batch_inputs(model);
 
         for (size_t i = session->n_required; i < session->n_inputs; i++)
                 if (is_provided(model, session->inputs[i].name))
@@ -293,24 +322,32 @@ static TRITONSERVER_Error *check_states(const struct kit_model *model,
         return NULL;
 }
 
-static TRITONSERVER_Error *check_features(const struct kit_model *model) {
-        const struct kit_json_value *root = kit_json_root(model->config);
+/* The file also has the tensors that are made of the batch. */
+static TRITONSERVER_Error *check_batch_inputs(const struct kit_model *model,
+                                              const struct session   *session) {
+        for (const struct kit_json_value *at = first_of(model, "batch_input"); at != NULL;
+             at = at->next) {
+                const struct kit_json_value *list = kit_json_find(at, "target_name");
+                struct kit_tensor            config = {
+                                   .type = kit_type_from_config(
+                                           kit_json_string(kit_json_find(at, "data_type"), "")),
+                };
 
-        if (kit_json_count(kit_json_find(root, "batch_input")) > 0)
-                return kit_error(TRITONSERVER_ERROR_UNSUPPORTED,
-                                 "model '%s': batch_input is not supported by the onnxruntime "
-                                 "backend",
-                                 model->name);
-        if (kit_json_count(kit_json_find(root, "batch_output")) > 0)
-                return kit_error(TRITONSERVER_ERROR_UNSUPPORTED,
-                                 "model '%s': batch_output is not supported by the onnxruntime "
-                                 "backend",
-                                 model->name);
+                for (list = list != NULL ? list->first : NULL; list != NULL; list = list->next) {
+                        const struct ort_tensor *file;
+
+                        config.name = kit_json_string(list, "");
+                        file = session_find_input(session, config.name);
+                        if (file == NULL)
+                                return unexpected(config.name, "input", session->inputs,
+                                                  session->n_inputs);
+                        KIT_TRY(check_type(model, "input", &config, file));
+                }
+        }
         return NULL;
 }
 
 TRITONSERVER_Error *config_check(const struct kit_model *model, const struct session *session) {
-        KIT_TRY(check_features(model));
         KIT_TRY(check_number_of_inputs(model, session));
         for (uint32_t i = 0; i < model->n_inputs; i++) {
                 const struct kit_tensor *config = &model->inputs[i];
@@ -323,6 +360,7 @@ TRITONSERVER_Error *config_check(const struct kit_model *model, const struct ses
         }
         KIT_TRY(check_controls(model, session));
         KIT_TRY(check_states(model, session));
+        KIT_TRY(check_batch_inputs(model, session));
         KIT_TRY(check_all_provided(model, session));
         for (uint32_t i = 0; i < model->n_outputs; i++) {
                 const struct kit_tensor *config = &model->outputs[i];
@@ -331,7 +369,11 @@ TRITONSERVER_Error *config_check(const struct kit_model *model, const struct ses
                 if (file == NULL)
                         return unexpected(config->name, "output", session->outputs,
                                           session->n_outputs);
-                KIT_TRY(check_tensor(model, session, "output", config, file));
+                if (has_target(first_of(model, "batch_output"), config->name))
+                        KIT_TRY(check_type(model, "output", config,
+                                           file)); /* flat over the batch */
+                else
+                        KIT_TRY(check_tensor(model, session, "output", config, file));
         }
         return NULL;
 }

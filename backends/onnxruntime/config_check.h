@@ -14,7 +14,7 @@
 TRITONSERVER_Error *config_check(const struct kit_model *model, const struct session *session);
 
 /* True when the configuration makes the server feed an input that is not in its `input` list: a
- * sequence control or a state. */
+ * sequence control, a state or a tensor that is made of the batch. */
 bool config_has_server_input(const struct kit_model *model, const char *name);
 
 /* True when the output is the next state of a sequence. */

@@ -29,10 +29,13 @@ static bool is_sent(const struct kit_model *model, const struct ort_tensor *file
                config_has_server_input(model, file->name);
 }
 
-static void plan_input(const struct kit_model *model, const struct ort_tensor *file,
-                       struct run_input *ret) {
+static void plan_input(const struct kit_model *model, const struct run_plan *plan,
+                       const struct ort_tensor *file, struct run_input *ret) {
         const struct kit_tensor *config = kit_model_find_input(model, file->name);
 
+        for (size_t i = 0; i < plan->n_batch_inputs; i++)
+                if (strcmp(plan->batch_inputs[i].target, file->name) == 0)
+                        ret->made = &plan->batch_inputs[i];
         ret->name = file->name;
         ret->is_optional = config != NULL && config->is_optional;
         ret->is_ragged = config != NULL && config->is_ragged;
@@ -54,25 +57,28 @@ static size_t fixed_row_bytes(const struct kit_model *model, const struct ort_te
         return bytes;
 }
 
-static void plan_output(const struct kit_model *model, const struct ort_tensor *file,
-                        struct run_output *ret) {
+static void plan_output(const struct kit_model *model, const struct run_plan *plan,
+                        const struct ort_tensor *file, struct run_output *ret) {
         const struct kit_tensor *config = kit_model_find_output(model, file->name);
 
+        for (size_t i = 0; i < plan->n_batch_outputs; i++)
+                if (plan->batch_outputs[i].target == config)
+                        ret->cut = &plan->batch_outputs[i];
         ret->name = file->name;
         ret->type = file->type;
         ret->is_listed = config != NULL;
         ret->is_state = config_is_state_output(model, file->name);
         ret->is_in_place = config_is_state_in_place(model, file->name);
         ret->row_bytes = fixed_row_bytes(model, file);
-        ret->is_fixed = ret->row_bytes > 0;
+        ret->is_fixed = ret->row_bytes > 0 && ret->cut == NULL;
         if (config != NULL && file->n_dims == 0) {
                 ret->scalar_shape = config->dims;
                 ret->n_scalar_dims = config->n_dims;
         }
 }
 
-TRITONSERVER_Error *run_plan_init(struct run_plan *plan, const struct kit_model *model,
-                                  const struct session *session) {
+static TRITONSERVER_Error *plan_all(struct run_plan *plan, const struct kit_model *model,
+                                    const struct session *session) {
         *plan = (struct run_plan){
                 .session = session,
                 .model_name = model->name,
@@ -80,25 +86,36 @@ TRITONSERVER_Error *run_plan_init(struct run_plan *plan, const struct kit_model 
                 .inputs = kit_alloc_array(session->n_inputs, sizeof(*plan->inputs)),
                 .outputs = kit_alloc_array(session->n_outputs, sizeof(*plan->outputs)),
         };
-        if (plan->inputs == NULL || plan->outputs == NULL) {
-                run_plan_done(plan);
+        if (plan->inputs == NULL || plan->outputs == NULL)
                 return kit_error_no_memory(0, model->name);
-        }
+        KIT_TRY(kit_batch_inputs_read(model, &plan->batch_inputs, &plan->n_batch_inputs));
+        KIT_TRY(kit_batch_outputs_read(model, &plan->batch_outputs, &plan->n_batch_outputs));
         for (size_t i = 0; i < session->n_inputs; i++) {
                 struct run_input *input = &plan->inputs[plan->n_inputs];
 
                 if (!is_sent(model, &session->inputs[i]))
                         continue;
-                plan_input(model, &session->inputs[i], input);
+                plan_input(model, plan, &session->inputs[i], input);
                 plan->can_differ = plan->can_differ || input->can_differ;
                 plan->n_inputs++;
         }
         for (size_t i = 0; i < session->n_outputs; i++)
-                plan_output(model, &session->outputs[i], &plan->outputs[i]);
+                plan_output(model, plan, &session->outputs[i], &plan->outputs[i]);
         return NULL;
 }
 
+TRITONSERVER_Error *run_plan_init(struct run_plan *plan, const struct kit_model *model,
+                                  const struct session *session) {
+        TRITONSERVER_Error *err = plan_all(plan, model, session);
+
+        if (err != NULL)
+                run_plan_done(plan);
+        return err;
+}
+
 void run_plan_done(struct run_plan *plan) {
+        free(plan->batch_inputs);
+        free(plan->batch_outputs);
         free(plan->inputs);
         free(plan->outputs);
         *plan = (struct run_plan){ 0 };
@@ -175,7 +192,9 @@ static TRITONSERVER_Error *add_input(struct run_instance *instance, const struct
 
         if (input->is_optional && lacks_input(batch, input))
                 return NULL;
-        if (input->is_ragged)
+        if (input->made != NULL)
+                KIT_TRY(kit_batch_input_make(input->made, batch, scratch, &tensor));
+        else if (input->is_ragged)
                 KIT_TRY(kit_gather_ragged(batch, input->name, scratch, &tensor));
         else
                 KIT_TRY(kit_gather(batch, input->name, scratch, &tensor));
@@ -302,6 +321,15 @@ static TRITONSERVER_Error *copy_value(const struct ort *ort, OrtValue *value,
         return NULL;
 }
 
+static TRITONSERVER_Error *scatter_cut(const struct ort *ort, const struct kit_batch_output *cut,
+                                       struct kit_batch *batch, const struct kit_output *made,
+                                       OrtValue *value) {
+        void *bytes;
+
+        ORT_TRY(ort, GetTensorMutableData(value, &bytes));
+        return kit_batch_output_scatter(cut, batch, made, bytes);
+}
+
 /* Moves values that the runtime allocated to the responses and the states. */
 static TRITONSERVER_Error *scatter(struct run_instance *instance, struct kit_batch *batch,
                                    size_t i) {
@@ -314,6 +342,8 @@ static TRITONSERVER_Error *scatter(struct run_instance *instance, struct kit_bat
         if (instance->bound[i].buffer != NULL)
                 return copy_value(ort, value, &instance->bound[i]);
         KIT_TRY(value_read_shape(ort, value, &made, shape));
+        if (output->cut != NULL)
+                return scatter_cut(ort, output->cut, batch, &made, value);
         if (made.n_dims == 0 && output->scalar_shape != NULL && output->n_scalar_dims > 0) {
                 made.shape = output->scalar_shape;
                 made.n_dims = output->n_scalar_dims;

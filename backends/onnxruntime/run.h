@@ -16,6 +16,7 @@
 #pragma once
 
 #include "kit/batch.h"
+#include "kit/batch_input.h"
 #include "kit/scratch.h"
 #include "kit/model.h"
 #include "onnxruntime/session.h"
@@ -25,8 +26,9 @@ struct run_input {
         const char *name;        /* borrowed: the session */
         bool        is_optional; /* may be missing from a request and from the run */
         bool        is_ragged;
-        bool        is_scalar;  /* has no dimensions in the model, [1] for clients */
-        bool        can_differ; /* its shape may differ between requests that the server batches */
+        bool        is_scalar;              /* has no dimensions in the model, [1] for clients */
+        const struct kit_batch_input *made; /* borrowed: the plan; not NULL: made of the batch */
+        bool can_differ; /* its shape may differ between requests that the server batches */
 };
 
 struct run_output {
@@ -35,22 +37,28 @@ struct run_output {
         const int64_t        *scalar_shape; /* borrowed: [1] for clients where the model has no
                                              * dimensions */
         uint32_t              n_scalar_dims;
-        bool                  is_listed; /* clients may ask for it */
-        bool                  is_state;
-        bool                  is_in_place; /* a state: may be written where the old value is read */
-        bool                  is_fixed;    /* all dims except the rows are known before the run */
-        size_t                row_bytes;   /* when it is fixed */
+        const struct kit_batch_output
+                *cut;       /* borrowed: the plan; not NULL: is flat over the batch */
+        bool     is_listed; /* clients may ask for it */
+        bool     is_state;
+        bool     is_in_place; /* a state: may be written where the old value is read */
+        bool     is_fixed;    /* all dims except the rows are known before the run */
+        size_t   row_bytes;   /* when it is fixed */
 };
 
 /* Per model: made once, read by all its instances. */
 struct run_plan {
-        const struct session *session; /* borrowed */
-        const char           *model_name;
-        int64_t               max_batch_size;
-        bool                  can_differ; /* whether the shape of an input can */
-        struct run_input     *inputs;     /* owned: those of the session that requests can have */
-        size_t                n_inputs;
-        struct run_output    *outputs; /* owned, one per output of the session */
+        const struct session    *session; /* borrowed */
+        const char              *model_name;
+        int64_t                  max_batch_size;
+        bool                     can_differ; /* whether the shape of an input can */
+        struct run_input        *inputs; /* owned: those of the session that requests can have */
+        size_t                   n_inputs;
+        struct run_output       *outputs;      /* owned, one per output of the session */
+        struct kit_batch_input  *batch_inputs; /* owned */
+        size_t                   n_batch_inputs;
+        struct kit_batch_output *batch_outputs; /* owned */
+        size_t                   n_batch_outputs;
 };
 
 TRITONSERVER_Error *run_plan_init(struct run_plan *plan, const struct kit_model *model,

@@ -544,3 +544,30 @@ def test_output_without_a_shape_in_the_file(server):
     inputs = [tensor("INPUT", "FP32", numpy.array([5, 7], "<f4")),
               tensor("SHAPE", "INT64", numpy.array([2]))]
     assert outputs_of(post(server, "unknown_output", {"inputs": inputs})) == [([2], [5, 7])]
+
+
+def test_tensors_made_of_the_batch(server):
+    """Two requests, with 3 elements and with twice 2, in one batch, whatever their order."""
+    arrays = [numpy.array([[1, 2, 3]], "<f4"), numpy.array([[4, 5], [6, 7]], "<f4")]
+
+    def send(array):
+        rows = numpy.zeros((array.shape[0], 1), "<f4")
+        return post(server, "ragged", {"inputs": [tensor("X", "FP32", array),
+                                                  tensor("ROWS", "FP32", rows)]})
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        replies = list(pool.map(send, arrays))
+    seen = []
+    for array, reply in zip(arrays, replies):
+        assert reply.status_code == 200, reply.text
+        outputs = {one["name"]: one for one in reply.json()["outputs"]}
+        assert outputs["Y"]["shape"] == list(array.shape)
+        assert outputs["Y"]["data"] == (2 * array).ravel().tolist()
+        assert outputs["SEEN"]["shape"][0] == array.shape[0]
+        width = outputs["SEEN"]["shape"][1]
+        seen.extend(outputs["SEEN"]["data"][at:at + width]
+                    for at in range(0, len(outputs["SEEN"]["data"]), width))
+    # element counts, running sums, the same from 0, the largest count, the items' shapes twice
+    short_first = [3, 4, 3, 7, 0, 3, 7, 4, 3, 2, 2, 3, 2, 2]
+    long_first = [4, 3, 4, 7, 0, 4, 7, 4, 2, 2, 3, 2, 2, 3]
+    assert seen in ([short_first] * 3, [long_first] * 3)

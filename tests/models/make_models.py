@@ -227,6 +227,45 @@ def make_mlp(folder):
                     tensor("output", "OUTPUT", "TYPE_FP32", [4]), more="dynamic_batching { }\n"))
 
 
+@good("ragged")
+def make_ragged(folder):
+    """X is flat over the batch. Y = 2 X, cut as X was. SEEN has the numbers of the tensors that are
+    made of the batch, one kind after the other, the same in each row."""
+    kinds = {
+        "COUNT": "BATCH_ELEMENT_COUNT", "SUM": "BATCH_ACCUMULATED_ELEMENT_COUNT",
+        "SUM0": "BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO",
+        "MAX": "BATCH_MAX_ELEMENT_COUNT_AS_SHAPE", "ITEM": "BATCH_ITEM_SHAPE",
+        "FLAT": "BATCH_ITEM_SHAPE_FLATTEN"}
+    nodes = [helper.make_node("Add", ["X", "X"], ["Y"])]
+    inputs = [value("X", TensorProto.FLOAT, None), value("ROWS", TensorProto.FLOAT, None, 1)]
+    names = []
+    for name in kinds:
+        rank = 2 if name == "ITEM" else 1
+        inputs.append(value(name, TensorProto.FLOAT, *[None] * rank))
+        if name == "MAX":
+            nodes.append(helper.make_node("Shape", [name], ["MAX_SHAPE"]))
+            nodes.append(helper.make_node("Cast", ["MAX_SHAPE"], ["MAX_FLAT"], to=TensorProto.FLOAT))
+        else:
+            nodes.append(helper.make_node("Reshape", [name, "FLAT_SHAPE"], [f"{name}_FLAT"]))
+        names.append(f"{name}_FLAT")
+    nodes.append(helper.make_node("Concat", names, ["ALL"], axis=0))
+    nodes.append(helper.make_node("Mul", ["ROWS", "ZERO"], ["ZEROS"]))
+    nodes.append(helper.make_node("Add", ["ZEROS", "ALL"], ["SEEN"]))
+    made = model(nodes, inputs,
+                 [value("Y", TensorProto.FLOAT, None), value("SEEN", TensorProto.FLOAT, None, None)],
+                 [constant("FLAT_SHAPE", numpy.array([-1])),
+                  constant("ZERO", numpy.array([0], numpy.float32))])
+    more = "".join(
+        f'batch_input {{ kind: {kind} target_name: "{name}" data_type: TYPE_FP32 source_input: "X" }}\n'
+        for name, kind in kinds.items())
+    more += ('batch_output { target_name: "Y" kind: BATCH_SCATTER_WITH_INPUT_SHAPE source_input: "X" }\n'
+             'dynamic_batching { preferred_batch_size: [ 3 ] max_queue_delay_microseconds: 5000000 }\n')
+    write(folder, made, onnx_config(
+        3, tensor("input", "X", "TYPE_FP32", [-1], "allow_ragged_batch: true"),
+        tensor("input", "ROWS", "TYPE_FP32", [1]), tensor("output", "Y", "TYPE_FP32", [-1]),
+        tensor("output", "SEEN", "TYPE_FP32", [-1]), more=more))
+
+
 @good("unknown_output")
 def make_unknown_output_shape(folder):
     """OUTPUT has no shape in the file, and none can be inferred: it is SHAPE's value."""

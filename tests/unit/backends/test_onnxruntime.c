@@ -775,11 +775,15 @@ static void test_refused_options(void **state) {
                               "[16]") ",\"optimization\":{\"execution_accelerators\":{"
                                       "\"cpu_execution_accelerator\":[{\"name\":\"openvino\"}]}}}",
                       "unknown Execution Accelerator 'openvino' is requested");
-        check_refused("good/simple",
-                      "{\"max_batch_size\":8," SIMPLE_IO(
-                              "TYPE_INT32",
-                              "[16]") ",\"batch_input\":[{\"kind\":\"BATCH_ELEMENT_COUNT\"}]}",
-                      "model 'simple': batch_input is not supported by the onnxruntime backend");
+        check_refused(
+                "good/simple",
+                "{\"max_batch_size\":8," SIMPLE_IO(
+                        "TYPE_INT32",
+                        "[16]") ",\"batch_input\":[{\"kind\":\"BATCH_ELEMENT_COUNT\",\"target_"
+                                "name\":[\"COUNT\"],"
+                                "\"data_type\":\"TYPE_INT32\",\"source_input\":[\"INPUT0\"]}]}",
+                "unable to load model 'simple', configuration expects 3 inputs, model "
+                "provides 2");
 }
 
 static void test_gpu_refused(void **state) {
