@@ -436,6 +436,78 @@ static void test_tick_behind_a_read(void **state UNUSED) {
         expect_answer_behind("GET /tick HTTP/1.1\r\nHost: a\r\n\r\n");
 }
 
+/* How many lines of the access log are before the first that has the text. */
+static size_t lines_before(struct fixture *f, const char *text) {
+        MUTEX_GUARD(&f->seen.lock);
+        const char *log = strbuf_cstr(&f->seen.access), *at = strstr(log, text);
+        size_t      n = 0;
+
+        assert_non_null(at);
+        for (; log < at; log++)
+                n += *log == '\n';
+        return n;
+}
+
+#define PIPELINED 200
+
+/* A pipeline and the lone request of a connection that was opened later are there at the same time: the
+ * latter is answered after one share of the former. */
+static void test_a_request_behind_a_pipeline(void **state UNUSED) {
+        struct fixture f;
+        AUTO_STRBUF    many;
+        int            holder, pipeline, lone;
+
+        fixture_init(&f);
+        f.options.net.n_threads = 1;
+        fixture_start(&f);
+        strbuf_init(&many, 0);
+        for (int i = 0; i < PIPELINED; i++)
+                strbuf_puts(&many, "GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n");
+        holder = client_open(&f);
+        client_say(holder, "GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
+        fixture_wait_loop_held(&f);
+        pipeline = client_open(&f);
+        client_say_through(pipeline, many.ptr);
+        lone = client_open(&f);
+        client_say_through(lone, INFER);
+        fixture_let_loop_go(&f);
+        client_expect_answer(holder, 200, "");
+        client_expect_answer(lone, 200, "m -1 ");
+        for (int i = 0; i < PIPELINED; i++)
+                client_expect_answer(pipeline, 404, "{\"error\":\"Not Found\"}");
+        seen_wait(&f.seen, &f.seen.n_access, PIPELINED + 2);
+        assert_true(lines_before(&f, "/infer") <= 1 + TURNS_MAX_REQUESTS);
+        close(holder);
+        close(pipeline);
+        close(lone);
+        fixture_done(&f);
+}
+
+/* The peer half-closes, or closes, while requests of it wait for their turn. */
+static void test_end_while_a_pipeline_waits(void **state UNUSED) {
+        struct fixture f;
+        AUTO_STRBUF    many;
+        int            fd;
+
+        fixture_init(&f);
+        f.options.net.n_threads = 1;
+        fixture_start(&f);
+        strbuf_init(&many, 0);
+        for (int i = 0; i < PIPELINED; i++)
+                strbuf_puts(&many, "GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n");
+        fd = client_open(&f);
+        client_send(fd, many.ptr, many.len);
+        shutdown(fd, SHUT_WR);
+        for (int i = 0; i < PIPELINED; i++)
+                client_expect_answer(fd, 404, "{\"error\":\"Not Found\"}");
+        client_expect_end(fd);
+        close(fd);
+        fd = client_open(&f);
+        client_send(fd, many.ptr, many.len);
+        close(fd);
+        fixture_done(&f);
+}
+
 /* free() ends connections that never would, tells their handlers, and waits for the answers. */
 static void *answer_when_aborted(void *arg) {
         struct fixture *f = arg;
@@ -564,6 +636,8 @@ SUITE(http_conn) {
                 cmocka_unit_test(test_requests_behind_the_last_answer),
                 cmocka_unit_test(test_drain_behind_a_read),
                 cmocka_unit_test(test_tick_behind_a_read),
+                cmocka_unit_test(test_a_request_behind_a_pipeline),
+                cmocka_unit_test(test_end_while_a_pipeline_waits),
                 cmocka_unit_test(test_free_with_a_request_in_flight),
                 cmocka_unit_test(test_answer_in_chunks),
                 cmocka_unit_test(test_answer_in_pieces_for_http10),
