@@ -732,13 +732,26 @@ static void drop_rest(struct h2_conn *c) {
         c->rest = (struct str){ 0 };
 }
 
+/* Returns a buffer with a copy of the bytes, NULL when there is no room. */
+static struct buf *copy_of(const struct h2_conn *c, struct str bytes) {
+        struct buf *b = buf_new(c->home->pool, bytes.len);
+
+        if (b)
+                memcpy(b->bytes, bytes.ptr, bytes.len);
+        return b;
+}
+
 /* Keeps what nghttp2 has not taken before it paused. Bytes without an owner were read into a message, which
- * ends with them, so nothing of them is left. */
+ * ends with them, so nothing of them is left; or into home->scratch, out of which they are copied. */
 static bool keep_rest(struct h2_conn *c, struct str rest, struct buf *owner) {
-        if (rest.len > 0 && !owner)
-                return false;
-        if (rest.len > 0)
+        if (rest.len > 0 && !owner) {
+                owner = copy_of(c, rest);
+                if (!owner)
+                        return false;
+                rest.ptr = owner->bytes;
+        } else if (rest.len > 0) {
                 buf_ref(owner);
+        }
         drop_rest(c);
         if (rest.len > 0) {
                 c->rest_owner = owner;
@@ -1240,7 +1253,8 @@ void h2_conn_drain(struct h2_conn *c) {
 /* ---- making room ---- */
 
 static bool may_leave(const struct h2_conn *c, uint64_t now_ns, uint64_t stuck_ns) {
-        if (!c->net || conn_is_closing(c->net) || conn_has_unread(c->net))
+        if (!c->net || conn_is_closing(c->net) || turns_is_waiting(&c->turn) ||
+            conn_has_unread(c->net))
                 return false;
         if (c->n_streams == 0 && c->head_ns == 0)
                 return c->read_ns <= c->noted_ns;

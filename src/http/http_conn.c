@@ -1251,7 +1251,7 @@ static COLD void take_scratch(struct http_conn *c, size_t n) {
         c->in_at = 0;
         c->in_len = n;
         run(c);
-        if (c->is_beyond && c->state == HTTP_CONN_HEAD && c->in)
+        if (c->is_beyond && c->state == HTTP_CONN_HEAD && c->in && !has_unparsed(c))
                 refuse_request(c, 503, HTTP_LIMIT_MEMORY, BYTE_BUDGET_USED_UP);
 }
 

@@ -690,11 +690,12 @@ def test_reader_that_stops(hasty):
 def test_too_many_connections(hasty):
     """Of connections with a request those beyond the limit are closed; when some go, others may come."""
     before = count_rejected(hasty, "connections")
-    wires = [Wire(hasty.http_port) for _ in range(60)]
+    wires = []
     try:
-        for wire in wires:
-            wire.send(b"POST /v2/repository/index HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n")
-        wires += [Wire(hasty.http_port) for _ in range(20)]
+        for _ in range(60):
+            wires.append(Wire(hasty.http_port))
+            wires[-1].send(b"POST /v2/repository/index HTTP/1.1\r\nHost: a\r\n"
+                           b"Content-Length: 9\r\n\r\n")
         wait_until(lambda: count_rejected(hasty, "connections") >= before + 10)
     finally:
         for wire in wires:
