@@ -204,6 +204,8 @@ class _Children:
             threading.Thread(target=self._accept, name="children", daemon=True).start()
 
     def after_in_child(self):
+        # The process ignores it, since the server ends it; a pool ends its workers by it.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self._local = threading.local()  # the channel of the forking thread is its own
 
     def ask(self, what, *args):
