@@ -28,6 +28,7 @@ MODELS = {
 }
 OPTIONS = ("--grpc-infer-thread-count=2",)
 LOAD = BUILD / "tests" / "stress" / "grpc_load"
+IN_FLIGHT_KIB = 128 << 10  # 10 000 requests and their answers at 13 KiB
 
 
 def load(server, *arguments):
@@ -53,8 +54,9 @@ def test_a_thousand_streams(server, model):
 
 @pytest.mark.skipif(is_sanitized(), reason="freed memory is kept there, to be watched")
 def test_memory_comes_back(server):
-    """The peak of a second round is that of the first; and what was needed is given back when the
-    clients have gone."""
+    """The peak of a second round is that of the first, or below what 10 000 requests in flight may
+    take: how many of them meet in one round of the loop is chance. What was needed is given back
+    when the clients have gone."""
     peaks = []
     for _ in range(2):
         assert load(server, "streams", "simple", 10, 100, 100)["answers"] == 100000
@@ -62,7 +64,7 @@ def test_memory_comes_back(server):
         deadline = time.monotonic() + 20
         while (now := resident_kib(server)) > max(peaks[0] / 2, 16 << 10):
             assert time.monotonic() < deadline, f"{now} KiB after {peaks}"
-    assert peaks[1] <= peaks[0] * 1.25, peaks
+    assert peaks[1] <= max(peaks[0] * 1.25, IN_FLIGHT_KIB), peaks
 
 
 def test_requests_of_all_streams_are_bounded(server, client):
