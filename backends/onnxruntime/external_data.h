@@ -29,8 +29,8 @@
 typedef TRITONSERVER_Error *(*external_data_fn)(void *userp, const char *tensor,
                                                 const char *location);
 
-/* Walks the file behind `fd` from its start. INTERNAL with "Protobuf parsing failed." for what is no
- * ONNX file. INVALID_ARG, with the name of the tensor, for a location that is longer than
+/* Walks the file behind `fd` from its start. A file that is not ONNX is INTERNAL
+ * "Protobuf parsing failed.". INVALID_ARG, with the name of the tensor, for a location that is longer than
  * EXTERNAL_DATA_MAX_LOCATION or contains a NUL. */
 TRITONSERVER_Error *external_data_walk(int fd, external_data_fn found, void *userp);
 

@@ -181,26 +181,34 @@ static struct buf *new_alone(struct byte_budget *budget, size_t cap) {
         return b;
 }
 
+static struct buf *lend(struct buf_pool *pool, struct buf *b) {
+        begin(b, pool, NULL);
+        ref_get(&pool->ref);
+        return b;
+}
+
+/* The pool's account has its bytes. */
+static struct buf *lend_new(struct buf_pool *pool, uint32_t size_class) {
+        size_t      cap = class_bytes(size_class);
+        struct buf *b = allocate(cap, size_class);
+
+        if (b)
+                return lend(pool, b);
+        give_back(pool, cap);
+        return NULL;
+}
+
 struct buf *buf_new(struct buf_pool *pool, size_t cap) {
         uint32_t    size_class = class_of(cap);
         struct buf *b = NULL;
 
         if (!pool || size_class == BUF_CLASSES)
                 return new_alone(buf_pool_budget(pool), cap);
-        cap = class_bytes(size_class);
         if (UNLIKELY(!take_kept(pool, size_class, &b))) {
                 byte_budget_refused(pool->account.budget);
                 return NULL;
         }
-        if (!b)
-                b = allocate(cap, size_class);
-        if (!b) {
-                give_back(pool, cap);
-                return NULL;
-        }
-        begin(b, pool, NULL);
-        ref_get(&pool->ref);
-        return b;
+        return b ? lend(pool, b) : lend_new(pool, size_class);
 }
 
 static void take_beyond(struct buf_pool *pool, size_t bytes) {
@@ -212,19 +220,10 @@ static void take_beyond(struct buf_pool *pool, size_t bytes) {
 }
 
 struct buf *buf_new_beyond(struct buf_pool *pool, size_t cap) {
-        uint32_t    size_class = class_of(cap);
-        struct buf *b;
+        uint32_t size_class = class_of(cap);
 
-        cap = class_bytes(size_class);
-        take_beyond(pool, cap);
-        b = allocate(cap, size_class);
-        if (!b) {
-                give_back(pool, cap);
-                return NULL;
-        }
-        begin(b, pool, NULL);
-        ref_get(&pool->ref);
-        return b;
+        take_beyond(pool, class_bytes(size_class));
+        return lend_new(pool, size_class);
 }
 
 bool buf_pool_is_tight(struct buf_pool *pool) {

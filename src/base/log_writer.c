@@ -42,7 +42,7 @@ static struct {
         int           retired_fd; /* to be closed by the thread, which writes to it; or -1 */
         bool          is_running;
         bool          must_stop;
-        bool          is_stuck; /* at the last stop nobody read */
+        bool          is_stuck; /* the reader had stalled at the last stop: lines are lost */
 } writer = { .lock = { .native = PTHREAD_MUTEX_INITIALIZER, .rank = LOCK_LOG },
              .fd = STDERR_FILENO,
              .direct_fd = STDERR_FILENO,

@@ -80,7 +80,7 @@ struct http_loop {
         struct buf         *spare[HTTP_SPARE_BUFS]; /* ref */
         size_t              n_spare;
         /* Owned: HTTP_READ_BYTES, where connections without a buffer read while the budget is tight, and
-         * where bytes are read that nobody wants. */
+         * where input is discarded. */
         char               *scratch;
         struct list         waiting;    /* struct http_conn that hold a part of a head; oldest first */
         struct loop_timer   leave;      /* armed while the server stops */

@@ -32,17 +32,13 @@
 #define IN_BYTES ((size_t)64 << 10)
 /* Time that a refused peer has to read the alert. */
 #define LINGER_NS NS_PER_S
-/* Logged failures per loop and second; the limit keeps peers from filling the disk. */
-#define MAX_LINES_PER_S 10
-
 /* State that the connections of a loop share. */
 struct loop_tls {
         struct tls_out *out;      /* owned; NULL until needed */
         struct list     resuming; /* struct conn_tls: connections that `resume` lets read again */
         struct mail     resume;
         bool            is_resume_posted;
-        uint64_t        second; /* the second (monotonic) that `n_lines` counts */
-        unsigned        n_lines, n_suppressed;
+        struct log_limit limit; /* of logged failures; it keeps peers from filling the disk */
         char            in[IN_BYTES];
         char            record[TLS_RECORD_BYTES]; /* gathers small parts into one record */
 };
@@ -87,20 +83,12 @@ struct conn_tls {
 /* ---- failures ---- */
 
 static bool may_log(struct loop_tls *l) {
-        uint64_t second = clock_now_ns() / NS_PER_S;
+        unsigned n_more;
+        bool     passes = log_limit_pass(&l->limit, &n_more);
 
-        if (second != l->second) {
-                if (l->n_suppressed > 0)
-                        log_warn("%u more TLS failures were not logged", l->n_suppressed);
-                l->second = second;
-                l->n_lines = l->n_suppressed = 0;
-        }
-        if (l->n_lines >= MAX_LINES_PER_S) {
-                l->n_suppressed++;
-                return false;
-        }
-        l->n_lines++;
-        return true;
+        if (n_more > 0)
+                log_warn("%u more TLS failures were not logged", n_more);
+        return passes;
 }
 
 static void report_failure(struct conn *c, const char *limit, const char *reason) {

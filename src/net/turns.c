@@ -43,7 +43,7 @@ struct turn *turns_next(struct turns *s, uint64_t now_ns) {
         if (list_is_empty(&s->waiting))
                 return NULL;
         t = LIST_ENTRY(list_first(&s->waiting), struct turn, node);
-        if (t->round == s->round) /* it came in this round, like all behind it */
+        if (t->round == s->round) /* queued in this round, as are all later ones */
                 return NULL;
         if (s->queue_end_ns == 0) {
                 s->queue_end_ns = now_ns + TURNS_QUEUE_NS;

@@ -9,8 +9,8 @@
  *                                    with a log_frequency to <file>.<n> in these cases too
  *
  * At most max_files of <file>.<n> exist at a time: a client may set log_frequency to 1, and a file
- * for each request would use up the inodes of the file system. Until somebody removes the oldest of
- * them, further records are appended to <file>.
+ * for each request would use up the inodes of the file system. Further records are appended to
+ * <file> until the oldest of these files was removed.
  *
  * To bound memory, a source that holds more than TRACE_FILE_MAX_WAITING bytes is written earlier,
  * to the place of the second case. Each file is a complete JSON array after every write.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A log that is not read: nobody waits for its reader, what is important is kept, and what was lost is
- * told. */
+/* A log that is not read: no caller waits for its reader, warnings are kept before access lines, and the
+ * log reports how many lines were lost. */
 #include "suite.h"
 
 #include "base/clock.h"
@@ -25,7 +25,7 @@ struct place {
         uint64_t n_lost; /* before */
 };
 
-/* The writer writes to a pipe that nobody reads yet. */
+/* The writer writes to a pipe; the test reads it later. */
 static void begin(struct place *p) {
         int ends[2];
 
@@ -141,7 +141,7 @@ static void test_what_is_kept(void **state UNUSED) {
         close(p.reader);
 }
 
-/* The stop does not wait for a reader that never comes, and nobody waits afterwards. */
+/* Without a reader the stop returns after its time-out, and later lines are dropped at once. */
 static void test_stuck(void **state UNUSED) {
         struct place p;
         uint64_t     before;

@@ -198,8 +198,8 @@ static void test_close_with_a_backlog(void **state UNUSED) {
         }
 }
 
-/* Who connects between the last look at the backlog and the end is not connected at all: nobody sees an
- * accepted connection that is reset. */
+/* A client that connects while the listener closes is either served or never connected: no connection
+ * that the kernel accepted is reset. */
 static void test_close_while_clients_connect(void **state UNUSED) {
         struct loop_group *loops;
         struct listener   *ln;
