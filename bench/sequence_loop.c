@@ -14,7 +14,7 @@
 #include "base/ref.h"
 #include "infer/model.h"
 #include "infer/request.h"
-#include "sched/sequence_table.h"
+#include "sequence/sequence_table.h"
 
 #include <malloc.h>
 #include <stdio.h>

@@ -14,10 +14,11 @@ import re
 import sys
 import tempfile
 
-CORE = ["base", "codec", "observe", "config", "infer", "cache", "sched", "backend", "repo", "server"]
+CORE = ["base", "codec", "observe", "config", "infer", "cache", "sched", "sched_plugin", "sequence",
+        "pipeline", "backend", "repo", "server"]
 
 # Layers below the protocols of the front end.
-FRONT = ["base", "codec", "net", "core_api", "auth", "shm", "trace", "call", "control"]
+FRONT = ["base", "codec", "net", "core_api", "auth", "shm", "trace", "call"]
 
 # Folder under src/ -> folders it may include. "public" is include/triton/core.
 LAYERS = {
@@ -27,10 +28,13 @@ LAYERS = {
     "config": ["base", "codec"],
     "infer": ["base", "codec", "config", "observe"],
     "cache": ["base", "config", "infer", "observe", "public"],
-    "sched": ["base", "config", "infer", "observe", "public"],
+    "sched": ["base", "config", "infer", "observe"],
+    "sched_plugin": ["base", "config", "infer", "observe", "sched", "public"],
+    "sequence": ["base", "config", "infer", "observe", "sched"],
+    "pipeline": ["base", "config", "infer", "observe"],
     "backend": ["base", "codec", "config", "infer", "observe", "public"],
-    "repo": ["base", "codec", "config", "infer", "cache", "sched", "backend", "observe",
-             "public"],
+    "repo": ["base", "codec", "config", "infer", "cache", "sched", "sched_plugin", "sequence",
+             "pipeline", "backend", "observe", "public"],
     "server": CORE,
     "api": CORE + ["public"],
     "net": ["base"],
@@ -39,7 +43,6 @@ LAYERS = {
     "shm": ["base"],
     "trace": ["base", "codec", "net", "core_api", "public"],
     "call": ["base", "codec", "net", "core_api", "auth", "shm", "trace", "public"],
-    "control": ["base", "codec", "net", "core_api", "auth", "shm", "trace", "call", "public"],
     "http": FRONT + ["public"],
     "grpc": FRONT + ["public"],
     "web": FRONT + ["public"],

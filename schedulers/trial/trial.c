@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The same values as in src/sched/plugin_library.c. */
+/* The same values as in src/sched_plugin/plugin_library.c. */
 enum stage { TRIAL_LOAD = 1, TRIAL_GET, TRIAL_INIT, TRIAL_FINI, TRIAL_ENDED };
 #define TRIAL_OK 77
 #define STAGES 3

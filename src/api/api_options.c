@@ -5,7 +5,7 @@
 #include "backend/host_policy.h"
 #include "base/mem.h"
 #include "codec/json_reader.h"
-#include "sched/plugin_library.h"
+#include "sched/sched_options.h"
 #include "server/server_options.h"
 
 #include "triton/core/neso.h"
@@ -121,7 +121,7 @@ struct TRITONSERVER_Error *NESO_ServerOptionsSetScheduler(
         struct TRITONSERVER_ServerOptions *options, const char *scheduler) {
         API_NEEDS(options);
         API_NEEDS(scheduler);
-        if (*scheduler != '\0' && !plugin_name_is_valid(scheduler))
+        if (*scheduler != '\0' && !scheduler_name_is_valid(scheduler))
                 return error_to_api(error_new(ERR_INVALID_ARG,
                                               "the scheduler must be 'default', 'baseline', "
                                               "'triton' or the name of a scheduler library, got "

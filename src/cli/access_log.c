@@ -3,8 +3,8 @@
 
 #include "base/clock.h"
 #include "base/strbuf.h"
+#include "call/service.h"
 #include "codec/json_writer.h"
-#include "control/service.h"
 #include "triton/core/neso.h"
 
 #include <stdio.h>

@@ -14,7 +14,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "control/service.h"
+#include "call/service.h"
 #include "grpc/grpc_call.h"
 #include "grpc/grpc_compress.h"
 #include "grpc/grpc_limits.h"

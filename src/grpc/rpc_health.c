@@ -11,9 +11,9 @@
  * Threads.  The call's loop; the core's callback, on any thread, posts to it.
  */
 #include "base/clock.h"
+#include "call/model_query.h"
+#include "call/service.h"
 #include "codec/pb_build.h"
-#include "control/model_query.h"
-#include "control/service.h"
 #include "core_api/core_error.h"
 #include "core_api/model_version.h"
 #include "grpc/rpc_map.h"

@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "call/infer_response.h"
-#include "control/service.h"
+#include "call/service.h"
 #include "core_api/core_error.h"
 #include "core_api/model_version.h"
 #include "net/loop.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The logging extension. */
 #include "base/log.h"
+#include "call/log_control.h"
 #include "codec/pb_build.h"
-#include "control/log_control.h"
 #include "grpc/rpc_methods.h"
 #include "grpc_service.pb-c.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Metadata, configurations and statistics of the C API as messages. */
-#include "control/model_query.h"
+#include "call/model_query.h"
 #include "core_api/core_error.h"
 #include "core_api/model_version.h"
 #include "grpc/rpc_map.h"

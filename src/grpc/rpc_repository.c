@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The model repository extension: index, load, unload. */
+#include "call/model_query.h"
+#include "call/repository_order.h"
 #include "codec/pb_build.h"
-#include "control/model_query.h"
-#include "control/repository_order.h"
 #include "grpc/rpc_map.h"
 #include "grpc/rpc_methods.h"
 #include "grpc_service.pb-c.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The shared memory extensions (shm/shared_memory.h). */
+#include "call/service.h"
 #include "codec/pb_build.h"
-#include "control/service.h"
 #include "grpc/rpc_methods.h"
 #include "grpc_service.pb-c.h"
 #include "shm/shared_memory.h"

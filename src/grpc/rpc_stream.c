@@ -5,7 +5,7 @@
 #include "base/list.h"
 #include "base/mem.h"
 #include "base/reserve.h"
-#include "control/service.h"
+#include "call/service.h"
 #include "grpc/rpc_inference.h"
 #include "net/loop.h"
 #include "trace/tracer.h"

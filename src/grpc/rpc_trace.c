@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The trace extension: settings, global or of one model. */
+#include "call/service.h"
 #include "codec/pb_build.h"
-#include "control/service.h"
 #include "grpc/rpc_methods.h"
 #include "grpc_service.pb-c.h"
 #include "trace/tracer.h"

@@ -2,8 +2,8 @@
 #include "http/http_call.h"
 
 #include "base/buf.h"
+#include "call/service.h"
 #include "codec/gzip.h"
-#include "control/service.h"
 #include "http/http_conn.h"
 #include "http/http_message.h"
 #include "http/http_reply.h"

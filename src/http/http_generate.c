@@ -5,7 +5,7 @@
 #include "base/strbuf.h"
 #include "call/infer_call.h"
 #include "call/infer_response.h"
-#include "control/service.h"
+#include "call/service.h"
 #include "core_api/core_error.h"
 #include "core_api/model_version.h"
 #include "http/http_generate_json.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Liveness and readiness of the server and of models. */
-#include "control/model_query.h"
+#include "call/model_query.h"
 #include "core_api/core_error.h"
 #include "core_api/model_version.h"
 #include "http/http_handlers.h"

@@ -2,9 +2,9 @@
 /* The logging extension. */
 #include "base/log.h"
 #include "base/strbuf.h"
+#include "call/log_control.h"
 #include "codec/json_reader.h"
 #include "codec/json_writer.h"
-#include "control/log_control.h"
 #include "http/http_handlers.h"
 #include "http/http_members.h"
 

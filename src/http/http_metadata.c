@@ -2,7 +2,7 @@
 /* Metadata, configurations, statistics and other reports of the core, whose JSON is the body of the
  * answer. */
 #include "base/buf.h"
-#include "control/model_query.h"
+#include "call/model_query.h"
 #include "core_api/core_error.h"
 #include "core_api/model_version.h"
 #include "http/http_handlers.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The metrics page. */
-#include "control/memory_metrics.h"
-#include "control/service.h"
+#include "call/memory_metrics.h"
+#include "call/service.h"
 #include "core_api/core_error.h"
 #include "http/http_handlers.h"
 #include "http/http_server.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The model repository extension: index, load, unload. */
 #include "base/strbuf.h"
+#include "call/model_query.h"
+#include "call/repository_order.h"
+#include "call/service.h"
 #include "codec/base64.h"
 #include "codec/json_reader.h"
-#include "control/model_query.h"
-#include "control/repository_order.h"
-#include "control/service.h"
 #include "http/http_handlers.h"
 #include "http/http_members.h"
 

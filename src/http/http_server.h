@@ -17,7 +17,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
-#include "control/service.h"
+#include "call/service.h"
 #include "http/http_limits.h"
 #include "http/http_route.h"
 #include "net/net_server.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The shared memory extensions (shm/shared_memory.h). */
 #include "base/strbuf.h"
+#include "call/service.h"
 #include "codec/json_writer.h"
-#include "control/service.h"
 #include "http/http_handlers.h"
 #include "http/http_infer_values.h"
 #include "shm/shared_memory.h"

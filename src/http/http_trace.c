@@ -4,9 +4,9 @@
 
 #include "base/clock.h"
 #include "base/strbuf.h"
+#include "call/service.h"
 #include "codec/json_reader.h"
 #include "codec/json_writer.h"
-#include "control/service.h"
 #include "http/http_handlers.h"
 #include "http/http_members.h"
 #include "trace/tracer.h"

@@ -46,7 +46,7 @@ struct model {
         /* A request may leave any input out, as long as their number is right: the program in the model
          * decides, as in the reference server. */
         bool               counts_inputs;
-        bool               has_next; /* requests continue in other models: sched/chain.h */
+        bool               has_next; /* requests continue in other models: pipeline/chain.h */
         bool may_be_unready;         /* its backend can report that an instance is not ready */
         bool needs_equal_shapes;     /* see request_same_shape() */
         /* Set by infer/model_generations.h. */

@@ -39,7 +39,7 @@ struct memory_origin {
         const char                      *name;  /* its name for the output */
 };
 
-/* For composed models (sched/client_memory.h). True when the memory of this output comes from another
+/* For composed models (pipeline/client_memory.h). True when the memory of this output comes from another
  * allocator, which also takes it back; then *ret says from where. */
 typedef bool (*allocator_redirect_fn)(void *userp, const char *tensor, struct memory_origin *ret);
 

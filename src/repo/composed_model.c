@@ -4,12 +4,12 @@
 #include "base/mem.h"
 #include "config/config_edit.h"
 #include "infer/model.h"
+#include "pipeline/chain_metrics.h"
+#include "pipeline/chain_plan.h"
+#include "pipeline/ensemble.h"
 #include "repo/loaded_model.h"
 #include "repo/model_key.h"
 #include "repo/model_runner.h"
-#include "sched/chain_metrics.h"
-#include "sched/chain_plan.h"
-#include "sched/ensemble.h"
 
 #include <string.h>
 

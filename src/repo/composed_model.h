@@ -15,8 +15,8 @@
 #pragma once
 
 #include "config/chain_line.h"
+#include "pipeline/step_models.h"
 #include "repo/model_needs.h"
-#include "sched/step_models.h"
 
 struct chain_metrics;
 struct loaded_model;

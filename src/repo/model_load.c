@@ -12,6 +12,7 @@
 #include "config/state_plan.h"
 #include "infer/model_generations.h"
 #include "infer/request_shape.h"
+#include "pipeline/chain.h"
 #include "repo/agent_list.h"
 #include "repo/composed_model.h"
 #include "repo/loaded_model.h"
@@ -19,7 +20,6 @@
 #include "repo/model_key.h"
 #include "repo/model_runner.h"
 #include "repo/override.h"
-#include "sched/chain.h"
 #include "sched/sched_options.h"
 #include "sched/sched_setup.h"
 

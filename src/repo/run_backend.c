@@ -11,6 +11,7 @@
 #include "config/config_normalize.h"
 #include "repo/loaded_model.h"
 #include "repo/model_instances.h"
+#include "repo/scheduler_choice.h"
 #include "repo/warmup.h"
 #include "sched/sched_setup.h"
 

@@ -5,12 +5,12 @@
 #include "config/config_edit.h"
 #include "config/model_io.h"
 #include "infer/model.h"
+#include "pipeline/chain.h"
+#include "pipeline/chain_plan.h"
+#include "pipeline/ensemble.h"
 #include "repo/composed_model.h"
 #include "repo/loaded_model.h"
 #include "repo/model_runner.h"
-#include "sched/chain.h"
-#include "sched/chain_plan.h"
-#include "sched/ensemble.h"
 
 /* ---- chains ---------------------------------------------------------------------------------- */
 

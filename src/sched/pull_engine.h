@@ -28,7 +28,7 @@
  *
  * Ownership.  The model owns its engine. Executors are borrowed and must outlive it.
  * Threads.  See infer/scheduler.h. Lock rank LOCK_QUEUE. No call out is made under the lock, except
- * those of infer/batch_filter.h and of a scheduler library (sched/policy_plugin.h).
+ * those of infer/batch_filter.h and of a scheduler library (sched_plugin/policy_plugin.h).
  */
 #pragma once
 

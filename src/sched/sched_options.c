@@ -6,13 +6,13 @@
 #include "config/batch_members.h"
 #include "config/model_config.h"
 #include "infer/model.h"
-#include "sched/plugin_library.h"
 #include "sched/pull_engine.h"
 #include "sched/sched_setup.h"
 
 #include <stdlib.h>
 
 #define MAX_INLINE_LIMIT_US UINT64_C(1000000)
+#define MAX_NAME 64
 
 static struct error *read_inline_execution(const char *model, const struct model_config *config,
                                            enum inline_execution *ret) {
@@ -87,6 +87,14 @@ static struct error *read_adaptive(const char *model, const struct model_config 
 #define SCHEDULER "scheduler"
 #define BATCH_STRATEGY "TRITON_BATCH_STRATEGY_PATH"
 
+bool scheduler_name_is_valid(const char *name) {
+        size_t len = strlen(name);
+
+        return len > 0 && len <= MAX_NAME &&
+               strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") ==
+                       len;
+}
+
 bool sched_is_built_in(const char *scheduler) {
         return strcmp(scheduler, "default") == 0 || strcmp(scheduler, "baseline") == 0 ||
                strcmp(scheduler, "triton") == 0;
@@ -105,7 +113,7 @@ static struct error *check_scheduler(const char *model, const struct model_confi
 
         if (value == NULL)
                 return NULL;
-        if (!plugin_name_is_valid(value))
+        if (!scheduler_name_is_valid(value))
                 return error_new(
                         ERR_INVALID_ARG,
                         "parameter 'scheduler' of model '%s' must be 'default', 'baseline', "

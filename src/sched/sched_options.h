@@ -49,6 +49,8 @@ struct error *sched_options_read_adaptive(const struct sched_setup *setup,
  * explain why the model cannot have the scheduler that it names. */
 struct error *sched_options_read_scheduler(const struct sched_setup *setup, const char **ret)
         NODISCARD;
+/* True for a valid name of a scheduler: letters, digits, '_' and '-', at most 64 of them. */
+bool scheduler_name_is_valid(const char *name);
 bool sched_is_built_in(const char *scheduler);
 
 /* True when the model forms batches that could run earlier or later: dynamic_batching, or batch

@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The scheduler of a model with instances: its parts, and the choice of it by the model's
- * configuration. Ensembles and chains have schedulers of their own (sched/ensemble.h, sched/chain.h).
+/* Everything that the scheduler of a model with instances is made from. repo/scheduler_choice.h makes it.
  *
- *   default     Each request is a batch of its own.
- *   dynamic     dynamic_batching: preferred sizes, delay, priorities, queue policies.
- *   composite   Instances that take certain batch sizes only, by `batch_ranges` or by their backend.
- *   sequence    sequence_batching: sched/sequence.h.
- *   plug-in     A scheduler library decides: sched/policy_plugin.h.
+ * Ownership.  Says each field.
  */
 #pragma once
 
 #include "infer/executor.h"
-#include "infer/scheduler.h"
 #include "sched/adaptive.h"
 
 #include <stdbool.h>
@@ -40,7 +34,3 @@ struct sched_setup {
         bool        is_sent; /* the files of the model were uploaded with the load request */
         struct metric_registry *metrics; /* NULL: nothing is counted */
 };
-
-/* Makes the scheduler that the configuration chooses. Errors: those of sched_options_check(), and
- * INVALID_ARG or UNSUPPORTED for settings that exclude each other. */
-struct error *sched_new(const struct sched_setup *setup, struct scheduler **ret) NODISCARD;

@@ -15,10 +15,10 @@
 #include "repo/agent.h"
 #include "repo/model_files.h"
 #include "repo/warmup.h"
-#include "sched/plugin_library.h"
 #include "sched/row_plan.h"
 #include "sched/sched_options.h"
 #include "sched/sched_setup.h"
+#include "sched_plugin/plugin_library.h"
 
 #include <stdlib.h>
 #include <string.h>

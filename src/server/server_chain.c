@@ -5,12 +5,12 @@
 #include "codec/json_writer.h"
 #include "infer/message.h"
 #include "infer/model.h"
+#include "pipeline/chain_metrics.h"
+#include "pipeline/chain_plan.h"
 #include "repo/composed_model.h"
 #include "repo/loaded_model.h"
 #include "repo/model_runner.h"
 #include "repo/repo.h"
-#include "sched/chain_metrics.h"
-#include "sched/chain_plan.h"
 #include "server/server.h"
 
 /* The chain that begins with the model; NULL when none does. */

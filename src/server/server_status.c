@@ -6,9 +6,9 @@
 #include "codec/json_writer.h"
 #include "config/model_config.h"
 #include "infer/model.h"
+#include "pipeline/step_models.h"
 #include "repo/model_instances.h"
 #include "repo/repo.h"
-#include "sched/step_models.h"
 #include "server/server_chain.h"
 
 #include <stdio.h>

@@ -20,8 +20,8 @@
 #include "infer/response.h"
 #include "infer/response_stream.h"
 #include "observe/model_stats.h"
-#include "sched/ensemble.h"
-#include "sched/step_models.h"
+#include "pipeline/ensemble.h"
+#include "pipeline/step_models.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -23,8 +23,8 @@
 #include "observe/metric.h"
 #include "observe/model_stats.h"
 #include "sched/instance.h"
-#include "sched/policy_plugin.h"
 #include "sched/request_queue.h"
+#include "sched_plugin/policy_plugin.h"
 
 #include <stdlib.h>
 #include <string.h>

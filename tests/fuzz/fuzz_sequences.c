@@ -10,7 +10,7 @@
 #include "infer/model.h"
 #include "infer/request.h"
 #include "infer/scheduler.h"
-#include "sched/sequence_table.h"
+#include "sequence/sequence_table.h"
 
 #include <stdlib.h>
 

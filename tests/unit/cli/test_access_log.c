@@ -4,8 +4,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "call/service.h"
 #include "cli/access_log.h"
-#include "control/service.h"
 #include "suite.h"
 
 #include <ctype.h>

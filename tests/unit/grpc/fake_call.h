@@ -7,9 +7,9 @@
 #pragma once
 
 #include "base/strbuf.h"
-#include "grpc/grpc_call.h"
 #include "call/infer_call.h"
-#include "control/service.h"
+#include "call/service.h"
+#include "grpc/grpc_call.h"
 #include "net/loop_timer.h"
 
 #include <stdbool.h>

@@ -13,6 +13,7 @@
 #include "base/timer.h"
 #include "infer/fake_model.h"
 #include "infer/response.h"
+#include "repo/scheduler_choice.h"
 #include "sched/sched_setup.h"
 #include "suite.h"
 

@@ -19,6 +19,7 @@
 #include "infer/executor.h"
 #include "infer/fake_model.h"
 #include "infer/request_check.h"
+#include "repo/scheduler_choice.h"
 #include "sched/sched_setup.h"
 #include "suite.h"
 

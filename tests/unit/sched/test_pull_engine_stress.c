@@ -10,12 +10,12 @@
 #include "infer/submitter.h"
 #include "sched/instance.h"
 #include "sched/policy.h"
-#include "sched/policy_plugin.h"
 #include "sched/pull_engine.h"
 #include "sched/rate_limiter.h"
 #include "sched/request_queue.h"
 #include "sched/sched_options.h"
 #include "sched/scheduler_lab.h"
+#include "sched_plugin/policy_plugin.h"
 #include "suite.h"
 
 #include <errno.h>

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "infer/executor.h"
 #include "infer/fake_model.h"
+#include "repo/scheduler_choice.h"
 #include "sched/policy.h"
 #include "sched/pull_engine.h"
 #include "sched/sched_options.h"

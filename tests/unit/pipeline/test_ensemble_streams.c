@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Decoupled steps, and the limit max_inflight_requests. */
+#include "suite.h"
+
+#include "pipeline/ensemble_bench.h"
+
+/* ---- decoupled steps ------------------------------------------------------------------------- */
+
+static void assert_values(const struct lab_call *c, const uint32_t *values, unsigned n) {
+        assert_int_equal(c->n_got, n);
+        for (unsigned i = 0; i < n; i++)
+                assert_int_equal(lab_output(c, i, "Y")->value, values[i]);
+}
+
+/* Each response of the decoupled step passes the later steps, and the ensemble's responses are in
+ * order. */
+static void test_decoupled_step(void **state) {
+        struct bench    b;
+        struct lab_call c;
+        uint32_t        x = 5;
+
+        (void)state;
+        BENCH(&b,
+              ENSEMBLE(IN("X") OUT("Y"),
+                       STEP(I_TO_O("X", "T")) STEP(I_TO_O("T", "U")) STEP(I_TO_O("U", "Y"))),
+              ONE, ONE DECOUPLED NEVER, ONE NEVER);
+        assert_true(b.ensemble.fake->model.is_decoupled);
+        b.models[1].n_responses = 3;
+        for (int late = 0; late < 2; late++) {
+                const uint32_t u = 3 * 16 + 1;
+
+                b.models[1].has_late_final = late == 1;
+                call_open(&c, &b);
+                lab_input(&c, "X", &x, 1);
+                lab_run(&c);
+                assert_values(&c, (uint32_t[]){ 3 * u + 1, 3 * (u + 101) + 1, 3 * (u + 202) + 1 },
+                              3);
+                assert_int_equal(c.got[0].flags, 0);
+                assert_int_equal(c.got[1].flags, 0);
+                lab_call_close(&c);
+        }
+        assert_int_equal(lab_count(&b.models[2]), 6);
+        bench_close(&b);
+}
+
+/* The decoupled step is the last one: its FINAL is the ensemble's FINAL, and it writes into the
+ * client's memory. */
+static void test_decoupled_last_step(void **state) {
+        struct bench    b;
+        struct lab_call c;
+        uint32_t        x = 5;
+
+        (void)state;
+        BENCH(&b, ENSEMBLE(IN("X") OUT("Y"), STEP(I_TO_O("X", "T")) STEP(I_TO_O("T", "Y"))), ONE,
+              ONE DECOUPLED);
+        b.models[1].n_responses = 2;
+        for (int late = 0; late < 2; late++) {
+                b.models[1].has_late_final = late == 1;
+                call_open(&c, &b);
+                lab_input(&c, "X", &x, 1);
+                lab_run(&c);
+                assert_values(&c, (uint32_t[]){ 49, 150 }, 2);
+                assert_int_equal(c.got[1].flags, late == 1 ? 0 : RESPONSE_FINAL);
+                assert_ptr_equal(lab_output(&c, 1, "Y")->base, b.models[1].seen.output);
+                assert_int_equal(atomic_load(&c.n_allocated), 2);
+                lab_call_close(&c);
+        }
+        /* No responses: the client gets FINAL alone. */
+        b.models[1].n_responses = 0;
+        call_open(&c, &b);
+        lab_input(&c, "X", &x, 1);
+        lab_run(&c);
+        assert_int_equal(c.n_got, 0);
+        lab_call_close(&c);
+        bench_close(&b);
+}
+
+/* A branch and a join within the stream: the join reads tensors of the same response number. */
+static void test_join_of_decoupled_responses(void **state) {
+        struct bench    b;
+        struct lab_call c;
+        uint32_t        x = 5;
+        uint32_t        expected[5];
+
+        (void)state;
+        BENCH(&b,
+              ENSEMBLE(IN("X") OUT("Y"), STEP(I_TO_O("X", "T")) STEP(I_TO_O("T", "U")) STEP(
+                                                 I_TO_O("T", "V")) STEP(IJ_TO_O("U", "V", "Y"))),
+              ONE DECOUPLED NEVER, ONE NEVER, ONE NEVER, TWO NEVER);
+        b.models[0].n_responses = 5;
+        b.models[2].add = 1000;
+        for (uint32_t j = 0; j < 5; j++) {
+                uint32_t t = 16 + 101 * j;
+
+                expected[j] = 3 * ((3 * t + 1) + (3 * t + 1000)) + 1;
+        }
+        call_open(&c, &b);
+        lab_input(&c, "X", &x, 1);
+        lab_run(&c);
+        assert_values(&c, expected, 5);
+        lab_call_close(&c);
+        bench_close(&b);
+}
+
+/* Two decoupled steps: each response of the first one starts a run of the second one. */
+static void test_decoupled_over_decoupled(void **state) {
+        struct bench    b;
+        struct lab_call c;
+        uint32_t        x = 5, sum = 0, expected = 0;
+
+        (void)state;
+        BENCH(&b, ENSEMBLE(IN("X") OUT("Y"), STEP(I_TO_O("X", "T")) STEP(I_TO_O("T", "Y"))),
+              ONE DECOUPLED NEVER, ONE DECOUPLED NEVER);
+        b.models[0].n_responses = 3;
+        b.models[1].n_responses = 4;
+        call_open(&c, &b);
+        lab_input(&c, "X", &x, 1);
+        lab_run(&c);
+        assert_int_equal(c.n_got, 12);
+        for (uint32_t j = 0; j < 3; j++)
+                for (uint32_t k = 0; k < 4; k++)
+                        expected += 3 * (16 + 101 * j) + 1 + 101 * k;
+        for (unsigned i = 0; i < 12; i++)
+                sum += lab_output(&c, i, "Y")->value;
+        assert_int_equal(sum, expected);
+        lab_call_close(&c);
+        bench_close(&b);
+}
+
+static void test_failure_in_a_stream(void **state) {
+        struct bench    b;
+        struct lab_call c;
+        uint32_t        x = 5;
+
+        (void)state;
+        BENCH(&b, ENSEMBLE(IN("X") OUT("Y"), STEP(I_TO_O("X", "T")) STEP(I_TO_O("T", "Y"))),
+              ONE DECOUPLED NEVER, ONE NEVER);
+        b.models[0].n_responses = 3;
+        b.models[1].error = "boom";
+        call_open(&c, &b);
+        lab_input(&c, "X", &x, 1);
+        lab_run(&c);
+        lab_assert_error(&c, ERR_INVALID_ARG, "in ensemble 'e', boom");
+        lab_call_close(&c);
+
+        /* A step without a response: the client gets no response for this element of the stream. */
+        b.models[1].error = NULL;
+        b.models[1].is_silent = true;
+        call_open(&c, &b);
+        lab_input(&c, "X", &x, 1);
+        lab_run(&c);
+        assert_int_equal(c.n_got, 0);
+        lab_call_close(&c);
+        bench_close(&b);
+}
+
+/* A stream that is longer than max_inflight_requests: the decoupled step waits for the next
+ * step. */
+static void test_long_stream(void **state) {
+        struct bench    b;
+        struct lab_call c;
+        uint32_t        x = 5;
+
+        (void)state;
+        BENCH(&b,
+              ENSEMBLE(IN("X") OUT("Y"),
+                       STEP(I_TO_O("X", "T")) STEP(I_TO_O("T", "Y")) "max_inflight_requests: 2 "),
+              ONE DECOUPLED NEVER, ONE NEVER);
+        b.models[0].n_responses = LAB_MAX_RESPONSES;
+        call_open(&c, &b);
+        lab_input(&c, "X", &x, 1);
+        lab_run(&c);
+        assert_int_equal(c.n_got, LAB_MAX_RESPONSES);
+        for (unsigned i = 0; i < LAB_MAX_RESPONSES; i++)
+                assert_int_equal(lab_output(&c, i, "Y")->value, 3 * (16 + 101 * i) + 1);
+        assert_in_range(b.models[1].n_most, 1, 2);
+        lab_call_close(&c);
+        bench_close(&b);
+}
+
+/* ---- max_inflight_requests ------------------------------------------------------------------- */
+
+enum { N_CALLS = 12 };
+
+static void test_max_inflight_requests(void **state) {
+        struct bench    b;
+        struct lab_call calls[N_CALLS];
+        uint32_t        x = 5;
+
+        (void)state;
+        BENCH(&b,
+              ENSEMBLE("max_batch_size: 1 " IN("X") OUT("Y"),
+                       STEP(I_TO_O("X", "T")) STEP(I_TO_O("T", "Y")) "max_inflight_requests: 2 "),
+              "max_batch_size: 16 dynamic_batching { } " ONE NEVER,
+              "max_batch_size: 16 dynamic_batching { } " ONE NEVER);
+        lab_hold(&b.models[0], true);
+        for (int i = 0; i < N_CALLS; i++) {
+                call_open(&calls[i], &b);
+                lab_input(&calls[i], "X", &x, 1, 1);
+                lab_submit(&calls[i]);
+        }
+        LAB_WAIT_FOR(b.models[0].n_running >= 1);
+        lab_hold(&b.models[0], false);
+        for (int i = 0; i < N_CALLS; i++) {
+                lab_wait(&calls[i]);
+                assert_int_equal(lab_output(&calls[i], 0, "Y")->value, 49);
+                lab_call_close(&calls[i]);
+        }
+        assert_int_equal(lab_count(&b.models[0]), N_CALLS);
+        assert_in_range(b.models[0].n_most, 1, 2);
+        assert_in_range(b.models[1].n_most, 1, 2);
+        bench_close(&b);
+}
+
+SUITE(ensemble_streams) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_decoupled_step),
+                cmocka_unit_test(test_decoupled_last_step),
+                cmocka_unit_test(test_join_of_decoupled_responses),
+                cmocka_unit_test(test_decoupled_over_decoupled),
+                cmocka_unit_test(test_failure_in_a_stream),
+                cmocka_unit_test(test_long_stream),
+                cmocka_unit_test(test_max_inflight_requests),
+        };
+
+        lab_open();
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
