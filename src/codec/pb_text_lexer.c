@@ -119,51 +119,9 @@ static void skip_blanks(struct pb_lexer *l) {
         }
 }
 
-/* Moves to the end of the text that a patch replaces. */
-static void leave_patch(struct pb_lexer *l) {
-        const struct pb_patch *patch = l->patch++;
-
-        for (const char *c = patch->from; c < patch->to; c++) {
-                if (*c != '\n')
-                        continue;
-                l->line++;
-                l->column = 1;
-                l->counted = c + 1;
-        }
-        l->at = MAX(patch->to, patch->from);
-        l->end = l->text_end;
-        l->text_end = NULL;
-}
-
-/* Finds the next token, which may belong to a patch. */
-static void find_token(struct pb_lexer *l) {
-        for (;;) {
-                skip_blanks(l);
-                if (l->text_end != NULL && l->at == l->end) {
-                        leave_patch(l);
-                } else if (l->text_end == NULL && l->patch < l->patch_end &&
-                           l->at >= l->patch->from) {
-                        l->column = place_at(l, l->patch->from).column;
-                        l->counted = l->patch->from;
-                        l->text_end = l->end;
-                        l->at = l->patch->text;
-                        l->end = l->at + strlen(l->at);
-                } else {
-                        return;
-                }
-        }
-}
-
 static void locate_token(struct pb_lexer *l) {
         struct pb_token *token = &l->token;
 
-        token->is_patched = l->text_end != NULL;
-        if (token->is_patched) {
-                token->place = (struct pb_place){ l->line, l->column };
-                token->from = l->patch->from;
-                token->is_first = false;
-                return;
-        }
         token->place = place_at(l, l->at);
         token->from = l->at;
         l->column = token->place.column;
@@ -188,6 +146,7 @@ static struct error *scan_string(struct pb_lexer *l, const char **ret_end) {
                         c++;
         }
         l->is_broken = true;
+        l->broken_line = l->line;
         return pb_lexer_locate(l, l->token.place,
                                error_new(ERR_INVALID_ARG, "string is not terminated"));
 }
@@ -211,7 +170,7 @@ struct error *pb_lexer_next(struct pb_lexer *l) {
         const char *end;
         char        c;
 
-        find_token(l);
+        skip_blanks(l);
         locate_token(l);
         l->token.text = str_range(l->at, 0);
         l->token.kind = PB_TOKEN_END;
@@ -241,8 +200,7 @@ struct error *pb_lexer_next(struct pb_lexer *l) {
         return NULL;
 }
 
-struct error *pb_lexer_start_patched(struct pb_lexer *l, struct str text, const char *file,
-                                     struct pb_patches patches) {
+struct error *pb_lexer_start(struct pb_lexer *l, struct str text, const char *file) {
         /* Some editors put a byte order mark in front. */
         if (str_starts(text, STR_LIT("\xef\xbb\xbf"))) {
                 text.ptr += 3;
@@ -253,16 +211,36 @@ struct error *pb_lexer_start_patched(struct pb_lexer *l, struct str text, const 
         l->counted = l->at;
         l->line = l->column = 1;
         l->file = file;
-        l->indent = l->indent_line = 0;
+        l->indent = l->indent_line = l->broken_line = 0;
         l->is_broken = false;
-        l->patch = patches.items;
-        l->patch_end = patches.n > 0 ? patches.items + patches.n : patches.items;
-        l->text_end = NULL;
         return pb_lexer_next(l);
 }
 
-struct error *pb_lexer_start(struct pb_lexer *l, struct str text, const char *file) {
-        return pb_lexer_start_patched(l, text, file, (struct pb_patches){ NULL, 0 });
+void pb_lexer_skip(struct pb_lexer *l) {
+        struct error *err = l->is_broken ? NULL : pb_lexer_next(l);
+
+        while (l->is_broken) {
+                const char *newline = memchr(l->at, '\n', (size_t)(l->end - l->at));
+
+                error_free(err);
+                l->at = newline != NULL ? newline : l->end;
+                l->is_broken = false;
+                err = pb_lexer_next(l);
+        }
+        error_free(err);
+}
+
+static bool is_one_of(const struct pb_lexer *l, const char *signs) {
+        return l->token.kind == PB_TOKEN_SIGN && l->token.text.len == 1 &&
+               *l->token.text.ptr != '\0' && strchr(signs, *l->token.text.ptr) != NULL;
+}
+
+bool pb_lexer_is_opener(const struct pb_lexer *l) {
+        return is_one_of(l, "{[<");
+}
+
+bool pb_lexer_is_closer(const struct pb_lexer *l) {
+        return is_one_of(l, "}]>");
 }
 
 bool pb_lexer_is_sign(const struct pb_lexer *l, char sign) {

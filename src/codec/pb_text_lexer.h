@@ -6,10 +6,9 @@
  * tokens. A string token is the text with its quotes; its escapes are resolved only when the string
  * is read as a value. Errors are "file:line:column: ...".
  *
- * A text with mistakes can be read as if it were corrected (pb_text_recover.h): patches replace
- * ranges of it, and the tokens after a patch keep their places in the text.
+ * The lexer is a value: a copy of it reads ahead.
  *
- * Ownership.  The text and its patches are borrowed; tokens are ranges of them.
+ * Ownership.  The text is borrowed; tokens are ranges of it.
  */
 #pragma once
 
@@ -33,26 +32,12 @@ struct pb_place {
         unsigned column; /* from 1, in characters, as editors show it */
 };
 
-/* Replaces a range whose ends lie between tokens. */
-struct pb_patch {
-        const char *from;
-        const char *to;
-        const char *text; /* borrowed: tokens without blanks between them */
-};
-
-/* Sorted by `from`; patches at the same place are read one after the other. */
-struct pb_patches {
-        const struct pb_patch *items; /* borrowed */
-        size_t                 n;
-};
-
 struct pb_token {
         enum pb_token_kind kind;
         struct str         text; /* borrowed */
         struct pb_place    place;
-        const char        *from;       /* borrowed: its place in the text, or the patch's place */
-        bool               is_patched; /* from a patch */
-        bool               is_first;   /* first token of its line */
+        const char        *from;     /* borrowed: its place in the text */
+        bool               is_first; /* first token of its line */
 };
 
 struct pb_lexer {
@@ -63,21 +48,20 @@ struct pb_lexer {
         const char     *counted;      /* borrowed: position up to which columns were counted */
         unsigned        line, column; /* place of `counted` */
 
-        unsigned               indent;      /* column of the first token of the line */
-        unsigned               indent_line; /* the line that `indent` belongs to */
-        bool                   is_broken;   /* stopped at an unterminated string: `token` */
-        const struct pb_patch *patch;       /* borrowed: the next patch, or the current one */
-        const struct pb_patch *patch_end;   /* borrowed */
-        const char            *text_end;    /* borrowed: while a patch is read; else NULL */
+        unsigned indent;      /* column of the first token of the line */
+        unsigned indent_line; /* the line that `indent` belongs to */
+        bool     is_broken;   /* stopped at an unterminated string: `token` */
+        unsigned broken_line; /* the last line with such a string; 0: none */
 };
 
 /* Reads the first token. */
 struct error *pb_lexer_start(struct pb_lexer *l, struct str text, const char *file) NODISCARD;
-/* The same for a text that is read with patches. */
-struct error *pb_lexer_start_patched(struct pb_lexer *l, struct str text, const char *file,
-                                     struct pb_patches patches) NODISCARD;
 struct error *pb_lexer_next(struct pb_lexer *l) NODISCARD;
+/* As pb_lexer_next(), in a text with mistakes: skips the rest of a line after an unterminated string. */
+void pb_lexer_skip(struct pb_lexer *l);
 
+bool pb_lexer_is_opener(const struct pb_lexer *l); /* { [ < */
+bool pb_lexer_is_closer(const struct pb_lexer *l); /* } ] > */
 bool pb_lexer_is_sign(const struct pb_lexer *l, char sign);
 /* Consumes the sign if it is next; *ret_found is set to whether it was. */
 struct error *pb_lexer_accept(struct pb_lexer *l, char sign, bool *ret_found) NODISCARD;

@@ -4,8 +4,7 @@
 #include "base/mem.h"
 #include "codec/pb_json.h"
 #include "codec/pb_text.h"
-#include "codec/pb_text_place.h"
-#include "codec/pb_text_recover.h"
+#include "codec/pb_text_review.h"
 
 /* The first block of the arena: most configurations fit in it. */
 #define FIRST_BLOCK_BYTES 4096
@@ -60,7 +59,7 @@ struct error *model_config_read_text(struct str text, const char *path, struct m
         return NULL;
 }
 
-struct error *model_config_read_all(struct pb_recovery *rec, struct str text,
+struct error *model_config_read_all(struct pb_text_review *review, struct str text,
                                     struct model_config **ret) {
         AUTO_MODEL_CONFIG c = NULL;
         ProtobufCMessage *message;
@@ -68,17 +67,12 @@ struct error *model_config_read_all(struct pb_recovery *rec, struct str text,
         TRY(check_text_size(text));
         c = config_alloc();
         limit_reading(c, true);
-        TRY(pb_text_read_all(rec, &inference__model_config__descriptor, text, NULL, &c->arena,
+        TRY(pb_text_read_all(review, &inference__model_config__descriptor, text, NULL, &c->arena,
                              &message));
         limit_reading(c, false);
         c->pb = (Inference__ModelConfig *)message;
-        *ret = message != NULL ? STEAL(c) : NULL;
+        *ret = STEAL(c);
         return NULL;
-}
-
-bool model_config_find_place(struct str text, struct pb_patches patches, const char *field,
-                             struct pb_place *ret) {
-        return pb_text_find_place(&inference__model_config__descriptor, text, patches, field, ret);
 }
 
 struct error *model_config_read_json(struct str json, struct model_config **ret) {

@@ -34,7 +34,7 @@
 #define MODEL_CONFIG_TEXT_MAX_BYTES ((size_t)16 << 20)
 #define MODEL_CONFIG_ARENA_MAX_BYTES ((size_t)256 << 20)
 
-struct pb_recovery;
+struct pb_text_review;
 
 /* The version of the JSON form that callers ask for. */
 #define MODEL_CONFIG_VERSION 1
@@ -53,14 +53,9 @@ DEFINE_CLEANUP(model_config_cleanup, struct model_config *, model_config_free)
 struct error *model_config_read_text(struct str text, const char *path, struct model_config **ret)
         NODISCARD;
 
-/* The same, but continues after mistakes to the end of the text: pb_text_read_all(). *ret is NULL
- * when there are too many. */
-struct error *model_config_read_all(struct pb_recovery *rec, struct str text,
+/* The same, but continues after mistakes to the end of the text: pb_text_read_all(). */
+struct error *model_config_read_all(struct pb_text_review *review, struct str text,
                                     struct model_config **ret) NODISCARD;
-
-/* Finds the place of a field that an error names in such a text: pb_text_find_place(). */
-bool model_config_find_place(struct str text, struct pb_patches patches, const char *field,
-                             struct pb_place *ret) NODISCARD;
 
 /* Reads proto3 JSON: a load override, or the argument of a backend's ModelSetConfig. */
 struct error *model_config_read_json(struct str json, struct model_config **ret) NODISCARD;

@@ -33,26 +33,23 @@ static const char *place_of(const struct model_check *c) {
 
 /* Adds `err`, which it takes, as a problem; NULL adds nothing. Returns true for NULL. */
 static bool add_problem(struct model_check *c, struct error *err) {
-        struct str text = c->config_path != NULL ? strbuf_str(&c->text) : str_range(NULL, 0);
-
         if (err == NULL)
                 return true;
         if (c->problems.n_errors < MODEL_CHECK_MAX_ERRORS) {
-                problem_list_add(&c->problems, place_of(c), text, pb_recovery_patches(&c->recovery),
-                                 err);
+                problem_list_add(&c->problems, place_of(c), &c->review, err);
                 return false;
         }
         error_free(err);
-        c->recovery.is_cut = true;
+        c->review.is_cut = true;
         return false;
 }
 
 static bool is_doubtful(const struct model_check *c, struct str path) {
-        return pb_doubts_touch(&c->recovery.doubts, path);
+        return pb_doubts_touch(&c->review.doubts, path);
 }
 
 static bool has_doubts(const struct model_check *c) {
-        return c->recovery.n_errors > 0;
+        return c->review.n_errors > 0;
 }
 
 /* Adds the error of a check of one field that also depends on `others` (paths separated by blanks);
@@ -99,6 +96,8 @@ static void on_mistake(void *owner, struct error *err) {
 }
 
 static struct error *read_config(struct model_check *c) {
+        AUTO_STRBUF text = { 0 };
+
         if (c->config_path == NULL && !c->options->auto_complete)
                 return error_new(ERR_NOT_FOUND,
                                  "there is no config.pbtxt, and auto-completion is disabled");
@@ -106,8 +105,9 @@ static struct error *read_config(struct model_check *c) {
                 c->config = model_config_new();
                 return NULL;
         }
-        TRY(file_read(c->config_path, MODEL_CONFIG_TEXT_MAX_BYTES, &c->text));
-        return model_config_read_all(&c->recovery, strbuf_str(&c->text), &c->config);
+        strbuf_init(&text, MODEL_CONFIG_TEXT_MAX_BYTES);
+        TRY(file_read(c->config_path, MODEL_CONFIG_TEXT_MAX_BYTES, &text));
+        return model_config_read_all(&c->review, strbuf_str(&text), &c->config);
 }
 
 /* Adds "Did you mean" with the nearest name in the directory to the message. Takes `err`. */
@@ -352,14 +352,12 @@ static void check_directory(struct model_check *c, struct version_scan *scan) {
 void model_check_run(struct model_check *c) {
         struct version_scan scan;
 
-        strbuf_init(&c->text, MODEL_CONFIG_TEXT_MAX_BYTES);
-        pb_recovery_init(&c->recovery, on_mistake, c);
+        pb_text_review_init(&c->review, on_mistake, c);
         version_scan_init(&scan);
         check_directory(c, &scan);
         problem_list_sort(&c->problems);
-        if (c->recovery.is_cut)
-                problem_list_add(&c->problems, place_of(c), str_range(NULL, 0),
-                                 pb_recovery_patches(&c->recovery),
+        if (c->review.is_cut)
+                problem_list_add(&c->problems, place_of(c), NULL,
                                  error_new(ERR_INVALID_ARG,
                                            "there may be more mistakes: the check ended early"));
         version_scan_done(&scan);
@@ -374,8 +372,7 @@ void model_check_done(struct model_check *c) {
         version_pick_done(&c->versions);
         problem_list_done(&c->problems);
         model_config_free(c->config);
-        pb_recovery_done(&c->recovery);
-        strbuf_done(&c->text);
+        pb_text_review_done(&c->review);
         free(c->config_path);
 }
 

@@ -2,7 +2,7 @@
 /* The check of one model's directory: reads it as a load does, up to the opening of its backend, and
  * collects all mistakes instead of stopping at the first.
  *
- * A text with mistakes is read to its end (pb_text_recover.h), and the values that could be read are
+ * A text with mistakes is read to its end (pb_text_review.h), and the values that could be read are
  * checked. A problem that may only be a consequence of a mistake in the text is left out: a field whose
  * value was not read is called doubtful, and problems of doubtful fields, or of checks that depend on
  * them, are not reported.
@@ -12,9 +12,8 @@
  */
 #pragma once
 
-#include "base/strbuf.h"
 #include "codec/json_writer.h"
-#include "codec/pb_text_recover.h"
+#include "codec/pb_text_review.h"
 #include "config/version_policy.h"
 #include "server/problem_list.h"
 
@@ -25,7 +24,7 @@ struct backend_registry;
 struct model_config;
 
 /* Limit for one model. */
-#define MODEL_CHECK_MAX_ERRORS PB_RECOVERY_MAX_ERRORS
+#define MODEL_CHECK_MAX_ERRORS 100
 
 struct model_check_options {
         const struct backend_registry *backends; /* used to find libraries; none is opened */
@@ -44,9 +43,8 @@ struct model_check {
         const char                       *repository;  /* borrowed; see model_check_key() */
         const char                       *key;         /* borrowed; likewise */
         char                             *config_path; /* owned; NULL: no file */
-        struct strbuf                     text;        /* text of the file; empty without a file */
-        struct pb_recovery                recovery;    /* mistakes that the parser recovered from */
-        struct model_config              *config;      /* owned; NULL when it could not be read */
+        struct pb_text_review             review; /* mistakes and places in the text of the file */
+        struct model_config              *config; /* owned; NULL when it could not be read */
         struct version_pick               versions;
         struct problem_list               problems;
 };

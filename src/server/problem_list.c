@@ -2,7 +2,6 @@
 #include "server/problem_list.h"
 
 #include "base/mem.h"
-#include "config/model_config.h"
 
 void problem_list_done(struct problem_list *l) {
         for (size_t i = 0; i < l->n_items; i++) {
@@ -37,8 +36,8 @@ static const char *read_place(const char *message, struct pb_place *ret) {
         return rest.ptr + 1;
 }
 
-void problem_list_add(struct problem_list *l, const char *file, struct str text,
-                      struct pb_patches patches, struct error *err) {
+void problem_list_add(struct problem_list *l, const char *file, const struct pb_text_review *review,
+                      struct error *err) {
         struct pb_place place = { 0, 0 };
         const char     *message;
         struct problem *p;
@@ -46,8 +45,8 @@ void problem_list_add(struct problem_list *l, const char *file, struct str text,
         if (err == NULL)
                 return;
         message = read_place(err->message, &place);
-        if (message == NULL && err->field != NULL && text.ptr != NULL &&
-            !model_config_find_place(text, patches, err->field, &place))
+        if (message == NULL && err->field != NULL && review != NULL &&
+            !pb_text_review_find(review, err->field, &place))
                 place = (struct pb_place){ 0, 0 };
         p = append_problem(l, file, message != NULL ? message : err->message);
         p->line = place.line;

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "codec/json_writer.h"
-#include "codec/pb_text_lexer.h"
+#include "codec/pb_text_review.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,10 +32,10 @@ struct problem_list {
 void problem_list_done(struct problem_list *l);
 
 /* Adds `err`, which it takes, as a problem; NULL adds nothing. The location is that of the error's
- * field in `text`, the text of `file` (ptr NULL: none), as read with `patches`. If the message begins
- * with "<line>:<column>: ", as those of pb_text_read() do, that is the location. */
-void problem_list_add(struct problem_list *l, const char *file, struct str text,
-                      struct pb_patches patches, struct error *err);
+ * field in the text of `file`, as `review` recorded it (NULL: the file has no text). If the message
+ * begins with "<line>:<column>: ", as those of pb_text_read() do, that is the location. */
+void problem_list_add(struct problem_list *l, const char *file, const struct pb_text_review *review,
+                      struct error *err);
 void problem_list_warn(struct problem_list *l, const char *file, const char *message);
 
 /* Sorts by location; problems of whole files come last. */

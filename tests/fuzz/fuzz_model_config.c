@@ -3,7 +3,7 @@
  * check, compile, print. What is printed must read back and print the same. And from any text with
  * mistakes, as `neso check` reads it.
  */
-#include "codec/pb_text_recover.h"
+#include "codec/pb_text_review.h"
 #include "config/batching_config.h"
 #include "config/config_check.h"
 #include "config/config_complete.h"
@@ -97,13 +97,13 @@ static void drop_error(void *owner, struct error *err) {
         error_free(err);
 }
 
-/* What was corrected is a configuration like any other. */
-static void review(struct str text) {
+/* What is right of a text with mistakes is a configuration like any other. */
+static void check_reviewed(struct str text) {
         struct model_config *c = NULL;
-        struct pb_recovery   recovery;
+        struct pb_text_review review;
 
-        pb_recovery_init(&recovery, drop_error, NULL);
-        if (is_fine(model_config_read_all(&recovery, text, &c)) && c != NULL) {
+        pb_text_review_init(&review, drop_error, NULL);
+        if (is_fine(model_config_read_all(&review, text, &c)) && c != NULL) {
                 check_round_trip(c);
                 (void)is_loadable(c);
                 (void)is_fine(model_config_review_names(c));
@@ -113,14 +113,14 @@ static void review(struct str text) {
                         (void)is_fine(model_config_check_input(c, i));
         }
         model_config_free(c);
-        pb_recovery_done(&recovery);
+        pb_text_review_done(&review);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len) {
         struct model_config *c = NULL;
         struct model_config *copy = NULL;
 
-        review(str_range((const char *)bytes, len));
+        check_reviewed(str_range((const char *)bytes, len));
         if (!is_fine(model_config_read_text(str_range((const char *)bytes, len), "fuzz", &c)))
                 return 0;
         check_round_trip(c);

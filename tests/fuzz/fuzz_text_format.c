@@ -5,8 +5,7 @@
 #include "base/strbuf.h"
 #include "codec/pb_json.h"
 #include "codec/pb_text.h"
-#include "codec/pb_text_place.h"
-#include "codec/pb_text_recover.h"
+#include "codec/pb_text_review.h"
 #include "model_config.pb-c.h"
 
 #include <stddef.h>
@@ -41,13 +40,13 @@ static void check_round_trip(const ProtobufCMessage *message, struct arena *aren
 }
 
 /* Also in texts that cannot be read: what is found lies within. */
-static void find_places(struct str text, struct pb_patches patches) {
+static void find_places(struct str text, const struct pb_text_review *review) {
         static const char *const paths[] = { "name", "input[0].dims[1]", "output[1].reshape.shape",
                                              "instance_group[0].kind", "parameters[2].value" };
         struct pb_place          place = { 1, 1 };
 
         for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
-                if (pb_text_find_place(TYPE, text, patches, paths[i], &place) &&
+                if (pb_text_review_find(review, paths[i], &place) &&
                     (place.line == 0 || place.line > text.len + 1 || place.column == 0 ||
                      place.column > text.len + 1))
                         stop("a place outside of the text", NULL, &(struct strbuf){ .ptr = NULL });
@@ -62,28 +61,28 @@ static void on_error(void *owner, struct error *err) {
         error_free(err);
 }
 
-/* What is right without corrections is so with them, and the other way round. */
+/* A text is right for one reader when it is for the other. */
 static void read_all(struct str text, bool is_right) {
         size_t             n_errors = 0;
-        struct pb_recovery recovery;
+        struct pb_text_review review;
         struct arena       arena;
         ProtobufCMessage  *message = NULL;
         struct error      *err;
 
         arena_init(&arena, NULL, 0, 64u << 20);
-        pb_recovery_init(&recovery, on_error, &n_errors);
-        err = pb_text_read_all(&recovery, TYPE, text, "config.pbtxt", &arena, &message);
-        if (n_errors > PB_RECOVERY_MAX_ERRORS || n_errors != recovery.n_errors ||
-            recovery.n_patches > PB_RECOVERY_MAX_PATCHES ||
+        pb_text_review_init(&review, on_error, &n_errors);
+        err = pb_text_read_all(&review, TYPE, text, "config.pbtxt", &arena, &message);
+        if (n_errors > PB_REVIEW_MAX_ERRORS || n_errors != review.n_errors ||
+            review.n_places > PB_REVIEW_MAX_PLACES ||
             (err == NULL && (n_errors == 0) != is_right) ||
-            (err == NULL && message == NULL && !recovery.is_cut))
-                stop("recovery", err, &(struct strbuf){ .ptr = NULL });
+            (err == NULL && message == NULL))
+                stop("review", err, &(struct strbuf){ .ptr = NULL });
         if (message != NULL)
                 check_round_trip(message, &arena);
-        find_places(text, pb_recovery_patches(&recovery));
-        (void)pb_doubts_touch(&recovery.doubts, STR_LIT("input[0].dims[0]"));
+        find_places(text, &review);
+        (void)pb_doubts_touch(&review.doubts, STR_LIT("input[0].dims[0]"));
         error_free(err);
-        pb_recovery_done(&recovery);
+        pb_text_review_done(&review);
         arena_done(&arena);
 }
 
@@ -101,7 +100,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
                 check_round_trip(message, &arena);
         read_all(text, err == NULL);
         error_free(err);
-        find_places(text, (struct pb_patches){ NULL, 0 });
         arena_done(&arena);
         return 0;
 }

@@ -2,7 +2,7 @@
 #include "suite.h"
 
 #include "base/mem.h"
-#include "codec/pb_text_recover.h"
+#include "codec/pb_text_review.h"
 #include "config/model_config.h"
 
 #include "config_rows.h"
@@ -45,33 +45,35 @@ static void count_error(void *owner, struct error *err) {
         error_free(err);
 }
 
-/* What is right of a text with mistakes; nothing of one that has too many. */
+/* What is right of a text with mistakes, also of one that has too many. */
 static void test_read_all(void **state) {
         static const char    text[] = "nme: 'x' max_batch_size: 8 input { data_type: X dims: 2 }";
         char                 many[4096];
         struct model_config *c = NULL;
-        struct pb_recovery   recovery;
+        struct pb_text_review review;
         struct pb_place      place = { 0, 0 };
         size_t               n_errors = 0;
 
         (void)state;
-        pb_recovery_init(&recovery, count_error, &n_errors);
-        assert_null(model_config_read_all(&recovery, str_of(text), &c));
+        pb_text_review_init(&review, count_error, &n_errors);
+        assert_null(model_config_read_all(&review, str_of(text), &c));
         assert_int_equal(n_errors, 2);
         assert_int_equal(c->pb->max_batch_size, 8);
         assert_int_equal(c->pb->input[0]->dims[0], 2);
-        assert_true(model_config_find_place(str_of(text), pb_recovery_patches(&recovery),
-                                            "input[0].dims", &place));
+        assert_true(pb_text_review_find(&review, "input[0].dims", &place));
         assert_int_equal(place.column, 49);
         model_config_free(c);
-        pb_recovery_done(&recovery);
+        pb_text_review_done(&review);
 
-        memset(many, '}', sizeof(many));
-        pb_recovery_init(&recovery, count_error, &n_errors);
-        assert_null(model_config_read_all(&recovery, str_range(many, sizeof(many)), &c));
-        assert_null(c);
-        assert_true(recovery.is_cut);
-        pb_recovery_done(&recovery);
+        for (size_t i = 0; i < sizeof(many); i += 8)
+                memcpy(&many[i], "foo: 1 \n", 8);
+        pb_text_review_init(&review, count_error, &n_errors);
+        assert_null(model_config_read_all(&review, str_range(many, sizeof(many)), &c));
+        assert_non_null(c);
+        assert_true(review.is_cut);
+        assert_int_equal(n_errors, 2 + PB_REVIEW_MAX_ERRORS);
+        model_config_free(c);
+        pb_text_review_done(&review);
 }
 
 static void test_version(void **state) {

@@ -3,8 +3,7 @@
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
-#include "codec/pb_text_place.h"
-#include "codec/pb_text_recover.h"
+#include "codec/pb_text_review.h"
 #include "model_config.pb-c.h"
 #include "suite.h"
 
@@ -15,7 +14,7 @@
 
 struct reading {
         struct arena            arena;
-        struct pb_recovery      recovery;
+        struct pb_text_review   review;
         struct strbuf           reports; /* a line each */
         Inference__ModelConfig *config;  /* NULL: a bound was reached */
 };
@@ -33,13 +32,13 @@ static void read_all(struct reading *r, struct str text) {
 
         arena_init(&r->arena, NULL, 0, 0);
         strbuf_init(&r->reports, 0);
-        pb_recovery_init(&r->recovery, on_error, r);
-        assert_null(pb_text_read_all(&r->recovery, TYPE, text, NULL, &r->arena, &message));
+        pb_text_review_init(&r->review, on_error, r);
+        assert_null(pb_text_read_all(&r->review, TYPE, text, NULL, &r->arena, &message));
         r->config = (Inference__ModelConfig *)message;
 }
 
 static void end(struct reading *r) {
-        pb_recovery_done(&r->recovery);
+        pb_text_review_done(&r->review);
         strbuf_done(&r->reports);
         arena_done(&r->arena);
 }
@@ -76,12 +75,12 @@ static const struct row rows[] = {
         { "input { dims: 1, 2, 3\n dim: 5 }", "1:18 2:2 " },
         { "// a comment\nname: 5", "1:1 2:7 " },
         { "{ \"name\": \"m\" }", "1:1 " },
-        { "\"name\": \"m\",\n\"backend\": 'x'\nname: 'm'", "1:1 2:1 " },
+        { "\"name\": \"m\",\n\"backend\": 'x'\nname: 'm'", "1:1 " },
         /* Strings without an end hide what else is on their line. */
         { "name: 'a\nbackend: 5", "1:7 2:10 " },
-        { "input { nme: 'a name: 'b' dims: 1 }\nbackend: 5", "1:25 2:10 " },
-        { "max_batch_size: 'a\ninput: \"b\ndims 'c\nname: 5", "1:17 2:8 3:6 4:7 " },
-        { "parameters { key: 'a value { string_value: 'b' } }\nname: 5", "1:46 2:7 " },
+        { "input { nme: 'a name: 'b' dims: 1 }\nbackend: 5", "1:9 2:10 " },
+        { "max_batch_size: 'a\ninput: \"b\ndims 'c\nname: 5", "1:17 2:8 3:1 4:7 " },
+        { "parameters { key: 'a value { string_value: 'b' } }\nname: 5", "1:45 2:7 " },
         /* Brackets that are missing, or too many. */
         { "input {\n  name: 'A'\noutput {\n  name: 'B'\n}\nname: 5", "3:1 6:7 " },
         { "input [ {\n  name: 'A'\noutput {\n  name: 'B'\n}\nname: 5", "3:1 6:7 " },
@@ -93,7 +92,7 @@ static const struct row rows[] = {
         { "input [\n  { name: 'A'\n  { name: 'B' }\n]\nname: 5", "3:3 5:7 " },
         { "input [\n  name: 'A' dims: 1\n]\nname: 5", "2:3 4:7 " },
         { "input { reshape { shape: 1 } }\n  dims: 1\n}\nname: 5", "2:3 4:7 " },
-        { "input { name: 'A' } }\nname: 5 ]", "1:21 2:7 2:9 " },
+        { "input { name: 'A' } }\nname: 5 ]", "1:21 2:7 " },
         { "input { reshape { shape: [ 1", "1:29 " },
         { "input { name: 'A' ]\nname: 5", "1:19 2:7 " },
         { "input {\nname: 'A'\ndims: 1\noutput {\nname: 'B'\n}\nmax_batch_size: 'x'", "4:1 7:17 " },
@@ -174,7 +173,7 @@ static void test_message(void **state UNUSED) {
         struct reading    r;
 
         read_all(&r, str_of(text));
-        assert_int_equal(r.recovery.n_errors, 6);
+        assert_int_equal(r.review.n_errors, 6);
         assert_int_equal(r.config->max_batch_size, 8);
         assert_int_equal(r.config->n_input, 3);
         assert_string_equal(r.config->input[0]->name, "A");
@@ -184,19 +183,17 @@ static void test_message(void **state UNUSED) {
         assert_int_equal(r.config->n_output, 1);
         assert_int_equal(r.config->dynamic_batching->max_queue_delay_microseconds, 7);
         /* Places are those of the file. */
-        assert_true(pb_text_find_place(TYPE, str_of(text), pb_recovery_patches(&r.recovery),
-                                       "output[0].dims[0]", &place));
+        assert_true(pb_text_review_find(&r.review, "output[0].dims[0]", &place));
         assert_int_equal(place.line, 7);
         assert_int_equal(place.column, 3);
-        assert_true(pb_text_find_place(TYPE, str_of(text), pb_recovery_patches(&r.recovery),
-                                       "input[2].dims[0]", &place));
+        assert_true(pb_text_review_find(&r.review, "input[2].dims[0]", &place));
         assert_int_equal(place.line, 4);
         assert_int_equal(place.column, 15);
         end(&r);
 }
 
 static bool is_doubtful(const struct reading *r, const char *path) {
-        return pb_doubts_touch(&r->recovery.doubts, str_of(path));
+        return pb_doubts_touch(&r->review.doubts, str_of(path));
 }
 
 static void test_doubts(void **state UNUSED) {
@@ -245,15 +242,15 @@ static void test_bounds(void **state UNUSED) {
                 size_t      n, n_errors; /* SIZE_MAX: no more than the bound */
                 bool        is_cut;
         } texts[] = {
-                { "foo: 1\n", 99, 99, false },
-                { "foo: 1\n", 1000, PB_RECOVERY_MAX_ERRORS, true },
-                { "}", 1000, PB_RECOVERY_MAX_ERRORS, true },
+                { "foo: 1\n", 20, 20, false },
+                { "foo: 1\n", 1000, PB_REVIEW_MAX_ERRORS, true },
+                { "}", 1000, 1, false },
                 { "foo: 1\n", 100000, SIZE_MAX, true },
                 { "input {", 100000, SIZE_MAX, true },
                 { "model_warmup { inputs { value {", 50, SIZE_MAX, false },
                 { "foo {", 500000, 1, false },
                 { "'", 99999, 1, false }, /* one line */
-                { "'\n", 1000, PB_RECOVERY_MAX_ERRORS, true },
+                { "'\n", 1000, 1, false },
                 { "input { dims: [ 1 1 1 1 ]\n", 3000, SIZE_MAX, true },
         };
 
@@ -264,16 +261,82 @@ static void test_bounds(void **state UNUSED) {
                 strbuf_init(&text, 0);
                 put_many(&text, texts[i].part, texts[i].n);
                 read_all(&r, strbuf_str(&text));
-                if (r.recovery.n_errors > PB_RECOVERY_MAX_ERRORS ||
-                    (texts[i].n_errors != SIZE_MAX && r.recovery.n_errors != texts[i].n_errors) ||
-                    (texts[i].n_errors != SIZE_MAX && r.recovery.is_cut != texts[i].is_cut))
-                        fail_msg("%s: %zu, %d", texts[i].part, r.recovery.n_errors,
-                                 r.recovery.is_cut);
+                if (r.review.n_errors > PB_REVIEW_MAX_ERRORS ||
+                    (texts[i].n_errors != SIZE_MAX && r.review.n_errors != texts[i].n_errors) ||
+                    (texts[i].n_errors != SIZE_MAX && r.review.is_cut != texts[i].is_cut))
+                        fail_msg("%s: %zu, %d", texts[i].part, r.review.n_errors,
+                                 r.review.is_cut);
                 end(&r);
         }
 }
 
-SUITE(pb_text_recover) {
+/* ---- places ---------------------------------------------------------------------------------- */
+
+static const char placed_text[] = "# comment { with [ signs\n"
+                           "name: 'a' 'b' \"}\"\n"
+                           "max_batch_size: -3;\n"
+                           "input [ { name: \"X\", dims: [ 1, -1 ,3 ] },\n"
+                           "  { name: \"Y\" dims: 7 dims: [ 8 , 9 ] } ]\n"
+                           "input < name: \"Z\"\n"
+                           "  reshape: { shape: [ ] } >\n"
+                           "parameters { key: \"input\" value { string_value: \"name: {\" } }\n"
+                           "dynamic_batching { }\n";
+
+struct place_row {
+        const char *path;
+        unsigned    line, column; /* 0: not there */
+};
+
+static const struct place_row place_rows[] = {
+        { "name", 2, 1 },
+        { "max_batch_size", 3, 1 },
+        { "input[0]", 4, 9 },
+        { "input[0].name", 4, 11 },
+        { "input[0].dims", 4, 22 },
+        { "input[0].dims[0]", 4, 30 },
+        { "input[0].dims[1]", 4, 33 },
+        { "input[0].dims[2]", 4, 37 },
+        { "input[1].name", 5, 5 },
+        { "input[1].dims[0]", 5, 15 },
+        { "input[1].dims[1]", 5, 31 },
+        { "input[1].dims[2]", 5, 35 },
+        { "input[2]", 6, 1 },
+        { "input[2].reshape.shape", 7, 14 },
+        { "parameters[0].value.string_value", 8, 35 },
+        { "dynamic_batching", 9, 1 },
+        /* What is missing is shown where it would be. */
+        { "input[0].data_type", 4, 9 },
+        { "input[0].dims[3]", 4, 22 },
+        { "input[2].reshape.shape[0]", 7, 14 },
+        { "dynamic_batching.preferred_batch_size[0]", 9, 1 },
+        { "name.other", 2, 1 },
+        { "input[3]", 4, 1 },
+        { "input[x]", 4, 1 },
+        /* Nothing of it is there. */
+        { "output[0].name", 0, 0 },
+        { "nonsense", 0, 0 },
+        { "", 0, 0 },
+        { ".name", 0, 0 },
+};
+
+static void test_places(void **state UNUSED) {
+        struct reading r;
+
+        read_all(&r, str_of(placed_text));
+        assert_int_equal(r.reports.len, 0);
+        for (size_t i = 0; i < ARRAY_LEN(place_rows); i++) {
+                const struct place_row *row = &place_rows[i];
+                struct pb_place         place = { 0, 0 };
+                bool found = pb_text_review_find(&r.review, row->path, &place);
+
+                if (found != (row->line > 0) || place.line != row->line ||
+                    place.column != row->column)
+                        fail_msg("'%s': %d, %u:%u", row->path, found, place.line, place.column);
+        }
+        end(&r);
+}
+
+SUITE(pb_text_review) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_reports),
                 cmocka_unit_test(test_first_report_is_the_error),
@@ -282,6 +345,7 @@ SUITE(pb_text_recover) {
                 cmocka_unit_test(test_doubts),
                 cmocka_unit_test(test_a_list_that_lacks_an_element),
                 cmocka_unit_test(test_bounds),
+                cmocka_unit_test(test_places),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
