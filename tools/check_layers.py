@@ -14,7 +14,8 @@ import re
 import sys
 import tempfile
 
-CORE = ["base", "codec", "observe", "config", "infer", "cache", "sched", "backend", "repo", "server"]
+CORE = ["base", "codec", "options", "observe", "config", "infer", "cache", "sched", "backend", "repo",
+        "server"]
 
 # Layers below the protocols of the front end.
 FRONT = ["base", "codec", "net", "core_api", "auth", "shm", "trace", "call", "control"]
@@ -23,6 +24,7 @@ FRONT = ["base", "codec", "net", "core_api", "auth", "shm", "trace", "call", "co
 LAYERS = {
     "base": [],
     "codec": ["base"],
+    "options": ["base"],
     "observe": ["base"],
     "config": ["base", "codec"],
     "infer": ["base", "codec", "config", "observe"],
@@ -43,7 +45,7 @@ LAYERS = {
     "http": FRONT + ["public"],
     "grpc": FRONT + ["public"],
     "web": FRONT + ["public"],
-    "cli": FRONT + ["http", "grpc", "web", "public"],
+    "cli": FRONT + ["options", "http", "grpc", "web", "public"],
 }
 
 # The structs that protobuf-c generates -> folders.

@@ -265,14 +265,12 @@ static char *find_repository(const struct check *c) {
 /* Starts a server in mode explicit, which loads no model at its start. */
 static struct error *start_server(struct check *c) {
         AUTO_CHARS                         repository = find_repository(c);
-        const char                        *paths[] = { repository };
-        struct cli_options                 options = c->options;
         struct TRITONSERVER_ServerOptions *core;
         struct error                      *err;
 
-        options.model_repository = (struct cli_texts){ paths, 1 };
-        options.model_control_mode = "explicit";
-        TRY(core_options_make(&options, &core));
+        option_texts_add(&c->options.model_repository, repository);
+        TRY(cli_options_set(&c->options, "model-control-mode", "explicit"));
+        TRY(core_options_make(&c->options, &core));
         err = core_error_take(NESO_ServerOptionsSetLoadReasons(core, true));
         if (err == NULL)
                 err = core_error_take(TRITONSERVER_ServerNew(&c->server, core));
@@ -394,7 +392,31 @@ static int check(struct check *c) {
 
 /* ---- the command line ------------------------------------------------------------------------ */
 
-static void print_help(const struct command_line *l) {
+#define ROW(row_kind, row_name, member, ...)                                                       \
+        { .kind = OPTION_##row_kind, .name = row_name, .offset = offsetof(struct check, member),   \
+          __VA_ARGS__ }
+
+static const struct option_row rows[] = {
+        ROW(FLAG, "json", is_json, .help = "print everything as one JSON object"),
+        ROW(FLAG, "load", loads,
+            .help = "also load each model once, and print its configuration as its backend\n"
+                    "completed it, or why it does not load"),
+        ROW(FLAG, "quiet", is_quiet, .help = "print mistakes only"),
+        ROW(TEXT, "backend-directory", options.backend_directory, .argument = "DIRECTORY",
+            .help = "where the backends are, as of `neso serve`"),
+        ROW(TEXT, "repoagent-directory", options.repoagent_directory, .argument = "DIRECTORY",
+            .help = "where the repository agents are, as of `neso serve`"),
+        ROW(TEXT, "scheduler-directory", options.scheduler_directory, .argument = "DIRECTORY",
+            .help = "where the scheduler libraries are, as of `neso serve`"),
+        ROW(TEXT, "model-config-name", options.model_config_name, .argument = "NAME",
+            .help = "read configs/NAME.pbtxt where there is one"),
+        ROW(FLAG, "disable-auto-complete", options.disable_auto_complete,
+            .help = "configurations must be complete, as of `neso serve`"),
+};
+
+static const struct option_table check_option_table = { rows, ARRAY_LEN(rows) };
+
+static void print_help(void) {
         AUTO_STRBUF text = { 0 };
 
         strbuf_init(&text, 0);
@@ -404,7 +426,7 @@ static void print_help(const struct command_line *l) {
                 "Reads the configuration of each model as a server would and prints the effective\n"
                 "configuration, or its mistakes: <file>:<line>:<column>: <message>.\n"
                 "Exit code: 0 no mistakes, 1 mistakes, 2 wrong usage.\n\n");
-        command_line_print_options(l, &text);
+        command_line_print_options(&check_option_table, &text);
         fputs(strbuf_cstr(&text), stdout);
 }
 
@@ -419,7 +441,7 @@ static int read_and_check(struct check *c, struct command_line *l, int argc, cha
         if (err != NULL)
                 return wrong_usage(err->message);
         if (l->wants_help) {
-                print_help(l);
+                print_help();
                 return EXIT_FINE;
         }
         if (l->words.n_items != 1)
@@ -429,28 +451,11 @@ static int read_and_check(struct check *c, struct command_line *l, int argc, cha
 }
 
 int check_main(int argc, char **argv) {
-        struct check                c = { 0 };
-        const struct command_option options[] = {
-                { "json", COMMAND_FLAG, &c.is_json, NULL, 0,
-                  "print everything as one JSON object" },
-                { "load", COMMAND_FLAG, &c.loads, NULL, 0,
-                  "also load each model once, and print its configuration as its backend\n"
-                  "completed it, or why it does not load" },
-                { "quiet", COMMAND_FLAG, &c.is_quiet, NULL, 0, "print mistakes only" },
-                { "backend-directory", COMMAND_WORD, &c.options.backend_directory, "DIRECTORY", 0,
-                  "where the backends are, as of `neso serve`" },
-                { "repoagent-directory", COMMAND_WORD, &c.options.repoagent_directory, "DIRECTORY",
-                  0, "where the repository agents are, as of `neso serve`" },
-                { "scheduler-directory", COMMAND_WORD, &c.options.scheduler_directory, "DIRECTORY",
-                  0, "where the scheduler libraries are, as of `neso serve`" },
-                { "model-config-name", COMMAND_WORD, &c.options.model_config_name, "NAME", 0,
-                  "read configs/NAME.pbtxt where there is one" },
-                { "disable-auto-complete", COMMAND_FLAG, &c.options.disable_auto_complete, NULL, 0,
-                  "configurations must be complete, as of `neso serve`" },
-        };
-        struct command_line line = { .options = options, .n_options = ARRAY_LEN(options) };
+        struct check        c;
+        struct command_line line = { .options = &check_option_table, .values = &c };
         int                 code;
 
+        option_table_init(&check_option_table, &c, sizeof(c));
         cli_options_init(&c.options);
         /* The report has all problems, so the server of --load does not log them again. */
         c.options.log_info = c.options.log_warning = c.options.log_error = false;

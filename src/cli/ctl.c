@@ -11,7 +11,6 @@
 
 #define ARENA_MAX_BYTES ((size_t)8 << 30) /* a request and its answer, in several forms each */
 #define DEFAULT_URL "http://127.0.0.1:8000"
-#define N_VALUES_DEFAULT 16
 #define KEY_VARIABLE "NESO_API_KEY" /* a command line would show the key in the list of processes */
 
 /* Groups of options, a bit each. */
@@ -55,9 +54,53 @@ static const struct ctl_command {
         { "infer", NEEDS_MODEL, "run a model once", FOR_VERSION | FOR_INFER, ctl_infer },
 };
 
+#define ROW(row_kind, row_name, member, ...)                                                       \
+        { .kind = OPTION_##row_kind, .name = row_name, .offset = offsetof(struct ctl, member),     \
+          __VA_ARGS__ }
+
+static const struct option_row rows[] = {
+        ROW(TEXT, "url", url, .argument = "URL", .initial = DEFAULT_URL,
+            .help = "address of the server; " DEFAULT_URL),
+        ROW(TEXT, "key", key, .argument = "KEY",
+            .help = "API key; by default the environment's " KEY_VARIABLE),
+        ROW(FLAG, "json", is_json, .help = "print the server's answer unchanged"),
+        ROW(COUNT, "timeout", timeout_s, .argument = "SECONDS",
+            .help = "time limit for an answer; none"),
+        ROW(TEXT, "cacert", cacert, .argument = "FILE",
+            .help = "PEM: authorities of the server's certificate"),
+        ROW(TEXT, "cert", cert, .argument = "FILE", .help = "PEM: a client certificate"),
+        ROW(TEXT, "key-file", key_file, .argument = "FILE", .help = "PEM: the key of --cert"),
+        ROW(FLAG, "insecure", is_insecure, .help = "accept any certificate of the server"),
+        ROW(FLAG, "dot", is_dot, .used_by = FOR_GRAPH, .help = "graph: print for Graphviz"),
+        ROW(FLAG, "ready", only_ready, .used_by = FOR_INDEX, .help = "index: only ready models"),
+        ROW(TEXT, "version", version, .used_by = FOR_VERSION, .argument = "V",
+            .help = "infer, config, ready, stats, sequences, stacks, members, metadata, graph: "
+                    "of this version"),
+        ROW(TEXT, "config", config_file, .used_by = FOR_LOAD, .argument = "FILE",
+            .help = "load: JSON, instead of the model's configuration"),
+        ROW(TEXTS, "file", files, .used_by = FOR_LOAD, .argument = "V/NAME=PATH",
+            .help = "load: a file instead of those in the repository; needs --config"),
+        ROW(FLAG, "dependents", dependents, .used_by = FOR_UNLOAD,
+            .help = "unload: also the models that were loaded for it alone"),
+        ROW(TEXTS, "input", inputs, .used_by = FOR_INFER, .argument = "NAME=JSON",
+            .help = "infer: values, nested or flat; NAME=@PATH reads a file"),
+        ROW(FLAG, "zeros", zeros, .used_by = FOR_INFER,
+            .help = "infer: zeros for the other inputs"),
+        ROW(FLAG, "random", random, .used_by = FOR_INFER,
+            .help = "infer: random values for the other inputs"),
+        ROW(COUNT, "seed", seed, .used_by = FOR_INFER, .argument = "N", .initial = "1",
+            .help = "infer: seed of --random; 1"),
+        ROW(TEXTS, "shape", shapes, .used_by = FOR_INFER, .argument = "NAME=1,2,3",
+            .help = "infer: shape of an input"),
+        ROW(COUNT, "values", n_values, .used_by = FOR_INFER, .argument = "N", .initial = "16",
+            .help = "infer: values shown of each output, 0 for all; 16"),
+};
+
+static const struct option_table ctl_options = { rows, ARRAY_LEN(rows) };
+
 /* ---- the command line ------------------------------------------------------------------------ */
 
-static void print_help(const struct command_line *l) {
+static void print_help(void) {
         AUTO_STRBUF text = { 0 };
 
         strbuf_init(&text, 0);
@@ -71,7 +114,7 @@ static void print_help(const struct command_line *l) {
                               k->help);
         }
         strbuf_puts(&text, "\nOptions:\n\n");
-        command_line_print_options(l, &text);
+        command_line_print_options(&ctl_options, &text);
         strbuf_puts(&text,
                     "\nExit code: 0 done, 1 the server said no, 2 wrong usage, 3 no answer.\n");
         fputs(strbuf_cstr(&text), stdout);
@@ -95,7 +138,7 @@ static struct error *unknown_command(const char *name) {
                          nearest ? "'?" : "");
 }
 
-static struct error *check_words(const struct ctl_command *k, const struct cli_texts *words) {
+static struct error *check_words(const struct ctl_command *k, const struct option_texts *words) {
         if (k->model == NEEDS_MODEL && (words->n_items == 1 || *words->items[1] == '\0'))
                 return error_new(ERR_INVALID_ARG, "which model? neso ctl %s MODEL", k->name);
         if (words->n_items > (k->model == NO_MODEL ? 1 : 2))
@@ -105,11 +148,11 @@ static struct error *check_words(const struct ctl_command *k, const struct cli_t
 }
 
 static struct error *check_options(const struct ctl_command *k, const struct command_line *l) {
-        for (size_t i = 0; i < l->n_options; i++)
-                if ((l->given >> i & 1) != 0 && l->options[i].group != FOR_ALL &&
-                    (l->options[i].group & k->takes) == 0)
+        for (size_t i = 0; i < ctl_options.n_rows; i++)
+                if ((l->given >> i & 1) != 0 && rows[i].used_by != FOR_ALL &&
+                    (rows[i].used_by & k->takes) == 0)
                         return error_new(ERR_INVALID_ARG, "%s takes no option --%s", k->name,
-                                         l->options[i].name);
+                                         rows[i].name);
         return NULL;
 }
 
@@ -129,8 +172,14 @@ static struct error *read_command(struct ctl *c, const struct command_line *l,
                                                        "the place of the whole directory");
         if (l->words.n_items == 1 && c->version != NULL)
                 return error_new_text(ERR_INVALID_ARG, "--version: of which model?");
-        if (c->http.key == NULL)
-                c->http.key = getenv(KEY_VARIABLE);
+        c->http = (struct http_client_options){ .url = c->url,
+                                                .key = c->key != NULL ? c->key
+                                                                      : getenv(KEY_VARIABLE),
+                                                .cacert = c->cacert,
+                                                .cert = c->cert,
+                                                .key_file = c->key_file,
+                                                .is_insecure = c->is_insecure,
+                                                .timeout_s = c->timeout_s };
         if (l->words.n_items > 1)
                 c->model = l->words.items[1];
         return NULL;
@@ -160,7 +209,7 @@ static int read_and_run(struct ctl *c, struct command_line *l, int argc, char **
 
         c->exit_code = CTL_USAGE;
         if (err == NULL && l->wants_help) {
-                print_help(l);
+                print_help();
                 return CTL_DONE;
         }
         if (err == NULL)
@@ -174,51 +223,11 @@ static int read_and_run(struct ctl *c, struct command_line *l, int argc, char **
 }
 
 int ctl_main(int argc, char **argv) {
-        struct ctl c = { .http = { .url = DEFAULT_URL }, .seed = 1, .n_values = N_VALUES_DEFAULT };
-        const struct command_option options[] = {
-                { "url", COMMAND_WORD, &c.http.url, "URL", FOR_ALL,
-                  "address of the server; " DEFAULT_URL },
-                { "key", COMMAND_WORD, &c.http.key, "KEY", FOR_ALL,
-                  "API key; by default the environment's " KEY_VARIABLE },
-                { "json", COMMAND_FLAG, &c.is_json, NULL, FOR_ALL,
-                  "print the server's answer unchanged" },
-                { "timeout", COMMAND_COUNT, &c.http.timeout_s, "SECONDS", FOR_ALL,
-                  "time limit for an answer; none" },
-                { "cacert", COMMAND_WORD, &c.http.cacert, "FILE", FOR_ALL,
-                  "PEM: authorities of the server's certificate" },
-                { "cert", COMMAND_WORD, &c.http.cert, "FILE", FOR_ALL,
-                  "PEM: a client certificate" },
-                { "key-file", COMMAND_WORD, &c.http.key_file, "FILE", FOR_ALL,
-                  "PEM: the key of --cert" },
-                { "insecure", COMMAND_FLAG, &c.http.is_insecure, NULL, FOR_ALL,
-                  "accept any certificate of the server" },
-                { "dot", COMMAND_FLAG, &c.is_dot, NULL, FOR_GRAPH, "graph: print for Graphviz" },
-                { "ready", COMMAND_FLAG, &c.only_ready, NULL, FOR_INDEX,
-                  "index: only ready models" },
-                { "version", COMMAND_WORD, &c.version, "V", FOR_VERSION,
-                  "infer, config, ready, stats, sequences, stacks, members, metadata, graph: of "
-                  "this version" },
-                { "config", COMMAND_WORD, &c.config_file, "FILE", FOR_LOAD,
-                  "load: JSON, instead of the model's configuration" },
-                { "file", COMMAND_WORDS, &c.files, "V/NAME=PATH", FOR_LOAD,
-                  "load: a file instead of those in the repository; needs --config" },
-                { "dependents", COMMAND_FLAG, &c.dependents, NULL, FOR_UNLOAD,
-                  "unload: also the models that were loaded for it alone" },
-                { "input", COMMAND_WORDS, &c.inputs, "NAME=JSON", FOR_INFER,
-                  "infer: values, nested or flat; NAME=@PATH reads a file" },
-                { "zeros", COMMAND_FLAG, &c.zeros, NULL, FOR_INFER,
-                  "infer: zeros for the other inputs" },
-                { "random", COMMAND_FLAG, &c.random, NULL, FOR_INFER,
-                  "infer: random values for the other inputs" },
-                { "seed", COMMAND_COUNT, &c.seed, "N", FOR_INFER, "infer: seed of --random; 1" },
-                { "shape", COMMAND_WORDS, &c.shapes, "NAME=1,2,3", FOR_INFER,
-                  "infer: shape of an input" },
-                { "values", COMMAND_COUNT, &c.n_values, "N", FOR_INFER,
-                  "infer: values shown of each output, 0 for all; 16" },
-        };
-        struct command_line line = { .options = options, .n_options = ARRAY_LEN(options) };
+        struct ctl          c;
+        struct command_line line = { .options = &ctl_options, .values = &c };
         int                 code;
 
+        option_table_init(&ctl_options, &c, sizeof(c));
         arena_init(&c.arena, NULL, 0, ARENA_MAX_BYTES);
         strbuf_init(&c.out, 0);
         code = read_and_run(&c, &line, argc, argv);
@@ -226,5 +235,6 @@ int ctl_main(int argc, char **argv) {
         strbuf_done(&c.out);
         arena_done(&c.arena);
         command_line_done(&line);
+        option_table_done(&ctl_options, &c);
         return code;
 }

@@ -13,7 +13,7 @@
 /* ---- the request ----------------------------------------------------------------------------- */
 
 /* Returns the value of "NAME=VALUE" for the name; ptr NULL when there is none. */
-static struct str find_pair(const struct cli_texts *pairs, struct str name) {
+static struct str find_pair(const struct option_texts *pairs, struct str name) {
         for (size_t i = 0; i < pairs->n_items; i++) {
                 struct str key, value = str_split(str_of(pairs->items[i]), '=', &key);
 
@@ -23,7 +23,7 @@ static struct str find_pair(const struct cli_texts *pairs, struct str name) {
         return str_range(NULL, 0);
 }
 
-static struct error *check_pairs(const struct cli_texts *pairs, const char *option,
+static struct error *check_pairs(const struct option_texts *pairs, const char *option,
                                  const struct model_metadata *m) {
         for (size_t i = 0; i < pairs->n_items; i++) {
                 const struct model_tensor *t = m->inputs;

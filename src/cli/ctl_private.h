@@ -9,10 +9,10 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/strbuf.h"
-#include "cli/cli_options.h"
 #include "cli/http_client.h"
 #include "cli/tensor_values.h"
 #include "codec/json_reader.h"
+#include "options/option_row.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,22 +20,25 @@
 enum ctl_exit { CTL_DONE = 0, CTL_REFUSED = 1, CTL_USAGE = 2, CTL_UNREACHABLE = 3 };
 
 struct ctl {
-        /* from the command line; borrowed */
-        struct http_client_options http;
-        bool                       is_json;
-        bool                       is_dot; /* graph: print for Graphviz */
-        const char                *model;  /* NULL: no model was named */
-        const char                *version;
-        const char                *config_file;
-        struct cli_texts           files;      /* "V/NAME=PATH" */
-        struct cli_texts           inputs;     /* "NAME=JSON", "NAME=@PATH" */
-        struct cli_texts           shapes;     /* "NAME=1,2,3" */
-        bool                       only_ready; /* index: only models that are ready */
-        bool                       dependents; /* unload: also the models loaded for it alone */
-        bool                       zeros, random;
-        uint64_t                   seed;
-        uint64_t                   n_values; /* shown of each output; 0: all */
+        /* from the command line */
+        char               *url, *key, *cacert, *cert, *key_file;
+        bool                is_insecure;
+        uint64_t            timeout_s;
+        bool                is_json;
+        bool                is_dot; /* graph: print for Graphviz */
+        char               *version;
+        char               *config_file;
+        struct option_texts files;      /* "V/NAME=PATH" */
+        struct option_texts inputs;     /* "NAME=JSON", "NAME=@PATH" */
+        struct option_texts shapes;     /* "NAME=1,2,3" */
+        bool                only_ready; /* index: only models that are ready */
+        bool                dependents; /* unload: also the models loaded for it alone */
+        bool                zeros, random;
+        uint64_t            seed;
+        uint64_t            n_values; /* shown of each output; 0: all */
+        const char         *model;    /* NULL: no model was named; borrowed */
 
+        struct http_client_options http;
         struct http_client *client; /* owned */
         struct arena        arena;
         struct strbuf       out; /* for stdout */

@@ -7,6 +7,7 @@
 #include "cli/ctl.h"
 #include "cli/endpoint_list.h"
 #include "cli/option_parse.h"
+#include "cli/option_print.h"
 #include "cli/serve.h"
 #include "triton/core/neso.h"
 
@@ -20,15 +21,32 @@ static int print_version(int argc, char **argv) {
         return 0;
 }
 
+static struct error *put_values(int argc, char **argv, struct strbuf *out) {
+        struct cli_options o;
+        struct error      *err;
+
+        cli_options_init(&o);
+        err = option_parse(argc, argv, &o);
+        if (err == NULL)
+                option_print_values(&o, out);
+        cli_options_done(&o);
+        return err;
+}
+
+/* Without arguments: the page of all options. With options of `neso serve`: their values in force. */
 static int print_options(int argc, char **argv) {
         AUTO_STRBUF text = { 0 };
+        AUTO_ERROR  err = NULL;
 
-        (void)argc;
-        (void)argv;
         strbuf_init(&text, 0);
-        option_print_markdown(&text);
+        if (argc > 1)
+                err = put_values(argc, argv, &text);
+        else
+                option_print_markdown(&text);
         fputs(strbuf_cstr(&text), stdout);
-        return 0;
+        if (err != NULL)
+                fprintf(stderr, "%s\n`neso serve --help` lists all options.\n", err->message);
+        return err != NULL;
 }
 
 static int print_endpoints(int argc, char **argv) {
@@ -59,7 +77,7 @@ static const struct command commands[] = {
         { "check", "check the configurations of a repository; `neso check --help`", check_main },
         { "ctl", "query a running server, load and unload its models; `neso ctl --help`",
           ctl_main },
-        { "options", "print the options of serve as Markdown", print_options },
+        { "options", "print the options of serve as Markdown; with options, the values in force", print_options },
         { "endpoints", "print the server's endpoints, and the group of each (--json)",
           print_endpoints },
         { "version", "print the version", print_version },

@@ -14,6 +14,7 @@
 #include "cli/core_options.h"
 #include "cli/open_files.h"
 #include "cli/option_parse.h"
+#include "cli/option_print.h"
 #include "cli/poller.h"
 #include "cli/serve_grpc.h"
 #include "cli/serve_tls.h"
@@ -270,7 +271,7 @@ static void require_keys(struct serve *s, struct endpoint_policy *policy) {
 
 /* Called before the core loads the models, which may take long. */
 static struct error *read_policy(struct serve *s) {
-        const struct cli_texts *apis = &s->options.http_restricted_api;
+        const struct option_texts *apis = &s->options.http_restricted_api;
 
         if (s->options.api_key_file != NULL)
                 TRY(api_keys_open(s->options.api_key_file, &s->keys));
@@ -282,7 +283,7 @@ static struct error *read_policy(struct serve *s) {
 }
 
 static struct error *read_admission(struct serve *s) {
-        const struct cli_texts *limits = &s->options.in_flight_limit;
+        const struct option_texts *limits = &s->options.in_flight_limit;
 
         for (size_t i = 0; i < limits->n_items; i++)
                 TRY(admission_add(&s->admission, limits->items[i]));
@@ -401,7 +402,7 @@ static void free_all(struct serve *s) {
 
 /* Stops everything in order and returns the exit code. */
 static int stop(struct serve *s) {
-        uint64_t deadline_ns = clock_now_ns() + (uint64_t)s->options.exit_timeout_secs * NS_PER_S;
+        uint64_t deadline_ns = clock_now_ns() + (uint64_t)s->options.exit_timeout_s * NS_PER_S;
 
         if (s->core != NULL) {
                 AUTO_ERROR err = core_error_take(TRITONSERVER_ServerStop(s->core));

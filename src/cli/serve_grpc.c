@@ -14,7 +14,7 @@ void serve_grpc_init(struct serve_grpc *g) {
 
 struct error *serve_grpc_prepare(struct serve_grpc *g, const struct cli_options *o,
                                  struct tls_context *tls) {
-        const struct cli_texts *protocols = &o->grpc_restricted_protocol;
+        const struct option_texts *protocols = &o->grpc_restricted_protocol;
 
         g->options = o;
         g->tls = tls;
