@@ -6,7 +6,7 @@
 #include "cli/command_line.h"
 #include "cli/core_options.h"
 #include "cli/json_indent.h"
-#include "codec/json_reader.h"
+#include "codec/json_find.h"
 #include "codec/json_writer.h"
 #include "core_api/core_error.h"
 #include "triton/core/neso.h"
@@ -21,19 +21,10 @@ enum { EXIT_FINE = 0, EXIT_WRONG = 1, EXIT_USAGE = 2 };
 #define REPORT_MAX_BYTES ((size_t)1 << 30)
 
 /* What NESO_ModelRepositoryCheck() reports. Texts are in the arena, or ranges of the JSON there. */
-struct check_problem {
-        bool                  is_warning;
-        struct str            file, message;
-        uint64_t              line, column; /* 0: none */
-        struct check_problem *next;
-};
-
 struct checked_model {
-        struct str            name, directory, file; /* file: ptr NULL when there is none */
-        struct str            versions, config;      /* JSON; empty when there are errors */
-        struct str            plan;                  /* JSON; of composite models */
-        struct str            problems_json;
-        struct check_problem *problems;
+        struct str            json; /* as the core reports the model */
+        struct str            name, directory;
+        struct str            config; /* JSON; ptr NULL when there are errors */
         size_t                n_errors;
         bool                  is_loaded;  /* with --load: it was loaded, and `config` is its
                                            * completed configuration */
@@ -62,147 +53,85 @@ struct check {
 
 /* ---- the report ----------------------------------------------------------------------------- */
 
-static struct check_problem *read_problem(struct json_reader *r, struct arena *arena) {
-        struct check_problem *p = ARENA_NEW(arena, struct check_problem);
-        struct str            key;
-
-        for (json_enter_object(r); json_next_key(r, arena, &key);) {
-                if (str_is(key, "severity"))
-                        p->is_warning = str_is(json_read_string(r, arena), "warning");
-                else if (str_is(key, "file"))
-                        p->file = json_read_string(r, arena);
-                else if (str_is(key, "line"))
-                        p->line = json_read_number(r).magnitude;
-                else if (str_is(key, "column"))
-                        p->column = json_read_number(r).magnitude;
-                else if (str_is(key, "message"))
-                        p->message = json_read_string(r, arena);
-                else
-                        json_skip(r);
-        }
-        return p;
-}
-
-static void read_problems(struct json_reader *r, struct arena *arena, struct checked_model *m) {
-        struct check_problem **end = &m->problems;
-
-        for (json_enter_array(r); json_next_element(r); end = &(*end)->next) {
-                *end = read_problem(r, arena);
-                m->n_errors += !(*end)->is_warning;
-        }
-}
-
-static struct checked_model *read_model(struct json_reader *r, struct arena *arena) {
+static struct checked_model *read_model(struct str json, struct arena *arena) {
         struct checked_model *m = ARENA_NEW(arena, struct checked_model);
-        struct json_reader    again;
-        struct str            key;
+        struct json_list      list;
+        struct str            problem;
 
-        for (json_enter_object(r); json_next_key(r, arena, &key);) {
-                if (str_is(key, "name"))
-                        m->name = json_read_string(r, arena);
-                else if (str_is(key, "directory"))
-                        m->directory = json_read_string(r, arena);
-                else if (str_is(key, "file"))
-                        m->file = json_read_string(r, arena);
-                else if (str_is(key, "problems")) {
-                        again = *r;
-                        m->problems_json = json_skip(&again);
-                        read_problems(r, arena, m);
-                } else if (str_is(key, "versions"))
-                        m->versions = json_skip(r);
-                else if (str_is(key, "config"))
-                        m->config = json_skip(r);
-                else if (str_is(key, "batch_plan"))
-                        m->plan = json_skip(r);
-                else
-                        json_skip(r);
-        }
+        *m = (struct checked_model){ .json = json,
+                                     .name = json_find_text(json, "name", arena),
+                                     .directory = json_find_text(json, "directory", arena),
+                                     .config = json_find(json, "config") };
+        for (json_list_init(&list, json_find(json, "problems")); json_list_next(&list, &problem);)
+                m->n_errors += !str_is(json_find_text(problem, "severity", arena), "warning");
         return m;
 }
 
-static void read_report(struct json_reader *r, struct arena *arena, struct check_report *report) {
-        struct checked_model **end = &report->models;
-        struct str             key;
-
-        for (json_enter_object(r); json_next_key(r, arena, &key);) {
-                if (str_is(key, "path"))
-                        report->path = json_read_string(r, arena);
-                else if (str_is(key, "is_model"))
-                        report->is_model = json_read_bool(r);
-                else if (!str_is(key, "models"))
-                        json_skip(r);
-                else
-                        for (json_enter_array(r); json_next_element(r); end = &(*end)->next)
-                                *end = read_model(r, arena);
-        }
-        json_read_end(r);
-}
-
 /* INTERNAL when the JSON is not a report of the core. */
-static struct error *read_report_json(struct str json, struct arena *arena,
-                                      struct check_report *ret) {
-        struct check_report report = { 0 };
-        struct json_reader  r;
+static struct error *read_report(struct str json, struct arena *arena, struct check_report *ret) {
+        struct checked_model **end = &ret->models;
+        struct json_list       list;
+        struct str             model;
 
-        json_reader_init(&r, json);
-        read_report(&r, arena, &report);
-        if (json_failed(&r))
-                return error_new(ERR_INTERNAL, "the report of the check cannot be read: %s at %zu",
-                                 json_error_text(&r), json_error_offset(&r));
-        *ret = report;
+        TRY(error_recode(error_wrap(json_check(json, JSON_OBJECT),
+                                    "the report of the check cannot be read"),
+                         ERR_INTERNAL));
+        *ret = (struct check_report){ .path = json_find_text(json, "path", arena),
+                                      .is_model = json_find_flag(json, "is_model") };
+        for (json_list_init(&list, json_find(json, "models")); json_list_next(&list, &model);
+             end = &(*end)->next)
+                *end = read_model(model, arena);
         return NULL;
 }
 
 /* "file:line:column: message" for each, with "warning: " before the message of a warning. */
-static void print_problems(const struct checked_model *m, struct strbuf *out) {
-        for (const struct check_problem *p = m->problems; p != NULL; p = p->next) {
-                strbuf_put(out, p->file.ptr, p->file.len);
-                if (p->line > 0)
-                        strbuf_printf(out, ":%llu:%llu", (unsigned long long)p->line,
-                                      (unsigned long long)p->column);
-                strbuf_puts(out, p->is_warning ? ": warning: " : ": ");
-                strbuf_put(out, p->message.ptr, p->message.len);
-                strbuf_putc(out, '\n');
+static void print_problems(const struct checked_model *m, struct arena *arena, struct strbuf *out) {
+        struct json_list list;
+        struct str       p;
+
+        for (json_list_init(&list, json_find(m->json, "problems")); json_list_next(&list, &p);) {
+                bool is_warning = str_is(json_find_text(p, "severity", arena), "warning");
+
+                strbuf_printf(out, "%.*s", STR_ARG(json_find_text(p, "file", arena)));
+                if (json_find_count(p, "line") > 0)
+                        strbuf_printf(out, ":%llu:%llu",
+                                      (unsigned long long)json_find_count(p, "line"),
+                                      (unsigned long long)json_find_count(p, "column"));
+                strbuf_printf(out, "%s%.*s\n", is_warning ? ": warning: " : ": ",
+                              STR_ARG(json_find_text(p, "message", arena)));
         }
 }
 
 static void print_versions(struct str versions, struct strbuf *out) {
-        struct json_reader r;
-        const char        *before = ", versions ";
+        const char      *before = ", versions ";
+        struct json_list list;
+        struct str       version;
 
-        json_reader_init(&r, versions);
-        for (json_enter_array(&r); json_next_element(&r); before = ", ") {
-                struct str version = json_skip(&r);
-
-                strbuf_puts(out, before);
-                strbuf_put(out, version.ptr, version.len);
-        }
+        for (json_list_init(&list, versions); json_list_next(&list, &version); before = ", ")
+                strbuf_printf(out, "%s%.*s", before, STR_ARG(version));
 }
 
-static void print_plan(const struct checked_model *m, struct strbuf *out) {
-        struct json_reader r;
-        uint64_t           n_rows = 1;
+static void print_plan(struct str plan, struct strbuf *out) {
+        unsigned long long n_rows = 1;
+        struct json_list   list;
+        struct str         one; /* digits and words between quotes */
 
         strbuf_puts(out, "executions for each number of rows:\n");
-        json_reader_init(&r, m->plan);
-        for (json_enter_array(&r); json_next_element(&r); n_rows++) {
-                struct str plan = json_skip(&r); /* digits and words between quotes */
-
-                strbuf_printf(out, "  %llu: %.*s\n", (unsigned long long)n_rows,
-                              STR_ARG(str_range(plan.ptr + 1, plan.len - 2)));
-        }
+        for (json_list_init(&list, plan); json_list_next(&list, &one); n_rows++)
+                strbuf_printf(out, "  %llu: %.*s\n", n_rows,
+                              STR_ARG(str_range(one.ptr + 1, one.len - 2)));
 }
 
 /* "name: ok, versions 1, 2" and the indented configuration; for composite models also the plan. */
 static void print_config(const struct checked_model *m, struct strbuf *out) {
         strbuf_put(out, m->name.ptr, m->name.len);
         strbuf_puts(out, m->is_loaded ? ": loads" : ": ok");
-        print_versions(m->versions, out);
+        print_versions(json_find(m->json, "versions"), out);
         strbuf_putc(out, '\n');
         json_indent(m->config, out);
         strbuf_putc(out, '\n');
-        if (m->plan.ptr != NULL)
-                print_plan(m, out);
+        if (json_find(m->json, "batch_plan").ptr != NULL)
+                print_plan(json_find(m->json, "batch_plan"), out);
 }
 
 static void put_member(struct json_writer *w, const char *key, struct str text) {
@@ -219,18 +148,18 @@ static void put_raw(struct json_writer *w, const char *key, struct str json) {
         json_put_raw(w, json);
 }
 
+/* The members of the core's report, with the results of the load before the configuration. */
 static void print_model_json(const struct checked_model *m, struct json_writer *w) {
+        static const char *const members[] = { "name", "directory", "file", "problems", "versions" };
+
         json_begin_object(w);
-        put_member(w, "name", m->name);
-        put_member(w, "directory", m->directory);
-        put_member(w, "file", m->file);
-        put_raw(w, "problems", m->problems_json);
-        put_raw(w, "versions", m->versions);
+        for (size_t i = 0; i < ARRAY_LEN(members); i++)
+                put_raw(w, members[i], json_find(m->json, members[i]));
         if (m->is_loaded)
                 put_raw(w, "loaded", STR_LIT("true"));
         put_member(w, "load_error", m->load_error);
         put_raw(w, "config", m->config);
-        put_raw(w, "batch_plan", m->plan);
+        put_raw(w, "batch_plan", json_find(m->json, "batch_plan"));
         json_end_object(w);
 }
 
@@ -336,11 +265,11 @@ static struct error *make_report(struct check *c) {
         core_error_drop(TRITONSERVER_ServerOptionsDelete(core));
         TRY(err);
         TRY(read_message(c, message, &json));
-        return read_report_json(json, &c->arena, &c->report);
+        return read_report(json, &c->arena, &c->report);
 }
 
 static void print_model(struct check *c, const struct checked_model *m) {
-        print_problems(m, &c->wrong);
+        print_problems(m, &c->arena, &c->wrong);
         if (m->load_error.ptr != NULL)
                 strbuf_printf(&c->wrong, "%.*s: %.*s\n", STR_ARG(m->directory),
                               STR_ARG(m->load_error));
