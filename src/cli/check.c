@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "cli/command_line.h"
+#include "cli/command_page.h"
 #include "cli/core_options.h"
 #include "cli/json_indent.h"
 #include "codec/json_find.h"
@@ -343,19 +344,23 @@ static const struct option_row rows[] = {
             .help = "configurations must be complete, as of `neso serve`"),
 };
 
-static const struct option_table check_option_table = { rows, ARRAY_LEN(rows) };
+static const struct option_table check_options = { rows, ARRAY_LEN(rows) };
+
+const struct command_page check_page = {
+        .name = "check",
+        .summary = "check the configurations of a repository",
+        .arguments = "<repository or model directory> [options]",
+        .about = "Reads the configuration of each model as a server would and prints the effective\n"
+                 "configuration, or its mistakes: <file>:<line>:<column>: <message>.",
+        .options = &check_options,
+        .exit_codes = "0 no mistakes, 1 mistakes, 2 wrong usage",
+};
 
 static void print_help(void) {
         AUTO_STRBUF text = { 0 };
 
         strbuf_init(&text, 0);
-        strbuf_puts(
-                &text,
-                "Usage: neso check <repository or model directory> [options]\n\n"
-                "Reads the configuration of each model as a server would and prints the effective\n"
-                "configuration, or its mistakes: <file>:<line>:<column>: <message>.\n"
-                "Exit code: 0 no mistakes, 1 mistakes, 2 wrong usage.\n\n");
-        command_line_print_options(&check_option_table, &text);
+        command_page_print_help(&check_page, &text);
         fputs(strbuf_cstr(&text), stdout);
 }
 
@@ -381,10 +386,10 @@ static int read_and_check(struct check *c, struct command_line *l, int argc, cha
 
 int check_main(int argc, char **argv) {
         struct check        c;
-        struct command_line line = { .options = &check_option_table, .values = &c };
+        struct command_line line = { .options = &check_options, .values = &c };
         int                 code;
 
-        option_table_init(&check_option_table, &c, sizeof(c));
+        option_table_init(&check_options, &c, sizeof(c));
         cli_options_init(&c.options);
         /* The report has all problems, so the server of --load does not log them again. */
         c.options.log_info = c.options.log_warning = c.options.log_error = false;

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "cli/command_line.h"
+#include "cli/command_page.h"
 #include "cli/ctl_private.h"
 
 #include <stdio.h>
@@ -22,36 +23,28 @@
 #define FOR_GRAPH (1U << 5)
 #define FOR_ALL 0U
 
-enum model_argument { NO_MODEL, MAY_NAME_MODEL, NEEDS_MODEL };
-
-static const struct ctl_command {
-        const char         *name;
-        enum model_argument model;
-        const char         *help;
-        unsigned            takes; /* FOR_ groups of its options, besides FOR_ALL */
-        ctl_run_fn          run;
-} commands[] = {
-        { "index", NO_MODEL, "the models of the repositories, their versions and states", FOR_INDEX,
+static const struct command_word commands[] = {
+        { "index", "", "the models of the repositories, their versions and states", FOR_INDEX,
           ctl_index },
-        { "load", NEEDS_MODEL, "load a model, or load it again", FOR_LOAD, ctl_load },
-        { "unload", NEEDS_MODEL, "unload a model", FOR_UNLOAD, ctl_unload },
-        { "ready", MAY_NAME_MODEL, "readiness of the server, or of a model; exit code 1: not ready",
+        { "load", "MODEL", "load a model, or load it again", FOR_LOAD, ctl_load },
+        { "unload", "MODEL", "unload a model", FOR_UNLOAD, ctl_unload },
+        { "ready", "[MODEL]", "readiness of the server, or of a model; exit code 1: not ready",
           FOR_VERSION, ctl_ready },
-        { "stats", MAY_NAME_MODEL, "requests, executions, mean times, batch sizes", FOR_VERSION,
+        { "stats", "[MODEL]", "requests, executions, mean times, batch sizes", FOR_VERSION,
           ctl_stats },
-        { "sequences", NEEDS_MODEL, "a model's live sequences: place, age, idle time", FOR_VERSION,
+        { "sequences", "MODEL", "a model's live sequences: place, age, idle time", FOR_VERSION,
           ctl_sequences },
-        { "stacks", NEEDS_MODEL, "call stacks of a model's processes, for a model that hangs",
+        { "stacks", "MODEL", "call stacks of a model's processes, for a model that hangs",
           FOR_VERSION, ctl_stacks },
-        { "members", NEEDS_MODEL, "the instance groups of a model that take certain batch sizes",
+        { "members", "MODEL", "the instance groups of a model that take certain batch sizes",
           FOR_VERSION, ctl_members },
-        { "metadata", MAY_NAME_MODEL,
+        { "metadata", "[MODEL]",
           "name and version of the server, or a model's inputs and outputs", FOR_VERSION,
           ctl_metadata },
-        { "config", NEEDS_MODEL, "a model's configuration", FOR_VERSION, ctl_config },
-        { "graph", NEEDS_MODEL, "the steps of an ensemble or a chain, and the tensors between them",
+        { "config", "MODEL", "a model's configuration", FOR_VERSION, ctl_config },
+        { "graph", "MODEL", "the steps of an ensemble or a chain, and the tensors between them",
           FOR_VERSION | FOR_GRAPH, ctl_graph },
-        { "infer", NEEDS_MODEL, "run a model once", FOR_VERSION | FOR_INFER, ctl_infer },
+        { "infer", "MODEL", "run a model once", FOR_VERSION | FOR_INFER, ctl_infer },
 };
 
 #define ROW(row_kind, row_name, member, ...)                                                       \
@@ -100,27 +93,18 @@ static const struct option_table ctl_options = { rows, ARRAY_LEN(rows) };
 
 /* ---- the command line ------------------------------------------------------------------------ */
 
-static void print_help(void) {
-        AUTO_STRBUF text = { 0 };
+const struct command_page ctl_page = {
+        .name = "ctl",
+        .summary = "query a running server, load and unload its models",
+        .arguments = "<command> [options]",
+        .about = "Sends requests to a running server over HTTP.",
+        .words = commands,
+        .n_words = ARRAY_LEN(commands),
+        .options = &ctl_options,
+        .exit_codes = "0 done, 1 the server said no, 2 wrong usage, 3 no answer",
+};
 
-        strbuf_init(&text, 0);
-        strbuf_puts(&text, "Usage: neso ctl <command> [options]\n\n"
-                           "Sends requests to a running server over HTTP. Commands:\n\n");
-        for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
-                const struct ctl_command *k = &commands[i];
-                const char               *model = k->model == NEEDS_MODEL ? "MODEL" : "[MODEL]";
-
-                strbuf_printf(&text, "  %-9s %-8s %s\n", k->name, k->model == NO_MODEL ? "" : model,
-                              k->help);
-        }
-        strbuf_puts(&text, "\nOptions:\n\n");
-        command_line_print_options(&ctl_options, &text);
-        strbuf_puts(&text,
-                    "\nExit code: 0 done, 1 the server said no, 2 wrong usage, 3 no answer.\n");
-        fputs(strbuf_cstr(&text), stdout);
-}
-
-static const struct ctl_command *find_command(const char *name) {
+static const struct command_word *find_command(const char *name) {
         for (size_t i = 0; i < ARRAY_LEN(commands); i++)
                 if (strcmp(name, commands[i].name) == 0)
                         return &commands[i];
@@ -138,16 +122,19 @@ static struct error *unknown_command(const char *name) {
                          nearest ? "'?" : "");
 }
 
-static struct error *check_words(const struct ctl_command *k, const struct option_texts *words) {
-        if (k->model == NEEDS_MODEL && (words->n_items == 1 || *words->items[1] == '\0'))
+static struct error *check_words(const struct command_word *k, const struct option_texts *words) {
+        bool   needs_model = strcmp(k->argument, "MODEL") == 0;
+        size_t most = *k->argument == '\0' ? 1 : 2;
+
+        if (needs_model && (words->n_items == 1 || *words->items[1] == '\0'))
                 return error_new(ERR_INVALID_ARG, "which model? neso ctl %s MODEL", k->name);
-        if (words->n_items > (k->model == NO_MODEL ? 1 : 2))
-                return error_new(ERR_INVALID_ARG, "'%s' is too much for %s",
-                                 words->items[k->model == NO_MODEL ? 1 : 2], k->name);
+        if (words->n_items > most)
+                return error_new(ERR_INVALID_ARG, "'%s' is too much for %s", words->items[most],
+                                 k->name);
         return NULL;
 }
 
-static struct error *check_options(const struct ctl_command *k, const struct command_line *l) {
+static struct error *check_options(const struct command_word *k, const struct command_line *l) {
         for (size_t i = 0; i < ctl_options.n_rows; i++)
                 if ((l->given >> i & 1) != 0 && rows[i].used_by != FOR_ALL &&
                     (rows[i].used_by & k->takes) == 0)
@@ -157,7 +144,7 @@ static struct error *check_options(const struct ctl_command *k, const struct com
 }
 
 static struct error *read_command(struct ctl *c, const struct command_line *l,
-                                  const struct ctl_command **ret) {
+                                  const struct command_word **ret) {
         if (l->words.n_items == 0)
                 return error_new_text(ERR_INVALID_ARG, "which command?");
         *ret = find_command(l->words.items[0]);
@@ -191,7 +178,7 @@ static int fail(struct ctl *c, const struct error *err) {
         return c->exit_code;
 }
 
-static int run(struct ctl *c, const struct ctl_command *k) {
+static int run(struct ctl *c, const struct command_word *k) {
         AUTO_ERROR err = k->run(c);
 
         /* Partial output is printed even when an error followed. */
@@ -204,12 +191,13 @@ static int run(struct ctl *c, const struct ctl_command *k) {
 }
 
 static int read_and_run(struct ctl *c, struct command_line *l, int argc, char **argv) {
-        const struct ctl_command *k;
+        const struct command_word *k;
         AUTO_ERROR                err = command_line_read(l, argc, argv);
 
         c->exit_code = CTL_USAGE;
         if (err == NULL && l->wants_help) {
-                print_help();
+                command_page_print_help(&ctl_page, &c->out);
+                fputs(strbuf_cstr(&c->out), stdout);
                 return CTL_DONE;
         }
         if (err == NULL)

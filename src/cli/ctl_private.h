@@ -71,8 +71,6 @@ struct error *ctl_show(struct ctl *c, const char *path,
 /* Reads a file named on the command line into the arena. */
 struct error *ctl_read_file(struct ctl *c, const char *path, struct str *ret) NODISCARD;
 
-typedef struct error *(*ctl_run_fn)(struct ctl *c);
-
 struct error *ctl_index(struct ctl *c);
 struct error *ctl_load(struct ctl *c);
 struct error *ctl_unload(struct ctl *c);

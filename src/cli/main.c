@@ -4,6 +4,7 @@
 #include "base/compiler.h"
 #include "base/file.h"
 #include "cli/check.h"
+#include "cli/command_page.h"
 #include "cli/ctl.h"
 #include "cli/endpoint_list.h"
 #include "cli/option_parse.h"
@@ -66,27 +67,78 @@ static int print_endpoints(int argc, char **argv) {
         return 0;
 }
 
-struct command {
-        const char *name;
-        const char *help;
-        int (*run)(int argc, char **argv);
+static int print_manual(int argc, char **argv);
+static int print_completion(int argc, char **argv);
+
+static const struct command_page options_page = {
+        .name = "options",
+        .summary = "print the options of serve as Markdown; with options, the values in force",
+};
+static const struct command_page endpoints_page = {
+        .name = "endpoints",
+        .summary = "print the server's endpoints, and the group of each (--json)",
+};
+static const struct command_page version_page = {
+        .name = "version",
+        .summary = "print the version",
 };
 
-static const struct command commands[] = {
-        { "serve", "serve models; `neso serve --help` lists the options", serve_main },
-        { "check", "check the configurations of a repository; `neso check --help`", check_main },
-        { "ctl", "query a running server, load and unload its models; `neso ctl --help`",
-          ctl_main },
-        { "options", "print the options of serve as Markdown; with options, the values in force", print_options },
-        { "endpoints", "print the server's endpoints, and the group of each (--json)",
-          print_endpoints },
-        { "version", "print the version", print_version },
+static const struct command_page *const listed[] = {
+        &serve_page, &check_page, &ctl_page, &options_page, &endpoints_page, &version_page,
 };
+static const struct command_pages pages = { listed, ARRAY_LEN(listed) };
+
+/* The last two are for the build: `neso help` does not list them. */
+static const struct command {
+        const char *name;
+        int (*run)(int argc, char **argv);
+} commands[] = {
+        { "serve", serve_main },
+        { "check", check_main },
+        { "ctl", ctl_main },
+        { "options", print_options },
+        { "endpoints", print_endpoints },
+        { "version", print_version },
+        { "manual", print_manual },
+        { "completion", print_completion },
+};
+
+/* `neso manual` prints neso.1, `neso manual serve` neso-serve.1. */
+static int print_manual(int argc, char **argv) {
+        AUTO_STRBUF text = { 0 };
+
+        strbuf_init(&text, 0);
+        if (argc < 2)
+                command_pages_print_manual(&pages, &text);
+        for (size_t i = 0; argc == 2 && i < ARRAY_LEN(listed); i++)
+                if (listed[i]->options != NULL && strcmp(argv[1], listed[i]->name) == 0)
+                        command_page_print_manual(listed[i], &text);
+        fputs(strbuf_cstr(&text), stdout);
+        if (text.len > 0)
+                return 0;
+        fprintf(stderr, "Usage: neso manual [serve | check | ctl]\n");
+        return 1;
+}
+
+static int print_completion(int argc, char **argv) {
+        AUTO_STRBUF text = { 0 };
+
+        (void)argc;
+        (void)argv;
+        strbuf_init(&text, 0);
+        command_pages_print_completion(&pages, &text);
+        fputs(strbuf_cstr(&text), stdout);
+        return 0;
+}
 
 static int print_help(FILE *to, int code) {
         fprintf(to, "Usage: neso <command> [options]\n\n");
-        for (size_t i = 0; i < ARRAY_LEN(commands); i++)
-                fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].help);
+        for (size_t i = 0; i < ARRAY_LEN(listed); i++) {
+                fprintf(to, "  %-10s %s", listed[i]->name, listed[i]->summary);
+                if (listed[i]->options != NULL)
+                        fprintf(to, "; `neso %s --help`", listed[i]->name);
+                fprintf(to, "\n");
+        }
         return code;
 }
 

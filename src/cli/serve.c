@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/reserve.h"
 #include "cli/access_log.h"
+#include "cli/command_page.h"
 #include "cli/core_options.h"
 #include "cli/open_files.h"
 #include "cli/option_parse.h"
@@ -480,6 +481,19 @@ static int run(struct serve *s) {
         print_signal(number);
         return stop(s);
 }
+
+const struct command_page serve_page = {
+        .name = "serve",
+        .summary = "serve models",
+        .arguments = "--model-repository <directory> [options]",
+        .about = "Serves the models of one or more repositories over HTTP and gRPC, with metrics on\n"
+                 "a port of their own. tritonserver is another name of this command.\n"
+                 "SIGINT or SIGTERM stops the server: it refuses new requests, finishes those in\n"
+                 "flight, and ends; a second signal ends it at once. On SIGHUP it reads API keys\n"
+                 "and certificates again.",
+        .options = &cli_option_table,
+        .exit_codes = "0 after a stop, 1 when the server cannot start or a stop takes too long",
+};
 
 static int print_usage(struct error *err) {
         AUTO_STRBUF text = { 0 };
