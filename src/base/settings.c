@@ -14,7 +14,8 @@ static void settings_push(struct settings *s, struct setting item) {
 }
 
 void settings_add(struct settings *s, const char *group, const char *name, const char *value) {
-        settings_push(s, (struct setting){ mem_strdup(group), mem_strdup(name), mem_strdup(value) });
+        settings_push(s,
+                      (struct setting){ mem_strdup(group), mem_strdup(name), mem_strdup(value) });
 }
 
 void settings_add_all(struct settings *s, const struct setting *items, size_t n_items) {

@@ -151,7 +151,8 @@ static void put_raw(struct json_writer *w, const char *key, struct str json) {
 
 /* The members of the core's report, with the results of the load before the configuration. */
 static void print_model_json(const struct checked_model *m, struct json_writer *w) {
-        static const char *const members[] = { "name", "directory", "file", "problems", "versions" };
+        static const char *const members[] = { "name", "directory", "file", "problems",
+                                               "versions" };
 
         json_begin_object(w);
         for (size_t i = 0; i < ARRAY_LEN(members); i++)
@@ -165,7 +166,7 @@ static void print_model_json(const struct checked_model *m, struct json_writer *
 }
 
 /* The report as the core printed it, with "loaded" or "load_error" for models that were loaded. */
-static void print_json(const struct check_report *report, struct strbuf *out) {
+static void print_report_json(const struct check_report *report, struct strbuf *out) {
         struct json_writer w;
 
         json_writer_init(&w, out);
@@ -221,7 +222,7 @@ static struct error *read_message(struct check *c, struct TRITONSERVER_Message *
         return err;
 }
 
-static struct error *load(struct check *c, struct checked_model *m) {
+static struct error *load_model(struct check *c, struct checked_model *m) {
         const char                  *name = arena_str(&c->arena, m->name);
         struct TRITONSERVER_Message *config;
 
@@ -241,9 +242,9 @@ static struct str reason_of(struct check *c, const struct error *err) {
 }
 
 /* Loads one model after the other, so that each has the machine for itself. */
-static void load_all(struct check *c) {
+static void load_models(struct check *c) {
         for (struct checked_model *m = c->report.models; m != NULL; m = m->next) {
-                AUTO_ERROR err = m->n_errors == 0 ? load(c, m) : NULL;
+                AUTO_ERROR err = m->n_errors == 0 ? load_model(c, m) : NULL;
 
                 if (m->n_errors > 0)
                         continue;
@@ -279,11 +280,11 @@ static void print_model(struct check *c, const struct checked_model *m) {
                 print_config(m, &c->fine);
 }
 
-static struct error *run(struct check *c) {
+static struct error *check_run(struct check *c) {
         TRY(make_report(c));
         if (c->loads) {
                 TRY(start_server(c));
-                load_all(c);
+                load_models(c);
         }
         for (const struct checked_model *m = c->report.models; m != NULL; m = m->next)
                 print_model(c, m);
@@ -292,20 +293,20 @@ static struct error *run(struct check *c) {
         if (c->is_json) {
                 strbuf_clear(&c->wrong);
                 strbuf_clear(&c->fine);
-                print_json(&c->report, &c->fine);
+                print_report_json(&c->report, &c->fine);
         }
         if (c->wrong.overflowed || c->fine.overflowed)
                 return error_new(ERR_UNAVAILABLE, "there is too much to print");
         return NULL;
 }
 
-static int check(struct check *c) {
+static int check_repository(struct check *c) {
         AUTO_ERROR err = NULL;
 
         arena_init(&c->arena, NULL, 0, REPORT_MAX_BYTES);
         strbuf_init(&c->wrong, REPORT_MAX_BYTES);
         strbuf_init(&c->fine, REPORT_MAX_BYTES);
-        err = run(c);
+        err = check_run(c);
         if (err == NULL) {
                 fputs(strbuf_cstr(&c->fine), stdout);
                 fflush(stdout);
@@ -323,8 +324,10 @@ static int check(struct check *c) {
 /* ---- the command line ------------------------------------------------------------------------ */
 
 #define ROW(row_kind, row_name, member, ...)                                                       \
-        { .kind = OPTION_##row_kind, .name = row_name, .offset = offsetof(struct check, member),   \
-          __VA_ARGS__ }
+        {                                                                                          \
+                .kind = OPTION_##row_kind, .name = row_name,                                       \
+                .offset = offsetof(struct check, member), __VA_ARGS__                              \
+        }
 
 static const struct option_row rows[] = {
         ROW(FLAG, "json", is_json, .help = "print everything as one JSON object"),
@@ -350,8 +353,9 @@ const struct command_page check_page = {
         .name = "check",
         .summary = "check the configurations of a repository",
         .arguments = "<repository or model directory> [options]",
-        .about = "Reads the configuration of each model as a server would and prints the effective\n"
-                 "configuration, or its mistakes: <file>:<line>:<column>: <message>.",
+        .about =
+                "Reads the configuration of each model as a server would and prints the effective\n"
+                "configuration, or its mistakes: <file>:<line>:<column>: <message>.",
         .options = &check_options,
         .exit_codes = "0 no mistakes, 1 mistakes, 2 wrong usage",
 };
@@ -381,7 +385,7 @@ static int read_and_check(struct check *c, struct command_line *l, int argc, cha
         if (l->words.n_items != 1)
                 return wrong_usage("which repository, or which model? One directory is checked");
         c->path = l->words.items[0];
-        return check(c);
+        return check_repository(c);
 }
 
 int check_main(int argc, char **argv) {

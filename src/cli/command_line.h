@@ -20,10 +20,10 @@
 #include <stdint.h>
 
 struct command_line {
-        const struct option_table *options; /* at most 64 rows */
-        void                      *values;  /* borrowed; the struct that the rows store into */
-        uint64_t                   given;   /* a bit for each option, by its index */
-        struct option_texts        words;   /* the other arguments, in their order */
+        const struct option_table *options;    /* at most 64 rows */
+        void                      *values;     /* borrowed; the struct that the rows store into */
+        uint64_t                   given;      /* a bit for each option, by its index */
+        struct option_texts        words;      /* the other arguments, in their order */
         bool                       wants_help; /* --help or -h; later arguments were not read */
 };
 

@@ -88,7 +88,7 @@ static struct error *check_metrics(const struct setting *s) {
 struct setting_option {
         const char *name;
         const char *form;
-        bool        needs_all; /* a group and a value, too */
+        bool        needs_all;                           /* a group and a value, too */
         struct error *(*check)(const struct setting *s); /* NULL: none */
         struct TRITONSERVER_Error *(*set)(struct TRITONSERVER_ServerOptions *t, const char *group,
                                           const char *name, const char *value);
@@ -127,8 +127,8 @@ static struct error *read_setting(const struct setting_option *option, const cha
                          option->name, option->form, text);
 }
 
-static struct error *set_settings(const struct setting_option *option,
-                                  const struct option_texts   *texts,
+static struct error *set_settings(const struct setting_option       *option,
+                                  const struct option_texts         *texts,
                                   struct TRITONSERVER_ServerOptions *t) {
         struct settings read = { 0 };
         struct error   *err = NULL;
@@ -137,8 +137,7 @@ static struct error *set_settings(const struct setting_option *option,
                 err = read_setting(option, texts->items[i], &read);
                 if (err == NULL)
                         err = core_error_take(option->set(t, read.items[i].group,
-                                                          read.items[i].name,
-                                                          read.items[i].value));
+                                                          read.items[i].name, read.items[i].value));
         }
         settings_done(&read);
         return err;
@@ -174,8 +173,7 @@ static void print_cache_config(const struct settings *all, const char *cache, st
         for (size_t i = 0; i < all->n_items; i++) {
                 const struct setting *s = &all->items[i];
 
-                if (strcmp(s->group, cache) != 0 ||
-                    settings_find(all, cache, s->name) != s->value)
+                if (strcmp(s->group, cache) != 0 || settings_find(all, cache, s->name) != s->value)
                         continue;
                 json_key(&w, s->name);
                 json_put_string(&w, s->value);
@@ -364,8 +362,8 @@ static struct error *check_gpu_options(const struct cli_options *o) {
 /* ---- all ------------------------------------------------------------------------------------- */
 
 /* Passes on the options that the library has by the same name. Their defaults are the same there. */
-static struct error *set_by_name(const struct cli_options          *o,
-                                 struct TRITONSERVER_ServerOptions *t) {
+static struct error *set_options_by_name(const struct cli_options          *o,
+                                         struct TRITONSERVER_ServerOptions *t) {
         for (size_t i = 0; i < cli_option_table.n_rows; i++) {
                 const struct option_row *row = &cli_option_table.rows[i];
 
@@ -382,9 +380,10 @@ static struct error *set_by_name(const struct cli_options          *o,
         return NULL;
 }
 
-static struct error *set_all(const struct cli_options *o, struct TRITONSERVER_ServerOptions *t) {
+static struct error *set_options(const struct cli_options          *o,
+                                 struct TRITONSERVER_ServerOptions *t) {
         TRY(set_log(o, t));
-        TRY(set_by_name(o, t));
+        TRY(set_options_by_name(o, t));
         TRY(set_model_control(o, t));
         CORE(TRITONSERVER_ServerOptionsSetStrictModelConfig(t, o->disable_auto_complete ||
                                                                        o->strict_model_config));
@@ -403,7 +402,7 @@ struct error *core_options_make(const struct cli_options           *o,
         struct error                      *err;
 
         CORE(TRITONSERVER_ServerOptionsNew(&t));
-        err = set_all(o, t);
+        err = set_options(o, t);
         if (err != NULL) {
                 TRITONSERVER_ServerOptionsDelete(t);
                 return err;

@@ -38,9 +38,8 @@ static const struct command_word commands[] = {
           FOR_VERSION, ctl_stacks },
         { "members", "MODEL", "the instance groups of a model that take certain batch sizes",
           FOR_VERSION, ctl_members },
-        { "metadata", "[MODEL]",
-          "name and version of the server, or a model's inputs and outputs", FOR_VERSION,
-          ctl_metadata },
+        { "metadata", "[MODEL]", "name and version of the server, or a model's inputs and outputs",
+          FOR_VERSION, ctl_metadata },
         { "config", "MODEL", "a model's configuration", FOR_VERSION, ctl_config },
         { "graph", "MODEL", "the steps of an ensemble or a chain, and the tensors between them",
           FOR_VERSION | FOR_GRAPH, ctl_graph },
@@ -48,8 +47,10 @@ static const struct command_word commands[] = {
 };
 
 #define ROW(row_kind, row_name, member, ...)                                                       \
-        { .kind = OPTION_##row_kind, .name = row_name, .offset = offsetof(struct ctl, member),     \
-          __VA_ARGS__ }
+        {                                                                                          \
+                .kind = OPTION_##row_kind, .name = row_name,                                       \
+                .offset = offsetof(struct ctl, member), __VA_ARGS__                                \
+        }
 
 static const struct option_row rows[] = {
         ROW(TEXT, "url", url, .argument = "URL", .initial = DEFAULT_URL,
@@ -159,38 +160,38 @@ static struct error *read_command(struct ctl *c, const struct command_line *l,
                                                        "the place of the whole directory");
         if (l->words.n_items == 1 && c->version != NULL)
                 return error_new_text(ERR_INVALID_ARG, "--version: of which model?");
-        c->http = (struct http_client_options){ .url = c->url,
-                                                .key = c->key != NULL ? c->key
-                                                                      : getenv(KEY_VARIABLE),
-                                                .cacert = c->cacert,
-                                                .cert = c->cert,
-                                                .key_file = c->key_file,
-                                                .is_insecure = c->is_insecure,
-                                                .timeout_s = c->timeout_s };
+        c->http =
+                (struct http_client_options){ .url = c->url,
+                                              .key = c->key != NULL ? c->key : getenv(KEY_VARIABLE),
+                                              .cacert = c->cacert,
+                                              .cert = c->cert,
+                                              .key_file = c->key_file,
+                                              .is_insecure = c->is_insecure,
+                                              .timeout_s = c->timeout_s };
         if (l->words.n_items > 1)
                 c->model = l->words.items[1];
         return NULL;
 }
 
-static int fail(struct ctl *c, const struct error *err) {
+static int ctl_fail(struct ctl *c, const struct error *err) {
         fflush(stdout);
         fprintf(stderr, "neso ctl: %s\n", err->message);
         return c->exit_code;
 }
 
-static int run(struct ctl *c, const struct command_word *k) {
+static int ctl_run(struct ctl *c, const struct command_word *k) {
         AUTO_ERROR err = k->run(c);
 
         /* Partial output is printed even when an error followed. */
         fwrite(strbuf_cstr(&c->out), 1, c->out.len, stdout);
         if (err != NULL)
-                return fail(c, err);
+                return ctl_fail(c, err);
         if (c->out.overflowed)
                 fprintf(stderr, "neso ctl: there is too much to print\n");
         return c->exit_code == CTL_REFUSED ? CTL_REFUSED : CTL_DONE;
 }
 
-static int read_and_run(struct ctl *c, struct command_line *l, int argc, char **argv) {
+static int ctl_read_and_run(struct ctl *c, struct command_line *l, int argc, char **argv) {
         const struct command_word *k;
         AUTO_ERROR                err = command_line_read(l, argc, argv);
 
@@ -203,11 +204,11 @@ static int read_and_run(struct ctl *c, struct command_line *l, int argc, char **
         if (err == NULL)
                 err = read_command(c, l, &k);
         if (err != NULL) {
-                fail(c, err);
+                ctl_fail(c, err);
                 fprintf(stderr, "`neso ctl --help` lists commands and options.\n");
                 return CTL_USAGE;
         }
-        return run(c, k);
+        return ctl_run(c, k);
 }
 
 int ctl_main(int argc, char **argv) {
@@ -218,7 +219,7 @@ int ctl_main(int argc, char **argv) {
         option_table_init(&ctl_options, &c, sizeof(c));
         arena_init(&c.arena, NULL, 0, ARENA_MAX_BYTES);
         strbuf_init(&c.out, 0);
-        code = read_and_run(&c, &line, argc, argv);
+        code = ctl_read_and_run(&c, &line, argc, argv);
         http_client_free(c.client);
         strbuf_done(&c.out);
         arena_done(&c.arena);

@@ -235,8 +235,8 @@ static struct output read_output(struct ctl *c, struct str json) {
                                 .datatype = json_find_text(json, "datatype", &c->arena),
                                 .shape = json_find(json, "shape"),
                                 .values = json_find(json, "data"),
-                                .binary_bytes = json_find_count(
-                                        json, "parameters.binary_data_size") };
+                                .binary_bytes =
+                                        json_find_count(json, "parameters.binary_data_size") };
 }
 
 /* Turns the bytes of an output, which follow the JSON, into values. */
@@ -331,7 +331,7 @@ static const struct text_column output_columns[] = {
         { "VALUES", TEXT_LEFT },
 };
 
-static struct error *print_table(struct ctl *c, struct str json, struct str binary) {
+static struct error *print_answer_table(struct ctl *c, struct str json, struct str binary) {
         struct text_table t;
         struct error     *err;
 
@@ -344,7 +344,7 @@ static struct error *print_table(struct ctl *c, struct str json, struct str bina
 }
 
 /* Prints the answer, in which bytes have become values. */
-static struct error *print_json(struct ctl *c, struct str json, struct str binary) {
+static struct error *print_answer_json(struct ctl *c, struct str json, struct str binary) {
         struct json_writer w;
         struct json_reader r;
         struct str         key, value;
@@ -370,7 +370,7 @@ static struct error *print_json(struct ctl *c, struct str json, struct str binar
 
 /* ---- the command ---------------------------------------------------------------------------- */
 
-static struct error *ask(struct ctl *c, struct infer_request *q) {
+static struct error *send_request(struct ctl *c, struct infer_request *q) {
         bool                 has_binary = q->binary.len > 0;
         struct http_question question = { .path = ctl_model_path(c, "/infer"),
                                           .is_post = true,
@@ -391,7 +391,8 @@ static struct error *ask(struct ctl *c, struct infer_request *q) {
         json = str_range(body.ptr, length);
         binary = str_range(body.ptr + length, body.len - length);
         TRY(ctl_check_answer(c, json, JSON_OBJECT));
-        return c->is_json ? print_json(c, json, binary) : print_table(c, json, binary);
+        return c->is_json ? print_answer_json(c, json, binary)
+                          : print_answer_table(c, json, binary);
 }
 
 struct error *ctl_infer(struct ctl *c) {
@@ -405,7 +406,7 @@ struct error *ctl_infer(struct ctl *c) {
         strbuf_init(&q.binary, 0);
         err = make_request(c, &q, model);
         if (err == NULL)
-                err = ask(c, &q);
+                err = send_request(c, &q);
         strbuf_done(&q.json);
         strbuf_done(&q.binary);
         return err;

@@ -7,7 +7,7 @@
 #include "codec/json_find.h"
 #include "codec/json_writer.h"
 
-static struct error *post(struct ctl *c, const char *path, struct str body, struct str *ret) {
+static struct error *ctl_post(struct ctl *c, const char *path, struct str body, struct str *ret) {
         return ctl_ask(c, &(struct http_question){ .path = path, .is_post = true, .body = body },
                        ret, NULL);
 }
@@ -25,8 +25,8 @@ struct error *ctl_index(struct ctl *c) {
         struct json_table t;
         struct str        body;
 
-        TRY(post(c, "/v2/repository/index",
-                 c->only_ready ? STR_LIT("{\"ready\":true}") : STR_LIT("{}"), &body));
+        TRY(ctl_post(c, "/v2/repository/index",
+                     c->only_ready ? STR_LIT("{\"ready\":true}") : STR_LIT("{}"), &body));
         if (c->is_json) {
                 ctl_put_answer(c, body);
                 return NULL;
@@ -84,13 +84,13 @@ static struct error *print_parameters(struct ctl *c, struct strbuf *out) {
 }
 
 /* Loads or unloads; `what` is the past participle that is printed. */
-static struct error *change(struct ctl *c, const char *verb, struct str parameters,
-                            const char *what) {
+static struct error *change_model(struct ctl *c, const char *verb, struct str parameters,
+                                  const char *what) {
         struct str  body;
         const char *path = arena_printf(&c->arena, "/v2/repository/models/%s/%s",
                                         ctl_escape(c, c->model), verb);
 
-        TRY(post(c, path, parameters, &body));
+        TRY(ctl_post(c, path, parameters, &body));
         if (c->is_json)
                 ctl_put_answer(c, body.len > 0 ? body : STR_LIT("{}"));
         else
@@ -103,7 +103,7 @@ struct error *ctl_load(struct ctl *c) {
 
         strbuf_init(&parameters, 0);
         TRY(print_parameters(c, &parameters));
-        return change(c, "load", strbuf_str(&parameters), "loaded");
+        return change_model(c, "load", strbuf_str(&parameters), "loaded");
 }
 
 enum presence { PRESENCE_HIDDEN, PRESENCE_UNKNOWN, PRESENCE_IDLE, PRESENCE_LOADED };
@@ -114,7 +114,7 @@ static struct error *find_model(struct ctl *c, enum presence *ret) {
         AUTO_ERROR       invalid = NULL;
         struct json_list list;
         struct str       body, entry, state;
-        AUTO_ERROR       err = post(c, "/v2/repository/index", STR_LIT("{}"), &body);
+        AUTO_ERROR       err = ctl_post(c, "/v2/repository/index", STR_LIT("{}"), &body);
 
         *ret = PRESENCE_HIDDEN;
         if (err != NULL)
@@ -140,10 +140,10 @@ struct error *ctl_unload(struct ctl *c) {
 
         TRY(find_model(c, &was));
         c->exit_code = CTL_DONE;
-        TRY(change(c, "unload",
-                   c->dependents ? STR_LIT("{\"parameters\":{\"unload_dependents\":true}}")
-                                 : STR_LIT("{}"),
-                   was == PRESENCE_IDLE ? "was not loaded" : "unloaded"));
+        TRY(change_model(c, "unload",
+                         c->dependents ? STR_LIT("{\"parameters\":{\"unload_dependents\":true}}")
+                                       : STR_LIT("{}"),
+                         was == PRESENCE_IDLE ? "was not loaded" : "unloaded"));
         if (was != PRESENCE_UNKNOWN)
                 return NULL;
         strbuf_clear(&c->out);

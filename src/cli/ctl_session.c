@@ -10,7 +10,7 @@
 
 #define FILE_MAX_BYTES ((size_t)1 << 30)
 
-static struct error *refused(struct ctl *c, long status, struct str body) {
+static struct error *ctl_refused(struct ctl *c, long status, struct str body) {
         struct str text = json_find_text(body, "error", &c->arena);
 
         c->exit_code = CTL_REFUSED;
@@ -40,7 +40,7 @@ struct error *ctl_ask(struct ctl *c, const struct http_question *q, struct str *
         if (ret_header_length != NULL)
                 *ret_header_length = reply.header_length;
         http_reply_done(&reply);
-        return reply.status == 200 ? NULL : refused(c, reply.status, *ret_body);
+        return reply.status == 200 ? NULL : ctl_refused(c, reply.status, *ret_body);
 }
 
 struct error *ctl_get(struct ctl *c, const char *path, struct str *ret_body) {

@@ -55,7 +55,7 @@ void json_table_init(struct json_table *t, const struct json_column *columns, si
                      struct arena *arena);
 /* Adds a row for each element. Returns their number. */
 size_t json_table_add(struct json_table *t, struct str answer, const struct json_rows *rows);
-void   json_table_end(struct json_table *t, struct strbuf *out); /* prints it; `out` NULL: does not */
+void json_table_end(struct json_table *t, struct strbuf *out); /* prints it; `out` NULL: does not */
 
 /* Forms of cells. A missing member is an empty text or 0. */
 json_cell_fn cell_text, cell_text_of_parent, cell_label;

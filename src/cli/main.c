@@ -142,7 +142,7 @@ static int print_help(FILE *to, int code) {
         return code;
 }
 
-static int run(const char *name, int argc, char **argv) {
+static int run_command(const char *name, int argc, char **argv) {
         for (size_t i = 0; i < ARRAY_LEN(commands); i++)
                 if (strcmp(name, commands[i].name) == 0)
                         return commands[i].run(argc, argv);
@@ -151,11 +151,11 @@ static int run(const char *name, int argc, char **argv) {
 }
 
 /* `neso help` and `neso help <command>`. */
-static int help(int argc, char **argv) {
+static int help_command(int argc, char **argv) {
         static char help_option[] = "--help";
         char       *asked[] = { argv[0], help_option, NULL };
 
-        return argc < 3 ? print_help(stdout, 0) : run(argv[2], 2, asked);
+        return argc < 3 ? print_help(stdout, 0) : run_command(argv[2], 2, asked);
 }
 
 int main(int argc, char **argv) {
@@ -168,8 +168,8 @@ int main(int argc, char **argv) {
         if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
                 return print_help(stdout, 0);
         if (strcmp(argv[1], "help") == 0)
-                return help(argc, argv);
+                return help_command(argc, argv);
         if (strncmp(argv[1], "--", 2) == 0) /* the reference server is started without a command */
                 return serve_main(argc, argv);
-        return run(argv[1], argc - 1, argv + 1);
+        return run_command(argv[1], argc - 1, argv + 1);
 }

@@ -45,8 +45,7 @@ static struct error *find_by_prefix(struct str prefix, struct option_match *ret)
         if (n == 1)
                 return NULL;
         return n == 0 ? unknown_option(prefix)
-                      : error_new(ERR_INVALID_ARG,
-                                  "option '--%.*s' is ambiguous; possibilities:%s",
+                      : error_new(ERR_INVALID_ARG, "option '--%.*s' is ambiguous; possibilities:%s",
                                   STR_ARG(prefix), strbuf_cstr(&names));
 }
 
@@ -60,7 +59,7 @@ static struct error *find_option(struct str name, struct option_match *ret) {
 
 /* Reads one option. *at is the index of its argument, and moves on when the value is an argument of
  * its own. */
-static struct error *parse_one(int argc, char **argv, int *at, struct cli_options *o) {
+static struct error *parse_option(int argc, char **argv, int *at, struct cli_options *o) {
         const char         *arg = argv[*at];
         struct str          name, value;
         struct option_match match;
@@ -70,10 +69,9 @@ static struct error *parse_one(int argc, char **argv, int *at, struct cli_option
         value = str_split(str_of(arg + 2), '=', &name);
         TRY(find_option(name, &match));
         if (match.row->kind == OPTION_FLAG)
-                return value.ptr == NULL
-                               ? option_set(match.row, o, "true")
-                               : error_new(ERR_INVALID_ARG, "option '--%s' takes no value",
-                                           match.name);
+                return value.ptr == NULL ? option_set(match.row, o, "true")
+                                         : error_new(ERR_INVALID_ARG,
+                                                     "option '--%s' takes no value", match.name);
         if (value.ptr != NULL)
                 return option_set(match.row, o, value.ptr);
         if (*at + 1 >= argc)
@@ -83,6 +81,6 @@ static struct error *parse_one(int argc, char **argv, int *at, struct cli_option
 
 struct error *option_parse(int argc, char **argv, struct cli_options *ret) {
         for (int at = 1; at < argc; at++)
-                TRY(parse_one(argc, argv, &at, ret));
+                TRY(parse_option(argc, argv, &at, ret));
         return NULL;
 }

@@ -58,7 +58,8 @@ static void put_cell(struct strbuf *out, const char *text) {
 }
 
 static void put_markdown_group(struct strbuf *out, const char *title) {
-        strbuf_printf(out, "\n## %s\n\n| option | default | what it does |\n|---|---|---|\n", title);
+        strbuf_printf(out, "\n## %s\n\n| option | default | what it does |\n|---|---|---|\n",
+                      title);
 }
 
 static void put_markdown_row(struct strbuf *out, const struct option_row *row) {
@@ -75,9 +76,10 @@ static void put_core_names(struct strbuf *out) {
         const struct option_table *t = &cli_option_table;
         const char                *before = "";
 
-        strbuf_puts(out, "\n## In a program\n\nThese options are also those of a server in a program: "
-                         "`NESO_ServerOptionsSetByName()` in [neso.h](../include/triton/core/neso.h) "
-                         "sets them, by their names without dashes.\n\n");
+        strbuf_puts(out,
+                    "\n## In a program\n\nThese options are also those of a server in a program: "
+                    "`NESO_ServerOptionsSetByName()` in [neso.h](../include/triton/core/neso.h) "
+                    "sets them, by their names without dashes.\n\n");
         for (size_t i = 0; i < t->n_rows; i++)
                 if (t->rows[i].is_core) {
                         strbuf_printf(out, "%s`%s`", before, t->rows[i].name);

@@ -12,16 +12,15 @@ struct tls_service {
         const char *option; /* prefix of its options */
         struct str  protocols;
         bool        is_on;
-        bool        use_ssl, use_ssl_mutual; /* the second one implies the first */
+        bool        use_ssl, use_ssl_mutual;              /* the second one implies the first */
         const char *server_cert, *server_key, *root_cert; /* "": not given */
 };
 
 /* The options that have the prefix. */
 #define GIVEN(o, prefix)                                                                           \
         .is_on = (o)->allow_##prefix, .use_ssl = (o)->prefix##_use_ssl,                            \
-        .use_ssl_mutual = (o)->prefix##_use_ssl_mutual,                                            \
-        .server_cert = (o)->prefix##_server_cert, .server_key = (o)->prefix##_server_key,          \
-        .root_cert = (o)->prefix##_root_cert
+        .use_ssl_mutual = (o)->prefix##_use_ssl_mutual, .server_cert = (o)->prefix##_server_cert,  \
+        .server_key = (o)->prefix##_server_key, .root_cert = (o)->prefix##_root_cert
 
 static bool is_given(const char *path) {
         return path[0] != '\0';
@@ -69,7 +68,7 @@ static void borrow_certificate(struct tls_service *metrics, const struct tls_ser
 struct error *serve_tls_prepare(struct serve_tls *t, const struct cli_options *o) {
         const struct tls_service http = { "HTTP", "http", HTTP_PROTOCOLS, GIVEN(o, http) };
         const struct tls_service grpc = { "GRPC", "grpc", GRPC_PROTOCOLS, GIVEN(o, grpc) };
-        struct tls_service       metrics = { "metrics", "metrics", HTTP_PROTOCOLS, GIVEN(o, metrics) };
+        struct tls_service metrics = { "metrics", "metrics", HTTP_PROTOCOLS, GIVEN(o, metrics) };
 
         borrow_certificate(&metrics, &http);
         TRY(open_context(&http, &t->http));

@@ -40,7 +40,8 @@ struct str json_find(struct str json, const char *path) {
 }
 
 /* Begins to read the value; returns false when it has another type. */
-static bool begin(struct str json, const char *path, enum json_type type, struct json_reader *r) {
+static bool begin_value(struct str json, const char *path, enum json_type type,
+                        struct json_reader *r) {
         json_reader_init(r, json_find(json, path));
         return json_peek(r) == type;
 }
@@ -48,19 +49,19 @@ static bool begin(struct str json, const char *path, enum json_type type, struct
 struct str json_find_text(struct str json, const char *path, struct arena *arena) {
         struct json_reader r;
 
-        return begin(json, path, JSON_STRING, &r) ? json_read_string(&r, arena) : STR_LIT("");
+        return begin_value(json, path, JSON_STRING, &r) ? json_read_string(&r, arena) : STR_LIT("");
 }
 
 uint64_t json_find_count(struct str json, const char *path) {
         struct json_reader r;
 
-        return begin(json, path, JSON_NUMBER, &r) ? json_read_number(&r).magnitude : 0;
+        return begin_value(json, path, JSON_NUMBER, &r) ? json_read_number(&r).magnitude : 0;
 }
 
 bool json_find_flag(struct str json, const char *path) {
         struct json_reader r;
 
-        return begin(json, path, JSON_BOOL, &r) && json_read_bool(&r);
+        return begin_value(json, path, JSON_BOOL, &r) && json_read_bool(&r);
 }
 
 void json_list_init(struct json_list *l, struct str array) {

@@ -103,8 +103,8 @@ static struct error *store_real(const struct option_row *row, const char *text,
 }
 
 /* Defaults may be out of the range: they then stand for "not given". */
-static struct error *store(const struct option_row *row, void *values, const char *text,
-                           enum range_check check) {
+static struct error *store_value(const struct option_row *row, void *values, const char *text,
+                                 enum range_check check) {
         void *target = member_of(row, values);
         bool  is_on;
 
@@ -136,7 +136,7 @@ struct error *option_set(const struct option_row *row, void *values, const char 
                                            row->name, row->missing);
         if (row->refuses_empty && *text == '\0')
                 return error_new(ERR_INVALID_ARG, "Error: empty argument for --%s", row->name);
-        return store(row, values, text, RANGE_CHECKED);
+        return store_value(row, values, text, RANGE_CHECKED);
 }
 
 size_t option_n_values(const struct option_row *row, const void *values) {
@@ -199,7 +199,8 @@ void option_table_init(const struct option_table *t, void *values, size_t values
         memset(values, 0, values_bytes);
         for (size_t i = 0; i < t->n_rows; i++)
                 if (t->rows[i].missing == NULL && t->rows[i].initial != NULL)
-                        error_free(store(&t->rows[i], values, t->rows[i].initial, RANGE_IGNORED));
+                        error_free(store_value(&t->rows[i], values, t->rows[i].initial,
+                                               RANGE_IGNORED));
 }
 
 void option_table_done(const struct option_table *t, void *values) {

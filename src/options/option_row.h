@@ -50,15 +50,15 @@ struct option_texts {
 #define OPTION_TYPE_TEXTS struct option_texts
 
 struct option_row {
-        const char      *group; /* heading in --help */
-        const char      *name;  /* without dashes */
+        const char      *group;    /* heading in --help */
+        const char      *name;     /* without dashes */
         const char      *old_name; /* another name of the same option; NULL: none */
         enum option_kind kind;
         size_t           offset; /* of the member in the struct of values */
         double           min, max;
         const char      *initial;      /* default, in the form of a value; NULL: zero */
         const char      *default_text; /* shown as the default; NULL: `initial` */
-        const char      *argument;     /* "<path>"; "<a|b>" is a choice of words. NULL: by the kind */
+        const char      *argument; /* "<path>"; "<a|b>" is a choice of words. NULL: by the kind */
         const char      *help;
         bool             refuses_empty; /* OPTION_TEXT: "--name=" is an error */
         bool             is_core;       /* the server library has the option, by the same name */

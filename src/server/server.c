@@ -30,11 +30,11 @@
 #define MODELS_END_NS (5 * NS_PER_S)
 
 static struct backend_registry *make_backends(const struct server_options *o) {
-        return backend_registry_new(&(struct backend_registry_options){
-                .directory = o->backend_directory,
-                .auto_complete = !o->strict_model_config,
-                .settings = o->backend_settings.items,
-                .n_settings = o->backend_settings.n_items });
+        return backend_registry_new(
+                &(struct backend_registry_options){ .directory = o->backend_directory,
+                                                    .auto_complete = !o->strict_model_config,
+                                                    .settings = o->backend_settings.items,
+                                                    .n_settings = o->backend_settings.n_items });
 }
 
 static struct error *make_policies(struct server *s, const struct server_options *o) {
@@ -59,16 +59,15 @@ static void make_metrics(struct server *s, const struct server_options *o) {
         s->model_metrics = model_metrics_new(
                 s->metrics,
                 &(struct model_metrics_options){
-                        .counter_latencies =
-                                !is_false(settings_find(m, "", "counter_latencies")),
-                        .summary_latencies =
-                                is_true(settings_find(m, "", "summary_latencies")),
+                        .counter_latencies = !is_false(settings_find(m, "", "counter_latencies")),
+                        .summary_latencies = is_true(settings_find(m, "", "summary_latencies")),
                         .histogram_latencies =
                                 is_true(settings_find(m, "", "histogram_latencies")) });
-        s->core = core_metrics_new(s->metrics, &(struct core_metrics_options){
-                                                       .pinned_pool_bytes = (uint64_t)o->pinned_pool_bytes,
-                                                       .cpu = o->allow_cpu_metrics,
-                                                       .interval_ms = (uint64_t)o->metrics_interval_ms });
+        s->core = core_metrics_new(s->metrics,
+                                   &(struct core_metrics_options){
+                                           .pinned_pool_bytes = (uint64_t)o->pinned_pool_bytes,
+                                           .cpu = o->allow_cpu_metrics,
+                                           .interval_ms = (uint64_t)o->metrics_interval_ms });
 }
 
 static struct error *make_repo(struct server *s, const struct server_options *o) {

@@ -8,8 +8,11 @@
 
 #define OPTION(...)
 #define CORE_OPTION(row_kind, member, row_name, row_initial, ...)                                  \
-        { .kind = OPTION_##row_kind, .offset = offsetof(struct server_options, member),            \
-          .name = row_name, .initial = row_initial, __VA_ARGS__ },
+        { .kind = OPTION_##row_kind,                                                               \
+          .offset = offsetof(struct server_options, member),                                       \
+          .name = row_name,                                                                        \
+          .initial = row_initial,                                                                  \
+          __VA_ARGS__ },
 
 static const struct option_row rows[] = {
 #include "options/option_rows.def"
