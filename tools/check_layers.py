@@ -14,7 +14,7 @@ import re
 import sys
 import tempfile
 
-CORE = ["base", "codec", "observe", "config", "infer", "cache", "sched", "sched_plugin", "sequence",
+CORE = ["base", "codec", "options", "observe", "config", "infer", "cache", "sched", "sched_plugin", "sequence",
         "pipeline", "backend", "repo", "server"]
 
 # Layers below the protocols of the front end.
@@ -24,6 +24,7 @@ FRONT = ["base", "codec", "net", "core_api", "auth", "shm", "trace", "call"]
 LAYERS = {
     "base": [],
     "codec": ["base"],
+    "options": ["base"],
     "observe": ["base"],
     "config": ["base", "codec"],
     "infer": ["base", "codec", "config", "observe"],
@@ -46,7 +47,7 @@ LAYERS = {
     "http": FRONT + ["public"],
     "grpc": FRONT + ["public"],
     "web": FRONT + ["public"],
-    "cli": FRONT + ["http", "grpc", "web", "public"],
+    "cli": FRONT + ["options", "http", "grpc", "web", "public"],
 }
 
 # The structs that protobuf-c generates -> folders.

@@ -5,7 +5,6 @@
 #include "backend/host_policy.h"
 #include "base/mem.h"
 #include "codec/json_reader.h"
-#include "sched/sched_options.h"
 #include "server/server_options.h"
 
 #include "triton/core/neso.h"
@@ -36,6 +35,17 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsDelete(
         return NULL;
 }
 
+/* ---- by name -------------------------------------------------------------------------------- */
+
+struct TRITONSERVER_Error *NESO_ServerOptionsSetByName(struct TRITONSERVER_ServerOptions *options,
+                                                       const char *option_name, const char *value) {
+        API_NEEDS(options);
+        API_NEEDS(option_name);
+        API_NEEDS(value);
+        API_TRY(server_options_set(OPTIONS(options), option_name, value));
+        return NULL;
+}
+
 /* ---- scalar values ------------------------------------------------------------------------- */
 
 #define SCALAR_OPTION(function, type, field)                                                       \
@@ -54,17 +64,15 @@ SCALAR_OPTION(TRITONSERVER_ServerOptionsSetExitOnError, bool, exit_on_error)
 SCALAR_OPTION(TRITONSERVER_ServerOptionsSetStrictReadiness, bool, strict_readiness)
 SCALAR_OPTION(NESO_ServerOptionsSetAllowUploadedBackends, bool, allow_uploaded_backends)
 SCALAR_OPTION(NESO_ServerOptionsSetLoadReasons, bool, load_reasons)
-SCALAR_OPTION(NESO_ServerOptionsSetChainStrictUnload, bool, chain_strict_unload)
-SCALAR_OPTION(NESO_ServerOptionsSetStateMemory, uint64_t, state_memory_bytes)
 SCALAR_OPTION(TRITONSERVER_ServerOptionsSetExitTimeout, unsigned int, exit_timeout_s)
 SCALAR_OPTION(TRITONSERVER_ServerOptionsSetBufferManagerThreadCount, unsigned int,
               buffer_manager_threads)
 SCALAR_OPTION(TRITONSERVER_ServerOptionsSetModelLoadRetryCount, unsigned int, model_load_retries)
 SCALAR_OPTION(TRITONSERVER_ServerOptionsSetModelNamespacing, bool, model_namespacing)
 SCALAR_OPTION(TRITONSERVER_ServerOptionsSetEnablePeerAccess, bool, peer_access)
-SCALAR_OPTION(TRITONSERVER_ServerOptionsSetMetrics, bool, metrics)
-SCALAR_OPTION(TRITONSERVER_ServerOptionsSetGpuMetrics, bool, gpu_metrics)
-SCALAR_OPTION(TRITONSERVER_ServerOptionsSetCpuMetrics, bool, cpu_metrics)
+SCALAR_OPTION(TRITONSERVER_ServerOptionsSetMetrics, bool, allow_metrics)
+SCALAR_OPTION(TRITONSERVER_ServerOptionsSetGpuMetrics, bool, allow_gpu_metrics)
+SCALAR_OPTION(TRITONSERVER_ServerOptionsSetCpuMetrics, bool, allow_cpu_metrics)
 SCALAR_OPTION(TRITONSERVER_ServerOptionsSetMetricsInterval, uint64_t, metrics_interval_ms)
 
 #define TEXT_OPTION(function, argument, field)                                                     \
@@ -81,7 +89,6 @@ TEXT_OPTION(TRITONSERVER_ServerOptionsSetModelConfigName, model_config_name, mod
 TEXT_OPTION(TRITONSERVER_ServerOptionsSetCacheDirectory, cache_dir, cache_directory)
 TEXT_OPTION(TRITONSERVER_ServerOptionsSetBackendDirectory, backend_dir, backend_directory)
 TEXT_OPTION(TRITONSERVER_ServerOptionsSetRepoAgentDirectory, repoagent_dir, repoagent_directory)
-TEXT_OPTION(NESO_ServerOptionsSetSchedulerDirectory, scheduler_dir, scheduler_directory)
 
 /* ---- values that are checked ---------------------------------------------------------------- */
 
@@ -100,34 +107,6 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetRateLimiterMode(
         if ((unsigned)mode > TRITONSERVER_RATE_LIMIT_EXEC_COUNT)
                 return error_to_api(api_bad_value(__func__, "rate limit mode", (int)mode));
         OPTIONS(options)->rate_limit_mode = (enum rate_limit_mode)mode;
-        return NULL;
-}
-
-struct TRITONSERVER_Error *NESO_ServerOptionsSetAdaptiveBatching(
-        struct TRITONSERVER_ServerOptions *options, const char *adaptive_mode) {
-        API_NEEDS(options);
-        API_NEEDS(adaptive_mode);
-        if (*adaptive_mode == '\0')
-                OPTIONS(options)->adaptive_batching = ADAPTIVE_UNSET;
-        else if (!adaptive_mode_read(adaptive_mode, &OPTIONS(options)->adaptive_batching))
-                return error_to_api(error_new(ERR_INVALID_ARG,
-                                              "adaptive batching must be 'off', 'idle' or 'flow', "
-                                              "got '%s'",
-                                              adaptive_mode));
-        return NULL;
-}
-
-struct TRITONSERVER_Error *NESO_ServerOptionsSetScheduler(
-        struct TRITONSERVER_ServerOptions *options, const char *scheduler) {
-        API_NEEDS(options);
-        API_NEEDS(scheduler);
-        if (*scheduler != '\0' && !scheduler_name_is_valid(scheduler))
-                return error_to_api(error_new(ERR_INVALID_ARG,
-                                              "the scheduler must be 'default', 'baseline', "
-                                              "'triton' or the name of a scheduler library, got "
-                                              "'%.100s'",
-                                              scheduler));
-        server_options_set_text(&OPTIONS(options)->scheduler, scheduler);
         return NULL;
 }
 
@@ -164,7 +143,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetModelRepositoryPath(
         struct TRITONSERVER_ServerOptions *options, const char *model_repository_path) {
         API_NEEDS(options);
         API_NEEDS(model_repository_path);
-        option_texts_add(&OPTIONS(options)->repository_paths, model_repository_path);
+        option_texts_add(&OPTIONS(options)->model_repository, model_repository_path);
         return NULL;
 }
 
@@ -172,7 +151,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetStartupModel(
         struct TRITONSERVER_ServerOptions *options, const char *model_name) {
         API_NEEDS(options);
         API_NEEDS(model_name);
-        option_texts_add(&OPTIONS(options)->startup_models, model_name);
+        option_texts_add(&OPTIONS(options)->load_model, model_name);
         return NULL;
 }
 
@@ -252,7 +231,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetBackendConfig(
         API_NEEDS(backend_name);
         API_NEEDS(setting);
         API_NEEDS(value);
-        option_settings_add(&OPTIONS(options)->backend_settings, backend_name, setting, value);
+        settings_add(&OPTIONS(options)->backend_settings, backend_name, setting, value);
         return NULL;
 }
 
@@ -264,7 +243,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetHostPolicy(
         API_NEEDS(setting);
         API_NEEDS(value);
         API_TRY(host_policy_check_setting(setting));
-        option_settings_add(&OPTIONS(options)->host_policies, policy_name, setting, value);
+        settings_add(&OPTIONS(options)->host_policies, policy_name, setting, value);
         return NULL;
 }
 
@@ -275,6 +254,6 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetMetricsConfig(
         API_NEEDS(name);
         API_NEEDS(setting);
         API_NEEDS(value);
-        option_settings_add(&OPTIONS(options)->metrics_settings, name, setting, value);
+        settings_add(&OPTIONS(options)->metrics_settings, name, setting, value);
         return NULL;
 }

@@ -9,20 +9,13 @@
 
 #include <string.h>
 
-struct kept_setting {
-        char *backend; /* owned */
-        char *name;    /* owned */
-        char *value;   /* owned */
-};
-
 struct backend_registry {
-        char                *directory; /* owned */
-        bool                 auto_complete;
-        struct kept_setting *settings; /* owned */
-        size_t               n_settings;
-        struct mutex         lock;    /* rank LOCK_SERVER; guards `by_path` */
-        struct cond          changed; /* signalled when an opening succeeded or failed */
-        struct map           by_path; /* struct backend, ref; or `being_opened` */
+        char           *directory; /* owned */
+        bool            auto_complete;
+        struct settings settings;
+        struct mutex    lock;    /* rank LOCK_SERVER; guards `by_path` */
+        struct cond     changed; /* signalled when an opening succeeded or failed */
+        struct map      by_path; /* struct backend, ref; or `being_opened` */
 };
 
 /* Placeholder for a backend that is being opened; only its address is used. */
@@ -33,12 +26,7 @@ struct backend_registry *backend_registry_new(const struct backend_registry_opti
 
         r->directory = mem_strdup(o->directory);
         r->auto_complete = o->auto_complete;
-        r->settings = mem_zalloc((o->n_settings + 1) * sizeof(*r->settings));
-        r->n_settings = o->n_settings;
-        for (size_t i = 0; i < o->n_settings; i++)
-                r->settings[i] = (struct kept_setting){ mem_strdup(o->settings[i].backend),
-                                                        mem_strdup(o->settings[i].name),
-                                                        mem_strdup(o->settings[i].value) };
+        settings_add_all(&r->settings, o->settings, o->n_settings);
         mutex_init(&r->lock, LOCK_SERVER);
         cond_init(&r->changed);
         map_init(&r->by_path);
@@ -54,12 +42,7 @@ void backend_registry_free(struct backend_registry *r) {
         while ((e = map_next(&r->by_path, &at)) != NULL)
                 backend_unref(e->value);
         map_done(&r->by_path);
-        for (size_t i = 0; i < r->n_settings; i++) {
-                free(r->settings[i].backend);
-                free(r->settings[i].name);
-                free(r->settings[i].value);
-        }
-        free(r->settings);
+        settings_done(&r->settings);
         cond_done(&r->changed);
         mutex_done(&r->lock);
         free(r->directory);
@@ -70,11 +53,11 @@ void backend_registry_free(struct backend_registry *r) {
 static void overlay_settings(const struct backend_registry *r, const char *backend,
                              struct map *values) {
         for (int specific = 0; specific < 2; specific++)
-                for (size_t i = 0; i < r->n_settings; i++) {
-                        const struct kept_setting *s = &r->settings[i];
+                for (size_t i = 0; i < r->settings.n_items; i++) {
+                        const struct setting *s = &r->settings.items[i];
 
-                        if (strcmp(s->backend, specific ? backend : "") == 0)
-                                map_set(values, str_of(s->name), s->value);
+                        if (strcmp(s->group, specific ? backend : "") == 0)
+                                map_set(values, str_of(s->name), (char *)(uintptr_t)s->value);
                 }
 }
 

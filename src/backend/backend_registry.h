@@ -12,21 +12,15 @@
 #pragma once
 
 #include "backend/backend.h"
+#include "base/settings.h"
 
 struct backend_registry;
 
-/* One setting of --backend-config; backend "" = all backends. */
-struct backend_setting {
-        const char *backend;
-        const char *name;
-        const char *value;
-};
-
 struct backend_registry_options {
-        const char                   *directory; /* copied */
-        bool                          auto_complete;
-        const struct backend_setting *settings; /* copied */
-        size_t                        n_settings;
+        const char           *directory; /* copied */
+        bool                  auto_complete;
+        const struct setting *settings; /* of --backend-config, copied; group "": all backends */
+        size_t                n_settings;
 };
 
 struct backend_registry *backend_registry_new(const struct backend_registry_options *options);

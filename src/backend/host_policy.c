@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum setting { SETTING_NODE, SETTING_CORES, N_SETTINGS };
+enum policy_setting { SETTING_NODE, SETTING_CORES, N_SETTINGS };
 
 static const char *const setting_names[N_SETTINGS] = { "numa-node", "cpu-cores" };
 
@@ -57,14 +57,13 @@ static struct host_policy *add(struct host_policies *policies, const char *name)
         return policy;
 }
 
-static struct error *take_setting(struct host_policies             *policies,
-                                  const struct host_policy_setting *setting) {
-        struct host_policy *policy = find(policies, setting->policy);
+static struct error *take_setting(struct host_policies *policies, const struct setting *setting) {
+        struct host_policy *policy = find(policies, setting->group);
         size_t              at = find_setting(setting->name);
 
         TRY(host_policy_check_setting(setting->name));
         if (policy == NULL)
-                policy = add(policies, setting->policy);
+                policy = add(policies, setting->group);
         free(policy->values[at]);
         policy->values[at] = mem_strdup(setting->value);
         return NULL;

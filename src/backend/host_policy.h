@@ -18,6 +18,7 @@
 #pragma once
 
 #include "base/placement.h"
+#include "base/settings.h"
 #include "base/strbuf.h"
 #include "config/model_config.h"
 
@@ -25,17 +26,12 @@
 
 struct host_policies;
 
-/* One setting of one policy; a later one of the same name replaces it. */
-struct host_policy_setting {
-        const char *policy;
-        const char *name; /* "numa-node" or "cpu-cores" */
-        const char *value;
-};
-
 struct host_policies_options {
-        const struct host_policy_setting *settings; /* copied */
-        size_t                            n_settings;
-        const char                       *nodes_directory; /* NULL: PLACEMENT_NODES_DIRECTORY */
+        /* Copied. The group is the policy, the name "numa-node" or "cpu-cores"; a later setting of the
+         * same policy and name replaces it. */
+        const struct setting *settings;
+        size_t                n_settings;
+        const char           *nodes_directory; /* NULL: PLACEMENT_NODES_DIRECTORY */
 };
 
 /* Tries each policy on a thread of its own. INVALID_ARG "host policy '<name>': ..." with the resource

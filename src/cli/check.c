@@ -4,9 +4,10 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "cli/command_line.h"
+#include "cli/command_page.h"
 #include "cli/core_options.h"
 #include "cli/json_indent.h"
-#include "codec/json_reader.h"
+#include "codec/json_find.h"
 #include "codec/json_writer.h"
 #include "core_api/core_error.h"
 #include "triton/core/neso.h"
@@ -21,19 +22,10 @@ enum { EXIT_FINE = 0, EXIT_WRONG = 1, EXIT_USAGE = 2 };
 #define REPORT_MAX_BYTES ((size_t)1 << 30)
 
 /* What NESO_ModelRepositoryCheck() reports. Texts are in the arena, or ranges of the JSON there. */
-struct check_problem {
-        bool                  is_warning;
-        struct str            file, message;
-        uint64_t              line, column; /* 0: none */
-        struct check_problem *next;
-};
-
 struct checked_model {
-        struct str            name, directory, file; /* file: ptr NULL when there is none */
-        struct str            versions, config;      /* JSON; empty when there are errors */
-        struct str            plan;                  /* JSON; of composite models */
-        struct str            problems_json;
-        struct check_problem *problems;
+        struct str            json; /* as the core reports the model */
+        struct str            name, directory;
+        struct str            config; /* JSON; ptr NULL when there are errors */
         size_t                n_errors;
         bool                  is_loaded;  /* with --load: it was loaded, and `config` is its
                                            * completed configuration */
@@ -62,147 +54,85 @@ struct check {
 
 /* ---- the report ----------------------------------------------------------------------------- */
 
-static struct check_problem *read_problem(struct json_reader *r, struct arena *arena) {
-        struct check_problem *p = ARENA_NEW(arena, struct check_problem);
-        struct str            key;
-
-        for (json_enter_object(r); json_next_key(r, arena, &key);) {
-                if (str_is(key, "severity"))
-                        p->is_warning = str_is(json_read_string(r, arena), "warning");
-                else if (str_is(key, "file"))
-                        p->file = json_read_string(r, arena);
-                else if (str_is(key, "line"))
-                        p->line = json_read_number(r).magnitude;
-                else if (str_is(key, "column"))
-                        p->column = json_read_number(r).magnitude;
-                else if (str_is(key, "message"))
-                        p->message = json_read_string(r, arena);
-                else
-                        json_skip(r);
-        }
-        return p;
-}
-
-static void read_problems(struct json_reader *r, struct arena *arena, struct checked_model *m) {
-        struct check_problem **end = &m->problems;
-
-        for (json_enter_array(r); json_next_element(r); end = &(*end)->next) {
-                *end = read_problem(r, arena);
-                m->n_errors += !(*end)->is_warning;
-        }
-}
-
-static struct checked_model *read_model(struct json_reader *r, struct arena *arena) {
+static struct checked_model *read_model(struct str json, struct arena *arena) {
         struct checked_model *m = ARENA_NEW(arena, struct checked_model);
-        struct json_reader    again;
-        struct str            key;
+        struct json_list      list;
+        struct str            problem;
 
-        for (json_enter_object(r); json_next_key(r, arena, &key);) {
-                if (str_is(key, "name"))
-                        m->name = json_read_string(r, arena);
-                else if (str_is(key, "directory"))
-                        m->directory = json_read_string(r, arena);
-                else if (str_is(key, "file"))
-                        m->file = json_read_string(r, arena);
-                else if (str_is(key, "problems")) {
-                        again = *r;
-                        m->problems_json = json_skip(&again);
-                        read_problems(r, arena, m);
-                } else if (str_is(key, "versions"))
-                        m->versions = json_skip(r);
-                else if (str_is(key, "config"))
-                        m->config = json_skip(r);
-                else if (str_is(key, "batch_plan"))
-                        m->plan = json_skip(r);
-                else
-                        json_skip(r);
-        }
+        *m = (struct checked_model){ .json = json,
+                                     .name = json_find_text(json, "name", arena),
+                                     .directory = json_find_text(json, "directory", arena),
+                                     .config = json_find(json, "config") };
+        for (json_list_init(&list, json_find(json, "problems")); json_list_next(&list, &problem);)
+                m->n_errors += !str_is(json_find_text(problem, "severity", arena), "warning");
         return m;
 }
 
-static void read_report(struct json_reader *r, struct arena *arena, struct check_report *report) {
-        struct checked_model **end = &report->models;
-        struct str             key;
-
-        for (json_enter_object(r); json_next_key(r, arena, &key);) {
-                if (str_is(key, "path"))
-                        report->path = json_read_string(r, arena);
-                else if (str_is(key, "is_model"))
-                        report->is_model = json_read_bool(r);
-                else if (!str_is(key, "models"))
-                        json_skip(r);
-                else
-                        for (json_enter_array(r); json_next_element(r); end = &(*end)->next)
-                                *end = read_model(r, arena);
-        }
-        json_read_end(r);
-}
-
 /* INTERNAL when the JSON is not a report of the core. */
-static struct error *read_report_json(struct str json, struct arena *arena,
-                                      struct check_report *ret) {
-        struct check_report report = { 0 };
-        struct json_reader  r;
+static struct error *read_report(struct str json, struct arena *arena, struct check_report *ret) {
+        struct checked_model **end = &ret->models;
+        struct json_list       list;
+        struct str             model;
 
-        json_reader_init(&r, json);
-        read_report(&r, arena, &report);
-        if (json_failed(&r))
-                return error_new(ERR_INTERNAL, "the report of the check cannot be read: %s at %zu",
-                                 json_error_text(&r), json_error_offset(&r));
-        *ret = report;
+        TRY(error_recode(error_wrap(json_check(json, JSON_OBJECT),
+                                    "the report of the check cannot be read"),
+                         ERR_INTERNAL));
+        *ret = (struct check_report){ .path = json_find_text(json, "path", arena),
+                                      .is_model = json_find_flag(json, "is_model") };
+        for (json_list_init(&list, json_find(json, "models")); json_list_next(&list, &model);
+             end = &(*end)->next)
+                *end = read_model(model, arena);
         return NULL;
 }
 
 /* "file:line:column: message" for each, with "warning: " before the message of a warning. */
-static void print_problems(const struct checked_model *m, struct strbuf *out) {
-        for (const struct check_problem *p = m->problems; p != NULL; p = p->next) {
-                strbuf_put(out, p->file.ptr, p->file.len);
-                if (p->line > 0)
-                        strbuf_printf(out, ":%llu:%llu", (unsigned long long)p->line,
-                                      (unsigned long long)p->column);
-                strbuf_puts(out, p->is_warning ? ": warning: " : ": ");
-                strbuf_put(out, p->message.ptr, p->message.len);
-                strbuf_putc(out, '\n');
+static void print_problems(const struct checked_model *m, struct arena *arena, struct strbuf *out) {
+        struct json_list list;
+        struct str       p;
+
+        for (json_list_init(&list, json_find(m->json, "problems")); json_list_next(&list, &p);) {
+                bool is_warning = str_is(json_find_text(p, "severity", arena), "warning");
+
+                strbuf_printf(out, "%.*s", STR_ARG(json_find_text(p, "file", arena)));
+                if (json_find_count(p, "line") > 0)
+                        strbuf_printf(out, ":%llu:%llu",
+                                      (unsigned long long)json_find_count(p, "line"),
+                                      (unsigned long long)json_find_count(p, "column"));
+                strbuf_printf(out, "%s%.*s\n", is_warning ? ": warning: " : ": ",
+                              STR_ARG(json_find_text(p, "message", arena)));
         }
 }
 
 static void print_versions(struct str versions, struct strbuf *out) {
-        struct json_reader r;
-        const char        *before = ", versions ";
+        const char      *before = ", versions ";
+        struct json_list list;
+        struct str       version;
 
-        json_reader_init(&r, versions);
-        for (json_enter_array(&r); json_next_element(&r); before = ", ") {
-                struct str version = json_skip(&r);
-
-                strbuf_puts(out, before);
-                strbuf_put(out, version.ptr, version.len);
-        }
+        for (json_list_init(&list, versions); json_list_next(&list, &version); before = ", ")
+                strbuf_printf(out, "%s%.*s", before, STR_ARG(version));
 }
 
-static void print_plan(const struct checked_model *m, struct strbuf *out) {
-        struct json_reader r;
-        uint64_t           n_rows = 1;
+static void print_plan(struct str plan, struct strbuf *out) {
+        unsigned long long n_rows = 1;
+        struct json_list   list;
+        struct str         one; /* digits and words between quotes */
 
         strbuf_puts(out, "executions for each number of rows:\n");
-        json_reader_init(&r, m->plan);
-        for (json_enter_array(&r); json_next_element(&r); n_rows++) {
-                struct str plan = json_skip(&r); /* digits and words between quotes */
-
-                strbuf_printf(out, "  %llu: %.*s\n", (unsigned long long)n_rows,
-                              STR_ARG(str_range(plan.ptr + 1, plan.len - 2)));
-        }
+        for (json_list_init(&list, plan); json_list_next(&list, &one); n_rows++)
+                strbuf_printf(out, "  %llu: %.*s\n", n_rows,
+                              STR_ARG(str_range(one.ptr + 1, one.len - 2)));
 }
 
 /* "name: ok, versions 1, 2" and the indented configuration; for composite models also the plan. */
 static void print_config(const struct checked_model *m, struct strbuf *out) {
         strbuf_put(out, m->name.ptr, m->name.len);
         strbuf_puts(out, m->is_loaded ? ": loads" : ": ok");
-        print_versions(m->versions, out);
+        print_versions(json_find(m->json, "versions"), out);
         strbuf_putc(out, '\n');
         json_indent(m->config, out);
         strbuf_putc(out, '\n');
-        if (m->plan.ptr != NULL)
-                print_plan(m, out);
+        if (json_find(m->json, "batch_plan").ptr != NULL)
+                print_plan(json_find(m->json, "batch_plan"), out);
 }
 
 static void put_member(struct json_writer *w, const char *key, struct str text) {
@@ -219,23 +149,24 @@ static void put_raw(struct json_writer *w, const char *key, struct str json) {
         json_put_raw(w, json);
 }
 
+/* The members of the core's report, with the results of the load before the configuration. */
 static void print_model_json(const struct checked_model *m, struct json_writer *w) {
+        static const char *const members[] = { "name", "directory", "file", "problems",
+                                               "versions" };
+
         json_begin_object(w);
-        put_member(w, "name", m->name);
-        put_member(w, "directory", m->directory);
-        put_member(w, "file", m->file);
-        put_raw(w, "problems", m->problems_json);
-        put_raw(w, "versions", m->versions);
+        for (size_t i = 0; i < ARRAY_LEN(members); i++)
+                put_raw(w, members[i], json_find(m->json, members[i]));
         if (m->is_loaded)
                 put_raw(w, "loaded", STR_LIT("true"));
         put_member(w, "load_error", m->load_error);
         put_raw(w, "config", m->config);
-        put_raw(w, "batch_plan", m->plan);
+        put_raw(w, "batch_plan", json_find(m->json, "batch_plan"));
         json_end_object(w);
 }
 
 /* The report as the core printed it, with "loaded" or "load_error" for models that were loaded. */
-static void print_json(const struct check_report *report, struct strbuf *out) {
+static void print_report_json(const struct check_report *report, struct strbuf *out) {
         struct json_writer w;
 
         json_writer_init(&w, out);
@@ -265,14 +196,12 @@ static char *find_repository(const struct check *c) {
 /* Starts a server in mode explicit, which loads no model at its start. */
 static struct error *start_server(struct check *c) {
         AUTO_CHARS                         repository = find_repository(c);
-        const char                        *paths[] = { repository };
-        struct cli_options                 options = c->options;
         struct TRITONSERVER_ServerOptions *core;
         struct error                      *err;
 
-        options.model_repository = (struct cli_texts){ paths, 1 };
-        options.model_control_mode = "explicit";
-        TRY(core_options_make(&options, &core));
+        option_texts_add(&c->options.model_repository, repository);
+        TRY(cli_options_set(&c->options, "model-control-mode", "explicit"));
+        TRY(core_options_make(&c->options, &core));
         err = core_error_take(NESO_ServerOptionsSetLoadReasons(core, true));
         if (err == NULL)
                 err = core_error_take(TRITONSERVER_ServerNew(&c->server, core));
@@ -293,7 +222,7 @@ static struct error *read_message(struct check *c, struct TRITONSERVER_Message *
         return err;
 }
 
-static struct error *load(struct check *c, struct checked_model *m) {
+static struct error *load_model(struct check *c, struct checked_model *m) {
         const char                  *name = arena_str(&c->arena, m->name);
         struct TRITONSERVER_Message *config;
 
@@ -313,9 +242,9 @@ static struct str reason_of(struct check *c, const struct error *err) {
 }
 
 /* Loads one model after the other, so that each has the machine for itself. */
-static void load_all(struct check *c) {
+static void load_models(struct check *c) {
         for (struct checked_model *m = c->report.models; m != NULL; m = m->next) {
-                AUTO_ERROR err = m->n_errors == 0 ? load(c, m) : NULL;
+                AUTO_ERROR err = m->n_errors == 0 ? load_model(c, m) : NULL;
 
                 if (m->n_errors > 0)
                         continue;
@@ -338,11 +267,11 @@ static struct error *make_report(struct check *c) {
         core_error_drop(TRITONSERVER_ServerOptionsDelete(core));
         TRY(err);
         TRY(read_message(c, message, &json));
-        return read_report_json(json, &c->arena, &c->report);
+        return read_report(json, &c->arena, &c->report);
 }
 
 static void print_model(struct check *c, const struct checked_model *m) {
-        print_problems(m, &c->wrong);
+        print_problems(m, &c->arena, &c->wrong);
         if (m->load_error.ptr != NULL)
                 strbuf_printf(&c->wrong, "%.*s: %.*s\n", STR_ARG(m->directory),
                               STR_ARG(m->load_error));
@@ -351,11 +280,11 @@ static void print_model(struct check *c, const struct checked_model *m) {
                 print_config(m, &c->fine);
 }
 
-static struct error *run(struct check *c) {
+static struct error *check_run(struct check *c) {
         TRY(make_report(c));
         if (c->loads) {
                 TRY(start_server(c));
-                load_all(c);
+                load_models(c);
         }
         for (const struct checked_model *m = c->report.models; m != NULL; m = m->next)
                 print_model(c, m);
@@ -364,20 +293,20 @@ static struct error *run(struct check *c) {
         if (c->is_json) {
                 strbuf_clear(&c->wrong);
                 strbuf_clear(&c->fine);
-                print_json(&c->report, &c->fine);
+                print_report_json(&c->report, &c->fine);
         }
         if (c->wrong.overflowed || c->fine.overflowed)
                 return error_new(ERR_UNAVAILABLE, "there is too much to print");
         return NULL;
 }
 
-static int check(struct check *c) {
+static int check_repository(struct check *c) {
         AUTO_ERROR err = NULL;
 
         arena_init(&c->arena, NULL, 0, REPORT_MAX_BYTES);
         strbuf_init(&c->wrong, REPORT_MAX_BYTES);
         strbuf_init(&c->fine, REPORT_MAX_BYTES);
-        err = run(c);
+        err = check_run(c);
         if (err == NULL) {
                 fputs(strbuf_cstr(&c->fine), stdout);
                 fflush(stdout);
@@ -394,17 +323,48 @@ static int check(struct check *c) {
 
 /* ---- the command line ------------------------------------------------------------------------ */
 
-static void print_help(const struct command_line *l) {
+#define ROW(row_kind, row_name, member, ...)                                                       \
+        {                                                                                          \
+                .kind = OPTION_##row_kind, .name = row_name,                                       \
+                .offset = offsetof(struct check, member), __VA_ARGS__                              \
+        }
+
+static const struct option_row rows[] = {
+        ROW(FLAG, "json", is_json, .help = "print everything as one JSON object"),
+        ROW(FLAG, "load", loads,
+            .help = "also load each model once, and print its configuration as its backend\n"
+                    "completed it, or why it does not load"),
+        ROW(FLAG, "quiet", is_quiet, .help = "print mistakes only"),
+        ROW(TEXT, "backend-directory", options.backend_directory, .argument = "DIRECTORY",
+            .help = "where the backends are, as of `neso serve`"),
+        ROW(TEXT, "repoagent-directory", options.repoagent_directory, .argument = "DIRECTORY",
+            .help = "where the repository agents are, as of `neso serve`"),
+        ROW(TEXT, "scheduler-directory", options.scheduler_directory, .argument = "DIRECTORY",
+            .help = "where the scheduler libraries are, as of `neso serve`"),
+        ROW(TEXT, "model-config-name", options.model_config_name, .argument = "NAME",
+            .help = "read configs/NAME.pbtxt where there is one"),
+        ROW(FLAG, "disable-auto-complete", options.disable_auto_complete,
+            .help = "configurations must be complete, as of `neso serve`"),
+};
+
+static const struct option_table check_options = { rows, ARRAY_LEN(rows) };
+
+const struct command_page check_page = {
+        .name = "check",
+        .summary = "check the configurations of a repository",
+        .arguments = "<repository or model directory> [options]",
+        .about =
+                "Reads the configuration of each model as a server would and prints the effective\n"
+                "configuration, or its mistakes: <file>:<line>:<column>: <message>.",
+        .options = &check_options,
+        .exit_codes = "0 no mistakes, 1 mistakes, 2 wrong usage",
+};
+
+static void print_help(void) {
         AUTO_STRBUF text = { 0 };
 
         strbuf_init(&text, 0);
-        strbuf_puts(
-                &text,
-                "Usage: neso check <repository or model directory> [options]\n\n"
-                "Reads the configuration of each model as a server would and prints the effective\n"
-                "configuration, or its mistakes: <file>:<line>:<column>: <message>.\n"
-                "Exit code: 0 no mistakes, 1 mistakes, 2 wrong usage.\n\n");
-        command_line_print_options(l, &text);
+        command_page_print_help(&check_page, &text);
         fputs(strbuf_cstr(&text), stdout);
 }
 
@@ -419,38 +379,21 @@ static int read_and_check(struct check *c, struct command_line *l, int argc, cha
         if (err != NULL)
                 return wrong_usage(err->message);
         if (l->wants_help) {
-                print_help(l);
+                print_help();
                 return EXIT_FINE;
         }
         if (l->words.n_items != 1)
                 return wrong_usage("which repository, or which model? One directory is checked");
         c->path = l->words.items[0];
-        return check(c);
+        return check_repository(c);
 }
 
 int check_main(int argc, char **argv) {
-        struct check                c = { 0 };
-        const struct command_option options[] = {
-                { "json", COMMAND_FLAG, &c.is_json, NULL, 0,
-                  "print everything as one JSON object" },
-                { "load", COMMAND_FLAG, &c.loads, NULL, 0,
-                  "also load each model once, and print its configuration as its backend\n"
-                  "completed it, or why it does not load" },
-                { "quiet", COMMAND_FLAG, &c.is_quiet, NULL, 0, "print mistakes only" },
-                { "backend-directory", COMMAND_WORD, &c.options.backend_directory, "DIRECTORY", 0,
-                  "where the backends are, as of `neso serve`" },
-                { "repoagent-directory", COMMAND_WORD, &c.options.repoagent_directory, "DIRECTORY",
-                  0, "where the repository agents are, as of `neso serve`" },
-                { "scheduler-directory", COMMAND_WORD, &c.options.scheduler_directory, "DIRECTORY",
-                  0, "where the scheduler libraries are, as of `neso serve`" },
-                { "model-config-name", COMMAND_WORD, &c.options.model_config_name, "NAME", 0,
-                  "read configs/NAME.pbtxt where there is one" },
-                { "disable-auto-complete", COMMAND_FLAG, &c.options.disable_auto_complete, NULL, 0,
-                  "configurations must be complete, as of `neso serve`" },
-        };
-        struct command_line line = { .options = options, .n_options = ARRAY_LEN(options) };
+        struct check        c;
+        struct command_line line = { .options = &check_options, .values = &c };
         int                 code;
 
+        option_table_init(&check_options, &c, sizeof(c));
         cli_options_init(&c.options);
         /* The report has all problems, so the server of --load does not log them again. */
         c.options.log_info = c.options.log_warning = c.options.log_error = false;

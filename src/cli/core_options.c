@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/settings.h"
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "call/log_control.h"
@@ -54,37 +55,7 @@ static struct error *set_log(const struct cli_options *o, struct TRITONSERVER_Se
         return log_set_file(o->log_file);
 }
 
-/* "<group>,<name>=<value>" or "<name>=<value>", split into its parts; owned by the caller. */
-struct setting {
-        char *group, *name, *value;
-};
-
-static void setting_done(struct setting *s) {
-        free(s->group);
-        free(s->name);
-        free(s->value);
-}
-
-static struct error *read_setting(const char *option, const char *text, struct setting *ret) {
-        struct str left;
-        struct str value = str_split(str_of(text), '=', &left);
-        struct str group;
-        struct str name = str_split(left, ',', &group);
-
-        if (name.ptr == NULL) {
-                name = group;
-                group = STR_LIT("");
-        }
-        if (value.ptr == NULL || name.len == 0)
-                return error_new(ERR_INVALID_ARG,
-                                 "Bad option: \"--%s\".\nexpects [<group>,]<setting>=<value>, "
-                                 "got: %s",
-                                 option, text);
-        *ret = (struct setting){ .group = mem_strndup(group.ptr, group.len),
-                                 .name = mem_strndup(name.ptr, name.len),
-                                 .value = mem_strndup(value.ptr, value.len) };
-        return NULL;
-}
+/* ---- settings of groups ---------------------------------------------------------------------- */
 
 static bool is_one_of(const char *text, const char *a, const char *b) {
         return strcmp(text, a) == 0 || strcmp(text, b) == 0;
@@ -113,55 +84,138 @@ static struct error *check_metrics(const struct setting *s) {
         return NULL;
 }
 
-static struct error *set_settings(const struct cli_options          *o,
+/* An option of the form "[<group>,]<name>=<value>", and the function that takes the three. */
+struct setting_option {
+        const char *name;
+        const char *form;
+        bool        needs_all;                           /* a group and a value, too */
+        struct error *(*check)(const struct setting *s); /* NULL: none */
+        struct TRITONSERVER_Error *(*set)(struct TRITONSERVER_ServerOptions *t, const char *group,
+                                          const char *name, const char *value);
+};
+
+static const struct setting_option backend_config = {
+        .name = "backend-config",
+        .form = "[<group>,]<setting>=<value>",
+        .set = TRITONSERVER_ServerOptionsSetBackendConfig,
+};
+
+static const struct setting_option metrics_config = {
+        .name = "metrics-config",
+        .form = "[<group>,]<setting>=<value>",
+        .check = check_metrics,
+        .set = TRITONSERVER_ServerOptionsSetMetricsConfig,
+};
+
+static const struct setting_option host_policy = {
+        .name = "host-policy",
+        .form = "<name>,<setting>=<value>",
+        .needs_all = true,
+        .set = TRITONSERVER_ServerOptionsSetHostPolicy,
+};
+
+static struct error *read_setting(const struct setting_option *option, const char *text,
+                                  struct settings *ret) {
+        const struct setting *s;
+
+        if (settings_read(ret, text)) {
+                s = &ret->items[ret->n_items - 1];
+                if (!option->needs_all || (*s->group != '\0' && *s->value != '\0'))
+                        return option->check != NULL ? option->check(s) : NULL;
+        }
+        return error_new(ERR_INVALID_ARG, "Bad option: \"--%s\".\nexpects %s, got: %s",
+                         option->name, option->form, text);
+}
+
+static struct error *set_settings(const struct setting_option       *option,
+                                  const struct option_texts         *texts,
                                   struct TRITONSERVER_ServerOptions *t) {
-        struct setting s;
+        struct settings read = { 0 };
+        struct error   *err = NULL;
 
-        for (size_t i = 0; i < o->backend_config.n_items; i++) {
-                TRY(read_setting("backend-config", o->backend_config.items[i], &s));
-                TRITONSERVER_Error *err =
-                        TRITONSERVER_ServerOptionsSetBackendConfig(t, s.group, s.name, s.value);
-
-                setting_done(&s);
-                CORE(err);
+        for (size_t i = 0; i < texts->n_items && err == NULL; i++) {
+                err = read_setting(option, texts->items[i], &read);
+                if (err == NULL)
+                        err = core_error_take(option->set(t, read.items[i].group,
+                                                          read.items[i].name, read.items[i].value));
         }
-        for (size_t i = 0; i < o->metrics_config.n_items; i++) {
-                TRY(read_setting("metrics-config", o->metrics_config.items[i], &s));
-                struct error       *refusal = check_metrics(&s);
-                TRITONSERVER_Error *err =
-                        TRITONSERVER_ServerOptionsSetMetricsConfig(t, s.group, s.name, s.value);
+        settings_done(&read);
+        return err;
+}
 
-                setting_done(&s);
-                CORE(err);
-                if (refusal)
-                        return refusal;
+/* ---- the response cache ---------------------------------------------------------------------- */
+
+/* "<cache>,<setting>=<value>" */
+static struct error *read_cache_setting(const char *text, struct settings *ret) {
+        struct str cache;
+        bool       has_cache = str_split(str_of(text), ',', &cache).ptr != NULL && cache.len > 0;
+
+        if (settings_read(ret, text) && *ret->items[ret->n_items - 1].group != '\0')
+                return NULL;
+        if (!has_cache)
+                return error_new(ERR_INVALID_ARG,
+                                 "Error: No cache name specified. --cache-config option format is "
+                                 "<cache name>,<setting>=<value>. Got %s",
+                                 text);
+        return error_new(ERR_INVALID_ARG,
+                         "Error: --cache-config option format is "
+                         "'<cache name>,<setting>=<value>'. Got %s",
+                         text);
+}
+
+/* Prints the settings of one cache as JSON. When a name is given several times, the last value
+ * counts. */
+static void print_cache_config(const struct settings *all, const char *cache, struct strbuf *out) {
+        struct json_writer w;
+
+        json_writer_init(&w, out);
+        json_begin_object(&w);
+        for (size_t i = 0; i < all->n_items; i++) {
+                const struct setting *s = &all->items[i];
+
+                if (strcmp(s->group, cache) != 0 || settings_find(all, cache, s->name) != s->value)
+                        continue;
+                json_key(&w, s->name);
+                json_put_string(&w, s->value);
+        }
+        json_end_object(&w);
+}
+
+/* A cache with several settings is set several times, to the same value. */
+static struct error *set_each_cache(const struct option_texts *texts, struct settings *all,
+                                    struct TRITONSERVER_ServerOptions *t) {
+        for (size_t i = 0; i < texts->n_items; i++)
+                TRY(read_cache_setting(texts->items[i], all));
+        for (size_t i = 0; i < all->n_items; i++) {
+                AUTO_STRBUF config = { 0 };
+
+                strbuf_init(&config, 0);
+                print_cache_config(all, all->items[i].group, &config);
+                CORE(TRITONSERVER_ServerOptionsSetCacheConfig(t, all->items[i].group,
+                                                              strbuf_cstr(&config)));
         }
         return NULL;
 }
 
-static struct error *set_host_policy(const char *text, struct TRITONSERVER_ServerOptions *t) {
-        struct setting      s = { 0 };
-        TRITONSERVER_Error *err = NULL;
-        AUTO_ERROR          unread = read_setting("host-policy", text, &s);
-        bool                is_whole = unread == NULL && *s.group != '\0' && *s.value != '\0';
+static struct error *set_cache(const struct cli_options *o, struct TRITONSERVER_ServerOptions *t) {
+        struct settings all = { 0 };
+        struct error   *err;
 
-        if (is_whole)
-                err = TRITONSERVER_ServerOptionsSetHostPolicy(t, s.group, s.name, s.value);
-        setting_done(&s);
-        CORE(err);
-        return is_whole ? NULL
-                        : error_new(ERR_INVALID_ARG,
-                                    "Bad option: \"--host-policy\".\nexpects "
-                                    "<name>,<setting>=<value>, got: %s",
-                                    text);
+        if (o->cache_bytes >= 0) {
+                if (o->cache_config.n_items > 0)
+                        return error_new(ERR_INVALID_ARG,
+                                         "Error: Incompatible flags --response-cache-byte-size and "
+                                         "--cache-config both provided. Please provide one or the "
+                                         "other.");
+                return core_error_take(TRITONSERVER_ServerOptionsSetResponseCacheByteSize(
+                        t, (uint64_t)o->cache_bytes));
+        }
+        err = set_each_cache(&o->cache_config, &all, t);
+        settings_done(&all);
+        return err;
 }
 
-static struct error *set_host_policies(const struct cli_options          *o,
-                                       struct TRITONSERVER_ServerOptions *t) {
-        for (size_t i = 0; i < o->host_policy.n_items; i++)
-                TRY(set_host_policy(o->host_policy.items[i], t));
-        return NULL;
-}
+/* ---- models and plug-ins ---------------------------------------------------------------------- */
 
 /* Returns the option's directory. Without one, a directory next to the library:
  * <prefix>/lib/neso/<what> when installed, <build>/<what> in a build. */
@@ -207,132 +261,24 @@ static struct error *set_model_control(const struct cli_options          *o,
                 return error_new_text(ERR_INVALID_ARG,
                                       "Error: Use of '--load-model' requires setting "
                                       "'--model-control-mode=explicit' as well.");
-        for (size_t k = 0; k < o->load_model.n_items; k++)
-                CORE(TRITONSERVER_ServerOptionsSetStartupModel(t, o->load_model.items[k]));
-        CORE(TRITONSERVER_ServerOptionsSetModelLoadRetryCount(t, (unsigned)o->model_load_retries));
         return NULL;
 }
 
-static struct error *set_models(const struct cli_options *o, struct TRITONSERVER_ServerOptions *t) {
+static struct error *set_directories(const struct cli_options          *o,
+                                     struct TRITONSERVER_ServerOptions *t) {
         AUTO_CHARS backends = plugin_directory(o->backend_directory, "backends");
         AUTO_CHARS agents = plugin_directory(o->repoagent_directory, "repoagents");
+        AUTO_CHARS caches = plugin_directory(o->cache_directory, "caches");
+        AUTO_CHARS schedulers = plugin_directory(o->scheduler_directory, "schedulers");
 
-        for (size_t i = 0; i < o->model_repository.n_items; i++)
-                CORE(TRITONSERVER_ServerOptionsSetModelRepositoryPath(
-                        t, o->model_repository.items[i]));
-        TRY(set_model_control(o, t));
-        CORE(TRITONSERVER_ServerOptionsSetStrictModelConfig(t, o->disable_auto_complete ||
-                                                                       o->strict_model_config));
-        if (*o->model_config_name != '\0')
-                CORE(TRITONSERVER_ServerOptionsSetModelConfigName(t, o->model_config_name));
-        CORE(NESO_ServerOptionsSetAllowUploadedBackends(t, o->allow_uploaded_backends));
-        CORE(NESO_ServerOptionsSetChainStrictUnload(t, o->chain_strict_unload));
-        CORE(NESO_ServerOptionsSetStateMemory(t, (uint64_t)MAX(o->memory_budget_bytes, 0)));
-        CORE(TRITONSERVER_ServerOptionsSetModelNamespacing(t, o->model_namespacing));
-        CORE(TRITONSERVER_ServerOptionsSetModelLoadThreadCount(t, (unsigned)o->model_load_threads));
         CORE(TRITONSERVER_ServerOptionsSetBackendDirectory(t, backends));
         CORE(TRITONSERVER_ServerOptionsSetRepoAgentDirectory(t, agents));
-        CORE(TRITONSERVER_ServerOptionsSetPinnedMemoryPoolByteSize(t,
-                                                                   (uint64_t)o->pinned_pool_bytes));
-        CORE(TRITONSERVER_ServerOptionsSetMinSupportedComputeCapability(t,
-                                                                        o->min_compute_capability));
-        return set_settings(o, t);
-}
-
-/* "<cache>,<setting>=<value>": the parts of one text. */
-struct cache_setting {
-        struct str cache, name, value;
-};
-
-static struct error *read_cache_setting(const char *text, struct cache_setting *ret) {
-        struct str setting = str_split(str_of(text), ',', &ret->cache);
-
-        if (setting.ptr == NULL || ret->cache.len == 0)
-                return error_new(ERR_INVALID_ARG,
-                                 "Error: No cache name specified. --cache-config option format is "
-                                 "<cache name>,<setting>=<value>. Got %s",
-                                 text);
-        ret->value = str_split(setting, '=', &ret->name);
-        if (ret->value.ptr == NULL || ret->name.len == 0)
-                return error_new(ERR_INVALID_ARG,
-                                 "Error: --cache-config option format is "
-                                 "'<cache name>,<setting>=<value>'. Got %s",
-                                 text);
-        return NULL;
-}
-
-/* Prints the settings of one cache as JSON. When a name is given several times, the last value
- * counts. */
-static void print_cache_config(const struct cache_setting *all, size_t n, struct str cache,
-                               struct strbuf *out) {
-        struct json_writer w;
-
-        json_writer_init(&w, out);
-        json_begin_object(&w);
-        for (size_t i = 0; i < n; i++) {
-                bool is_last = str_equal(all[i].cache, cache);
-
-                for (size_t k = i + 1; k < n && is_last; k++)
-                        is_last = !str_equal(all[k].cache, cache) ||
-                                  !str_equal(all[k].name, all[i].name);
-                if (!is_last)
-                        continue;
-                json_key_str(&w, all[i].name);
-                json_put_str(&w, all[i].value);
-        }
-        json_end_object(&w);
-}
-
-static struct error *set_cache_config(const struct cache_setting *all, size_t n, struct str cache,
-                                      struct TRITONSERVER_ServerOptions *t) {
-        AUTO_STRBUF config = { 0 };
-        AUTO_CHARS  name = mem_strndup(cache.ptr, cache.len);
-
-        strbuf_init(&config, 0);
-        print_cache_config(all, n, cache, &config);
-        return core_error_take(
-                TRITONSERVER_ServerOptionsSetCacheConfig(t, name, strbuf_cstr(&config)));
-}
-
-static struct error *set_each_cache(const struct cli_options *o, struct cache_setting *all,
-                                    struct TRITONSERVER_ServerOptions *t) {
-        size_t n = o->cache_config.n_items;
-
-        for (size_t i = 0; i < n; i++)
-                TRY(read_cache_setting(o->cache_config.items[i], &all[i]));
-        /* A cache with several settings is set several times, to the same value. */
-        for (size_t i = 0; i < n; i++)
-                TRY(set_cache_config(all, n, all[i].cache, t));
-        return NULL;
-}
-
-static struct error *set_cache_configs(const struct cli_options          *o,
-                                       struct TRITONSERVER_ServerOptions *t) {
-        size_t                n = o->cache_config.n_items;
-        struct cache_setting *all;
-        struct error         *err;
-
-        if (o->cache_bytes >= 0) {
-                if (n > 0)
-                        return error_new(ERR_INVALID_ARG,
-                                         "Error: Incompatible flags --response-cache-byte-size and "
-                                         "--cache-config both provided. Please provide one or the "
-                                         "other.");
-                return core_error_take(TRITONSERVER_ServerOptionsSetResponseCacheByteSize(
-                        t, (uint64_t)o->cache_bytes));
-        }
-        all = mem_zalloc((n + 1) * sizeof(*all));
-        err = set_each_cache(o, all, t);
-        free(all);
-        return err;
-}
-
-static struct error *set_cache(const struct cli_options *o, struct TRITONSERVER_ServerOptions *t) {
-        AUTO_CHARS caches = plugin_directory(o->cache_directory, "caches");
-
         CORE(TRITONSERVER_ServerOptionsSetCacheDirectory(t, caches));
-        return set_cache_configs(o, t);
+        CORE(NESO_ServerOptionsSetByName(t, "scheduler-directory", schedulers));
+        return NULL;
 }
+
+/* ---- rate limits, GPUs ----------------------------------------------------------------------- */
 
 /* "<name>:<count>[:<device>]" */
 static struct error *add_resource(const char *text, struct TRITONSERVER_ServerOptions *t) {
@@ -379,7 +325,7 @@ static struct error *set_rate_limits(const struct cli_options          *o,
 
 /* Options of GPUs stand in many command lines; on a machine without one they are not worth the
  * server. The values are read all the same: a mistake in one is reported. */
-static struct error *check_gpu_option(const char *option, const struct cli_texts *texts,
+static struct error *check_gpu_option(const char *option, const struct option_texts *texts,
                                       bool is_fraction) {
         for (size_t i = 0; i < texts->n_items; i++) {
                 struct str device;
@@ -413,30 +359,40 @@ static struct error *check_gpu_options(const struct cli_options *o) {
         return check_gpu_option("model-load-gpu-limit", &o->model_load_gpu_limit, true);
 }
 
-static struct error *set_scheduler(const struct cli_options          *o,
-                                   struct TRITONSERVER_ServerOptions *t) {
-        AUTO_CHARS schedulers = plugin_directory(o->scheduler_directory, "schedulers");
+/* ---- all ------------------------------------------------------------------------------------- */
 
-        CORE(NESO_ServerOptionsSetScheduler(t, o->scheduler));
-        CORE(NESO_ServerOptionsSetSchedulerDirectory(t, schedulers));
+/* Passes on the options that the library has by the same name. Their defaults are the same there. */
+static struct error *set_options_by_name(const struct cli_options          *o,
+                                         struct TRITONSERVER_ServerOptions *t) {
+        for (size_t i = 0; i < cli_option_table.n_rows; i++) {
+                const struct option_row *row = &cli_option_table.rows[i];
+
+                if (!row->is_core || !option_is_changed(row, o))
+                        continue;
+                for (size_t k = 0; k < option_n_values(row, o); k++) {
+                        AUTO_STRBUF value = { 0 };
+
+                        strbuf_init(&value, 0);
+                        option_put_value(row, o, k, &value);
+                        CORE(NESO_ServerOptionsSetByName(t, row->name, strbuf_cstr(&value)));
+                }
+        }
         return NULL;
 }
 
-static struct error *set_all(const struct cli_options *o, struct TRITONSERVER_ServerOptions *t) {
+static struct error *set_options(const struct cli_options          *o,
+                                 struct TRITONSERVER_ServerOptions *t) {
         TRY(set_log(o, t));
-        CORE(TRITONSERVER_ServerOptionsSetServerId(t, o->id));
-        CORE(TRITONSERVER_ServerOptionsSetExitTimeout(t, (unsigned)o->exit_timeout_secs));
-        CORE(TRITONSERVER_ServerOptionsSetExitOnError(t, o->exit_on_error));
-        CORE(TRITONSERVER_ServerOptionsSetStrictReadiness(t, o->strict_readiness));
-        CORE(TRITONSERVER_ServerOptionsSetMetrics(t, o->allow_metrics));
-        CORE(TRITONSERVER_ServerOptionsSetCpuMetrics(t, o->allow_cpu_metrics));
-        CORE(TRITONSERVER_ServerOptionsSetMetricsInterval(t, (uint64_t)o->metrics_interval_ms));
-        TRY(set_models(o, t));
-        TRY(set_host_policies(o, t));
+        TRY(set_options_by_name(o, t));
+        TRY(set_model_control(o, t));
+        CORE(TRITONSERVER_ServerOptionsSetStrictModelConfig(t, o->disable_auto_complete ||
+                                                                       o->strict_model_config));
+        TRY(set_directories(o, t));
+        TRY(set_settings(&backend_config, &o->backend_config, t));
+        TRY(set_settings(&metrics_config, &o->metrics_config, t));
+        TRY(set_settings(&host_policy, &o->host_policy, t));
         TRY(set_rate_limits(o, t));
         TRY(check_gpu_options(o));
-        CORE(NESO_ServerOptionsSetAdaptiveBatching(t, o->adaptive_batching));
-        TRY(set_scheduler(o, t));
         return set_cache(o, t);
 }
 
@@ -446,7 +402,7 @@ struct error *core_options_make(const struct cli_options           *o,
         struct error                      *err;
 
         CORE(TRITONSERVER_ServerOptionsNew(&t));
-        err = set_all(o, t);
+        err = set_options(o, t);
         if (err != NULL) {
                 TRITONSERVER_ServerOptionsDelete(t);
                 return err;

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "cli/command_line.h"
+#include "cli/command_page.h"
 #include "cli/ctl_private.h"
 
 #include <stdio.h>
@@ -11,7 +12,6 @@
 
 #define ARENA_MAX_BYTES ((size_t)8 << 30) /* a request and its answer, in several forms each */
 #define DEFAULT_URL "http://127.0.0.1:8000"
-#define N_VALUES_DEFAULT 16
 #define KEY_VARIABLE "NESO_API_KEY" /* a command line would show the key in the list of processes */
 
 /* Groups of options, a bit each. */
@@ -23,61 +23,89 @@
 #define FOR_GRAPH (1U << 5)
 #define FOR_ALL 0U
 
-enum model_argument { NO_MODEL, MAY_NAME_MODEL, NEEDS_MODEL };
-
-static const struct ctl_command {
-        const char         *name;
-        enum model_argument model;
-        const char         *help;
-        unsigned            takes; /* FOR_ groups of its options, besides FOR_ALL */
-        ctl_run_fn          run;
-} commands[] = {
-        { "index", NO_MODEL, "the models of the repositories, their versions and states", FOR_INDEX,
+static const struct command_word commands[] = {
+        { "index", "", "the models of the repositories, their versions and states", FOR_INDEX,
           ctl_index },
-        { "load", NEEDS_MODEL, "load a model, or load it again", FOR_LOAD, ctl_load },
-        { "unload", NEEDS_MODEL, "unload a model", FOR_UNLOAD, ctl_unload },
-        { "ready", MAY_NAME_MODEL, "readiness of the server, or of a model; exit code 1: not ready",
+        { "load", "MODEL", "load a model, or load it again", FOR_LOAD, ctl_load },
+        { "unload", "MODEL", "unload a model", FOR_UNLOAD, ctl_unload },
+        { "ready", "[MODEL]", "readiness of the server, or of a model; exit code 1: not ready",
           FOR_VERSION, ctl_ready },
-        { "stats", MAY_NAME_MODEL, "requests, executions, mean times, batch sizes", FOR_VERSION,
+        { "stats", "[MODEL]", "requests, executions, mean times, batch sizes", FOR_VERSION,
           ctl_stats },
-        { "sequences", NEEDS_MODEL, "a model's live sequences: place, age, idle time", FOR_VERSION,
+        { "sequences", "MODEL", "a model's live sequences: place, age, idle time", FOR_VERSION,
           ctl_sequences },
-        { "stacks", NEEDS_MODEL, "call stacks of a model's processes, for a model that hangs",
+        { "stacks", "MODEL", "call stacks of a model's processes, for a model that hangs",
           FOR_VERSION, ctl_stacks },
-        { "members", NEEDS_MODEL, "the instance groups of a model that take certain batch sizes",
+        { "members", "MODEL", "the instance groups of a model that take certain batch sizes",
           FOR_VERSION, ctl_members },
-        { "metadata", MAY_NAME_MODEL,
-          "name and version of the server, or a model's inputs and outputs", FOR_VERSION,
-          ctl_metadata },
-        { "config", NEEDS_MODEL, "a model's configuration", FOR_VERSION, ctl_config },
-        { "graph", NEEDS_MODEL, "the steps of an ensemble or a chain, and the tensors between them",
+        { "metadata", "[MODEL]", "name and version of the server, or a model's inputs and outputs",
+          FOR_VERSION, ctl_metadata },
+        { "config", "MODEL", "a model's configuration", FOR_VERSION, ctl_config },
+        { "graph", "MODEL", "the steps of an ensemble or a chain, and the tensors between them",
           FOR_VERSION | FOR_GRAPH, ctl_graph },
-        { "infer", NEEDS_MODEL, "run a model once", FOR_VERSION | FOR_INFER, ctl_infer },
+        { "infer", "MODEL", "run a model once", FOR_VERSION | FOR_INFER, ctl_infer },
 };
+
+#define ROW(row_kind, row_name, member, ...)                                                       \
+        {                                                                                          \
+                .kind = OPTION_##row_kind, .name = row_name,                                       \
+                .offset = offsetof(struct ctl, member), __VA_ARGS__                                \
+        }
+
+static const struct option_row rows[] = {
+        ROW(TEXT, "url", url, .argument = "URL", .initial = DEFAULT_URL,
+            .help = "address of the server; " DEFAULT_URL),
+        ROW(TEXT, "key", key, .argument = "KEY",
+            .help = "API key; by default the environment's " KEY_VARIABLE),
+        ROW(FLAG, "json", is_json, .help = "print the server's answer unchanged"),
+        ROW(COUNT, "timeout", timeout_s, .argument = "SECONDS",
+            .help = "time limit for an answer; none"),
+        ROW(TEXT, "cacert", cacert, .argument = "FILE",
+            .help = "PEM: authorities of the server's certificate"),
+        ROW(TEXT, "cert", cert, .argument = "FILE", .help = "PEM: a client certificate"),
+        ROW(TEXT, "key-file", key_file, .argument = "FILE", .help = "PEM: the key of --cert"),
+        ROW(FLAG, "insecure", is_insecure, .help = "accept any certificate of the server"),
+        ROW(FLAG, "dot", is_dot, .used_by = FOR_GRAPH, .help = "graph: print for Graphviz"),
+        ROW(FLAG, "ready", only_ready, .used_by = FOR_INDEX, .help = "index: only ready models"),
+        ROW(TEXT, "version", version, .used_by = FOR_VERSION, .argument = "V",
+            .help = "infer, config, ready, stats, sequences, stacks, members, metadata, graph: "
+                    "of this version"),
+        ROW(TEXT, "config", config_file, .used_by = FOR_LOAD, .argument = "FILE",
+            .help = "load: JSON, instead of the model's configuration"),
+        ROW(TEXTS, "file", files, .used_by = FOR_LOAD, .argument = "V/NAME=PATH",
+            .help = "load: a file instead of those in the repository; needs --config"),
+        ROW(FLAG, "dependents", dependents, .used_by = FOR_UNLOAD,
+            .help = "unload: also the models that were loaded for it alone"),
+        ROW(TEXTS, "input", inputs, .used_by = FOR_INFER, .argument = "NAME=JSON",
+            .help = "infer: values, nested or flat; NAME=@PATH reads a file"),
+        ROW(FLAG, "zeros", zeros, .used_by = FOR_INFER,
+            .help = "infer: zeros for the other inputs"),
+        ROW(FLAG, "random", random, .used_by = FOR_INFER,
+            .help = "infer: random values for the other inputs"),
+        ROW(COUNT, "seed", seed, .used_by = FOR_INFER, .argument = "N", .initial = "1",
+            .help = "infer: seed of --random; 1"),
+        ROW(TEXTS, "shape", shapes, .used_by = FOR_INFER, .argument = "NAME=1,2,3",
+            .help = "infer: shape of an input"),
+        ROW(COUNT, "values", n_values, .used_by = FOR_INFER, .argument = "N", .initial = "16",
+            .help = "infer: values shown of each output, 0 for all; 16"),
+};
+
+static const struct option_table ctl_options = { rows, ARRAY_LEN(rows) };
 
 /* ---- the command line ------------------------------------------------------------------------ */
 
-static void print_help(const struct command_line *l) {
-        AUTO_STRBUF text = { 0 };
+const struct command_page ctl_page = {
+        .name = "ctl",
+        .summary = "query a running server, load and unload its models",
+        .arguments = "<command> [options]",
+        .about = "Sends requests to a running server over HTTP.",
+        .words = commands,
+        .n_words = ARRAY_LEN(commands),
+        .options = &ctl_options,
+        .exit_codes = "0 done, 1 the server said no, 2 wrong usage, 3 no answer",
+};
 
-        strbuf_init(&text, 0);
-        strbuf_puts(&text, "Usage: neso ctl <command> [options]\n\n"
-                           "Sends requests to a running server over HTTP. Commands:\n\n");
-        for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
-                const struct ctl_command *k = &commands[i];
-                const char               *model = k->model == NEEDS_MODEL ? "MODEL" : "[MODEL]";
-
-                strbuf_printf(&text, "  %-9s %-8s %s\n", k->name, k->model == NO_MODEL ? "" : model,
-                              k->help);
-        }
-        strbuf_puts(&text, "\nOptions:\n\n");
-        command_line_print_options(l, &text);
-        strbuf_puts(&text,
-                    "\nExit code: 0 done, 1 the server said no, 2 wrong usage, 3 no answer.\n");
-        fputs(strbuf_cstr(&text), stdout);
-}
-
-static const struct ctl_command *find_command(const char *name) {
+static const struct command_word *find_command(const char *name) {
         for (size_t i = 0; i < ARRAY_LEN(commands); i++)
                 if (strcmp(name, commands[i].name) == 0)
                         return &commands[i];
@@ -95,26 +123,29 @@ static struct error *unknown_command(const char *name) {
                          nearest ? "'?" : "");
 }
 
-static struct error *check_words(const struct ctl_command *k, const struct cli_texts *words) {
-        if (k->model == NEEDS_MODEL && (words->n_items == 1 || *words->items[1] == '\0'))
+static struct error *check_words(const struct command_word *k, const struct option_texts *words) {
+        bool   needs_model = strcmp(k->argument, "MODEL") == 0;
+        size_t most = *k->argument == '\0' ? 1 : 2;
+
+        if (needs_model && (words->n_items == 1 || *words->items[1] == '\0'))
                 return error_new(ERR_INVALID_ARG, "which model? neso ctl %s MODEL", k->name);
-        if (words->n_items > (k->model == NO_MODEL ? 1 : 2))
-                return error_new(ERR_INVALID_ARG, "'%s' is too much for %s",
-                                 words->items[k->model == NO_MODEL ? 1 : 2], k->name);
+        if (words->n_items > most)
+                return error_new(ERR_INVALID_ARG, "'%s' is too much for %s", words->items[most],
+                                 k->name);
         return NULL;
 }
 
-static struct error *check_options(const struct ctl_command *k, const struct command_line *l) {
-        for (size_t i = 0; i < l->n_options; i++)
-                if ((l->given >> i & 1) != 0 && l->options[i].group != FOR_ALL &&
-                    (l->options[i].group & k->takes) == 0)
+static struct error *check_options(const struct command_word *k, const struct command_line *l) {
+        for (size_t i = 0; i < ctl_options.n_rows; i++)
+                if ((l->given >> i & 1) != 0 && rows[i].used_by != FOR_ALL &&
+                    (rows[i].used_by & k->takes) == 0)
                         return error_new(ERR_INVALID_ARG, "%s takes no option --%s", k->name,
-                                         l->options[i].name);
+                                         rows[i].name);
         return NULL;
 }
 
 static struct error *read_command(struct ctl *c, const struct command_line *l,
-                                  const struct ctl_command **ret) {
+                                  const struct command_word **ret) {
         if (l->words.n_items == 0)
                 return error_new_text(ERR_INVALID_ARG, "which command?");
         *ret = find_command(l->words.items[0]);
@@ -129,102 +160,70 @@ static struct error *read_command(struct ctl *c, const struct command_line *l,
                                                        "the place of the whole directory");
         if (l->words.n_items == 1 && c->version != NULL)
                 return error_new_text(ERR_INVALID_ARG, "--version: of which model?");
-        if (c->http.key == NULL)
-                c->http.key = getenv(KEY_VARIABLE);
+        c->http =
+                (struct http_client_options){ .url = c->url,
+                                              .key = c->key != NULL ? c->key : getenv(KEY_VARIABLE),
+                                              .cacert = c->cacert,
+                                              .cert = c->cert,
+                                              .key_file = c->key_file,
+                                              .is_insecure = c->is_insecure,
+                                              .timeout_s = c->timeout_s };
         if (l->words.n_items > 1)
                 c->model = l->words.items[1];
         return NULL;
 }
 
-static int fail(struct ctl *c, const struct error *err) {
+static int ctl_fail(struct ctl *c, const struct error *err) {
         fflush(stdout);
         fprintf(stderr, "neso ctl: %s\n", err->message);
         return c->exit_code;
 }
 
-static int run(struct ctl *c, const struct ctl_command *k) {
+static int ctl_run(struct ctl *c, const struct command_word *k) {
         AUTO_ERROR err = k->run(c);
 
         /* Partial output is printed even when an error followed. */
         fwrite(strbuf_cstr(&c->out), 1, c->out.len, stdout);
         if (err != NULL)
-                return fail(c, err);
+                return ctl_fail(c, err);
         if (c->out.overflowed)
                 fprintf(stderr, "neso ctl: there is too much to print\n");
         return c->exit_code == CTL_REFUSED ? CTL_REFUSED : CTL_DONE;
 }
 
-static int read_and_run(struct ctl *c, struct command_line *l, int argc, char **argv) {
-        const struct ctl_command *k;
+static int ctl_read_and_run(struct ctl *c, struct command_line *l, int argc, char **argv) {
+        const struct command_word *k;
         AUTO_ERROR                err = command_line_read(l, argc, argv);
 
         c->exit_code = CTL_USAGE;
         if (err == NULL && l->wants_help) {
-                print_help(l);
+                command_page_print_help(&ctl_page, &c->out);
+                fputs(strbuf_cstr(&c->out), stdout);
                 return CTL_DONE;
         }
         if (err == NULL)
                 err = read_command(c, l, &k);
         if (err != NULL) {
-                fail(c, err);
+                ctl_fail(c, err);
                 fprintf(stderr, "`neso ctl --help` lists commands and options.\n");
                 return CTL_USAGE;
         }
-        return run(c, k);
+        return ctl_run(c, k);
 }
 
 int ctl_main(int argc, char **argv) {
-        struct ctl c = { .http = { .url = DEFAULT_URL }, .seed = 1, .n_values = N_VALUES_DEFAULT };
-        const struct command_option options[] = {
-                { "url", COMMAND_WORD, &c.http.url, "URL", FOR_ALL,
-                  "address of the server; " DEFAULT_URL },
-                { "key", COMMAND_WORD, &c.http.key, "KEY", FOR_ALL,
-                  "API key; by default the environment's " KEY_VARIABLE },
-                { "json", COMMAND_FLAG, &c.is_json, NULL, FOR_ALL,
-                  "print the server's answer unchanged" },
-                { "timeout", COMMAND_COUNT, &c.http.timeout_s, "SECONDS", FOR_ALL,
-                  "time limit for an answer; none" },
-                { "cacert", COMMAND_WORD, &c.http.cacert, "FILE", FOR_ALL,
-                  "PEM: authorities of the server's certificate" },
-                { "cert", COMMAND_WORD, &c.http.cert, "FILE", FOR_ALL,
-                  "PEM: a client certificate" },
-                { "key-file", COMMAND_WORD, &c.http.key_file, "FILE", FOR_ALL,
-                  "PEM: the key of --cert" },
-                { "insecure", COMMAND_FLAG, &c.http.is_insecure, NULL, FOR_ALL,
-                  "accept any certificate of the server" },
-                { "dot", COMMAND_FLAG, &c.is_dot, NULL, FOR_GRAPH, "graph: print for Graphviz" },
-                { "ready", COMMAND_FLAG, &c.only_ready, NULL, FOR_INDEX,
-                  "index: only ready models" },
-                { "version", COMMAND_WORD, &c.version, "V", FOR_VERSION,
-                  "infer, config, ready, stats, sequences, stacks, members, metadata, graph: of "
-                  "this version" },
-                { "config", COMMAND_WORD, &c.config_file, "FILE", FOR_LOAD,
-                  "load: JSON, instead of the model's configuration" },
-                { "file", COMMAND_WORDS, &c.files, "V/NAME=PATH", FOR_LOAD,
-                  "load: a file instead of those in the repository; needs --config" },
-                { "dependents", COMMAND_FLAG, &c.dependents, NULL, FOR_UNLOAD,
-                  "unload: also the models that were loaded for it alone" },
-                { "input", COMMAND_WORDS, &c.inputs, "NAME=JSON", FOR_INFER,
-                  "infer: values, nested or flat; NAME=@PATH reads a file" },
-                { "zeros", COMMAND_FLAG, &c.zeros, NULL, FOR_INFER,
-                  "infer: zeros for the other inputs" },
-                { "random", COMMAND_FLAG, &c.random, NULL, FOR_INFER,
-                  "infer: random values for the other inputs" },
-                { "seed", COMMAND_COUNT, &c.seed, "N", FOR_INFER, "infer: seed of --random; 1" },
-                { "shape", COMMAND_WORDS, &c.shapes, "NAME=1,2,3", FOR_INFER,
-                  "infer: shape of an input" },
-                { "values", COMMAND_COUNT, &c.n_values, "N", FOR_INFER,
-                  "infer: values shown of each output, 0 for all; 16" },
-        };
-        struct command_line line = { .options = options, .n_options = ARRAY_LEN(options) };
+        struct ctl          c;
+        struct command_line line = { .options = &ctl_options, .values = &c };
         int                 code;
 
+        option_table_init(&ctl_options, &c, sizeof(c));
         arena_init(&c.arena, NULL, 0, ARENA_MAX_BYTES);
         strbuf_init(&c.out, 0);
-        code = read_and_run(&c, &line, argc, argv);
+        code = ctl_read_and_run(&c, &line, argc, argv);
         http_client_free(c.client);
         strbuf_done(&c.out);
         arena_done(&c.arena);
         command_line_done(&line);
+        option_table_done(&ctl_options, &c);
         return code;
 }

@@ -4,6 +4,7 @@
  */
 #include "cli/ctl_private.h"
 #include "cli/text_table.h"
+#include "codec/json_find.h"
 
 /* A tensor that goes from one step to another; step 0 is the client. */
 struct edge {
@@ -54,14 +55,6 @@ static struct step *add_step(struct ctl *c, struct graph *g) {
         return s;
 }
 
-static struct str read_version(struct ctl *c, struct json_reader *r) {
-        struct json_number n = json_read_number(r);
-
-        if (n.is_negative)
-                return STR_LIT("latest");
-        return str_of(arena_printf(&c->arena, "%llu", (unsigned long long)n.magnitude));
-}
-
 /* ---- ensembles ------------------------------------------------------------------------------- */
 
 static void add_writer(struct ctl *c, struct graph *g, const struct end *end) {
@@ -81,68 +74,50 @@ static void add_reader(struct ctl *c, struct graph *g, const struct end *end) {
 }
 
 /* {"<name in the model>": "<name in the ensemble>"} */
-static void read_map(struct ctl *c, struct json_reader *r, struct graph *g, unsigned step,
+static void read_map(struct ctl *c, struct str json, struct graph *g, unsigned step,
                      void (*add)(struct ctl *, struct graph *, const struct end *)) {
-        struct str key;
+        struct json_reader r;
+        struct str         key;
 
-        for (json_enter_object(r); json_next_key(r, &c->arena, &key);) {
+        json_reader_init(&r, json);
+        if (json_peek(&r) != JSON_OBJECT)
+                return;
+        for (json_enter_object(&r); json_next_key(&r, &c->arena, &key);) {
                 struct end e = { .name = key, .step = step };
 
-                e.tensor = json_read_string(r, &c->arena);
+                e.tensor = json_read_string(&r, &c->arena);
                 add(c, g, &e);
         }
 }
 
-static void read_step(struct ctl *c, struct json_reader *r, struct graph *g) {
-        struct step *s = add_step(c, g);
-        struct str   key;
+static void read_step(struct ctl *c, struct str json, struct graph *g) {
+        struct step       *s = add_step(c, g);
+        struct str         version = json_find(json, "model_version");
+        struct json_reader r;
 
-        for (json_enter_object(r); json_next_key(r, &c->arena, &key);) {
-                if (str_is(key, "model_name"))
-                        s->model = json_read_string(r, &c->arena);
-                else if (str_is(key, "model_version"))
-                        s->version = read_version(c, r);
-                else if (str_is(key, "input_map"))
-                        read_map(c, r, g, s->number, add_reader);
-                else if (str_is(key, "output_map"))
-                        read_map(c, r, g, s->number, add_writer);
-                else
-                        json_skip(r);
-        }
-}
-
-static void read_steps(struct ctl *c, struct json_reader *r, struct graph *g) {
-        struct str key;
-
-        for (json_enter_object(r); json_next_key(r, &c->arena, &key);) {
-                if (!str_is(key, "step")) {
-                        json_skip(r);
-                        continue;
-                }
-                for (json_enter_array(r); json_next_element(r);)
-                        read_step(c, r, g);
-        }
+        s->model = json_find_text(json, "model_name", &c->arena);
+        json_reader_init(&r, version);
+        if (version.ptr != NULL && !json_read_number(&r).is_negative)
+                s->version = version;
+        read_map(c, json_find(json, "input_map"), g, s->number, add_reader);
+        read_map(c, json_find(json, "output_map"), g, s->number, add_writer);
 }
 
 /* The client writes the ensemble's own inputs and reads its outputs. */
-static void read_tensors(struct ctl *c, struct json_reader *r, struct graph *g,
+static void read_tensors(struct ctl *c, struct str json, struct graph *g,
                          void (*add)(struct ctl *, struct graph *, const struct end *)) {
-        struct str key;
+        struct json_list list;
+        struct str       tensor;
 
-        for (json_enter_array(r); json_next_element(r);)
-                for (json_enter_object(r); json_next_key(r, &c->arena, &key);) {
-                        struct end e = { .step = 0 };
+        for (json_list_init(&list, json); json_list_next(&list, &tensor);) {
+                struct end e = { .name = json_find_text(tensor, "name", &c->arena) };
 
-                        if (!str_is(key, "name")) {
-                                json_skip(r);
-                                continue;
-                        }
-                        e.name = e.tensor = json_read_string(r, &c->arena);
-                        add(c, g, &e);
-                }
+                e.tensor = e.name;
+                add(c, g, &e);
+        }
 }
 
-static void connect(struct ctl *c, struct graph *g) {
+static void connect_ends(struct ctl *c, struct graph *g) {
         for (const struct end *r = g->readers; r != NULL; r = r->next)
                 for (const struct end *w = g->writers; w != NULL; w = w->next)
                         if (str_equal(r->tensor, w->tensor))
@@ -153,78 +128,42 @@ static void connect(struct ctl *c, struct graph *g) {
                                                          .to_tensor = r->name });
 }
 
-/* Reads a model's configuration; *ret_is_ensemble is false when it has no steps. */
-static struct error *read_ensemble(struct ctl *c, struct graph *g, struct str body,
-                                   bool *ret_is_ensemble) {
-        struct json_reader r;
-        struct str         key, outputs = { NULL, 0 };
+static void read_ensemble(struct ctl *c, struct graph *g, struct str config) {
+        struct json_list list;
+        struct str       step;
 
-        *ret_is_ensemble = false;
-        json_reader_init(&r, body);
-        for (json_enter_object(&r); json_next_key(&r, &c->arena, &key);) {
-                if (str_is(key, "input"))
-                        read_tensors(c, &r, g, add_writer);
-                else if (str_is(key, "output"))
-                        outputs = json_skip(&r); /* read after the steps */
-                else if (str_is(key, "ensemble_scheduling")) {
-                        *ret_is_ensemble = true;
-                        read_steps(c, &r, g);
-                } else {
-                        json_skip(&r);
-                }
-        }
-        json_read_end(&r);
-        if (json_failed(&r))
-                return ctl_bad_answer(c, &r);
-        if (outputs.ptr != NULL) {
-                json_reader_init(&r, outputs);
-                read_tensors(c, &r, g, add_reader);
-        }
-        connect(c, g);
-        return NULL;
+        read_tensors(c, json_find(config, "input"), g, add_writer);
+        for (json_list_init(&list, json_find(config, "ensemble_scheduling.step"));
+             json_list_next(&list, &step);)
+                read_step(c, step, g);
+        read_tensors(c, json_find(config, "output"), g, add_reader);
+        connect_ends(c, g);
 }
 
 /* ---- chains ---------------------------------------------------------------------------------- */
 
-static void read_stage(struct ctl *c, struct json_reader *r, struct graph *g) {
+static void read_stage(struct ctl *c, struct str json, struct graph *g) {
         struct step *s = add_step(c, g);
-        struct str   key;
 
-        s->version = STR_LIT("-");
-        for (json_enter_object(r); json_next_key(r, &c->arena, &key);) {
-                if (str_is(key, "name"))
-                        s->model = json_read_string(r, &c->arena);
-                else if (str_is(key, "version"))
-                        s->version = json_read_string(r, &c->arena);
-                else if (str_is(key, "ready"))
-                        s->ready = json_read_bool(r) ? STR_LIT("yes") : STR_LIT("no");
-                else
-                        json_skip(r);
-        }
+        s->model = json_find_text(json, "name", &c->arena);
+        s->version = json_find_text(json, "version", &c->arena);
+        if (s->version.len == 0)
+                s->version = STR_LIT("-");
+        if (json_find(json, "ready").ptr != NULL)
+                s->ready = json_find_flag(json, "ready") ? STR_LIT("yes") : STR_LIT("no");
         add_edge(c, g, &(struct edge){ .from = s->number - 1, .to = s->number });
 }
 
-static struct error *read_chain(struct ctl *c, struct graph *g, struct str body) {
-        struct json_reader r;
-        struct str         key;
+static void read_chain(struct ctl *c, struct graph *g, struct str chain) {
+        struct json_list list;
+        struct str       stage;
 
-        json_reader_init(&r, body);
-        for (json_enter_object(&r); json_next_key(&r, &c->arena, &key);) {
-                if (!str_is(key, "stages")) {
-                        json_skip(&r);
-                        continue;
-                }
-                for (json_enter_array(&r); json_next_element(&r);)
-                        read_stage(c, &r, g);
-        }
-        json_read_end(&r);
-        if (json_failed(&r))
-                return ctl_bad_answer(c, &r);
+        for (json_list_init(&list, json_find(chain, "stages")); json_list_next(&list, &stage);)
+                read_stage(c, stage, g);
         if (g->steps != NULL)
                 add_edge(c, g,
                          &(struct edge){
                                  .from = CONTAINER_OF(g->steps_end, struct step, next)->number });
-        return NULL;
 }
 
 /* ---- as text --------------------------------------------------------------------------------- */
@@ -343,21 +282,19 @@ static void print_dot(struct ctl *c, const struct graph *g) {
 struct error *ctl_graph(struct ctl *c) {
         struct graph g = { .kind = "ensemble", .name = str_of(c->model) };
         struct str   body;
-        bool         is_ensemble;
 
         g.steps_end = &g.steps;
         g.edges_end = &g.edges;
         g.readers_end = &g.readers;
         TRY(ctl_get(c, ctl_model_path(c, "/config"), &body));
-        TRY(read_ensemble(c, &g, body, &is_ensemble));
-        if (!is_ensemble) {
+        TRY(ctl_check_answer(c, body, JSON_OBJECT));
+        if (json_find(body, "ensemble_scheduling").ptr != NULL) {
+                read_ensemble(c, &g, body);
+        } else {
                 g.kind = "chain";
-                g.steps = NULL;
-                g.edges = NULL;
-                g.steps_end = &g.steps;
-                g.edges_end = &g.edges;
                 TRY(ctl_get(c, ctl_model_path(c, "/chain"), &body));
-                TRY(read_chain(c, &g, body));
+                TRY(ctl_check_answer(c, body, JSON_OBJECT));
+                read_chain(c, &g, body);
         }
         if (c->is_json)
                 ctl_put_answer(c, body);

@@ -5,6 +5,7 @@
 #include "cli/ctl_private.h"
 #include "cli/tensor_values.h"
 #include "cli/text_table.h"
+#include "codec/json_find.h"
 #include "codec/json_writer.h"
 #include "core_api/datatype.h"
 
@@ -13,7 +14,7 @@
 /* ---- the request ----------------------------------------------------------------------------- */
 
 /* Returns the value of "NAME=VALUE" for the name; ptr NULL when there is none. */
-static struct str find_pair(const struct cli_texts *pairs, struct str name) {
+static struct str find_pair(const struct option_texts *pairs, struct str name) {
         for (size_t i = 0; i < pairs->n_items; i++) {
                 struct str key, value = str_split(str_of(pairs->items[i]), '=', &key);
 
@@ -23,22 +24,43 @@ static struct str find_pair(const struct cli_texts *pairs, struct str name) {
         return str_range(NULL, 0);
 }
 
-static struct error *check_pairs(const struct cli_texts *pairs, const char *option,
-                                 const struct model_metadata *m) {
+/* Each NAME must be an input of the model. */
+static struct error *check_pairs(struct ctl *c, const struct option_texts *pairs,
+                                 const char *option, struct str model) {
         for (size_t i = 0; i < pairs->n_items; i++) {
-                const struct model_tensor *t = m->inputs;
-                struct str key, value = str_split(str_of(pairs->items[i]), '=', &key);
+                struct str       key, value = str_split(str_of(pairs->items[i]), '=', &key), input;
+                bool             is_known = false;
+                struct json_list list;
 
                 if (value.ptr == NULL)
                         return error_new(ERR_INVALID_ARG, "--%s expects NAME=..., got '%s'", option,
                                          pairs->items[i]);
-                while (t != NULL && !str_equal(t->name, key))
-                        t = t->next;
-                if (t == NULL)
+                for (json_list_init(&list, json_find(model, "inputs"));
+                     json_list_next(&list, &input);)
+                        is_known = is_known ||
+                                   str_equal(json_find_text(input, "name", &c->arena), key);
+                if (!is_known)
                         return error_new(ERR_INVALID_ARG, "--%s: the model has no input '%.*s'",
                                          option, STR_ARG(key));
         }
         return NULL;
+}
+
+/* An input or an output of the model's metadata. */
+struct model_tensor {
+        struct str            name;
+        struct str            datatype; /* "FP32" */
+        TRITONSERVER_DataType type;
+        struct str            shape; /* JSON, with the batch dimension; -1: any size */
+};
+
+static struct model_tensor read_tensor(struct ctl *c, struct str json) {
+        struct str datatype = json_find_text(json, "datatype", &c->arena);
+
+        return (struct model_tensor){ .name = json_find_text(json, "name", &c->arena),
+                                      .datatype = datatype,
+                                      .type = datatype_from_name(datatype),
+                                      .shape = json_find(json, "shape") };
 }
 
 struct infer_request {
@@ -60,18 +82,20 @@ static struct error *given_values(struct ctl *c, struct str given, struct str *r
 static struct error *make_values(struct ctl *c, const struct model_tensor *t, struct str given,
                                  struct tensor_shape *shape, struct strbuf *json) {
         struct str           shape_text = find_pair(&c->shapes, t->name);
-        struct tensor_source source = { .type = datatype_from_name(t->datatype),
+        struct tensor_source source = { .type = t->type,
                                         .fill = c->random ? TENSOR_RANDOM : TENSOR_ZEROS,
                                         .seed = c->seed++ };
+        struct tensor_shape  model_shape;
         uint64_t             n;
 
-        *shape = t->shape;
+        TRY(tensor_shape_read(t->shape, &model_shape));
+        *shape = model_shape;
         if (shape_text.ptr != NULL)
                 TRY(tensor_shape_read(shape_text, shape));
         if (given.ptr != NULL) {
                 TRY(given_values(c, given, &given));
                 if (shape_text.ptr == NULL)
-                        TRY(tensor_shape_infer(given, &t->shape, shape));
+                        TRY(tensor_shape_infer(given, &model_shape, shape));
                 strbuf_put(json, given.ptr, given.len);
                 return NULL;
         }
@@ -112,9 +136,8 @@ static struct error *put_binary_values(struct infer_request *q, TRITONSERVER_Dat
 
 static struct error *put_input(struct ctl *c, struct infer_request *q, const struct model_tensor *t,
                                struct str given) {
-        TRITONSERVER_DataType type = datatype_from_name(t->datatype);
-        AUTO_STRBUF           values = { 0 }, shape_text = { 0 };
-        struct tensor_shape   shape;
+        AUTO_STRBUF         values = { 0 }, shape_text = { 0 };
+        struct tensor_shape shape;
 
         strbuf_init(&values, 0);
         strbuf_init(&shape_text, 0);
@@ -128,8 +151,8 @@ static struct error *put_input(struct ctl *c, struct infer_request *q, const str
         json_put_str(&q->writer, t->datatype);
         json_key(&q->writer, "shape");
         json_put_raw(&q->writer, strbuf_str(&shape_text));
-        if (tensor_is_binary(type))
-                TRY(error_wrap(put_binary_values(q, type, strbuf_str(&values)), "input '%.*s'",
+        if (tensor_is_binary(t->type))
+                TRY(error_wrap(put_binary_values(q, t->type, strbuf_str(&values)), "input '%.*s'",
                                STR_ARG(t->name)));
         else
                 put_json_values(&q->writer, strbuf_str(&values));
@@ -138,28 +161,37 @@ static struct error *put_input(struct ctl *c, struct infer_request *q, const str
 }
 
 /* Inputs without values are left out. The server knows whether they are optional. */
-static struct error *put_inputs(struct ctl *c, struct infer_request *q,
-                                const struct model_metadata *m) {
+static struct error *put_inputs(struct ctl *c, struct infer_request *q, struct str model) {
+        struct json_list list;
+        struct str       input;
+
         json_key(&q->writer, "inputs");
         json_begin_array(&q->writer);
-        for (const struct model_tensor *t = m->inputs; t != NULL; t = t->next) {
-                struct str given = find_pair(&c->inputs, t->name);
+        for (json_list_init(&list, json_find(model, "inputs")); json_list_next(&list, &input);) {
+                struct model_tensor t = read_tensor(c, input);
+                struct str          given = find_pair(&c->inputs, t.name);
 
                 if (given.ptr != NULL || c->zeros || c->random)
-                        TRY(put_input(c, q, t, given));
+                        TRY(put_input(c, q, &t, given));
         }
         json_end_array(&q->writer);
         return NULL;
 }
 
-static void put_outputs(struct infer_request *q, const struct model_metadata *m) {
+/* Asks for all outputs, since the binary ones have to be marked. */
+static void put_outputs(struct ctl *c, struct infer_request *q, struct str model) {
+        struct json_list list;
+        struct str       output;
+
         json_key(&q->writer, "outputs");
         json_begin_array(&q->writer);
-        for (const struct model_tensor *t = m->outputs; t != NULL; t = t->next) {
+        for (json_list_init(&list, json_find(model, "outputs")); json_list_next(&list, &output);) {
+                struct model_tensor t = read_tensor(c, output);
+
                 json_begin_object(&q->writer);
                 json_key(&q->writer, "name");
-                json_put_str(&q->writer, t->name);
-                if (tensor_is_binary(datatype_from_name(t->datatype))) {
+                json_put_str(&q->writer, t.name);
+                if (tensor_is_binary(t.type)) {
                         json_key(&q->writer, "parameters");
                         json_put_raw(&q->writer, STR_LIT("{\"binary_data\":true}"));
                 }
@@ -168,19 +200,23 @@ static void put_outputs(struct infer_request *q, const struct model_metadata *m)
         json_end_array(&q->writer);
 }
 
-static struct error *make_request(struct ctl *c, struct infer_request *q,
-                                  const struct model_metadata *m) {
-        TRY(check_pairs(&c->inputs, "input", m));
-        TRY(check_pairs(&c->shapes, "shape", m));
-        if (c->inputs.n_items == 0 && !c->zeros && !c->random && m->inputs != NULL)
+static struct error *make_request(struct ctl *c, struct infer_request *q, struct str model) {
+        struct json_list list;
+        struct str       first;
+
+        TRY(check_pairs(c, &c->inputs, "input", model));
+        TRY(check_pairs(c, &c->shapes, "shape", model));
+        json_list_init(&list, json_find(model, "inputs"));
+        if (c->inputs.n_items == 0 && !c->zeros && !c->random && json_list_next(&list, &first))
                 return error_new(ERR_INVALID_ARG,
                                  "which values? --zeros, --random, or --input '%.*s=[...]'",
-                                 STR_ARG(m->inputs->name));
+                                 STR_ARG(json_find_text(first, "name", &c->arena)));
         json_writer_init(&q->writer, &q->json);
         json_begin_object(&q->writer);
-        TRY(put_inputs(c, q, m));
-        if (m->outputs != NULL)
-                put_outputs(q, m);
+        TRY(put_inputs(c, q, model));
+        json_list_init(&list, json_find(model, "outputs"));
+        if (json_list_next(&list, &first))
+                put_outputs(c, q, model);
         json_end_object(&q->writer);
         if (q->json.overflowed || q->binary.overflowed)
                 return error_new_text(ERR_INVALID_ARG, "the request is too large");
@@ -194,33 +230,13 @@ struct output {
         uint64_t   binary_bytes;
 };
 
-static uint64_t read_binary_size(struct ctl *c, struct json_reader *r) {
-        uint64_t   n = 0;
-        struct str key;
-
-        for (json_enter_object(r); json_next_key(r, &c->arena, &key);)
-                if (!str_is(key, "binary_data_size") || !json_try_u64(r, &n))
-                        json_skip(r);
-        return n;
-}
-
-static void read_output(struct ctl *c, struct json_reader *r, struct output *o) {
-        struct str key;
-
-        for (json_enter_object(r); json_next_key(r, &c->arena, &key);) {
-                if (str_is(key, "name"))
-                        o->name = json_read_string(r, &c->arena);
-                else if (str_is(key, "datatype"))
-                        o->datatype = json_read_string(r, &c->arena);
-                else if (str_is(key, "shape"))
-                        o->shape = json_skip(r);
-                else if (str_is(key, "data"))
-                        o->values = json_skip(r);
-                else if (str_is(key, "parameters"))
-                        o->binary_bytes = read_binary_size(c, r);
-                else
-                        json_skip(r);
-        }
+static struct output read_output(struct ctl *c, struct str json) {
+        return (struct output){ .name = json_find_text(json, "name", &c->arena),
+                                .datatype = json_find_text(json, "datatype", &c->arena),
+                                .shape = json_find(json, "shape"),
+                                .values = json_find(json, "data"),
+                                .binary_bytes =
+                                        json_find_count(json, "parameters.binary_data_size") };
 }
 
 /* Turns the bytes of an output, which follow the JSON, into values. */
@@ -265,8 +281,9 @@ static void print_values(const struct ctl *c, struct str json, struct strbuf *ou
                 strbuf_putc(out, ']');
 }
 
-static void put_output_row(const struct ctl *c, struct text_table *t, const struct output *o) {
-        AUTO_STRBUF values = { 0 };
+static void put_output_row(struct ctl *c, const struct output *o, void *to) {
+        struct text_table *t = to;
+        AUTO_STRBUF        values = { 0 };
 
         strbuf_init(&values, 0);
         print_values(c, o->values, &values);
@@ -276,7 +293,9 @@ static void put_output_row(const struct ctl *c, struct text_table *t, const stru
         text_table_put(t, strbuf_str(&values));
 }
 
-static void put_output_json(struct json_writer *w, const struct output *o) {
+static void put_output_json(struct ctl *c UNUSED, const struct output *o, void *to) {
+        struct json_writer *w = to;
+
         json_begin_object(w);
         json_key(w, "name");
         json_put_str(w, o->name);
@@ -289,58 +308,20 @@ static void put_output_json(struct json_writer *w, const struct output *o) {
         json_end_object(w);
 }
 
-/* Destination of the outputs: a table, or JSON in which bytes have become values. */
-struct output_sink {
-        struct text_table  *table; /* NULL: JSON is written */
-        struct json_writer *writer;
-};
+/* Reads the outputs one after the other; `binary` has their bytes. */
+static struct error *each_output(struct ctl *c, struct str outputs, struct str binary,
+                                 void (*put)(struct ctl *c, const struct output *o, void *to),
+                                 void *to) {
+        struct json_list list;
+        struct str       json;
 
-static struct error *read_outputs(struct ctl *c, struct json_reader *r, struct str *binary,
-                                  const struct output_sink *sink) {
-        if (sink->writer != NULL)
-                json_begin_array(sink->writer);
-        for (json_enter_array(r); json_next_element(r);) {
-                struct output o = { .binary_bytes = 0 };
+        for (json_list_init(&list, outputs); json_list_next(&list, &json);) {
+                struct output o = read_output(c, json);
 
-                read_output(c, r, &o);
-                TRY(take_binary(c, &o, binary));
-                if (json_failed(r))
-                        break;
-                if (sink->table != NULL)
-                        put_output_row(c, sink->table, &o);
-                else
-                        put_output_json(sink->writer, &o);
+                TRY(take_binary(c, &o, &binary));
+                put(c, &o, to);
         }
-        if (sink->writer != NULL)
-                json_end_array(sink->writer);
         return NULL;
-}
-
-/* Passes on a member that is not the outputs. JSON gets a copy of it; the table does not show
- * it. */
-static void pass(struct json_reader *r, const struct output_sink *sink) {
-        struct str value = json_skip(r);
-
-        if (sink->writer != NULL)
-                json_put_raw(sink->writer, value);
-}
-
-static struct error *read_answer(struct ctl *c, struct str json, struct str binary,
-                                 const struct output_sink *sink) {
-        struct json_reader r;
-        struct str         key;
-
-        json_reader_init(&r, json);
-        for (json_enter_object(&r); json_next_key(&r, &c->arena, &key);) {
-                if (sink->writer != NULL)
-                        json_key_str(sink->writer, key);
-                if (str_is(key, "outputs"))
-                        TRY(read_outputs(c, &r, &binary, sink));
-                else
-                        pass(&r, sink);
-        }
-        json_read_end(&r);
-        return json_failed(&r) ? ctl_bad_answer(c, &r) : NULL;
 }
 
 static const struct text_column output_columns[] = {
@@ -350,43 +331,51 @@ static const struct text_column output_columns[] = {
         { "VALUES", TEXT_LEFT },
 };
 
-static struct error *print_table(struct ctl *c, struct str json, struct str binary) {
+static struct error *print_answer_table(struct ctl *c, struct str json, struct str binary) {
         struct text_table t;
         struct error     *err;
 
         text_table_init(&t, output_columns, ARRAY_LEN(output_columns));
-        err = read_answer(c, json, binary, &(struct output_sink){ .table = &t });
+        err = each_output(c, json_find(json, "outputs"), binary, put_output_row, &t);
         if (err == NULL)
                 text_table_print(&t, &c->out);
         text_table_done(&t);
         return err;
 }
 
-static struct error *print_json(struct ctl *c, struct str json, struct str binary) {
+/* Prints the answer, in which bytes have become values. */
+static struct error *print_answer_json(struct ctl *c, struct str json, struct str binary) {
         struct json_writer w;
+        struct json_reader r;
+        struct str         key, value;
 
         json_writer_init(&w, &c->out);
         json_begin_object(&w);
-        TRY(read_answer(c, json, binary, &(struct output_sink){ .writer = &w }));
+        json_reader_init(&r, json);
+        for (json_enter_object(&r); json_next_key(&r, &c->arena, &key);) {
+                json_key_str(&w, key);
+                value = json_skip(&r);
+                if (!str_is(key, "outputs")) {
+                        json_put_raw(&w, value);
+                        continue;
+                }
+                json_begin_array(&w);
+                TRY(each_output(c, value, binary, put_output_json, &w));
+                json_end_array(&w);
+        }
         json_end_object(&w);
         strbuf_putc(&c->out, '\n');
         return NULL;
 }
 
-/* Prints the answer. `binary` has the bytes after the JSON. With --json, outputs that came as bytes
- * are printed as values like all others. */
-static struct error *print_answer(struct ctl *c, struct str json, struct str binary) {
-        return c->is_json ? print_json(c, json, binary) : print_table(c, json, binary);
-}
-
 /* ---- the command ---------------------------------------------------------------------------- */
 
-static struct error *ask(struct ctl *c, struct infer_request *q) {
+static struct error *send_request(struct ctl *c, struct infer_request *q) {
         bool                 has_binary = q->binary.len > 0;
         struct http_question question = { .path = ctl_model_path(c, "/infer"),
                                           .is_post = true,
                                           .header_length = has_binary ? q->json.len : 0 };
-        struct str           body;
+        struct str           body, json, binary;
         size_t               length = 0;
 
         strbuf_put(&q->json, q->binary.ptr, q->binary.len);
@@ -399,21 +388,25 @@ static struct error *ask(struct ctl *c, struct infer_request *q) {
                 return NULL;
         }
         length = length > 0 && length <= body.len ? length : body.len;
-        return print_answer(c, str_range(body.ptr, length),
-                            str_range(body.ptr + length, body.len - length));
+        json = str_range(body.ptr, length);
+        binary = str_range(body.ptr + length, body.len - length);
+        TRY(ctl_check_answer(c, json, JSON_OBJECT));
+        return c->is_json ? print_answer_json(c, json, binary)
+                          : print_answer_table(c, json, binary);
 }
 
 struct error *ctl_infer(struct ctl *c) {
-        struct infer_request  q = { .json = { 0 } };
-        struct model_metadata m;
-        struct error         *err;
+        struct infer_request q = { .json = { 0 } };
+        struct str           model;
+        struct error        *err;
 
-        TRY(ctl_metadata_get(c, &m, NULL));
+        TRY(ctl_get(c, ctl_model_path(c, ""), &model));
+        TRY(ctl_check_answer(c, model, JSON_OBJECT));
         strbuf_init(&q.json, 0);
         strbuf_init(&q.binary, 0);
-        err = make_request(c, &q, &m);
+        err = make_request(c, &q, model);
         if (err == NULL)
-                err = ask(c, &q);
+                err = send_request(c, &q);
         strbuf_done(&q.json);
         strbuf_done(&q.binary);
         return err;

@@ -9,10 +9,9 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/strbuf.h"
-#include "cli/cli_options.h"
 #include "cli/http_client.h"
-#include "cli/tensor_values.h"
 #include "codec/json_reader.h"
+#include "options/option_row.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,22 +19,25 @@
 enum ctl_exit { CTL_DONE = 0, CTL_REFUSED = 1, CTL_USAGE = 2, CTL_UNREACHABLE = 3 };
 
 struct ctl {
-        /* from the command line; borrowed */
-        struct http_client_options http;
-        bool                       is_json;
-        bool                       is_dot; /* graph: print for Graphviz */
-        const char                *model;  /* NULL: no model was named */
-        const char                *version;
-        const char                *config_file;
-        struct cli_texts           files;      /* "V/NAME=PATH" */
-        struct cli_texts           inputs;     /* "NAME=JSON", "NAME=@PATH" */
-        struct cli_texts           shapes;     /* "NAME=1,2,3" */
-        bool                       only_ready; /* index: only models that are ready */
-        bool                       dependents; /* unload: also the models loaded for it alone */
-        bool                       zeros, random;
-        uint64_t                   seed;
-        uint64_t                   n_values; /* shown of each output; 0: all */
+        /* from the command line */
+        char               *url, *key, *cacert, *cert, *key_file;
+        bool                is_insecure;
+        uint64_t            timeout_s;
+        bool                is_json;
+        bool                is_dot; /* graph: print for Graphviz */
+        char               *version;
+        char               *config_file;
+        struct option_texts files;      /* "V/NAME=PATH" */
+        struct option_texts inputs;     /* "NAME=JSON", "NAME=@PATH" */
+        struct option_texts shapes;     /* "NAME=1,2,3" */
+        bool                only_ready; /* index: only models that are ready */
+        bool                dependents; /* unload: also the models loaded for it alone */
+        bool                zeros, random;
+        uint64_t            seed;
+        uint64_t            n_values; /* shown of each output; 0: all */
+        const char         *model;    /* NULL: no model was named; borrowed */
 
+        struct http_client_options http;
         struct http_client *client; /* owned */
         struct arena        arena;
         struct strbuf       out; /* for stdout */
@@ -55,42 +57,19 @@ char *ctl_model_path(struct ctl *c, const char *tail);
  * since servers take names as they are written. */
 char *ctl_escape(struct ctl *c, const char *part);
 
-/* Returns the error that the answer is not as expected; `r` may have failed or not. */
-struct error *ctl_bad_answer(struct ctl *c, const struct json_reader *r);
+/* Returns the error that the answer is not JSON of this type. */
+struct error *ctl_check_answer(struct ctl *c, struct str body, enum json_type type) NODISCARD;
 
 /* Prints the answer unchanged (--json), with a newline. */
 void ctl_put_answer(struct ctl *c, struct str body);
 
-/* Asks for `path`. With --json it prints the answer unchanged; otherwise `print` prints the
- * answer's member of that name. */
-struct error *ctl_print_member(struct ctl *c, const char *path, const char *name,
-                               void (*print)(struct ctl *c, struct json_reader *r)) NODISCARD;
-
-/* Reads a number of an answer; 0 when the value is not a number. */
-uint64_t ctl_read_count(struct json_reader *r);
+/* Asks for `path`. With --json it prints the answer unchanged; otherwise `print` prints it. The answer
+ * is an object. */
+struct error *ctl_show(struct ctl *c, const char *path,
+                       void (*print)(struct ctl *c, struct str body)) NODISCARD;
 
 /* Reads a file named on the command line into the arena. */
 struct error *ctl_read_file(struct ctl *c, const char *path, struct str *ret) NODISCARD;
-
-struct model_tensor {
-        struct str           name;
-        struct str           datatype; /* "FP32" */
-        struct tensor_shape  shape;    /* with the batch dimension; -1: any size */
-        struct model_tensor *next;
-};
-
-/* A model's metadata. Texts are in the command's arena, or ranges of the answer there. */
-struct model_metadata {
-        struct str           name, platform;
-        struct str           versions; /* JSON */
-        struct model_tensor *inputs, *outputs;
-};
-
-/* Asks the server for the model's metadata. *ret_body is the answer; `ret_body` may be NULL. */
-struct error *ctl_metadata_get(struct ctl *c, struct model_metadata *ret, struct str *ret_body)
-        NODISCARD;
-
-typedef struct error *(*ctl_run_fn)(struct ctl *c);
 
 struct error *ctl_index(struct ctl *c);
 struct error *ctl_load(struct ctl *c);

@@ -2,71 +2,39 @@
 /* `neso ctl index`, `load`, `unload` and `ready`: the models of a server and their states.
  */
 #include "cli/ctl_private.h"
-#include "cli/text_table.h"
+#include "cli/json_table.h"
 #include "codec/base64.h"
+#include "codec/json_find.h"
 #include "codec/json_writer.h"
 
-static struct error *post(struct ctl *c, const char *path, struct str body, struct str *ret) {
+static struct error *ctl_post(struct ctl *c, const char *path, struct str body, struct str *ret) {
         return ctl_ask(c, &(struct http_question){ .path = path, .is_post = true, .body = body },
                        ret, NULL);
 }
 
 /* ---- index ----------------------------------------------------------------------------------- */
 
-enum { INDEX_NAME, INDEX_VERSION, INDEX_STATE, INDEX_REASON, N_INDEX_CELLS };
-
-/* Reads one entry of the index: a version, or a model without versions. */
-static void read_index_row(struct ctl *c, struct json_reader *r, struct str *cells) {
-        static const char *const names[N_INDEX_CELLS] = { "name", "version", "state", "reason" };
-        struct str               key;
-
-        for (size_t i = 0; i < N_INDEX_CELLS; i++)
-                cells[i] = (struct str){ NULL, 0 };
-        for (json_enter_object(r); json_next_key(r, &c->arena, &key);) {
-                size_t i = 0;
-
-                while (i < N_INDEX_CELLS && !str_is(key, names[i]))
-                        i++;
-                if (i < N_INDEX_CELLS && json_peek(r) == JSON_STRING)
-                        cells[i] = json_read_string(r, &c->arena);
-                else
-                        json_skip(r);
-        }
-}
-
-static const struct text_column index_columns[N_INDEX_CELLS] = {
-        { "MODEL", TEXT_LEFT },
-        { "VERSION", TEXT_LEFT },
-        { "STATE", TEXT_LEFT },
-        { "REASON", TEXT_LEFT },
+static const struct json_column index_columns[] = {
+        { "MODEL", TEXT_LEFT, cell_text, .path = "name" },
+        { "VERSION", TEXT_LEFT, cell_text, .path = "version" },
+        { "STATE", TEXT_LEFT, cell_text, .path = "state" },
+        { "REASON", TEXT_LEFT, cell_text, .path = "reason" },
 };
 
-static struct error *print_index(struct ctl *c, struct str body) {
-        struct json_reader r;
-        struct text_table  t;
-        struct str         cells[N_INDEX_CELLS];
-
-        text_table_init(&t, index_columns, ARRAY_LEN(index_columns));
-        json_reader_init(&r, body);
-        for (json_enter_array(&r); json_next_element(&r);) {
-                read_index_row(c, &r, cells);
-                for (size_t i = 0; i < N_INDEX_CELLS; i++)
-                        text_table_put(&t, cells[i]);
-        }
-        json_read_end(&r);
-        text_table_print(&t, &c->out);
-        text_table_done(&t);
-        return json_failed(&r) ? ctl_bad_answer(c, &r) : NULL;
-}
-
 struct error *ctl_index(struct ctl *c) {
-        struct str body;
+        struct json_table t;
+        struct str        body;
 
-        TRY(post(c, "/v2/repository/index",
-                 c->only_ready ? STR_LIT("{\"ready\":true}") : STR_LIT("{}"), &body));
-        if (!c->is_json)
-                return print_index(c, body);
-        ctl_put_answer(c, body);
+        TRY(ctl_post(c, "/v2/repository/index",
+                     c->only_ready ? STR_LIT("{\"ready\":true}") : STR_LIT("{}"), &body));
+        if (c->is_json) {
+                ctl_put_answer(c, body);
+                return NULL;
+        }
+        TRY(ctl_check_answer(c, body, JSON_ARRAY));
+        json_table_init(&t, index_columns, ARRAY_LEN(index_columns), &c->arena);
+        json_table_add(&t, body, &(struct json_rows){ .outer = "" });
+        json_table_end(&t, &c->out);
         return NULL;
 }
 
@@ -116,13 +84,13 @@ static struct error *print_parameters(struct ctl *c, struct strbuf *out) {
 }
 
 /* Loads or unloads; `what` is the past participle that is printed. */
-static struct error *change(struct ctl *c, const char *verb, struct str parameters,
-                            const char *what) {
+static struct error *change_model(struct ctl *c, const char *verb, struct str parameters,
+                                  const char *what) {
         struct str  body;
         const char *path = arena_printf(&c->arena, "/v2/repository/models/%s/%s",
                                         ctl_escape(c, c->model), verb);
 
-        TRY(post(c, path, parameters, &body));
+        TRY(ctl_post(c, path, parameters, &body));
         if (c->is_json)
                 ctl_put_answer(c, body.len > 0 ? body : STR_LIT("{}"));
         else
@@ -135,7 +103,7 @@ struct error *ctl_load(struct ctl *c) {
 
         strbuf_init(&parameters, 0);
         TRY(print_parameters(c, &parameters));
-        return change(c, "load", strbuf_str(&parameters), "loaded");
+        return change_model(c, "load", strbuf_str(&parameters), "loaded");
 }
 
 enum presence { PRESENCE_HIDDEN, PRESENCE_UNKNOWN, PRESENCE_IDLE, PRESENCE_LOADED };
@@ -143,27 +111,27 @@ enum presence { PRESENCE_HIDDEN, PRESENCE_UNKNOWN, PRESENCE_IDLE, PRESENCE_LOADE
 /* Finds the state of the model in the index before an unload, if the client may read the index.
  * Servers answer every unload with success, even for a misspelt name. */
 static struct error *find_model(struct ctl *c, enum presence *ret) {
-        struct str         name = str_of(c->model), body, cells[N_INDEX_CELLS];
-        struct json_reader r;
-        AUTO_ERROR         err = post(c, "/v2/repository/index", STR_LIT("{}"), &body);
+        AUTO_ERROR       invalid = NULL;
+        struct json_list list;
+        struct str       body, entry, state;
+        AUTO_ERROR       err = ctl_post(c, "/v2/repository/index", STR_LIT("{}"), &body);
 
         *ret = PRESENCE_HIDDEN;
         if (err != NULL)
                 return c->exit_code == CTL_REFUSED ? NULL : STEAL(err);
+        invalid = json_check(body, JSON_ARRAY);
+        if (invalid != NULL)
+                return NULL;
         *ret = PRESENCE_UNKNOWN;
-        json_reader_init(&r, body);
-        for (json_enter_array(&r); json_next_element(&r);) {
-                read_index_row(c, &r, cells);
-                if (!str_equal(cells[INDEX_NAME], name))
+        for (json_list_init(&list, body); json_list_next(&list, &entry);) {
+                if (!str_is(json_find_text(entry, "name", &c->arena), c->model))
                         continue;
-                if (cells[INDEX_STATE].len > 0 && !str_is(cells[INDEX_STATE], "UNAVAILABLE"))
+                state = json_find_text(entry, "state", &c->arena);
+                if (state.len > 0 && !str_is(state, "UNAVAILABLE"))
                         *ret = PRESENCE_LOADED;
                 else
                         *ret = MAX(*ret, PRESENCE_IDLE);
         }
-        json_read_end(&r);
-        if (json_failed(&r))
-                *ret = PRESENCE_HIDDEN;
         return NULL;
 }
 
@@ -172,10 +140,10 @@ struct error *ctl_unload(struct ctl *c) {
 
         TRY(find_model(c, &was));
         c->exit_code = CTL_DONE;
-        TRY(change(c, "unload",
-                   c->dependents ? STR_LIT("{\"parameters\":{\"unload_dependents\":true}}")
-                                 : STR_LIT("{}"),
-                   was == PRESENCE_IDLE ? "was not loaded" : "unloaded"));
+        TRY(change_model(c, "unload",
+                         c->dependents ? STR_LIT("{\"parameters\":{\"unload_dependents\":true}}")
+                                       : STR_LIT("{}"),
+                         was == PRESENCE_IDLE ? "was not loaded" : "unloaded"));
         if (was != PRESENCE_UNKNOWN)
                 return NULL;
         strbuf_clear(&c->out);

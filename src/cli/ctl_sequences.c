@@ -1,156 +1,90 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `neso ctl sequences` prints the live sequences of a model.
+/* `neso ctl sequences` prints the live sequences of a model. The parent of a row is a load of the model.
  */
 #include "cli/ctl_private.h"
-#include "cli/text_table.h"
+#include "cli/json_table.h"
+#include "codec/json_find.h"
 
-struct sequence_line {
-        struct str id; /* in quotes when it is a text */
-        struct str instance;
-        uint64_t   slot, n_requests, age_us, idle_us;
-        bool       has_slot, is_ending;
-};
+/* A number, or a text in quotes. */
+static void put_id(const struct json_row *row, const char *path, const char *second,
+                   struct text_table *t) {
+        struct str         id = json_find(row->object, path);
+        struct json_reader r;
 
-struct load_head {
-        struct str version;
-        uint64_t   n_active, n_backlog, n_left_out;
-        bool       has_retired;
-};
-
-static const struct text_column columns[] = {
-        { "VERSION", TEXT_LEFT }, { "ID", TEXT_LEFT },        { "INSTANCE", TEXT_LEFT },
-        { "SLOT", TEXT_RIGHT },   { "REQUESTS", TEXT_RIGHT }, { "AGE", TEXT_RIGHT },
-        { "IDLE", TEXT_RIGHT },   { "STATE", TEXT_LEFT },
-};
-
-static bool read_flag(struct json_reader *r) {
-        if (json_peek(r) == JSON_BOOL)
-                return json_read_bool(r);
-        json_skip(r);
-        return false;
+        json_reader_init(&r, id);
+        if (json_peek(&r) == JSON_STRING)
+                text_table_printf(t, "\"%.*s\"",
+                                  STR_ARG(json_find_text(row->object, path, row->arena)));
+        else
+                cell_count(row, path, second, t);
 }
 
-static struct str read_id(struct ctl *c, struct json_reader *r) {
-        if (json_peek(r) == JSON_STRING) {
-                struct str text = json_read_string(r, &c->arena);
-
-                return str_of(arena_printf(&c->arena, "\"%.*s\"", STR_ARG(text)));
-        }
-        return str_of(arena_printf(&c->arena, "%llu", (unsigned long long)ctl_read_count(r)));
+static bool has_slot(const struct json_row *row) {
+        return json_find(row->object, "slot").ptr != NULL;
 }
 
-static void read_line(struct ctl *c, struct json_reader *r, struct sequence_line *l) {
-        struct str key;
-
-        for (json_enter_object(r); json_next_key(r, &c->arena, &key);) {
-                if (str_is(key, "id")) {
-                        l->id = read_id(c, r);
-                } else if (str_is(key, "instance")) {
-                        l->instance = json_read_string(r, &c->arena);
-                } else if (str_is(key, "slot")) {
-                        l->slot = ctl_read_count(r);
-                        l->has_slot = true;
-                } else if (str_is(key, "requests")) {
-                        l->n_requests = ctl_read_count(r);
-                } else if (str_is(key, "age_us")) {
-                        l->age_us = ctl_read_count(r);
-                } else if (str_is(key, "idle_us")) {
-                        l->idle_us = ctl_read_count(r);
-                } else if (str_is(key, "ending")) {
-                        l->is_ending = read_flag(r);
-                } else {
-                        json_skip(r);
-                }
-        }
-}
-
-static const char *state_of(const struct load_head *h, const struct sequence_line *l) {
-        if (l->is_ending)
-                return h->has_retired ? "ending, on an old load" : "ending";
-        if (!l->has_slot)
-                return h->has_retired ? "backlog of an old load" : "backlog";
-        return h->has_retired ? "on an old load" : "";
-}
-
-static void put_line(struct text_table *t, const struct load_head *h,
-                     const struct sequence_line *l) {
-        text_table_put(t, h->version);
-        text_table_put(t, l->id);
-        text_table_put(t, l->instance);
-        if (l->has_slot)
-                text_table_put_count(t, l->slot);
+static void put_slot(const struct json_row *row, const char *path, const char *second,
+                     struct text_table *t) {
+        if (has_slot(row))
+                cell_count(row, path, second, t);
         else
                 text_table_put(t, STR_LIT(""));
-        text_table_put_count(t, l->n_requests);
-        text_table_put_duration(t, (double)l->age_us * 1e3);
-        if (l->n_requests == 0)
-                text_table_put_duration(t, (double)l->idle_us * 1e3);
+}
+
+/* A sequence with requests is not idle. */
+static void put_idle(const struct json_row *row, const char *path, const char *second,
+                     struct text_table *t) {
+        if (json_find_count(row->object, "requests") == 0)
+                cell_us(row, path, second, t);
         else
                 text_table_put(t, STR_LIT("-"));
-        text_table_put(t, str_of(state_of(h, l)));
 }
 
-/* Reads ahead the members of a load other than its sequences, since they may follow these. */
-static struct load_head read_head(struct ctl *c, struct json_reader r) {
-        struct load_head h = { .version = STR_LIT("") };
-        struct str       key;
+static void put_state(const struct json_row *row, const char *path UNUSED,
+                      const char *second UNUSED, struct text_table *t) {
+        bool        is_old = json_find_flag(row->parent, "retired");
+        const char *state = is_old ? "on an old load" : "";
 
-        for (json_enter_object(&r); json_next_key(&r, &c->arena, &key);) {
-                if (str_is(key, "version"))
-                        h.version = json_read_string(&r, &c->arena);
-                else if (str_is(key, "retired"))
-                        h.has_retired = read_flag(&r);
-                else if (str_is(key, "active"))
-                        h.n_active = ctl_read_count(&r);
-                else if (str_is(key, "backlog"))
-                        h.n_backlog = ctl_read_count(&r);
-                else if (str_is(key, "left_out"))
-                        h.n_left_out = ctl_read_count(&r);
-                else
-                        json_skip(&r);
+        if (json_find_flag(row->object, "ending"))
+                state = is_old ? "ending, on an old load" : "ending";
+        else if (!has_slot(row))
+                state = is_old ? "backlog of an old load" : "backlog";
+        text_table_put(t, str_of(state));
+}
+
+static const struct json_column columns[] = {
+        { "VERSION", TEXT_LEFT, cell_text_of_parent, .path = "version" },
+        { "ID", TEXT_LEFT, put_id, .path = "id" },
+        { "INSTANCE", TEXT_LEFT, cell_text, .path = "instance" },
+        { "SLOT", TEXT_RIGHT, put_slot, .path = "slot" },
+        { "REQUESTS", TEXT_RIGHT, cell_count, .path = "requests" },
+        { "AGE", TEXT_RIGHT, cell_us, .path = "age_us" },
+        { "IDLE", TEXT_RIGHT, put_idle, .path = "idle_us" },
+        { "STATE", TEXT_LEFT, put_state, .path = "" },
+};
+
+static void print_loads(struct ctl *c, struct str body) {
+        unsigned long long n_active = 0, n_backlog = 0, n_left_out = 0;
+        struct json_table  t;
+        struct json_list   loads;
+        struct str         load;
+
+        for (json_list_init(&loads, json_find(body, "model_sequences"));
+             json_list_next(&loads, &load);) {
+                n_active += json_find_count(load, "active");
+                n_backlog += json_find_count(load, "backlog");
+                n_left_out += json_find_count(load, "left_out");
         }
-        return h;
-}
-
-static void read_load(struct ctl *c, struct json_reader *r, struct text_table *t,
-                      struct load_head *sum) {
-        struct load_head h = read_head(c, *r);
-        struct str       key;
-
-        sum->n_active += h.n_active;
-        sum->n_backlog += h.n_backlog;
-        sum->n_left_out += h.n_left_out;
-        for (json_enter_object(r); json_next_key(r, &c->arena, &key);) {
-                if (!str_is(key, "sequences")) {
-                        json_skip(r);
-                        continue;
-                }
-                for (json_enter_array(r); json_next_element(r);) {
-                        struct sequence_line l = { .n_requests = 0 };
-
-                        read_line(c, r, &l);
-                        put_line(t, &h, &l);
-                }
-        }
-}
-
-static void print_loads(struct ctl *c, struct json_reader *r) {
-        struct load_head  sum = { .n_active = 0 };
-        struct text_table t;
-
-        text_table_init(&t, columns, ARRAY_LEN(columns));
-        for (json_enter_array(r); json_next_element(r);)
-                read_load(c, r, &t, &sum);
-        if (sum.n_active + sum.n_backlog > 0)
-                text_table_print(&t, &c->out);
-        text_table_done(&t);
-        strbuf_printf(&c->out, "%llu with a slot, %llu in the backlog",
-                      (unsigned long long)sum.n_active, (unsigned long long)sum.n_backlog);
-        if (sum.n_left_out > 0)
-                strbuf_printf(&c->out, "; %llu are not listed", (unsigned long long)sum.n_left_out);
+        json_table_init(&t, columns, ARRAY_LEN(columns), &c->arena);
+        json_table_add(&t, body,
+                       &(struct json_rows){ .outer = "model_sequences", .inner = "sequences" });
+        json_table_end(&t, n_active + n_backlog > 0 ? &c->out : NULL);
+        strbuf_printf(&c->out, "%llu with a slot, %llu in the backlog", n_active, n_backlog);
+        if (n_left_out > 0)
+                strbuf_printf(&c->out, "; %llu are not listed", n_left_out);
         strbuf_putc(&c->out, '\n');
 }
 
 struct error *ctl_sequences(struct ctl *c) {
-        return ctl_print_member(c, ctl_model_path(c, "/sequences"), "model_sequences", print_loads);
+        return ctl_show(c, ctl_model_path(c, "/sequences"), print_loads);
 }

@@ -4,35 +4,19 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "cli/ctl_private.h"
+#include "codec/json_find.h"
 
 #include <string.h>
 
 #define FILE_MAX_BYTES ((size_t)1 << 30)
 
-/* Reads {"error": "..."}; ptr NULL when the body is something else. */
-static struct str read_refusal(struct ctl *c, struct str body) {
-        struct json_reader r;
-        struct str         key, text = { NULL, 0 };
-
-        json_reader_init(&r, body);
-        if (!json_try_enter(&r, JSON_OBJECT))
-                return text;
-        while (json_next_key(&r, &c->arena, &key)) {
-                if (str_is(key, "error") && json_peek(&r) == JSON_STRING)
-                        text = json_read_string(&r, &c->arena);
-                else
-                        json_skip(&r);
-        }
-        return text;
-}
-
-static struct error *refused(struct ctl *c, long status, struct str body) {
-        struct str text = read_refusal(c, body);
+static struct error *ctl_refused(struct ctl *c, long status, struct str body) {
+        struct str text = json_find_text(body, "error", &c->arena);
 
         c->exit_code = CTL_REFUSED;
         while (text.len > 0 && text.ptr[text.len - 1] == '\n')
                 text.len--; /* a text with the reasons of several models has a line for each */
-        if (text.ptr != NULL)
+        if (text.len > 0)
                 return error_new(ERR_INVALID_ARG, "%.*s", STR_ARG(text));
         return error_new(ERR_INVALID_ARG, "the server answered with HTTP status %ld", status);
 }
@@ -56,7 +40,7 @@ struct error *ctl_ask(struct ctl *c, const struct http_question *q, struct str *
         if (ret_header_length != NULL)
                 *ret_header_length = reply.header_length;
         http_reply_done(&reply);
-        return reply.status == 200 ? NULL : refused(c, reply.status, *ret_body);
+        return reply.status == 200 ? NULL : ctl_refused(c, reply.status, *ret_body);
 }
 
 struct error *ctl_get(struct ctl *c, const char *path, struct str *ret_body) {
@@ -90,11 +74,13 @@ char *ctl_model_path(struct ctl *c, const char *tail) {
                             ctl_escape(c, c->version), tail);
 }
 
-struct error *ctl_bad_answer(struct ctl *c, const struct json_reader *r) {
+struct error *ctl_check_answer(struct ctl *c, struct str body, enum json_type type) {
+        struct error *err = json_check(body, type);
+
+        if (err == NULL)
+                return NULL;
         c->exit_code = CTL_REFUSED;
-        return error_new(ERR_INTERNAL, "the server's answer cannot be understood: %s at %zu",
-                         json_failed(r) ? json_error_text(r) : "something unexpected",
-                         json_failed(r) ? json_error_offset(r) : (size_t)(r->at - r->begin));
+        return error_wrap(err, "the server's answer cannot be understood");
 }
 
 void ctl_put_answer(struct ctl *c, struct str body) {
@@ -102,32 +88,18 @@ void ctl_put_answer(struct ctl *c, struct str body) {
         strbuf_putc(&c->out, '\n');
 }
 
-uint64_t ctl_read_count(struct json_reader *r) {
-        if (json_peek(r) == JSON_NUMBER)
-                return json_read_number(r).magnitude;
-        json_skip(r);
-        return 0;
-}
-
-struct error *ctl_print_member(struct ctl *c, const char *path, const char *name,
-                               void (*print)(struct ctl *c, struct json_reader *r)) {
-        struct json_reader r;
-        struct str         body, key;
+struct error *ctl_show(struct ctl *c, const char *path,
+                       void (*print)(struct ctl *c, struct str body)) {
+        struct str body;
 
         TRY(ctl_get(c, path, &body));
         if (c->is_json) {
                 ctl_put_answer(c, body);
                 return NULL;
         }
-        json_reader_init(&r, body);
-        for (json_enter_object(&r); json_next_key(&r, &c->arena, &key);) {
-                if (str_is(key, name))
-                        print(c, &r);
-                else
-                        json_skip(&r);
-        }
-        json_read_end(&r);
-        return json_failed(&r) ? ctl_bad_answer(c, &r) : NULL;
+        TRY(ctl_check_answer(c, body, JSON_OBJECT));
+        print(c, body);
+        return NULL;
 }
 
 struct error *ctl_read_file(struct ctl *c, const char *path, struct str *ret) {

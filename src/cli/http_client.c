@@ -98,7 +98,7 @@ static void set_tls(struct http_client *c) {
                 c->curl.easy_setopt(c->easy, CURLOPT_SSLKEY, o->key_file);
 }
 
-static struct error *set_up(struct http_client *c) {
+static struct error *http_client_set_up(struct http_client *c) {
         struct curl_functions *curl = &c->curl;
 
         if (curl->global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK || !(c->easy = curl->easy_init()))
@@ -131,7 +131,7 @@ struct error *http_client_new(const struct http_client_options *o, struct http_c
         c->options = o;
         err = error_recode(curl_library_open("neso ctl", &c->curl), ERR_UNAVAILABLE);
         if (!err)
-                err = set_up(c);
+                err = http_client_set_up(c);
         if (err) {
                 http_client_free(c);
                 return err;

@@ -4,9 +4,11 @@
 #include "base/compiler.h"
 #include "base/file.h"
 #include "cli/check.h"
+#include "cli/command_page.h"
 #include "cli/ctl.h"
 #include "cli/endpoint_list.h"
 #include "cli/option_parse.h"
+#include "cli/option_print.h"
 #include "cli/serve.h"
 #include "triton/core/neso.h"
 
@@ -20,15 +22,32 @@ static int print_version(int argc, char **argv) {
         return 0;
 }
 
+static struct error *put_values(int argc, char **argv, struct strbuf *out) {
+        struct cli_options o;
+        struct error      *err;
+
+        cli_options_init(&o);
+        err = option_parse(argc, argv, &o);
+        if (err == NULL)
+                option_print_values(&o, out);
+        cli_options_done(&o);
+        return err;
+}
+
+/* Without arguments: the page of all options. With options of `neso serve`: their values in force. */
 static int print_options(int argc, char **argv) {
         AUTO_STRBUF text = { 0 };
+        AUTO_ERROR  err = NULL;
 
-        (void)argc;
-        (void)argv;
         strbuf_init(&text, 0);
-        option_print_markdown(&text);
+        if (argc > 1)
+                err = put_values(argc, argv, &text);
+        else
+                option_print_markdown(&text);
         fputs(strbuf_cstr(&text), stdout);
-        return 0;
+        if (err != NULL)
+                fprintf(stderr, "%s\n`neso serve --help` lists all options.\n", err->message);
+        return err != NULL;
 }
 
 static int print_endpoints(int argc, char **argv) {
@@ -48,31 +67,82 @@ static int print_endpoints(int argc, char **argv) {
         return 0;
 }
 
-struct command {
-        const char *name;
-        const char *help;
-        int (*run)(int argc, char **argv);
+static int print_manual(int argc, char **argv);
+static int print_completion(int argc, char **argv);
+
+static const struct command_page options_page = {
+        .name = "options",
+        .summary = "print the options of serve as Markdown; with options, the values in force",
+};
+static const struct command_page endpoints_page = {
+        .name = "endpoints",
+        .summary = "print the server's endpoints, and the group of each (--json)",
+};
+static const struct command_page version_page = {
+        .name = "version",
+        .summary = "print the version",
 };
 
-static const struct command commands[] = {
-        { "serve", "serve models; `neso serve --help` lists the options", serve_main },
-        { "check", "check the configurations of a repository; `neso check --help`", check_main },
-        { "ctl", "query a running server, load and unload its models; `neso ctl --help`",
-          ctl_main },
-        { "options", "print the options of serve as Markdown", print_options },
-        { "endpoints", "print the server's endpoints, and the group of each (--json)",
-          print_endpoints },
-        { "version", "print the version", print_version },
+static const struct command_page *const listed[] = {
+        &serve_page, &check_page, &ctl_page, &options_page, &endpoints_page, &version_page,
 };
+static const struct command_pages pages = { listed, ARRAY_LEN(listed) };
+
+/* The last two are for the build: `neso help` does not list them. */
+static const struct command {
+        const char *name;
+        int (*run)(int argc, char **argv);
+} commands[] = {
+        { "serve", serve_main },
+        { "check", check_main },
+        { "ctl", ctl_main },
+        { "options", print_options },
+        { "endpoints", print_endpoints },
+        { "version", print_version },
+        { "manual", print_manual },
+        { "completion", print_completion },
+};
+
+/* `neso manual` prints neso.1, `neso manual serve` neso-serve.1. */
+static int print_manual(int argc, char **argv) {
+        AUTO_STRBUF text = { 0 };
+
+        strbuf_init(&text, 0);
+        if (argc < 2)
+                command_pages_print_manual(&pages, &text);
+        for (size_t i = 0; argc == 2 && i < ARRAY_LEN(listed); i++)
+                if (listed[i]->options != NULL && strcmp(argv[1], listed[i]->name) == 0)
+                        command_page_print_manual(listed[i], &text);
+        fputs(strbuf_cstr(&text), stdout);
+        if (text.len > 0)
+                return 0;
+        fprintf(stderr, "Usage: neso manual [serve | check | ctl]\n");
+        return 1;
+}
+
+static int print_completion(int argc, char **argv) {
+        AUTO_STRBUF text = { 0 };
+
+        (void)argc;
+        (void)argv;
+        strbuf_init(&text, 0);
+        command_pages_print_completion(&pages, &text);
+        fputs(strbuf_cstr(&text), stdout);
+        return 0;
+}
 
 static int print_help(FILE *to, int code) {
         fprintf(to, "Usage: neso <command> [options]\n\n");
-        for (size_t i = 0; i < ARRAY_LEN(commands); i++)
-                fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].help);
+        for (size_t i = 0; i < ARRAY_LEN(listed); i++) {
+                fprintf(to, "  %-10s %s", listed[i]->name, listed[i]->summary);
+                if (listed[i]->options != NULL)
+                        fprintf(to, "; `neso %s --help`", listed[i]->name);
+                fprintf(to, "\n");
+        }
         return code;
 }
 
-static int run(const char *name, int argc, char **argv) {
+static int run_command(const char *name, int argc, char **argv) {
         for (size_t i = 0; i < ARRAY_LEN(commands); i++)
                 if (strcmp(name, commands[i].name) == 0)
                         return commands[i].run(argc, argv);
@@ -81,11 +151,11 @@ static int run(const char *name, int argc, char **argv) {
 }
 
 /* `neso help` and `neso help <command>`. */
-static int help(int argc, char **argv) {
+static int help_command(int argc, char **argv) {
         static char help_option[] = "--help";
         char       *asked[] = { argv[0], help_option, NULL };
 
-        return argc < 3 ? print_help(stdout, 0) : run(argv[2], 2, asked);
+        return argc < 3 ? print_help(stdout, 0) : run_command(argv[2], 2, asked);
 }
 
 int main(int argc, char **argv) {
@@ -98,8 +168,8 @@ int main(int argc, char **argv) {
         if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
                 return print_help(stdout, 0);
         if (strcmp(argv[1], "help") == 0)
-                return help(argc, argv);
+                return help_command(argc, argv);
         if (strncmp(argv[1], "--", 2) == 0) /* the reference server is started without a command */
                 return serve_main(argc, argv);
-        return run(argv[1], argc - 1, argv + 1);
+        return run_command(argv[1], argc - 1, argv + 1);
 }

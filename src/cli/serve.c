@@ -13,9 +13,11 @@
 #include "call/memory_metrics.h"
 #include "call/service.h"
 #include "cli/access_log.h"
+#include "cli/command_page.h"
 #include "cli/core_options.h"
 #include "cli/open_files.h"
 #include "cli/option_parse.h"
+#include "cli/option_print.h"
 #include "cli/poller.h"
 #include "cli/serve_grpc.h"
 #include "cli/serve_tls.h"
@@ -110,7 +112,7 @@ static struct error *start_core(struct serve *s) {
         return start_error(err, "creating server");
 }
 
-static void set_limits(const struct cli_options *o, struct http_limits *l) {
+static void set_http_limits(const struct cli_options *o, struct http_limits *l) {
         l->header_bytes = (size_t)o->http_max_header_bytes;
         l->header_fields = (size_t)o->http_max_header_fields;
         l->input_bytes = (size_t)o->http_max_input_bytes;
@@ -177,7 +179,7 @@ static struct error *start_http(struct serve *s) {
                         o->http_max_connections_per_address, o->http_max_connections),
                 .handshake_time_ns = (uint64_t)o->http_header_timeout_ms * NS_PER_MS,
         };
-        set_limits(o, &options.limits);
+        set_http_limits(o, &options.limits);
         options.routes = http_api_routes();
         options.service = logged_service(s);
         options.service.infer = &s->infer;
@@ -270,7 +272,7 @@ static void require_keys(struct serve *s, struct endpoint_policy *policy) {
 
 /* Called before the core loads the models, which may take long. */
 static struct error *read_policy(struct serve *s) {
-        const struct cli_texts *apis = &s->options.http_restricted_api;
+        const struct option_texts *apis = &s->options.http_restricted_api;
 
         if (s->options.api_key_file != NULL)
                 TRY(api_keys_open(s->options.api_key_file, &s->keys));
@@ -282,7 +284,7 @@ static struct error *read_policy(struct serve *s) {
 }
 
 static struct error *read_admission(struct serve *s) {
-        const struct cli_texts *limits = &s->options.in_flight_limit;
+        const struct option_texts *limits = &s->options.in_flight_limit;
 
         for (size_t i = 0; i < limits->n_items; i++)
                 TRY(admission_add(&s->admission, limits->items[i]));
@@ -342,7 +344,7 @@ static struct error *start_services(struct serve *s) {
         return NULL;
 }
 
-static struct error *start(struct serve *s) {
+static struct error *serve_start(struct serve *s) {
         uint64_t may_open = open_files_raise(open_files_needed(&s->options));
 
         TRY(check_options(&s->options));
@@ -388,7 +390,7 @@ static void end_grpc(struct serve_grpc *g, uint64_t deadline_ns) {
         grpc_server_free(STEAL(g->server));
 }
 
-static void free_all(struct serve *s) {
+static void serve_free_all(struct serve *s) {
         endpoint_policy_done(&s->policy);
         api_keys_free(s->keys);
         serve_grpc_done(&s->grpc);
@@ -400,8 +402,8 @@ static void free_all(struct serve *s) {
 }
 
 /* Stops everything in order and returns the exit code. */
-static int stop(struct serve *s) {
-        uint64_t deadline_ns = clock_now_ns() + (uint64_t)s->options.exit_timeout_secs * NS_PER_S;
+static int serve_stop(struct serve *s) {
+        uint64_t deadline_ns = clock_now_ns() + (uint64_t)s->options.exit_timeout_s * NS_PER_S;
 
         if (s->core != NULL) {
                 AUTO_ERROR err = core_error_take(TRITONSERVER_ServerStop(s->core));
@@ -423,16 +425,16 @@ static int stop(struct serve *s) {
         memory_metrics_free(s->memory_metrics);
         if (s->core != NULL)
                 TRITONSERVER_ErrorDelete(TRITONSERVER_ServerDelete(s->core));
-        free_all(s);
+        serve_free_all(s);
         return 0;
 }
 
-static int fail(struct serve *s, struct error *err) {
+static int serve_fail(struct serve *s, struct error *err) {
         AUTO_CHARS text = mem_printf("error: %s\n", err->message);
 
         log_last_words(text);
         error_free(err);
-        stop(s);
+        serve_stop(s);
         return 1;
 }
 
@@ -469,16 +471,29 @@ static void print_signal(int number) {
         fflush(stdout);
 }
 
-static int run(struct serve *s) {
-        struct error *err = start(s);
+static int serve_run(struct serve *s) {
+        struct error *err = serve_start(s);
         int           number;
 
         if (err != NULL)
-                return fail(s, err);
+                return serve_fail(s, err);
         number = signals_wait(serve_reload, s);
         print_signal(number);
-        return stop(s);
+        return serve_stop(s);
 }
+
+const struct command_page serve_page = {
+        .name = "serve",
+        .summary = "serve models",
+        .arguments = "--model-repository <directory> [options]",
+        .about = "Serves the models of one or more repositories over HTTP and gRPC, with metrics\n"
+                 "on a port of their own. tritonserver is another name of this command.\n"
+                 "SIGINT or SIGTERM stops the server: it refuses new requests, finishes those in\n"
+                 "flight, and ends; a second signal ends it at once. On SIGHUP it reads API keys\n"
+                 "and certificates again.",
+        .options = &cli_option_table,
+        .exit_codes = "0 after a stop, 1 when the server cannot start or a stop takes too long",
+};
 
 static int print_usage(struct error *err) {
         AUTO_STRBUF text = { 0 };
@@ -514,8 +529,8 @@ int serve_main(int argc, char **argv) {
         err = option_parse(argc, argv, &s.options);
         if (err != NULL || s.options.help) {
                 code = print_usage(err);
-                free_all(&s);
+                serve_free_all(&s);
                 return code;
         }
-        return run(&s);
+        return serve_run(&s);
 }

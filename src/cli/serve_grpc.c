@@ -14,7 +14,7 @@ void serve_grpc_init(struct serve_grpc *g) {
 
 struct error *serve_grpc_prepare(struct serve_grpc *g, const struct cli_options *o,
                                  struct tls_context *tls) {
-        const struct cli_texts *protocols = &o->grpc_restricted_protocol;
+        const struct option_texts *protocols = &o->grpc_restricted_protocol;
 
         g->options = o;
         g->tls = tls;
@@ -33,7 +33,7 @@ static uint64_t ns_of(int64_t ms) {
         return (uint64_t)ms * NS_PER_MS;
 }
 
-static void set_limits(const struct cli_options *o, struct grpc_limits *l) {
+static void set_grpc_limits(const struct cli_options *o, struct grpc_limits *l) {
         l->header_bytes = (size_t)o->grpc_max_header_bytes;
         l->header_fields = (size_t)o->grpc_max_header_fields;
         l->message_bytes = (size_t)o->grpc_max_message_bytes;
@@ -82,7 +82,7 @@ struct error *serve_grpc_start(struct serve_grpc *g, const struct service *servi
                         o->grpc_max_connections_per_address, o->grpc_max_connections),
                 .handshake_time_ns = ns_of(o->grpc_header_timeout_ms),
         };
-        set_limits(o, &options.limits);
+        set_grpc_limits(o, &options.limits);
         options.compression = g->compression;
         options.methods = rpc_table();
         options.service = *service;

@@ -180,10 +180,11 @@ void tensor_values_fill(const struct tensor_source *s, uint64_t n, struct strbuf
         json_end_array(&w);
 }
 
-static struct error *encode(TRITONSERVER_DataType type, struct json_reader *r, struct strbuf *out) {
+static struct error *encode_values(TRITONSERVER_DataType type, struct json_reader *r,
+                                   struct strbuf *out) {
         if (json_peek(r) == JSON_ARRAY) {
                 for (json_enter_array(r); json_next_element(r);)
-                        TRY(encode(type, r, out)); /* at most JSON_MAX_DEPTH deep */
+                        TRY(encode_values(type, r, out)); /* at most JSON_MAX_DEPTH deep */
                 return NULL;
         }
         if (json_peek(r) != JSON_NUMBER)
@@ -202,7 +203,7 @@ struct error *tensor_values_encode(TRITONSERVER_DataType type, struct str json,
         struct json_reader r;
 
         TRY(check_json(json, &r));
-        return encode(type, &r, out);
+        return encode_values(type, &r, out);
 }
 
 void tensor_values_decode(TRITONSERVER_DataType type, struct str bytes, struct strbuf *json) {

@@ -42,7 +42,7 @@ struct source {
         const char *text; /* the whole argument */
 };
 
-static struct error *bad(const struct source *s, const char *reason) {
+static struct error *bad_setting(const struct source *s, const char *reason) {
         return error_new(ERR_INVALID_ARG, "%s: %s, got: %s", s->what, reason, s->text);
 }
 
@@ -50,7 +50,7 @@ static struct error *bad(const struct source *s, const char *reason) {
 static struct error *read_number(const struct source *s, const char *value, int64_t min,
                                  int64_t max, int64_t *ret) {
         if (!str_to_i64(str_of(value), ret))
-                return bad(s, "expects an integer");
+                return bad_setting(s, "expects an integer");
         if (*ret < min || *ret > max)
                 return error_new(ERR_INVALID_ARG,
                                  "%s: value is out of range [ %lld, %lld ], got: %s", s->what,
@@ -85,7 +85,7 @@ static struct error *read_level(const struct source *s, const char *value, uint3
         else if (strcasecmp(value, "TENSORS") == 0)
                 *ret |= TRITONSERVER_TRACE_LEVEL_TENSORS;
         else
-                return bad(s, "expects OFF, TIMESTAMPS or TENSORS as trace level");
+                return bad_setting(s, "expects OFF, TIMESTAMPS or TENSORS as trace level");
         return NULL;
 }
 
@@ -95,7 +95,7 @@ static struct error *read_mode(const struct source *s, const char *value, enum t
         else if (strcasecmp(value, "opentelemetry") == 0)
                 *ret = TRACE_MODE_OPENTELEMETRY;
         else
-                return bad(s, "expects triton or opentelemetry as trace mode");
+                return bad_setting(s, "expects triton or opentelemetry as trace mode");
         return NULL;
 }
 
@@ -103,7 +103,7 @@ static struct error *read_mode(const struct source *s, const char *value, enum t
 static struct error *read_url(const struct source *s, const char *value, const char **ret) {
         if (*value == '\0' || (strstr(value, "://") && strncasecmp(value, "http://", 7) != 0 &&
                                strncasecmp(value, "https://", 8) != 0))
-                return bad(s, "expects an address of http:// or https://");
+                return bad_setting(s, "expects an address of http:// or https://");
         *ret = value;
         return NULL;
 }
@@ -111,15 +111,15 @@ static struct error *read_url(const struct source *s, const char *value, const c
 static struct error *add_resource(const struct source *s, const char *value,
                                   struct trace_config *c) {
         if (!strchr(value, '=') || *value == '=')
-                return bad(s, "expects resource=<key>=<value>");
+                return bad_setting(s, "expects resource=<key>=<value>");
         if (c->n_resources == TRACE_CONFIG_MAX_RESOURCES)
-                return bad(s, "too many resources");
+                return bad_setting(s, "too many resources");
         c->resources[c->n_resources++] = value;
         return NULL;
 }
 
-static struct error *set(const struct source *s, const char *name, const char *value,
-                         struct trace_config *c) {
+static struct error *set_setting(const struct source *s, const char *name, const char *value,
+                                 struct trace_config *c) {
         if (strcmp(name, "mode") == 0)
                 return read_mode(s, value, &c->mode);
         if (strcmp(name, "level") == 0)
@@ -157,7 +157,7 @@ static const char *find_setting(struct str mode, struct str name) {
 }
 
 /* "[<mode>,]<setting>=<value>"; the value may have commas and equal signs. */
-static struct error *read_one(const char *text, struct trace_config *c) {
+static struct error *read_setting(const char *text, struct trace_config *c) {
         struct source s = { "--trace-config", text };
         struct str    mode = { 0 }, name;
         struct str    value = str_split(str_of(text), '=', &name);
@@ -165,7 +165,7 @@ static struct error *read_one(const char *text, struct trace_config *c) {
         const char   *setting;
 
         if (!value.ptr)
-                return bad(&s, "expects [<mode>,]<setting>=<value>");
+                return bad_setting(&s, "expects [<mode>,]<setting>=<value>");
         rest = str_split(name, ',', &mode);
         if (rest.ptr)
                 name = rest;
@@ -173,8 +173,8 @@ static struct error *read_one(const char *text, struct trace_config *c) {
                 mode = (struct str){ 0 };
         setting = find_setting(mode, name);
         if (!setting)
-                return bad(&s, "unknown trace setting");
-        return set(&s, setting, value.ptr, c);
+                return bad_setting(&s, "unknown trace setting");
+        return set_setting(&s, setting, value.ptr, c);
 }
 
 /* ---- the environment, older options ---------------------------------------------------------- */
@@ -193,8 +193,8 @@ static struct error *read_environment(struct trace_config *c) {
                 const char *value = getenv(rows[i].variable);
 
                 if (value && *value != '\0')
-                        TRY(set(&(struct source){ rows[i].variable, value }, rows[i].setting, value,
-                                c));
+                        TRY(set_setting(&(struct source){ rows[i].variable, value },
+                                        rows[i].setting, value, c));
         }
         return NULL;
 }
@@ -220,6 +220,6 @@ struct error *trace_options_read(const struct cli_options *o, struct trace_confi
         TRY(read_environment(ret));
         TRY(read_older(o, ret));
         for (size_t i = 0; i < o->trace_config.n_items; i++)
-                TRY(read_one(o->trace_config.items[i], ret));
+                TRY(read_setting(o->trace_config.items[i], ret));
         return NULL;
 }

@@ -7,7 +7,7 @@
  * --trace-config in the order given. `level` may be given twice and `resource` any number of times;
  * for other settings the last value counts.
  *
- * Ownership.  Texts are borrowed from argv; those of the environment are read at once.
+ * Ownership.  Texts are borrowed from the options; those of the environment are read at once.
  */
 #pragma once
 

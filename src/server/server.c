@@ -30,37 +30,18 @@
 #define MODELS_END_NS (5 * NS_PER_S)
 
 static struct backend_registry *make_backends(const struct server_options *o) {
-        size_t                   n = o->backend_settings.n_items;
-        struct backend_setting  *settings = mem_zalloc((n + 1) * sizeof(*settings));
-        struct backend_registry *r;
-
-        for (size_t i = 0; i < n; i++)
-                settings[i] = (struct backend_setting){ o->backend_settings.items[i].group,
-                                                        o->backend_settings.items[i].name,
-                                                        o->backend_settings.items[i].value };
-        r = backend_registry_new(
+        return backend_registry_new(
                 &(struct backend_registry_options){ .directory = o->backend_directory,
                                                     .auto_complete = !o->strict_model_config,
-                                                    .settings = settings,
-                                                    .n_settings = n });
-        free(settings);
-        return r;
+                                                    .settings = o->backend_settings.items,
+                                                    .n_settings = o->backend_settings.n_items });
 }
 
 static struct error *make_policies(struct server *s, const struct server_options *o) {
-        size_t                      n = o->host_policies.n_items;
-        struct host_policy_setting *settings = mem_zalloc((n + 1) * sizeof(*settings));
-        struct error               *err;
-
-        for (size_t i = 0; i < n; i++)
-                settings[i] = (struct host_policy_setting){ o->host_policies.items[i].group,
-                                                            o->host_policies.items[i].name,
-                                                            o->host_policies.items[i].value };
-        err = host_policies_new(&(struct host_policies_options){ .settings = settings,
-                                                                 .n_settings = n },
-                                &s->policies);
-        free(settings);
-        return err;
+        return host_policies_new(
+                &(struct host_policies_options){ .settings = o->host_policies.items,
+                                                 .n_settings = o->host_policies.n_items },
+                &s->policies);
 }
 
 static bool is_false(const char *text) {
@@ -72,22 +53,21 @@ static bool is_true(const char *text) {
 }
 
 static void make_metrics(struct server *s, const struct server_options *o) {
-        const struct option_settings *m = &o->metrics_settings;
+        const struct settings *m = &o->metrics_settings;
 
         s->metrics = metric_registry_new();
         s->model_metrics = model_metrics_new(
                 s->metrics,
                 &(struct model_metrics_options){
-                        .counter_latencies =
-                                !is_false(option_settings_find(m, "", "counter_latencies")),
-                        .summary_latencies =
-                                is_true(option_settings_find(m, "", "summary_latencies")),
+                        .counter_latencies = !is_false(settings_find(m, "", "counter_latencies")),
+                        .summary_latencies = is_true(settings_find(m, "", "summary_latencies")),
                         .histogram_latencies =
-                                is_true(option_settings_find(m, "", "histogram_latencies")) });
-        s->core = core_metrics_new(s->metrics, &(struct core_metrics_options){
-                                                       .pinned_pool_bytes = o->pinned_pool_bytes,
-                                                       .cpu = o->cpu_metrics,
-                                                       .interval_ms = o->metrics_interval_ms });
+                                is_true(settings_find(m, "", "histogram_latencies")) });
+        s->core = core_metrics_new(s->metrics,
+                                   &(struct core_metrics_options){
+                                           .pinned_pool_bytes = (uint64_t)o->pinned_pool_bytes,
+                                           .cpu = o->allow_cpu_metrics,
+                                           .interval_ms = (uint64_t)o->metrics_interval_ms });
 }
 
 static struct error *make_repo(struct server *s, const struct server_options *o) {
@@ -102,7 +82,7 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
                            .policies = s->policies,
                            .state_memory = &s->state_memory,
                            .limiter = s->limiter,
-                           .adaptive = o->adaptive_batching,
+                           .adaptive = server_options_adaptive_mode(o),
                            .scheduler = s->scheduler,
                            .scheduler_directory = s->scheduler_directory,
                            .ready = &s->ready,
@@ -110,10 +90,10 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
                            .auto_complete = !o->strict_model_config,
                            .allows_uploaded_code = o->allow_uploaded_backends,
                            .config_name = o->model_config_name },
-                .paths = (const char *const *)o->repository_paths.items,
-                .n_paths = o->repository_paths.n_items,
-                .n_load_threads = o->model_load_threads,
-                .n_load_retries = o->model_load_retries,
+                .paths = (const char *const *)o->model_repository.items,
+                .n_paths = o->model_repository.n_items,
+                .n_load_threads = (unsigned)o->model_load_threads,
+                .n_load_retries = (unsigned)o->model_load_retries,
                 .is_followed = o->control_mode != MODEL_CONTROL_NONE,
                 .has_namespaces = o->model_namespacing,
                 .reports_reasons = o->load_reasons,
@@ -166,8 +146,9 @@ static struct error *create_parts(struct server *s, const struct server_options 
         TRY(timer_thread_new(&s->timers));
         TRY(make_cache(s, o));
         s->limiter = make_limiter(o);
-        byte_budget_init(&s->state_memory, o->state_memory_bytes > 0 ? (size_t)o->state_memory_bytes
-                                                                     : byte_budget_default());
+        byte_budget_init(&s->state_memory, o->memory_budget_bytes > 0
+                                                   ? (size_t)o->memory_budget_bytes
+                                                   : byte_budget_default());
         s->backends = make_backends(o);
         s->agents = agent_registry_new(o->repoagent_directory);
         TRY(reaper_new(&s->reaper));
@@ -175,7 +156,7 @@ static struct error *create_parts(struct server *s, const struct server_options 
 }
 
 static struct error *load_models(struct server *s, const struct server_options *o) {
-        const struct option_texts *names = &o->startup_models;
+        const struct option_texts *names = &o->load_model;
         struct error              *err;
 
         if (o->exit_on_error)
@@ -214,7 +195,7 @@ struct error *server_new(const struct server_options *o, struct server **ret) {
         s->scheduler_directory = mem_strdup(o->scheduler_directory);
         s->strict_readiness = o->strict_readiness;
         s->control_mode = o->control_mode;
-        atomic_init(&s->exit_timeout_s, o->exit_timeout_s);
+        atomic_init(&s->exit_timeout_s, (uint32_t)o->exit_timeout_s);
         err = create_parts(s, o);
         if (err == NULL) {
                 err = load_models(s, o);

@@ -2,60 +2,39 @@
 #include "server/server_options.h"
 
 #include "base/mem.h"
+#include "sched/sched_options.h"
 
 #include <string.h>
 
+#define OPTION(...)
+#define CORE_OPTION(row_kind, member, row_name, row_initial, ...)                                  \
+        { .kind = OPTION_##row_kind,                                                               \
+          .offset = offsetof(struct server_options, member),                                       \
+          .name = row_name,                                                                        \
+          .initial = row_initial,                                                                  \
+          __VA_ARGS__ },
+
+static const struct option_row rows[] = {
+#include "options/option_rows.def"
+};
+
+static const struct option_table table = { rows, ARRAY_LEN(rows) };
+
 struct server_options *server_options_new(void) {
-        struct server_options *o = mem_zalloc(sizeof(*o));
+        struct server_options *o = mem_alloc(sizeof(*o));
 
-        *o = (struct server_options){
-                .id = mem_strdup("triton"),
-                .control_mode = MODEL_CONTROL_NONE,
-                .strict_model_config = true,
-                .model_config_name = mem_strdup(""),
-                .model_load_threads = 4,
-                .exit_on_error = true,
-                .strict_readiness = true,
-                .exit_timeout_s = 30,
-                .pinned_pool_bytes = UINT64_C(256) << 20,
-                .peer_access = true,
-                .rate_limit_mode = RATE_LIMIT_OFF,
-                .adaptive_batching = ADAPTIVE_UNSET,
-                .backend_directory = mem_strdup("/opt/tritonserver/backends"),
-                .repoagent_directory = mem_strdup("/opt/tritonserver/repoagents"),
-                .scheduler = mem_strdup(""),
-                .scheduler_directory = mem_strdup(""),
-                .cache_directory = mem_strdup("/opt/tritonserver/caches"),
-                .metrics = true,
-                .gpu_metrics = true,
-                .cpu_metrics = true,
-                .metrics_interval_ms = 2000,
-        };
+        option_table_init(&table, o, sizeof(*o));
+        o->strict_model_config = true;
+        o->backend_directory = mem_strdup("/opt/tritonserver/backends");
+        o->repoagent_directory = mem_strdup("/opt/tritonserver/repoagents");
+        o->cache_directory = mem_strdup("/opt/tritonserver/caches");
         return o;
-}
-
-static void texts_done(struct option_texts *texts) {
-        for (size_t i = 0; i < texts->n_items; i++)
-                free(texts->items[i]);
-        free(texts->items);
-}
-
-static void settings_done(struct option_settings *settings) {
-        for (size_t i = 0; i < settings->n_items; i++) {
-                free(settings->items[i].group);
-                free(settings->items[i].name);
-                free(settings->items[i].value);
-        }
-        free(settings->items);
 }
 
 void server_options_free(struct server_options *o) {
         if (!o)
                 return;
-        free(o->id);
-        texts_done(&o->repository_paths);
-        texts_done(&o->startup_models);
-        free(o->model_config_name);
+        option_table_done(&table, o);
         free(o->cuda_pools);
         free(o->cuda_virtual_sizes);
         free(o->load_limits);
@@ -65,8 +44,6 @@ void server_options_free(struct server_options *o) {
         free(o->rate_limit_resources);
         free(o->backend_directory);
         free(o->repoagent_directory);
-        free(o->scheduler);
-        free(o->scheduler_directory);
         free(o->cache_directory);
         settings_done(&o->backend_settings);
         for (size_t i = 0; i < o->n_caches; i++) {
@@ -77,6 +54,65 @@ void server_options_free(struct server_options *o) {
         settings_done(&o->metrics_settings);
         free(o);
 }
+
+/* ---- options by name ------------------------------------------------------------------------ */
+
+static bool read_adaptive_mode(const char *text, enum adaptive_mode *ret) {
+        *ret = ADAPTIVE_UNSET;
+        return *text == '\0' || adaptive_mode_read(text, ret);
+}
+
+static struct error *check_adaptive_batching(const char *text) {
+        enum adaptive_mode mode;
+
+        if (read_adaptive_mode(text, &mode))
+                return NULL;
+        return error_new(ERR_INVALID_ARG,
+                         "adaptive batching must be 'off', 'idle' or 'flow', got '%s'", text);
+}
+
+static struct error *check_scheduler(const char *text) {
+        if (*text == '\0' || scheduler_name_is_valid(text))
+                return NULL;
+        return error_new(ERR_INVALID_ARG,
+                         "the scheduler must be 'default', 'baseline', 'triton' or the name of a "
+                         "scheduler library, got '%.100s'",
+                         text);
+}
+
+/* Texts that only the library can check. */
+static const struct {
+        const char *name;
+        struct error *(*check)(const char *text);
+} checks[] = {
+        { "adaptive-batching", check_adaptive_batching },
+        { "scheduler", check_scheduler },
+};
+
+struct error *server_options_set(struct server_options *o, const char *name, const char *text) {
+        const struct option_row *row = option_table_find(&table, str_of(name));
+        const char              *near;
+
+        if (row == NULL) {
+                near = option_table_suggest(&table, str_of(name));
+                return error_new(ERR_INVALID_ARG, "the server library has no option '%.100s'%s%s%s",
+                                 name, near != NULL ? "; did you mean '" : "",
+                                 near != NULL ? near : "", near != NULL ? "'?" : "");
+        }
+        for (size_t i = 0; i < ARRAY_LEN(checks); i++)
+                if (strcmp(checks[i].name, row->name) == 0)
+                        TRY(checks[i].check(text));
+        return option_set(row, o, text);
+}
+
+enum adaptive_mode server_options_adaptive_mode(const struct server_options *o) {
+        enum adaptive_mode mode;
+
+        read_adaptive_mode(o->adaptive_batching, &mode);
+        return mode;
+}
+
+/* ---- the others ----------------------------------------------------------------------------- */
 
 void server_options_set_text(char **owned, const char *text) {
         char *copy = mem_strdup(text);
@@ -89,32 +125,6 @@ void server_options_set_text(char **owned, const char *text) {
  * each time is cheap enough. */
 static void *with_room(void *items, size_t n_items, size_t item_bytes) {
         return mem_realloc(items, (n_items + 1) * item_bytes);
-}
-
-void option_texts_add(struct option_texts *texts, const char *text) {
-        texts->items = with_room(texts->items, texts->n_items, sizeof(*texts->items));
-        texts->items[texts->n_items++] = mem_strdup(text);
-}
-
-void option_settings_add(struct option_settings *settings, const char *group, const char *name,
-                         const char *value) {
-        settings->items = with_room(settings->items, settings->n_items, sizeof(*settings->items));
-        settings->items[settings->n_items++] = (struct option_setting){
-                .group = mem_strdup(group),
-                .name = mem_strdup(name),
-                .value = mem_strdup(value),
-        };
-}
-
-const char *option_settings_find(const struct option_settings *settings, const char *group,
-                                 const char *name) {
-        for (size_t i = settings->n_items; i-- > 0;) {
-                const struct option_setting *item = &settings->items[i];
-
-                if (strcmp(item->group, group) == 0 && strcmp(item->name, name) == 0)
-                        return item->value;
-        }
-        return NULL;
 }
 
 static void set_device_bytes(struct device_bytes **items, size_t *n_items, int device,

@@ -12,6 +12,8 @@
 
 #include "base/compiler.h"
 #include "base/error.h"
+#include "base/settings.h"
+#include "options/option_row.h"
 #include "sched/adaptive.h"
 
 #include <stdbool.h>
@@ -29,24 +31,6 @@ enum model_control_mode {
 enum rate_limit_mode {
         RATE_LIMIT_OFF = 0,
         RATE_LIMIT_EXEC_COUNT = 1,
-};
-
-/* One setting of an option with a group: `--backend-config=onnxruntime,threads=2` is { "onnxruntime",
- * "threads", "2" }. Without a group it is "". */
-struct option_setting {
-        char *group; /* owned */
-        char *name;  /* owned */
-        char *value; /* owned */
-};
-
-struct option_settings {
-        struct option_setting *items; /* owned, in the order given */
-        size_t                 n_items;
-};
-
-struct option_texts {
-        char **items; /* owned, in the order given */
-        size_t n_items;
 };
 
 #define RATE_LIMIT_EACH_DEVICE (-1) /* the value of sched/rate_pool.h */
@@ -73,78 +57,56 @@ struct cache_setting {
 };
 
 struct server_options {
-        char *id; /* owned; "triton" */
+        /* The options of the library that have a row in options/option_rows.def: a member each, which
+         * NESO_ServerOptionsSetByName() sets. */
+#define OPTION(...)
+#define CORE_OPTION(kind, member, ...) OPTION_TYPE_##kind member;
+#include "options/option_rows.def"
 
         /* models */
-        struct option_texts     repository_paths;
-        struct option_texts     startup_models; /* EXPLICIT; "*" alone means all */
         enum model_control_mode control_mode;
         bool                    strict_model_config; /* true: configurations are not completed */
-        char                   *model_config_name;   /* owned; "": default */
-        bool                    model_namespacing;
-        unsigned                model_load_threads;
-        unsigned                model_load_retries;
-        bool                    allow_uploaded_backends; /* load requests may contain code */
-        bool                    chain_strict_unload; /* the `next` of another model stays loaded */
         bool                    load_reasons; /* answers to load requests contain the reason */
 
-        /* start and exit */
-        bool     exit_on_error;
-        bool     strict_readiness;
-        unsigned exit_timeout_s;
-
         /* memory and devices */
-        uint64_t                pinned_pool_bytes;
-        uint64_t                state_memory_bytes; /* 0: byte_budget_default() */
         struct device_bytes    *cuda_pools; /* owned */
         size_t                  n_cuda_pools;
         struct device_bytes    *cuda_virtual_sizes; /* owned */
         size_t                  n_cuda_virtual_sizes;
         struct device_fraction *load_limits; /* owned */
         size_t                  n_load_limits;
-        double                  min_compute_capability;
-        bool                    peer_access;
-        unsigned                buffer_manager_threads;
-        struct option_settings  host_policies;
+        struct settings         host_policies;
 
         /* scheduling */
         enum rate_limit_mode        rate_limit_mode;
         struct rate_limit_resource *rate_limit_resources; /* owned */
         size_t                      n_rate_limit_resources;
-        enum adaptive_mode          adaptive_batching; /* default of models without a setting */
-        char                       *scheduler;         /* owned; likewise; "": none */
 
         /* plug-ins */
-        char                  *backend_directory;   /* owned */
-        char                  *repoagent_directory; /* owned */
-        char                  *scheduler_directory; /* owned; "" = none */
-        char                  *cache_directory;     /* owned */
-        struct option_settings backend_settings;
-        struct cache_setting  *caches; /* owned; at most one per name */
-        size_t                 n_caches;
+        char                 *backend_directory;   /* owned */
+        char                 *repoagent_directory; /* owned */
+        char                 *cache_directory;     /* owned */
+        struct settings       backend_settings;
+        struct cache_setting *caches; /* owned; at most one per name */
+        size_t                n_caches;
 
-        /* metrics */
-        bool                   metrics;
-        bool                   gpu_metrics;
-        bool                   cpu_metrics;
-        uint64_t               metrics_interval_ms;
-        struct option_settings metrics_settings;
+        struct settings metrics_settings;
 };
 
 /* Returns options with the defaults of TRITONSERVER_ServerOptionsNew(). */
 struct server_options *server_options_new(void);
 void                   server_options_free(struct server_options *o); /* NULL is fine */
 
+/* Sets the option of that name from text, as the command line does. INVALID_ARG names the option and
+ * what is allowed. */
+struct error *server_options_set(struct server_options *o, const char *name, const char *text)
+        NODISCARD;
+
+/* The adaptive batching of models without a setting of their own. */
+enum adaptive_mode server_options_adaptive_mode(const struct server_options *o);
+
 /* Replaces *owned by a copy of `text`. */
 void server_options_set_text(char **owned, const char *text);
-
-void option_texts_add(struct option_texts *texts, const char *text);
-/* Appends a setting. Of several with the same group and name, option_settings_find() returns the last. */
-void option_settings_add(struct option_settings *settings, const char *group, const char *name,
-                         const char *value);
-/* The last value; NULL when there is none. */
-const char *option_settings_find(const struct option_settings *settings, const char *group,
-                                 const char *name);
 
 /* Each replaces the entry of the same device or cache, if there is one. */
 void server_options_set_cuda_pool(struct server_options *o, int device, uint64_t bytes);

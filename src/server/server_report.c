@@ -124,20 +124,20 @@ static void report_options(struct server *s, const struct server_options *o) {
 
         add_row(&t, "Option", "Value", NULL);
         add_row(&t, "server_id", s->id, NULL);
-        for (size_t i = 0; i < o->repository_paths.n_items; i++) {
+        for (size_t i = 0; i < o->model_repository.n_items; i++) {
                 AUTO_CHARS name = mem_printf("model_repository_path[%zu]", i);
 
-                add_row(&t, name, o->repository_paths.items[i], NULL);
+                add_row(&t, name, o->model_repository.items[i], NULL);
         }
         add_row(&t, "model_control_mode", modes[o->control_mode], NULL);
         add_number(&t, "strict_model_config", o->strict_model_config);
         add_row(&t, "model_config_name", o->model_config_name, NULL);
         add_row(&t, "rate_limit", o->rate_limit_mode == RATE_LIMIT_OFF ? "OFF" : "EXEC_COUNT",
                 NULL);
-        add_number(&t, "pinned_memory_pool_byte_size", o->pinned_pool_bytes);
+        add_number(&t, "pinned_memory_pool_byte_size", (unsigned long long)o->pinned_pool_bytes);
         add_row(&t, "min_supported_compute_capability", "0.0", NULL);
         add_number(&t, "strict_readiness", o->strict_readiness);
-        add_number(&t, "exit_timeout", o->exit_timeout_s);
+        add_number(&t, "exit_timeout", (unsigned long long)o->exit_timeout_s);
         add_number(&t, "cache_enabled", o->n_caches > 0);
         log_and_free(&t);
 }

@@ -97,7 +97,8 @@ PROBE = ('sequence_batching { state { input_name: "STATE" output_name: "INPUT0" 
 
 TEXTS = {"model_name": b"id", "name": b"INPUT0", "host_policy_name": b"cpu", "setting": b"numa-node",
          "value": b"1", "config_json": b"{}", "base": b"{}", "dtype": b"FP32", "file": b"",
-         "log_file": b"", "cache_name": b"none", "adaptive_mode": b"flow", "scheduler": b"default"}
+         "log_file": b"", "cache_name": b"none",
+         "option_name": b"exit-timeout-secs"}
 NUMBERS = {"dim_count": 1, "shape": 3, "model_version": -1, "byte_size": 2, "fraction": 1,
            "kind": 0, "thread_count": 2, "label_count": 0, "parameter_count": 0, "format": 0,
            "mapping_count": 0, "config_version": 1, "device_id": 0, "max_responses": 1,

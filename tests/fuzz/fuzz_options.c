@@ -42,7 +42,9 @@ static void make_core_options(struct cli_options *o) {
         struct TRITONSERVER_ServerOptions *made = NULL;
         struct error                      *err;
 
-        o->log_file = "";
+        err = cli_options_set(o, "log-file", "");
+        if (err != NULL)
+                abort();
         err = core_options_make(o, &made);
         if (err == NULL)
                 TRITONSERVER_ServerOptionsDelete(made);

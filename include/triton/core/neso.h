@@ -289,6 +289,24 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerModelStacks(
         struct TRITONSERVER_Server *server, const char *model_name, int64_t model_version,
         struct TRITONSERVER_Message **stacks);
 
+/* Sets an option by its name on the command line, from the same text: "chain-strict-unload", "true". An
+ * option that may be given several times gets one more value. The options that a server in a program has
+ * are listed at the end of docs/options.md; a few of them mean less than on the command line:
+ *
+ *     memory-budget        the memory for the implicit states of sequences. A model whose states of one
+ *                          sequence never fit is not loaded; a request whose states do not fit now
+ *                          fails with UNAVAILABLE
+ *     scheduler            a name without a library is an error of each model that needs it, not of the
+ *                          server. Models with sequences, batch ranges or a custom batching library keep
+ *                          their own scheduler, and so do ensembles and chains
+ *     scheduler-directory  searched after the directories of the model and its version; "", the
+ *                          default: no further directory
+ *
+ * INVALID_ARG when an argument is NULL, when there is no such option, or when it does not take the
+ * value; the text names the option and what it takes. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetByName(
+        struct TRITONSERVER_ServerOptions *options, const char *option_name, const char *value);
+
 /* Whether TRITONSERVER_ServerLoadModelWithParameters() accepts code among the uploaded files: shared
  * objects (a backend, custom batching, any file that begins as one), Python programs, and, in the given
  * configuration, names of libraries, programs and other files that the model's config.pbtxt does not have. The reference server accepts
@@ -310,30 +328,6 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetAllowUploa
  * INVALID_ARG when `options` is NULL. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetLoadReasons(
         struct TRITONSERVER_ServerOptions *options, bool tell);
-
-/* Sets the adaptive batching of models without the parameter `adaptive_batching`: "off", "idle" or
- * "flow" (docs/batching.md). "", the default: off for models with dynamic_batching, so that their
- * timing is that of the reference server, and flow for models with `batch_ranges`.
- *
- * INVALID_ARG when an argument is NULL, or for another text. */
-TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetAdaptiveBatching(
-        struct TRITONSERVER_ServerOptions *options, const char *adaptive_mode);
-
-/* Whether the server refuses to unload a model that is the `next` of another loaded model, or a stage
- * of its chain. By default it unloads the model, and the other one is not ready until the model is
- * loaded again.
- *
- * INVALID_ARG when `options` is NULL. */
-TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetChainStrictUnload(
-        struct TRITONSERVER_ServerOptions *options, bool strict);
-
-/* Limits the memory for the implicit states of the sequences of all models, in bytes. 0, the default:
- * a quarter of what the process may use. A model whose states of one sequence never fit is not loaded; a
- * request whose states do not fit now fails with UNAVAILABLE.
- *
- * INVALID_ARG when `options` is NULL. */
-TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetStateMemory(
-        struct TRITONSERVER_ServerOptions *options, uint64_t byte_size);
 
 /* Returns the models of the chain that begins with this model, in order, as JSON to be deleted with
  * TRITONSERVER_MessageDelete():
@@ -451,22 +445,6 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ModelInstanceSharedGet(
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ModelInstanceSharedSet(
         struct TRITONBACKEND_ModelInstance *instance, const char *key, void *object,
         NESO_SharedDestroyFn_t destroy);
-
-/* Sets the scheduler of models without the parameter `scheduler` (docs/schedulers.md): "default",
- * "baseline", "triton", or the name of a library libscheduler_<name>.so; "" is "default". A name without
- * a library is an error of each model that needs it, not of the server. Models with sequences, batch
- * ranges or a custom batching library keep their own scheduler, and so do ensembles and chains.
- *
- * INVALID_ARG when an argument is NULL, or when `scheduler` is no valid name. */
-TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetScheduler(
-        struct TRITONSERVER_ServerOptions *options, const char *scheduler);
-
-/* Sets the directory of scheduler libraries, searched after the directories of the model and its
- * version. "", the default: no further directory.
- *
- * INVALID_ARG when an argument is NULL. */
-TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetSchedulerDirectory(
-        struct TRITONSERVER_ServerOptions *options, const char *scheduler_dir);
 
 /* Reads the configurations of a model repository, or of the one model whose directory `path` is, as a
  * server with these options would, and reports the problems. The function creates no server and opens

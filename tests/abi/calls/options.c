@@ -22,13 +22,13 @@ static void set_all(struct TRITONSERVER_ServerOptions *options, const struct pla
         SET(SetExitOnError, true);
         SET(SetStrictReadiness, true);
         SET(SetExitTimeout, 30);
-        OK(NESO_ServerOptionsSetAdaptiveBatching, options, "flow");
         OK(NESO_ServerOptionsSetAllowUploadedBackends, options, false);
         OK(NESO_ServerOptionsSetLoadReasons, options, false);
-        OK(NESO_ServerOptionsSetChainStrictUnload, options, false);
-        OK(NESO_ServerOptionsSetStateMemory, options, 0);
-        OK(NESO_ServerOptionsSetScheduler, options, "default");
-        OK(NESO_ServerOptionsSetSchedulerDirectory, options, places->plugins);
+        OK(NESO_ServerOptionsSetByName, options, "adaptive-batching", "flow");
+        OK(NESO_ServerOptionsSetByName, options, "chain-strict-unload", "false");
+        OK(NESO_ServerOptionsSetByName, options, "memory-budget", "0");
+        OK(NESO_ServerOptionsSetByName, options, "scheduler", "default");
+        OK(NESO_ServerOptionsSetByName, options, "scheduler-directory", places->plugins);
         SET(SetBufferManagerThreadCount, 0);
         SET(SetModelLoadThreadCount, 2);
         SET(SetModelLoadRetryCount, 0);

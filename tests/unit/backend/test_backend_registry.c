@@ -19,7 +19,7 @@ struct place {
         struct backend_registry *registry; /* owned */
 };
 
-static void begin_with(struct place *p, bool auto_complete, const struct backend_setting *settings,
+static void begin_with(struct place *p, bool auto_complete, const struct setting *settings,
                        size_t n_settings) {
         fake_host_reset();
         p->tree = temp_tree_make();
@@ -222,7 +222,7 @@ static void test_configuration(void **state) {
 
 static void test_settings_overlay(void **state) {
         /* One for the backend counts more than one for all, whichever was given first. */
-        static const struct backend_setting settings[] = {
+        static const struct setting settings[] = {
                 { "fake", "threads", "2" },
                 { "", "threads", "8" },
                 { "other", "threads", "3" },

@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-#define SETTINGS(...) ((const struct host_policy_setting[]){ __VA_ARGS__ })
+#define SETTINGS(...) ((const struct setting[]){ __VA_ARGS__ })
 #define NEW(ret, ...)                                                                              \
         host_policies_new(                                                                         \
                 &(struct host_policies_options){ .settings = SETTINGS(__VA_ARGS__),                \

@@ -3,7 +3,7 @@
  */
 #pragma once
 
-#include "cli/option_table.h"
+#include "cli/cli_options.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@ static inline bool is_same_text(const char *a, const char *b) {
         return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
 }
 
-static inline bool is_same_list(const struct cli_texts *a, const struct cli_texts *b) {
+static inline bool is_same_list(const struct option_texts *a, const struct option_texts *b) {
         if (a->n_items != b->n_items)
                 return false;
         for (size_t i = 0; i < a->n_items; i++)
@@ -32,6 +32,7 @@ static inline bool is_same_value(const struct option_row *row, const struct cli_
         case OPTION_FLAG:
         case OPTION_BOOL: return *(const bool *)of_a == *(const bool *)of_b;
         case OPTION_NUMBER: return *(const int64_t *)of_a == *(const int64_t *)of_b;
+        case OPTION_COUNT: return *(const uint64_t *)of_a == *(const uint64_t *)of_b;
         case OPTION_REAL: return memcmp(of_a, of_b, sizeof(double)) == 0;
         case OPTION_TEXT:
                 return is_same_text(*(const char *const *)of_a, *(const char *const *)of_b);
@@ -42,14 +43,10 @@ static inline bool is_same_value(const struct option_row *row, const struct cli_
 
 /* The first option whose value differs, NULL: none. */
 static inline const char *options_differ(const struct cli_options *a, const struct cli_options *b) {
-        const struct option_group *groups;
-        size_t                     n_groups;
+        const struct option_table *t = &cli_option_table;
 
-        groups = option_groups(&n_groups);
-        for (size_t g = 0; g < n_groups; g++)
-                for (size_t i = 0; i < groups[g].n_rows; i++)
-                        if (groups[g].rows[i].missing == NULL &&
-                            !is_same_value(&groups[g].rows[i], a, b))
-                                return groups[g].rows[i].name;
+        for (size_t i = 0; i < t->n_rows; i++)
+                if (t->rows[i].missing == NULL && !is_same_value(&t->rows[i], a, b))
+                        return t->rows[i].name;
         return NULL;
 }

@@ -9,11 +9,24 @@
 #define MAX_WORDS 12
 
 struct values {
-        bool             flag;
-        const char      *word;
-        struct cli_texts words;
-        uint64_t         count;
+        bool                flag;
+        char               *word;
+        struct option_texts words;
+        uint64_t            count;
 };
+
+#define ROW(row_kind, row_name, member, row_argument)                                              \
+        { .kind = row_kind, .name = row_name, .offset = offsetof(struct values, member),           \
+          .argument = row_argument, .help = "" }
+
+static const struct option_row options[] = {
+        ROW(OPTION_FLAG, "flag", flag, NULL),
+        ROW(OPTION_TEXT, "word", word, "WORD"),
+        ROW(OPTION_TEXTS, "many", words, "WORD"),
+        ROW(OPTION_COUNT, "count", count, "N"),
+};
+
+static const struct option_table table = { options, ARRAY_LEN(options) };
 
 static const struct row {
         const char *arguments; /* separated by blanks */
@@ -52,19 +65,14 @@ static void print(const struct values *v, const struct command_line *l, struct s
 }
 
 static void run_row(const struct row *row, struct strbuf *out) {
-        struct values               v = { .flag = false };
-        const struct command_option options[] = {
-                { "flag", COMMAND_FLAG, &v.flag, NULL, 0, "a flag" },
-                { "word", COMMAND_WORD, &v.word, "WORD", 0, "a word" },
-                { "many", COMMAND_WORDS, &v.words, "WORD", 0, "words" },
-                { "count", COMMAND_COUNT, &v.count, "N", 0, "a number" },
-        };
-        struct command_line l = { .options = options, .n_options = ARRAY_LEN(options) };
+        struct values       v;
+        struct command_line l = { .options = &table, .values = &v };
         char                copy[200];
         char               *argv[MAX_WORDS + 1] = { copy };
         int                 argc = 1;
         struct error       *err;
 
+        option_table_init(&table, &v, sizeof(v));
         strcpy(copy, row->arguments);
         for (char *w = strtok(copy, " "); w && argc < MAX_WORDS; w = strtok(NULL, " "))
                 argv[argc++] = w;
@@ -77,6 +85,7 @@ static void run_row(const struct row *row, struct strbuf *out) {
                 print(&v, &l, out);
         error_free(err);
         command_line_done(&l);
+        option_table_done(&table, &v);
 }
 
 static void test_rows(void **state UNUSED) {
@@ -91,31 +100,33 @@ static void test_rows(void **state UNUSED) {
 }
 
 static void test_given(void **state UNUSED) {
-        bool                        a = false, b = false;
-        const struct command_option options[] = {
-                { "a", COMMAND_FLAG, &a, NULL, 0, "" },
-                { "b", COMMAND_FLAG, &b, NULL, 0, "" },
+        bool                      values[2] = { false, false };
+        const struct option_row   two[] = {
+                { .kind = OPTION_FLAG, .name = "a", .offset = 0 },
+                { .kind = OPTION_FLAG, .name = "b", .offset = sizeof(bool) },
         };
-        struct command_line l = { .options = options, .n_options = 2 };
-        char                word[] = "--b";
-        char               *argv[] = { word, word };
+        const struct option_table t = { two, 2 };
+        struct command_line       l = { .options = &t, .values = values };
+        char                      word[] = "--b";
+        char                     *argv[] = { word, word };
 
         assert_null(command_line_read(&l, 2, argv));
         assert_int_equal(l.given, 2);
-        assert_true(b && !a);
+        assert_true(values[1] && !values[0]);
         command_line_done(&l);
 }
 
 static void test_help(void **state UNUSED) {
-        const struct command_option options[] = {
-                { "word", COMMAND_WORD, NULL, "WORD", 0, "one line" },
-                { "a-rather-long-name-of-an-option", COMMAND_FLAG, NULL, NULL, 0, "two\nlines" },
+        const struct option_row   two[] = {
+                { .kind = OPTION_TEXT, .name = "word", .argument = "WORD", .help = "one line" },
+                { .kind = OPTION_FLAG, .name = "a-rather-long-name-of-an-option",
+                  .help = "two\nlines" },
         };
-        struct command_line l = { .options = options, .n_options = 2 };
-        AUTO_STRBUF         out = { 0 };
+        const struct option_table t = { two, 2 };
+        AUTO_STRBUF               out = { 0 };
 
         strbuf_init(&out, 0);
-        command_line_print_options(&l, &out);
+        command_line_print_options(&t, &out);
         assert_string_equal(strbuf_cstr(&out), "  --word=WORD               one line\n"
                                                "  --a-rather-long-name-of-an-option two\n"
                                                "                            lines\n");

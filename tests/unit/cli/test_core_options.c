@@ -70,7 +70,7 @@ static void test_defaults(void **state) {
 
         (void)state;
         assert_string_equal(o->id, "triton");
-        assert_int_equal(o->repository_paths.n_items, 0);
+        assert_int_equal(o->model_repository.n_items, 0);
         assert_false(o->strict_model_config); /* the library's own default is the other one */
         assert_string_equal(o->model_config_name, "");
         assert_int_equal(o->model_load_threads, 4);
@@ -78,8 +78,8 @@ static void test_defaults(void **state) {
         assert_true(o->strict_readiness);
         assert_int_equal(o->exit_timeout_s, 30);
         assert_int_equal(o->pinned_pool_bytes, 268435456);
-        assert_true(o->metrics);
-        assert_true(o->cpu_metrics);
+        assert_true(o->allow_metrics);
+        assert_true(o->allow_cpu_metrics);
         assert_int_equal(o->metrics_interval_ms, 2000);
         assert_int_equal(o->backend_settings.n_items, 0);
         assert_int_equal(o->metrics_settings.n_items, 0);
@@ -106,14 +106,14 @@ static void test_values_reach_the_core(void **state) {
         assert_string_equal(o->model_config_name, "tuned");
         assert_int_equal(o->model_load_threads, 9);
         assert_int_equal(o->pinned_pool_bytes, 77);
-        assert_false(o->metrics);
-        assert_false(o->cpu_metrics);
+        assert_false(o->allow_metrics);
+        assert_false(o->allow_cpu_metrics);
         assert_int_equal(o->metrics_interval_ms, 12);
         assert_string_equal(o->backend_directory, "/b");
         assert_true(o->min_compute_capability == 6.5);
-        assert_int_equal(o->repository_paths.n_items, 2);
-        assert_string_equal(o->repository_paths.items[0], "/m1");
-        assert_string_equal(o->repository_paths.items[1], "/m2");
+        assert_int_equal(o->model_repository.n_items, 2);
+        assert_string_equal(o->model_repository.items[0], "/m1");
+        assert_string_equal(o->model_repository.items[1], "/m2");
         server_options_free(o);
 }
 
@@ -227,7 +227,7 @@ static void test_host_policies(void **state) {
                                                        "--host-policy=cpu,numa-node=1",
                                                        "--host-policy=gpu_0,numa-node=0"),
                                              NULL);
-        const struct option_setting *items = o->host_policies.items;
+        const struct setting *items = o->host_policies.items;
 
         (void)state;
         assert_int_equal(o->host_policies.n_items, 3);
@@ -258,9 +258,9 @@ static void test_settings_of_metrics(void **state) {
                                              NULL);
 
         (void)state;
-        assert_string_equal(option_settings_find(&o->metrics_settings, "", "counter_latencies"),
+        assert_string_equal(settings_find(&o->metrics_settings, "", "counter_latencies"),
                             "false");
-        assert_string_equal(option_settings_find(&o->metrics_settings, "", "histogram_latencies"),
+        assert_string_equal(settings_find(&o->metrics_settings, "", "histogram_latencies"),
                             "true");
         server_options_free(o);
         assert_refused("--metrics-config=summary_latencies=true", ERR_UNSUPPORTED, missing);

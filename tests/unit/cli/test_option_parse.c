@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/mem.h"
 #include "cli/option_parse.h"
-#include "cli/option_table.h"
 #include "cli/same_options.h"
 #include "suite.h"
 
@@ -25,6 +24,14 @@ static void assert_error(struct error *err, enum error_code code, const char *me
         error_free(err);
 }
 
+/* Options that are ended at the end of their block. */
+#define OPTIONS CLEANUP(cli_options_done) struct cli_options
+
+static void renew(struct cli_options *o) {
+        cli_options_done(o);
+        cli_options_init(o);
+}
+
 /* One or two arguments; b may be NULL. The options are the caller's. */
 static struct error *parse(struct cli_options *o, const char *a, const char *b) {
         char *argv[] = { (char *)"neso", (char *)a, (char *)b, NULL };
@@ -36,21 +43,21 @@ static struct error *parse(struct cli_options *o, const char *a, const char *b) 
 static struct error *parse_joined(struct cli_options *o, const char *name, const char *value) {
         AUTO_CHARS argument = mem_printf("--%s=%s", name, value);
 
-        cli_options_init(o);
+        renew(o);
         return parse(o, argument, NULL);
 }
 
 static struct error *parse_apart(struct cli_options *o, const char *name, const char *value) {
         AUTO_CHARS argument = mem_printf("--%s", name);
 
-        cli_options_init(o);
+        renew(o);
         return parse(o, argument, value);
 }
 
 /* Both spellings must be refused with this text, and leave the options as they were. */
 static void assert_refused(const struct option_row *row, const char *value, enum error_code code,
                            const char *message) {
-        struct cli_options fresh, o;
+        OPTIONS fresh = { 0 }, o = { 0 };
 
         cli_options_init(&fresh);
         assert_error(parse_joined(&o, row->name, value), code, message);
@@ -69,17 +76,14 @@ typedef void (*row_fn)(const struct option_row *row);
 
 /* Calls check for each supported option of a kind; how many there were. */
 static unsigned for_each(enum option_kind kind, row_fn check) {
-        const struct option_group *groups;
-        size_t                     n_groups;
+        const struct option_table *t = &cli_option_table;
         unsigned                   n = 0;
 
-        groups = option_groups(&n_groups);
-        for (size_t g = 0; g < n_groups; g++)
-                for (size_t i = 0; i < groups[g].n_rows; i++)
-                        if (groups[g].rows[i].missing == NULL && groups[g].rows[i].kind == kind) {
-                                check(&groups[g].rows[i]);
-                                n++;
-                        }
+        for (size_t i = 0; i < t->n_rows; i++)
+                if (t->rows[i].missing == NULL && t->rows[i].kind == kind) {
+                        check(&t->rows[i]);
+                        n++;
+                }
         return n;
 }
 
@@ -92,9 +96,9 @@ static void *field(struct cli_options *o, const struct option_row *row) {
 static void check_flag(const struct option_row *row) {
         AUTO_CHARS         argument = mem_printf("--%s", row->name);
         AUTO_CHARS         text = mem_printf("option '--%s' takes no value", row->name);
-        struct cli_options o;
+        OPTIONS o = { 0 };
 
-        cli_options_init(&o);
+        renew(&o);
         assert_false(*(bool *)field(&o, row));
         assert_ok(parse(&o, argument, NULL), argument);
         assert_true(*(bool *)field(&o, row));
@@ -119,13 +123,13 @@ static void check_bool(const struct option_row *row) {
         };
         static const char *const junk[] = { "",      "yes",   "no",        "2",  "01", "t",
                                             "true ", " true", "truefalse", "onn", "-1" };
-        struct cli_options       o;
+        OPTIONS o = { 0 };
 
         for (size_t i = 0; i < ARRAY_LEN(rows); i++)
                 for (int is_set = 0; is_set < 2; is_set++) {
                         AUTO_CHARS argument = mem_printf("--%s=%s", row->name, rows[i].text);
 
-                        cli_options_init(&o);
+                        renew(&o);
                         *(bool *)field(&o, row) = is_set;
                         assert_ok(parse(&o, argument, NULL), argument);
                         assert_int_equal(*(bool *)field(&o, row), rows[i].value);
@@ -143,7 +147,7 @@ static void test_booleans(void **state) {
 
 static void assert_number(const struct option_row *row, int64_t value) {
         AUTO_CHARS         text = mem_printf("%lld", (long long)value);
-        struct cli_options o;
+        OPTIONS o = { 0 };
 
         assert_ok(parse_joined(&o, row->name, text), row->name);
         assert_int_equal(*(int64_t *)field(&o, row), value);
@@ -196,7 +200,7 @@ static void check_real(const struct option_row *row) {
         AUTO_CHARS               above = mem_printf("%.1f", row->max + 0.5);
         AUTO_CHARS               least = mem_printf("%.1f", row->min);
         AUTO_CHARS               most = mem_printf("%.1f", row->max);
-        struct cli_options       o;
+        OPTIONS o = { 0 };
 
         assert_ok(parse_joined(&o, row->name, least), row->name);
         assert_true(*(double *)field(&o, row) == row->min);
@@ -218,12 +222,12 @@ static void test_reals(void **state) {
 static void check_text(const struct option_row *row) {
         static const char *const values[] = { "a", "a=b", "--looks-like-an-option", "\xc3\xa4 \n" };
         AUTO_CHARS               text = mem_printf("Error: empty argument for --%s", row->name);
-        struct cli_options       o;
+        OPTIONS o = { 0 };
 
         for (size_t i = 0; i < ARRAY_LEN(values); i++) {
                 AUTO_CHARS argument = mem_printf("--%s=%s", row->name, values[i]);
 
-                cli_options_init(&o);
+                renew(&o);
                 assert_ok(parse(&o, argument, NULL), row->name);
                 assert_string_equal(*(const char **)field(&o, row), values[i]);
                 assert_ok(parse_apart(&o, row->name, values[i]), row->name);
@@ -247,10 +251,10 @@ static void check_list(const struct option_row *row) {
         AUTO_CHARS         joined = mem_printf("--%s=second", row->name);
         char              *argv[] = { (char *)"neso", argument, (char *)"first",
                                       joined,         argument, (char *)"first" };
-        struct cli_options o;
-        struct cli_texts  *list;
+        OPTIONS o = { 0 };
+        struct option_texts  *list;
 
-        cli_options_init(&o);
+        renew(&o);
         list = field(&o, row);
         assert_int_equal(list->n_items, 0);
         assert_ok(option_parse(ARRAY_LEN(argv), argv, &o), row->name);
@@ -258,7 +262,6 @@ static void check_list(const struct option_row *row) {
         assert_string_equal(list->items[0], "first");
         assert_string_equal(list->items[1], "second");
         assert_string_equal(list->items[2], "first");
-        cli_options_done(&o);
 }
 
 static void test_lists(void **state) {
@@ -270,7 +273,7 @@ static void test_lists(void **state) {
 
 static void check_missing(const struct option_row *row) {
         AUTO_CHARS text = mem_printf("--%s: %s is not supported yet", row->name, row->missing);
-        struct cli_options fresh, o;
+        OPTIONS fresh = { 0 }, o = { 0 };
 
         assert_true(strlen(row->missing) > 0);
         assert_refused(row, "something", ERR_UNSUPPORTED, text);
@@ -295,18 +298,15 @@ static void check_missing(const struct option_row *row) {
 }
 
 static void test_missing_features(void **state) {
-        const struct option_group *groups;
-        size_t                     n_groups;
+        const struct option_table *t = &cli_option_table;
         unsigned                   n = 0;
 
         (void)state;
-        groups = option_groups(&n_groups);
-        for (size_t g = 0; g < n_groups; g++)
-                for (size_t i = 0; i < groups[g].n_rows; i++)
-                        if (groups[g].rows[i].missing != NULL) {
-                                check_missing(&groups[g].rows[i]);
-                                n++;
-                        }
+        for (size_t i = 0; i < t->n_rows; i++)
+                if (t->rows[i].missing != NULL) {
+                        check_missing(&t->rows[i]);
+                        n++;
+                }
         print_message("%u options are not supported yet\n", n);
 }
 
@@ -327,21 +327,21 @@ static void test_unknown_options(void **state) {
                 { "--=8000", "unrecognized option '--'" },
                 { "---help", "unrecognized option '---help'; did you mean '--help'?" },
         };
-        struct cli_options o;
+        OPTIONS o = { 0 };
 
         (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-                cli_options_init(&o);
+                renew(&o);
                 assert_error(parse(&o, rows[i].argument, NULL), ERR_INVALID_ARG, rows[i].text);
         }
 }
 
 /* As getopt_long(). */
 static void test_abbreviations(void **state) {
-        struct cli_options o;
+        OPTIONS o = { 0 };
 
         (void)state;
-        cli_options_init(&o);
+        renew(&o);
         assert_ok(parse(&o, "--log-warn=off", NULL), "--log-warn");
         assert_false(o.log_warning);
         assert_ok(parse(&o, "--http-po", "9000"), "--http-po");
@@ -351,48 +351,46 @@ static void test_abbreviations(void **state) {
         assert_int_equal(o.grpc_keepalive_ms, 1000);
         assert_error(parse(&o, "--log-f=x", NULL), ERR_INVALID_ARG,
                      "option '--log-f' is ambiguous; possibilities: '--log-format' '--log-file'");
-        cli_options_done(&o);
 }
 
 static void test_long_unknown_option(void **state) {
         char              *argument = mem_alloc(100001);
         AUTO_CHARS         text = NULL;
-        struct cli_options o;
+        OPTIONS o = { 0 };
 
         (void)state;
         memset(argument, '-', 2);
         memset(argument + 2, 'x', 99998);
         argument[100000] = '\0';
         text = mem_printf("unrecognized option '%s'", argument);
-        cli_options_init(&o);
+        renew(&o);
         assert_error(parse(&o, argument, NULL), ERR_INVALID_ARG, text);
         free(argument);
 }
 
 /* An address gets three quarters of the connections unless the user says otherwise. */
 static void test_connections_per_address(void **state) {
-        struct cli_options o;
+        OPTIONS o = { 0 };
 
         (void)state;
-        cli_options_init(&o);
+        renew(&o);
         assert_int_equal(cli_connections_per_address(o.http_max_connections_per_address,
                                                      o.http_max_connections),
                          12288);
         assert_int_equal(cli_connections_per_address(CLI_CONNECTIONS_SHARE, 1), 1);
         assert_null(parse(&o, "--http-max-connections-per-address=0", NULL));
         assert_int_equal(cli_connections_per_address(o.http_max_connections_per_address, 100), 0);
-        cli_options_done(&o);
 }
 
 static void test_stray_arguments(void **state) {
         static const char *const stray[] = { "models", "-h", "-", "--", "", "help" };
-        struct cli_options       o;
+        OPTIONS o = { 0 };
 
         (void)state;
         for (size_t i = 0; i < ARRAY_LEN(stray); i++) {
                 AUTO_CHARS text = mem_printf("Unexpected argument: %s", stray[i]);
 
-                cli_options_init(&o);
+                renew(&o);
                 assert_error(parse(&o, stray[i], NULL), ERR_INVALID_ARG, text);
                 /* Also where a value has been read already. */
                 assert_error(parse(&o, "--id=x", stray[i]), ERR_INVALID_ARG, text);
@@ -402,9 +400,9 @@ static void test_stray_arguments(void **state) {
 static void check_needs_value(const struct option_row *row) {
         AUTO_CHARS         argument = mem_printf("--%s", row->name);
         AUTO_CHARS         text = mem_printf("option '--%s' needs a value", row->name);
-        struct cli_options o;
+        OPTIONS o = { 0 };
 
-        cli_options_init(&o);
+        renew(&o);
         assert_error(parse(&o, argument, NULL), ERR_INVALID_ARG, text);
         assert_error(parse(&o, "--id=x", argument), ERR_INVALID_ARG, text);
 }
@@ -431,10 +429,10 @@ static void test_several_options(void **state) {
                                       (char *)"0",
                                       (char *)"--allow-grpc=0",
                                       NULL };
-        struct cli_options o;
+        OPTIONS o = { 0 };
 
         (void)state;
-        cli_options_init(&o);
+        renew(&o);
         assert_ok(option_parse(ARRAY_LEN(argv) - 1, argv, &o), "parse");
         /* The older name adds to the same list; the last of what is given twice counts. */
         assert_int_equal(o.model_repository.n_items, 2);
@@ -444,20 +442,18 @@ static void test_several_options(void **state) {
         assert_true(o.help);
         assert_false(o.log_info);
         assert_true(o.log_warning);
-        cli_options_done(&o);
 }
 
 static void test_no_options(void **state) {
         char              *argv[] = { (char *)"neso", NULL };
-        struct cli_options fresh, o;
+        OPTIONS fresh = { 0 }, o = { 0 };
 
         (void)state;
         cli_options_init(&fresh);
-        cli_options_init(&o);
+        renew(&o);
         assert_ok(option_parse(1, argv, &o), "parse");
         assert_null(options_differ(&o, &fresh));
         assert_ok(option_parse(0, argv, &o), "parse");
-        cli_options_done(&o);
 }
 
 SUITE(option_parse) {

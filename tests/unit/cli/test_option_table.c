@@ -2,7 +2,7 @@
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "cli/option_parse.h"
-#include "cli/option_table.h"
+#include "cli/option_print.h"
 #include "cli/same_options.h"
 #include "suite.h"
 
@@ -107,53 +107,42 @@ static const char *const reference_names[] = {
         "trace-log-frequency",
 };
 
-/* All rows of all groups, in order; the array is the caller's. */
-static const struct option_row **all_rows(size_t *ret_n) {
-        const struct option_group *groups;
-        const struct option_row  **rows = NULL;
-        size_t                     n_groups;
-        size_t                     n = 0;
-
-        groups = option_groups(&n_groups);
-        for (size_t g = 0; g < n_groups; g++)
-                for (size_t i = 0; i < groups[g].n_rows; i++) {
-                        rows = mem_realloc(rows, (n + 1) * sizeof(const struct option_row *));
-                        rows[n++] = &groups[g].rows[i];
-                }
-        *ret_n = n;
-        return rows;
+static const struct option_row *find(const char *name) {
+        return option_table_find(&cli_option_table, str_of(name));
 }
 
 static void test_has_every_option_of_the_reference(void **state) {
         (void)state;
         for (size_t i = 0; i < ARRAY_LEN(reference_names); i++) {
                 const char              *name = reference_names[i];
-                const struct option_row *row = option_find(name, strlen(name));
+                const struct option_row *row = find(name);
 
                 if (row == NULL)
                         fail_msg("there is no option --%s", name);
-                assert_string_equal(row->name, name);
+                if (strcmp(name, "model-store") == 0)
+                        assert_string_equal(row->name, "model-repository");
+                else
+                        assert_string_equal(row->name, name);
         }
 }
 
 static void test_finds_whole_names_only(void **state) {
         (void)state;
-        assert_null(option_find("", 0));
-        assert_null(option_find("http-por", 8));
-        assert_null(option_find("http-ports", 10));
-        assert_null(option_find("HTTP-PORT", 9));
-        assert_non_null(option_find("http-ports", 9)); /* as many bytes as were said */
+        assert_null(find(""));
+        assert_null(find("http-por"));
+        assert_null(find("http-ports"));
+        assert_null(find("HTTP-PORT"));
+        assert_non_null(option_table_find(&cli_option_table, str_range("http-ports", 9)));
 }
 
 static void test_rows_are_complete(void **state) {
-        size_t                    n;
-        const struct option_row **rows = all_rows(&n);
+        const struct option_row *rows = cli_option_table.rows;
+        size_t                   n = cli_option_table.n_rows;
 
         (void)state;
-        /* What suggestions are chosen from has room for as many. */
-        assert_in_range(n, ARRAY_LEN(reference_names), 256);
+        assert_true(n > ARRAY_LEN(reference_names));
         for (size_t i = 0; i < n; i++) {
-                const struct option_row *row = rows[i];
+                const struct option_row *row = &rows[i];
                 size_t                   help_len = strlen(row->help);
 
                 assert_true(strlen(row->name) > 0);
@@ -162,72 +151,80 @@ static void test_rows_are_complete(void **state) {
                                     (*c >= '0' && *c <= '9'));
                 if (help_len == 0 || row->help[help_len - 1] != '.')
                         fail_msg("the help of --%s is no sentence: %s", row->name, row->help);
-                assert_int_equal(row->argument == NULL, row->kind == OPTION_FLAG);
-                if (row->argument != NULL)
-                        assert_int_equal(row->argument[0], '<');
+                assert_int_equal(option_argument(row)[0], row->kind == OPTION_FLAG ? '\0' : '<');
                 if (row->missing == NULL)
                         assert_true(row->offset < sizeof(struct cli_options));
                 else
                         assert_int_not_equal(row->kind, OPTION_FLAG);
-                assert_ptr_equal(option_find(row->name, strlen(row->name)), row); /* once */
+                assert_ptr_equal(find(row->name), row); /* once */
         }
-        free(rows);
 }
 
 /* Two options with one place would overwrite each other. */
 static void test_each_has_a_place_of_its_own(void **state) {
-        size_t                    n;
-        const struct option_row **rows = all_rows(&n);
+        const struct option_row *rows = cli_option_table.rows;
+        size_t                   n = cli_option_table.n_rows;
 
         (void)state;
         for (size_t i = 0; i < n; i++)
                 for (size_t k = 0; k < i; k++) {
-                        if (rows[i]->missing != NULL || rows[k]->missing != NULL ||
-                            rows[i]->offset != rows[k]->offset)
+                        if (rows[i].missing != NULL || rows[k].missing != NULL ||
+                            rows[i].offset != rows[k].offset)
                                 continue;
-                        assert_string_equal(rows[k]->name, "model-repository");
-                        assert_string_equal(rows[i]->name, "model-store");
+                        fail_msg("--%s has the place of --%s", rows[i].name, rows[k].name);
                 }
-        free(rows);
 }
 
 /* What --help says is what the program does without the option. */
 static void test_defaults_are_as_told(void **state) {
-        size_t                    n;
-        const struct option_row **rows = all_rows(&n);
-        unsigned                  n_compared = 0;
+        const struct option_row *rows = cli_option_table.rows;
+        unsigned                 n_compared = 0;
 
         (void)state;
-        for (size_t i = 0; i < n; i++) {
-                const struct option_row *row = rows[i];
+        for (size_t i = 0; i < cli_option_table.n_rows; i++) {
+                const struct option_row *row = &rows[i];
+                const char              *told = option_default(row);
                 bool is_value = row->kind == OPTION_BOOL || row->kind == OPTION_NUMBER ||
                                 row->kind == OPTION_REAL;
                 struct cli_options fresh, o;
-                char              *argv[2];
-                struct error      *err;
+                AUTO_CHARS         value = NULL;
 
                 /* What is computed from the machine, or from other options. */
-                if (row->missing != NULL || row->default_text == NULL || !is_value ||
-                    strcmp(row->default_text, "number of cores") == 0 ||
-                    strcmp(row->default_text, "three quarters of them") == 0 ||
-                    strcmp(row->default_text, "a quarter of the memory the process may use") == 0)
+                if (row->missing != NULL || *told == '\0' || !is_value ||
+                    strcmp(told, "number of cores") == 0 ||
+                    strcmp(told, "three quarters of them") == 0)
                         continue;
-                argv[0] = (char *)"neso";
                 /* "0 (unlimited)" is 0. */
-                argv[1] = mem_printf("--%s=%.*s", row->name, (int)strcspn(row->default_text, " "),
-                                     row->default_text);
+                value = mem_strndup(told, strcspn(told, " "));
                 cli_options_init(&fresh);
                 cli_options_init(&o);
-                err = option_parse(2, argv, &o);
-                if (err != NULL)
-                        fail_msg("%s", err->message);
+                assert_null(cli_options_set(&o, row->name, value));
                 if (options_differ(&o, &fresh) != NULL)
-                        fail_msg("%s is not the default", argv[1]);
-                free(argv[1]);
+                        fail_msg("--%s=%s is not the default", row->name, value);
+                cli_options_done(&o);
+                cli_options_done(&fresh);
                 n_compared++;
         }
         assert_true(n_compared >= 25);
-        free(rows);
+}
+
+/* A default is a value of its kind; one that is out of the range stands for "not given". */
+static void test_defaults_can_be_read(void **state) {
+        struct cli_options o;
+
+        (void)state;
+        cli_options_init(&o);
+        for (size_t i = 0; i < cli_option_table.n_rows; i++) {
+                const struct option_row *row = &cli_option_table.rows[i];
+
+                if (option_is_changed(row, &o))
+                        fail_msg("--%s: the default '%s' is not stored", row->name, row->initial);
+        }
+        assert_int_equal(o.http_max_connections_per_address, CLI_CONNECTIONS_SHARE);
+        assert_int_equal(o.cache_bytes, -1);
+        assert_int_equal(o.trace_rate, -2);
+        assert_int_equal(option_n_values(find("trace-rate"), &o), 0);
+        cli_options_done(&o);
 }
 
 static void test_defaults_of_texts(void **state) {
@@ -286,8 +283,8 @@ static void test_page(void **state) {
         assert_memory_equal(strbuf_cstr(&text), "# Options of `neso serve`\n", 26);
         for (size_t i = 0; i < ARRAY_LEN(reference_names); i++) {
                 const char              *name = reference_names[i];
-                const struct option_row *row = option_find(name, strlen(name));
-                AUTO_CHARS wanted = mem_printf("\n| `--%s%s", name, row->argument ? " " : "`");
+                AUTO_CHARS  wanted = mem_printf("\n| `--%s%s", name,
+                                                find(name)->kind == OPTION_FLAG ? "`" : " ");
 
                 assert_contains(&text, wanted);
         }
@@ -303,6 +300,46 @@ static void test_page(void **state) {
                         "\n## Metrics\n\n| option | default | what it does |\n|---|---|---|\n");
 }
 
+/* The values in force, which can be given again and then are the same. */
+static void test_values_in_force(void **state) {
+        char              *argv[] = { (char *)"neso",
+                                      (char *)"--model-store=/a",
+                                      (char *)"--http-port=9000",
+                                      (char *)"--model-repository=/b c",
+                                      (char *)"--allow-metrics=OFF",
+                                      (char *)"--metrics-interval-ms=12.75",
+                                      (char *)"--chain-strict-unload" };
+        struct cli_options o, again;
+        AUTO_STRBUF        text = { 0 };
+        char              *at;
+
+        (void)state;
+        cli_options_init(&o);
+        cli_options_init(&again);
+        assert_null(option_parse(ARRAY_LEN(argv), argv, &o));
+        strbuf_init(&text, 0);
+        option_print_values(&o, &text);
+        assert_contains(&text, "\n--model-repository=/a\n--model-repository=/b c\n");
+        assert_contains(&text, "\n--http-port=9000\n");
+        assert_contains(&text, "\n--grpc-port=8001\n");
+        assert_contains(&text, "\n--allow-metrics=false\n");
+        assert_contains(&text, "\n--metrics-interval-ms=12.75\n");
+        assert_contains(&text, "\n--chain-strict-unload\n");
+        assert_null(strstr(strbuf_cstr(&text), "--help"));
+        assert_null(strstr(strbuf_cstr(&text), "--trace-rate"));
+        assert_null(strstr(strbuf_cstr(&text), "--sagemaker-port"));
+        at = mem_strdup(strbuf_cstr(&text));
+        for (char *line = strtok(at, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+                char *one[] = { (char *)"neso", line };
+
+                assert_null(option_parse(2, one, &again));
+        }
+        free(at);
+        assert_null(options_differ(&o, &again));
+        cli_options_done(&again);
+        cli_options_done(&o);
+}
+
 SUITE(option_table) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_has_every_option_of_the_reference),
@@ -310,9 +347,11 @@ SUITE(option_table) {
                 cmocka_unit_test(test_rows_are_complete),
                 cmocka_unit_test(test_each_has_a_place_of_its_own),
                 cmocka_unit_test(test_defaults_are_as_told),
+                cmocka_unit_test(test_defaults_can_be_read),
                 cmocka_unit_test(test_defaults_of_texts),
                 cmocka_unit_test(test_usage),
                 cmocka_unit_test(test_page),
+                cmocka_unit_test(test_values_in_force),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

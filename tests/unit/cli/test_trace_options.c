@@ -12,21 +12,22 @@
 
 #define MAX_ARGUMENTS 8
 
+/* The texts of the last configuration that was read. */
+static struct cli_options options;
+
 /* Of a command line with these arguments. */
 static struct error *read(const char *const arguments[MAX_ARGUMENTS], struct trace_config *ret) {
         char              *argv[MAX_ARGUMENTS + 1] = { (char *)"neso" };
         int                argc = 1;
-        struct cli_options o;
         struct error      *err;
 
         for (; argc <= MAX_ARGUMENTS && arguments[argc - 1] != NULL; argc++)
                 argv[argc] = (char *)arguments[argc - 1];
-        cli_options_init(&o);
-        err = option_parse(argc, argv, &o);
+        cli_options_done(&options);
+        cli_options_init(&options);
+        err = option_parse(argc, argv, &options);
         assert_null(err);
-        err = trace_options_read(&o, ret);
-        cli_options_done(&o);
-        return err;
+        return trace_options_read(&options, ret);
 }
 
 static void test_values(void **state) {
@@ -164,5 +165,8 @@ SUITE(trace_options) {
                 cmocka_unit_test(test_refusals),
         };
 
-        return cmocka_run_group_tests(tests, NULL, NULL);
+        int failed = cmocka_run_group_tests(tests, NULL, NULL);
+
+        cli_options_done(&options);
+        return failed;
 }

@@ -285,7 +285,7 @@ static void test_host_policies(void **state) {
         repo_place_begin(&p);
         assert_ok(host_policies_new(
                           &(struct host_policies_options){
-                                  .settings = (const struct host_policy_setting[]){
+                                  .settings = (const struct setting[]){
                                           { "mine", "cpu-cores", core },
                                           { "model", "cpu-cores", core } },
                                   .n_settings = 2 },

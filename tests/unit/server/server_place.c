@@ -20,7 +20,7 @@ void server_place_begin(struct server_place *p) {
         temp_tree_folder(&p->tree, "models");
         models = temp_tree_path(&p->tree, "models");
         backends = temp_tree_path(&p->tree, "backends");
-        option_texts_add(&p->options->repository_paths, models);
+        option_texts_add(&p->options->model_repository, models);
         server_options_set_text(&p->options->backend_directory, backends);
 }
 

@@ -94,7 +94,7 @@ static void test_host_policies_that_cannot_be_had(void **state) {
                 server_place_begin(&p);
                 server_place_add(&p, "m", SERVER_PLACE_CONFIG, 1);
                 p.options->exit_on_error = i == 0;
-                option_settings_add(&p.options->host_policies, "mine", "cpu-cores", "8191");
+                settings_add(&p.options->host_policies, "mine", "cpu-cores", "8191");
                 assert_error(server_new(p.options, &p.server), ERR_INVALID_ARG,
                              "host policy 'mine': core 8191 is not there, or this process may not "
                              "use it");
@@ -167,7 +167,7 @@ static void test_missing_repository(void **state) {
 
         (void)state;
         server_place_begin(&p);
-        option_texts_add(&p.options->repository_paths, "/nowhere/at/all");
+        option_texts_add(&p.options->model_repository, "/nowhere/at/all");
         err = server_new(p.options, &p.server);
         assert_non_null(err);
         assert_non_null(strstr(err->message, "failed to read model repository '/nowhere/at/all'"));

@@ -8,7 +8,7 @@ static void test_defaults(void **state) {
 
         (void)state;
         assert_string_equal(o->id, "triton");
-        assert_int_equal(o->repository_paths.n_items, 0);
+        assert_int_equal(o->model_repository.n_items, 0);
         assert_int_equal(o->control_mode, MODEL_CONTROL_NONE);
         assert_true(o->strict_model_config);
         assert_string_equal(o->model_config_name, "");
@@ -25,7 +25,7 @@ static void test_defaults(void **state) {
         assert_string_equal(o->backend_directory, "/opt/tritonserver/backends");
         assert_string_equal(o->repoagent_directory, "/opt/tritonserver/repoagents");
         assert_string_equal(o->cache_directory, "/opt/tritonserver/caches");
-        assert_true(o->metrics && o->gpu_metrics && o->cpu_metrics);
+        assert_true(o->allow_metrics && o->allow_gpu_metrics && o->allow_cpu_metrics);
         assert_int_equal(o->metrics_interval_ms, 2000);
         server_options_free(o);
         server_options_free(NULL);
@@ -36,33 +36,75 @@ static void test_texts_are_copies_in_order(void **state) {
         char                   text[] = "/a";
 
         (void)state;
-        option_texts_add(&o->repository_paths, text);
+        option_texts_add(&o->model_repository, text);
         text[1] = 'b';
-        option_texts_add(&o->repository_paths, text);
-        option_texts_add(&o->repository_paths, text);
+        option_texts_add(&o->model_repository, text);
+        option_texts_add(&o->model_repository, text);
         server_options_set_text(&o->id, text);
         text[1] = 'c';
-        assert_int_equal(o->repository_paths.n_items, 3);
-        assert_string_equal(o->repository_paths.items[0], "/a");
-        assert_string_equal(o->repository_paths.items[1], "/b");
-        assert_string_equal(o->repository_paths.items[2], "/b");
+        assert_int_equal(o->model_repository.n_items, 3);
+        assert_string_equal(o->model_repository.items[0], "/a");
+        assert_string_equal(o->model_repository.items[1], "/b");
+        assert_string_equal(o->model_repository.items[2], "/b");
         assert_string_equal(o->id, "/b");
         server_options_free(o);
 }
 
-static void test_last_setting_counts(void **state) {
+static void assert_refused(struct server_options *o, const char *name, const char *text,
+                           const char *message) {
+        struct error *err = server_options_set(o, name, text);
+
+        assert_non_null(err);
+        assert_int_equal(err->code, ERR_INVALID_ARG);
+        assert_string_equal(err->message, message);
+        error_free(err);
+}
+
+static void test_options_by_name(void **state) {
         struct server_options *o = server_options_new();
 
         (void)state;
-        option_settings_add(&o->backend_settings, "onnxruntime", "threads", "1");
-        option_settings_add(&o->backend_settings, "", "threads", "8");
-        option_settings_add(&o->backend_settings, "onnxruntime", "threads", "2");
-        assert_int_equal(o->backend_settings.n_items, 3);
-        assert_string_equal(option_settings_find(&o->backend_settings, "onnxruntime", "threads"),
-                            "2");
-        assert_string_equal(option_settings_find(&o->backend_settings, "", "threads"), "8");
-        assert_null(option_settings_find(&o->backend_settings, "onnxruntime", "thread"));
-        assert_null(option_settings_find(&o->backend_settings, "python", "threads"));
+        assert_null(server_options_set(o, "chain-strict-unload", "true"));
+        assert_null(server_options_set(o, "exit-timeout-secs", "7"));
+        assert_null(server_options_set(o, "metrics-interval-ms", "12.5"));
+        assert_null(server_options_set(o, "id", "mine"));
+        assert_null(server_options_set(o, "model-repository", "/a"));
+        assert_null(server_options_set(o, "model-store", "/b")); /* the older name */
+        assert_true(o->chain_strict_unload);
+        assert_int_equal(o->exit_timeout_s, 7);
+        assert_true(o->metrics_interval_ms == 12.5);
+        assert_string_equal(o->id, "mine");
+        assert_int_equal(o->model_repository.n_items, 2);
+        assert_string_equal(o->model_repository.items[1], "/b");
+
+        assert_int_equal(server_options_adaptive_mode(o), ADAPTIVE_UNSET);
+        assert_null(server_options_set(o, "adaptive-batching", "flow"));
+        assert_int_equal(server_options_adaptive_mode(o), ADAPTIVE_FLOW);
+        assert_null(server_options_set(o, "scheduler", "my_own"));
+        assert_string_equal(o->scheduler, "my_own");
+        server_options_free(o);
+}
+
+static void test_options_by_name_that_are_refused(void **state) {
+        struct server_options *o = server_options_new();
+
+        (void)state;
+        assert_refused(o, "exit-timeout-sec", "7",
+                       "the server library has no option 'exit-timeout-sec'; did you mean "
+                       "'exit-timeout-secs'?");
+        assert_refused(o, "http-port", "8000",
+                       "the server library has no option 'http-port'");
+        assert_refused(o, "exit-timeout-secs", "-1",
+                       "Bad option: \"--exit-timeout-secs\".\nvalue is out of range [ 0, 86400 ], "
+                       "got: -1");
+        assert_refused(o, "adaptive-batching", "on",
+                       "adaptive batching must be 'off', 'idle' or 'flow', got 'on'");
+        assert_refused(o, "scheduler", "a/b",
+                       "the scheduler must be 'default', 'baseline', 'triton' or the name of a "
+                       "scheduler library, got 'a/b'");
+        assert_int_equal(o->exit_timeout_s, 30);
+        assert_int_equal(server_options_adaptive_mode(o), ADAPTIVE_UNSET);
+        assert_string_equal(o->scheduler, "default");
         server_options_free(o);
 }
 
@@ -131,7 +173,8 @@ SUITE(server_options) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_defaults),
                 cmocka_unit_test(test_texts_are_copies_in_order),
-                cmocka_unit_test(test_last_setting_counts),
+                cmocka_unit_test(test_options_by_name),
+                cmocka_unit_test(test_options_by_name_that_are_refused),
                 cmocka_unit_test(test_one_entry_per_device),
                 cmocka_unit_test(test_one_entry_per_cache),
                 cmocka_unit_test(test_resource_once_per_device),

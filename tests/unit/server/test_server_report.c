@@ -98,7 +98,7 @@ static void test_options(void **state) {
                 const char *const rows[][2] = {
                         { "Option", "Value" },
                         { "server_id", "triton" },
-                        { "model_repository_path[0]", p.options->repository_paths.items[0] },
+                        { "model_repository_path[0]", p.options->model_repository.items[0] },
                         { "model_control_mode", modes[mode] },
                         { "strict_model_config", "1" },
                         { "model_config_name", "" },

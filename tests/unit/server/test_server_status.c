@@ -133,7 +133,7 @@ static void test_index(void **state) {
         server_place_begin(&p);
         p.options->exit_on_error = false;
         more = temp_tree_path(&p.tree, "more");
-        option_texts_add(&p.options->repository_paths, more);
+        option_texts_add(&p.options->model_repository, more);
         temp_tree_folder(&p.tree, "more/twin");
         server_place_add(&p, "twin", SERVER_PLACE_CONFIG, 1);
         server_place_add(&p, "bad", SERVER_PLACE_CONFIG "version_policy { all { } }", 2);
