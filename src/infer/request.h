@@ -220,6 +220,9 @@ struct request {
         struct implicit_states *states;
         /* Borrowed from the request of which this one is a step; NULL: none. Valid with is_inner. */
         struct compute_sums  *sums;
+        /* Borrowed: the client's request, of which this one is a step. Its cancellation holds for this
+         * one as well. NULL: none. Valid with is_inner. */
+        const struct request *outer;
         struct request_split *split; /* owned: ends with the release; valid with is_split */
         /* Requests with the same number were one batch in the stage before and shall be one again; 0:
          * no preference. Valid with is_inner. */
