@@ -192,6 +192,7 @@ struct request {
         bool         is_uncacheable : 1; /* see NESO_InferenceRequestSetCacheable() */
         bool         runs_alone : 1;     /* see NESO_InferenceRequestSetRunsAlone() */
         bool         has_states : 1;
+        bool         is_checked : 1;   /* request_prepare() has nothing to do, see request_plan.h */
         bool         is_inner;         /* created by the server: see infer/inner_request.h */
         bool         has_sequence : 1; /* a bit, so that a plain request has six cache lines */
         bool         has_version : 1;  /* the client asked for this version */

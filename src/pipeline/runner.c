@@ -680,7 +680,7 @@ static bool is_passed_to_continuation(struct run *run) {
                 return true;
         if (LIKELY(!is_executing))
                 return false;
-        run->start.run = on_continue;
+        run->start = (struct continuation){ .run = on_continue };
         submitter_start(&run->start, 0);
         return true;
 }
@@ -754,7 +754,7 @@ static bool join_group(struct run *run, bool is_executing) {
                 return true;
         }
         group.first = group.last = run;
-        run->start.run = on_group;
+        run->start = (struct continuation){ .run = on_group };
         submitter_start(&run->start, 0); /* not now: the thread executes, or runs a continuation */
         return true;
 }
@@ -935,12 +935,12 @@ static void begin(struct run *run) {
         struct submitter *self = submitter_self();
 
         if (UNLIKELY(submitter_is_executing(self))) {
-                run->start.run = on_begin_now;
+                run->start = (struct continuation){ .run = on_begin_now };
                 submitter_start_now(&run->start);
         } else if (run->req->is_inner && submitter_is_continuing(self)) {
                 on_begin(&run->start);
         } else {
-                run->start.run = on_begin;
+                run->start = (struct continuation){ .run = on_begin };
                 submitter_start(&run->start, run->start_ns);
         }
 }
