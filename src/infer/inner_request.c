@@ -14,6 +14,10 @@
 /* Called for the last response and for the release. The second call usually reads 1 and needs no locked
  * instruction. */
 static void count_end(struct inner_request *r) {
+        if (LIKELY(atomic_load_explicit(&r->thread, memory_order_relaxed) == submitter_self())) {
+                r->n_here++;
+                return;
+        }
         if (atomic_load_explicit(&r->n_open, memory_order_acquire) == 1 ||
             atomic_fetch_sub_explicit(&r->n_open, 1, memory_order_acq_rel) == 1)
                 r->ops->on_end(r);
@@ -85,6 +89,7 @@ static struct inner_request *wrap_request(struct request *req, const struct inne
         }
         *r = (struct inner_request){ .request = req, .ops = ops, .owner = owner };
         req->is_inner = true;
+        req->outer = NULL;
         req->steps = NULL;
         req->sums = NULL;
         req->group = 0;
@@ -115,6 +120,24 @@ void inner_request_free(struct inner_request *r) {
 struct error *inner_request_submit(struct inner_request *r) {
         atomic_store_explicit(&r->n_open, 2, memory_order_relaxed);
         return model_submit_at(r->request, submitter_now(submitter_self()));
+}
+
+struct error *inner_request_run(struct inner_request *r, bool *ret_has_ended) {
+        struct submitter *self = submitter_self();
+        unsigned          n;
+
+        atomic_store_explicit(&r->n_open, 3, memory_order_relaxed);
+        r->n_here = 0;
+        atomic_store_explicit(&r->thread, self, memory_order_relaxed);
+        TRY(model_submit_at(r->request, submitter_now(self)));
+        n = 1 + r->n_here;
+        *ret_has_ended = n == 3;
+        if (LIKELY(n == 3))
+                return NULL;
+        /* From the subtraction on, another thread may end the request, and its owner free it. */
+        atomic_store_explicit(&r->thread, NULL, memory_order_relaxed);
+        *ret_has_ended = atomic_fetch_sub_explicit(&r->n_open, n, memory_order_acq_rel) == n;
+        return NULL;
 }
 
 #define MAX_TOGETHER 64

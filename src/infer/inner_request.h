@@ -3,6 +3,7 @@
  * request (infer/request_split.h).
  *
  *     inner_request_new() -> inputs -> inner_request_submit()             through the model's scheduler
+ *                                  '-> inner_request_run()                the same, see there
  *                                  '-> inner_request_prepare(), _begin()  for a direct call of an executor
  *
  * on_response() is called for each response. on_end() is called once, after the last response and the
@@ -12,7 +13,8 @@
  * a reference to it keeps the bytes after the response was freed, so that an output can be an input of
  * the next step without a copy.
  *
- * Ownership.  Belongs to its creator, except between submit and on_end(). on_response() takes the
+ * Ownership.  Belongs to its creator, except between submit and on_end(), or the return of
+ * inner_request_run(). on_response() takes the
  * response. Input bytes are borrowed until on_end().
  * Threads.  on_response() and on_end() run on any thread, one at a time, with no lock held.
  */
@@ -22,6 +24,7 @@
 #include "infer/buffer_attributes.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,6 +35,7 @@ struct request;
 struct response;
 struct response_allocator;
 struct response_output;
+struct submitter;
 
 struct inner_request_ops {
         /* `response` is NULL when FINAL is sent without a response. */
@@ -43,8 +47,13 @@ struct inner_request {
         struct request                 *request; /* owned; this struct is in its arena */
         const struct inner_request_ops *ops;
         void                           *owner; /* borrowed: the creator */
-        /* Number of events before on_end(): the last response, the release. */
+        /* Number of events before on_end(): the last response, the release, and the return of
+         * inner_request_run(). */
         _Atomic unsigned n_open;
+        /* The thread that is inside inner_request_run(); NULL: none. It counts its own events in
+         * n_here, without an atomic operation. */
+        _Atomic(struct submitter *) thread;
+        unsigned                    n_here;
 };
 
 /* Creates a request for one inference of the model. NULL when memory is short. */
@@ -59,6 +68,11 @@ void inner_request_free(struct inner_request *r); /* NULL is fine; not while in 
 
 /* Submits through the model's scheduler. On error the inference was not begun. */
 struct error *inner_request_submit(struct inner_request *r) NODISCARD;
+
+/* Submits, and reports whether the inference has ended by the time of the return, as it has when it ran
+ * on this thread. Then on_end() is not called, and the request belongs to its creator again. Else it
+ * will be called, or was, on another thread, or later on this one. */
+struct error *inner_request_run(struct inner_request *r, bool *ret_has_ended) NODISCARD;
 
 /* Submits several for one model at once, see model_submit_all(). ret_errors has one entry for each
  * request; those with an error were not begun. */

@@ -250,7 +250,9 @@ void request_cancel(struct request *req) {
 }
 
 bool request_is_cancelled(const struct request *req) {
-        return response_stream_is_cancelled(req->stream);
+        if (response_stream_is_cancelled(req->stream))
+                return true;
+        return UNLIKELY(req->is_inner) && req->outer != NULL && request_is_cancelled(req->outer);
 }
 
 void request_release(struct request *req, uint32_t flags) {

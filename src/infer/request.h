@@ -192,6 +192,7 @@ struct request {
         bool         is_uncacheable : 1; /* see NESO_InferenceRequestSetCacheable() */
         bool         runs_alone : 1;     /* see NESO_InferenceRequestSetRunsAlone() */
         bool         has_states : 1;
+        bool         is_checked : 1;   /* request_prepare() has nothing to do, see request_plan.h */
         bool         is_inner;         /* created by the server: see infer/inner_request.h */
         bool         has_sequence : 1; /* a bit, so that a plain request has six cache lines */
         bool         has_version : 1;  /* the client asked for this version */
@@ -220,6 +221,9 @@ struct request {
         struct implicit_states *states;
         /* Borrowed from the request of which this one is a step; NULL: none. Valid with is_inner. */
         struct compute_sums  *sums;
+        /* Borrowed: the client's request, of which this one is a step. Its cancellation holds for this
+         * one as well. NULL: none. Valid with is_inner. */
+        const struct request *outer;
         struct request_split *split; /* owned: ends with the release; valid with is_split */
         /* Requests with the same number were one batch in the stage before and shall be one again; 0:
          * no preference. Valid with is_inner. */

@@ -222,6 +222,7 @@ struct error *request_rebind(struct request *req, struct model *model) {
         }
         model_ref(model);
         req->model = model;
+        req->is_checked = false;
         if (!req->own_stream.borrows_model)
                 model_unref(old);
         req->stream->borrows_model = req->own_stream.borrows_model = false;

@@ -2,6 +2,10 @@
 /* Functions with which the plan of a composed model fills in the request of a step. They skip work
  * that the plan has done once: it holds a reference to the model and has looked up its inputs.
  *
+ * The request of a step may be used again for the same step of another run:
+ *
+ *     request_renew() -> request_replace_input() for each input -> submitted, without a further check
+ *
  * Ownership.  As in request.h, except that the model is borrowed.
  * Threads.  The owner's thread.
  */
@@ -21,3 +25,14 @@ struct error *request_add_known_input(struct request *req, const struct model_io
 struct error *request_input_append(struct request *req, struct request_input *in, const void *base,
                                    const struct buffer_attributes *attributes,
                                    const char                     *host_policy) NODISCARD;
+
+/* Makes a request that has ended ready for another inference, with the same outputs. False: it cannot
+ * be used again, since responses of the former inference still exist, or it belongs to another load of
+ * the model. */
+bool request_renew(struct request *req, const struct model *model) NODISCARD;
+/* Replaces the shape and the bytes of an input, which has one chunk for all host policies, and checks
+ * them against the model; the first call for a request determines its batch size. The dims are borrowed
+ * until the request has ended. False: request_prepare() must decide; the request cannot be used again. */
+bool request_replace_input(struct request *req, struct request_input *in, enum data_type type,
+                           const int64_t *dims, uint32_t n_dims, const void *base,
+                           const struct buffer_attributes *attributes) NODISCARD;

@@ -87,6 +87,10 @@ bool submitter_is_executing(const struct submitter *s) {
         return s->depth > 0;
 }
 
+bool submitter_is_continuing(const struct submitter *s) {
+        return s->is_continuing && s->depth == 0;
+}
+
 void submitter_enter_execution(struct submitter *s, uint64_t spends_ns) {
         s->depth++;
         s->spent_ns = spends_ns + (s->is_continuing ? s->spent_ns : 0);
@@ -107,6 +111,11 @@ uint64_t submitter_now(const struct submitter *s) {
         uint64_t recent_ns = submitter_recent_time(s);
 
         return recent_ns != 0 ? recent_ns : clock_now_ns();
+}
+
+void submitter_is_past(struct submitter *s, uint64_t now_ns) {
+        if (s->recent_ns != 0 && s->recent_ns < now_ns)
+                s->recent_ns = now_ns;
 }
 
 void submitter_forget_time(struct submitter *s) {

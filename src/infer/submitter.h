@@ -62,6 +62,8 @@ bool submitter_allow_inline(bool allow);
 bool submitter_may_run(const struct submitter *s, uint64_t average_ns, uint64_t limit_ns,
                        bool is_step);
 bool submitter_is_executing(const struct submitter *s);
+/* True while the thread runs continuations, outside any execution. */
+bool submitter_is_continuing(const struct submitter *s);
 
 /* To be called around each execution on this thread. `spends_ns`: the average duration of the batch,
  * which counts towards the event's limit. */
@@ -98,6 +100,8 @@ void submitter_continue(struct submitter *s, bool runs_steps);
 uint64_t submitter_recent_time(const struct submitter *s);
 /* submitter_recent_time(), or the clock when that is 0. */
 uint64_t submitter_now(const struct submitter *s);
+/* The time is at least `now_ns`. To be called when a continuation does what was begun at that time. */
+void submitter_is_past(struct submitter *s, uint64_t now_ns);
 /* To be called after work that takes microseconds, which makes the remembered time too old. */
 void submitter_forget_time(struct submitter *s);
 

@@ -2,90 +2,164 @@
 #include "pipeline/chain_plan.h"
 
 #include "base/mem.h"
+#include "config/config_edit.h"
 #include "config/model_io.h"
 #include "infer/model.h"
 #include "pipeline/chain_metrics.h"
 
 void chain_plan_free(void *plan) {
-        struct chain_plan *p = plan;
+        struct chain_plan *c = plan;
 
-        if (p == NULL)
+        if (c == NULL)
                 return;
-        for (uint32_t i = 0; i < p->n; i++) {
-                free(p->stages[i].edge);
-                free(p->stages[i].outputs);
+        pipeline_plan_done(&c->base);
+        free(c);
+}
+
+uint32_t chain_plan_count(const struct chain_plan *c) {
+        return c->base.n_steps;
+}
+
+struct model *chain_plan_stage(const struct chain_plan *c, uint32_t at) {
+        return c->base.steps[at].model;
+}
+
+uint32_t chain_plan_max_batch(const struct chain_plan *c) {
+        return c->max_batch;
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+/* The inputs of the first stage are the first tensors. */
+static bool link_first(struct pipeline_plan *p) {
+        struct plan_step *first = &p->steps[0];
+        uint32_t          n = first->model->io->n_inputs;
+
+        p->inputs = plan_alloc(p, n, sizeof(*p->inputs));
+        first->inputs = plan_alloc(p, n, sizeof(*first->inputs));
+        if (p->inputs == NULL || first->inputs == NULL)
+                return false;
+        for (uint32_t i = 0; i < n; i++) {
+                p->inputs[i] = p->n_tensors;
+                first->inputs[i] = (struct plan_link){ .io = &first->model->io->inputs[i],
+                                                       .tensor = p->n_tensors,
+                                                       .bridge = BRIDGE_NONE };
+                p->tensors[p->n_tensors++] = (struct plan_tensor){ .writer = PLAN_NONE };
         }
-        free(p);
+        first->n_inputs = n;
+        return true;
 }
 
-uint32_t chain_plan_count(const struct chain_plan *p) {
-        return p->n;
+/* Returns the tensor of the stage's output, which is a new one for its first reader. */
+static uint32_t tensor_of(struct pipeline_plan *p, struct plan_step *from, uint32_t output) {
+        const struct model_io *io = &from->model->io->outputs[output];
+
+        for (uint32_t i = 0; i < from->n_outputs; i++)
+                if (from->outputs[i].io == io)
+                        return from->outputs[i].tensor;
+        from->outputs[from->n_outputs++] = (struct plan_link){ .io = io, .tensor = p->n_tensors };
+        p->tensors[p->n_tensors] = (struct plan_tensor){ .writer = from->index };
+        return p->n_tensors++;
 }
 
-struct model *chain_plan_stage(const struct chain_plan *p, uint32_t at) {
-        return p->stages[at].model;
+static bool link_by_edge(struct pipeline_plan *p, struct plan_step *from, struct plan_step *to,
+                         const struct chain_edge *edge) {
+        static const enum tensor_bridge bridges[] = { [CHAIN_SAME] = BRIDGE_NONE,
+                                                    [CHAIN_ADD_ONE] = BRIDGE_ADD_ONE,
+                                                    [CHAIN_DROP_ONE] = BRIDGE_DROP_ONE };
+
+        from->outputs = plan_alloc(p, edge->n_inputs, sizeof(*from->outputs));
+        to->inputs = plan_alloc(p, edge->n_inputs, sizeof(*to->inputs));
+        if (from->outputs == NULL || to->inputs == NULL)
+                return false;
+        for (uint32_t i = 0; i < edge->n_inputs; i++) {
+                const struct chain_link *link = &edge->inputs[i];
+
+                if (link->is_linked)
+                        to->inputs[to->n_inputs++] = (struct plan_link){
+                                .io = &to->model->io->inputs[i],
+                                .tensor = tensor_of(p, from, link->output),
+                                .bridge = bridges[link->bridge],
+                        };
+        }
+        return true;
 }
 
-uint32_t chain_plan_max_batch(const struct chain_plan *p) {
-        return p->max_batch;
-}
+static struct error *link_to_next(struct pipeline_plan *p, const char *chain, uint32_t at,
+                                  const struct chain_stage_model *stage) {
+        struct plan_step      *from = &p->steps[at], *to = &p->steps[at + 1];
+        const struct chain_end ends[] = { { from->model->name, from->model->io },
+                                          { to->model->name, to->model->io } };
+        struct chain_edge     *edge;
+        bool                   is_linked;
 
-/* Collects the outputs that the next stage reads; n_outputs stays 0 when it reads all. */
-static void choose_outputs(struct planned_stage *s, const struct model_io_set *io) {
-        s->outputs = mem_zalloc((io->n_outputs + 1) * sizeof(const char *));
-        for (uint32_t o = 0; o < io->n_outputs; o++)
-                for (uint32_t i = 0; i < s->edge->n_inputs; i++)
-                        if (s->edge->inputs[i].is_linked && s->edge->inputs[i].output == o) {
-                                s->outputs[s->n_outputs++] = io->outputs[o].name;
-                                break;
-                        }
-        if (s->n_outputs == io->n_outputs)
-                s->n_outputs = 0;
-}
-
-static struct error *link_to_next(const char *chain, const struct chain_stage_model *stages,
-                                  uint32_t at, struct planned_stage *s) {
-        const struct model    *from = stages[at].model, *to = stages[at + 1].model;
-        const struct chain_end ends[] = { { from->name, from->io }, { to->name, to->io } };
-
-        if (from->is_decoupled)
+        if (from->model->is_decoupled)
                 return error_new(
                         ERR_INVALID_ARG,
                         "stage '%s' of chain '%s' is decoupled: only the last stage may be",
-                        from->name, chain);
-        TRY(chain_edge_new(&ends[0], &ends[1], stages[at].map, stages[at].n_map, &s->edge));
-        choose_outputs(s, from->io);
-        return NULL;
+                        from->model->name, chain);
+        TRY(chain_edge_new(&ends[0], &ends[1], stage->map, stage->n_map, &edge));
+        is_linked = link_by_edge(p, from, to, edge);
+        free(edge);
+        return is_linked ? NULL : config_out_of_memory();
 }
 
-static void limit_batch(struct chain_plan *p) {
-        p->max_batch = p->stages[0].model->io->max_batch_size;
-        for (uint32_t i = 1; i < p->n && p->max_batch > 0; i++) {
-                uint32_t most = p->stages[i].model->io->max_batch_size;
+/* ---- stages ---------------------------------------------------------------------------------- */
 
-                if (most == 0 || most >= p->max_batch)
+static void limit_batch(struct chain_plan *c) {
+        c->max_batch = c->base.steps[0].model->io->max_batch_size;
+        for (uint32_t i = 1; i < c->base.n_steps && c->max_batch > 0; i++) {
+                uint32_t most = c->base.steps[i].model->io->max_batch_size;
+
+                if (most == 0 || most >= c->max_batch)
                         continue;
-                p->max_batch = most;
-                p->narrowest = i;
+                c->max_batch = most;
+                c->narrowest = i;
         }
 }
 
-static struct error *fill_stages(struct chain_plan *p, const char *chain,
-                                 struct chain_metrics           *metrics,
-                                 const struct chain_stage_model *stages) {
-        for (uint32_t i = 0; i < p->n; i++) {
-                struct planned_stage *s = &p->stages[i];
+/* Stages without sequences get no correlation id: a backend would see it. */
+static void describe_stage(struct plan_step *s, uint32_t index, struct model *model,
+                           struct chain_metrics *metrics) {
+        s->index = index;
+        s->model = model;
+        s->has_sequence = model->config->pb->scheduling_choice_case ==
+                          INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING;
+        s->failure = chain_metrics_open_failure(metrics, model->name);
+}
 
-                s->model = stages[i].model;
-                s->failure = chain_metrics_open_failure(metrics, s->model->name);
-                if (i + 1 == p->n)
-                        break;
-                s->handoff = chain_metrics_open_handoff(metrics, s->model->name,
-                                                        stages[i + 1].model->name);
-                TRY(link_to_next(chain, stages, i, s));
+static bool allocate(struct pipeline_plan *p, const struct chain_stage_model *stages, size_t n) {
+        size_t n_tensors = 0; /* bounded, as n: see chain_plan_new() */
+
+        for (size_t i = 0; i < n; i++)
+                n_tensors += stages[i].model->io->n_inputs;
+        p->n_steps = p->n_ordered = (uint32_t)n;
+        p->steps = plan_alloc(p, n, sizeof(*p->steps));
+        p->order = plan_alloc(p, n, sizeof(*p->order));
+        p->tensors = plan_alloc(p, n_tensors, sizeof(*p->tensors));
+        return p->steps != NULL && p->order != NULL && p->tensors != NULL;
+}
+
+static struct error *build_plan(struct pipeline_plan *p, const char *chain,
+                                struct chain_metrics           *metrics,
+                                const struct chain_stage_model *stages, size_t n) {
+        p->is_chain = true;
+        p->n_streams = 1;
+        if (!allocate(p, stages, n))
+                return config_out_of_memory();
+        for (uint32_t i = 0; i < p->n_steps; i++) {
+                describe_stage(&p->steps[i], i, stages[i].model, metrics);
+                p->order[i] = i;
         }
-        limit_batch(p);
-        return NULL;
+        p->steps[n - 1].is_passed_on = true;
+        if (!link_first(p))
+                return config_out_of_memory();
+        for (uint32_t i = 0; i + 1 < p->n_steps; i++) {
+                p->steps[i].handoff = chain_metrics_open_handoff(metrics, p->steps[i].model->name,
+                                                                 p->steps[i + 1].model->name);
+                TRY(link_to_next(p, chain, i, &stages[i]));
+        }
+        return pipeline_plan_finish(p) ? NULL : config_out_of_memory();
 }
 
 struct error *chain_plan_new(const char *chain, struct chain_metrics *metrics,
@@ -93,14 +167,16 @@ struct error *chain_plan_new(const char *chain, struct chain_metrics *metrics,
                              struct chain_plan **ret) {
         /* n is bounded: the stages of the configurations of the chain's models, and each
          * configuration is bounded in bytes. */
-        struct chain_plan *p = mem_zalloc(sizeof(*p) + n * sizeof(p->stages[0]));
+        struct chain_plan *c = mem_zalloc(sizeof(*c));
         struct error      *err;
 
-        p->n = (uint32_t)n;
-        err = fill_stages(p, chain, metrics, stages);
-        if (err != NULL)
-                chain_plan_free(p);
-        else
-                *ret = p;
-        return err;
+        arena_init(&c->base.arena, NULL, 0, MODEL_CONFIG_ARENA_MAX_BYTES);
+        err = build_plan(&c->base, chain, metrics, stages, n);
+        if (err != NULL) {
+                chain_plan_free(c);
+                return err;
+        }
+        limit_batch(c);
+        *ret = c;
+        return NULL;
 }

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The plan of a chain for one set of models: which output is connected to which input, which
- * outputs each stage is asked for, and the largest batch that all stages accept.
+/* The plan of a chain for one set of models: which output is connected to which input, and the
+ * largest batch that all stages accept.
  *
- * Ownership.  A plan belongs to the snapshot of models that it was made for (pipeline/step_models.h).
+ * Ownership.  As of the plan, see pipeline/pipeline_plan.h.
  * Threads.  Immutable after chain_plan_new().
  */
 #pragma once
 
 #include "base/error.h"
 #include "config/chain_line.h"
+#include "pipeline/pipeline_plan.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
 struct chain_metrics;
-struct metric;
 struct model;
 
 /* One stage, and the connection of its outputs to the next one: by the map, or by name or position
@@ -25,20 +25,10 @@ struct chain_stage_model {
         size_t                   n_map;
 };
 
-struct planned_stage {
-        struct model      *model;     /* borrowed: see chain_plan_stage() */
-        struct chain_edge *edge;      /* owned; to the next stage; NULL for the last stage */
-        const char       **outputs;   /* owned array: the names that the next stage reads */
-        uint32_t           n_outputs; /* 0: it reads all outputs */
-        struct metric     *failure;   /* borrowed: in the chain's metrics */
-        struct metric     *handoff;   /* likewise; to the next stage */
-};
-
 struct chain_plan {
-        uint32_t             n;
+        struct pipeline_plan base; /* each stage is a step */
         uint32_t             max_batch;
         uint32_t             narrowest; /* index of the stage that sets max_batch */
-        struct planned_stage stages[];
 };
 
 /* Errors: INVALID_ARG when the outputs of a stage do not fit the inputs of the next one, or a stage

@@ -1,21 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The scheduler of ensembles: runs a graph of models. Each step is an inner request.
+/* The scheduler of ensembles: the steps are a graph of models. pipeline/runner.h runs it.
  *
- *     submit -> inputs -> steps that have all their inputs start, in parallel
- *                  step ends -> its outputs are available -> further steps start ...
- *                        last step ends -> response of the ensemble, release
- *
- * The outputs of a step stay where the step wrote them; the next step reads them there. The last
- * step writes the requested outputs into memory of the client's allocator, so the response only
- * points at them. Steps that no requested output needs do not run.
- *
- * Steps of fast models run one after the other on one thread (infer/submitter.h). A step that would
- * exceed max_inflight_requests waits in a queue and occupies no thread (pipeline/step_limit.h).
- *
- * A request has one deadline. The timeout of a step is the rest of the request's timeout, and no
- * step starts after the deadline. The error of the first step that fails is the error of the
- * request: "in ensemble '<e>', <text>". It is sent after all steps that were started have ended. A
- * cancellation is passed to the running steps.
+ * The error of a request is "in ensemble '<e>', <text of the first step that failed>".
  *
  * Ownership.  The ensemble's model owns the scheduler. A request holds the snapshot of its steps'
  * models until it ends (pipeline/step_models.h).

@@ -68,7 +68,7 @@ void step_limit_done(struct step_limit *l) {
 }
 
 enum step_entry step_limit_enter(struct step_limit *l, struct step_waiter *w,
-                                 uint64_t deadline_ns) {
+                                 uint64_t deadline_ns, const _Atomic bool *is_stopping) {
         if (l->max == 0)
                 return STEP_INSIDE;
         MUTEX_GUARD(&l->lock);
@@ -76,6 +76,8 @@ enum step_entry step_limit_enter(struct step_limit *l, struct step_waiter *w,
                 l->n_inside++;
                 return STEP_INSIDE;
         }
+        if (atomic_load(is_stopping))
+                return STEP_STOPPED;
         w->due.due_ns = deadline_ns;
         if (deadline_ns != CLOCK_NEVER && !due_heap_push(&l->deadlines, &w->due))
                 return STEP_OUT_OF_MEMORY;

@@ -17,6 +17,7 @@
 #include "base/lock.h"
 #include "base/timer.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -48,13 +49,15 @@ void step_limit_done(struct step_limit *l); /* no step has a place or waits */
 
 enum step_entry {
         STEP_INSIDE,
-        STEP_WAITS, /* until it gets a place, is withdrawn or expires */
+        STEP_WAITS,   /* until it gets a place, is withdrawn or expires */
+        STEP_STOPPED, /* it would have to wait, and must not any more */
         STEP_OUT_OF_MEMORY,
 };
 
-/* deadline_ns: the end of the wait; CLOCK_NEVER for none. */
-enum step_entry step_limit_enter(struct step_limit *l, struct step_waiter *w, uint64_t deadline_ns)
-        NODISCARD;
+/* deadline_ns: the end of the wait; CLOCK_NEVER for none. The thread that sets `is_stopping` calls
+ * step_limit_withdraw() afterwards: so no step waits on. */
+enum step_entry step_limit_enter(struct step_limit *l, struct step_waiter *w, uint64_t deadline_ns,
+                                 const _Atomic bool *is_stopping) NODISCARD;
 /* Gives a place back. Returns the waiter that has the place now, and that the caller must start;
  * NULL: none waited. */
 struct step_waiter *step_limit_leave(struct step_limit *l) NODISCARD;

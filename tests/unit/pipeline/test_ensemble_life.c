@@ -189,49 +189,6 @@ static void test_nested(void **state) {
 
 #define CANCELLED "in ensemble 'e', "
 
-static void test_cancelled_before(void **state) {
-        struct bench    b;
-        struct lab_call c;
-        uint32_t        x = 5;
-
-        (void)state;
-        BENCH(&b, ENSEMBLE(IN("X") OUT("Y"), STEP(I_TO_O("X", "Y"))), ONE);
-        call_open(&c, &b);
-        lab_input(&c, "X", &x, 1);
-        request_cancel(c.req);
-        lab_run(&c);
-        lab_assert_error(&c, ERR_CANCELLED, CANCELLED);
-        assert_int_equal(lab_count(&b.models[0]), 0);
-        lab_call_close(&c);
-        bench_close(&b);
-}
-
-/* The cancellation reaches the running step, and no other step starts. */
-static void test_cancelled_during_a_step(void **state) {
-        struct bench    b;
-        struct lab_call c;
-        uint32_t        x = 5;
-
-        (void)state;
-        BENCH(&b, ENSEMBLE(IN("X") OUT("Y"), STEP(I_TO_O("X", "T")) STEP(I_TO_O("T", "Y"))),
-              ONE NEVER, ONE);
-        lab_hold(&b.models[0], true);
-        call_open(&c, &b);
-        lab_input(&c, "X", &x, 1);
-        lab_submit(&c);
-        LAB_WAIT_FOR(b.models[0].n_running == 1);
-        request_cancel(c.req);
-        request_cancel(c.req);
-        lab_hold(&b.models[0], false);
-        lab_wait(&c);
-        lab_assert_error(&c, ERR_CANCELLED, CANCELLED);
-        assert_int_equal(b.models[0].n_cancelled, 1);
-        assert_int_equal(lab_count(&b.models[1]), 0);
-        request_cancel(c.req); /* no effect after the end */
-        lab_call_close(&c);
-        bench_close(&b);
-}
-
 /* One request waits in the queue of the step's model, one for a place under max_inflight_requests.
  * Both end while the step is still busy. */
 static void test_cancelled_while_waiting(void **state) {
@@ -655,8 +612,6 @@ SUITE(ensemble_life) {
                 cmocka_unit_test(test_wrong_parameters_of_a_step),
                 cmocka_unit_test(test_steps_that_are_not_ready),
                 cmocka_unit_test(test_nested),
-                cmocka_unit_test(test_cancelled_before),
-                cmocka_unit_test(test_cancelled_during_a_step),
                 cmocka_unit_test(test_cancelled_while_waiting),
                 cmocka_unit_test(test_deadline),
                 cmocka_unit_test(test_deadline_in_the_line),

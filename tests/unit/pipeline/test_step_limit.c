@@ -47,6 +47,8 @@ static struct timer_thread *open_timers(void) {
         return timers;
 }
 
+static const _Atomic bool goes_on; /* false */
+
 static void test_without_a_limit(void **state) {
         struct timer_thread *timers = open_timers();
         struct step_limit    l;
@@ -55,7 +57,7 @@ static void test_without_a_limit(void **state) {
         (void)state;
         step_limit_init(&l, 0, timers, on_expired);
         for (int i = 0; i < 100; i++)
-                assert_int_equal(step_limit_enter(&l, &w, 1), STEP_INSIDE);
+                assert_int_equal(step_limit_enter(&l, &w, 1, &goes_on), STEP_INSIDE);
         assert_false(step_limit_withdraw(&l, &w));
         assert_null(step_limit_leave(&l));
         step_limit_done(&l);
@@ -71,19 +73,19 @@ static void test_line(void **state) {
 
         (void)state;
         step_limit_init(&l, 2, timers, on_expired);
-        assert_int_equal(step_limit_enter(&l, &w[0], CLOCK_NEVER), STEP_INSIDE);
-        assert_int_equal(step_limit_enter(&l, &w[1], later_ns), STEP_INSIDE);
-        assert_int_equal(step_limit_enter(&l, &w[2], CLOCK_NEVER), STEP_WAITS);
-        assert_int_equal(step_limit_enter(&l, &w[3], later_ns), STEP_WAITS);
-        assert_int_equal(step_limit_enter(&l, &w[4], later_ns - 1), STEP_WAITS);
+        assert_int_equal(step_limit_enter(&l, &w[0], CLOCK_NEVER, &goes_on), STEP_INSIDE);
+        assert_int_equal(step_limit_enter(&l, &w[1], later_ns, &goes_on), STEP_INSIDE);
+        assert_int_equal(step_limit_enter(&l, &w[2], CLOCK_NEVER, &goes_on), STEP_WAITS);
+        assert_int_equal(step_limit_enter(&l, &w[3], later_ns, &goes_on), STEP_WAITS);
+        assert_int_equal(step_limit_enter(&l, &w[4], later_ns - 1, &goes_on), STEP_WAITS);
         assert_ptr_equal(step_limit_leave(&l), &w[2]);
         assert_true(step_limit_withdraw(&l, &w[3]));
         assert_false(step_limit_withdraw(&l, &w[3])); /* once */
         assert_false(step_limit_withdraw(&l, &w[0])); /* is inside */
         assert_ptr_equal(step_limit_leave(&l), &w[4]);
         assert_null(step_limit_leave(&l));
-        assert_int_equal(step_limit_enter(&l, &w[0], later_ns), STEP_INSIDE); /* one was inside */
-        assert_int_equal(step_limit_enter(&l, &w[1], later_ns), STEP_WAITS);
+        assert_int_equal(step_limit_enter(&l, &w[0], later_ns, &goes_on), STEP_INSIDE); /* one was inside */
+        assert_int_equal(step_limit_enter(&l, &w[1], later_ns, &goes_on), STEP_WAITS);
         assert_ptr_equal(step_limit_leave(&l), &w[1]);
         assert_null(step_limit_leave(&l));
         assert_null(step_limit_leave(&l));
@@ -101,12 +103,12 @@ static void test_deadlines(void **state) {
 
         (void)state;
         step_limit_init(&l, 1, timers, on_expired);
-        assert_int_equal(step_limit_enter(&l, &w[0], 1),
+        assert_int_equal(step_limit_enter(&l, &w[0], 1, &goes_on),
                          STEP_INSIDE); /* its deadline is its own matter */
-        assert_int_equal(step_limit_enter(&l, &w[1], soon_ns + NS_PER_MS), STEP_WAITS);
-        assert_int_equal(step_limit_enter(&l, &w[2], CLOCK_NEVER), STEP_WAITS);
-        assert_int_equal(step_limit_enter(&l, &w[3], soon_ns), STEP_WAITS);
-        assert_int_equal(step_limit_enter(&l, &w[4], FAR_AWAY), STEP_WAITS);
+        assert_int_equal(step_limit_enter(&l, &w[1], soon_ns + NS_PER_MS, &goes_on), STEP_WAITS);
+        assert_int_equal(step_limit_enter(&l, &w[2], CLOCK_NEVER, &goes_on), STEP_WAITS);
+        assert_int_equal(step_limit_enter(&l, &w[3], soon_ns, &goes_on), STEP_WAITS);
+        assert_int_equal(step_limit_enter(&l, &w[4], FAR_AWAY, &goes_on), STEP_WAITS);
         wait_for_expired(2);
         assert_ptr_equal(expired[0], &w[3]);
         assert_ptr_equal(expired[1], &w[1]);
@@ -129,12 +131,29 @@ static void test_the_last_one_frees(void **state) {
         (void)state;
         freed_by_the_last = l;
         step_limit_init(l, 1, timers, on_expired);
-        assert_int_equal(step_limit_enter(l, &inside, CLOCK_NEVER), STEP_INSIDE);
+        assert_int_equal(step_limit_enter(l, &inside, CLOCK_NEVER, &goes_on), STEP_INSIDE);
         mutex_lock(&expired_lock); /* so that all wait before the last one is called */
         for (int i = 0; i < N_WAITERS; i++)
-                assert_int_equal(step_limit_enter(l, &w[i], 1), STEP_WAITS);
+                assert_int_equal(step_limit_enter(l, &w[i], 1, &goes_on), STEP_WAITS);
         mutex_unlock(&expired_lock);
         wait_for_expired(N_WAITERS);
+        timer_thread_free(timers);
+}
+
+/* A step of a run that has failed takes a place that is free, but does not wait for one. */
+static void test_stopping(void **state) {
+        static const _Atomic bool is_stopping = true;
+        struct timer_thread      *timers = open_timers();
+        struct step_limit         l;
+        struct step_waiter        w[2] = { 0 };
+
+        (void)state;
+        step_limit_init(&l, 1, timers, on_expired);
+        assert_int_equal(step_limit_enter(&l, &w[0], CLOCK_NEVER, &is_stopping), STEP_INSIDE);
+        assert_int_equal(step_limit_enter(&l, &w[1], CLOCK_NEVER, &is_stopping), STEP_STOPPED);
+        assert_false(step_limit_withdraw(&l, &w[1]));
+        assert_null(step_limit_leave(&l));
+        step_limit_done(&l);
         timer_thread_free(timers);
 }
 
@@ -146,9 +165,9 @@ static void test_memory_short(void **state) {
 
         (void)state;
         step_limit_init(&l, 1, timers, on_expired);
-        assert_int_equal(step_limit_enter(&l, &w[0], FAR_AWAY), STEP_INSIDE);
+        assert_int_equal(step_limit_enter(&l, &w[0], FAR_AWAY, &goes_on), STEP_INSIDE);
         mem_fail_after(1);
-        assert_int_equal(step_limit_enter(&l, &w[1], FAR_AWAY), STEP_OUT_OF_MEMORY);
+        assert_int_equal(step_limit_enter(&l, &w[1], FAR_AWAY, &goes_on), STEP_OUT_OF_MEMORY);
         mem_fail_after(0);
         assert_false(step_limit_withdraw(&l, &w[1]));
         assert_null(step_limit_leave(&l));
@@ -160,7 +179,7 @@ SUITE(step_limit) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_without_a_limit), cmocka_unit_test(test_line),
                 cmocka_unit_test(test_deadlines),       cmocka_unit_test(test_the_last_one_frees),
-                cmocka_unit_test(test_memory_short),
+                cmocka_unit_test(test_stopping),        cmocka_unit_test(test_memory_short),
         };
 
         mutex_init(&expired_lock, LOCK_SERVER);

@@ -117,6 +117,7 @@ static void chain(struct entry *e, struct entry *next) {
         e->ticket.after_response = submit_next;
         next->start.run = start_next;
         next->ticket.req->is_inner = true;
+        next->ticket.req->outer = NULL;
 }
 
 static void submitter_open(struct submitter *s, struct lab *lab, unsigned number, unsigned how) {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The data flow of a run: which tensors are present, and which steps can start. */
 #include "base/mem.h"
-#include "config/labels.h"
-#include "pipeline/ensemble_run.h"
+#include "pipeline/run_private.h"
 
 #include <assert.h>
 #include <string.h>
@@ -10,12 +9,12 @@
 /* ---- frames ---------------------------------------------------------------------------------- */
 
 /* Cannot overflow: the counts are bounded by the size of a configuration file. */
-size_t frame_bytes(const struct ensemble_plan *p, uint32_t stream) {
+size_t frame_bytes(const struct pipeline_plan *p, uint32_t stream) {
         return sizeof(struct frame) + p->streams[stream].n_tensors * sizeof(struct value) +
                p->streams[stream].n_steps * sizeof(struct step_run);
 }
 
-void frame_init(struct frame *f, struct ensemble_run *run, uint32_t stream) {
+void frame_init(struct frame *f, struct run *run, uint32_t stream) {
         const struct plan_stream *s = &run->plan->streams[stream];
         bool                      is_out = stream == run->plan->out_stream;
 
@@ -29,7 +28,6 @@ void frame_init(struct frame *f, struct ensemble_run *run, uint32_t stream) {
         for (uint32_t i = 0; i < s->n_steps; i++) {
                 struct step_run *step = &f->steps[i];
 
-                step->start.run = step_start;
                 step->run = run;
                 step->frame = f;
                 step->plan = &run->plan->steps[s->steps[i]];
@@ -48,7 +46,7 @@ void frame_done(struct frame *f) {
                 kept_done(&f->steps[i].kept);
 }
 
-static struct frame *frame_new_locked(struct ensemble_run *run, uint32_t stream) {
+static struct frame *frame_new(struct run *run, uint32_t stream) {
         struct frame *f = try_alloc(frame_bytes(run->plan, stream));
 
         if (f == NULL)
@@ -60,109 +58,74 @@ static struct frame *frame_new_locked(struct ensemble_run *run, uint32_t stream)
         return f;
 }
 
-static void leave_frame_locked(struct frame *f, struct work *w) {
+static void leave_frame(struct frame *f) {
         if (--f->n_left > 0 || f == f->run->first)
                 return;
         list_remove(&f->node);
-        f->node.next = (struct list_node *)w->frames;
-        w->frames = f;
+        frame_done(f);
+        free(f);
 }
 
-/* ---- work after the lock is released --------------------------------------------------------- */
-
-static void free_later(struct response *response, struct work *w) {
-        response->next = w->responses;
-        w->responses = response;
+static void drop_user(struct kept_outputs *k) {
+        if (k->response != NULL && --k->n_users == 0)
+                response_free(STEAL(k->response));
 }
 
-static void drop_user_locked(struct kept_outputs *k, struct work *w) {
-        if (!k->is_small && k->response != NULL && --k->n_users == 0)
-                free_later(STEAL(k->response), w);
-}
+/* ---- values ---------------------------------------------------------------------------------- */
 
-static void open_step_locked(struct step_run *s, struct work *w) {
-        struct ensemble_run *run = s->run;
+static void open_step(struct step_run *s) {
+        struct run         *run = s->run;
+        struct ready_steps *ready = &run->ready;
 
         run->n_open++;
         run->n_flowing++;
         list_append(&run->open_steps, &s->open_node);
         s->start.next = NULL;
-        if (w->last != NULL)
-                w->last->next = &s->start;
+        if (ready->last != NULL)
+                ready->last->next = &s->start;
         else
-                w->first = &s->start;
-        w->last = &s->start;
+                ready->first = &s->start;
+        ready->last = &s->start;
 }
-
-void flow_follow(struct work *w, bool now, uint64_t now_ns) {
-        for (struct response *r = w->responses, *next; r != NULL; r = next) {
-                next = r->next;
-                response_free(r);
-        }
-        for (struct frame *f = w->frames, *next; f != NULL; f = next) {
-                next = (struct frame *)f->node.next;
-                frame_done(f);
-                free(f);
-        }
-        if (w->first == NULL)
-                return;
-        if (now)
-                submitter_start_now(w->first);
-        else
-                submitter_start(w->first, now_ns);
-}
-
-void flow_fail_locked(struct ensemble_run *run, struct error *err, struct work *w) {
-        if (run->error != NULL) {
-                error_free(err);
-                return;
-        }
-        run->error = err;
-        atomic_store(&run->has_failed, true);
-        w->has_failed = true;
-}
-
-/* ---- values ---------------------------------------------------------------------------------- */
 
 /* The caller has written the value in place: copying a struct right after storing its parts makes the
  * processor wait. */
-static void value_is_set_locked(struct frame *f, uint32_t tensor, struct work *w) {
-        struct ensemble_run          *run = f->run;
-        const struct plan_choice     *choice = run->choice;
-        const struct ensemble_tensor *t = &run->plan->graph->tensors[tensor];
+static void value_is_set(struct frame *f, uint32_t tensor) {
+        const struct run         *run = f->run;
+        const struct plan_tensor *t = &run->plan->tensors[tensor];
 
-        if (choice->is_output[tensor])
+        if (run->choice->is_output[tensor])
                 f->n_missing--;
         for (uint32_t i = 0; i < t->n_readers; i++) {
                 struct step_run *s = &f->steps[run->plan->steps[t->readers[i]].place];
 
-                if (choice->has_step[t->readers[i]] && --s->n_missing == 0 && run->error == NULL)
-                        open_step_locked(s, w);
+                if (run->choice->has_step[t->readers[i]] && --s->n_missing == 0 &&
+                    run->error == NULL)
+                        open_step(s);
         }
 }
 
 /* `in` is NULL when the request lacks the input. */
-static void set_input(struct frame *f, uint32_t tensor, const struct request_input *in,
-                      struct work *w) {
+static void set_input(struct frame *f, uint32_t tensor, const struct request_input *in) {
         struct value *v = frame_value(f, tensor);
 
         v->kind = in != NULL ? VALUE_INPUT : VALUE_ABSENT;
         v->input = in;
         v->batch_size = f->run->req->batch_size;
-        value_is_set_locked(f, tensor, w);
+        value_is_set(f, tensor);
 }
 
-void flow_begin(struct ensemble_run *run, struct work *w) {
+void flow_begin(struct run *run) {
         const struct model_io_set *io = run->req->model->io;
-        const uint32_t            *tensors = run->plan->graph->inputs;
+        const uint32_t            *tensors = run->plan->inputs;
 
         for (const struct request_input *in = run->req->first_input; in != NULL; in = in->next)
-                set_input(run->first, tensors[in->io - io->inputs], in, w);
-        if (io->n_inputs == run->req->n_inputs)
-                return;
-        for (uint32_t i = 0; i < io->n_inputs; i++)
+                set_input(run->first, tensors[in->io - io->inputs], in);
+        for (uint32_t i = 0; i < io->n_inputs && io->n_inputs != run->req->n_inputs; i++)
                 if (frame_value(run->first, tensors[i])->kind == VALUE_MISSING)
-                        set_input(run->first, tensors[i], NULL, w);
+                        set_input(run->first, tensors[i], NULL);
+        if (run->plan->is_chain)
+                open_step(&run->first->steps[0]);
 }
 
 /* ---- the sequence of a response -------------------------------------------------------------- */
@@ -216,14 +179,14 @@ static struct error *read_parameters(const struct response *r, struct sequence_m
 }
 
 /* Starts with what the step was given. Copies a text that does not belong to the outer request: its
- * owner may be freed earlier. */
+ * owner may be freed earlier. The stages of a chain do not change the sequence. */
 static struct error *read_mark(const struct step_run *s, const struct response *r,
                                struct sequence_mark *ret) {
         ret->correlation.number = s->given.correlation.number;
         ret->correlation.text = s->given.correlation.text;
         ret->flags = s->given.flags;
         ret->text = NULL;
-        if (r->parameters.n > 0)
+        if (r->parameters.n > 0 && !s->run->plan->is_chain)
                 TRY(read_parameters(r, ret));
         if (ret->correlation.text == NULL || ret->correlation.text == s->run->req->correlation.text)
                 return NULL;
@@ -250,92 +213,97 @@ static const struct response_output *find_output(const struct response *r, const
         return NULL;
 }
 
-static void set_outputs_locked(struct step_run *s, struct frame *to, const struct kept_outputs *k,
-                               struct work *w) {
-        const struct ensemble_step   *step = s->plan->step;
+static void set_outputs(struct step_run *s, struct frame *to, const struct kept_outputs *k) {
+        const struct plan_step       *step = s->plan;
         const struct response_output *last = NULL;
+        uint64_t                      batch_size =
+                atomic_load_explicit(&s->inner, memory_order_relaxed)->request->batch_size;
 
         for (uint32_t i = 0; i < step->n_outputs; i++) {
                 struct value *v = frame_value(to, step->outputs[i].tensor);
 
                 v->mark = &k->mark;
-                v->batch_size = atomic_load(&s->inner)->request->batch_size;
-                v->output = find_output(k->response, s->plan->outputs[i]->name, &last);
+                v->batch_size = batch_size;
+                v->output = find_output(k->response, step->outputs[i].io->name, &last);
                 v->kind = v->output != NULL ? VALUE_OUTPUT : VALUE_ABSENT;
-                value_is_set_locked(to, step->outputs[i].tensor, w);
+                value_is_set(to, step->outputs[i].tensor);
         }
+        if (s->run->plan->is_chain && s->run->error == NULL)
+                open_step(s + 1);
+}
+
+static struct error *too_many_responses(const struct step_run *s) {
+        if (s->run->plan->is_chain)
+                return error_new_text(ERR_INTERNAL, "more than one response");
+        return error_new(ERR_INTERNAL,
+                         "model '%s' has sent more than one response, and is not decoupled",
+                         s->plan->model->name);
 }
 
 /* Finds the frame and the place that keep the response. */
-static struct error *place_response_locked(struct step_run *s, struct frame **ret_frame,
-                                           struct kept_outputs **ret_kept) {
+static struct error *place_response(struct step_run *s, struct frame **ret_frame,
+                                    struct kept_outputs **ret_kept) {
         if (is_decoupled(s->plan)) {
-                *ret_frame = frame_new_locked(s->run, s->plan->out_stream);
+                *ret_frame = frame_new(s->run, s->plan->out_stream);
                 if (*ret_frame == NULL)
                         return error_new(ERR_UNAVAILABLE, "out of memory");
                 *ret_kept = &(*ret_frame)->origin;
                 return NULL;
         }
         if (s->n_responses > 1)
-                return error_new(ERR_INTERNAL,
-                                 "model '%s' has sent more than one response, and is not decoupled",
-                                 s->plan->model->name);
+                return too_many_responses(s);
         *ret_frame = s->frame;
         *ret_kept = &s->kept;
         return NULL;
 }
 
-/* With streams each response is freed early, however small: a decoupled step may send many. */
-static bool may_stay(const struct step_run *s, const struct response *response) {
-        size_t n_bytes = 0;
-
-        if (s->run->plan->n_streams > 1)
-                return false;
-        for (const struct response_output *o = response->first_output; o != NULL; o = o->next)
-                if (!size_add(n_bytes, o->byte_size, &n_bytes))
-                        return false;
-        return n_bytes <= ENSEMBLE_SMALL_BYTES;
-}
-
-static struct error *take_response_locked(struct step_run *s, struct response *response,
-                                          struct work *w) {
+static struct error *take_response(struct step_run *s, struct response *response) {
         struct kept_outputs *kept;
         struct frame        *frame;
 
         if (response->error != NULL)
                 return error_copy(response->error);
-        TRY(place_response_locked(s, &frame, &kept));
+        TRY(place_response(s, &frame, &kept));
         TRY(read_mark(s, response, &kept->mark));
         kept->response = response;
         kept->n_users = s->run->choice->n_users[s->plan->index];
-        kept->is_small = may_stay(s, response);
-        set_outputs_locked(s, frame, kept, w);
+        set_outputs(s, frame, kept);
         return NULL;
 }
 
-void flow_response_locked(struct step_run *s, struct response *response, struct work *w) {
-        struct error *err = NULL;
+void flow_response(struct step_run *s, struct response *response) {
+        struct error *err;
 
         if (s->run->error == NULL) {
-                err = take_response_locked(s, response, w);
-                if (err == NULL)
+                err = take_response(s, response);
+                if (LIKELY(err == NULL))
                         return;
-                flow_fail_locked(s->run, err, w);
+                flow_fail(s->run, s->plan, err);
         }
-        free_later(response, w);
+        response_free(response);
 }
 
-void flow_final_locked(struct step_run *s) {
+void flow_final(struct step_run *s) {
         assert(!s->has_final && s->run->n_flowing > 0);
         s->has_final = true;
         s->run->n_flowing--;
 }
 
+void flow_fail(struct run *run, const struct plan_step *step, struct error *err) {
+        if (run->error != NULL) {
+                error_free(err);
+                return;
+        }
+        run->error = err;
+        run->failed = step;
+        atomic_store(&run->has_failed, true);
+}
+
 /* ---- the end of a step ------------------------------------------------------------------------ */
 
-static void never_locked(struct frame *f, const struct plan_step *step) {
-        for (uint32_t i = 0; i < step->step->n_outputs; i++) {
-                uint32_t tensor = step->step->outputs[i].tensor;
+static void set_never(struct frame *f, const struct plan_step *step) {
+        for (uint32_t i = 0; i < step->n_outputs; i++) {
+                uint32_t tensor = step->outputs[i].tensor;
 
                 frame_value(f, tensor)->kind = VALUE_NEVER;
                 if (f->run->choice->is_output[tensor])
@@ -344,18 +312,18 @@ static void never_locked(struct frame *f, const struct plan_step *step) {
 }
 
 static bool lacks_input(const struct step_run *s) {
-        for (uint32_t i = 0; i < s->plan->step->n_inputs; i++)
-                if (frame_value(s->frame, s->plan->step->inputs[i].tensor)->kind == VALUE_NEVER)
+        for (uint32_t i = 0; i < s->plan->n_inputs; i++)
+                if (frame_value(s->frame, s->plan->inputs[i].tensor)->kind == VALUE_NEVER)
                         return true;
         return false;
 }
 
 /* A step that is not decoupled ended without a response: skips the steps that depend on it. */
-static void skip_locked(struct step_run *ended, struct work *w) {
+static void skip_readers(struct step_run *ended) {
         struct frame             *f = ended->frame;
         const struct plan_stream *stream = &f->run->plan->streams[f->stream];
 
-        never_locked(f, ended->plan);
+        set_never(f, ended->plan);
         for (uint32_t i = 0; i < stream->n_steps; i++) {
                 struct step_run *s = &f->steps[i];
 
@@ -364,38 +332,50 @@ static void skip_locked(struct step_run *ended, struct work *w) {
                         continue;
                 s->is_skipped = true;
                 if (!is_decoupled(s->plan))
-                        never_locked(f, s->plan);
-                leave_frame_locked(f, w); /* does not free f: `ended` has not left it yet */
+                        set_never(f, s->plan);
+                leave_frame(f); /* does not free f: `ended` has not left it yet */
         }
 }
 
-void flow_end_locked(struct step_run *s, struct work *w) {
-        struct ensemble_run *run = s->run;
-        struct frame        *f = s->frame;
+static void end_without_response(struct step_run *s) {
+        struct run *run = s->run;
+
+        if (run->error != NULL || is_decoupled(s->plan) || s->plan->is_passed_on)
+                return;
+        if (run->plan->is_chain)
+                flow_fail(run, s->plan, error_new_text(ERR_INTERNAL, "no response"));
+        else
+                skip_readers(s);
+}
+
+void flow_end(struct step_run *s) {
+        struct run   *run = s->run;
+        struct frame *f = s->frame;
 
         if (!s->has_final)
-                flow_final_locked(s);
+                flow_final(s);
         if (s->answer != NULL)
-                flow_response_locked(s, STEAL(s->answer), w);
+                flow_response(s, STEAL(s->answer));
         list_remove(&s->open_node);
         compute_sums_merge(&run->sums, &s->sums);
-        if (run->error == NULL && s->n_responses == 0 && !is_decoupled(s->plan))
-                skip_locked(s, w);
+        if (s->n_responses == 0)
+                end_without_response(s);
         for (uint32_t i = 0; i < s->plan->n_feeders; i++) {
                 const struct plan_step *feeder = &run->plan->steps[s->plan->feeders[i]];
 
                 if (!is_decoupled(feeder))
-                        drop_user_locked(&f->steps[feeder->place].kept, w);
+                        drop_user(&f->steps[feeder->place].kept);
         }
-        leave_frame_locked(f, w);
+        run->n_open--;
+        leave_frame(f);
 }
 
-void flow_sent_locked(struct frame *f, struct work *w) {
-        const struct ensemble_run *run = f->run;
-        const struct plan_stream  *stream = &run->plan->streams[f->stream];
+void flow_sent(struct frame *f) {
+        const struct run         *run = f->run;
+        const struct plan_stream *stream = &run->plan->streams[f->stream];
 
         for (uint32_t i = 0; i < stream->n_steps; i++)
                 if (run->choice->writes[stream->steps[i]] && !is_decoupled(f->steps[i].plan))
-                        drop_user_locked(&f->steps[i].kept, w);
-        leave_frame_locked(f, w);
+                        drop_user(&f->steps[i].kept);
+        leave_frame(f);
 }

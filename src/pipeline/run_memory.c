@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Memory for the outputs of steps, and for runs. */
+#include "base/buf.h"
+#include "base/mem.h"
+#include "pipeline/client_memory.h"
+#include "pipeline/run_private.h"
+
+#include <string.h>
+
+/* ---- outputs --------------------------------------------------------------------------------- */
+
+static size_t round_up(size_t n) {
+        return (n + RUN_INLINE_ALIGNMENT - 1) & ~(size_t)(RUN_INLINE_ALIGNMENT - 1);
+}
+
+/* Memory within the run, for what is freed with the run. NULL: too large, or no such memory is left.
+ * A backend may allocate the outputs of one response on several threads. */
+static void *take_inline(const struct step_run *s, size_t bytes) {
+        struct run *run = s->run;
+        size_t      at;
+
+        if (s->plan->in_stream != 0 || s->plan->out_stream != 0 || s->plan->is_passed_on ||
+            bytes > RUN_INLINE_BYTES)
+                return NULL;
+        at = atomic_load_explicit(&run->inline_used, memory_order_relaxed);
+        do {
+                if (round_up(bytes) > RUN_INLINE_BYTES - at)
+                        return NULL;
+        } while (!atomic_compare_exchange_weak(&run->inline_used, &at, at + round_up(bytes)));
+        return run->inline_memory + at;
+}
+
+/* The tensor, if the step writes the output directly into the client's memory; else PLAN_NONE. */
+static uint32_t find_direct(const struct step_run *s, const char *output) {
+        const struct plan_step *step = s->plan;
+
+        for (uint32_t i = 0; i < step->n_outputs; i++)
+                if (s->run->choice->is_output[step->outputs[i].tensor] &&
+                    strcmp(step->outputs[i].io->name, output) == 0)
+                        return step->outputs[i].tensor;
+        return PLAN_NONE;
+}
+
+/* Has the type allocator_redirect_fn. */
+static bool redirect(void *userp, const char *output, struct memory_origin *ret) {
+        const struct step_run *s = userp;
+        const struct run      *run = s->run;
+        uint32_t               direct;
+
+        if (s->plan->index != run->direct_step)
+                return false;
+        if (s->plan->is_passed_on) {
+                *ret = client_memory_of(run->req, output);
+                return true;
+        }
+        direct = find_direct(s, output);
+        if (direct != PLAN_NONE)
+                *ret = client_memory_of(run->req, run->plan->tensors[direct].name);
+        return direct != PLAN_NONE;
+}
+
+/* Has the type allocator_alloc_fn. All memory that a step writes outputs to for other steps comes from
+ * here. */
+static struct error *allocate(struct response_allocator *allocator, const char *output,
+                              size_t byte_size, enum memory_type type, int64_t id, void *userp,
+                              void **buffer, void **buffer_userp, enum memory_type *actual_type,
+                              int64_t *actual_id) {
+        const struct step_run *s = userp;
+        struct buf            *b = NULL;
+
+        (void)allocator;
+        (void)type;
+        (void)id;
+        *buffer_userp = NULL;
+        *actual_type = MEMORY_CPU;
+        *actual_id = 0;
+        *buffer = byte_size > 0 ? take_inline(s, byte_size) : NULL;
+        if (byte_size == 0 || *buffer != NULL)
+                return NULL;
+        b = step_memory_get(&s->run->runner->memory, byte_size);
+        if (b == NULL)
+                return step_memory_shortage(output, byte_size);
+        *buffer = b->bytes;
+        *buffer_userp = b;
+        return NULL;
+}
+
+const struct response_allocator run_allocator = { .alloc = allocate,
+                                                  .release = inner_output_release,
+                                                  .redirect = redirect };
+
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+#if IS_SANITIZED
+#define MAX_KEPT_RUNS 0
+#else
+#define MAX_KEPT_RUNS 64 /* each has a few KiB */
+#endif
+
+/* Content of the memory of an ended run while the runner keeps it for the next one. */
+struct cached_run {
+        struct cached_run *next;
+        size_t             n_bytes;
+};
+
+struct run *run_memory_take(struct runner *r, size_t n_bytes) {
+        struct cached_run *kept = NULL;
+
+        mutex_lock(&r->lock);
+        if (r->kept != NULL && r->kept->n_bytes == n_bytes && !mem_may_fail()) {
+                kept = r->kept;
+                r->kept = kept->next;
+                r->n_kept--;
+        }
+        mutex_unlock(&r->lock);
+        if (LIKELY(kept != NULL))
+                return (struct run *)kept;
+        return try_aligned_alloc(RUN_INLINE_ALIGNMENT, n_bytes);
+}
+
+/* Takes one block that was made for another plan, to be freed: such blocks are never reused. */
+static struct cached_run *take_other_locked(struct runner *r, size_t n_bytes) {
+        struct cached_run *other = r->kept;
+
+        if (other == NULL || other->n_bytes == n_bytes)
+                return NULL;
+        r->kept = other->next;
+        r->n_kept--;
+        return other;
+}
+
+void run_memory_give(struct run *run) {
+        struct runner     *r = run->runner;
+        struct cached_run *kept = (struct cached_run *)run, *other;
+        size_t             n_bytes = run->n_bytes;
+        bool               is_kept;
+
+        mutex_lock(&r->lock);
+        other = take_other_locked(r, n_bytes);
+        is_kept = r->n_kept < MAX_KEPT_RUNS;
+        if (is_kept) {
+                *kept = (struct cached_run){ r->kept, n_bytes };
+                r->kept = kept;
+                r->n_kept++;
+        }
+        mutex_unlock(&r->lock);
+        free(other);
+        if (!is_kept)
+                free(run);
+}
+
+void run_memory_free_kept(struct runner *r) {
+        for (struct cached_run *k = r->kept, *next; k != NULL; k = next) {
+                next = k->next;
+                free(k);
+        }
+        r->kept = NULL;
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A run: one request on its way through a plan. Private to the runner, whose files call each other
+ * downwards only:
+ *
+ *     runner.c        which thread drives a run; steps begin and end; the end of the run
+ *       run_request.c   the inner request of a step
+ *       run_answer.c    the client's responses
+ *       run_flow.c      tensors arrive, steps become ready
+ *       run_memory.c    memory for the outputs of steps, and for runs
+ *
+ * Frames.  A run has a frame for each element of a stream (pipeline_plan.h): the values of its
+ * tensors, and the steps that read them. Frame 0 is part of the run. Each response of a decoupled
+ * step adds a frame, which is freed when its steps have ended and its outputs were sent. Responses
+ * are sent in the order of the frames whose outputs they hold.
+ *
+ * The driver.  One thread at a time drives a run. It alone changes the state of the run: it takes
+ * responses, opens the steps that can follow, and finishes the run. A thread that has news for the
+ * run (a response, the end of a step, a cancellation) leaves it under the run's lock. If no thread
+ * drives the run, the thread with the news begins to; else the driver takes the news. The driver
+ * stops when there is no more news. From that moment on any thread may drive, finish and free it.
+ *
+ * A run alone.  As long as no step is under way elsewhere, no other thread has news, except for a
+ * cancellation. Then the driver begins the next step without giving the run up, and if the step ends
+ * by the time that its submission returns, goes on with the step after it: without the lock, and
+ * without the atomic operations that pass a run from thread to thread.
+ *
+ * A step is open from the moment when all its inputs are present until the driver has taken its end.
+ * An open step keeps the run, its frame, and the values that it reads.
+ *
+ * Ownership.  The response of a step is kept until no step needs its outputs any more. Everything
+ * else is freed with its frame or with the run.
+ * Threads.  Comments name the owner of each field: the driver, the lock, or the step. A step's
+ * fields belong to the thread that starts it, then to the thread that runs its inner request, then
+ * to the driver that takes its end.
+ */
+#pragma once
+
+#include "base/list.h"
+#include "base/lock.h"
+#include "infer/inner_request.h"
+#include "infer/model.h"
+#include "infer/request.h"
+#include "infer/response.h"
+#include "infer/submitter.h"
+#include "pipeline/pipeline_plan.h"
+#include "pipeline/runner.h"
+#include "pipeline/step_limit.h"
+#include "pipeline/step_models.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Memory within the run for small outputs that only steps read. */
+#define RUN_INLINE_BYTES 512
+#define RUN_INLINE_ALIGNMENT 64 /* the alignment of a buf */
+
+/* The sequence that a step's response belongs to, for the steps that read the response. */
+struct sequence_mark {
+        struct correlation_id correlation;
+        uint32_t              flags;
+        char *text; /* owned: text of the correlation; NULL: it is a number, or the outer request's text */
+};
+
+enum value_kind {
+        VALUE_MISSING, /* not present yet */
+        VALUE_ABSENT,  /* will not exist: an optional input, or an output that the model left out */
+        VALUE_NEVER,   /* the step that writes it has ended without a response */
+        VALUE_INPUT,
+        VALUE_OUTPUT,
+};
+
+struct value {
+        enum value_kind               kind;
+        const struct request_input   *input;  /* borrowed from the outer request */
+        const struct response_output *output; /* borrowed from a kept response */
+        const struct sequence_mark   *mark; /* borrowed: mark of that response; NULL: no response */
+        uint64_t batch_size; /* of the request that produced it; 0: its model does not batch */
+};
+
+/* The response of a step, and the number of readers that still need it. */
+struct kept_outputs {
+        struct response     *response; /* owned; NULL: none, or not needed any more */
+        uint32_t             n_users;
+        struct sequence_mark mark;
+};
+
+struct frame;
+struct run;
+
+struct step_run {
+        struct continuation           start; /* and link of the ready steps */
+        struct run                   *run;
+        struct frame                 *frame;
+        const struct plan_step       *plan;
+        _Atomic(struct inner_request *) inner; /* owned; NULL: the step has not begun */
+
+        /* The step's. */
+        struct response     *answer;  /* owned until the step ends; NULL for a decoupled step */
+        struct error        *failure; /* owned; it could not begin, or its response not be passed on */
+        uint32_t             n_responses;
+        bool                 has_slot;     /* holds a place of its step_limit */
+        bool                 has_answered; /* FINAL was passed on to the client */
+        struct compute_sums  sums;
+        struct sequence_mark given;  /* what the inner request was given; text is not owned */
+        struct step_waiter   waiter; /* in the queue of its step_limit */
+
+        /* Guarded by the run's lock. */
+        struct step_run *next_news;
+        bool             is_listed;
+        bool             has_sent_final; /* news of a decoupled step */
+        bool             has_ended;
+
+        /* The driver's. */
+        struct list_node    open_node; /* in the run's open_steps */
+        uint32_t            n_missing; /* inputs that are not present yet */
+        bool                has_final;
+        bool                is_skipped; /* an input will never come */
+        bool                is_cancelled;
+        struct kept_outputs kept; /* unused if decoupled: each new frame keeps its response */
+};
+
+struct frame {
+        struct run *run;
+        uint32_t    stream;
+        uint32_t    n_left; /* needed steps that have not ended, plus 1 until its outputs were sent */
+        uint32_t    n_missing;        /* outputs of the composed model that are not present yet */
+        bool        is_dead;          /* one of these outputs will never come */
+        struct list_node    node;     /* in the run's frames; frame 0 is not listed */
+        struct list_node    out_node; /* in the run's out_frames */
+        struct kept_outputs origin;   /* the response of the decoupled step that began the frame: kept as
+                                       * long as the frame, so that the step's limit bounds the frames */
+        struct value       *values;   /* by place */
+        struct step_run    *steps;    /* by place */
+};
+
+/* Ready steps, linked by start.next, the oldest first. */
+struct ready_steps {
+        struct continuation *first, *last;
+};
+
+struct run {
+        struct runner              *runner;  /* borrowed: the outer request holds its model */
+        size_t                      n_bytes; /* size of this memory block */
+        struct request             *req;
+        struct step_models         *models; /* ref */
+        const struct pipeline_plan *plan;   /* borrowed from the models */
+        const struct plan_choice   *choice; /* own_choice, or the plan's `all` */
+        uint32_t           direct_step;     /* the choice's, if the client's allocator allows it */
+        struct plan_choice own_choice;
+        uint64_t           start_ns;
+        uint64_t           deadline_ns;
+        _Atomic bool       has_failed;
+        /* No step waits for a place any more: the run has failed or was cancelled. */
+        _Atomic bool is_stopping;
+
+        /* The driver's. */
+        struct continuation     start; /* continues to drive a run that is alone */
+        struct ready_steps      ready;
+        struct error           *error;  /* owned; error of the first step that failed, without prefix */
+        const struct plan_step *failed; /* that step; NULL: none */
+        uint32_t                n_open;    /* open steps, plus 1 for a call that on_room() ends */
+        uint32_t                n_begun;   /* of these, steps that were started, and that call */
+        uint32_t                n_flowing; /* open steps that may send more responses */
+        struct compute_sums     sums;      /* of the steps that have ended */
+        uint64_t                step_end_ns; /* chains: when the last step ended */
+        struct list             open_steps;
+        struct list             frames;
+        struct list             out_frames; /* with streams: frames to be sent, in order */
+        struct run             *next;       /* in a group of the runner */
+        bool                    has_sent_final;
+        bool                    is_cancelled;   /* the cancellation was passed to the open steps */
+        bool                    is_reachable;   /* request_cancel() finds it */
+        bool                    waits_for_room; /* on_room() will be called */
+
+        struct mutex      lock; /* rank LOCK_QUEUE; guards everything below */
+        bool              is_driven;
+        bool              has_cancel; /* news: the request was cancelled */
+        bool              has_room;   /* news: on_room() was called */
+        struct response  *first_response, *last_response; /* news: owned, linked by `next` */
+        struct step_run  *first_news, *last_news;
+
+        struct frame  *first; /* the frame of stream 0 */
+        _Atomic size_t inline_used;
+        _Alignas(RUN_INLINE_ALIGNMENT) char inline_memory[RUN_INLINE_BYTES];
+};
+
+static inline bool is_decoupled(const struct plan_step *step) {
+        return step->in_stream != step->out_stream;
+}
+
+static inline struct value *frame_value(struct frame *f, uint32_t tensor) {
+        return &f->values[f->run->plan->tensors[tensor].place];
+}
+
+/* ---- run_flow.c: all functions are called by the driver -------------------------------------- */
+
+size_t frame_bytes(const struct pipeline_plan *p, uint32_t stream);
+/* `f` is memory of frame_bytes(). */
+void frame_init(struct frame *f, struct run *run, uint32_t stream);
+/* Frees what the frame keeps, not its memory. */
+void frame_done(struct frame *f);
+
+/* Takes the inputs of the outer request. */
+void flow_begin(struct run *run);
+/* Takes a response of an open step, and opens the steps that can follow. */
+void flow_response(struct step_run *s, struct response *response);
+void flow_final(struct step_run *s);
+/* Ends a step, and takes its answer if it is not decoupled. The frame may be freed. */
+void flow_end(struct step_run *s);
+/* Only the first error of a run counts. Takes err. */
+void flow_fail(struct run *run, const struct plan_step *step, struct error *err);
+/* The outputs of a frame were sent, or will never be. The frame may be freed. */
+void flow_sent(struct frame *f);
+
+/* ---- run_memory.c ---------------------------------------------------------------------------- */
+
+/* Allocates memory for outputs of steps: the client's (client_memory.h), the run's, or a counted buf.
+ * Its userp is the step_run. */
+extern const struct response_allocator run_allocator;
+
+/* NULL when memory is short. Uninitialised. */
+struct run *run_memory_take(struct runner *r, size_t n_bytes) NODISCARD;
+void        run_memory_give(struct run *run);
+void        run_memory_free_kept(struct runner *r);
+
+/* ---- run_request.c --------------------------------------------------------------------------- */
+
+/* Fills in the step's request, which borrows from the outer request. */
+struct error *run_request_fill(struct step_run *s, struct request *req) NODISCARD;
+
+/* ---- run_answer.c ---------------------------------------------------------------------------- */
+
+/* Adds the context of the step to its error: "in ensemble 'e', ...", "in chain 'c' stage 's' (1/3):
+ * ...". Takes `why`. `step` may be NULL for an ensemble. */
+struct error *run_error(const struct run *run, const struct plan_step *step, struct error *why);
+/* Creates the response of an ensemble from the frame's outputs, which are all present. */
+struct error *run_answer_make(struct frame *f, struct response **ret) NODISCARD;
+/* Passes a response of a chain's step on to the client, and sets has_answered. Borrows the response;
+ * NULL: sends the flags alone. Returns the error that the client got, or gets, in place of outputs,
+ * without its context. */
+struct error *run_answer_pass_on(struct step_run *s, const struct response *from, uint32_t flags)
+        NODISCARD;

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The inner request of a step: its inputs, its outputs, and the properties of the outer request. */
+#include "base/clock.h"
+#include "infer/request_plan.h"
+#include "pipeline/run_private.h"
+
+#include <string.h>
+
+/* A decoupled step waits while later steps and the client have not consumed so much of what it sent.
+ * max_inflight_requests replaces the number of responses. */
+#define MAX_UNUSED_RESPONSES 1024
+#define MAX_UNUSED_BYTES (UINT64_C(64) << 20)
+/* The same for a step whose every response begins a request to another decoupled step, and for each of
+ * those requests: so that one run has not the product of two limits. */
+#define MAX_UNUSED_OF_FEEDER 8
+#define MAX_UNUSED_OF_FED 32
+#define MAX_UNUSED_BYTES_OF_FED (MAX_UNUSED_BYTES / MAX_UNUSED_OF_FEEDER)
+/* The reference waits as long for a step. Steps that wait for each other in a circle continue after
+ * it. */
+#define MAX_WAIT_NS (300 * NS_PER_S)
+
+/* ---- inputs ---------------------------------------------------------------------------------- */
+
+static struct error *add_chunks(struct request *req, struct request_input *to,
+                                const struct request_input *from) {
+        for (const struct input_chunk *c = from->first_chunk; c != NULL; c = c->next)
+                TRY(request_input_append(req, to, c->base, &c->attributes, c->host_policy));
+        return NULL;
+}
+
+static struct error *add_output_bytes(struct request *req, struct request_input *to,
+                                      const struct response_output *from) {
+        struct buffer_attributes attributes = from->attributes;
+
+        if (!from->has_buffer)
+                return NULL;
+        attributes.byte_size = from->byte_size;
+        return request_input_append(req, to, from->base, &attributes, NULL);
+}
+
+static struct error *missing_output(const struct step_run *s, uint32_t tensor) {
+        const struct pipeline_plan *plan = s->run->plan;
+        const struct plan_step     *from = &plan->steps[plan->tensors[tensor].writer];
+
+        for (uint32_t i = 0; i < from->n_outputs; i++)
+                if (from->outputs[i].tensor == tensor)
+                        return error_new(ERR_INTERNAL,
+                                         "the stage before has not given output '%s'",
+                                         from->outputs[i].io->name);
+        return NULL;
+}
+
+/* The first stage of a chain is the request's own model, or has the same tensors: it gets the shape
+ * that the client gave. */
+static struct shape_form shape_of(const struct step_run *s, const struct value *v) {
+        if (v->kind == VALUE_OUTPUT)
+                return (struct shape_form){ v->output->shape, v->output->n_dims };
+        if (s->run->plan->is_chain)
+                return (struct shape_form){ v->input->given_shape, v->input->n_given_dims };
+        return (struct shape_form){ v->input->shape, v->input->n_dims };
+}
+
+static COLD struct error *wrong_batch(const struct response_output *o) {
+        return error_new(ERR_INVALID_ARG,
+                         "output '%s' has a batch of %lld, and the next stage takes no batches",
+                         o->name, o->n_dims > 0 ? (long long)o->shape[0] : 0);
+}
+
+static struct error *add_input(const struct step_run *s, struct request *req,
+                               const struct plan_link *link, const struct value *v) {
+        const struct model_io *io = link->io;
+        bool                   is_output = v->kind == VALUE_OUTPUT;
+        struct shape_form      shape = shape_of(s, v);
+        enum tensor_bridge     bridge = link->bridge;
+        struct bridged_shape   bridged;
+        struct request_input  *to;
+
+        if (bridge == BRIDGE_BY_SHAPE)
+                bridge = tensor_bridge_choose((struct shape_form){ io->dims, io->n_dims },
+                                              req->model->io->max_batch_size > 0, v->batch_size,
+                                              shape);
+        if (link->bridge == BRIDGE_DROP_ONE && (shape.n_dims == 0 || shape.dims[0] != 1))
+                return wrong_batch(v->output);
+        tensor_bridge_apply(bridge, shape, &bridged);
+        TRY(request_add_known_input(req, io, is_output ? v->output->type : v->input->type,
+                                    bridged.dims, bridged.n_dims, &to));
+        return is_output ? add_output_bytes(req, to, v->output) : add_chunks(req, to, v->input);
+}
+
+/* The first input that comes from a step determines the sequence. */
+static struct error *add_inputs(struct step_run *s, struct request *req) {
+        const struct plan_step *step = s->plan;
+        bool                    is_marked = false;
+
+        for (uint32_t i = 0; i < step->n_inputs; i++) {
+                const struct value *v = frame_value(s->frame, step->inputs[i].tensor);
+
+                if (v->kind == VALUE_INPUT || v->kind == VALUE_OUTPUT)
+                        TRY(add_input(s, req, &step->inputs[i], v));
+                else if (s->run->plan->is_chain && step->index > 0)
+                        return missing_output(s, step->inputs[i].tensor);
+                if (v->mark == NULL || is_marked)
+                        continue;
+                is_marked = true;
+                s->given.correlation = v->mark->correlation;
+                s->given.flags = v->mark->flags;
+        }
+        return NULL;
+}
+
+/* ---- outputs --------------------------------------------------------------------------------- */
+
+/* The client gets what the last stage of a chain answers: so it is asked for what the client asks. */
+static struct error *add_outputs_of_client(const struct step_run *s, struct request *req) {
+        for (const struct requested_output *o = s->run->req->first_output; o != NULL; o = o->next)
+                TRY(request_add_output(req, o->name));
+        return NULL;
+}
+
+/* Requests the outputs that a later step or the client reads. A request that lists none gets all. */
+static struct error *add_outputs(const struct step_run *s, struct request *req) {
+        const struct plan_step *step = s->plan;
+        const bool             *is_used = s->run->choice->is_used;
+        uint32_t                n = 0;
+
+        if (step->is_passed_on)
+                return add_outputs_of_client(s, req);
+        if (s->run->runner->options.may_end)
+                return NULL; /* a response that ends the chain early must have all outputs */
+        for (uint32_t i = 0; i < step->n_outputs; i++)
+                n += is_used[step->outputs[i].tensor];
+        for (uint32_t i = 0; n < step->model->io->n_outputs && i < step->n_outputs; i++)
+                if (is_used[step->outputs[i].tensor])
+                        TRY(request_add_output(req, step->outputs[i].io->name));
+        return NULL;
+}
+
+/* Whether another decoupled step reads the step's responses, or what is made of them. */
+static bool feeds_decoupled(const struct step_run *s) {
+        const struct pipeline_plan *plan = s->run->plan;
+
+        for (uint32_t i = 0; i < plan->n_steps; i++)
+                if (s->run->choice->has_step[i] && is_decoupled(&plan->steps[i]) &&
+                    plan->steps[i].in_stream == s->plan->out_stream)
+                        return true;
+        return false;
+}
+
+static uint32_t max_unused(const struct step_run *s) {
+        uint32_t max_inflight = s->run->runner->options.max_inflight;
+
+        if (max_inflight > 0)
+                return max_inflight;
+        if (feeds_decoupled(s))
+                return MAX_UNUSED_OF_FEEDER;
+        return s->plan->in_stream > 0 ? MAX_UNUSED_OF_FED : MAX_UNUSED_RESPONSES;
+}
+
+static struct error *limit_responses(const struct step_run *s, struct request *req) {
+        struct response_limits limits = { .max_bytes = MAX_UNUSED_BYTES,
+                                          .max_wait_ns = MAX_WAIT_NS };
+
+        if (!is_decoupled(s->plan))
+                return NULL;
+        limits.max_responses = max_unused(s);
+        if (s->plan->in_stream > 0)
+                limits.max_bytes = MAX_UNUSED_BYTES_OF_FED;
+        return request_limit_responses(req, &limits);
+}
+
+/* ---- properties ------------------------------------------------------------------------------ */
+
+/* Copies the text if it belongs to a response: that may be freed before the inner request. */
+static struct error *set_correlation(struct step_run *s, struct request *req) {
+        req->correlation = s->given.correlation;
+        req->flags = s->given.flags;
+        if (req->correlation.text == NULL || req->correlation.text == s->run->req->correlation.text)
+                return NULL;
+        TRY(request_set_correlation_text(req, s->given.correlation.text));
+        s->given.correlation.text = req->correlation.text;
+        return NULL;
+}
+
+/* 0: no deadline. */
+static uint64_t time_left_us(const struct run *run) {
+        uint64_t now_ns;
+
+        if (run->deadline_ns == CLOCK_NEVER)
+                return 0;
+        now_ns = clock_now_ns();
+        return now_ns + NS_PER_US < run->deadline_ns ? (run->deadline_ns - now_ns) / NS_PER_US : 1;
+}
+
+/* The steps of a step's model. A chain that begins at its own model has no snapshot of that. */
+static struct step_models *nested_models(const struct step_run *s) {
+        const struct run *run = s->run;
+        uint32_t          n_own = run->runner->options.begins_at_own;
+
+        return s->plan->index >= n_own ? run->models->nested[s->plan->index - n_own] : NULL;
+}
+
+struct error *run_request_fill(struct step_run *s, struct request *req) {
+        const struct request *outer = s->run->req;
+
+        s->given =
+                (struct sequence_mark){ .correlation = outer->correlation, .flags = outer->flags };
+        TRY(add_inputs(s, req));
+        TRY(add_outputs(s, req));
+        if (s->plan->has_sequence)
+                TRY(set_correlation(s, req));
+        TRY(limit_responses(s, req));
+        req->id = outer->id;
+        req->parameters = outer->parameters;
+        req->priority = outer->priority;
+        req->timeout_us = time_left_us(s->run);
+        req->is_uncacheable = outer->is_uncacheable;
+        req->outer = outer;
+        req->steps = nested_models(s);
+        req->sums = &s->sums;
+        req->allocator = &run_allocator;
+        req->allocator_userp = s;
+        return NULL;
+}
