@@ -11,9 +11,12 @@
 
 void load_plan_init(struct load_plan *p, struct repo *r, const struct repo_scan *scan) {
         *p = (struct load_plan){ .repo = r, .scan = scan, .user = load_user_get() };
+        MUTEX_GUARD(&r->table.lock);
+        p->n_unloads = r->n_unloads;
 }
 
 void load_plan_done(struct load_plan *p) {
+        load_plan_release(p);
         for (size_t i = 0; i < p->n_items; i++) {
                 error_free(p->items[i]->error);
                 error_free(p->items[i]->refusal);
@@ -231,6 +234,25 @@ void load_plan_drop_needs(struct load_plan *p) {
         for (size_t i = 0; i < p->n_items; i++)
                 if (!p->items[i]->is_requested)
                         p->items[i]->is_dropped = true;
+}
+
+/* ---- hold ------------------------------------------------------------------------------------ */
+
+bool load_plan_hold(struct load_plan *p, bool is_last) {
+        struct repo *r = p->repo;
+
+        MUTEX_GUARD(&r->table.lock);
+        for (size_t i = 0; i < p->n_items; i++)
+                load_hold_add_locked(r, &p->hold, &p->items[i]->found->key, &p->items[i]->needs);
+        if (load_hold_take_locked(r, &p->hold, p->n_unloads))
+                return true;
+        if (is_last)
+                load_hold_force_locked(r, &p->hold);
+        return is_last;
+}
+
+void load_plan_release(struct load_plan *p) {
+        load_hold_release(p->repo, &p->hold);
 }
 
 /* ---- run ------------------------------------------------------------------------------------- */

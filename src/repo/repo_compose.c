@@ -14,16 +14,8 @@
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* The fast path: without namespaces a label is a name. */
 static struct repo_entry *find_label_locked(struct repo *r, const char *label) {
-        struct repo_entry *e = repo_table_first_locked(&r->table, label);
-
-        if (e != NULL && e->next == NULL && strcmp(e->label, label) == 0)
-                return e;
-        for (size_t i = 0; i < r->table.n_entries; i++)
-                if (strcmp(r->table.sorted[i]->label, label) == 0)
-                        return r->table.sorted[i];
-        return NULL;
+        return repo_table_find_label_locked(&r->table, label);
 }
 
 /* Returns the only one of these models that was not unloaded; NULL: none, or several. */
@@ -89,6 +81,21 @@ bool repo_compose_has(struct repo *r, const struct model_key *user, const struct
         MUTEX_GUARD(&r->table.lock);
         v = find_version_locked(find_need_locked(r, user, need), need->version);
         return v != NULL && v->blocked == NULL;
+}
+
+void repo_compose_add_needs_locked(struct repo *r, const struct model_key *user,
+                                   const struct model_needs *needs, struct label_list *to) {
+        for (size_t i = 0; i < needs->n; i++) {
+                const struct repo_entry *e = find_need_locked(r, user, &needs->items[i]);
+                const char        *label = e != NULL ? e->label : needs->items[i].name;
+                struct model_order order = { 0 };
+
+                error_free(model_graph_order(r->graph, &label, 1, &order)); /* a cycle: its load
+                                                                             * fails */
+                for (size_t k = 0; k < order.n; k++)
+                        label_list_add(to, order.names[k]);
+                model_order_done(&order);
+        }
 }
 
 /* ---- needs ----------------------------------------------------------------------------------- */
@@ -284,13 +291,6 @@ static void list_bottom_up_locked(struct repo *r, const char *label, struct labe
         model_order_done(&order);
 }
 
-void label_list_done(struct label_list *l) {
-        for (size_t i = 0; i < l->n; i++)
-                free(l->items[i]);
-        free(l->items);
-        *l = (struct label_list){ 0 };
-}
-
 static void set_blocked_locked(struct repo_entry *e, const struct model *model,
                                const struct composed_block *b) {
         struct repo_block block = {
@@ -374,19 +374,11 @@ static bool needs_name(const struct model_needs *needs, const char *name) {
         return false;
 }
 
-/* Takes the texts of `from`. */
-static void append_labels(struct label_list *to, struct label_list *from) {
-        to->items = mem_realloc(to->items, (to->n + from->n + 1) * sizeof(char *));
-        for (size_t i = 0; i < from->n; i++)
-                to->items[to->n++] = from->items[i];
-        free(from->items);
-}
-
 static void add_bottom_up_locked(struct repo *r, const char *label, struct label_list *to) {
         struct label_list more;
 
         list_bottom_up_locked(r, label, &more);
-        append_labels(to, &more);
+        label_list_take(to, &more);
 }
 
 /* A name may mean a model of another namespace than before the change: records the needs of its
@@ -492,23 +484,33 @@ void repo_compose_list_needed_names(struct repo *r, const char *name, struct lab
                 add_needed_names_locked(r, e->label, ret);
 }
 
-bool repo_compose_take_unused(struct repo *r, const char *label, struct model_key *ret) {
-        const struct repo_entry *e;
-        struct model_order       users;
-        bool                     is_used = false;
+static bool is_unused_locked(struct repo *r, const struct repo_entry *e) {
+        struct model_order users;
+        bool               is_used = false;
 
-        MUTEX_GUARD(&r->table.lock);
-        e = find_label_locked(r, label);
-        if (e == NULL || e->is_requested || !serves_locked(e))
+        if (e->is_requested || !serves_locked(e))
                 return false;
-        model_graph_dependents(r->graph, label, &users);
+        model_graph_dependents(r->graph, e->label, &users);
         for (size_t i = 0; i < users.n && !is_used; i++) {
                 const struct repo_entry *user = find_label_locked(r, users.names[i]);
 
                 is_used = user != NULL && (serves_locked(user) || user->is_busy);
         }
         model_order_done(&users);
-        if (is_used)
+        return !is_used;
+}
+
+bool repo_compose_is_unused(struct repo *r, const struct repo_entry *e) {
+        MUTEX_GUARD(&r->table.lock);
+        return is_unused_locked(r, e);
+}
+
+bool repo_compose_find_unused(struct repo *r, const char *label, struct model_key *ret) {
+        const struct repo_entry *e;
+
+        MUTEX_GUARD(&r->table.lock);
+        e = find_label_locked(r, label);
+        if (e == NULL || !is_unused_locked(r, e))
                 return false;
         *ret = (struct model_key){ mem_strdup(e->namespace), mem_strdup(e->name) };
         return true;
