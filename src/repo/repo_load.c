@@ -172,6 +172,7 @@ static struct error *load_found(struct repo *r, const struct found_model *found,
         const struct model_source source = { .key = found->key,
                                              .repository = found->repository,
                                              .directory = found->directory,
+                                             .is_mapped = found->is_mapped,
                                              .config_json = config_json };
 
         return config_json != NULL ? load_source(r, &source) : load_from_files(r, &source);

@@ -266,7 +266,7 @@ static void test_repositories(void **state) {
         assert_true(is_ready(&p, "outside", 1));
         snprintf(text, sizeof(text), "failed to unregister '%s', repository not found", more);
         assert_error(TRITONSERVER_ServerUnregisterModelRepository(p.server, more),
-                     TRITONSERVER_ERROR_NOT_FOUND, text);
+                     TRITONSERVER_ERROR_INVALID_ARG, text);
         TRITONSERVER_ParameterDelete(name);
         end(&p);
 }
