@@ -138,6 +138,19 @@ static char *print_cycle(const struct ancestor *a, const struct model_key *again
         return text;
 }
 
+/* The item needs the model `again`, which is an ancestor of it, or itself. */
+static char *describe_cycle(const struct load_item *item, const struct ancestor *a,
+                            const struct model_key *again) {
+        AUTO_CHARS first = model_key_label(again);
+        AUTO_CHARS last = model_key_label(&item->found->key);
+        AUTO_CHARS all = NULL;
+
+        if (item->needs.kind == NEEDS_STEPS)
+                return mem_printf(CIRCULAR_ENSEMBLES_FORMAT, first, last, first);
+        all = print_cycle(a, again);
+        return mem_printf("chain of model '%s' is circular: %s", item->found->key.name, all);
+}
+
 static struct load_item *add(struct load_plan *p, const struct found_model *found,
                              const char *config_json, bool is_requested,
                              const struct ancestor *ancestor);
@@ -157,7 +170,7 @@ static void add_needs(struct load_plan *p, struct load_item *item,
                         continue;
                 if (is_ancestor(&here, &found->key)) {
                         if (item->cycle == NULL)
-                                item->cycle = print_cycle(&here, &found->key);
+                                item->cycle = describe_cycle(item, &here, &found->key);
                         continue;
                 }
                 other = find_item(p, &found->key);

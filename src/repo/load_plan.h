@@ -35,7 +35,7 @@ struct load_item {
         size_t                    n_waits;
         struct error             *error;   /* owned; the error of its load */
         struct error             *refusal; /* owned; the error of an invalid chain declaration */
-        char                     *cycle;   /* owned; "A -> B -> A"; NULL: no cycle */
+        char                     *cycle;   /* owned; text of the cycle that it closes; NULL: none */
         bool                      is_done; /* guarded by the table's lock */
 };
 

@@ -154,23 +154,36 @@ void repo_compose_forget_locked(struct repo *r, struct repo_entry *e) {
         model_graph_remove(r->graph, e->label);
 }
 
+static char *print_cycle(const struct model_order *cycle) {
+        char *text = mem_strdup(cycle->names[0]);
+
+        for (size_t i = 1; i <= cycle->n; i++) {
+                char *longer = mem_printf("%s -> %s", text, cycle->names[i % cycle->n]);
+
+                free(text);
+                text = longer;
+        }
+        return text;
+}
+
+/* The reference server names two models of a cycle of ensembles. */
 static struct error *check_cycle_locked(struct repo *r, const struct repo_entry *e,
                                         enum needs_kind kind) {
-        static const char  prefix[] = "circular dependency between ensembles: ";
-        const char        *label = e->label;
-        struct model_order order;
-        struct error      *err = model_graph_order(r->graph, &label, 1, &order);
-        struct error      *of_chain;
+        struct model_order cycle;
+        struct error      *err = NULL;
 
-        if (err == NULL)
-                model_order_done(&order);
-        if (err == NULL || kind == NEEDS_STEPS ||
-            strncmp(err->message, prefix, strlen(prefix)) != 0)
-                return err;
-        of_chain = error_new(ERR_INVALID_ARG, "chain of model '%s' is circular: %s", e->name,
-                             err->message + strlen(prefix));
-        error_free(err);
-        return of_chain;
+        model_graph_find_cycle(r->graph, e->label, &cycle);
+        if (cycle.n > 0 && kind == NEEDS_STEPS) {
+                err = error_new(ERR_INVALID_ARG, CIRCULAR_ENSEMBLES_FORMAT, cycle.names[0],
+                                cycle.names[cycle.n - 1], cycle.names[0]);
+        } else if (cycle.n > 0) {
+                AUTO_CHARS text = print_cycle(&cycle);
+
+                err = error_new(ERR_INVALID_ARG, "chain of model '%s' is circular: %s", e->name,
+                                text);
+        }
+        model_order_done(&cycle);
+        return err;
 }
 
 /* Returns "<Code>: <text>" of the version that failed, borrowed; NULL when none did. */

@@ -20,6 +20,9 @@
 struct model *repo_compose_find_step(void *owner, const struct model_key *user,
                                      const struct model_need *need);
 
+/* Text of a cycle: the first model, the one that needs it again, and the first one. */
+#define CIRCULAR_ENSEMBLES_FORMAT "circular dependency between ensembles: %s -> ... -> %s -> %s"
+
 /* Records the needs of the entry's model. INVALID_ARG "load failed for model '<m>': ...\n" when
  * they form a cycle, or when a needed model is missing. The caller then restores the previous needs
  * with repo_compose_restore(). */

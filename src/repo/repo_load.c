@@ -256,16 +256,8 @@ static struct error *load_uploaded_files(struct repo *r, const char *name,
 
 /* `name` is the requested model. */
 static struct error *circular(const char *name, const struct load_item *item) {
-        struct error *err =
-                item->needs.kind == NEEDS_STEPS
-                        ? error_new(ERR_INVALID_ARG,
-                                    "load failed for model '%s': circular dependency between "
-                                    "ensembles: %s\n",
-                                    name, item->cycle)
-                        : error_new(ERR_INVALID_ARG,
-                                    "load failed for model '%s': chain of model '%s' is circular: "
-                                    "%s\n",
-                                    name, item->found->key.name, item->cycle);
+        struct error *err = error_new(ERR_INVALID_ARG, "load failed for model '%s': %s\n", name,
+                                      item->cycle);
 
         log_error("%.*s", (int)strlen(err->message) - 1, err->message);
         return err;

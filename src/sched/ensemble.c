@@ -2,6 +2,7 @@
 #include "sched/ensemble.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "sched/client_memory.h"
 #include "sched/ensemble_run.h"
@@ -349,6 +350,9 @@ struct error *ensemble_new(struct model *model, struct step_models_holder *steps
                                sizeof(*e->limits)); /* read from a file, bounded */
         for (uint32_t i = 0; i < e->n_steps; i++)
                 step_limit_init(&e->limits[i], config->max_inflight_requests, timers, step_expire);
+        if (config->max_inflight_requests > 0)
+                log_info("Ensemble model '%s' configured with max_inflight_requests: %u",
+                         model->name, config->max_inflight_requests);
         step_memory_init(&e->memory, timers);
         mutex_init(&e->lock, LOCK_SEQUENCE);
         *ret = &e->base;

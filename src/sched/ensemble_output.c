@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory for outputs of steps, and the ensemble's responses. */
 #include "base/buf.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "config/labels.h"
 #include "config/shape.h"
@@ -280,8 +281,13 @@ static struct error *put_all(struct frame *f, struct response *r) {
         for (uint32_t i = 0; i < io->n_outputs; i++) {
                 const struct value *v = frame_value(f, g->outputs[i]);
 
-                if (!run->choice->is_output[g->outputs[i]] || v->kind == VALUE_ABSENT)
+                if (!run->choice->is_output[g->outputs[i]])
                         continue;
+                if (v->kind == VALUE_ABSENT) {
+                        log_verbose(1, "Composing models did not output tensor %s",
+                                    io->outputs[i].name);
+                        continue;
+                }
                 TRY(put_output(f, r, &io->outputs[i], v));
                 if (mark == NULL)
                         mark = v->mark;

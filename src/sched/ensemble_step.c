@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One step of a run: its inner request, from the inputs to the end. */
 #include "base/clock.h"
+#include "base/log.h"
 #include "infer/request_plan.h"
 #include "infer/trace.h"
 #include "sched/ensemble_run.h"
@@ -340,6 +341,14 @@ static struct error *check_may_begin(const struct ensemble_run *run) {
         return NULL;
 }
 
+static void log_wait(const struct step_run *s) {
+        log_verbose(1,
+                    "in ensemble '%s', step %u of model '%s' waits: it has %u requests in flight "
+                    "(max_inflight_requests)",
+                    s->run->req->model->name, s->plan->index, s->plan->model->name,
+                    limit_of(s)->max);
+}
+
 /* A thread that fails or cancels the run looks for waiting steps under the lock: either it finds this one
  * in the queue, or check_may_begin() sees the failure here. */
 static struct error *enter_limit(struct step_run *s, bool *ret_waits) {
@@ -352,6 +361,8 @@ static struct error *enter_limit(struct step_run *s, bool *ret_waits) {
         if (entry == STEP_OUT_OF_MEMORY)
                 return out_of_memory(s);
         *ret_waits = entry == STEP_WAITS;
+        if (entry == STEP_WAITS)
+                log_wait(s); /* the run stays while its lock is held */
         if (entry == STEP_INSIDE)
                 s->has_slot = true;
         return NULL;

@@ -128,9 +128,9 @@ static void test_explicit(void **state) {
 /* What can be no model's name is refused with the reason; three dots are a name like others, which
  * no repository has. Unloading what is not there succeeds, whatever it is called. */
 static void test_names(void **state) {
-        static const char *const blank[] = { "", " ", "  ", "\t" };
+        static const char *const blank[] = { "", " ", "  ", "\t", "\n", " \r\n", "\v\f" };
         static const char *const leading_out[] = { ".",      "..",  " ..",  ".. ",
-                                                   "../etc", "a/b", "a\\b", "a\nb" };
+                                                   "../etc", "a/b", "a\\b" };
         static const char *const unknown[] = { "...", "..m", " m", "nobody" };
         struct place             p;
 
@@ -162,6 +162,9 @@ static void test_names(void **state) {
                              TRITONSERVER_ERROR_INTERNAL, text);
                 assert_ok(TRITONSERVER_ServerUnloadModel(p.server, unknown[i]));
         }
+        assert_error(TRITONSERVER_ServerLoadModel(p.server, "a\nb"), TRITONSERVER_ERROR_INVALID_ARG,
+                     "invalid model name: byte 2 is a control character (0x0a)");
+        assert_ok(TRITONSERVER_ServerUnloadModel(p.server, "a\nb"));
         end(&p);
 }
 

@@ -93,8 +93,24 @@ def test_cycles(tmp_path):
     repository = {"x": ensemble(("y", "OUT")), "y": ensemble(("x", "OUT")), **models()}
     with opens_server(tmp_path, repository, "--exit-on-error=false") as server:
         assert value(server, "line", 5) == 116
-        assert "circular dependency between ensembles: x -> y -> x" in server.text()
+        assert "circular dependency between ensembles: x -> ... -> y -> x" in server.text()
         assert states(server)["x"] == states(server)["y"] == (None, None)
+
+
+def test_cycles_of_a_request(tmp_path):
+    """In the repository, and by a reload of a step that serves."""
+    repository = {"x": ensemble(("y", "OUT")), "y": ensemble(("z", "OUT")),
+                  "z": ensemble(("x", "OUT")), "self": ensemble(("self", "OUT")), **models()}
+    text = "load failed for model '{0}': circular dependency between ensembles: {1}\n"
+    with opens_server(tmp_path, repository, *EXPLICIT) as server:
+        assert load(server, "x") == (400, text.format("x", "x -> ... -> z -> x"))
+        assert load(server, "self") == (400, text.format("self", "self -> ... -> self -> self"))
+        write(server, "z/config.pbtxt", ensemble(("line", "OUT")))
+        assert load(server, "x") == (200, "")
+        assert value(server, "x", 5) == 116
+        write(server, "z/config.pbtxt", ensemble(("x", "OUT")))
+        assert load(server, "z") == (400, text.format("z", "z -> ... -> y -> z"))
+        assert value(server, "x", 5) == 116
 
 
 def test_unload_and_load_of_a_step(tmp_path):
