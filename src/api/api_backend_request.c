@@ -192,6 +192,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestOutputBufferProperties(
         type = (enum memory_type) * memory_type;
         API_TRY(a->query((struct response_allocator *)a, req->allocator_userp, name, byte_size,
                          &type, memory_type_id));
+        response_stream_set_queried(req->stream);
         *memory_type = (TRITONSERVER_MemoryType)type;
         return NULL;
 }

@@ -266,10 +266,13 @@ static struct error *register_with(struct server *s, const char *path,
         for (size_t i = 0; i < n; i++) {
                 const struct parameter *p = (const struct parameter *)mapping[i];
 
-                if (p == NULL || p->type != PARAMETER_STRING)
-                        return error_new_text(ERR_INVALID_ARG,
-                                              "name_mapping parameters must be strings: the "
-                                              "directory's name, and the model's");
+                if (p == NULL)
+                        return error_new_text(ERR_INVALID_ARG, "a name mapping is NULL");
+                if (p->type != PARAMETER_STRING)
+                        return error_new(ERR_INVALID_ARG,
+                                         "Mapped model name must be a string, found another type "
+                                         "for %s",
+                                         p->name);
                 names[i] = (struct repo_name){ .directory = p->name, .model = p->string };
         }
         return server_register_repository(s, path, names, n);

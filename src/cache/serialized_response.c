@@ -119,7 +119,8 @@ bool serialized_response_measure(const struct response *r, size_t *ret) {
                 if (p->type == PARAMETER_BYTES)
                         return false; /* buffers belong to the creator of the response */
         for (const struct response_output *o = r->first_output; o != NULL; o = o->next)
-                if (!o->has_buffer || o->attributes.memory_type == MEMORY_GPU)
+                if (!o->has_buffer || o->attributes.memory_type == MEMORY_GPU ||
+                    (o->base == NULL && o->byte_size > 0))
                         return false;
         put_response(&w, r);
         *ret = w.at;

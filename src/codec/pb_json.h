@@ -6,6 +6,12 @@
  * without padding; maps as objects. An unknown field is an error. Errors are INVALID_ARG and name
  * the place: "input[0].data_type: ...".
  *
+ * As the reference server does, the reader also accepts: one value where a list is meant, arrays
+ * in arrays (their elements belong to the outer one), null in a list or a map (the type's
+ * default), the words t, yes, y, 1 and f, no, n, 0 for booleans, signs and leading zeros in
+ * numbers that are strings, enum numbers that are strings. It refuses text that is no JSON, a
+ * field that is given twice, and numbers that an enum does not define.
+ *
  * Print: names as in the .proto, fields in the order of the .proto. Fields without presence are
  * always printed, lists and maps even when empty; messages and members of oneofs only when set.
  * 64-bit integers are strings, as proto3 JSON has it, unless the options say otherwise. Map keys

@@ -29,6 +29,13 @@ static struct error *read_message(struct json_message_reader       *r,
                                   const ProtobufCMessageDescriptor *type,
                                   const struct json_place *place, ProtobufCMessage **ret);
 
+static bool take_null(struct json_message_reader *r) {
+        if (json_peek(&r->json) != JSON_NULL)
+                return false;
+        json_read_null(&r->json);
+        return true;
+}
+
 static void print_place(const struct json_place *place, struct strbuf *out) {
         if (!place)
                 return;
@@ -74,6 +81,18 @@ static struct error *out_of_range(const ProtobufCFieldDescriptor *field,
                                        STR_ARG(shown), pb_field_type_name(field)));
 }
 
+/* Reads "007" and "+1", which are no JSON numbers. False when the text is another one. */
+static bool read_plain_integer(struct str text, struct json_number *ret) {
+        bool has_sign = text.len > 0 && (text.ptr[0] == '-' || text.ptr[0] == '+');
+
+        if (!str_to_u64(str_range(text.ptr + has_sign, text.len - has_sign), &ret->magnitude))
+                return false;
+        ret->is_integer = true;
+        ret->is_negative = has_sign && text.ptr[0] == '-';
+        ret->real = (ret->is_negative ? -1.0 : 1.0) * (double)ret->magnitude;
+        return true;
+}
+
 /* Reads a number, or a string that holds one, as proto3 JSON writes 64-bit integers, NaN and the
  * infinities. *ret_text is the number as written. */
 static struct error *read_number(struct json_message_reader *r, const struct json_place *place,
@@ -92,7 +111,7 @@ static struct error *read_number(struct json_message_reader *r, const struct jso
         if (next != JSON_STRING)
                 return expected(r, place, "a number");
         *ret_text = json_read_string(&r->json, r->arena);
-        if (json_failed(&r->json))
+        if (json_failed(&r->json) || read_plain_integer(*ret_text, ret))
                 return NULL;
         json_reader_init(&inner, *ret_text);
         *ret = json_read_number(&inner);
@@ -151,6 +170,19 @@ static struct error *read_real(struct json_message_reader *r, const ProtobufCFie
         return NULL;
 }
 
+/* The words that the reference server's JSON reader takes for a boolean, in any case. */
+static bool find_bool_word(struct str word, bool *ret) {
+        static const char *const words[] = { "true", "t", "yes", "y", "1" };
+        static const char *const opposites[] = { "false", "f", "no", "n", "0" };
+
+        for (size_t i = 0; i < ARRAY_LEN(words); i++) {
+                *ret = str_equal_nocase(word, str_of(words[i]));
+                if (*ret || str_equal_nocase(word, str_of(opposites[i])))
+                        return true;
+        }
+        return false;
+}
+
 static struct error *read_bool(struct json_message_reader *r, const struct json_place *place,
                                union pb_value *ret) {
         enum json_type next = json_peek(&r->json);
@@ -163,8 +195,7 @@ static struct error *read_bool(struct json_message_reader *r, const struct json_
         if (next != JSON_STRING)
                 return expected(r, place, "true or false");
         word = json_read_string(&r->json, r->arena);
-        ret->truth = str_is(word, "true");
-        if (ret->truth || str_is(word, "false") || json_failed(&r->json))
+        if (json_failed(&r->json) || find_bool_word(word, &ret->truth))
                 return NULL;
         return locate(place, error_new(ERR_INVALID_ARG, "expected true or false, got \"%.*s\"",
                                        STR_ARG(word)));
@@ -180,29 +211,42 @@ static struct error *unknown_enum_value(const ProtobufCFieldDescriptor *field,
                                        nearest ? "'?" : ""));
 }
 
+/* True when the number is one that the field's enum names. */
+static bool is_enum_number(const ProtobufCFieldDescriptor *field, const struct json_number *number,
+                           int *ret) {
+        bool     is_negative;
+        uint64_t magnitude;
+
+        if (!to_integer(number, &is_negative, &magnitude) || magnitude > INT32_MAX)
+                return false;
+        *ret = is_negative ? -(int)magnitude : (int)magnitude;
+        return pb_enum_name(field, *ret) != NULL;
+}
+
 static struct error *read_enum(struct json_message_reader *r, const ProtobufCFieldDescriptor *field,
                                const struct json_place *place, union pb_value *ret) {
         enum json_type     next = json_peek(&r->json);
         struct json_number number = { .real = 0 };
         struct str         text = { NULL, 0 };
+        bool               is_known;
         int                value = 0;
 
-        if (next == JSON_STRING) {
-                text = json_read_string(&r->json, r->arena);
-                if (!json_failed(&r->json) && !pb_enum_find(field, text, true, &value))
-                        return unknown_enum_value(field, place, text);
-        } else if (next == JSON_NUMBER) {
-                TRY(read_number(r, place, &number, &text));
-                if (json_failed(&r->json))
-                        return NULL;
-                if (!number.is_integer || number.magnitude > INT32_MAX)
-                        return unknown_enum_value(field, place, text);
-                value = number.is_negative ? -(int)number.magnitude : (int)number.magnitude;
-                if (!pb_enum_name(field, value))
-                        return unknown_enum_value(field, place, text);
-        } else {
+        if (next != JSON_STRING && next != JSON_NUMBER)
                 return expected(r, place, "the name of an enum value");
-        }
+        if (next == JSON_NUMBER)
+                TRY(read_number(r, place, &number, &text));
+        else
+                text = json_read_string(&r->json, r->arena);
+        if (json_failed(&r->json))
+                return NULL;
+        if (next == JSON_NUMBER)
+                is_known = is_enum_number(field, &number, &value);
+        else
+                is_known = pb_enum_find(field, text, true, &value) ||
+                           (read_plain_integer(text, &number) &&
+                            is_enum_number(field, &number, &value));
+        if (!is_known)
+                return unknown_enum_value(field, place, text);
         ret->i64 = value;
         return NULL;
 }
@@ -266,22 +310,58 @@ static struct error *read_value(struct json_message_reader     *r,
         return NULL;
 }
 
-static struct error *read_list(struct json_message_reader *r, struct pb_build *b,
-                               const ProtobufCFieldDescriptor *field,
-                               const struct json_place        *outer) {
+/* Null as an element of a list or as the value of a map's key is the default of the type. */
+static struct error *default_value(struct json_message_reader     *r,
+                                   const ProtobufCFieldDescriptor *field, union pb_value *ret) {
+        *ret = (union pb_value){ .u64 = 0 };
+        switch (pb_field_kind(field)) {
+        case PB_REAL: ret->real = 0; break;
+        case PB_STRING: ret->text = (char *)protobuf_c_empty_string; break;
+        case PB_BYTES: ret->bytes = (ProtobufCBinaryData){ .len = 0 }; break;
+        case PB_MESSAGE: return pb_message_new(pb_field_message(field), r->arena, &ret->message);
+        default: break;
+        }
+        return NULL;
+}
+
+static struct error *read_value_or_null(struct json_message_reader     *r,
+                                        const ProtobufCFieldDescriptor *field,
+                                        const struct json_place *place, union pb_value *ret) {
+        return take_null(r) ? default_value(r, field, ret) : read_value(r, field, place, ret);
+}
+
+/* An array in an array is part of the outer one, as for the reference server. json_reader bounds
+ * the depth. */
+static struct error *read_elements(struct json_message_reader *r, struct pb_build *b,
+                                   const ProtobufCFieldDescriptor *field,
+                                   const struct json_place        *outer) {
         struct json_place place = { .outer = outer };
         union pb_value    value = { .u64 = 0 };
 
-        if (json_peek(&r->json) != JSON_ARRAY)
-                return expected(r, outer, "an array");
         json_enter_array(&r->json);
         for (; json_next_element(&r->json); place.index++) {
-                TRY(read_value(r, field, &place, &value));
+                if (json_peek(&r->json) == JSON_ARRAY) {
+                        TRY(read_elements(r, b, field, &place));
+                        continue;
+                }
+                TRY(read_value_or_null(r, field, &place, &value));
                 if (json_failed(&r->json))
                         break;
                 TRY(pb_build_put(b, field, value));
         }
         return NULL;
+}
+
+/* Any other value than an array is a list of one. */
+static struct error *read_list(struct json_message_reader *r, struct pb_build *b,
+                               const ProtobufCFieldDescriptor *field,
+                               const struct json_place        *outer) {
+        union pb_value value = { .u64 = 0 };
+
+        if (json_peek(&r->json) == JSON_ARRAY)
+                return read_elements(r, b, field, outer);
+        TRY(read_value(r, field, outer, &value));
+        return json_failed(&r->json) ? NULL : pb_build_put(b, field, value);
 }
 
 /* Map keys are strings in JSON, whatever type they have in the message. */
@@ -320,7 +400,7 @@ static struct error *read_map(struct json_message_reader *r, struct pb_build *b,
                 TRY(locate(outer, read_key(pb_map_key(map), place.name, r->arena, &value)));
                 TRY(pb_build_put(&entry, pb_map_key(map), value));
                 value.u64 = 0;
-                TRY(read_value(r, pb_map_value(map), &place, &value));
+                TRY(read_value_or_null(r, pb_map_value(map), &place, &value));
                 if (json_failed(&r->json))
                         break;
                 TRY(pb_build_put(&entry, pb_map_value(map), value));
@@ -348,10 +428,8 @@ static struct error *read_field(struct json_message_reader *r, struct pb_build *
         struct json_place place = { .outer = outer, .name = str_of(field->name) };
         union pb_value    value = { .u64 = 0 };
 
-        if (json_peek(&r->json) == JSON_NULL) {
-                json_read_null(&r->json);
+        if (take_null(r))
                 return NULL;
-        }
         TRY(locate(outer, pb_build_claim(b, field)));
         if (pb_field_is_map(field))
                 return read_map(r, b, field, &place);

@@ -3,6 +3,7 @@
 
 #include "base/byte_budget.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/reserve.h"
 #include "grpc/grpc_compress.h"
@@ -571,6 +572,18 @@ static bool check_request(struct grpc_stream *st) {
         return true;
 }
 
+/* Logged as the reference server logs it, which people search the log for. It names the methods for
+ * inferences after its handlers. */
+static COLD void log_arrival(const struct grpc_stream *st) {
+        const char *path = st->call.method->path;
+        const char *name = strrchr(path, '/') + 1;
+        bool        is_inference = strcmp(name, "ModelInfer") == 0 ||
+                            strcmp(name, "ModelStreamInfer") == 0;
+
+        log_verbose(1, "Process for %s%s, rpc_ok=1, %d step START", name,
+                    is_inference ? "Handler" : "", (int)st->h2.id);
+}
+
 static void on_headers(struct h2_stream *h2) {
         struct grpc_stream *st = stream_of(h2);
         struct grpc_call   *call = &st->call;
@@ -585,6 +598,8 @@ static void on_headers(struct h2_stream *h2) {
         }
         if (!check_access(st) || !check_encoding(st) || !check_timeout(st))
                 return;
+        if (UNLIKELY(log_is_verbose(1)))
+                log_arrival(st);
         if (call->method->is_compressible)
                 st->encoding_out = grpc_encoding_choose(st->h2.conn->home->options->compression,
                                                         st->accept_encoding);

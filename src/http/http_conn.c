@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/byte_budget.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/reserve.h"
 #include "http/http_head.h"
@@ -782,6 +783,25 @@ static void fill_call(struct http_conn *c) {
         call->path = http_route_path(http_message_target(m, base));
 }
 
+/* The number that the reference server logs for a method: that of its HTTP library. */
+static unsigned method_number(const char *method) {
+        static const char *const methods[] = {
+                "GET",      "HEAD",      "POST", "PUT",    "DELETE", "MKCOL",   "COPY",  "MOVE",
+                "OPTIONS", "PROPFIND", "PROPPATCH", "LOCK", "UNLOCK", "TRACE",  "CONNECT", "PATCH",
+        };
+        unsigned at = 0;
+
+        while (at < ARRAY_LEN(methods) && strcmp(methods[at], method) != 0)
+                at++;
+        return at;
+}
+
+/* Logged as the reference server logs it, which people search the log for. */
+static COLD void log_arrival(const struct http_conn *c) {
+        log_verbose(1, "HTTP request: %u %.*s", method_number(c->message->method_text),
+                    STR_ARG(c->call.path));
+}
+
 /* Finds the route of a head that is refused because of its body, for the content type of the answer. */
 static void find_refused_route(struct http_conn *c) {
         const struct http_route *row;
@@ -1041,6 +1061,8 @@ static bool on_head(struct http_conn *c) {
                 return true;
         }
         fill_call(c);
+        if (UNLIKELY(log_is_verbose(1)))
+                log_arrival(c);
         c->out.close = !m->keep_alive;
         c->out.is_http10 = m->is_http10;
         c->next_at = c->in_at + m->head_bytes;

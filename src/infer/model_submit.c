@@ -2,6 +2,7 @@
 #include "infer/model_submit.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "infer/model.h"
 #include "infer/model_generations.h"
 #include "infer/request.h"
@@ -32,6 +33,12 @@ static struct error *begin_stream(struct request *req) {
         return NULL;
 }
 
+/* Logged as the reference server logs it, which people search the log for. */
+static COLD void log_arrival(const struct request *req) {
+        log_verbose(1, "[request id: %s] Setting state from INITIALIZED to PENDING",
+                    *req->id != '\0' ? req->id : "<id_unknown>");
+}
+
 /* Checks the request and begins its stream. */
 static struct error *prepare(struct request *req, uint64_t now_ns) {
         req->times.request_start_ns = now_ns;
@@ -41,6 +48,8 @@ static struct error *prepare(struct request *req, uint64_t now_ns) {
         TRY(begin_stream(req));
         if (UNLIKELY(req->trace != NULL))
                 report_queued(req);
+        if (UNLIKELY(log_is_verbose(1)))
+                log_arrival(req);
         return NULL;
 }
 

@@ -237,7 +237,8 @@ struct error *response_output_buffer(struct response_output *o, uint64_t byte_si
         o->lender = m.allocator;
         TRY(m.allocator->alloc((struct response_allocator *)m.allocator, m.name, byte_size, *type,
                                *id, m.userp, &o->base, &o->userp, &actual_type, &actual_id));
-        if (o->base == NULL && byte_size > 0)
+        if (UNLIKELY(o->base == NULL) && byte_size > 0 &&
+            !response_stream_is_queried(r->source.stream))
                 return error_new(ERR_UNAVAILABLE, "no memory was given for output '%s'", o->name);
         o->has_buffer = true;
         o->byte_size = byte_size;

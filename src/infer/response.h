@@ -103,7 +103,11 @@ struct error *response_add_client_output(struct response *response, const char *
                                          enum data_type type, uint32_t n_dims,
                                          struct response_output **ret, int64_t **ret_shape);
 /* Allocates the output's memory. *type and *id: on entry the kind of memory that the backend prefers,
- * on return the kind that it got. ALREADY_EXISTS on a second call. */
+ * on return the kind that it got. ALREADY_EXISTS on a second call.
+ *
+ * The allocator may answer NULL for an output of no bytes, and for others when the backend has queried
+ * it (TRITONBACKEND_RequestOutputBufferProperties); otherwise NULL is UNAVAILABLE "no memory was given
+ * for output '<o>'". A NULL that was accepted is released like other memory. */
 struct error *response_output_buffer(struct response_output *output, uint64_t byte_size,
                                      enum memory_type *type, int64_t *id, void **ret);
 /* Moves the memory of `from`, which was redirected to the allocator of `to`'s response, to `to`, which

@@ -43,6 +43,7 @@ void response_stream_init(struct response_stream *s, void *memory, void (*releas
         ref_init(&s->ref);
         atomic_init(&s->is_cancelled, false);
         atomic_init(&s->has_ended, false);
+        atomic_init(&s->is_queried, false);
         atomic_init(&s->n_sent, 0);
         atomic_init(&s->n_reported, 0);
         s->borrows_model = false;
@@ -97,6 +98,7 @@ struct response_stream *response_stream_renew(struct response_stream *s) {
         if (atomic_load_explicit(&s->ref.count, memory_order_acquire) == 1) {
                 atomic_store_explicit(&s->is_cancelled, false, memory_order_relaxed);
                 atomic_store_explicit(&s->has_ended, false, memory_order_relaxed);
+                atomic_store_explicit(&s->is_queried, false, memory_order_relaxed);
                 atomic_store_explicit(&s->n_sent, 0, memory_order_relaxed);
                 atomic_store_explicit(&s->n_reported, 0, memory_order_relaxed);
                 if (atomic_load_explicit(&s->tap, memory_order_relaxed) != NULL)

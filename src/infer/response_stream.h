@@ -48,6 +48,7 @@ struct response_stream {
         struct ref   ref;
         _Atomic bool is_cancelled;
         _Atomic bool has_ended; /* FINAL was sent */
+        _Atomic bool is_queried; /* the backend has asked the allocator about its outputs */
         bool borrows_model; /* neither the request nor its responses hold a reference to the model */
         _Atomic uint32_t               n_sent;     /* responses sent, of a decoupled model */
         _Atomic uint32_t               n_reported; /* counted in the statistics of responses */
@@ -108,6 +109,16 @@ static inline struct response *response_stream_borrow(struct response_stream *s)
         if (atomic_load_explicit(&s->lent, memory_order_relaxed) == NULL)
                 return NULL;
         return atomic_exchange_explicit(&s->lent, NULL, memory_order_acquire);
+}
+
+/* The backend knows from the allocator where outputs will lie, perhaps nowhere: a buffer may be NULL
+ * although it has bytes. */
+static inline void response_stream_set_queried(struct response_stream *s) {
+        atomic_store_explicit(&s->is_queried, true, memory_order_relaxed);
+}
+
+static inline bool response_stream_is_queried(const struct response_stream *s) {
+        return atomic_load_explicit(&s->is_queried, memory_order_relaxed);
 }
 
 /* True when FINAL was sent: the client no longer waits, and its callbacks and memory may be gone. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "pipeline/ensemble.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "infer/model.h"
 #include "infer/request.h"
@@ -100,6 +101,9 @@ struct error *ensemble_new(struct model *model, struct step_models_holder *steps
                                         .n_steps = (uint32_t)config->n_step,
                                         .max_inflight = config->max_inflight_requests,
                                 });
+        if (config->max_inflight_requests > 0)
+                log_info("Ensemble model '%s' configured with max_inflight_requests: %u",
+                         model->name, config->max_inflight_requests);
         *ret = &e->base;
         return NULL;
 }

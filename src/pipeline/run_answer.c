@@ -2,6 +2,7 @@
 /* The client's responses, and the errors in them. */
 #include "pipeline/run_answer.h"
 
+#include "base/log.h"
 #include "config/labels.h"
 #include "config/shape.h"
 #include "pipeline/client_memory.h"
@@ -212,8 +213,13 @@ static struct error *put_all(struct frame *f, struct response *r) {
         for (uint32_t i = 0; i < io->n_outputs; i++) {
                 const struct value *v = frame_value(f, tensors[i]);
 
-                if (!run->choice->is_output[tensors[i]] || v->kind == VALUE_ABSENT)
+                if (!run->choice->is_output[tensors[i]])
                         continue;
+                if (v->kind == VALUE_ABSENT) {
+                        log_verbose(1, "Composing models did not output tensor %s",
+                                    io->outputs[i].name);
+                        continue;
+                }
                 TRY(put_output(f, r, &io->outputs[i], v));
                 if (mark == NULL)
                         mark = v->mark;

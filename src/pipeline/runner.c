@@ -2,6 +2,7 @@
 #include "pipeline/runner.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "infer/request_plan.h"
 #include "infer/trace.h"
@@ -279,16 +280,31 @@ static struct error *check_may_begin(const struct run *run) {
         return NULL;
 }
 
+/* The line that the log gets if the step waits; NULL: none. It is made before, because the run may be freed
+ * when the step waits. */
+static char *describe_wait(const struct step_run *s) {
+        if (LIKELY(!log_is_verbose(1)))
+                return NULL;
+        return mem_printf("in ensemble '%s', step %u of model '%s' waits: it has %u requests in "
+                          "flight (max_inflight_requests)",
+                          s->run->req->model->name, s->plan->index, s->plan->model->name,
+                          limit_of(s)->max);
+}
+
 /* Takes a place of the step's limit. *ret_waits: the step waits for one, and another thread may start
  * it, end it and free the run by now, unless the caller drives the run. */
 static struct error *enter_limit(struct step_run *s, bool *ret_waits) {
+        AUTO_CHARS      wait = NULL;
         enum step_entry entry;
 
         if (LIKELY(!has_limit(s)) || s->has_slot)
                 return NULL;
+        wait = describe_wait(s);
         entry = step_limit_enter(limit_of(s), &s->waiter, s->run->deadline_ns,
                                  &s->run->is_stopping);
         *ret_waits = entry == STEP_WAITS;
+        if (entry == STEP_WAITS && wait != NULL)
+                log_verbose(1, "%s", wait);
         if (entry == STEP_INSIDE)
                 s->has_slot = true;
         if (entry == STEP_STOPPED)

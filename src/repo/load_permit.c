@@ -4,8 +4,8 @@
 #include "base/str.h"
 #include "config/config_edit.h"
 #include "config/model_config.h"
+#include "repo/label_list.h"
 #include "repo/model_needs.h"
-#include "repo/repo_compose.h"
 
 static bool grants(const struct load_permit *p, const char *model) {
         return p->grants == NULL || p->grants(model, p->userp);

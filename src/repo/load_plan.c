@@ -11,9 +11,12 @@
 
 void load_plan_init(struct load_plan *p, struct repo *r, const struct repo_scan *scan) {
         *p = (struct load_plan){ .repo = r, .scan = scan, .user = load_user_get() };
+        MUTEX_GUARD(&r->table.lock);
+        p->n_unloads = r->n_unloads;
 }
 
 void load_plan_done(struct load_plan *p) {
+        load_plan_release(p);
         for (size_t i = 0; i < p->n_items; i++) {
                 error_free(p->items[i]->error);
                 error_free(p->items[i]->refusal);
@@ -135,6 +138,19 @@ static char *print_cycle(const struct ancestor *a, const struct model_key *again
         return text;
 }
 
+/* The item needs the model `again`, which is an ancestor of it, or itself. */
+static char *describe_cycle(const struct load_item *item, const struct ancestor *a,
+                            const struct model_key *again) {
+        AUTO_CHARS first = model_key_label(again);
+        AUTO_CHARS last = model_key_label(&item->found->key);
+        AUTO_CHARS all = NULL;
+
+        if (item->needs.kind == NEEDS_STEPS)
+                return mem_printf(CIRCULAR_ENSEMBLES_FORMAT, first, last, first);
+        all = print_cycle(a, again);
+        return mem_printf("chain of model '%s' is circular: %s", item->found->key.name, all);
+}
+
 static struct load_item *add(struct load_plan *p, const struct found_model *found,
                              const char *config_json, bool is_requested,
                              const struct ancestor *ancestor);
@@ -154,7 +170,7 @@ static void add_needs(struct load_plan *p, struct load_item *item,
                         continue;
                 if (is_ancestor(&here, &found->key)) {
                         if (item->cycle == NULL)
-                                item->cycle = print_cycle(&here, &found->key);
+                                item->cycle = describe_cycle(item, &here, &found->key);
                         continue;
                 }
                 other = find_item(p, &found->key);
@@ -231,6 +247,25 @@ void load_plan_drop_needs(struct load_plan *p) {
         for (size_t i = 0; i < p->n_items; i++)
                 if (!p->items[i]->is_requested)
                         p->items[i]->is_dropped = true;
+}
+
+/* ---- hold ------------------------------------------------------------------------------------ */
+
+bool load_plan_hold(struct load_plan *p, bool is_last) {
+        struct repo *r = p->repo;
+
+        MUTEX_GUARD(&r->table.lock);
+        for (size_t i = 0; i < p->n_items; i++)
+                load_hold_add_locked(r, &p->hold, &p->items[i]->found->key, &p->items[i]->needs);
+        if (load_hold_take_locked(r, &p->hold, p->n_unloads))
+                return true;
+        if (is_last)
+                load_hold_force_locked(r, &p->hold);
+        return is_last;
+}
+
+void load_plan_release(struct load_plan *p) {
+        load_hold_release(p->repo, &p->hold);
 }
 
 /* ---- run ------------------------------------------------------------------------------------- */

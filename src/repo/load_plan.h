@@ -3,6 +3,7 @@
  * yet. Each model comes after those that it needs.
  *
  *     load_plan_init -> load_plan_add(), once for each requested model
+ *                    -> load_plan_hold() no unload removes what the plan relies on
  *                    -> load_plan_run()  in parallel as far as the order allows
  *                    -> items[i].error of each
  *
@@ -12,6 +13,7 @@
 #pragma once
 
 #include "base/work_pool.h"
+#include "repo/load_hold.h"
 #include "repo/load_slots.h"
 #include "repo/model_needs.h"
 #include "repo/repo_scan.h"
@@ -33,7 +35,7 @@ struct load_item {
         size_t                    n_waits;
         struct error             *error;   /* owned; the error of its load */
         struct error             *refusal; /* owned; the error of an invalid chain declaration */
-        char                     *cycle;   /* owned; "A -> B -> A"; NULL: no cycle */
+        char                     *cycle;   /* owned; text of the cycle that it closes; NULL: none */
         bool                      is_done; /* guarded by the table's lock */
 };
 
@@ -43,6 +45,8 @@ struct load_plan {
         struct repo_scan      **scans; /* owned; one for each model that was scanned for */
         size_t                  n_scans;
         struct load_user        user;    /* that of the thread which began the plan */
+        struct load_hold        hold;
+        uint64_t                n_unloads; /* r->n_unloads when the plan began */
         struct load_item      **items; /* owned; each after those that it needs */
         size_t                  n_items;
         /* Loads one item. */
@@ -66,5 +70,10 @@ bool load_plan_lacks(const struct load_plan *p, const struct load_item *item,
                      const struct model_need *need);
 /* Drops all items that were not requested. */
 void load_plan_drop_needs(struct load_plan *p);
+/* Holds the models of the plan and all that they need, until load_plan_release(). False, after a
+ * wait perhaps: a model was unloaded since load_plan_init(), so the plan may be wrong and must be made
+ * again. `is_last`: holds them anyway. */
+bool load_plan_hold(struct load_plan *p, bool is_last) NODISCARD;
+void load_plan_release(struct load_plan *p);
 /* Runs all items; returns when all have ended. */
 void load_plan_run(struct load_plan *p);

@@ -7,6 +7,8 @@
  * would wait for a slot for ever. It takes the slot again without waiting: for a short time more
  * versions than the limit may load. A load that would wait for itself is refused.
  *
+ * Unloads wait for loads, too: for those that need the model (load_hold.h).
+ *
  *     thread of a load     load_user_set(&(struct load_user){ "outer", 1 })
  *     repo_change_begin()  load_wait_begin_locked()  refuses "outer -> inner -> outer"
  *     repo_change_end()    load_wait_end_locked()
@@ -45,7 +47,9 @@ struct load_user {
 struct load_user load_user_set(struct load_user user);
 struct load_user load_user_get(void);
 
-/* To be called before a change of the entry is waited for, and after it. INVALID_ARG when that change
+/* To be called before a change of the entry is waited for, and after it. An unload waits for the holds
+ * up to `last_hold` (load_hold.h); 0: a load. INVALID_ARG when that change, or the load of such a hold,
  * waits for the thread's user. */
-struct error *load_wait_begin_locked(struct repo *r, const struct repo_entry *e) NODISCARD;
+struct error *load_wait_begin_locked(struct repo *r, const struct repo_entry *e,
+                                     uint64_t last_hold) NODISCARD;
 void          load_wait_end_locked(struct repo *r, const struct repo_entry *e);

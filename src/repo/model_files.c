@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "config/chain_line.h"
 #include "config/config_check.h"
+#include "config/config_edit.h"
 #include "config/config_fill.h"
 #include "config/config_normalize.h"
 #include "repo/agent_list.h"
@@ -172,12 +173,19 @@ struct error *model_files_scan(const char *directory, struct version_scan *scan,
         return NULL;
 }
 
+static struct error *set_name(struct model_config *config, const char *name) {
+        config->pb->name = (char *)protobuf_c_empty_string;
+        return config_edit_text(config, &config->pb->name, "", name);
+}
+
 static struct error *read_all(const struct repo_parts *parts, const struct model_source *source,
                               struct model_files *f, struct version_scan *scan) {
         AUTO_CHARS first = NULL;
 
         TRY(read_config(parts, source, f));
         TRY(run_agents(parts, source, f));
+        if (source->is_mapped)
+                TRY(set_name(f->config, f->name));
         TRY(model_files_scan(f->directory, scan, &first));
         TRY(model_files_print_given_config(f->config, &f->given_config));
         TRY(model_files_fill(f->config, f->name, first));

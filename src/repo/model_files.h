@@ -24,6 +24,9 @@ struct model_source {
         struct model_key       key;
         const char            *repository;         /* its path; "" for uploaded files */
         const char            *directory;          /* of the model, or of the uploaded files */
+        bool                   is_mapped;          /* the name was given at the registration of the
+                                                    * repository: that in the configuration does
+                                                    * not count */
         const char            *config_json;        /* replaces the file's; NULL: the file's */
         uint64_t               config_fingerprint; /* of the file that config_json replaces */
         struct override_files *override;           /* borrowed: uploaded files; NULL: none */

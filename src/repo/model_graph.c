@@ -146,18 +146,26 @@ struct walk {
         struct frame       *path; /* owned; room for each node once */
         size_t              depth;
         struct model_order *order; /* borrowed; nodes in the order in which their edges are done */
+        const struct node  *again; /* the first node of a cycle; NULL: none was found */
 };
 
 static char on_path_mark, done_mark;
 
-static struct error *circular(const struct walk *w, const struct node *again) {
-        AUTO_STRBUF text = { 0 };
-        size_t      first = 0;
+/* Index in the path of the node that the last node of the path needs again. */
+static size_t find_first(const struct walk *w, const struct node *again) {
+        size_t first = 0;
 
-        strbuf_init(&text, 0);
         while (w->path[first].node != again)
                 first++;
-        for (size_t i = first; i < w->depth; i++)
+        return first;
+}
+
+static struct error *circular(struct walk *w, const struct node *again) {
+        AUTO_STRBUF text = { 0 };
+
+        w->again = again;
+        strbuf_init(&text, 0);
+        for (size_t i = find_first(w, again); i < w->depth; i++)
                 strbuf_printf(&text, "%s -> ", w->path[i].node->name);
         return error_new(ERR_INVALID_ARG, "circular dependency between ensembles: %.*s%s",
                          STR_ARG(strbuf_str(&text)), again->name);
@@ -227,6 +235,20 @@ struct error *model_graph_order(const struct model_graph *g, const char *const *
         if (err != NULL)
                 model_order_done(ret);
         return err;
+}
+
+void model_graph_find_cycle(const struct model_graph *g, const char *model,
+                            struct model_order *ret) {
+        const struct node *n = map_find(&g->nodes, str_of(model));
+        struct walk        w;
+
+        walk_init(&w, g, NEEDS, 0, ret);
+        if (n != NULL)
+                error_free(walk_from(&w, n));
+        ret->n = 0;
+        for (size_t i = w.again != NULL ? find_first(&w, w.again) : w.depth; i < w.depth; i++)
+                ret->names[ret->n++] = w.path[i].node->name;
+        walk_done(&w);
 }
 
 void model_graph_dependents(const struct model_graph *g, const char *model,

@@ -41,6 +41,10 @@ void model_order_done(struct model_order *o);
  * ensembles: a -> b -> a" (the names of the models, the cycle once). */
 struct error *model_graph_order(const struct model_graph *g, const char *const *models, size_t n,
                                 struct model_order *ret) NODISCARD;
+/* Lists the models of a cycle that this model needs or is part of, each once: each needs the next one,
+ * and the last one needs the first. Empty when there is none. */
+void model_graph_find_cycle(const struct model_graph *g, const char *model,
+                            struct model_order *ret);
 /* Lists the models that need this one, directly or indirectly, without the model itself. Each model
  * comes before those that it needs; models are unloaded in this order. Cycles are ignored. */
 void model_graph_dependents(const struct model_graph *g, const char *model,

@@ -2,6 +2,8 @@
 #include "repo/repo.h"
 
 #include "base/file.h"
+#include "base/log.h"
+#include "base/map.h"
 #include "base/mem.h"
 #include "base/work_pool.h"
 #include "infer/model.h"
@@ -52,35 +54,90 @@ static struct error *check_local(const char *path) {
         return NULL;
 }
 
+static struct error *no_repository(const char *path, const char *what) {
+        return error_new(ERR_INVALID_ARG, "failed to %s '%s', repository not found", what, path);
+}
+
+/* A name means one directory. */
+static struct error *check_names(const char *path, const struct repo_name *names, size_t n_names) {
+        struct error *err = NULL;
+        struct map    seen;
+
+        map_init(&seen);
+        for (size_t i = 0; i < n_names && err == NULL; i++)
+                if (map_set(&seen, str_of(names[i].model), (void *)(uintptr_t)names[i].model) !=
+                    NULL)
+                        err = error_new(ERR_INVALID_ARG,
+                                        "failed to register '%s', there is a conflicting mapping "
+                                        "for '%s'",
+                                        path, names[i].model);
+        map_done(&seen);
+        return err;
+}
+
+static bool is_mapped_locked(const struct repo *r, const char *name) {
+        for (size_t i = 0; i < r->n_paths; i++)
+                for (size_t k = 0; k < r->paths[i].n_names; k++)
+                        if (strcmp(r->paths[i].names[k].model, name) == 0)
+                                return true;
+        return false;
+}
+
+/* The text names the model in both places, as in the reference server. */
+static struct error *check_new_names_locked(const struct repo *r, const struct repo_name *names,
+                                            size_t n_names) {
+        for (size_t i = 0; i < n_names; i++)
+                if (is_mapped_locked(r, names[i].model))
+                        return error_new(ERR_ALREADY_EXISTS,
+                                         "failed to register '%s', there is a conflicting mapping "
+                                         "for '%s'",
+                                         names[i].model, names[i].model);
+        return NULL;
+}
+
+static struct error *add_path(struct repo *r, const char *path, const struct repo_name *names,
+                              size_t n_names) {
+        MUTEX_GUARD(&r->table.lock);
+        if (repo_find_path_locked(r, path) != NULL)
+                return error_new(ERR_ALREADY_EXISTS,
+                                 "model repository '%s' has already been registered", path);
+        TRY(check_new_names_locked(r, names, n_names));
+        append_path_locked(r, path, names, n_names);
+        return NULL;
+}
+
 struct error *repo_add_path(struct repo *r, const char *path, const struct repo_name *names,
                             size_t n_names) {
         struct file_stat stat;
         AUTO_ERROR       err = NULL;
 
+        TRY(check_names(path, names, n_names));
         TRY(check_local(path));
         err = file_stat(path, &stat);
         if (err != NULL || !stat.is_directory)
-                return error_new(ERR_NOT_FOUND, "failed to register '%s', repository not found",
-                                 path);
-        MUTEX_GUARD(&r->table.lock);
-        if (repo_find_path_locked(r, path) != NULL)
-                return error_new(ERR_ALREADY_EXISTS,
-                                 "model repository '%s' has already been registered", path);
-        append_path_locked(r, path, names, n_names);
+                return no_repository(path, "register");
+        TRY(add_path(r, path, names, n_names));
+        log_info("Model repository registered: %s", path);
         return NULL;
 }
 
-struct error *repo_remove_path(struct repo *r, const char *path) {
+static bool remove_path(struct repo *r, const char *path) {
         struct repo_path *p;
 
         MUTEX_GUARD(&r->table.lock);
         p = repo_find_path_locked(r, path);
         if (p == NULL)
-                return error_new(ERR_NOT_FOUND, "failed to unregister '%s', repository not found",
-                                 path);
+                return false;
         repo_path_done(p);
         memmove(p, p + 1, (size_t)(&r->paths[r->n_paths] - (p + 1)) * sizeof(*p));
         r->n_paths--;
+        return true;
+}
+
+struct error *repo_remove_path(struct repo *r, const char *path) {
+        if (!remove_path(r, path))
+                return no_repository(path, "unregister");
+        log_info("Model repository unregistered: %s", path);
         return NULL;
 }
 

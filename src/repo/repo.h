@@ -112,7 +112,11 @@ void repo_poll(struct repo *r);
 void repo_start_poll(struct repo *r);
 
 /* Adds or removes a repository; its models do not change. `names` gives the models of some
- * directories another name. */
+ * directories other names: one directory may have several, and each name means one directory of
+ * one repository, whatever other directories are called. INVALID_ARG "failed to register '<path>',
+ * repository not found" (or unregister), "failed to register '<path>', there is a conflicting mapping
+ * for '<name>'"; ALREADY_EXISTS "model repository '<path>' has already been registered", "failed to
+ * register '<name>', there is a conflicting mapping for '<name>'". */
 struct repo_name {
         const char *directory;
         const char *model;

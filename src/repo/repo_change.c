@@ -8,6 +8,7 @@
 #include "infer/model_generations.h"
 #include "repo/agent_list.h"
 #include "repo/dir_fingerprint.h"
+#include "repo/load_hold.h"
 #include "repo/load_slots.h"
 #include "repo/loaded_model.h"
 #include "repo/model_files.h"
@@ -47,29 +48,80 @@ struct change {
 /* ---- one change at a time
  * --------------------------------------------------------------------- */
 
+/* Waits for a running change of the entry, and an unload for the loads that need the model. */
+static void await_turn_locked(struct repo *r, struct repo_entry *e, uint64_t last_hold) {
+        e->n_waiting++;
+        if (load_hold_covers_locked(r, e->label, last_hold)) {
+                mutex_unlock(&r->table.lock); /* the log may wait for its reader */
+                log_verbose(1, "unload of '%s' waits for the end of a load that needs it",
+                            e->label);
+                mutex_lock(&r->table.lock);
+        }
+        while ((e->is_busy || load_hold_covers_locked(r, e->label, last_hold)) && !r->is_stopping)
+                cond_wait(&r->table.changed, &r->table.lock);
+        e->n_waiting--;
+}
+
+static struct error *begin_locked(struct repo *r, struct repo_entry *e, uint64_t last_hold) {
+        struct error *err = load_wait_begin_locked(r, e, last_hold);
+
+        if (err == NULL)
+                await_turn_locked(r, e, last_hold);
+        if (err == NULL && r->is_stopping) {
+                load_wait_end_locked(r, e);
+                err = error_new_text(ERR_UNAVAILABLE, "Server exiting");
+        }
+        if (err != NULL)
+                return err;
+        e->is_busy = true;
+        r->n_changing++;
+        return NULL;
+}
+
 struct error *repo_change_begin(struct repo *r, const struct model_source *source,
                                 struct repo_entry **ret) {
         struct repo_entry *e;
 
         MUTEX_GUARD(&r->table.lock);
         e = repo_table_add_locked(&r->table, &source->key, source->directory, source->repository);
-        TRY(load_wait_begin_locked(r, e));
-        e->n_waiting++;
-        while (e->is_busy && !r->is_stopping)
-                cond_wait(&r->table.changed, &r->table.lock);
-        e->n_waiting--;
-        if (r->is_stopping) {
-                load_wait_end_locked(r, e);
-                return error_new_text(ERR_UNAVAILABLE, "Server exiting");
+        TRY(begin_locked(r, e, 0));
+        *ret = e;
+        return NULL;
+}
+
+static void end_unload_locked(struct repo *r, struct repo_entry *e) {
+        e->n_unloads--;
+        r->n_unloads_pending--;
+}
+
+struct error *repo_change_begin_unload(struct repo *r, const struct model_key *key,
+                                       struct repo_entry **ret) {
+        struct repo_entry *e;
+        struct error      *err;
+
+        MUTEX_GUARD(&r->table.lock);
+        e = repo_table_add_locked(&r->table, key, "", "");
+        e->n_unloads++;
+        r->n_unloads_pending++;
+        err = begin_locked(r, e, r->last_hold);
+        if (err != NULL) {
+                end_unload_locked(r, e);
+                repo_forget_locked(r, e);
+                cond_broadcast(&r->table.changed);
+                return err;
         }
-        e->is_busy = true;
-        r->n_changing++;
+        e->is_unloading = true;
         *ret = e;
         return NULL;
 }
 
 void repo_change_end(struct repo *r, struct repo_entry *e) {
         MUTEX_GUARD(&r->table.lock);
+        if (e->is_unloading) {
+                e->is_unloading = false;
+                end_unload_locked(r, e);
+                r->n_unloads++;
+        }
         e->is_busy = false;
         r->n_changing--;
         load_wait_end_locked(r, e);

@@ -21,6 +21,9 @@ struct model_source;
  * (load_slots.h). */
 struct error *repo_change_begin(struct repo *r, const struct model_source *source,
                                 struct repo_entry **ret) NODISCARD;
+/* The same for an unload, which also waits for the loads that need the model (load_hold.h). */
+struct error *repo_change_begin_unload(struct repo *r, const struct model_key *key,
+                                       struct repo_entry **ret) NODISCARD;
 /* Ends the change. An entry without content is removed, so `e` may be freed afterwards. */
 void repo_change_end(struct repo *r, struct repo_entry *e);
 

@@ -14,16 +14,8 @@
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* The fast path: without namespaces a label is a name. */
 static struct repo_entry *find_label_locked(struct repo *r, const char *label) {
-        struct repo_entry *e = repo_table_first_locked(&r->table, label);
-
-        if (e != NULL && e->next == NULL && strcmp(e->label, label) == 0)
-                return e;
-        for (size_t i = 0; i < r->table.n_entries; i++)
-                if (strcmp(r->table.sorted[i]->label, label) == 0)
-                        return r->table.sorted[i];
-        return NULL;
+        return repo_table_find_label_locked(&r->table, label);
 }
 
 /* Returns the only one of these models that was not unloaded; NULL: none, or several. */
@@ -91,6 +83,21 @@ bool repo_compose_has(struct repo *r, const struct model_key *user, const struct
         return v != NULL && v->blocked == NULL;
 }
 
+void repo_compose_add_needs_locked(struct repo *r, const struct model_key *user,
+                                   const struct model_needs *needs, struct label_list *to) {
+        for (size_t i = 0; i < needs->n; i++) {
+                const struct repo_entry *e = find_need_locked(r, user, &needs->items[i]);
+                const char        *label = e != NULL ? e->label : needs->items[i].name;
+                struct model_order order = { 0 };
+
+                error_free(model_graph_order(r->graph, &label, 1, &order)); /* a cycle: its load
+                                                                             * fails */
+                for (size_t k = 0; k < order.n; k++)
+                        label_list_add(to, order.names[k]);
+                model_order_done(&order);
+        }
+}
+
 /* ---- needs ----------------------------------------------------------------------------------- */
 
 static void set_needs_locked(struct repo *r, const struct repo_entry *e,
@@ -147,23 +154,36 @@ void repo_compose_forget_locked(struct repo *r, struct repo_entry *e) {
         model_graph_remove(r->graph, e->label);
 }
 
+static char *print_cycle(const struct model_order *cycle) {
+        char *text = mem_strdup(cycle->names[0]);
+
+        for (size_t i = 1; i <= cycle->n; i++) {
+                char *longer = mem_printf("%s -> %s", text, cycle->names[i % cycle->n]);
+
+                free(text);
+                text = longer;
+        }
+        return text;
+}
+
+/* The reference server names two models of a cycle of ensembles. */
 static struct error *check_cycle_locked(struct repo *r, const struct repo_entry *e,
                                         enum needs_kind kind) {
-        static const char  prefix[] = "circular dependency between ensembles: ";
-        const char        *label = e->label;
-        struct model_order order;
-        struct error      *err = model_graph_order(r->graph, &label, 1, &order);
-        struct error      *of_chain;
+        struct model_order cycle;
+        struct error      *err = NULL;
 
-        if (err == NULL)
-                model_order_done(&order);
-        if (err == NULL || kind == NEEDS_STEPS ||
-            strncmp(err->message, prefix, strlen(prefix)) != 0)
-                return err;
-        of_chain = error_new(ERR_INVALID_ARG, "chain of model '%s' is circular: %s", e->name,
-                             err->message + strlen(prefix));
-        error_free(err);
-        return of_chain;
+        model_graph_find_cycle(r->graph, e->label, &cycle);
+        if (cycle.n > 0 && kind == NEEDS_STEPS) {
+                err = error_new(ERR_INVALID_ARG, CIRCULAR_ENSEMBLES_FORMAT, cycle.names[0],
+                                cycle.names[cycle.n - 1], cycle.names[0]);
+        } else if (cycle.n > 0) {
+                AUTO_CHARS text = print_cycle(&cycle);
+
+                err = error_new(ERR_INVALID_ARG, "chain of model '%s' is circular: %s", e->name,
+                                text);
+        }
+        model_order_done(&cycle);
+        return err;
 }
 
 /* Returns "<Code>: <text>" of the version that failed, borrowed; NULL when none did. */
@@ -284,13 +304,6 @@ static void list_bottom_up_locked(struct repo *r, const char *label, struct labe
         model_order_done(&order);
 }
 
-void label_list_done(struct label_list *l) {
-        for (size_t i = 0; i < l->n; i++)
-                free(l->items[i]);
-        free(l->items);
-        *l = (struct label_list){ 0 };
-}
-
 static void set_blocked_locked(struct repo_entry *e, const struct model *model,
                                const struct composed_block *b) {
         struct repo_block block = {
@@ -374,19 +387,11 @@ static bool needs_name(const struct model_needs *needs, const char *name) {
         return false;
 }
 
-/* Takes the texts of `from`. */
-static void append_labels(struct label_list *to, struct label_list *from) {
-        to->items = mem_realloc(to->items, (to->n + from->n + 1) * sizeof(char *));
-        for (size_t i = 0; i < from->n; i++)
-                to->items[to->n++] = from->items[i];
-        free(from->items);
-}
-
 static void add_bottom_up_locked(struct repo *r, const char *label, struct label_list *to) {
         struct label_list more;
 
         list_bottom_up_locked(r, label, &more);
-        append_labels(to, &more);
+        label_list_take(to, &more);
 }
 
 /* A name may mean a model of another namespace than before the change: records the needs of its
@@ -492,23 +497,33 @@ void repo_compose_list_needed_names(struct repo *r, const char *name, struct lab
                 add_needed_names_locked(r, e->label, ret);
 }
 
-bool repo_compose_take_unused(struct repo *r, const char *label, struct model_key *ret) {
-        const struct repo_entry *e;
-        struct model_order       users;
-        bool                     is_used = false;
+static bool is_unused_locked(struct repo *r, const struct repo_entry *e) {
+        struct model_order users;
+        bool               is_used = false;
 
-        MUTEX_GUARD(&r->table.lock);
-        e = find_label_locked(r, label);
-        if (e == NULL || e->is_requested || !serves_locked(e))
+        if (e->is_requested || !serves_locked(e))
                 return false;
-        model_graph_dependents(r->graph, label, &users);
+        model_graph_dependents(r->graph, e->label, &users);
         for (size_t i = 0; i < users.n && !is_used; i++) {
                 const struct repo_entry *user = find_label_locked(r, users.names[i]);
 
                 is_used = user != NULL && (serves_locked(user) || user->is_busy);
         }
         model_order_done(&users);
-        if (is_used)
+        return !is_used;
+}
+
+bool repo_compose_is_unused(struct repo *r, const struct repo_entry *e) {
+        MUTEX_GUARD(&r->table.lock);
+        return is_unused_locked(r, e);
+}
+
+bool repo_compose_find_unused(struct repo *r, const char *label, struct model_key *ret) {
+        const struct repo_entry *e;
+
+        MUTEX_GUARD(&r->table.lock);
+        e = find_label_locked(r, label);
+        if (e == NULL || !is_unused_locked(r, e))
                 return false;
         *ret = (struct model_key){ mem_strdup(e->namespace), mem_strdup(e->name) };
         return true;

@@ -12,12 +12,16 @@
 #pragma once
 
 #include "base/error.h"
+#include "repo/label_list.h"
 #include "repo/model_needs.h"
 #include "repo/repo_private.h"
 
 /* The callback struct repo_parts.find_step. `owner` is the repository. */
 struct model *repo_compose_find_step(void *owner, const struct model_key *user,
                                      const struct model_need *need);
+
+/* Text of a cycle: the first model, the one that needs it again, and the first one. */
+#define CIRCULAR_ENSEMBLES_FORMAT "circular dependency between ensembles: %s -> ... -> %s -> %s"
 
 /* Records the needs of the entry's model. INVALID_ARG "load failed for model '<m>': ...\n" when
  * they form a cycle, or when a needed model is missing. The caller then restores the previous needs
@@ -38,18 +42,16 @@ bool repo_compose_has(struct repo *r, const struct model_key *user, const struct
 /* With --chain-strict-unload: INVALID_ARG "model 'C' is the next of 'B'". */
 struct error *repo_compose_check_unload(struct repo *r, const char *name) NODISCARD;
 
-/* Labels of models, owned. */
-struct label_list {
-        char **items;
-        size_t n;
-};
-
-void label_list_done(struct label_list *l);
 /* Lists all that this model needs, directly or indirectly. Each model comes before those that it
  * needs. */
 void repo_compose_list_needs(struct repo *r, const struct model_key *key, struct label_list *ret);
 /* Lists the names of all models that the models of this name need, directly or indirectly. */
 void repo_compose_list_needed_names(struct repo *r, const char *name, struct label_list *ret);
-/* True for a loaded model that was not requested and that no loaded model needs. The caller owns
- * the texts of *ret. */
-bool repo_compose_take_unused(struct repo *r, const char *label, struct model_key *ret) NODISCARD;
+/* Adds the labels of the models that these needs mean, and of all that those need, directly or
+ * indirectly. Some may be listed twice. The table's lock is held. */
+void repo_compose_add_needs_locked(struct repo *r, const struct model_key *user,
+                                   const struct model_needs *needs, struct label_list *to);
+/* True for a loaded model that was not requested and that no loaded model needs. */
+bool repo_compose_is_unused(struct repo *r, const struct repo_entry *e) NODISCARD;
+/* The same for a label. The caller owns the texts of *ret. */
+bool repo_compose_find_unused(struct repo *r, const char *label, struct model_key *ret) NODISCARD;

@@ -147,11 +147,32 @@ static struct error *load_source(struct repo *r, const struct model_source *sour
         return poll_error(r, &source->key, err);
 }
 
+/* The models that the configuration of the request needs stay loaded meanwhile. */
+static struct error *load_held(struct repo *r, const struct model_source *source) {
+        struct load_hold   hold = { 0 };
+        struct model_needs needs;
+        struct error      *err;
+
+        /* Fails with the configuration, whose load reports why. */
+        error_free(model_needs_peek(&r->parts, source->key.name, source->directory,
+                                    source->config_json, &needs));
+        mutex_lock(&r->table.lock);
+        load_hold_add_locked(r, &hold, &source->key, &needs);
+        if (!load_hold_take_locked(r, &hold, r->n_unloads))
+                load_hold_force_locked(r, &hold);
+        mutex_unlock(&r->table.lock);
+        model_needs_done(&needs);
+        err = load_source(r, source);
+        load_hold_release(r, &hold);
+        return err;
+}
+
 static struct error *load_found(struct repo *r, const struct found_model *found,
                                 const char *config_json) {
         const struct model_source source = { .key = found->key,
                                              .repository = found->repository,
                                              .directory = found->directory,
+                                             .is_mapped = found->is_mapped,
                                              .config_json = config_json };
 
         return config_json != NULL ? load_source(r, &source) : load_from_files(r, &source);
@@ -226,7 +247,7 @@ static struct error *load_uploaded_files(struct repo *r, const char *name,
         source.directory = override_files_directory(files);
         source.config_fingerprint = read_config_fingerprint(r, &source.key);
         source.override = files;
-        err = load_source(r, &source);
+        err = load_held(r, &source);
         override_files_unref(files);
         return err;
 }
@@ -235,16 +256,8 @@ static struct error *load_uploaded_files(struct repo *r, const char *name,
 
 /* `name` is the requested model. */
 static struct error *circular(const char *name, const struct load_item *item) {
-        struct error *err =
-                item->needs.kind == NEEDS_STEPS
-                        ? error_new(ERR_INVALID_ARG,
-                                    "load failed for model '%s': circular dependency between "
-                                    "ensembles: %s\n",
-                                    name, item->cycle)
-                        : error_new(ERR_INVALID_ARG,
-                                    "load failed for model '%s': chain of model '%s' is circular: "
-                                    "%s\n",
-                                    name, item->found->key.name, item->cycle);
+        struct error *err = error_new(ERR_INVALID_ARG, "load failed for model '%s': %s\n", name,
+                                      item->cycle);
 
         log_error("%.*s", (int)strlen(err->message) - 1, err->message);
         return err;
@@ -266,14 +279,26 @@ static struct error *load_item(struct repo *r, struct load_item *item) {
         return load_found(r, item->found, item->config_json);
 }
 
+/* A load that needs the model may have come first. */
+static void unload_if_unused(struct repo *r, const struct model_key *key) {
+        struct repo_entry *e;
+        AUTO_ERROR         err = repo_change_begin_unload(r, key, &e);
+
+        if (err != NULL)
+                return; /* all is unloaded, or a load that waits for this one needs it */
+        if (repo_compose_is_unused(r, e))
+                repo_change_unload(r, e);
+        repo_change_end(r, e);
+}
+
 /* Unloads the models that were not requested and that no loaded model needs. */
 static void unload_unused(struct repo *r, const struct label_list *labels) {
         for (size_t i = 0; i < labels->n; i++) {
                 struct model_key key;
 
-                if (!repo_compose_take_unused(r, labels->items[i], &key))
+                if (!repo_compose_find_unused(r, labels->items[i], &key))
                         continue;
-                error_free(repo_unload_one(r, &key)); /* fails when all is unloaded */
+                unload_if_unused(r, &key);
                 free((char *)(uintptr_t)key.namespace);
                 free((char *)(uintptr_t)key.name);
         }
@@ -366,11 +391,16 @@ static struct error *load_planned(struct repo *r, const char *name, struct load_
                 load_plan_run(plan);
                 err = only != NULL ? STEAL(only->error) : join_errors(name, plan);
         }
+        load_plan_release(plan);
         if (err != NULL && only != NULL && only->needs.kind != NEEDS_STEPS)
                 unload_unneeded(r, plan);
         load_plan_done(plan);
         return err;
 }
+
+/* A plan is made again when models were unloaded meanwhile. Clients that unload all the time do not
+ * delay a load for ever. */
+#define MAX_PLANS 8
 
 /* Loads one model in each namespace that has the name. */
 static struct error *load_all_of(struct repo *r, const char *name, const struct repo_scan *scan,
@@ -378,10 +408,15 @@ static struct error *load_all_of(struct repo *r, const char *name, const struct 
         struct load_plan  plan;
         struct load_item *item = NULL;
 
-        load_plan_init(&plan, r, NULL);
-        plan.load = load_item;
-        for (size_t i = 0; i < scan->n_models; i++)
-                item = load_plan_add(&plan, &scan->models[i], config_json, true);
+        for (unsigned n_plans = 1;; n_plans++) {
+                load_plan_init(&plan, r, NULL);
+                plan.load = load_item;
+                for (size_t i = 0; i < scan->n_models; i++)
+                        item = load_plan_add(&plan, &scan->models[i], config_json, true);
+                if (load_plan_hold(&plan, n_plans == MAX_PLANS))
+                        break;
+                load_plan_done(&plan);
+        }
         return load_planned(r, name, &plan, scan->n_models == 1 ? item : NULL);
 }
 
@@ -440,10 +475,9 @@ static size_t list_namespaces(struct repo *r, const char *name, char ***ret) {
 }
 
 struct error *repo_unload_one(struct repo *r, const struct model_key *key) {
-        const struct model_source nowhere = { .key = *key, .directory = "", .repository = "" };
-        struct repo_entry        *e;
+        struct repo_entry *e;
 
-        TRY(repo_change_begin(r, &nowhere, &e));
+        TRY(repo_change_begin_unload(r, key, &e));
         repo_change_unload(r, e);
         repo_change_end(r, e);
         return NULL;

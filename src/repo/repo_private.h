@@ -50,6 +50,10 @@ struct repo {
         size_t              n_changing; /* models that change now */
         struct load_slot   *slots;      /* borrowed: the loads of these versions (load_slots.h) */
         struct load_wait   *waits;      /* owned by the changes that are waited for */
+        struct load_hold   *holds;      /* borrowed: the loads that hold models (load_hold.h) */
+        uint64_t            last_hold;  /* number of the newest one */
+        uint64_t            n_unloads;  /* unloads that have ended */
+        size_t              n_unloads_pending; /* unloads that are requested or run */
         bool                is_stopping;
 };
 

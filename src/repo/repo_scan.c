@@ -32,12 +32,20 @@ static bool may_be_model(const char *directory) {
         return directory[0] != '\0' && directory[0] != '.' && strchr(directory, '/') == NULL;
 }
 
-/* Returns the name of the model when it differs from that of its directory, else NULL. */
-static const char *find_name(const struct repo_path *p, const char *directory) {
+static bool is_mapped_directory(const struct repo_path *p, const char *directory) {
         for (size_t i = 0; i < p->n_names; i++)
                 if (strcmp(p->names[i].directory, directory) == 0)
-                        return p->names[i].model;
-        return NULL;
+                        return true;
+        return false;
+}
+
+/* True when some repository gives this name to one of its directories. */
+static bool is_mapped_name(const struct repo_scan *s, const char *name) {
+        for (size_t i = 0; i < s->n_paths; i++)
+                for (size_t k = 0; k < s->paths[i].n_names; k++)
+                        if (strcmp(s->paths[i].names[k].model, name) == 0)
+                                return true;
+        return false;
 }
 
 static void found_done(struct found_model *m) {
@@ -48,7 +56,8 @@ static void found_done(struct found_model *m) {
 /* ---- one repository -------------------------------------------------------------------------- */
 
 /* Takes `directory`. */
-static void add(struct repo_scan *s, const struct repo_path *p, const char *name, char *directory) {
+static void add(struct repo_scan *s, const struct repo_path *p, const char *name, bool is_mapped,
+                char *directory) {
         if (s->n_models == s->cap_models) {
                 s->cap_models = s->cap_models > 0 ? s->cap_models * 2 : 64;
                 s->models = mem_realloc(s->models, s->cap_models * sizeof(*s->models));
@@ -56,7 +65,8 @@ static void add(struct repo_scan *s, const struct repo_path *p, const char *name
         s->models[s->n_models++] = (struct found_model){ .key = { .namespace = p->namespace,
                                                                   .name = mem_strdup(name) },
                                                          .repository = p->path,
-                                                         .directory = directory };
+                                                         .directory = directory,
+                                                         .is_mapped = is_mapped };
 }
 
 /* Checks that entries of the directory can be accessed. A directory may allow to list names but not
@@ -68,25 +78,32 @@ static struct error *check_search(const struct repo_path *p) {
         return file_stat(inside, &stat);
 }
 
+static void add_names_of(struct repo_scan *s, const struct repo_path *p, const char *directory) {
+        if (!is_mapped_directory(p, directory)) {
+                if (!is_mapped_name(s, directory))
+                        add(s, p, directory, false, path_join(p->path, directory));
+                return;
+        }
+        for (size_t i = 0; i < p->n_names; i++)
+                if (strcmp(p->names[i].directory, directory) == 0)
+                        add(s, p, p->names[i].model, true, path_join(p->path, directory));
+}
+
 static struct error *scan_all(const struct repo_path *p, struct repo_scan *s) {
         struct dir_list list;
 
         TRY(dir_check(p->path));
         TRY(check_search(p));
         TRY(dir_list_read_directories(p->path, &list));
-        for (size_t i = 0; i < list.n_names; i++) {
-                const char *name = find_name(p, list.names[i]);
-
+        for (size_t i = 0; i < list.n_names; i++)
                 if (may_be_model(list.names[i]))
-                        add(s, p, name != NULL ? name : list.names[i],
-                            path_join(p->path, list.names[i]));
-        }
+                        add_names_of(s, p, list.names[i]);
         dir_list_done(&list);
         return NULL;
 }
 
-static void add_if_present(const struct repo_path *p, const char *name, const char *directory,
-                           struct repo_scan *s) {
+static void add_if_present(const struct repo_path *p, const char *name, bool is_mapped,
+                           const char *directory, struct repo_scan *s) {
         AUTO_CHARS       path = path_join(p->path, directory);
         struct file_stat stat;
         AUTO_ERROR       err = NULL;
@@ -95,20 +112,19 @@ static void add_if_present(const struct repo_path *p, const char *name, const ch
                 return;
         err = file_stat(path, &stat);
         if (err == NULL && stat.is_directory)
-                add(s, p, name, STEAL(path));
+                add(s, p, name, is_mapped, STEAL(path));
 }
 
-/* Looks at the directories in which a model of this name can be: the one of that name, unless it
- * has a model of another name, and those whose models have this name. */
+/* Looks at the directories in which a model of this name can be: the one to which a registration
+ * gave the name, else the one of that name. */
 static struct error *scan_one(const struct repo_path *p, const char *name, struct repo_scan *s) {
         TRY(dir_check(p->path));
         TRY(check_search(p));
-        if (find_name(p, name) == NULL)
-                add_if_present(p, name, name, s);
+        if (!is_mapped_directory(p, name) && !is_mapped_name(s, name))
+                add_if_present(p, name, false, name, s);
         for (size_t i = 0; i < p->n_names; i++)
-                if (strcmp(p->names[i].model, name) == 0 &&
-                    find_name(p, p->names[i].directory) == p->names[i].model)
-                        add_if_present(p, name, p->names[i].directory, s);
+                if (strcmp(p->names[i].model, name) == 0)
+                        add_if_present(p, name, true, p->names[i].directory, s);
         return NULL;
 }
 

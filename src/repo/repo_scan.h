@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The scan of all repositories: the model directories that exist now.
  *
+ * A repository may be registered with names for some of its directories. Such a name means that
+ * directory alone, whatever other directories are called, and the directory has no other name.
+ *
  * A repository that cannot be read does not affect the others. Its models count neither as present
  * nor as removed. The log reports when it becomes unreadable, and when it can be read again.
  *
@@ -24,6 +27,7 @@ struct found_model {
         const char *repository;   /* borrowed: the scan; path of the first one that has the model */
         char       *directory;    /* owned; in that repository */
         bool        is_duplicate; /* another repository of the same namespace has the model too */
+        bool        is_mapped;    /* its name was given at the registration of the repository */
 };
 
 struct scan_failure {

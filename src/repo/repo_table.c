@@ -107,6 +107,18 @@ struct repo_entry *repo_table_find_locked(struct repo_table *t, const struct mod
         return e;
 }
 
+/* The fast path: without namespaces a label is a name. */
+struct repo_entry *repo_table_find_label_locked(struct repo_table *t, const char *label) {
+        struct repo_entry *e = repo_table_first_locked(t, label);
+
+        if (e != NULL && e->next == NULL && strcmp(e->label, label) == 0)
+                return e;
+        for (size_t i = 0; i < t->n_entries; i++)
+                if (strcmp(t->sorted[i]->label, label) == 0)
+                        return t->sorted[i];
+        return NULL;
+}
+
 static struct repo_entry *entry_new(const struct model_key *key, const char *directory,
                                     const char *repository) {
         struct repo_entry *e = mem_zalloc(sizeof(*e));
@@ -254,7 +266,7 @@ static void unlink_locked(struct repo_table *t, struct repo_entry *e) {
 void repo_table_forget_locked(struct repo_table *t, struct repo_entry *e) {
         assert(mutex_is_held(&t->lock));
         if (e->n_versions > 0 || e->is_busy || e->is_planned || e->is_wanted || e->is_duplicate ||
-            e->is_versionless || e->n_waiting > 0 || e->seen != NULL || e->tried != NULL)
+            e->is_versionless || e->n_waiting > 0 || e->n_unloads > 0 || e->seen != NULL || e->tried != NULL)
                 return;
         unlink_locked(t, e);
         erase(t, e);

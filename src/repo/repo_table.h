@@ -45,7 +45,9 @@ struct repo_entry {
         bool     is_busy;         /* a load or an unload runs; one at a time */
         bool     is_planned;      /* a poll has planned a step for it */
         bool     is_requested;    /* requested, not only needed by another model */
-        unsigned n_waiting;       /* threads that wait while it is busy */
+        unsigned n_waiting;       /* threads that wait for their change of it */
+        unsigned n_unloads;       /* unloads of it that wait or run */
+        bool     is_unloading;    /* the change that makes it busy is an unload */
         char    *given_config;    /* owned; of what serves, see model_files.h; or NULL */
         char    *sent_config;     /* owned; of a load request, valid for later loads; or NULL */
         uint64_t replaced_config_fingerprint; /* of the file that sent_config replaces */
@@ -86,6 +88,8 @@ void repo_table_done(struct repo_table *t);
 struct repo_entry *repo_table_find_locked(struct repo_table *t, const struct model_key *key);
 /* Returns the first entry of that name; the others follow by `next`. NULL when there is none. */
 struct repo_entry *repo_table_first_locked(struct repo_table *t, const char *name);
+/* Returns the entry of that label (model_key_label()); NULL when there is none. */
+struct repo_entry *repo_table_find_label_locked(struct repo_table *t, const char *label);
 /* Returns the entry, which is made when it is missing. */
 struct repo_entry *repo_table_add_locked(struct repo_table *t, const struct model_key *key,
                                          const char *directory, const char *repository);

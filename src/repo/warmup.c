@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/lock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "config/data_type.h"
 #include "config/shape.h"
@@ -109,6 +110,7 @@ struct warmup {
         const atomic_bool *must_end; /* borrowed; NULL: never */
         struct model                 *model;
         const char                   *directory;
+        const char                   *instance; /* borrowed; its name, for the log */
         const Inference__ModelWarmup *sample;
         struct warmup_bytes          *bytes;    /* owned; one per input */
         struct inner_request        **requests; /* owned */
@@ -270,14 +272,32 @@ static bool must_end(const struct warmup *w) {
         return w->must_end != NULL && atomic_load_explicit(w->must_end, memory_order_relaxed);
 }
 
+/* The texts of the beginning and of a failure are those of the reference server. */
+static void log_begin(const struct warmup *w, uint32_t iteration) {
+        log_verbose(1, "model '%s' instance %s is running warmup sample '%s' for iteration %u",
+                    w->model->name, w->instance, w->sample->name, iteration);
+}
+
+static void log_end(const struct warmup *w, bool is_failure) {
+        log_verbose(1, "model '%s' instance %s %s warmup sample '%s'", w->model->name, w->instance,
+                    is_failure ? "failed to run" : "has run", w->sample->name);
+}
+
+static struct error *iterate(struct warmup *w, struct executor *executor, uint32_t iteration) {
+        if (must_end(w))
+                return error_new_text(ERR_UNAVAILABLE, "Server exiting");
+        log_begin(w, iteration);
+        return run_once(w, executor);
+}
+
 static struct error *run_sample(struct warmup *w, struct executor *executor) {
         uint32_t      n = MAX(w->sample->count, 1); /* once when it is not given, as in the
                                                      * reference server */
         struct error *err = read_inputs(w);
 
-        for (uint32_t i = 0; i < n && err == NULL; i++)
-                err = name_sample(w, must_end(w) ? error_new_text(ERR_UNAVAILABLE, "Server exiting")
-                                                 : run_once(w, executor));
+        for (uint32_t i = 1; i <= n && err == NULL; i++)
+                err = name_sample(w, iterate(w, executor, i));
+        log_end(w, err != NULL);
         for (size_t i = 0; i < w->sample->n_inputs; i++)
                 free(w->bytes[i].bytes);
         free(w->bytes);
@@ -302,7 +322,7 @@ static struct error *check_size(const Inference__ModelWarmup *sample) {
         return NULL;
 }
 
-struct error *warmup_run(struct model *model, const char *model_directory,
+struct error *warmup_run(struct model *model, const char *model_directory, const char *instance,
                          struct executor *executor, const atomic_bool *must_end) {
         const Inference__ModelConfig *pb = model->config->pb;
         struct error                 *err = NULL;
@@ -310,6 +330,7 @@ struct error *warmup_run(struct model *model, const char *model_directory,
         for (size_t i = 0; i < pb->n_model_warmup && err == NULL; i++) {
                 struct warmup w = { .model = model,
                                     .directory = model_directory,
+                                    .instance = instance,
                                     .sample = pb->model_warmup[i],
                                     .must_end = must_end };
 

@@ -25,9 +25,9 @@ struct model;
  * batch. */
 bool warmup_fits(const Inference__ModelWarmup *sample, const struct executor *executor);
 
-/* Runs the samples that fit the instance. UNAVAILABLE when must_end (NULL: never) becomes true between two
- * batches. */
-struct error *warmup_run(struct model *model, const char *model_directory,
+/* Runs the samples that fit the instance of that name. UNAVAILABLE when must_end (NULL: never) becomes
+ * true between two batches. */
+struct error *warmup_run(struct model *model, const char *model_directory, const char *instance,
                          struct executor *executor, const atomic_bool *must_end) NODISCARD;
 
 struct warmup_bytes {

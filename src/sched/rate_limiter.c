@@ -3,6 +3,7 @@
 
 #include "base/list.h"
 #include "base/lock.h"
+#include "base/log.h"
 #include "base/mem.h"
 
 #include <assert.h>
@@ -215,8 +216,20 @@ static uint64_t lowest_locked(const struct rate_limiter *l) {
         return lowest == UINT64_MAX ? 0 : lowest;
 }
 
-struct error *rate_claim_new(struct rate_group *g, const struct rate_claim_options *options,
-                             struct rate_claim **ret) {
+static void log_resources(struct rate_limiter *l) {
+        AUTO_STRBUF text = { 0 };
+
+        if (LIKELY(!log_is_verbose(1)))
+                return;
+        strbuf_init(&text, 0);
+        mutex_lock(&l->lock);
+        rate_pools_print(&l->pools, &text);
+        mutex_unlock(&l->lock);
+        log_verbose(1, "%s", strbuf_cstr(&text));
+}
+
+static struct error *add_claim(struct rate_group *g, const struct rate_claim_options *options,
+                               struct rate_claim **ret) {
         struct rate_limiter *l = g->limiter;
         struct rate_claim   *c = mem_zalloc(sizeof(*c));
         struct error        *err;
@@ -237,6 +250,13 @@ struct error *rate_claim_new(struct rate_group *g, const struct rate_claim_optio
         list_append(&g->claims, &c->member);
         pick_all_locked(l); /* a resource may have grown */
         *ret = c;
+        return NULL;
+}
+
+struct error *rate_claim_new(struct rate_group *g, const struct rate_claim_options *options,
+                             struct rate_claim **ret) {
+        TRY(add_claim(g, options, ret));
+        log_resources(g->limiter);
         return NULL;
 }
 
@@ -261,4 +281,5 @@ void rate_claim_free(struct rate_claim *c) {
         pick_all_locked(l);
         mutex_unlock(&l->lock);
         free(c);
+        log_resources(l);
 }

@@ -180,6 +180,57 @@ void rate_needs_done(struct rate_needs *needs, struct rate_pools *p) {
         *needs = (struct rate_needs){ 0 };
 }
 
+/* ---- for the log ---------------------------------------------------------------------------- */
+
+static int compare_pools(const void *left, const void *right) {
+        const struct rate_pool *a = *(const struct rate_pool *const *)left;
+        const struct rate_pool *b = *(const struct rate_pool *const *)right;
+
+        if (a->is_global != b->is_global)
+                return a->is_global ? -1 : 1;
+        if (!a->is_global && a->device != b->device)
+                return a->device < b->device ? -1 : 1;
+        return strcmp(a->name, b->name);
+}
+
+/* The pools in the order of the log: an array that the caller owns, of borrowed pools. */
+static const struct rate_pool **sort_pools(const struct rate_pools *p, size_t *ret_n) {
+        const struct rate_pool **sorted;
+        size_t                   n = 0;
+
+        for (const struct list_node *i = p->pools.head.next; i != &p->pools.head; i = i->next)
+                n++;
+        sorted = mem_alloc((n + 1) * sizeof(*sorted));
+        n = 0;
+        for (const struct list_node *i = p->pools.head.next; i != &p->pools.head; i = i->next)
+                sorted[n++] = LIST_ENTRY(i, const struct rate_pool, node);
+        qsort(sorted, n, sizeof(*sorted), compare_pools);
+        *ret_n = n;
+        return sorted;
+}
+
+static bool is_same_device(const struct rate_pool *a, const struct rate_pool *b) {
+        return a->is_global == b->is_global && (a->is_global || a->device == b->device);
+}
+
+void rate_pools_print(const struct rate_pools *p, struct strbuf *out) {
+        size_t                   n;
+        const struct rate_pool **sorted = sort_pools(p, &n);
+
+        strbuf_puts(out, "\nMax Resource Map===>\n");
+        for (size_t i = 0; i < n; i++) {
+                if (i == 0 || !is_same_device(sorted[i - 1], sorted[i])) {
+                        if (sorted[i]->is_global)
+                                strbuf_puts(out, "\tDevice: GLOBAL\n");
+                        else
+                                strbuf_printf(out, "\tDevice: %d\n", sorted[i]->device);
+                }
+                strbuf_printf(out, "\t\tResource: %s\t Count: %llu\n", sorted[i]->name,
+                              (unsigned long long)sorted[i]->capacity);
+        }
+        free(sorted);
+}
+
 bool rate_needs_are_free(const struct rate_needs *needs, uint64_t round) {
         for (size_t i = 0; i < needs->n_items; i++) {
                 const struct rate_need *need = &needs->items[i];

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/list.h"
+#include "base/strbuf.h"
 #include "config/model_config.h"
 
 #include <stdbool.h>
@@ -54,6 +55,10 @@ void rate_pools_done(struct rate_pools *p);
 struct error *rate_needs_init(struct rate_needs *needs, struct rate_pools *p,
                               const Inference__ModelRateLimiter *limits, int device) NODISCARD;
 void          rate_needs_done(struct rate_needs *needs, struct rate_pools *p);
+
+/* Prints the capacities, for the log, as the reference server does: global resources first, then those
+ * of each device, by name. */
+void rate_pools_print(const struct rate_pools *p, struct strbuf *out);
 
 /* True when all needs can be met now. In one round, claims that wait may have reserved pools
  * before. */

@@ -453,9 +453,25 @@ static bool may_leave_directory(struct str name) {
         if (str_is(bare, ".") || str_is(bare, ".."))
                 return true;
         for (size_t i = 0; i < name.len; i++)
-                if (name.ptr[i] == '/' || name.ptr[i] == '\\' || (unsigned char)name.ptr[i] < ' ')
+                if (name.ptr[i] == '/' || name.ptr[i] == '\\')
                         return true;
         return name.len > MODEL_NAME_MAX_BYTES;
+}
+
+/* Nothing but white space, line breaks included. */
+static bool is_blank(const char *name) {
+        return name[strspn(name, " \t\n\v\f\r")] == '\0';
+}
+
+/* The text does not repeat the name: a program may write it to a log of its own. */
+static struct error *check_control_characters(struct str name) {
+        for (size_t i = 0; i < name.len; i++)
+                if ((unsigned char)name.ptr[i] < ' ')
+                        return error_new(ERR_INVALID_ARG,
+                                         "invalid model name: byte %zu is a control character "
+                                         "(0x%02x)",
+                                         i + 1, (unsigned)(unsigned char)name.ptr[i]);
+        return NULL;
 }
 
 /* For loading only. Unloading needs no such check: no loaded model has such a name, and unloading a
@@ -463,9 +479,10 @@ static bool may_leave_directory(struct str name) {
 static struct error *check_name(const char *name) {
         struct str s = str_of(name);
 
-        if (str_trim(s).len == 0)
+        if (is_blank(name))
                 return error_new_text(ERR_INVALID_ARG, "Model name cannot be empty. Please enter a "
                                                        "valid name to deploy.");
+        TRY(check_control_characters(s));
         if (may_leave_directory(s))
                 return error_new(ERR_INVALID_ARG,
                                  "invalid model name '%.*s', model name must not contain path "

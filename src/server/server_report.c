@@ -8,21 +8,37 @@
 #include "repo/repo.h"
 #include "server/server.h"
 
+#include <string.h>
+
 #define MAX_COLUMNS 3
 
 /* A table of texts, which log_and_free() logs with borders, one line per row, each column as wide as
- * its widest cell. */
+ * its widest cell. Cells have no control characters: the reason of a model may be a stack trace, and
+ * names come from directories and options. */
 struct report_table {
         size_t n_columns;
         size_t n_rows;
         char *(*rows)[MAX_COLUMNS]; /* owned, as is each cell */
 };
 
+/* Returns a copy, owned by the caller: line breaks and tabs become blanks, other control characters
+ * question marks. */
+static char *clean_cell(const char *text) {
+        char *cell = mem_strdup(text);
+
+        for (char *at = cell; *at != '\0'; at++) {
+                if ((unsigned char)*at >= ' ' && *at != 0x7f)
+                        continue;
+                *at = strchr("\t\n\v\f\r", *at) != NULL ? ' ' : '?';
+        }
+        return cell;
+}
+
 static void add_row(struct report_table *t, const char *a, const char *b, const char *c) {
         t->rows = mem_realloc(t->rows, (t->n_rows + 1) * sizeof(*t->rows));
-        t->rows[t->n_rows][0] = mem_strdup(a);
-        t->rows[t->n_rows][1] = mem_strdup(b);
-        t->rows[t->n_rows][2] = mem_strdup(c != NULL ? c : "");
+        t->rows[t->n_rows][0] = clean_cell(a);
+        t->rows[t->n_rows][1] = clean_cell(b);
+        t->rows[t->n_rows][2] = clean_cell(c != NULL ? c : "");
         t->n_rows++;
 }
 

@@ -182,16 +182,13 @@ bool tracer_answer_header(const struct trace_record *r, char out[TRACEPARENT_CHA
 /* ---- settings -------------------------------------------------------------------------------- */
 
 struct error *tracer_check_model(struct TRITONSERVER_Server *core, const char *model) {
-        struct error *err;
-        uint32_t      flags;
+        bool is_ready = false;
 
         if (!model)
                 return NULL;
-        err = core_error_take(
-                TRITONSERVER_ServerModelTransactionProperties(core, model, -1, &flags, NULL));
-        if (!err || err->code == ERR_NOT_FOUND)
-                return err;
-        error_free(err);
+        TRY(core_error_take(TRITONSERVER_ServerModelIsReady(core, model, -1, &is_ready)));
+        if (is_ready)
+                return NULL;
         return error_new(ERR_INVALID_ARG, "Request for unknown model : %s", model);
 }
 

@@ -47,9 +47,8 @@ struct trace_record *tracer_start(struct tracer *t, const struct trace_request *
 /* Prints the header `traceparent` of the answer. False when the answer gets none. */
 bool tracer_answer_header(const struct trace_record *r, char out[TRACEPARENT_CHARS + 1]);
 
-/* Checks the model of a request for settings; NULL is fine. NOT_FOUND, the error of the core, for a
- * model that does not exist. INVALID_ARG "Request for unknown model : <m>" for one that is not
- * ready. */
+/* Checks the model of a request for settings; NULL is fine. INVALID_ARG "Request for unknown model :
+ * <m>" for one that does not exist or is not ready, as the reference server has it. */
 struct error *tracer_check_model(struct TRITONSERVER_Server *core, const char *model) NODISCARD;
 /* Like trace_settings_change() and trace_settings_report(). */
 struct error *tracer_change(struct tracer *t, const char *model, const struct trace_change *change)

@@ -128,9 +128,9 @@ static void test_explicit(void **state) {
 /* What can be no model's name is refused with the reason; three dots are a name like others, which
  * no repository has. Unloading what is not there succeeds, whatever it is called. */
 static void test_names(void **state) {
-        static const char *const blank[] = { "", " ", "  ", "\t" };
+        static const char *const blank[] = { "", " ", "  ", "\t", "\n", " \r\n", "\v\f" };
         static const char *const leading_out[] = { ".",      "..",  " ..",  ".. ",
-                                                   "../etc", "a/b", "a\\b", "a\nb" };
+                                                   "../etc", "a/b", "a\\b" };
         static const char *const unknown[] = { "...", "..m", " m", "nobody" };
         struct place             p;
 
@@ -162,6 +162,9 @@ static void test_names(void **state) {
                              TRITONSERVER_ERROR_INTERNAL, text);
                 assert_ok(TRITONSERVER_ServerUnloadModel(p.server, unknown[i]));
         }
+        assert_error(TRITONSERVER_ServerLoadModel(p.server, "a\nb"), TRITONSERVER_ERROR_INVALID_ARG,
+                     "invalid model name: byte 2 is a control character (0x0a)");
+        assert_ok(TRITONSERVER_ServerUnloadModel(p.server, "a\nb"));
         end(&p);
 }
 
@@ -217,6 +220,33 @@ static void test_sent_files(void **state) {
         end(&p);
 }
 
+/* One value where a list is meant counts as a list of one, as for the reference server. */
+static void test_sent_list_of_one(void **state) {
+        static const char lenient[] =
+                "{\"backend\":\"identity\",\"instanceGroup\":{\"count\":\"3\",\"kind\":2},"
+                "\"input\":{\"name\":\"INPUT0\",\"data_type\":\"TYPE_FP32\",\"dims\":-1},"
+                "\"output\":{\"name\":\"OUTPUT0\",\"data_type\":\"TYPE_FP32\",\"dims\":-1}}";
+        static const char                    group[] = "\"kind\":\"KIND_CPU\",\"count\":3,";
+        struct place                         p;
+        struct TRITONSERVER_Parameter       *config;
+        const struct TRITONSERVER_Parameter *parameters[1];
+        struct TRITONSERVER_Message         *message;
+        const char                          *json;
+        size_t                               len;
+
+        (void)state;
+        begin(&p, TRITONSERVER_MODEL_CONTROL_EXPLICIT, NULL);
+        config = TRITONSERVER_ParameterNew("config", TRITONSERVER_PARAMETER_STRING, lenient);
+        parameters[0] = config;
+        assert_ok(TRITONSERVER_ServerLoadModelWithParameters(p.server, "m", parameters, 1));
+        assert_ok(TRITONSERVER_ServerModelConfig(p.server, "m", -1, 1, &message));
+        assert_ok(TRITONSERVER_MessageSerializeToJson(message, &json, &len));
+        assert_non_null(memmem(json, len, group, strlen(group)));
+        assert_ok(TRITONSERVER_MessageDelete(message));
+        TRITONSERVER_ParameterDelete(config);
+        end(&p);
+}
+
 static void test_repositories(void **state) {
         struct place                         p;
         char                                 more[256], text[512];
@@ -239,7 +269,7 @@ static void test_repositories(void **state) {
         assert_true(is_ready(&p, "outside", 1));
         snprintf(text, sizeof(text), "failed to unregister '%s', repository not found", more);
         assert_error(TRITONSERVER_ServerUnregisterModelRepository(p.server, more),
-                     TRITONSERVER_ERROR_NOT_FOUND, text);
+                     TRITONSERVER_ERROR_INVALID_ARG, text);
         TRITONSERVER_ParameterDelete(name);
         end(&p);
 }
@@ -369,6 +399,7 @@ int main(int argc, char **argv) {
                 cmocka_unit_test(test_sent_files), cmocka_unit_test(test_repositories),
                 cmocka_unit_test(test_poll),       cmocka_unit_test(test_none),
                 cmocka_unit_test(test_namespaces), cmocka_unit_test(test_unreadable),
+                cmocka_unit_test(test_sent_list_of_one),
         };
 
         if (argc != 2) {

@@ -9,7 +9,7 @@ import requests
 
 from chain_models import (adding, ask, ensemble, error, executions, is_ready, load, states,
                           statistics, unload, value)
-from conftest import require_build
+from conftest import FIFO, require_build
 from gate import Gate, gated
 from models import EXPLICIT, SECONDS, opens_server, wait_for_index, wait_until, write
 
@@ -93,8 +93,24 @@ def test_cycles(tmp_path):
     repository = {"x": ensemble(("y", "OUT")), "y": ensemble(("x", "OUT")), **models()}
     with opens_server(tmp_path, repository, "--exit-on-error=false") as server:
         assert value(server, "line", 5) == 116
-        assert "circular dependency between ensembles: x -> y -> x" in server.text()
+        assert "circular dependency between ensembles: x -> ... -> y -> x" in server.text()
         assert states(server)["x"] == states(server)["y"] == (None, None)
+
+
+def test_cycles_of_a_request(tmp_path):
+    """In the repository, and by a reload of a step that serves."""
+    repository = {"x": ensemble(("y", "OUT")), "y": ensemble(("z", "OUT")),
+                  "z": ensemble(("x", "OUT")), "self": ensemble(("self", "OUT")), **models()}
+    text = "load failed for model '{0}': circular dependency between ensembles: {1}\n"
+    with opens_server(tmp_path, repository, *EXPLICIT) as server:
+        assert load(server, "x") == (400, text.format("x", "x -> ... -> z -> x"))
+        assert load(server, "self") == (400, text.format("self", "self -> ... -> self -> self"))
+        write(server, "z/config.pbtxt", ensemble(("line", "OUT")))
+        assert load(server, "x") == (200, "")
+        assert value(server, "x", 5) == 116
+        write(server, "z/config.pbtxt", ensemble(("x", "OUT")))
+        assert load(server, "z") == (400, text.format("z", "z -> ... -> y -> z"))
+        assert value(server, "x", 5) == 116
 
 
 def test_unload_and_load_of_a_step(tmp_path):
@@ -196,6 +212,126 @@ def test_an_ensemble_as_a_stage(tmp_path):
         assert states(server)["pipe"] == ("UNAVAILABLE", "stage 'line' is not ready")
         assert load(server, "B") == (200, "")
         assert value(server, "pipe", 5) == 216
+
+
+# ---- unloads that come while an ensemble loads -----------------------------------------------------
+
+VERBOSE = (*EXPLICIT, "--log-verbose=1")
+
+
+class SlowLoad:
+    """Loads a model on another thread; its step C stands at a gate meanwhile."""
+
+    def __init__(self, server, pool, name):
+        self._gate = open(server.repository / "C" / "load_gate", "r+b", buffering=0)
+        self.answer = pool.submit(load, server, name)
+        server.wait_for_line(r"loading: C:1", SECONDS)
+
+    def open(self):
+        self._gate.write(b"g")
+        self._gate.close()
+
+
+def slow(**more):
+    """C waits at a gate while it is loaded."""
+    config = adding(100, out="C_OUT", load_gate_fifo="load_gate")
+    return models(C={"config.pbtxt": config, "load_gate": FIFO}, **more)
+
+
+def unload_that_waits(server, pool, name, **parameters):
+    answer = pool.submit(unload, server, name, **parameters)
+    server.wait_for_line(f"unload of '{name}' waits for the end of a load that needs it", SECONDS)
+    return answer
+
+
+def test_an_unload_of_a_step_waits_for_the_load_of_its_ensemble(tmp_path):
+    with opens_server(tmp_path, slow(other=adding(1)), *VERBOSE) as server, \
+            concurrent.futures.ThreadPoolExecutor(2) as pool:
+        assert load(server, "A") == (200, "")
+        slow_load = SlowLoad(server, pool, "line")
+        unloading = unload_that_waits(server, pool, "A")
+        # Others come and go.
+        assert load(server, "other") == unload(server, "other") == (200, "")
+        assert states(server)["A"] == READY
+        assert value(server, "A", 5) == 6
+        slow_load.open()
+        assert slow_load.answer.result() == unloading.result() == (200, "")
+        assert states(server)["A"] == states(server)["line"] == GONE
+        assert states(server)["B"] == states(server)["C"] == READY
+        assert load(server, "A") == (200, "")
+        assert value(server, "line", 5) == 116
+
+
+def test_an_unload_of_a_step_of_a_step_waits(tmp_path):
+    """inner serves already; outer, which loads, needs it and so A."""
+    repository = slow(inner=ensemble(("A", "A_OUT"), ("B", "B_OUT")),
+                      outer=ensemble(("inner", "OUT"), ("C", "C_OUT")))
+    with opens_server(tmp_path, repository, *VERBOSE) as server, \
+            concurrent.futures.ThreadPoolExecutor(3) as pool:
+        assert load(server, "inner") == (200, "")
+        slow_load = SlowLoad(server, pool, "outer")
+        unloading = [unload_that_waits(server, pool, name) for name in ("A", "inner")]
+        slow_load.open()
+        assert slow_load.answer.result() == (200, "")
+        assert [answer.result() for answer in unloading] == [(200, "")] * 2
+        assert states(server)["outer"] == states(server)["inner"] == GONE
+
+
+def test_a_load_that_comes_after_the_unload_waits_for_it(tmp_path):
+    """It finds the step unloaded, and loads it again."""
+    repository = slow(two=ensemble(("A", "A_OUT"), ("B", "B_OUT")))
+    with opens_server(tmp_path, repository, *VERBOSE) as server, \
+            concurrent.futures.ThreadPoolExecutor(3) as pool:
+        assert load(server, "A") == (200, "")
+        slow_load = SlowLoad(server, pool, "line")
+        unloading = unload_that_waits(server, pool, "A")
+        later = pool.submit(load, server, "two")
+        slow_load.open()
+        assert slow_load.answer.result() == unloading.result() == later.result() == (200, "")
+        assert states(server)["A"] == states(server)["two"] == states(server)["line"] == READY
+        assert value(server, "two", 5) == 16
+        assert server.text().count('"loading: A:1') == 2
+
+
+def test_an_unload_with_steps_leaves_those_of_a_load(tmp_path):
+    """A and B were loaded for two alone, and line needs them."""
+    repository = slow(two=ensemble(("A", "A_OUT"), ("B", "B_OUT")))
+    with opens_server(tmp_path, repository, *VERBOSE) as server, \
+            concurrent.futures.ThreadPoolExecutor(2) as pool:
+        assert load(server, "two") == (200, "")
+        slow_load = SlowLoad(server, pool, "line")
+        unloading = pool.submit(unload, server, "two", unload_dependents=True)
+        server.wait_for_line("unload of 'B' waits for the end of a load", SECONDS)
+        slow_load.open()
+        assert slow_load.answer.result() == unloading.result() == (200, "")
+        assert states(server)["two"] == GONE
+        assert states(server)["A"] == states(server)["B"] == states(server)["line"] == READY
+
+
+def test_an_unload_waits_for_a_load_that_fails(tmp_path):
+    repository = slow(bad=ensemble(("A", "A_OUT"), ("C", "NOT_THERE")))
+    with opens_server(tmp_path, repository, *VERBOSE) as server, \
+            concurrent.futures.ThreadPoolExecutor(2) as pool:
+        assert load(server, "A") == (200, "")
+        slow_load = SlowLoad(server, pool, "bad")
+        unloading = unload_that_waits(server, pool, "A")
+        slow_load.open()
+        status, text = slow_load.answer.result()
+        assert status == 400 and "NOT_THERE" in text
+        assert unloading.result() == (200, "")
+        assert states(server)["A"] == GONE
+
+
+def test_an_unload_that_waits_ends_with_the_server(tmp_path):
+    with opens_server(tmp_path, slow(), *VERBOSE) as server, \
+            concurrent.futures.ThreadPoolExecutor(2) as pool:
+        assert load(server, "A") == (200, "")
+        slow_load = SlowLoad(server, pool, "line")
+        unloading = unload_that_waits(server, pool, "A")
+        server.process.terminate()
+        assert unloading.result() == (503, "Server exiting")
+        slow_load.open()
+        slow_load.answer.result()
 
 
 def test_stop_while_a_request_is_inside(tmp_path):

@@ -289,6 +289,15 @@ def test_no_encoding(server, encoding):
     assert reply.json()["outputs"][0]["data"] == [1.0]
 
 
+@pytest.mark.parametrize("blanks", [" ", "\t", " \t  "])
+def test_blanks_around_a_value_are_no_part_of_it(server, blanks):
+    """RFC 9110, 5.5."""
+    body = gzip.compress(json.dumps(one([1])).encode())
+    answer = exchange(server.http_port, request("POST", "/v2/models/fp32/infer", body,
+                                                f"Content-Encoding:{blanks}gzip{blanks}"))
+    assert answer.status == 200, answer
+
+
 def test_length_of_json_is_of_the_decompressed_body(server):
     body, headers = binary("FP32", [2], struct.pack("<2f", 1, 2))
     packed = zlib.compress(body)

@@ -9,6 +9,7 @@ import concurrent.futures
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -397,6 +398,54 @@ def test_sent_configuration_that_is_broken(explicit, name, way, stubs):
     # Why is in the log, and that it was not the file.
     assert (f"Poll failed for model directory '{name}': Invalid config override: message "
             "'ModelConfig' has no field named 'nonsense'") in explicit.text()
+
+
+# What protobuf's JSON reader takes beyond proto3 JSON, as clients of the reference server send it.
+LENIENT = """{
+    "backend": "testing", "maxBatchSize": "0", "name": null,
+    "input": {"name": "INPUT0", "dataType": "type_fp32", "dims": "-1"},
+    "output": [{"name": "OUTPUT0", "data_type": 11, "dims": [[-1]]},
+               {"name": "EXECUTIONS", "data_type": "9", "dims": [1]},
+               {"name": "SERIAL", "data_type": "TYPE_INT64", "dims": 1.0}],
+    "instance_group": {"count": "+02", "kind": "2"},
+    "modelTransactionPolicy": {"decoupled": "no"},
+    "parameters": {"unused": null},
+    "dynamic_batching": null
+}"""
+
+
+def test_sent_configuration_is_read_as_protobuf_reads_it(explicit, name, way, stubs):
+    assert control(explicit, way, "load", name, stubs, config=LENIENT) is None
+    assert infer(explicit, name).status == 200
+    config = model_config(explicit, name)
+    assert config["input"][0]["dims"] == [-1] and len(config["input"]) == 1
+    assert [t["data_type"] for t in config["output"]] == ["TYPE_FP32", "TYPE_INT64", "TYPE_INT64"]
+    assert [t["dims"] for t in config["output"]] == [[-1], [1], [1]]
+    [group] = config["instance_group"]
+    assert (group["count"], group["kind"]) == (2, "KIND_CPU")
+    assert config["model_transaction_policy"] == {"decoupled": False}
+    assert config["parameters"] == {"unused": {"string_value": ""}}
+
+
+REFUSED = (
+    ("{backend: \"testing\"}", "JSON at offset 1: Missing a name for object member."),
+    ("{'backend': 'testing'}", "JSON at offset 1: Missing a name for object member."),
+    ("{\"backend\": \"testing\",}", "JSON at offset 22: Missing a name for object member."),
+    ("{\"backend\": \"a\", \"backend\": \"b\"}",
+     'non-repeated field "backend" is specified multiple times'),
+    ("{\"instance_group\": 7}", "instance_group: expected an object, got a number"),
+    ("{\"input\": {\"data_type\": 99}}", "input.data_type: enum 'DataType' has no value '99'"),
+)
+
+
+def test_sent_configuration_that_is_no_json(explicit, name):
+    load(explicit, name)
+    for broken, reason in REFUSED:
+        assert control(explicit, "http", "load", name, None, config=broken) == (
+            "INTERNAL", POLL_ERROR.format(name))
+        reason = f"Poll failed for model directory '{name}': Invalid config override: {reason}"
+        explicit.wait_for_line(re.escape(json.dumps(reason)[1:-1]))
+    assert infer(explicit, name).executions == 1
 
 
 def test_sent_files_replace_the_directory(explicit, name, way, stubs):

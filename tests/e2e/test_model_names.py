@@ -10,6 +10,7 @@ from models import EXPLICIT, control, model_text, opens_server
 
 EMPTY = "Model name cannot be empty. Please enter a valid name to deploy."
 OUTSIDE = "invalid model name '{0}', model name must not contain path traversal characters"
+CONTROL = "invalid model name: byte {0} is a control character (0x{1})"
 UNKNOWN = "failed to load '{0}', failed to poll from model repository"
 
 
@@ -26,6 +27,10 @@ def explicit(tmp_path_factory):
 
 @pytest.mark.parametrize("name, code, text", [
     ("", "INVALID_ARGUMENT", EMPTY), ("  ", "INVALID_ARGUMENT", EMPTY),
+    ("\n", "INVALID_ARGUMENT", EMPTY), (" \t\r\n\v\f", "INVALID_ARGUMENT", EMPTY),
+    ("a\nb", "INVALID_ARGUMENT", CONTROL.format(2, "0a")),
+    ("\x1b[2J", "INVALID_ARGUMENT", CONTROL.format(1, "1b")),
+    ("../a\nb", "INVALID_ARGUMENT", CONTROL.format(5, "0a")),
     ("../etc", "INVALID_ARGUMENT", OUTSIDE), (" ..", "INVALID_ARGUMENT", OUTSIDE),
     ("..", "INVALID_ARGUMENT", OUTSIDE), ("...", "INTERNAL", UNKNOWN),
     ("nobody", "INTERNAL", UNKNOWN)])
@@ -33,6 +38,19 @@ def test_name_over_grpc(explicit, stubs, name, code, text):
     assert control(explicit, "grpc", "load", name, stubs) == (code, text.format(name))
     # Nothing of that name is loaded, which is what was asked for.
     assert control(explicit, "grpc", "unload", name, stubs) is None
+
+
+def test_a_name_forges_no_line_of_the_log(tmp_path, stubs):
+    """A name reaches the log escaped, whatever way it comes."""
+    forged = "x\nE0101 00:00:00.000000 1 forged.c:1] \"forged\""
+    options = (*EXPLICIT, "--log-verbose=1", f"--load-model={forged}", "--exit-on-error=false")
+    with opens_server(tmp_path, {"m": model_text()}, *options) as server:
+        assert control(server, "grpc", "load", forged, stubs) == (
+            "INVALID_ARGUMENT", CONTROL.format(2, "0a"))
+        assert control(server, "grpc", "unload", forged, stubs) is None
+        text = server.text()
+    assert "failed to poll model 'x\\nE0101" in text
+    assert not [line for line in text.splitlines() if line.startswith("E0101")]
 
 
 def test_name_over_http(explicit, stubs):

@@ -180,9 +180,8 @@ def test_refused_changes(one_server, change, status, text):
 def test_models_that_are_not_there(one_server):
     for change in (None, {"trace_rate": "5"}):
         reply = one_server.settings("nobody", change)
-        assert reply.status_code == 404
-        assert reply.json() == {
-            "error": "Request for unknown model: 'nobody' is not found"}
+        assert reply.status_code == 400
+        assert reply.json() == {"error": "Request for unknown model : nobody"}
 
 
 @pytest.fixture
@@ -218,7 +217,7 @@ def test_models_that_are_not_there_over_grpc(one_server, rpc, settings):
     with pytest.raises(Exception) as caught:
         rpc_settings(rpc, "nobody", **settings)
     assert (caught.value.code().name, caught.value.details()) == (
-        "NOT_FOUND", "Request for unknown model: 'nobody' is not found")
+        "INVALID_ARGUMENT", "Request for unknown model : nobody")
     assert one_server.settings().json() == as_told(one_server)
 
 

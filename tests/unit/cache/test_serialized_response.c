@@ -237,6 +237,11 @@ static void test_what_is_not_kept(void **state UNUSED) {
         r->first_output->attributes.memory_type = MEMORY_GPU;
         assert_false(serialized_response_measure(r, &n_bytes));
         r->first_output->attributes.memory_type = MEMORY_CPU;
+        void *base = STEAL(r->first_output->base); /* the client gave no memory */
+
+        assert_false(serialized_response_measure(r, &n_bytes));
+        r->first_output->base = base;
+        assert_true(serialized_response_measure(r, &n_bytes));
         assert_ok(response_add_parameter(r, &(struct parameter){ .name = "p",
                                                                  .type = PARAMETER_BYTES,
                                                                  .bytes = "x",

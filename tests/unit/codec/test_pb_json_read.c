@@ -9,6 +9,7 @@
 #include "suite.h"
 
 #include <math.h>
+#include <stdio.h>
 
 static struct arena arena;
 
@@ -159,6 +160,28 @@ static void test_bools_and_enums(void **state) {
         assert_int_equal(read_node("{\"color\":-2}")->color, NODE_BELOW);
 }
 
+/* Words of protobuf's JSON reader beyond proto3 JSON, which clients of the reference server use. */
+static void test_lenient_words(void **state) {
+        static const char *const yes[] = { "True", "t", "Yes", "y", "1" };
+        static const char *const no[] = { "FALSE", "f", "no", "N", "0" };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(yes); i++) {
+                char json[32];
+
+                snprintf(json, sizeof(json), "{\"truth\":\"%s\"}", yes[i]);
+                assert_int_equal(read_node(json)->truth, 1);
+                snprintf(json, sizeof(json), "{\"truth\":\"%s\"}", no[i]);
+                assert_int_equal(read_node(json)->truth, 0);
+        }
+        assert_int_equal(read_node("{\"color\":\"1\"}")->color, NODE_GREEN);
+        assert_int_equal(read_node("{\"color\":\"-2\"}")->color, NODE_BELOW);
+        assert_int_equal(read_node("{\"color\":1.0}")->color, NODE_GREEN);
+        assert_int_equal(read_node("{\"i32\":\"+007\"}")->i32, 7);
+        assert_int_equal(read_node("{\"i32\":\"-007\"}")->i32, -7);
+        assert_true(read_node("{\"real64\":\"+2\"}")->real64 == 2.0);
+}
+
 static void test_strings_and_bytes(void **state) {
         struct node *node;
 
@@ -195,6 +218,49 @@ static void test_lists_and_maps(void **state) {
         assert_int_equal(node->n_switches, 1);
         assert_int_equal(node->switches[0]->key, 1);
         assert_int_equal(node->switches[0]->value->i32, 3);
+}
+
+static void test_a_value_is_a_list_of_one(void **state) {
+        struct node *node = read_node("{\"words\":\"a\",\"children\":{\"words\":[],\"i32\":4}}");
+
+        (void)state;
+        assert_int_equal(node->n_words, 1);
+        assert_string_equal(node->words[0], "a");
+        assert_int_equal(node->n_children, 1);
+        assert_int_equal(node->children[0]->i32, 4);
+        assert_int_equal(node->children[0]->n_words, 0);
+        node = read_node("{\"words\":\"a\",\"words\":[\"b\",\"c\"]}");
+        assert_int_equal(node->n_words, 3);
+        assert_string_equal(node->words[2], "c");
+}
+
+static void test_arrays_in_arrays_are_one_list(void **state) {
+        struct node *node = read_node("{\"words\":[\"a\",[\"b\",[],[\"c\"]],\"d\"],"
+                                      "\"children\":[[{\"i32\":1}],[{\"i32\":2}]]}");
+
+        (void)state;
+        assert_int_equal(node->n_words, 4);
+        assert_string_equal(node->words[1], "b");
+        assert_string_equal(node->words[2], "c");
+        assert_string_equal(node->words[3], "d");
+        assert_int_equal(node->n_children, 2);
+        assert_int_equal(node->children[1]->i32, 2);
+}
+
+static void test_null_in_lists_and_maps_is_the_default(void **state) {
+        struct node *node = read_node("{\"words\":[\"a\",null],\"children\":[null,{\"i32\":2}],"
+                                      "\"numbers\":{\"1\":null},\"switches\":{\"true\":null}}");
+
+        (void)state;
+        assert_int_equal(node->n_words, 2);
+        assert_string_equal(node->words[1], "");
+        assert_int_equal(node->n_children, 2);
+        assert_int_equal(node->children[0]->i32, 0);
+        assert_int_equal(node->children[1]->i32, 2);
+        assert_int_equal(node->n_numbers, 1);
+        assert_string_equal(node->numbers[0]->value, "");
+        assert_int_equal(node->switches[0]->key, 1);
+        assert_int_equal(node->switches[0]->value->i32, 0);
 }
 
 static void test_null_leaves_a_field_unset(void **state) {
@@ -247,10 +313,11 @@ static const struct {
         { "{\"real32\":1e39}", "real32: value 1e39 is out of range for float" },
         { "{\"real64\":{}}", "real64: expected a number, got an object" },
         { "{\"truth\":1}", "truth: expected true or false, got a number" },
-        { "{\"truth\":\"yes\"}", "truth: expected true or false, got \"yes\"" },
+        { "{\"truth\":\"yess\"}", "truth: expected true or false, got \"yess\"" },
         { "{\"color\":\"GREN\"}",
           "color: enum 'Color' has no value 'GREN'; did you mean 'GREEN'?" },
         { "{\"color\":5}", "color: enum 'Color' has no value '5'" },
+        { "{\"color\":\"5\"}", "color: enum 'Color' has no value '5'" },
         { "{\"color\":1.5}", "color: enum 'Color' has no value '1.5'" },
         { "{\"color\":true}", "color: expected the name of an enum value, got a boolean" },
         { "{\"text\":7}", "text: expected a string, got a number" },
@@ -258,16 +325,19 @@ static const struct {
         { "{\"bytes\":\"?\"}", "bytes: string is not valid base64" },
         { "{\"bytes\":\"A\"}", "bytes: string is not valid base64" },
         { "{\"bytes\":[]}", "bytes: expected a string in base64, got an array" },
-        { "{\"words\":\"a\"}", "words: expected an array, got a string" },
-        { "{\"words\":[null]}", "words[0]: expected a string, got null" },
-        { "{\"children\":[{},null]}", "children[1]: expected an object, got null" },
+        { "{\"words\":7}", "words: expected a string, got a number" },
+        { "{\"words\":[\"a\",[\"b\",7]]}", "words[1][1]: expected a string, got a number" },
+        { "{\"children\":true}", "children: expected an object, got a boolean" },
+        { "{words:[\"a\"]}", "JSON at offset 1: Missing a name for object member." },
+        { "{'words':[]}", "JSON at offset 1: Missing a name for object member." },
+        { "{\"words\":['a']}", "JSON at offset 10: Invalid value." },
+        { "{\"words\":[\"a\",]}", "JSON at offset 14: Invalid value." },
         { "{\"child\":[]}", "child: expected an object, got an array" },
         { "{\"numbers\":[]}", "numbers: expected an object, got an array" },
         { "{\"numbers\":{\"x\":\"a\"}}", "numbers: key 'x' is not a value of type int64" },
         { "{\"numbers\":{\"\":\"a\"}}", "numbers: key '' is not a value of type int64" },
         { "{\"numbers\":{\"-\":\"a\"}}", "numbers: key '-' is not a value of type int64" },
         { "{\"numbers\":{\"1\":2}}", "numbers[\"1\"]: expected a string, got a number" },
-        { "{\"numbers\":{\"1\":null}}", "numbers[\"1\"]: expected a string, got null" },
         { "{\"switches\":{\"1\":{}}}", "switches: key '1' is not a value of type bool" },
         { "[]", "expected an object, got an array" },
         { "null", "expected an object, got null" },
@@ -322,26 +392,33 @@ static void test_every_prefix_is_refused(void **state) {
         }
 }
 
-static void test_nesting_has_an_end(void **state) {
+static void refuse_nesting(const char *first, const char *repeated) {
         AUTO_STRBUF       text;
         ProtobufCMessage *message = NULL;
         struct error     *err;
 
-        (void)state;
         strbuf_init(&text, 0);
+        strbuf_puts(&text, first);
         for (int i = 0; i < 100000; i++)
-                strbuf_puts(&text, "{\"child\":");
+                strbuf_puts(&text, repeated);
         err = pb_json_read(&node_type, strbuf_str(&text), &arena, &message);
         assert_non_null(err);
         assert_int_equal(err->code, ERR_INVALID_ARG);
         error_free(err);
 }
 
+static void test_nesting_has_an_end(void **state) {
+        (void)state;
+        refuse_nesting("", "{\"child\":");
+        refuse_nesting("{\"words\":", "[");
+        refuse_nesting("{\"children\":", "[");
+}
+
 static void test_memory_may_end_anywhere(void **state) {
         static const char json[] =
                 "{\"words\":[\"a\",\"b\\n\",\"c\",\"d\",\"e\"],\"child\":{\"text\":\"x\"},"
                 "\"numbers\":{\"1\":\"y\",\"2\":\"z\"},\"switches\":{\"true\":{}},"
-                "\"bytes\":\"AAAA\"}";
+                "\"bytes\":\"AAAA\",\"children\":[null,[{}]],\"words\":[[\"f\\n\"]]}";
         bool has_ended = false;
         int  n_failed = 0;
 
@@ -372,8 +449,12 @@ SUITE(pb_json_read) {
                 cmocka_unit_test_setup_teardown(test_integers, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_reals, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_bools_and_enums, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_lenient_words, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_strings_and_bytes, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_lists_and_maps, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_null_in_lists_and_maps_is_the_default, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_arrays_in_arrays_are_one_list, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_a_value_is_a_list_of_one, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_null_leaves_a_field_unset, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_errors, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_every_prefix_is_refused, setup, teardown),

@@ -715,12 +715,12 @@ static void test_repositories_come_and_go(void **state) {
         AUTO_CHARS gone = mem_printf("failed to unregister '%s', repository not found", more);
 
         assert_error(repo_add_path(p.repo, more, NULL, 0), ERR_ALREADY_EXISTS, twice);
-        assert_error(repo_add_path(p.repo, nowhere, NULL, 0), ERR_NOT_FOUND, missing);
+        assert_error(repo_add_path(p.repo, nowhere, NULL, 0), ERR_INVALID_ARG, missing);
         assert_index(&p, "outside:-1:UNKNOWN:-\n");
         assert_ok(repo_load(p.repo, "outside", NULL), "load");
         assert_index(&p, "outside:1:READY:-\n");
         assert_ok(repo_remove_path(p.repo, more), "remove");
-        assert_error(repo_remove_path(p.repo, more), ERR_NOT_FOUND, gone);
+        assert_error(repo_remove_path(p.repo, more), ERR_INVALID_ARG, gone);
         assert_index(&p, "outside:1:READY:-\n"); /* what serves is not touched */
         log_lines_begin();
         assert_error(repo_load(p.repo, "outside", NULL), ERR_INTERNAL,

@@ -8,6 +8,7 @@
 #include "infer/fake_model.h"
 #include "repo/composed_model.h"
 #include "repo/load_parameters.h"
+#include "repo/load_slots.h"
 #include "repo/loaded_model.h"
 #include "repo/model_runner.h"
 #include "repo/repo_compose.h"
@@ -195,6 +196,49 @@ static void test_cycles(void **state) {
         repo_place_end(&p);
 }
 
+struct unload_in_initialize {
+        struct repo_place *place;
+        struct error      *held, *other; /* results of the unloads */
+        bool               has_run;
+};
+
+/* The initialization of b, which is loaded for a, unloads models. */
+static void unload_for_b(void *userp) {
+        struct unload_in_initialize *u = userp;
+
+        if (u->has_run)
+                return;
+        u->has_run = true;
+        (void)load_user_set((struct load_user){ "b", 1 });
+        u->held = repo_unload(u->place->repo, "c");
+        u->other = repo_unload(u->place->repo, "d");
+        (void)load_user_set((struct load_user){ NULL, -1 });
+}
+
+/* The unload would wait for the load that waits for it. */
+static void test_an_unload_that_waits_for_itself_is_refused(void **state) {
+        struct unload_in_initialize u = { 0 };
+        struct repo_place           p;
+
+        (void)state;
+        open_line(&p);
+        u.place = &p;
+        assert_ok(repo_load(p.repo, "c", NULL), "c");
+        assert_ok(repo_load(p.repo, "d", NULL), "d");
+        fake_host_on_call(FAKE_MODEL_INITIALIZE, unload_for_b, &u);
+        assert_ok(repo_load(p.repo, "a", NULL), "a");
+        fake_host_on_call(FAKE_MODEL_INITIALIZE, NULL, NULL);
+        assert_true(u.has_run);
+        assert_error(u.held, ERR_INVALID_ARG,
+                     "model 'c' is needed by a load that waits for this one: b -> c -> b");
+        assert_ok(u.other, "unload d");
+        repo_place_await_index(
+                &p, "a:1:READY:-\nb:1:READY:-\nc:1:READY:-\nd:1:UNAVAILABLE:unloaded\n");
+        assert_ok(repo_unload(p.repo, "c"), "unload c"); /* nothing holds it any more */
+        repo_place_close(&p);
+        repo_place_end(&p);
+}
+
 static void test_parameters_of_a_load(void **state) {
         struct load_parameter to = { "next", "c" };
         struct repo_override  override = { .parameters = &to, .n_parameters = 1 };
@@ -236,6 +280,7 @@ SUITE(repo_compose) {
                 cmocka_unit_test(test_what_was_loaded_for_it_alone_goes),
                 cmocka_unit_test(test_what_is_not_there),
                 cmocka_unit_test(test_cycles),
+                cmocka_unit_test(test_an_unload_that_waits_for_itself_is_refused),
                 cmocka_unit_test(test_parameters_of_a_load),
         };
 

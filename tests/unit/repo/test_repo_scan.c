@@ -77,11 +77,12 @@ static void test_scan(void **state) {
         repo_place_end(&p);
 }
 
-/* A directory with another name; its own is nobody's then. */
+/* Directories with other names; their own names are nobody's then. A given name means its directory,
+ * although another one is called so. */
 static void test_names(void **state) {
         const struct repo_name names[] = { { "inside", "outside" },
                                            { "left", "right" },
-                                           { "left", "wrong" }, /* it has a name already */
+                                           { "left", "wrong" },
                                            { "../models/right", "far" } };
         struct repo_place      p;
         AUTO_CHARS             more = NULL;
@@ -94,12 +95,12 @@ static void test_names(void **state) {
         repo_place_open(&p, folders, 1);
         more = temp_tree_path(&p.tree, "more");
         assert_ok(repo_add_path(p.repo, more, names, ARRAY_LEN(names)), "add");
-        assert_scan(&p, NULL, "outside:more/inside\nright:models/right:twice\n");
+        assert_scan(&p, NULL, "outside:more/inside\nright:more/left\nwrong:more/left\n");
         assert_scan(&p, "inside", "");
         assert_scan(&p, "outside", "outside:more/inside\n");
-        assert_scan(&p, "right", "right:models/right:twice\n");
+        assert_scan(&p, "right", "right:more/left\n");
         assert_scan(&p, "left", "");
-        assert_scan(&p, "wrong", "");
+        assert_scan(&p, "wrong", "wrong:more/left\n");
         assert_scan(&p, "far", "");
         repo_place_end(&p);
 }

@@ -113,7 +113,7 @@ static struct error *warm(struct recorder *r, const char *config, const char *di
 
         r->executor.ops = &recorder_ops;
         strbuf_init(&r->seen, 0);
-        err = warmup_run(&f->model, directory, &r->executor, NULL);
+        err = warmup_run(&f->model, directory, "m_0", &r->executor, NULL);
         thread_join(&r->thread);
         free(r->requests);
         r->requests = NULL;
@@ -345,7 +345,7 @@ static void test_out_of_memory(void **state) {
 
                 strbuf_init(&r.seen, 0);
                 mem_fail_after(++n);
-                err = warmup_run(&f->model, "/", &r.executor, NULL);
+                err = warmup_run(&f->model, "/", "m_0", &r.executor, NULL);
                 mem_fail_after(0);
                 has_run = r.n_executions > 0;
                 assert_int_equal(err == NULL, has_run);

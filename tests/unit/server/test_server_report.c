@@ -125,6 +125,27 @@ static void test_options(void **state) {
         }
 }
 
+/* One line per row, whatever is in the cells. */
+static void test_control_characters(void **state) {
+        struct server_place p;
+        AUTO_CHARS          log = NULL;
+
+        (void)state;
+        server_place_begin(&p);
+        p.options->exit_on_error = false;
+        server_options_set_text(&p.options->id, "a\nb\x1b[31mc\x7f");
+        server_place_add(&p, "broken", SERVER_PLACE_CONFIG, 1);
+        fake_host_fail(FAKE_MODEL_INITIALIZE, "broken", TRITONSERVER_ERROR_INTERNAL,
+                       "first\r\n\tsecond\x01");
+        log_lines_begin();
+        server_place_start(&p);
+        log = log_lines_text();
+        log_lines_end();
+        assert_logged(log, "I | broken | 1       | UNAVAILABLE: Internal: first   second? |\n");
+        assert_logged(log, "I | server_id                        | a b?[31mc? ");
+        server_place_end(&p);
+}
+
 static unsigned n_lines;
 
 static void count_line(enum log_level level, const char *file, int line, const char *message) {
@@ -157,6 +178,7 @@ SUITE(server_report) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_tables),
                 cmocka_unit_test(test_options),
+                cmocka_unit_test(test_control_characters),
                 cmocka_unit_test(test_quiet),
         };
 
