@@ -67,6 +67,10 @@ bool byte_budget_is_tight(const struct byte_budget *b) {
         return b && byte_budget_used(b) > b->max - b->max / 16;
 }
 
+bool byte_budget_is_nearly_used(const struct byte_budget *b) {
+        return b && byte_budget_used(b) > b->max - b->max / 32;
+}
+
 bool byte_budget_is_half_used(const struct byte_budget *b) {
         return b && byte_budget_used(b) > b->max / 2;
 }

@@ -56,6 +56,8 @@ bool   byte_budget_fits(const struct byte_budget *b, size_t bytes);
 /* True in the last sixteenth: it is for requests that are complete. Who holds a part of a request makes
  * room or is refused. False for a budget of NULL. */
 bool   byte_budget_is_tight(const struct byte_budget *b);
+/* True in the last half of that: few small pieces still fit. */
+bool   byte_budget_is_nearly_used(const struct byte_budget *b);
 /* True once half of it is used: time to hold no more than is needed. */
 bool   byte_budget_is_half_used(const struct byte_budget *b);
 

@@ -1144,7 +1144,7 @@ static bool take_chunks(struct http_conn *c) {
 static void free_conn(struct http_conn *c) {
         struct net_home *home = &c->home->net;
 
-        list_remove(&c->node);
+        list_remove(&c->place.node);
         stop_waiting(c);
         if (list_is_linked(&c->parse_task.node))
                 list_remove(&c->parse_task.node);
@@ -1427,7 +1427,7 @@ void http_conn_open(struct http_loop *home, int fd) {
         c->home = home;
         if (c->server->options.service.on_access)
                 c->peer = mem_strdup(conn_peer(c->net));
-        list_append(&home->net.conns, &c->node);
+        list_append(&home->net.conns, &c->place.node);
         list_init(&c->out.chunks);
         list_init(&c->out.sending);
         c->message = http_message_new(&home->server->options.limits, loop_buf_pool(home->net.loop));
@@ -1436,8 +1436,8 @@ void http_conn_open(struct http_loop *home, int fd) {
         c->call.conn = c;
         c->call.service = &c->server->options.service;
         c->call.core = c->server->options.service.core;
-        c->noted_ns = clock_now_ns();
-        enter(c, HTTP_CONN_HEAD, HTTP_PHASE_IDLE, c->noted_ns);
+        c->place.noted_ns = clock_now_ns();
+        enter(c, HTTP_CONN_HEAD, HTTP_PHASE_IDLE, c->place.noted_ns);
         if (home->is_leaving)
                 http_conn_close(c);
         else
@@ -1464,41 +1464,45 @@ void http_conn_give_up(struct http_conn *c) {
                 http_conn_close(c);
 }
 
-/* Time after which a connection with a part of a head may be closed in favour of a new one. */
-#define STUCK_NS NS_PER_S
+/* What an idle connection may claim; the phase began when it was opened or when its last answer ended. */
+static enum leave_claim idle_claim(const struct http_conn *c, uint64_t now_ns) {
+        uint64_t since_ns = c->rate_watch.since_ns;
 
-/* True when it has asked for nothing, and not since `noted_ns`. */
-static bool may_leave(const struct http_conn *c, uint64_t now_ns) {
-        if (!c->net || conn_is_closing(c->net) || has_unparsed(c) || conn_has_unread(c->net))
-                return false;
+        if (since_ns > c->place.noted_ns)
+                return LEAVE_STAYS;
+        if (since_ns == c->place.noted_ns && now_ns - since_ns < LEAVE_NEW_NS)
+                return LEAVE_NEW; /* not noted since it was opened, and without a request */
+        return LEAVE_IDLE;
+}
+
+static enum leave_claim phase_claim(const struct http_conn *c, uint64_t now_ns) {
         switch (c->rate_watch.phase) {
-        case HTTP_PHASE_IDLE: return c->rate_watch.since_ns <= c->noted_ns;
-        case HTTP_PHASE_HEAD: return now_ns - c->rate_watch.since_ns > STUCK_NS;
-        case HTTP_PHASE_LINGER: return true;
+        case HTTP_PHASE_IDLE: return idle_claim(c, now_ns);
+        case HTTP_PHASE_HEAD:
+                return now_ns - c->rate_watch.since_ns > LEAVE_NEW_NS ? LEAVE_IDLE : LEAVE_STAYS;
+        case HTTP_PHASE_LINGER: return LEAVE_IDLE;
         case HTTP_PHASE_BODY:
         case HTTP_PHASE_HANDLER:
         case HTTP_PHASE_WRITE: break;
         }
-        return false;
+        return LEAVE_STAYS;
 }
 
-/* The list is in the order of noted_ns. To keep it in the order of activity would cost each request; so
- * whoever was active since it was noted goes to the end only when it is looked at here. */
-bool http_loop_make_room(struct http_loop *home) {
-        struct list *conns = &home->net.conns;
-        uint64_t     now_ns = clock_now_ns();
+static enum leave_claim claim_of(const struct leave_place *place, uint64_t now_ns) {
+        const struct http_conn *c = CONTAINER_OF(place, struct http_conn, place);
+        enum leave_claim        claim;
 
-        for (int i = 0; i < NET_MAX_LOOKS && !list_is_empty(conns); i++) {
-                struct http_conn *c = LIST_ENTRY(list_first(conns), struct http_conn, node);
-                bool              leaves = may_leave(c, now_ns);
+        if (!c->net || conn_is_closing(c->net) || has_unparsed(c))
+                return LEAVE_STAYS;
+        claim = phase_claim(c, now_ns);
+        return claim != LEAVE_STAYS && conn_has_unread(c->net) ? LEAVE_UNREAD : claim;
+}
 
-                list_remove(&c->node);
-                list_append(conns, &c->node);
-                c->noted_ns = now_ns;
-                if (leaves) {
-                        http_conn_close(c);
-                        return true;
-                }
-        }
-        return false;
+bool http_loop_make_room(struct http_loop *home, enum leave_need need) {
+        struct leave_place *place =
+                leave_order_pick(&home->net.conns, need, claim_of, clock_now_ns());
+
+        if (place)
+                http_conn_close(CONTAINER_OF(place, struct http_conn, place));
+        return place != NULL;
 }

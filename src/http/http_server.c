@@ -35,7 +35,7 @@ static void on_leave(struct loop_timer *t) {
 
         home->is_leaving = true;
         LIST_FOR_EACH(&home->net.conns, node) {
-                struct http_conn *c = LIST_ENTRY(node, struct http_conn, node);
+                struct http_conn *c = LIST_ENTRY(node, struct http_conn, place.node);
 
                 if (is_second)
                         http_conn_give_up(c);
@@ -68,8 +68,8 @@ static void on_accept(struct net_home *home, int fd) {
         http_conn_open(http_home(home), fd);
 }
 
-static bool on_make_room(struct net_home *home) {
-        return http_loop_make_room(http_home(home));
+static bool on_make_room(struct net_home *home, enum leave_need need) {
+        return http_loop_make_room(http_home(home), need);
 }
 
 static void on_drain(struct net_home *home) {
@@ -79,7 +79,7 @@ static void on_drain(struct net_home *home) {
 static void on_kill(struct net_home *home) {
         loop_timer_cancel(&http_home(home)->leave);
         LIST_FOR_EACH(&home->conns, node)
-                http_conn_close(LIST_ENTRY(node, struct http_conn, node));
+                http_conn_close(LIST_ENTRY(node, struct http_conn, place.node));
 }
 
 static const struct net_server_ops server_ops = {
