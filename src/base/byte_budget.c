@@ -63,6 +63,10 @@ bool byte_budget_fits(const struct byte_budget *b, size_t bytes) {
         return used <= limit && bytes <= limit - used;
 }
 
+size_t byte_budget_largest(const struct byte_budget *b) {
+        return b ? limit_of(b, SIZE_MAX) : SIZE_MAX;
+}
+
 bool byte_budget_is_tight(const struct byte_budget *b) {
         return b && byte_budget_used(b) > b->max - b->max / 16;
 }

@@ -63,7 +63,7 @@ void cli_options_init(struct cli_options *o) {
                 .grpc_max_pings = 2,
                 .grpc_ping_interval_ms = 300000,
                 .grpc_max_ping_strikes = 2,
-                .grpc_max_message_bytes = 1073741824,
+                .grpc_max_message_bytes = 2147483647,
                 .grpc_max_decompressed_bytes = 67108864,
                 .grpc_max_connections = 16384,
                 .grpc_max_connections_per_address = CLI_CONNECTIONS_SHARE,

@@ -142,7 +142,8 @@ static const struct option_row http_rows[] = {
         { .name = "http-max-input-size", .kind = OPTION_NUMBER,
           .offset = AT(http_max_input_bytes), .argument = "<bytes>", .min = 1,
           .max = 9007199254740992.0, .default_text = "67108864",
-          .help = "Largest request body, and largest size once decompressed." },
+          .help = "Largest JSON of a request, raw input, and body once decompressed. Binary tensors "
+                  "beside JSON are limited by --memory-budget." },
         { .name = "http-restricted-api", .kind = OPTION_TEXTS, .offset = AT(http_restricted_api),
           .argument = "<api,...:header=value>",
           .help = "Endpoints that need a header with this value." },
@@ -240,7 +241,7 @@ static const struct option_row grpc_rows[] = {
           .help = "Protocols that need a header with this value." },
         { .name = "grpc-max-message-size", .kind = OPTION_NUMBER,
           .offset = AT(grpc_max_message_bytes), .argument = "<bytes>", .min = 1,
-          .max = 2147483647, .default_text = "1073741824",
+          .max = 2147483647, .default_text = "2147483647",
           .help = "Largest request message." },
         { .name = "grpc-max-decompressed-size", .kind = OPTION_NUMBER,
           .offset = AT(grpc_max_decompressed_bytes), .argument = "<bytes>", .min = 1,

@@ -173,6 +173,11 @@ static struct iovec scratch_room(struct http_conn *c) {
         return (struct iovec){ c->home->scratch, HTTP_READ_BYTES };
 }
 
+/* How much of the body its buffer has room for now. */
+static size_t body_room(const struct http_conn *c) {
+        return MIN(c->body_buf->cap, c->message->content_length);
+}
+
 /* Returns the place for the next bytes. */
 static struct iovec input_room(struct http_conn *c) {
         const struct iovec none = { NULL, 0 };
@@ -185,7 +190,7 @@ static struct iovec input_room(struct http_conn *c) {
         case HTTP_CONN_BODY:
                 if (c->body_buf)
                         return (struct iovec){ c->body_buf->bytes + c->body_got,
-                                               c->message->content_length - c->body_got };
+                                               body_room(c) - c->body_got };
                 return room_in_place(c);
         case HTTP_CONN_LINGER:
                 return scratch_room(c);
@@ -759,16 +764,21 @@ uint64_t http_call_chunks_written(const struct http_call *call) {
 /* ---- refusals and access ---- */
 
 /* Answers a request that the connection refuses itself. The rest of the request is not read. */
-static void refuse_request(struct http_conn *c, unsigned status, enum http_limit limit,
-                           const char *text) {
+static void refuse_as(struct http_conn *c, unsigned status, enum http_limit limit, const char *text,
+                      const char *content_type) {
         stop_waiting(c);
         c->is_beyond = false;
         count_rejected(c, limit);
         c->out.close = true;
         c->must_linger = true;
+        buf_unref(STEAL(c->body_buf));
         enter(c, HTTP_CONN_CALL, HTTP_PHASE_HANDLER, c->now_ns);
-        http_call_reply_refusal(&c->call, status, text,
-                                c->call.route ? c->call.route->refusal_type : NULL);
+        http_call_reply_refusal(&c->call, status, text, content_type);
+}
+
+static void refuse_request(struct http_conn *c, unsigned status, enum http_limit limit,
+                           const char *text) {
+        refuse_as(c, status, limit, text, c->call.route ? c->call.route->refusal_type : NULL);
 }
 
 static void fill_call(struct http_conn *c) {
@@ -907,7 +917,7 @@ static bool begin_large_body(struct http_conn *c) {
         size_t at = c->in_at + c->message->head_bytes;
         size_t have = c->in_len - at;
 
-        c->body_buf = buf_new(pool_of(c), c->message->content_length);
+        c->body_buf = buf_new_growing(pool_of(c), c->message->content_length, have);
         if (!c->body_buf)
                 return false;
         memcpy(c->body_buf->bytes, c->in->bytes + at, have);
@@ -1003,14 +1013,58 @@ static bool refuse_to_wait(struct http_conn *c) {
         return false;
 }
 
+/* Answers 413 to a body of which the budget could never have room. */
+static bool check_budget(struct http_conn *c) {
+        size_t     largest = buf_pool_largest(pool_of(c));
+        AUTO_CHARS text = NULL;
+
+        if (LIKELY(c->message->content_length <= largest))
+                return true;
+        text = mem_printf("request body of %llu bytes exceeds the maximum of %zu bytes that the "
+                          "server's memory budget (--memory-budget) permits",
+                          (unsigned long long)c->message->content_length, largest);
+        refuse_request(c, 413, HTTP_LIMIT_BODY_BYTES, text);
+        return false;
+}
+
+/* Answers a request whose body is too large; for a chunked one, sets its limit. */
+static bool check_body(struct http_conn *c) {
+        const struct http_limits      *limits = &c->server->options.limits;
+        const struct http_route_table *table = &c->server->options.routes;
+        struct http_message           *m = c->message;
+        const struct http_route       *row = c->call.route;
+        struct http_body_limit         limit = { http_limits_body_bytes(limits),
+                                                 row ? row->refusal_type : NULL };
+        AUTO_ERROR                     err = NULL;
+
+        if (LIKELY(m->content_length <= limit.max_bytes && !m->is_chunked))
+                return true;
+        if (row && table->check_body)
+                err = table->check_body(&c->call, m->content_length, &limit);
+        if (!err && m->content_length > limit.max_bytes)
+                err = http_call_body_too_large(m->content_length, limits->input_bytes);
+        if (UNLIKELY(err != NULL)) {
+                refuse_as(c, http_status_of_code(err->code), HTTP_LIMIT_BODY_BYTES, err->message,
+                          limit.refusal_type);
+                return false;
+        }
+        if (m->is_chunked)
+                http_message_limit_body(m, limit.max_bytes);
+        return true;
+}
+
 static bool begin_body(struct http_conn *c) {
         const struct http_message *m = c->message;
 
         bool is_waiting = m->expects_continue && c->in_len == c->in_at + m->head_bytes;
 
-        if (!m->is_chunked && !fits_in_place(c) && !begin_large_body(c)) {
-                refuse_memory(c, m->content_length);
-                return true;
+        if (!m->is_chunked && !fits_in_place(c)) {
+                if (!check_budget(c))
+                        return true;
+                if (!begin_large_body(c)) {
+                        refuse_memory(c, m->content_length);
+                        return true;
+                }
         }
         enter(c, m->is_chunked ? HTTP_CONN_CHUNKS : HTTP_CONN_BODY, HTTP_PHASE_BODY, c->now_ns);
         if (is_waiting && !send_continue(c)) {
@@ -1049,13 +1103,13 @@ static bool on_head(struct http_conn *c) {
         if (!is_body_here(c)) {
                 /* A refusal must not wait for the body. */
                 c->must_linger = true;
-                if (!check_route(c))
+                if (!check_route(c) || !check_body(c))
                         return true;
                 c->must_linger = false;
                 return begin_body(c);
         }
         take_body_in_place(c, m->content_length);
-        if (check_route(c))
+        if (check_route(c) && check_body(c))
                 hand_out(c);
         return true;
 }
@@ -1082,8 +1136,6 @@ static bool take_head(struct http_conn *c) {
         if (verdict == HTTP_PARSE_REFUSED) {
                 const struct http_refusal *r = &c->message->refusal;
 
-                if (r->limit == HTTP_LIMIT_BODY_BYTES)
-                        find_refused_route(c);
                 refuse_request(c, r->status, r->limit, r->text);
                 return true;
         }
@@ -1094,10 +1146,21 @@ static bool take_head(struct http_conn *c) {
         return false;
 }
 
+/* True when run() must parse before more can be read. */
+static bool is_full(const struct http_conn *c) {
+        if (c->state == HTTP_CONN_BODY && c->body_buf)
+                return c->body_got == body_room(c);
+        return c->in_len == c->in->cap;
+}
+
 static bool take_body(struct http_conn *c) {
         size_t want = c->message->content_length;
 
         if (c->body_buf) {
+                if (c->body_got < want && is_full(c) && !buf_grow(&c->body_buf, want)) {
+                        refuse_memory(c, want);
+                        return true;
+                }
                 if (c->body_got < want)
                         return false;
                 c->body_buf->len = want;
@@ -1258,13 +1321,6 @@ static COLD void take_scratch(struct http_conn *c, size_t n) {
 /* Bytes that arrive now belong to the next request, which waits. */
 static bool is_answering(const struct http_conn *c) {
         return c->state == HTTP_CONN_CALL || c->state == HTTP_CONN_WRITE;
-}
-
-/* True when run() must parse before more can be read. */
-static bool is_full(const struct http_conn *c) {
-        if (c->state == HTTP_CONN_BODY && c->body_buf)
-                return c->body_got == c->message->content_length;
-        return c->in_len == c->in->cap;
 }
 
 static void on_read(struct conn *net, size_t n_bytes) {
