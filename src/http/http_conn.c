@@ -1515,6 +1515,17 @@ void http_conn_leave(struct http_conn *c) {
                 linger(c);
 }
 
+bool http_conn_is_quiet(const struct http_conn *c, uint64_t now_ns, uint64_t time_ns) {
+        bool has_answered = c->out.status != 0;
+
+        return has_answered && is_idle(c) && now_ns - c->rate_watch.since_ns >= time_ns;
+}
+
+bool http_conn_has_left(const struct http_conn *c, uint64_t now_ns, uint64_t time_ns) {
+        return c->state == HTTP_CONN_LINGER && !c->must_linger &&
+               now_ns - c->rate_watch.since_ns >= time_ns;
+}
+
 void http_conn_give_up(struct http_conn *c) {
         if (is_idle(c) || (c->state == HTTP_CONN_LINGER && !c->must_linger))
                 http_conn_close(c);

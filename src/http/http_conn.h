@@ -168,6 +168,10 @@ void http_conn_close(struct http_conn *c);
 /* Closes an idle connection gracefully, so that a request already sent is answered. Does nothing for a
  * busy one. */
 void http_conn_leave(struct http_conn *c);
+/* True when its last answer is that old: the next request does not follow at once. */
+bool http_conn_is_quiet(const struct http_conn *c, uint64_t now_ns, uint64_t time_ns);
+/* True when http_conn_leave() closed it that long ago, and its peer has not closed it since. */
+bool http_conn_has_left(const struct http_conn *c, uint64_t now_ns, uint64_t time_ns);
 /* Closes the connection of the loop that has been idle longest, or has sent a part of a head and nothing
  * for a second. False when it finds none. */
 bool http_loop_make_room(struct http_loop *home, enum leave_need need);
