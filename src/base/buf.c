@@ -5,9 +5,13 @@
 #include "base/lock.h"
 #include "base/mem.h"
 
+#include <assert.h>
+
 #define BUF_MIN_SHIFT 8  /* 256 bytes */
 #define BUF_MAX_SHIFT 26 /* 64 MiB */
 #define BUF_CLASSES (BUF_MAX_SHIFT - BUF_MIN_SHIFT + 1)
+#define BUF_MAPPED (BUF_CLASSES + 1) /* size class of a buffer that can grow */
+#define FIRST_MAPPED_BYTES ((size_t)1 << 20)
 #define BUF_ALIGNMENT 64 /* a cache line, and the widest vector a backend reads with */
 
 /* A pool that has drawn this much more from the budget than it uses has room for a few heads. */
@@ -39,8 +43,15 @@ static uint32_t class_of(size_t cap) {
         return size_class;
 }
 
+static size_t mapped_bytes(size_t cap) {
+        return mem_round_to_pages(sizeof(struct buf) + cap);
+}
+
 static void free_buf(struct buf *b) {
-        mem_free_large(b, sizeof(*b) + b->cap);
+        if (b->size_class == BUF_MAPPED)
+                mem_unmap_large(b, mapped_bytes(b->cap));
+        else
+                mem_free_large(b, sizeof(*b) + b->cap);
 }
 
 static void free_chain(struct buf *b) {
@@ -165,19 +176,30 @@ static void begin(struct buf *b, struct buf_pool *pool, struct byte_budget *budg
         b->len = 0;
 }
 
+/* False, after a notice to the budget's owner, when it has no room. */
+static bool take_or_count(struct byte_budget *budget, size_t bytes) {
+        if (!budget || byte_budget_take(budget, bytes))
+                return true;
+        byte_budget_refused(budget);
+        return false;
+}
+
+static void give(struct byte_budget *budget, size_t bytes) {
+        if (budget)
+                byte_budget_give(budget, bytes);
+}
+
 /* Allocates a buffer outside of pools, which is charged to the budget all the same. */
 static struct buf *new_alone(struct byte_budget *budget, size_t cap) {
         struct buf *b;
 
-        if (budget && !byte_budget_take(budget, cap)) {
-                byte_budget_refused(budget);
+        if (!take_or_count(budget, cap))
                 return NULL;
-        }
         b = allocate(cap, BUF_CLASSES);
         if (b)
                 begin(b, NULL, budget);
-        else if (budget)
-                byte_budget_give(budget, cap);
+        else
+                give(budget, cap);
         return b;
 }
 
@@ -209,6 +231,64 @@ struct buf *buf_new(struct buf_pool *pool, size_t cap) {
                 return NULL;
         }
         return b ? lend(pool, b) : lend_new(pool, size_class);
+}
+
+/* ---- buffers that grow ---- */
+
+static struct buf *map_new(struct byte_budget *budget, size_t cap) {
+        struct buf *b;
+
+        if (!take_or_count(budget, cap))
+                return NULL;
+        b = try_map(mapped_bytes(cap));
+        if (!b) {
+                give(budget, cap);
+                return NULL;
+        }
+        b->cap = cap;
+        b->size_class = BUF_MAPPED;
+        begin(b, NULL, budget);
+        return b;
+}
+
+struct buf *buf_new_growing(struct buf_pool *pool, size_t bytes, size_t first) {
+        struct byte_budget *budget = buf_pool_budget(pool);
+
+        if (class_of(bytes) < BUF_CLASSES)
+                return buf_new(pool, bytes);
+        if (bytes > SIZE_MAX / 4)
+                return NULL;
+        if (!byte_budget_fits(budget, bytes)) {
+                byte_budget_refused(budget);
+                return NULL;
+        }
+        return map_new(budget, MIN(MAX(first, FIRST_MAPPED_BYTES), bytes));
+}
+
+bool buf_grow(struct buf **ret, size_t bytes) {
+        struct buf *b = *ret, *grown;
+        size_t      cap = MIN(2 * b->cap, bytes), more = cap - b->cap;
+
+        assert(b->size_class == BUF_MAPPED && cap > b->cap);
+        if (!take_or_count(b->budget, more))
+                return false;
+        grown = try_remap(b, mapped_bytes(b->cap), mapped_bytes(cap));
+        if (!grown) {
+                give(b->budget, more);
+                return false;
+        }
+        grown->cap = cap;
+        *ret = grown;
+        return true;
+}
+
+size_t buf_pool_largest(const struct buf_pool *pool) {
+        size_t   bytes = byte_budget_largest(buf_pool_budget(pool));
+        uint32_t size_class = class_of(bytes);
+
+        if (size_class == BUF_CLASSES || class_bytes(size_class) == bytes)
+                return bytes;
+        return size_class > 0 ? class_bytes(size_class - 1) : 0;
 }
 
 static void take_beyond(struct buf_pool *pool, size_t bytes) {
@@ -261,8 +341,7 @@ void buf_unref(struct buf *b) {
                 return;
         pool = STEAL(b->pool);
         if (!pool) {
-                if (b->budget)
-                        byte_budget_give(b->budget, b->cap);
+                give(b->budget, b->cap);
                 free_buf(b);
                 return;
         }

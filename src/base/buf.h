@@ -2,7 +2,7 @@
 /* A reference-counted buffer: a request body or a response body. Tensors are ranges in it.
  *
  * Buffers come from a pool of size classes (powers of two from 256 bytes to 64 MiB; larger ones are
- * plain allocations). The pool keeps freed buffers up to a bound, because giving large blocks back
+ * plain allocations, or grow: buf_new_growing()). The pool keeps freed buffers up to a bound, because giving large blocks back
  * to the kernel and faulting them in again costs half of the throughput at 64 KiB and more.
  * buf_pool_trim() halves the free buffers (loops call it from a slow timer).
  *
@@ -50,6 +50,16 @@ struct buf *buf_new(struct buf_pool *pool, size_t cap) NODISCARD;
 /* The same beyond the budget, of at most BYTE_BUDGET_SMALL bytes: for what is answered however little
  * room there is. NULL only when memory is short. */
 struct buf *buf_new_beyond(struct buf_pool *pool, size_t cap) NODISCARD;
+/* Returns a buffer for a message of `bytes`, which come over time. Up to 64 MiB it has room for all of
+ * them. A larger one has room for `first` bytes, at least 1 MiB, and buf_grow() doubles that, up to
+ * `bytes`, without a copy: so it takes no more memory, and no more of the budget, than twice what was
+ * put into it. NULL also when the budget has no room for all of them now. */
+struct buf *buf_new_growing(struct buf_pool *pool, size_t bytes, size_t first) NODISCARD;
+/* `*b` is full and has no other owner; it may move. False, with nothing changed, when memory is short
+ * or the budget has no room. */
+bool        buf_grow(struct buf **b, size_t bytes) NODISCARD;
+/* Largest message of which the pool's budget could ever have room. */
+size_t      buf_pool_largest(const struct buf_pool *pool);
 /* True when the budget is tight (byte_budget_is_tight()) and the pool has drawn no more of it than it
  * uses. False without a budget. */
 bool        buf_pool_is_tight(struct buf_pool *pool);

@@ -63,8 +63,16 @@ bool byte_budget_fits(const struct byte_budget *b, size_t bytes) {
         return used <= limit && bytes <= limit - used;
 }
 
+size_t byte_budget_largest(const struct byte_budget *b) {
+        return b ? limit_of(b, SIZE_MAX) : SIZE_MAX;
+}
+
 bool byte_budget_is_tight(const struct byte_budget *b) {
         return b && byte_budget_used(b) > b->max - b->max / 16;
+}
+
+bool byte_budget_is_nearly_used(const struct byte_budget *b) {
+        return b && byte_budget_used(b) > b->max - b->max / 32;
 }
 
 bool byte_budget_is_half_used(const struct byte_budget *b) {

@@ -53,9 +53,14 @@ size_t byte_budget_used(const struct byte_budget *b);
 /* Whether `bytes` more would fit now: for the text of an error. True for a budget of NULL. */
 bool   byte_budget_fits(const struct byte_budget *b, size_t bytes);
 
+/* Largest piece that fits into an empty budget; SIZE_MAX for a budget of NULL. */
+size_t byte_budget_largest(const struct byte_budget *b);
+
 /* True in the last sixteenth: it is for requests that are complete. Who holds a part of a request makes
  * room or is refused. False for a budget of NULL. */
 bool   byte_budget_is_tight(const struct byte_budget *b);
+/* True in the last half of that: few small pieces still fit. */
+bool   byte_budget_is_nearly_used(const struct byte_budget *b);
 /* True once half of it is used: time to hold no more than is needed. */
 bool   byte_budget_is_half_used(const struct byte_budget *b);
 

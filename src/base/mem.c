@@ -152,6 +152,34 @@ void mem_discard_pages(void *at, size_t size) {
                 madvise((char *)at + (first - (uintptr_t)at), end - first, MADV_DONTNEED);
 }
 
+size_t mem_round_to_pages(size_t size) {
+        size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+        return (size + page - 1) & ~(page - 1);
+}
+
+void *try_map(size_t size) {
+        void *block;
+
+        if (must_fail(size))
+                return NULL;
+        block = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        return block == MAP_FAILED ? NULL : block;
+}
+
+void *try_remap(void *block, size_t size, size_t new_size) {
+        void *moved;
+
+        if (must_fail(new_size))
+                return NULL;
+        moved = mremap(block, size, new_size, MREMAP_MAYMOVE);
+        return moved == MAP_FAILED ? NULL : moved;
+}
+
+void mem_unmap(void *at, size_t size) {
+        munmap(at, size);
+}
+
 static _Thread_local TLS_EARLY mem_take_fn take_large;
 
 void mem_free_large_by(mem_take_fn take) {
@@ -159,8 +187,13 @@ void mem_free_large_by(mem_take_fn take) {
 }
 
 void mem_free_large(void *block, size_t size) {
-        if (size < MEM_LARGE_BYTES || !take_large || !take_large(block, size))
+        if (size < MEM_LARGE_BYTES || !take_large || !take_large(block, size, false))
                 free(block);
+}
+
+void mem_unmap_large(void *block, size_t size) {
+        if (size < MEM_LARGE_BYTES || !take_large || !take_large(block, size, true))
+                mem_unmap(block, size);
 }
 
 void mem_trim(void) {

@@ -39,14 +39,24 @@ void mem_trim(void);
  * pages. For blocks of megabytes. */
 void mem_discard_pages(void *at, size_t size);
 
+/* Pages straight from the system, for a block that grows by megabytes: try_remap() moves page
+ * tables, not bytes. A size is a multiple of the page size (mem_round_to_pages()). The pages are
+ * zeroed, and take memory once they are written. NULL when there is none; the old block is then
+ * unchanged. */
+void  *try_map(size_t size) NODISCARD;
+void  *try_remap(void *block, size_t size, size_t new_size) NODISCARD;
+void   mem_unmap(void *at, size_t size); /* a block, or the pages at its end */
+size_t mem_round_to_pages(size_t size);  /* `size` is less than SIZE_MAX / 2 */
+
 /* Freeing many megabytes takes long, since the system visits each page. On a thread that must not
- * block, mem_free_large() passes blocks of MEM_LARGE_BYTES and more to `take`, which frees them
- * little by little; `take` returns false for a block that it did not take. On other threads
- * mem_free_large() is free(). */
+ * block, mem_free_large() and mem_unmap_large() pass blocks of MEM_LARGE_BYTES and more to `take`,
+ * which frees them little by little; `take` returns false for a block that it did not take. On
+ * other threads they are free() and mem_unmap(). */
 #define MEM_LARGE_BYTES ((size_t)4 << 20)
-typedef bool (*mem_take_fn)(void *block, size_t size);
+typedef bool (*mem_take_fn)(void *block, size_t size, bool is_mapped);
 void mem_free_large_by(mem_take_fn take); /* for the calling thread; NULL removes it */
 void mem_free_large(void *block, size_t size);
+void mem_unmap_large(void *block, size_t size);
 
 /* Makes the n-th try_* call from now (1 = the next) and all later ones fail; 0 turns it off. Per
  * thread; for tests. */

@@ -50,10 +50,23 @@ static void finish(struct grpc_frame *f, struct str bytes, struct buf *owner,
         f->got = 0;
 }
 
+/* Makes room for at least a part of the bytes. A full buffer grows only here: bytes that are in place fit. */
+static bool make_room(struct grpc_frame *f, size_t n_bytes) {
+        if (!f->gathered)
+                f->gathered = buf_new_growing(f->pool, f->len, n_bytes);
+        else if (f->got == f->gathered->cap)
+                return buf_grow(&f->gathered, f->len);
+        return f->gathered != NULL;
+}
+
+static size_t room_of(const struct grpc_frame *f) {
+        return MIN(f->len, f->gathered->cap) - f->got;
+}
+
 /* Bytes that the socket read into grpc_frame_room() are already in place. */
 static void gather(struct grpc_frame *f, struct str *in) {
         char  *place = f->gathered->bytes + f->got;
-        size_t n = MIN(f->len - f->got, in->len);
+        size_t n = MIN(room_of(f), in->len);
 
         if (in->ptr != place)
                 memmove(place, in->ptr, n);
@@ -83,11 +96,11 @@ enum grpc_frame_status grpc_frame_read(struct grpc_frame *f, struct str *in, str
         }
         if (in->len == 0)
                 return GRPC_FRAME_MORE;
-        if (!f->gathered)
-                f->gathered = buf_new(f->pool, f->len);
-        if (!f->gathered)
-                return GRPC_FRAME_NO_MEMORY;
-        gather(f, in);
+        while (f->got < f->len && in->len > 0) {
+                if (!make_room(f, in->len))
+                        return GRPC_FRAME_NO_MEMORY;
+                gather(f, in);
+        }
         if (f->got < f->len)
                 return GRPC_FRAME_MORE;
         f->gathered->len = f->len;
@@ -103,5 +116,5 @@ bool grpc_frame_is_partial(const struct grpc_frame *f) {
 struct iovec grpc_frame_room(const struct grpc_frame *f) {
         if (!f->gathered)
                 return (struct iovec){ NULL, 0 };
-        return (struct iovec){ f->gathered->bytes + f->got, f->len - f->got };
+        return (struct iovec){ f->gathered->bytes + f->got, room_of(f) };
 }

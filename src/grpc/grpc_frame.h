@@ -6,8 +6,9 @@
  *             switch (grpc_frame_read(f, &in, owner, &message)) ...
  *
  * A message that is complete in the given bytes is a range of them and shares their buffer. Any other
- * message is gathered in a buffer of its announced size. grpc_frame_room() returns the place of the next
- * bytes in it, so that they can be read there without a copy.
+ * message is gathered in a buffer of its announced size, or beyond 64 MiB in one that grows with what has come
+ * (buf_new_growing()). grpc_frame_room() returns the place of the next bytes in it, so that they can be read
+ * there without a copy.
  *
  * Ownership.  grpc_frame_done() frees the gathered bytes. The message's owner is a reference that the
  * caller drops.
@@ -57,5 +58,6 @@ enum grpc_frame_status grpc_frame_read(struct grpc_frame *f, struct str *in, str
                                        struct grpc_message *ret);
 /* True when a part of a message was received. */
 bool grpc_frame_is_partial(const struct grpc_frame *f);
-/* Returns the place of the message's next bytes; iov_len 0 when no message is being gathered. */
+/* Returns the place of the message's next bytes; iov_len 0 when no message is being gathered, or its buffer is
+ * full and has to grow. */
 struct iovec grpc_frame_room(const struct grpc_frame *f);

@@ -16,7 +16,7 @@ void grpc_limits_init(struct grpc_limits *l) {
         *l = (struct grpc_limits){
                 .header_bytes = 32 * KIB,
                 .header_fields = 100,
-                .message_bytes = KIB * MIB,
+                .message_bytes = INT32_MAX, /* as in the reference server */
                 .decompressed_bytes = 64 * MIB,
                 .streams = 256,
                 .calls = 1024,

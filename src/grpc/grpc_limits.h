@@ -37,7 +37,7 @@ enum grpc_limit {
 struct grpc_limits {
         size_t header_bytes;  /* of one header list: names, values, and 32 for each field; 32 KiB */
         size_t header_fields; /* 100 */
-        size_t message_bytes; /* of a received message; 1 GiB */
+        size_t message_bytes; /* of a received message; INT32_MAX */
         size_t decompressed_bytes; /* of a message that was compressed; 64 MiB */
         uint32_t streams;          /* concurrent streams of a connection; 256 */
         uint32_t calls;            /* of a connection, including calls that the client has cancelled

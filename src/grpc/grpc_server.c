@@ -51,18 +51,18 @@ static void on_accept(struct net_home *home, int fd) {
         h2_conn_open(h2_home(home), fd);
 }
 
-static bool on_make_room(struct net_home *home) {
-        return h2_loop_make_room(h2_home(home), H2_STUCK_NS);
+static bool on_make_room(struct net_home *home, enum leave_need need) {
+        return h2_loop_make_room(h2_home(home), need);
 }
 
 static void on_drain(struct net_home *home) {
         LIST_FOR_EACH(&home->conns, node)
-                h2_conn_drain(LIST_ENTRY(node, struct h2_conn, node));
+                h2_conn_drain(LIST_ENTRY(node, struct h2_conn, place.node));
 }
 
 static void on_kill(struct net_home *home) {
         LIST_FOR_EACH(&home->conns, node)
-                h2_conn_kill(LIST_ENTRY(node, struct h2_conn, node));
+                h2_conn_kill(LIST_ENTRY(node, struct h2_conn, place.node));
 }
 
 static const struct net_server_ops server_ops = {

@@ -37,22 +37,86 @@ const struct grpc_limits *h2_conn_limits(const struct h2_conn *c) {
         return c->home->limits;
 }
 
-void h2_conn_count_rejected(struct h2_conn *c, enum grpc_limit limit) {
-        const struct h2_loop *home = c->home;
-
+static void count_rejected(const struct h2_loop *home, enum grpc_limit limit) {
         if (limit != GRPC_LIMIT_NONE && home->on_rejected)
                 home->on_rejected(home->rejected_owner, grpc_limit_name(limit));
+}
+
+void h2_conn_count_rejected(struct h2_conn *c, enum grpc_limit limit) {
+        count_rejected(c->home, limit);
 }
 
 const char *h2_conn_peer(const struct h2_conn *c) {
         return c->net ? conn_peer(c->net) : "unknown";
 }
 
+/* ---- making room ---- */
+
+static enum leave_claim claim_since(const struct h2_conn *c, uint64_t now_ns, uint64_t stuck_ns) {
+        bool has_block = c->head_ns != 0;
+
+        if (has_block && now_ns - c->head_ns > stuck_ns && c->n_streams == (c->head ? 1 : 0))
+                return LEAVE_IDLE;
+        if (has_block || c->n_streams > 0)
+                return LEAVE_STAYS;
+        if (nghttp2_session_get_last_proc_stream_id(c->session) == 0 &&
+            now_ns - c->opened_ns < LEAVE_NEW_NS)
+                return LEAVE_NEW;
+        return c->read_ns > c->place.noted_ns ? LEAVE_STAYS : LEAVE_IDLE;
+}
+
+/* `stuck_ns`: the connection that sends its only header block for longer may be closed. */
+static enum leave_claim claim_of(const struct leave_place *place, uint64_t now_ns,
+                                 uint64_t stuck_ns) {
+        const struct h2_conn *c = CONTAINER_OF(place, struct h2_conn, place);
+        enum leave_claim      claim;
+
+        /* A busy one is the connection whose call needs the room. */
+        if (!c->net || c->is_busy || c->is_flushing || conn_is_closing(c->net) ||
+            turns_is_waiting(&c->turn))
+                return LEAVE_STAYS;
+        claim = claim_since(c, now_ns, stuck_ns);
+        return claim != LEAVE_STAYS && conn_has_unread(c->net) ? LEAVE_UNREAD : claim;
+}
+
+static enum leave_claim claim_of_place(const struct leave_place *place, uint64_t now_ns) {
+        return claim_of(place, now_ns, LEAVE_NEW_NS);
+}
+
+static enum leave_claim claim_of_memory(const struct leave_place *place, uint64_t now_ns) {
+        return claim_of(place, now_ns, 0);
+}
+
+static void release(struct h2_conn *c);
+
+/* What the closed connection held is free when this returns, so that many connections that arrive in one
+ * round do not use up the budget. */
+static bool make_room(struct h2_loop *home, enum leave_need need, leave_claim_fn claim) {
+        struct leave_place *place = leave_order_pick(&home->net.conns, need, claim, clock_now_ns());
+        struct h2_conn     *c;
+
+        if (!place)
+                return false;
+        c = CONTAINER_OF(place, struct h2_conn, place);
+        h2_conn_drain(c); /* the client learns that no call was lost */
+        h2_conn_kill(c);
+        release(c);
+        return true;
+}
+
+bool h2_loop_make_room(struct h2_loop *home, enum leave_need need) {
+        return make_room(home, need, claim_of_place);
+}
+
 /* Under pressure connections without a call, and those with a part of a header block, are closed in favour
- * of new ones: what they hold is free in the next round of the loop. */
+ * of new ones. */
 static void make_room_when_tight(struct h2_loop *home) {
-        if (UNLIKELY(byte_budget_is_tight(home->blocks.account.budget)))
-                h2_loop_make_room(home, 0);
+        const struct byte_budget *budget = home->blocks.account.budget;
+
+        if (UNLIKELY(byte_budget_is_tight(budget)))
+                make_room(home,
+                          byte_budget_is_nearly_used(budget) ? LEAVE_TAKES_NEW : LEAVE_SPARES_NEW,
+                          claim_of_memory);
 }
 
 /* ---- requests to the session ---- */
@@ -186,7 +250,7 @@ static void drop_spares(struct h2_loop *home, size_t n_kept) {
 static void free_conn(struct h2_conn *c) {
         struct h2_loop *home = c->home;
 
-        list_remove(&c->node);
+        list_remove(&c->place.node);
         if (list_is_empty(&home->net.conns))
                 drop_spares(home, H2_LASTING_STREAMS);
         if (list_is_linked(&c->unflushed_node))
@@ -814,10 +878,15 @@ static void end_streams(struct h2_conn *c) {
                 close_stream(st);
 }
 
-void h2_conn_end(struct h2_conn *c) {
+/* Frees streams and session, while the connection itself waits for its socket or for handlers. */
+static void release(struct h2_conn *c) {
         c->is_ending = true; /* handlers that finish now must not free the connection */
         end_streams(c);
         session_close(c);
+}
+
+void h2_conn_end(struct h2_conn *c) {
+        release(c);
         c->net = NULL;
         c->is_ending = false;
         if (c->n_streams == 0)
@@ -1250,39 +1319,6 @@ void h2_conn_drain(struct h2_conn *c) {
         flush(c);
 }
 
-/* ---- making room ---- */
-
-static bool may_leave(const struct h2_conn *c, uint64_t now_ns, uint64_t stuck_ns) {
-        if (!c->net || conn_is_closing(c->net) || turns_is_waiting(&c->turn) ||
-            conn_has_unread(c->net))
-                return false;
-        if (c->n_streams == 0 && c->head_ns == 0)
-                return c->read_ns <= c->noted_ns;
-        return c->head_ns != 0 && c->n_streams <= 1 && c->n_streams == (c->head != NULL) &&
-               now_ns - c->head_ns > stuck_ns;
-}
-
-/* See http_loop_make_room(). */
-bool h2_loop_make_room(struct h2_loop *home, uint64_t stuck_ns) {
-        struct list *conns = &home->net.conns;
-        uint64_t     now_ns = clock_now_ns();
-
-        for (int i = 0; i < NET_MAX_LOOKS && !list_is_empty(conns); i++) {
-                struct h2_conn *c = LIST_ENTRY(list_first(conns), struct h2_conn, node);
-                bool            leaves = may_leave(c, now_ns, stuck_ns);
-
-                list_remove(&c->node);
-                list_append(conns, &c->node);
-                c->noted_ns = now_ns;
-                if (leaves) {
-                        h2_conn_drain(c); /* the client learns that no call was lost */
-                        h2_conn_kill(c);
-                        return true;
-                }
-        }
-        return false;
-}
-
 /* ---- opening ---- */
 
 static const struct conn_ops conn_ops = {
@@ -1328,7 +1364,8 @@ struct h2_conn *h2_conn_new(struct h2_loop *home, uint64_t now_ns) {
                 return NULL;
         c->home = home;
         c->turn.run = on_turn;
-        c->now_ns = c->opened_ns = c->pace_ns = c->read_ns = c->noted_ns = now_ns;
+        c->now_ns = c->opened_ns = c->pace_ns = c->read_ns = now_ns;
+        c->place.noted_ns = now_ns;
         c->age_ns = age_end(c);
         c->grace_end_ns = CLOCK_NEVER;
         grpc_pings_init(&c->pings, now_ns);
@@ -1338,7 +1375,7 @@ struct h2_conn *h2_conn_new(struct h2_loop *home, uint64_t now_ns) {
                 free(c);
                 return NULL;
         }
-        list_append(&home->net.conns, &c->node);
+        list_append(&home->net.conns, &c->place.node);
         return c;
 }
 
@@ -1349,6 +1386,7 @@ void h2_conn_open(struct h2_loop *home, int fd) {
         make_room_when_tight(home);
         c = h2_conn_new(home, clock_now_ns());
         if (!c) {
+                count_rejected(home, GRPC_LIMIT_MEMORY);
                 close(fd);
                 net_home_conn_gone(&home->net);
                 return;

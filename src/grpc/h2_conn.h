@@ -74,9 +74,6 @@ enum h2_code {
 /* Largest frame sent, after which another stream gets its turn. */
 #define H2_MAX_SENT_FRAME_BYTES ((size_t)256 << 10)
 
-/* A connection with a part of a header block may be closed in favour of a new one after this time. */
-#define H2_STUCK_NS UINT64_C(1000000000)
-
 #define H2_READ_BYTES ((size_t)64 << 10)
 /* Smallest room behind messages for the next read; with less, another buffer is taken. */
 #define H2_MIN_READ_ROOM ((size_t)16 << 10)
@@ -180,7 +177,7 @@ enum h2_leaving {
 struct h2_conn {
         struct conn            *net;  /* NULL once the socket is closed, and in tests */
         struct h2_loop         *home; /* borrowed */
-        struct list_node        node; /* in home->net.conns */
+        struct leave_place      place; /* in home->net.conns */
         struct list_node        unflushed_node;
         struct nghttp2_session *session; /* owned */
         struct list             streams; /* struct h2_stream; includes closed ones still in use */
@@ -199,7 +196,6 @@ struct h2_conn {
 
         uint64_t        now_ns;   /* time of the last read or tick */
         uint64_t        read_ns;  /* time of the last read */
-        uint64_t        noted_ns; /* when it was put at the end of home->net.conns */
         uint64_t        opened_ns;
         uint64_t        head_ns;      /* start of the open header block; 0 = none */
         uint64_t        linger_ns;    /* start of LINGER */
@@ -255,8 +251,8 @@ void            h2_conn_feed(struct h2_conn *c, struct str bytes, struct buf *ow
 void            h2_conn_end(struct h2_conn *c); /* as if the socket was closed */
 
 /* Closes the connection of the loop that has had no call for the longest time, or one that sends its only
- * header block for longer than `stuck_ns`. False when it finds none. */
-bool h2_loop_make_room(struct h2_loop *home, uint64_t stuck_ns);
+ * header block for more than a second. False when it finds none. */
+bool h2_loop_make_room(struct h2_loop *home, enum leave_need need);
 void h2_conn_drain(struct h2_conn *c);
 /* Closes the socket. Streams in use stay valid until they are recycled. */
 void h2_conn_kill(struct h2_conn *c);

@@ -85,6 +85,14 @@ static const struct http_route rows[] = {
         { "/v2/trace/setting", POST, ENDPOINT_TRACE, HTTP_JSON, http_trace_post },
 };
 
+static struct error *check_body(const struct http_call *call, uint64_t bytes,
+                                struct http_body_limit *limit) {
+        return call->route->handler == http_infer_post ? http_infer_check_body(call, bytes, limit)
+                                                       : NULL;
+}
+
 struct http_route_table http_api_routes(void) {
-        return (struct http_route_table){ .rows = rows, .n_rows = ARRAY_LEN(rows) };
+        return (struct http_route_table){ .rows = rows,
+                                          .n_rows = ARRAY_LEN(rows),
+                                          .check_body = check_body };
 }

@@ -208,6 +208,9 @@ struct buf_pool *http_call_buf_pool(const struct http_call *call);
  * received or plain, has more than max_bytes, nothing changes and *ret_is_more is set. */
 struct error *http_call_decode_body(struct http_call *call, size_t max_bytes, bool *ret_is_more)
         NODISCARD;
+/* Errors of bodies that --http-max-input-size does not permit. */
+struct error *http_call_body_too_large(uint64_t bytes, size_t max);
+struct error *http_call_inflated_too_large(const struct http_call *call);
 /* Answers UNSUPPORTED with 501 and the header "Accept-Encoding: gzip, deflate", other errors as
  * http_call_reply_error(). */
 void http_call_reply_encoding_error(struct http_call *call, struct error *err,

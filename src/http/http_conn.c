@@ -174,6 +174,11 @@ static struct iovec scratch_room(struct http_conn *c) {
         return (struct iovec){ c->home->scratch, HTTP_READ_BYTES };
 }
 
+/* How much of the body its buffer has room for now. */
+static size_t body_room(const struct http_conn *c) {
+        return MIN(c->body_buf->cap, c->message->content_length);
+}
+
 /* Returns the place for the next bytes. */
 static struct iovec input_room(struct http_conn *c) {
         const struct iovec none = { NULL, 0 };
@@ -186,7 +191,7 @@ static struct iovec input_room(struct http_conn *c) {
         case HTTP_CONN_BODY:
                 if (c->body_buf)
                         return (struct iovec){ c->body_buf->bytes + c->body_got,
-                                               c->message->content_length - c->body_got };
+                                               body_room(c) - c->body_got };
                 return room_in_place(c);
         case HTTP_CONN_LINGER:
                 return scratch_room(c);
@@ -760,16 +765,21 @@ uint64_t http_call_chunks_written(const struct http_call *call) {
 /* ---- refusals and access ---- */
 
 /* Answers a request that the connection refuses itself. The rest of the request is not read. */
-static void refuse_request(struct http_conn *c, unsigned status, enum http_limit limit,
-                           const char *text) {
+static void refuse_as(struct http_conn *c, unsigned status, enum http_limit limit, const char *text,
+                      const char *content_type) {
         stop_waiting(c);
         c->is_beyond = false;
         count_rejected(c, limit);
         c->out.close = true;
         c->must_linger = true;
+        buf_unref(STEAL(c->body_buf));
         enter(c, HTTP_CONN_CALL, HTTP_PHASE_HANDLER, c->now_ns);
-        http_call_reply_refusal(&c->call, status, text,
-                                c->call.route ? c->call.route->refusal_type : NULL);
+        http_call_reply_refusal(&c->call, status, text, content_type);
+}
+
+static void refuse_request(struct http_conn *c, unsigned status, enum http_limit limit,
+                           const char *text) {
+        refuse_as(c, status, limit, text, c->call.route ? c->call.route->refusal_type : NULL);
 }
 
 static void fill_call(struct http_conn *c) {
@@ -927,7 +937,7 @@ static bool begin_large_body(struct http_conn *c) {
         size_t at = c->in_at + c->message->head_bytes;
         size_t have = c->in_len - at;
 
-        c->body_buf = buf_new(pool_of(c), c->message->content_length);
+        c->body_buf = buf_new_growing(pool_of(c), c->message->content_length, have);
         if (!c->body_buf)
                 return false;
         memcpy(c->body_buf->bytes, c->in->bytes + at, have);
@@ -1023,14 +1033,58 @@ static bool refuse_to_wait(struct http_conn *c) {
         return false;
 }
 
+/* Answers 413 to a body of which the budget could never have room. */
+static bool check_budget(struct http_conn *c) {
+        size_t     largest = buf_pool_largest(pool_of(c));
+        AUTO_CHARS text = NULL;
+
+        if (LIKELY(c->message->content_length <= largest))
+                return true;
+        text = mem_printf("request body of %llu bytes exceeds the maximum of %zu bytes that the "
+                          "server's memory budget (--memory-budget) permits",
+                          (unsigned long long)c->message->content_length, largest);
+        refuse_request(c, 413, HTTP_LIMIT_BODY_BYTES, text);
+        return false;
+}
+
+/* Answers a request whose body is too large; for a chunked one, sets its limit. */
+static bool check_body(struct http_conn *c) {
+        const struct http_limits      *limits = &c->server->options.limits;
+        const struct http_route_table *table = &c->server->options.routes;
+        struct http_message           *m = c->message;
+        const struct http_route       *row = c->call.route;
+        struct http_body_limit         limit = { http_limits_body_bytes(limits),
+                                                 row ? row->refusal_type : NULL };
+        AUTO_ERROR                     err = NULL;
+
+        if (LIKELY(m->content_length <= limit.max_bytes && !m->is_chunked))
+                return true;
+        if (row && table->check_body)
+                err = table->check_body(&c->call, m->content_length, &limit);
+        if (!err && m->content_length > limit.max_bytes)
+                err = http_call_body_too_large(m->content_length, limits->input_bytes);
+        if (UNLIKELY(err != NULL)) {
+                refuse_as(c, http_status_of_code(err->code), HTTP_LIMIT_BODY_BYTES, err->message,
+                          limit.refusal_type);
+                return false;
+        }
+        if (m->is_chunked)
+                http_message_limit_body(m, limit.max_bytes);
+        return true;
+}
+
 static bool begin_body(struct http_conn *c) {
         const struct http_message *m = c->message;
 
         bool is_waiting = m->expects_continue && c->in_len == c->in_at + m->head_bytes;
 
-        if (!m->is_chunked && !fits_in_place(c) && !begin_large_body(c)) {
-                refuse_memory(c, m->content_length);
-                return true;
+        if (!m->is_chunked && !fits_in_place(c)) {
+                if (!check_budget(c))
+                        return true;
+                if (!begin_large_body(c)) {
+                        refuse_memory(c, m->content_length);
+                        return true;
+                }
         }
         enter(c, m->is_chunked ? HTTP_CONN_CHUNKS : HTTP_CONN_BODY, HTTP_PHASE_BODY, c->now_ns);
         if (is_waiting && !send_continue(c)) {
@@ -1071,13 +1125,13 @@ static bool on_head(struct http_conn *c) {
         if (!is_body_here(c)) {
                 /* A refusal must not wait for the body. */
                 c->must_linger = true;
-                if (!check_route(c))
+                if (!check_route(c) || !check_body(c))
                         return true;
                 c->must_linger = false;
                 return begin_body(c);
         }
         take_body_in_place(c, m->content_length);
-        if (check_route(c))
+        if (check_route(c) && check_body(c))
                 hand_out(c);
         return true;
 }
@@ -1104,8 +1158,6 @@ static bool take_head(struct http_conn *c) {
         if (verdict == HTTP_PARSE_REFUSED) {
                 const struct http_refusal *r = &c->message->refusal;
 
-                if (r->limit == HTTP_LIMIT_BODY_BYTES)
-                        find_refused_route(c);
                 refuse_request(c, r->status, r->limit, r->text);
                 return true;
         }
@@ -1116,10 +1168,21 @@ static bool take_head(struct http_conn *c) {
         return false;
 }
 
+/* True when run() must parse before more can be read. */
+static bool is_full(const struct http_conn *c) {
+        if (c->state == HTTP_CONN_BODY && c->body_buf)
+                return c->body_got == body_room(c);
+        return c->in_len == c->in->cap;
+}
+
 static bool take_body(struct http_conn *c) {
         size_t want = c->message->content_length;
 
         if (c->body_buf) {
+                if (c->body_got < want && is_full(c) && !buf_grow(&c->body_buf, want)) {
+                        refuse_memory(c, want);
+                        return true;
+                }
                 if (c->body_got < want)
                         return false;
                 c->body_buf->len = want;
@@ -1166,7 +1229,7 @@ static bool take_chunks(struct http_conn *c) {
 static void free_conn(struct http_conn *c) {
         struct net_home *home = &c->home->net;
 
-        list_remove(&c->node);
+        list_remove(&c->place.node);
         stop_waiting(c);
         if (list_is_linked(&c->parse_task.node))
                 list_remove(&c->parse_task.node);
@@ -1280,13 +1343,6 @@ static COLD void take_scratch(struct http_conn *c, size_t n) {
 /* Bytes that arrive now belong to the next request, which waits. */
 static bool is_answering(const struct http_conn *c) {
         return c->state == HTTP_CONN_CALL || c->state == HTTP_CONN_WRITE;
-}
-
-/* True when run() must parse before more can be read. */
-static bool is_full(const struct http_conn *c) {
-        if (c->state == HTTP_CONN_BODY && c->body_buf)
-                return c->body_got == c->message->content_length;
-        return c->in_len == c->in->cap;
 }
 
 static void on_read(struct conn *net, size_t n_bytes) {
@@ -1449,7 +1505,7 @@ void http_conn_open(struct http_loop *home, int fd) {
         c->home = home;
         if (c->server->options.service.on_access)
                 c->peer = mem_strdup(conn_peer(c->net));
-        list_append(&home->net.conns, &c->node);
+        list_append(&home->net.conns, &c->place.node);
         list_init(&c->out.chunks);
         list_init(&c->out.sending);
         c->message = http_message_new(&home->server->options.limits, loop_buf_pool(home->net.loop));
@@ -1458,8 +1514,8 @@ void http_conn_open(struct http_loop *home, int fd) {
         c->call.conn = c;
         c->call.service = &c->server->options.service;
         c->call.core = c->server->options.service.core;
-        c->noted_ns = clock_now_ns();
-        enter(c, HTTP_CONN_HEAD, HTTP_PHASE_IDLE, c->noted_ns);
+        c->place.noted_ns = clock_now_ns();
+        enter(c, HTTP_CONN_HEAD, HTTP_PHASE_IDLE, c->place.noted_ns);
         if (home->is_leaving)
                 http_conn_close(c);
         else
@@ -1481,46 +1537,61 @@ void http_conn_leave(struct http_conn *c) {
                 linger(c);
 }
 
+bool http_conn_is_quiet(const struct http_conn *c, uint64_t now_ns, uint64_t time_ns) {
+        bool has_answered = c->out.status != 0;
+
+        return has_answered && is_idle(c) && now_ns - c->rate_watch.since_ns >= time_ns;
+}
+
+bool http_conn_has_left(const struct http_conn *c, uint64_t now_ns, uint64_t time_ns) {
+        return c->state == HTTP_CONN_LINGER && !c->must_linger &&
+               now_ns - c->rate_watch.since_ns >= time_ns;
+}
+
 void http_conn_give_up(struct http_conn *c) {
         if (is_idle(c) || (c->state == HTTP_CONN_LINGER && !c->must_linger))
                 http_conn_close(c);
 }
 
-/* Time after which a connection with a part of a head may be closed in favour of a new one. */
-#define STUCK_NS NS_PER_S
+/* What an idle connection may claim; the phase began when it was opened or when its last answer ended. */
+static enum leave_claim idle_claim(const struct http_conn *c, uint64_t now_ns) {
+        uint64_t since_ns = c->rate_watch.since_ns;
 
-/* True when it has asked for nothing, and not since `noted_ns`. */
-static bool may_leave(const struct http_conn *c, uint64_t now_ns) {
-        if (!c->net || conn_is_closing(c->net) || has_unparsed(c) || conn_has_unread(c->net))
-                return false;
+        if (since_ns > c->place.noted_ns)
+                return LEAVE_STAYS;
+        if (since_ns == c->place.noted_ns && now_ns - since_ns < LEAVE_NEW_NS)
+                return LEAVE_NEW; /* not noted since it was opened, and without a request */
+        return LEAVE_IDLE;
+}
+
+static enum leave_claim phase_claim(const struct http_conn *c, uint64_t now_ns) {
         switch (c->rate_watch.phase) {
-        case HTTP_PHASE_IDLE: return c->rate_watch.since_ns <= c->noted_ns;
-        case HTTP_PHASE_HEAD: return now_ns - c->rate_watch.since_ns > STUCK_NS;
-        case HTTP_PHASE_LINGER: return true;
+        case HTTP_PHASE_IDLE: return idle_claim(c, now_ns);
+        case HTTP_PHASE_HEAD:
+                return now_ns - c->rate_watch.since_ns > LEAVE_NEW_NS ? LEAVE_IDLE : LEAVE_STAYS;
+        case HTTP_PHASE_LINGER: return LEAVE_IDLE;
         case HTTP_PHASE_BODY:
         case HTTP_PHASE_HANDLER:
         case HTTP_PHASE_WRITE: break;
         }
-        return false;
+        return LEAVE_STAYS;
 }
 
-/* The list is in the order of noted_ns. To keep it in the order of activity would cost each request; so
- * whoever was active since it was noted goes to the end only when it is looked at here. */
-bool http_loop_make_room(struct http_loop *home) {
-        struct list *conns = &home->net.conns;
-        uint64_t     now_ns = clock_now_ns();
+static enum leave_claim claim_of(const struct leave_place *place, uint64_t now_ns) {
+        const struct http_conn *c = CONTAINER_OF(place, struct http_conn, place);
+        enum leave_claim        claim;
 
-        for (int i = 0; i < NET_MAX_LOOKS && !list_is_empty(conns); i++) {
-                struct http_conn *c = LIST_ENTRY(list_first(conns), struct http_conn, node);
-                bool              leaves = may_leave(c, now_ns);
+        if (!c->net || conn_is_closing(c->net) || has_unparsed(c))
+                return LEAVE_STAYS;
+        claim = phase_claim(c, now_ns);
+        return claim != LEAVE_STAYS && conn_has_unread(c->net) ? LEAVE_UNREAD : claim;
+}
 
-                list_remove(&c->node);
-                list_append(conns, &c->node);
-                c->noted_ns = now_ns;
-                if (leaves) {
-                        http_conn_close(c);
-                        return true;
-                }
-        }
-        return false;
+bool http_loop_make_room(struct http_loop *home, enum leave_need need) {
+        struct leave_place *place =
+                leave_order_pick(&home->net.conns, need, claim_of, clock_now_ns());
+
+        if (place)
+                http_conn_close(CONTAINER_OF(place, struct http_conn, place));
+        return place != NULL;
 }

@@ -120,8 +120,7 @@ struct http_out {
  * each request touches are adjacent, from the end of `out` to the middle of `call`, followed by the first
  * memory of the arena. */
 struct http_conn {
-        char            *peer;     /* owned; the access log needs it after the socket is closed */
-        struct list_node node;     /* in home->net.conns */
+        struct leave_place place;  /* in home->net.conns */
         struct buf      *body_buf; /* ref: a large body's own; NULL = in place or chunked */
         size_t           body_got; /* bytes received of body_buf */
         struct turn      turn;     /* waits with requests in the buffer; then it does not read */
@@ -150,8 +149,8 @@ struct http_conn {
         struct http_rate_watch rate_watch;
 
         struct http_call call;
-        struct list_node waiting;  /* in home->waiting */
-        uint64_t         noted_ns; /* when it was put at the end of home->net.conns */
+        struct list_node waiting; /* in home->waiting */
+        char            *peer;    /* owned; the access log needs it after the socket is closed */
         _Alignas(CACHE_LINE_BYTES) char arena_bytes[HTTP_ARENA_BYTES];
 };
 
@@ -169,8 +168,12 @@ void http_conn_close(struct http_conn *c);
 /* Closes an idle connection gracefully, so that a request already sent is answered. Does nothing for a
  * busy one. */
 void http_conn_leave(struct http_conn *c);
+/* True when its last answer is that old: the next request does not follow at once. */
+bool http_conn_is_quiet(const struct http_conn *c, uint64_t now_ns, uint64_t time_ns);
+/* True when http_conn_leave() closed it that long ago, and its peer has not closed it since. */
+bool http_conn_has_left(const struct http_conn *c, uint64_t now_ns, uint64_t time_ns);
 /* Closes the connection of the loop that has been idle longest, or has sent a part of a head and nothing
  * for a second. False when it finds none. */
-bool http_loop_make_room(struct http_loop *home);
+bool http_loop_make_room(struct http_loop *home, enum leave_need need);
 /* Closes a connection that is idle, or that its peer has not closed since http_conn_leave(). */
 void http_conn_give_up(struct http_conn *c);

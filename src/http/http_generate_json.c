@@ -252,11 +252,7 @@ struct error *http_generate_decode(const struct http_generate_source *source,
 
         infer_request_init(ret);
         if (source->body.len > source->max_input_bytes)
-                return error_new(ERR_INVALID_ARG,
-                                 "request JSON size of %zu bytes exceeds the maximum allowed input "
-                                 "size of %zu bytes. Use --http-max-input-size to increase the "
-                                 "limit.",
-                                 source->body.len, source->max_input_bytes);
+                return http_infer_json_too_large(source->body.len, source->max_input_bytes);
         json_reader_init(&g.infer.json, source->body);
         infer_arena_limit(source->arena, source->body.len, &max);
         err = read_document(&g);

@@ -9,6 +9,7 @@
 #include "core_api/model_version.h"
 #include "http/http_infer_decode.h"
 #include "http/http_infer_encode.h"
+#include "http/http_route.h"
 #include "http/http_trace.h"
 #include "net/loop.h"
 
@@ -360,6 +361,52 @@ static void on_abort(struct http_call *http) {
                 infer_call_cancel(&p->call);
         else if (p->long_work->work.run == run_reading)
                 loop_compute_cancel(&p->long_work->work);
+}
+
+/* ---- the size of the body ---- */
+
+/* What a body has, as its head announces it. */
+enum content {
+        CONTENT_OTHER, /* the handler refuses it */
+        CONTENT_JSON,
+        CONTENT_TENSORS, /* after the JSON */
+        CONTENT_RAW,     /* the data of the only input */
+        CONTENT_COMPRESSED,
+};
+
+static enum content content_of(const struct http_call *http, size_t *ret_json_bytes) {
+        struct str encoding = http_call_find(http, HTTP_NAME_CONTENT_ENCODING);
+        struct str length = http_call_find(http, HTTP_NAME_INFER_JSON_LENGTH);
+        AUTO_ERROR err = NULL;
+
+        if (str_is(encoding, "gzip") || str_is(encoding, "deflate"))
+                return CONTENT_COMPRESSED;
+        if (encoding.len > 0 && !str_is(encoding, "identity"))
+                return CONTENT_OTHER;
+        if (!length.ptr)
+                return CONTENT_JSON;
+        err = http_infer_read_json_bytes(length, SIZE_MAX, ret_json_bytes);
+        if (err)
+                return CONTENT_OTHER;
+        return *ret_json_bytes == 0 ? CONTENT_RAW : CONTENT_TENSORS;
+}
+
+struct error *http_infer_check_body(const struct http_call *http, uint64_t bytes,
+                                    struct http_body_limit *limit) {
+        size_t       max = http->service->max_input_bytes, json_bytes = bytes;
+        enum content content = content_of(http, &json_bytes);
+
+        if (content == CONTENT_TENSORS && json_bytes <= max)
+                limit->max_bytes = SIZE_MAX;
+        if (bytes <= limit->max_bytes)
+                return NULL;
+        if (content == CONTENT_COMPRESSED)
+                return http_call_inflated_too_large(http);
+        if (content == CONTENT_OTHER)
+                return http_call_body_too_large(bytes, max);
+        limit->refusal_type = HTTP_JSON;
+        return content == CONTENT_RAW ? http_infer_raw_too_large(bytes, max)
+                                      : http_infer_json_too_large(json_bytes, max);
 }
 
 void http_infer_post(struct http_call *http) {

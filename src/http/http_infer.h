@@ -17,10 +17,16 @@
 #include "base/error.h"
 #include "http/http_call.h"
 
+struct http_body_limit;
 struct infer_request;
 
 /* The handler. */
 void http_infer_post(struct http_call *call);
+/* The limit of the handler's bodies (http_route_table.check_body). Those whose head announces binary tensors
+ * behind at most --http-max-input-size bytes of JSON have no limit here: the byte budget limits them. As in the
+ * reference, JSON, raw inputs and compressed bodies have that limit. */
+struct error *http_infer_check_body(const struct http_call *call, uint64_t bytes,
+                                    struct http_body_limit *limit) NODISCARD;
 
 /* For other handlers that infer. */
 /* As http_call_reply_error(), and with Retry-After when the error is UNAVAILABLE. */

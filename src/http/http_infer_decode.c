@@ -609,13 +609,23 @@ static struct error *decode_json(const struct http_infer_source *s, struct infer
         return take_first(errors);
 }
 
+struct error *http_infer_json_too_large(uint64_t bytes, size_t max) {
+        return error_new(ERR_INVALID_ARG,
+                         "request JSON size of %llu bytes exceeds the maximum allowed input size "
+                         "of %zu bytes. Use --http-max-input-size to increase the limit.",
+                         (unsigned long long)bytes, max);
+}
+
+struct error *http_infer_raw_too_large(uint64_t bytes, size_t max) {
+        return error_new(ERR_INVALID_ARG,
+                         "Raw input has a byte_size (%llu bytes) that exceeds the maximum allowed "
+                         "value of %zu bytes. Use --http-max-input-size to increase the limit.",
+                         (unsigned long long)bytes, max);
+}
+
 static struct error *decode_raw(const struct http_infer_source *s, struct infer_request *q) {
         if (s->body.len > s->max_input_bytes)
-                return error_new(ERR_INVALID_ARG,
-                                 "Raw input has a byte_size (%zu bytes) that exceeds the maximum "
-                                 "allowed value of %zu bytes. Use --http-max-input-size to "
-                                 "increase the limit.",
-                                 s->body.len, s->max_input_bytes);
+                return http_infer_raw_too_large(s->body.len, s->max_input_bytes);
         q->is_raw = true;
         q->raw = s->body;
         q->is_binary_by_default = true;
@@ -630,11 +640,7 @@ struct error *http_infer_decode(const struct http_infer_source *source, struct i
         if (source->json_bytes == 0)
                 return decode_raw(source, ret);
         if (source->json_bytes > source->max_input_bytes)
-                return error_new(ERR_INVALID_ARG,
-                                 "request JSON size of %zu bytes exceeds the maximum allowed input "
-                                 "size of %zu bytes. Use --http-max-input-size to increase the "
-                                 "limit.",
-                                 source->json_bytes, source->max_input_bytes);
+                return http_infer_json_too_large(source->json_bytes, source->max_input_bytes);
         infer_arena_limit(source->arena, source->body.len, &max);
         err = decode_json(source, ret);
         infer_arena_release(source->arena, max);

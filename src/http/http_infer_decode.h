@@ -36,5 +36,9 @@ struct http_infer_source {
 struct error *http_infer_read_json_bytes(struct str value, size_t body_bytes, size_t *ret)
         NODISCARD;
 
+/* Errors of bodies that --http-max-input-size does not permit, with the reference server's texts. */
+struct error *http_infer_json_too_large(uint64_t bytes, size_t max);
+struct error *http_infer_raw_too_large(uint64_t bytes, size_t max);
+
 struct error *http_infer_decode(const struct http_infer_source *source, struct infer_request *ret)
         NODISCARD;

@@ -2,6 +2,7 @@
 #include "http/http_limits.h"
 
 #include "base/clock.h"
+#include "base/mem.h"
 
 #include <assert.h>
 
@@ -24,6 +25,12 @@ void http_limits_init(struct http_limits *l) {
                 .linger_ns = 2 * NS_PER_S,
                 .leave_ns = 100 * NS_PER_MS,
         };
+}
+
+size_t http_limits_body_bytes(const struct http_limits *l) {
+        size_t max;
+
+        return size_add(l->input_bytes, l->input_slack_bytes, &max) ? max : SIZE_MAX;
 }
 
 const char *http_limit_name(enum http_limit limit) {

@@ -31,7 +31,7 @@ enum http_limit {
 struct http_limits {
         size_t   header_bytes;      /* request line and fields; 32 KiB */
         size_t   header_fields;     /* 100 */
-        size_t   input_bytes;       /* body, as --http-max-input-size; 64 MiB */
+        size_t   input_bytes;       /* JSON, as --http-max-input-size; 64 MiB */
         size_t   input_slack_bytes; /* added to input_bytes for the JSON around tensors; 1 MiB */
         size_t   chunks;            /* non-empty chunks of a body; 65536 */
         size_t   chunk_extension_bytes; /* extension of one chunk; 256 */
@@ -47,6 +47,8 @@ struct http_limits {
 };
 
 void        http_limits_init(struct http_limits *l); /* the defaults above */
+/* Limit of a body: input_bytes and the slack. */
+size_t      http_limits_body_bytes(const struct http_limits *l);
 const char *http_limit_name(enum http_limit limit);  /* "header_bytes"; "none" for NONE */
 
 enum http_phase {

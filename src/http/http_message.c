@@ -102,12 +102,6 @@ static int on_headers_complete(llhttp_t *native UNUSED) {
         return HPE_PAUSED;
 }
 
-static size_t max_body_bytes(const struct http_limits *l) {
-        size_t max;
-
-        return size_add(l->input_bytes, l->input_slack_bytes, &max) ? max : SIZE_MAX;
-}
-
 static int refuse_body(struct http_message *m) {
         return refuse(m, 400, HTTP_LIMIT_BODY_BYTES,
                       mem_printf("request body exceeds the maximum allowed input size of %zu "
@@ -116,7 +110,7 @@ static int refuse_body(struct http_message *m) {
 }
 
 static size_t room_for_body(const struct http_message *m) {
-        return max_body_bytes(m->limits) - (m->body ? m->body->len : 0);
+        return m->max_body_bytes - (m->body ? m->body->len : 0);
 }
 
 /* Checks the size of a chunk before its bytes arrive. */
@@ -144,7 +138,7 @@ static int on_chunk_extension(struct http_message *m, size_t len) {
 
 /* Makes room for `len` more bytes; the buffer doubles, up to the limit. */
 static int grow_body(struct http_message *m, size_t len) {
-        size_t      max = max_body_bytes(m->limits);
+        size_t      max = m->max_body_bytes;
         size_t      used = m->body ? m->body->len : 0;
         size_t      cap;
         struct buf *larger;
@@ -199,6 +193,7 @@ struct http_message *http_message_new(const struct http_limits *limits, struct b
         memset(m, 0, sizeof(*m));
         m->limits = limits;
         m->pool = pool;
+        m->max_body_bytes = http_limits_body_bytes(limits);
         m->parser = mem_zalloc(sizeof(*m->parser));
         m->parser->message = m;
         llhttp_init(&m->parser->native, HTTP_REQUEST, &callbacks);
@@ -220,6 +215,7 @@ static void reset_parser(struct http_message *m) {
         m->body = NULL;
         m->base = NULL;
         m->n_chunks = m->extension_bytes = m->framing_bytes = m->n_trailers = 0;
+        m->max_body_bytes = http_limits_body_bytes(m->limits);
         m->name_is_complete = m->in_chunks = false;
         m->chunks = (struct http_chunk_reader){ 0 };
         m->fed_bytes = 0;
@@ -325,15 +321,6 @@ static void check_fields(struct http_message *m) {
                 refuse_syntax(m, "inconsistent Transfer-Encoding");
 }
 
-static void check_length(struct http_message *m) {
-        if (!m->is_chunked && m->content_length > max_body_bytes(m->limits))
-                refuse(m, 400, HTTP_LIMIT_BODY_BYTES,
-                       mem_printf("request body of %llu bytes exceeds the maximum allowed input "
-                                  "size of %zu bytes. Use --http-max-input-size to increase the "
-                                  "limit.",
-                                  (unsigned long long)m->content_length, m->limits->input_bytes));
-}
-
 static enum http_method method_of(unsigned native) {
         switch (native) {
         case HTTP_GET: return HTTP_METHOD_GET;
@@ -364,7 +351,6 @@ static void complete_head(struct http_message *m, const char *end) {
                 refuse_syntax(m, "both Content-Length and Transfer-Encoding");
         else
                 check_fields(m);
-        check_length(m);
         m->in_chunks = m->is_chunked;
 }
 
@@ -403,10 +389,8 @@ enum http_parse http_message_parse_head(struct http_message *m, struct str bytes
         enum http_parse verdict;
 
         assert(!m->in_chunks && bytes.len >= m->fed_bytes);
-        if (m->fed_bytes == 0 && http_head_read_plain(m, bytes)) {
-                check_length(m);
-                return m->refusal.status ? HTTP_PARSE_REFUSED : HTTP_PARSE_DONE;
-        }
+        if (m->fed_bytes == 0 && http_head_read_plain(m, bytes))
+                return HTTP_PARSE_DONE;
         m->base = bytes.ptr;
         verdict = feed(m, bytes.ptr + m->fed_bytes, bytes.len - m->fed_bytes, &end);
         m->fed_bytes = bytes.len;
@@ -418,6 +402,10 @@ enum http_parse http_message_parse_head(struct http_message *m, struct str bytes
         }
         m->base = NULL;
         return m->refusal.status ? HTTP_PARSE_REFUSED : verdict;
+}
+
+void http_message_limit_body(struct http_message *m, size_t max_bytes) {
+        m->max_body_bytes = max_bytes;
 }
 
 /* Returns DONE at the end of the body; *in is the rest. */

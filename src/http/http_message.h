@@ -9,7 +9,7 @@
  *
  *     http_message_parse_head(m, bytes so far of this request) until DONE or REFUSED;
  *     when m->is_chunked: http_message_parse_chunks(m, bytes that follow) until DONE or REFUSED;
- *     otherwise the next m->content_length bytes are the body.
+ *     otherwise the next m->content_length bytes are the body. The caller checks their number.
  *     http_message_reset(m) for the next request.
  *
  * Ownership.  http_message_new() / http_message_free(). A chunked body grows in m->body, which the
@@ -62,6 +62,7 @@ struct http_message {
         size_t                   extension_bytes; /* of the current chunk */
         size_t                   framing_bytes;   /* since the last byte of the body */
         size_t                   n_trailers;
+        size_t                   max_body_bytes; /* of a chunked body */
         bool                     name_is_complete;
         bool                     in_chunks;
         struct http_chunk_reader chunks;
@@ -102,6 +103,8 @@ enum http_parse http_message_parse_head(struct http_message *m, struct str bytes
 struct str         http_message_target(const struct http_message *m, const char *base);
 struct http_header http_message_header(const struct http_message *m, const char *base, size_t i);
 
+/* Limit of a chunked body instead of http_limits_body_bytes(). To be called after the head. */
+void http_message_limit_body(struct http_message *m, size_t max_bytes);
 /* `bytes` follow those that earlier calls consumed. *ret_used is the number of bytes consumed; on DONE the
  * request ends there. */
 enum http_parse http_message_parse_chunks(struct http_message *m, struct str bytes,

@@ -44,6 +44,8 @@ static const struct http_route metrics_rows[] = {
 };
 
 struct http_route_table http_metrics_routes(void) {
-        return (struct http_route_table){ metrics_rows, ARRAY_LEN(metrics_rows), on_other_path,
-                                          ENDPOINT_METRICS };
+        return (struct http_route_table){ .rows = metrics_rows,
+                                          .n_rows = ARRAY_LEN(metrics_rows),
+                                          .fallback = on_other_path,
+                                          .fallback_group = ENDPOINT_METRICS };
 }

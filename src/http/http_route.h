@@ -18,6 +18,12 @@
 
 #include <stddef.h>
 
+/* Of a body that was announced and is not read yet. */
+struct http_body_limit {
+        size_t      max_bytes;
+        const char *refusal_type; /* content type of the refusal of a larger one */
+};
+
 struct http_route {
         const char         *pattern;
         enum http_method    method;
@@ -33,6 +39,11 @@ struct http_route_table {
         /* Handler of unknown paths; NULL = 404 {"error":"Not Found"}. */
         http_call_fn        fallback;
         enum endpoint_group fallback_group; /* of the fallback, if there is one */
+        /* Called before a body is read that is chunked or exceeds the limit of JSON. `bytes`: its
+         * Content-Length, 0 for a chunked one. *limit: that of JSON, which it may change. An error refuses
+         * the request. NULL = each route has the limit of JSON. */
+        struct error *(*check_body)(const struct http_call *call, uint64_t bytes,
+                                    struct http_body_limit *limit);
 };
 
 struct http_captures {

@@ -28,16 +28,19 @@ static void arm_leave_timer(struct http_loop *home) {
 }
 
 /* Runs twice while the server stops. The first time, requests on their way have had time to arrive; the
- * second time, clients have had time to close their idle connections. */
+ * second time, clients have had time to close their idle connections. Those that left in on_drain() have had
+ * that time already the first time. */
 static void on_leave(struct loop_timer *t) {
         struct http_loop *home = CONTAINER_OF(t, struct http_loop, leave);
+        uint64_t          leave_ns = home->server->options.limits.leave_ns;
+        uint64_t          now_ns = clock_now_ns();
         bool              is_second = home->is_leaving;
 
         home->is_leaving = true;
         LIST_FOR_EACH(&home->net.conns, node) {
-                struct http_conn *c = LIST_ENTRY(node, struct http_conn, node);
+                struct http_conn *c = LIST_ENTRY(node, struct http_conn, place.node);
 
-                if (is_second)
+                if (is_second || http_conn_has_left(c, now_ns, leave_ns))
                         http_conn_give_up(c);
                 else
                         http_conn_leave(c);
@@ -68,18 +71,29 @@ static void on_accept(struct net_home *home, int fd) {
         http_conn_open(http_home(home), fd);
 }
 
-static bool on_make_room(struct net_home *home) {
-        return http_loop_make_room(http_home(home));
+static bool on_make_room(struct net_home *home, enum leave_need need) {
+        return http_loop_make_room(http_home(home), need);
 }
 
-static void on_drain(struct net_home *home) {
-        arm_leave_timer(http_home(home));
+/* A connection that has been idle for as long as the others may still send a request leaves at once. */
+static void on_drain(struct net_home *net) {
+        struct http_loop *home = http_home(net);
+        uint64_t          leave_ns = home->server->options.limits.leave_ns;
+        uint64_t          now_ns = clock_now_ns();
+
+        LIST_FOR_EACH(&net->conns, node) {
+                struct http_conn *c = LIST_ENTRY(node, struct http_conn, place.node);
+
+                if (http_conn_is_quiet(c, now_ns, leave_ns))
+                        http_conn_leave(c);
+        }
+        arm_leave_timer(home);
 }
 
 static void on_kill(struct net_home *home) {
         loop_timer_cancel(&http_home(home)->leave);
         LIST_FOR_EACH(&home->conns, node)
-                http_conn_close(LIST_ENTRY(node, struct http_conn, node));
+                http_conn_close(LIST_ENTRY(node, struct http_conn, place.node));
 }
 
 static const struct net_server_ops server_ops = {

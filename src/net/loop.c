@@ -391,20 +391,27 @@ static void loop_timers_done(struct loop *l) {
 struct discarded {
         struct discarded *next;
         size_t            left; /* bytes of the block that were not freed yet */
+        bool              is_mapped;
 };
 
 static void free_slice(struct loop *l) {
         struct discarded *d = l->discarded;
         size_t            n = MIN(d->left, DISCARD_SLICE_BYTES);
+        bool              is_mapped = d->is_mapped;
 
         d->left -= n;
         l->discarded_bytes -= n;
-        if (d->left > 0) {
+        if (d->left > 0 && is_mapped) {
+                mem_unmap((char *)d + d->left, n);
+        } else if (d->left > 0) {
                 mem_discard_pages((char *)d + d->left, n);
-                return;
+        } else {
+                l->discarded = d->next;
+                if (is_mapped)
+                        mem_unmap(d, n);
+                else
+                        free(d);
         }
-        l->discarded = d->next;
-        free(d);
 }
 
 static void on_discard(uv_idle_t *idle) {
@@ -416,13 +423,13 @@ static void on_discard(uv_idle_t *idle) {
                 uv_idle_stop(idle);
 }
 
-static bool discard_block(void *block, size_t size) {
+static bool discard_block(void *block, size_t size, bool is_mapped) {
         struct loop      *l = current_loop;
         struct discarded *d = block;
 
         if (l->discarded_bytes > MAX_DISCARDED_BYTES)
                 return false;
-        *d = (struct discarded){ l->discarded, size };
+        *d = (struct discarded){ l->discarded, size, is_mapped };
         l->discarded = d;
         l->discarded_bytes += size;
         uv_idle_start(&l->discarder, on_discard);

@@ -64,16 +64,20 @@ static bool can_accept(void *owner) {
         return is_room;
 }
 
-/* True beyond nine tenths of the connections, the one that was just accepted included. */
-static bool is_crowded(struct net_server *s) {
-        size_t max = s->options.limits.connections;
+/* The connections that will remain, the one that was just accepted included. */
+static size_t n_staying(struct net_server *s) {
         MUTEX_GUARD(&s->lock);
 
-        return s->n_conns - s->n_leaving > max - max / 10;
+        return s->n_conns - s->n_leaving;
 }
 
 static void make_room(struct net_server *s, struct net_home *home) {
-        if (!s->ops->on_make_room || !is_crowded(s) || !s->ops->on_make_room(home))
+        size_t          max = s->options.limits.connections;
+        size_t          last_tenth = max / 10, n = n_staying(s);
+        enum leave_need need =
+                n > max - last_tenth + last_tenth / 2 ? LEAVE_TAKES_NEW : LEAVE_SPARES_NEW;
+
+        if (!s->ops->on_make_room || n <= max - last_tenth || !s->ops->on_make_room(home, need))
                 return;
         mutex_lock(&s->lock);
         s->n_leaving++;

@@ -22,6 +22,7 @@
 
 #include "base/error.h"
 #include "base/list.h"
+#include "net/leave_order.h"
 #include "net/mailbox.h"
 
 #include <stdbool.h>
@@ -39,7 +40,7 @@ struct tls_context;
 struct net_home {
         struct net_server *server; /* borrowed: outlives its homes; NULL in tests without sockets */
         struct loop       *loop;   /* borrowed */
-        struct list        conns;  /* connections; the protocol chooses the node that links them */
+        struct list        conns;  /* struct leave_place, embedded in the protocol's connections */
         bool               is_draining;
         struct mail        drain, kill;
 };
@@ -55,14 +56,15 @@ struct net_server_ops {
         void (*on_accept)(struct net_home *home, int fd);
         /* Closes the connection of the home that has been idle longest, and no other; false when it finds
          * none. Called before on_accept() when few places are left. NULL = none is closed. */
-        bool (*on_make_room)(struct net_home *home);
+        bool (*on_make_room)(struct net_home *home, enum leave_need need);
         void (*on_drain)(struct net_home *home); /* close each connection once it is idle */
         void (*on_kill)(struct net_home *home);  /* close all connections now */
 };
 
 /* Limits of a server's connections, whatever the protocol. Beyond nine tenths of `connections` each new
  * one takes the place of an idle one, if its loop has any; since a connection goes to the loop with the
- * fewest, each loop answers for its share. */
+ * fewest, each loop answers for its share. In the second half of the last tenth, it may take the place of
+ * one that is new itself (net/leave_order.h). */
 struct net_limits {
         size_t   connections;             /* further connections are closed at once; 16384 */
         size_t   connections_per_address; /* closed likewise; 0 = no limit, the default */
@@ -86,9 +88,6 @@ struct net_server_options {
 };
 
 void net_limits_init(struct net_limits *l); /* the defaults above */
-
-/* Connections that on_make_room() looks at before it gives up. */
-#define NET_MAX_LOOKS 64
 
 /* Binds and listens, so the port is known; does not accept yet. `ops` is static. */
 struct error *net_server_new(const struct net_server_options *o, const struct net_server_ops *ops,

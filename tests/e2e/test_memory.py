@@ -278,10 +278,20 @@ def refused(server):
 
 
 def test_body_beyond_the_budget(tight):
+    """413 for one of which the budget never has room; 503 while another request has the room."""
+    raw = {"Inference-Header-Content-Length": "0"}
+    reply = post(tight, "bytes/infer", bytes(60 * MIB), **raw)
+    assert (reply.status_code, reply.json()) == (413, {
+        "error": f"request body of {60 * MIB} bytes exceeds the maximum of {32 * MIB} bytes that the "
+                 "server's memory budget (--memory-budget) permits"})
     n = refused(tight)
-    reply = post(tight, "bytes/infer", bytes(60 * MIB), **{"Inference-Header-Content-Length": "0"})
-    assert (reply.status_code, reply.json()) == (503, {"error": USED_UP})
-    assert refused(tight) == n + 1
+    with Wire(tight.http_port) as other:
+        other.send(b"POST /v2/models/bytes/infer HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
+                   b"Inference-Header-Content-Length: 0\r\nContent-Length: %d\r\n\r\n" % (30 * MIB))
+        assert other.socket.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        reply = post(tight, "bytes/infer", bytes(30 * MIB), **raw)
+        assert (reply.status_code, reply.json()) == (503, {"error": USED_UP})
+        assert refused(tight) == n + 1
     infer_small(tight)
 
 

@@ -104,7 +104,7 @@ static void read_request(struct http_message *m, struct str in, size_t step,
         if (u->verdict == HTTP_PARSE_DONE) {
                 u->n_fields = m->n_fields;
                 u->head_bytes = m->head_bytes;
-                u->total_bytes = m->head_bytes + (size_t)m->content_length;
+                u->total_bytes = m->head_bytes + (size_t)MIN(m->content_length, in.len + 1);
                 look_at_fields(m, copy, u);
                 if (m->is_chunked)
                         read_chunks(m, str_range(in.ptr + m->head_bytes, in.len - m->head_bytes),

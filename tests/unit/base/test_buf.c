@@ -247,6 +247,106 @@ static void test_across_threads(void **state) {
         mutex_done(&c.lock);
 }
 
+#define LARGE (200 * MIB + 3)
+
+/* Up to 64 MiB a buffer has room for the whole message. */
+static void test_small_messages_have_their_room(void **state) {
+        (void)state;
+        struct buf_pool *pool = buf_pool_new(MIB);
+        struct buf      *b = buf_new_growing(pool, 64 * MIB, 10);
+
+        assert_int_equal(b->cap, 64 * MIB);
+        buf_unref(b);
+        b = buf_new_growing(pool, 300, 10);
+        assert_int_equal(b->cap, 512);
+        buf_unref(b);
+        buf_pool_unref(pool);
+}
+
+/* A larger one takes what it holds, and no more than twice that; its bytes stay. */
+static void test_growing(void **state) {
+        (void)state;
+        struct buf_pool   *pool = buf_pool_new(MIB);
+        struct byte_budget budget;
+        struct buf        *b;
+        size_t             filled = 0;
+
+        byte_budget_init(&budget, 400 * MIB);
+        buf_pool_set_budget(pool, &budget);
+        b = buf_new_growing(pool, LARGE, 10);
+        assert_int_equal(b->cap, MIB);
+        assert_int_equal(byte_budget_used(&budget), MIB);
+        assert_int_equal((uintptr_t)b->bytes % 64, 0);
+        for (;;) {
+                b->bytes[filled] = (char)filled;
+                b->bytes[b->cap - 1] = 'z';
+                filled = b->cap;
+                if (filled == LARGE)
+                        break;
+                assert_true(buf_grow(&b, LARGE));
+                assert_int_equal(b->cap, MIN(2 * filled, LARGE));
+                assert_int_equal(byte_budget_used(&budget), b->cap);
+                assert_int_equal(b->bytes[0], 0);
+                assert_int_equal(b->bytes[filled - 1], 'z');
+        }
+        buf_unref(b);
+        assert_int_equal(byte_budget_used(&budget), 0);
+        b = buf_new_growing(pool, LARGE, 100 * MIB);
+        assert_int_equal(b->cap, 100 * MIB);
+        buf_unref(b);
+        buf_pool_unref(pool);
+}
+
+static void count_refusal(void *n) {
+        ++*(unsigned *)n;
+}
+
+static void test_growing_without_room(void **state) {
+        (void)state;
+        struct buf_pool   *pool = buf_pool_new(MIB);
+        struct byte_budget budget;
+        unsigned           n_refused = 0;
+        struct buf        *b, *other;
+
+        byte_budget_init(&budget, 400 * MIB);
+        budget.on_refused = count_refusal;
+        budget.owner = &n_refused;
+        buf_pool_set_budget(pool, &budget);
+        assert_int_equal(buf_pool_largest(pool), 350 * MIB); /* an eighth is for small pieces */
+        assert_null(buf_new_growing(pool, 350 * MIB + 1, 10));
+        assert_int_equal(n_refused, 1);
+        b = buf_new_growing(pool, 300 * MIB, 100 * MIB);
+        other = buf_new(pool, 150 * MIB + 1);
+        assert_false(buf_grow(&b, 300 * MIB));
+        assert_int_equal(n_refused, 2);
+        assert_int_equal(b->cap, 100 * MIB);
+        buf_unref(other);
+        mem_fail_after(1);
+        assert_false(buf_grow(&b, 300 * MIB));
+        assert_null(buf_new_growing(pool, 100 * MIB, 10));
+        mem_fail_after(0);
+        assert_int_equal(n_refused, 2);
+        assert_int_equal(byte_budget_used(&budget), 100 * MIB);
+        assert_true(buf_grow(&b, 300 * MIB));
+        buf_unref(b);
+        assert_int_equal(byte_budget_used(&budget), 0);
+        buf_pool_unref(pool);
+        assert_int_equal(buf_pool_largest(NULL), SIZE_MAX);
+        assert_null(buf_new_growing(NULL, SIZE_MAX, 10));
+}
+
+/* The largest message of a class, since a class is taken as a whole. */
+static void test_largest_message(void **state) {
+        (void)state;
+        struct buf_pool   *pool = buf_pool_new(MIB);
+        struct byte_budget budget;
+
+        byte_budget_init(&budget, 64 * MIB);
+        buf_pool_set_budget(pool, &budget);
+        assert_int_equal(buf_pool_largest(pool), 32 * MIB);
+        buf_pool_unref(pool);
+}
+
 SUITE(buf) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_classes),
@@ -259,6 +359,10 @@ SUITE(buf) {
                 cmocka_unit_test(test_buffers_outlive_their_pool),
                 cmocka_unit_test(test_no_memory),
                 cmocka_unit_test(test_across_threads),
+                cmocka_unit_test(test_small_messages_have_their_room),
+                cmocka_unit_test(test_growing),
+                cmocka_unit_test(test_growing_without_room),
+                cmocka_unit_test(test_largest_message),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -93,7 +93,7 @@ static void test_defaults_and_names(void **state UNUSED) {
         grpc_limits_init(&l);
         assert_int_equal(l.header_bytes, 32768);
         assert_int_equal(l.header_fields, 100);
-        assert_int_equal(l.message_bytes, 1 << 30);
+        assert_int_equal(l.message_bytes, INT32_MAX);
         assert_int_equal(l.streams, 256);
         assert_int_equal(l.keepalive_time_ns, 7200 * NS_PER_S);
         assert_int_equal(l.max_connection_age_ns, CLOCK_NEVER);

@@ -187,7 +187,7 @@ static void tick(struct http_call *call) {
 /* As the server has it when it is told to stop. */
 static void drain(struct http_call *call) {
         LIST_FOR_EACH(&call->conn->home->net.conns, node)
-                http_conn_leave(LIST_ENTRY(node, struct http_conn, node));
+                http_conn_leave(LIST_ENTRY(node, struct http_conn, place.node));
         http_call_reply_empty(call, 200);
 }
 

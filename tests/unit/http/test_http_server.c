@@ -276,6 +276,10 @@ static void test_refusals_close(void **state UNUSED) {
                        "HTTP/1.1 431 Request Header Fields Too Large\r\n");
         expect_refusal(&f, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1025\r\n\r\nabc",
                        "HTTP/1.1 400 Bad Request\r\n");
+        expect_refusal(&f,
+                       "POST /echo HTTP/1.1\r\nHost: a\r\n"
+                       "Content-Length: 18446744073709551615\r\n\r\nabc",
+                       "HTTP/1.1 400 Bad Request\r\n");
         expect_refusal(&f, "POST /echo HTTP/1.1\r\nHost: a\r\n"
                            "Transfer-Encoding: chunked\r\n\r\n401\r\n",
                        "HTTP/1.1 400 Bad Request\r\n");
@@ -297,7 +301,7 @@ static void test_refusals_close(void **state UNUSED) {
                                          clock_now_ns() + 20 * NS_PER_S),
                          0);
         assert_string_equal(strbuf_cstr(&f.seen.rejected),
-                            "header_fields header_bytes body_bytes body_bytes ");
+                            "header_fields header_bytes body_bytes body_bytes body_bytes ");
         fixture_done(&f);
 }
 
