@@ -213,7 +213,7 @@ static struct ensemble_run *run_new(struct ensemble *e, struct request *req,
         run->waits_for_room = false;
         atomic_init(&run->inline_used, 0);
         run->first = (struct frame *)(run + 1);
-        frame_init(run->first, run, 0);
+        frame_init(run->first, run, 0, NULL);
         return run;
 }
 

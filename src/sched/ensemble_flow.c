@@ -15,12 +15,13 @@ size_t frame_bytes(const struct ensemble_plan *p, uint32_t stream) {
                p->streams[stream].n_steps * sizeof(struct step_run);
 }
 
-void frame_init(struct frame *f, struct ensemble_run *run, uint32_t stream) {
+void frame_init(struct frame *f, struct ensemble_run *run, uint32_t stream, struct frame *parent) {
         const struct plan_stream *s = &run->plan->streams[stream];
         bool                      is_out = stream == run->plan->out_stream;
 
         memset(f, 0, frame_bytes(run->plan, stream));
         f->run = run;
+        f->parent = parent;
         f->stream = stream;
         f->n_left = run->choice->n_steps[stream] + is_out;
         f->n_missing = is_out ? run->choice->n_outputs : 0;
@@ -48,24 +49,30 @@ void frame_done(struct frame *f) {
                 kept_done(&f->steps[i].kept);
 }
 
-static struct frame *frame_new_locked(struct ensemble_run *run, uint32_t stream) {
-        struct frame *f = try_alloc(frame_bytes(run->plan, stream));
+static struct frame *frame_new_locked(struct frame *parent, uint32_t stream) {
+        struct ensemble_run *run = parent->run;
+        struct frame        *f = try_alloc(frame_bytes(run->plan, stream));
 
         if (f == NULL)
                 return NULL;
-        frame_init(f, run, stream);
+        frame_init(f, run, stream, parent);
+        parent->n_left++;
         list_append(&run->frames, &f->node);
         if (stream == run->plan->out_stream)
                 list_append(&run->out_frames, &f->out_node);
         return f;
 }
 
+/* The last to leave a frame also leaves the frame that it came from. */
 static void leave_frame_locked(struct frame *f, struct work *w) {
-        if (--f->n_left > 0 || f == f->run->first)
-                return;
-        list_remove(&f->node);
-        f->node.next = (struct list_node *)w->frames;
-        w->frames = f;
+        while (--f->n_left == 0 && f->parent != NULL) {
+                struct frame *parent = f->parent;
+
+                list_remove(&f->node);
+                f->node.next = (struct list_node *)w->frames;
+                w->frames = f;
+                f = parent;
+        }
 }
 
 /* ---- work after the lock is released --------------------------------------------------------- */
@@ -270,7 +277,7 @@ static void set_outputs_locked(struct step_run *s, struct frame *to, const struc
 static struct error *place_response_locked(struct step_run *s, struct frame **ret_frame,
                                            struct kept_outputs **ret_kept) {
         if (is_decoupled(s->plan)) {
-                *ret_frame = frame_new_locked(s->run, s->plan->out_stream);
+                *ret_frame = frame_new_locked(s->frame, s->plan->out_stream);
                 if (*ret_frame == NULL)
                         return error_new(ERR_UNAVAILABLE, "out of memory");
                 *ret_kept = &(*ret_frame)->origin;

@@ -8,8 +8,9 @@
  *
  * A run has a frame for each element of a stream (ensemble_plan.h): the values of its tensors, and the
  * steps that read them. Frame 0 is part of the run. Each response of a decoupled step adds a frame,
- * which is freed when its steps have ended and its outputs were sent. Responses are sent in the order
- * of the frames whose outputs they hold.
+ * which is freed when its steps have ended, its outputs were sent, and the frames that its own steps
+ * added are gone. So the limit of a step's responses bounds all that is made of them. Responses are
+ * sent in the order of the frames whose outputs they hold.
  *
  * A step is open from the moment when all its inputs are present until its inner request has ended.
  * Then the run takes its response (those of a decoupled step were taken before) and opens all steps
@@ -125,8 +126,11 @@ struct step_run {
 
 struct frame {
         struct ensemble_run *run;
+        struct frame        *parent; /* has the step whose response began this frame; NULL: frame 0 */
         uint32_t             stream;
-        uint32_t n_left; /* needed steps that have not ended, plus 1 until its outputs were sent */
+        /* Needed steps that have not ended, frames that began with their responses, and 1 until its
+         * outputs were sent. */
+        uint32_t n_left;
         uint32_t n_missing;           /* outputs of the ensemble that are not present yet */
         bool     is_dead;             /* one of these outputs will never come */
         struct list_node    node;     /* in the run's frames; frame 0 is not listed */
@@ -182,8 +186,8 @@ struct work {
 /* ---- ensemble_flow.c ---- */
 
 size_t frame_bytes(const struct ensemble_plan *p, uint32_t stream);
-/* `f` is memory of frame_bytes(). */
-void frame_init(struct frame *f, struct ensemble_run *run, uint32_t stream);
+/* `f` is memory of frame_bytes(). `parent`: NULL for frame 0. */
+void frame_init(struct frame *f, struct ensemble_run *run, uint32_t stream, struct frame *parent);
 /* Frees what the frame keeps, not its memory. */
 void frame_done(struct frame *f);
 
