@@ -165,7 +165,7 @@ static void begin(struct buf *b, struct buf_pool *pool, struct byte_budget *budg
         b->len = 0;
 }
 
-/* Allocates a buffer outside of pools, which is charged to the budget all the same. */
+/* `budget` may be NULL. */
 static struct buf *new_alone(struct byte_budget *budget, size_t cap) {
         struct buf *b;
 
@@ -179,6 +179,10 @@ static struct buf *new_alone(struct byte_budget *budget, size_t cap) {
         else if (budget)
                 byte_budget_give(budget, cap);
         return b;
+}
+
+struct buf *buf_new_charged(struct byte_budget *budget, size_t cap) {
+        return new_alone(budget, cap);
 }
 
 static struct buf *lend(struct buf_pool *pool, struct buf *b) {

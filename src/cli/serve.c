@@ -105,7 +105,10 @@ static struct error *start_core(struct serve *s) {
         struct error                      *err;
 
         TRY(core_options_make(&s->options, &core_options));
-        err = core_error_take(TRITONSERVER_ServerNew(&s->core, core_options));
+        err = core_error_take(NESO_ServerOptionsSetMemoryBudget(core_options, s->budget.max,
+                                                                (size_t *)s->budget.used));
+        if (!err)
+                err = core_error_take(TRITONSERVER_ServerNew(&s->core, core_options));
         TRITONSERVER_ServerOptionsDelete(core_options);
         return start_error(err, "creating server");
 }

@@ -134,7 +134,7 @@ static struct error *wrap_in_chain(struct loaded_model *l) {
                 .own = l->model.scheduler,
                 .holder = &l->composed->holder,
                 .metrics = l->composed->metrics,
-                .timers = l->parts->timers,
+                .memory = l->parts->step_memory,
                 .may_end = l->composed->line.may_end,
                 .keeps_batches = l->composed->line.keeps_batches,
         });

@@ -28,7 +28,6 @@
 struct chain {
         struct scheduler     base;
         struct chain_options options;
-        struct step_memory   memory; /* for large outputs between stages */
         _Atomic bool         is_draining;
 };
 
@@ -51,7 +50,7 @@ struct chain {
  */
 struct stage_memory {
         const struct request *outer;        /* borrowed: the client's request */
-        struct step_memory   *large;        /* borrowed: the chain's */
+        struct step_memory   *large;        /* borrowed: the server's */
         bool                  is_direct;    /* the current stage writes into the client's memory */
         unsigned              half;         /* 0 or 1: the half that the current stage writes to */
         _Atomic size_t        n_bytes_used; /* of that half */
@@ -158,7 +157,7 @@ static struct error *allocate_output(struct response_allocator *allocator, const
                 return NULL;
         b = step_memory_get(m->large, byte_size);
         if (b == NULL)
-                return step_memory_shortage(output, byte_size);
+                return step_memory_shortage(m->large, output, byte_size);
         *buffer = b->bytes;
         *buffer_userp = b;
         return NULL;
@@ -706,7 +705,7 @@ static struct error *begin(struct chain *c, struct request *req, struct step_mod
         run->plan = models->plan;
         run->deadline_ns = CLOCK_NEVER;
         atomic_init(&run->n_holders, 1);
-        stage_memory_init(&run->memory, req, &c->memory);
+        stage_memory_init(&run->memory, req, c->options.memory);
         if (req->timeout_us > 0 &&
             req->timeout_us < (CLOCK_NEVER - req->times.request_start_ns) / NS_PER_US)
                 run->deadline_ns = req->times.request_start_ns + req->timeout_us * NS_PER_US;
@@ -817,7 +816,6 @@ static void free_chain(struct scheduler *s) {
 
         if (c->options.own != NULL)
                 c->options.own->ops->free(c->options.own);
-        step_memory_done(&c->memory);
         free(c);
 }
 
@@ -841,6 +839,5 @@ struct scheduler *chain_new(const struct chain_options *o) {
                 c->base.may_reschedule = o->own->may_reschedule;
         }
         c->options = *o;
-        step_memory_init(&c->memory, o->timers);
         return &c->base;
 }

@@ -312,7 +312,6 @@ static void ensemble_free(struct scheduler *s) {
                 next = k->next;
                 free(k);
         }
-        step_memory_done(&e->memory);
         free(e->limits);
         mutex_done(&e->lock);
         free(e);
@@ -330,7 +329,7 @@ struct error *ensemble_prepare(const struct model_config *ensemble, struct step_
 }
 
 struct error *ensemble_new(struct model *model, struct step_models_holder *steps,
-                           struct timer_thread *timers, struct scheduler **ret) {
+                           struct step_memory *memory, struct scheduler **ret) {
         static const struct scheduler_ops ops = {
                 .submit = submit,
                 .cancel = cancel,
@@ -344,12 +343,13 @@ struct error *ensemble_new(struct model *model, struct step_models_holder *steps
         e->base.ops = &ops;
         e->model = model;
         e->steps = steps;
+        e->memory = memory;
         e->n_steps = (uint32_t)config->n_step;
         e->limits = mem_zalloc((config->n_step + 1) *
                                sizeof(*e->limits)); /* read from a file, bounded */
         for (uint32_t i = 0; i < e->n_steps; i++)
-                step_limit_init(&e->limits[i], config->max_inflight_requests, timers, step_expire);
-        step_memory_init(&e->memory, timers);
+                step_limit_init(&e->limits[i], config->max_inflight_requests, memory->timers,
+                                step_expire);
         mutex_init(&e->lock, LOCK_SEQUENCE);
         *ret = &e->base;
         return NULL;

@@ -70,9 +70,9 @@ static struct error *allocate(struct response_allocator *allocator, const char *
         *buffer = byte_size > 0 ? take_inline(s, byte_size) : NULL;
         if (byte_size == 0 || *buffer != NULL)
                 return NULL;
-        b = step_memory_get(&s->run->ensemble->memory, byte_size);
+        b = step_memory_get(s->run->ensemble->memory, byte_size);
         if (b == NULL)
-                return step_memory_shortage(output, byte_size);
+                return step_memory_shortage(s->run->ensemble->memory, output, byte_size);
         *buffer = b->bytes;
         *buffer_userp = b;
         return NULL;

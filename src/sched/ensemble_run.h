@@ -49,7 +49,7 @@ struct ensemble {
         struct model              *model;  /* borrowed: the owner */
         struct step_models_holder *steps;  /* borrowed: outlives the scheduler */
         struct step_limit         *limits; /* owned; by step */
-        struct step_memory         memory; /* for large outputs that only steps read */
+        struct step_memory        *memory; /* borrowed: the server's */
         uint32_t                   n_steps;
         _Atomic bool               is_draining;
         struct mutex               lock; /* rank LOCK_SEQUENCE; guards all below, and queued.run */

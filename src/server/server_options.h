@@ -96,6 +96,8 @@ struct server_options {
         /* memory and devices */
         uint64_t                pinned_pool_bytes;
         uint64_t                state_memory_bytes; /* 0: byte_budget_default() */
+        uint64_t                memory_bytes;       /* likewise; of requests */
+        _Atomic size_t         *memory_used;        /* borrowed; NULL: a counter of the server's */
         struct device_bytes    *cuda_pools; /* owned */
         size_t                  n_cuda_pools;
         struct device_bytes    *cuda_virtual_sizes; /* owned */

@@ -335,6 +335,20 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetChainStric
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetStateMemory(
         struct TRITONSERVER_ServerOptions *options, uint64_t byte_size);
 
+/* Limits the memory that requests take inside of the server, in bytes: outputs between the steps of
+ * ensembles and chains, the requests to these steps, and the responses of decoupled models. Memory of the
+ * program, such as that of its allocators, is not among it. 0, the default: a quarter of what the
+ * process may use. What does not fit is refused with UNAVAILABLE; a decoupled model waits until its
+ * responses were deleted.
+ *
+ * `used_bytes` is NULL, or a counter of the program, which must exist as long as the server: both count
+ * the bytes that they use there, so that they share one budget. The server changes it with the atomic
+ * operations of C11 (`_Atomic size_t`).
+ *
+ * INVALID_ARG when `options` is NULL. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetMemoryBudget(
+        struct TRITONSERVER_ServerOptions *options, uint64_t byte_size, size_t *used_bytes);
+
 /* Returns the models of the chain that begins with this model, in order, as JSON to be deleted with
  * TRITONSERVER_MessageDelete():
  *

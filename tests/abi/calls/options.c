@@ -27,6 +27,7 @@ static void set_all(struct TRITONSERVER_ServerOptions *options, const struct pla
         OK(NESO_ServerOptionsSetLoadReasons, options, false);
         OK(NESO_ServerOptionsSetChainStrictUnload, options, false);
         OK(NESO_ServerOptionsSetStateMemory, options, 0);
+        OK(NESO_ServerOptionsSetMemoryBudget, options, 0, NULL);
         OK(NESO_ServerOptionsSetScheduler, options, "default");
         OK(NESO_ServerOptionsSetSchedulerDirectory, options, places->plugins);
         SET(SetBufferManagerThreadCount, 0);
