@@ -36,10 +36,6 @@
 #include <strings.h>
 #include <unistd.h>
 
-/* The share of the memory budget for responses of decoupled models that wait for a later step of an
- * ensemble, or for their reader: 1 / this. */
-#define RESPONSE_SHARE 4
-
 /* A smaller budget would not suffice for the read buffers of a few clients. */
 #define MIN_BUDGET_BYTES (16 << 20)
 
@@ -304,7 +300,6 @@ static void init_budget(struct serve *s) {
         byte_budget_init(&s->budget, wished > 0 ? (size_t)wished : byte_budget_default());
         s->budget.on_refused = on_over_budget;
         s->budget.owner = s;
-        core_error_drop(NESO_LimitAllResponses(s->budget.max / RESPONSE_SHARE));
 }
 
 static struct error *start_poller(struct serve *s) {

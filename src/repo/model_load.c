@@ -192,6 +192,7 @@ struct error *model_load(const struct repo_parts *parts, const struct model_file
         l->model.namespace = l->namespace;
         l->model.label = l->label;
         l->model.version = version;
+        l->model.responses = parts->responses;
         l->model.on_unused = on_unused;
         l->model.owner = l;
         l->reaping.reap = reap;

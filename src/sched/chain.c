@@ -213,12 +213,15 @@ static void send_failure(struct chain_run *run) {
 static void release(struct chain_run *run) {
         struct request     *outer = run->outer;
         struct step_models *models = run->models;
+        struct byte_budget *budget = run->chain->options.memory->budget;
+        size_t              n_bytes = run->plan->run_bytes;
 
         for (struct request *req = run->ended, *next; req != NULL; req = next) {
                 next = req->queued.next;
                 request_free(req);
         }
         error_free(run->error);
+        byte_budget_give(budget, n_bytes);
         request_release(outer, REQUEST_RELEASE_ALL); /* frees the run */
         step_models_unref(models);
 }
@@ -691,13 +694,38 @@ static struct error *check_request(const struct chain *c, const struct chain_pla
                              req->model->name);
 }
 
-static struct error *begin(struct chain *c, struct request *req, struct step_models *models) {
+/* Charges the memory budget for the requests to all stages, which the run keeps until it ends. A request
+ * that belongs to another one always fits: that was admitted, and must be able to end. */
+static struct error *charge_run(const struct chain *c, const struct chain_plan *plan,
+                                const struct request *req) {
+        struct byte_budget *b = c->options.memory->budget;
+
+        if (req->is_inner) {
+                byte_budget_force(b, plan->run_bytes);
+        } else if (!byte_budget_take(b, plan->run_bytes)) {
+                byte_budget_refused(b);
+                return request_error(req, ERR_UNAVAILABLE, BYTE_BUDGET_USED_UP);
+        }
+        return NULL;
+}
+
+static struct error *make_run(const struct chain *c, struct request *req,
+                              const struct chain_plan *plan, struct chain_run **ret) {
         struct chain_run *run;
 
-        TRY(check_request(c, models->plan, req));
+        TRY(check_request(c, plan, req));
         run = arena_try_alloc(&req->arena, sizeof(*run));
         if (run == NULL)
                 return request_error(req, ERR_UNAVAILABLE, "out of memory");
+        TRY(charge_run(c, plan, req));
+        *ret = run;
+        return NULL;
+}
+
+static struct error *begin(struct chain *c, struct request *req, struct step_models *models) {
+        struct chain_run *run;
+
+        TRY(make_run(c, req, models->plan, &run));
         memset(run, 0, offsetof(struct chain_run, memory));
         run->chain = c;
         run->outer = req;

@@ -5,6 +5,9 @@
 #include "config/model_io.h"
 #include "infer/model.h"
 #include "sched/chain_metrics.h"
+#include "sched/step_cost.h"
+
+#define RUN_BYTES 4096 /* a run, in a block of its request's arena */
 
 void chain_plan_free(void *plan) {
         struct chain_plan *p = plan;
@@ -78,6 +81,7 @@ static struct error *fill_stages(struct chain_plan *p, const char *chain,
 
                 s->model = stages[i].model;
                 s->failure = chain_metrics_open_failure(metrics, s->model->name);
+                p->run_bytes += step_cost_request(s->model);
                 if (i + 1 == p->n)
                         break;
                 s->handoff = chain_metrics_open_handoff(metrics, s->model->name,
@@ -97,6 +101,7 @@ struct error *chain_plan_new(const char *chain, struct chain_metrics *metrics,
         struct error      *err;
 
         p->n = (uint32_t)n;
+        p->run_bytes = RUN_BYTES;
         err = fill_stages(p, chain, metrics, stages);
         if (err != NULL)
                 chain_plan_free(p);

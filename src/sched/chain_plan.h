@@ -38,6 +38,7 @@ struct chain_plan {
         uint32_t             n;
         uint32_t             max_batch;
         uint32_t             narrowest; /* index of the stage that sets max_batch */
+        size_t               run_bytes; /* what the requests to all stages take (step_cost.h) */
         struct planned_stage stages[];
 };
 

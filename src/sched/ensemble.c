@@ -70,6 +70,52 @@ static void give_memory(struct ensemble_run *run) {
                 free(run);
 }
 
+/* ---- the memory budget ------------------------------------------------------------------------ */
+
+/* Largest charge for responses that a run always has room for. Each decoupled step that reads from another
+ * one doubles their number; a configuration with many of them is no reason to refuse every request. */
+#define MAX_ROOM_BYTES ((size_t)256 << 10)
+
+/* What the responses take that the decoupled steps have room for even when the budget is used up. */
+static size_t room_bytes(const struct ensemble_plan *p) {
+        size_t n_frames = 1, n_bytes = 0;
+
+        for (uint32_t stream = p->out_stream; stream != 0;
+             stream = p->steps[p->streams[stream].producer].in_stream) {
+                n_frames = MIN(n_frames * RESPONSE_STREAM_LEAST, MAX_ROOM_BYTES);
+                n_bytes += n_frames * (sizeof(struct response) +
+                                       MIN(frame_cost(p, stream) + p->step_bytes, MAX_ROOM_BYTES));
+                n_bytes = MIN(n_bytes, MAX_ROOM_BYTES);
+        }
+        return n_bytes;
+}
+
+static size_t run_cost(const struct ensemble_plan *p) {
+        return sizeof(struct ensemble_run) + frame_bytes(p, 0) +
+               STEPS_PAID_AT_FIRST * p->step_bytes + room_bytes(p);
+}
+
+/* False when the budget has no room. A request that belongs to another one always fits: that was admitted,
+ * and must be able to end. */
+static bool charge_run(const struct ensemble *e, const struct request *req,
+                       const struct ensemble_plan *p) {
+        struct byte_budget *b = e->memory->budget;
+
+        if (req->is_inner) {
+                byte_budget_force(b, p->run_bytes);
+                return true;
+        }
+        if (LIKELY(byte_budget_take(b, p->run_bytes)))
+                return true;
+        byte_budget_refused(b);
+        return false;
+}
+
+static size_t charged_bytes(const struct ensemble_run *run) {
+        return run->plan->run_bytes +
+               (run->n_paid - STEPS_PAID_AT_FIRST) * run->plan->step_bytes;
+}
+
 /* ---- the end of a run ------------------------------------------------------------------------ */
 
 static void run_free(struct ensemble_run *run) {
@@ -80,6 +126,7 @@ static void run_free(struct ensemble_run *run) {
                 free(f);
         }
         frame_done(run->first);
+        byte_budget_give(run->ensemble->memory->budget, charged_bytes(run));
         plan_choice_done(&run->own_choice);
         step_models_unref(run->models);
         give_memory(run);
@@ -204,6 +251,7 @@ static struct ensemble_run *run_new(struct ensemble *e, struct request *req,
         mutex_init(&run->lock, LOCK_QUEUE);
         run->error = NULL;
         run->n_open = 0;
+        run->n_paid = STEPS_PAID_AT_FIRST;
         run->n_flowing = 0;
         list_init(&run->open_steps);
         list_init(&run->frames);
@@ -247,8 +295,13 @@ static struct error *submit(struct scheduler *s, struct request *req) {
         if (UNLIKELY(atomic_load_explicit(&e->is_draining, memory_order_relaxed)) && !req->is_inner)
                 return draining(req);
         TRY(step_models_take(e->steps, req, &models));
+        if (!charge_run(e, req, models->plan)) {
+                step_models_unref(models);
+                return request_error(req, ERR_UNAVAILABLE, BYTE_BUDGET_USED_UP);
+        }
         run = run_new(e, req, models);
         if (run == NULL) {
+                byte_budget_give(e->memory->budget, ((struct ensemble_plan *)models->plan)->run_bytes);
                 step_models_unref(models);
                 return request_error(req, ERR_UNAVAILABLE, "out of memory");
         }
@@ -322,6 +375,7 @@ struct error *ensemble_prepare(const struct model_config *ensemble, struct step_
         struct ensemble_plan *plan;
 
         TRY(ensemble_plan_new(ensemble->pb, models, &plan));
+        plan->run_bytes = run_cost(plan);
         models->plan = plan;
         models->free_plan = ensemble_plan_free;
         *ret_is_decoupled = plan->n_streams > 1;

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "config/labels.h"
 #include "sched/ensemble_run.h"
+#include "sched/step_cost.h"
 
 #include <assert.h>
 #include <string.h>
@@ -13,6 +14,13 @@
 size_t frame_bytes(const struct ensemble_plan *p, uint32_t stream) {
         return sizeof(struct frame) + p->streams[stream].n_tensors * sizeof(struct value) +
                p->streams[stream].n_steps * sizeof(struct step_run);
+}
+
+size_t frame_cost(const struct ensemble_plan *p, uint32_t stream) {
+        const struct plan_step *producer = &p->steps[p->streams[stream].producer];
+
+        return frame_bytes(p, stream) + step_cost_response(producer->model->io->n_outputs) -
+               sizeof(struct response);
 }
 
 void frame_init(struct frame *f, struct ensemble_run *run, uint32_t stream, struct frame *parent) {
@@ -87,10 +95,24 @@ static void drop_user_locked(struct kept_outputs *k, struct work *w) {
                 free_later(STEAL(k->response), w);
 }
 
+static void pay_for_steps_locked(struct ensemble_run *run) {
+        run->n_paid += STEPS_PAID_AT_ONCE;
+        byte_budget_force(run->ensemble->memory->budget,
+                          STEPS_PAID_AT_ONCE * run->plan->step_bytes);
+}
+
+/* A run that had many open steps gets back what it paid for them. */
+static void reclaim_locked(struct ensemble_run *run) {
+        run->n_paid -= STEPS_PAID_AT_ONCE;
+        byte_budget_give(run->ensemble->memory->budget, STEPS_PAID_AT_ONCE * run->plan->step_bytes);
+}
+
 static void open_step_locked(struct step_run *s, struct work *w) {
         struct ensemble_run *run = s->run;
 
         run->n_open++;
+        if (UNLIKELY(run->n_open > run->n_paid))
+                pay_for_steps_locked(run);
         run->n_flowing++;
         list_append(&run->open_steps, &s->open_node);
         s->start.next = NULL;
@@ -385,6 +407,9 @@ void flow_end_locked(struct step_run *s, struct work *w) {
         if (s->answer != NULL)
                 flow_response_locked(s, STEAL(s->answer), w);
         list_remove(&s->open_node);
+        if (UNLIKELY(run->n_paid > STEPS_PAID_AT_FIRST &&
+                     run->n_paid > run->n_open + 2 * STEPS_PAID_AT_ONCE))
+                reclaim_locked(run);
         compute_sums_merge(&run->sums, &s->sums);
         if (run->error == NULL && s->n_responses == 0 && !is_decoupled(s->plan))
                 skip_locked(s, w);

@@ -6,6 +6,7 @@
 #include "config/ensemble_models.h"
 #include "infer/model.h"
 #include "infer/request.h"
+#include "sched/step_cost.h"
 #include "sched/step_models.h"
 
 #include <string.h>
@@ -244,6 +245,7 @@ static struct error *plan_steps(struct ensemble_plan *p, const struct step_model
                 s->out_stream = p->tensors[s->step->outputs[0].tensor].stream;
                 TRY(find_tensors(p, s));
                 TRY(find_feeders(p, s));
+                p->step_bytes = MAX(p->step_bytes, step_cost_request(s->model));
         }
         return NULL;
 }

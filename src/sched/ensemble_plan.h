@@ -75,6 +75,8 @@ struct ensemble_plan {
         uint32_t               n_streams;
         uint32_t               out_stream; /* of the ensemble's outputs */
         struct plan_choice     all;        /* for requests that ask for all outputs */
+        size_t                 step_bytes; /* cost of the largest inner request (step_cost.h) */
+        size_t                 run_bytes;  /* what a run is charged at its beginning */
 };
 
 /* Returns the errors of ensemble_models_check() when the models do not fit the ensemble. */

@@ -17,6 +17,9 @@
  * that can follow. The thread that closes the last open step finishes the run; no other thread uses
  * the run by then.
  *
+ * The memory budget is charged for a run when it begins, which may fail, then for its open steps, for the
+ * responses of its decoupled steps with their frames (response_stream.h), and for tensors (step_memory.h).
+ *
  * Ownership.  The response of a step is kept until no step needs its outputs any more. Everything else
  * is freed with its frame or with the run.
  * Threads.  Comments name the fields that the run's lock guards. An open step belongs to the thread that
@@ -43,6 +46,10 @@
 /* Memory within the run for small outputs that only steps read. */
 #define ENSEMBLE_INLINE_BYTES 512
 #define ENSEMBLE_INLINE_ALIGNMENT 64 /* the alignment of a buf */
+
+/* A run has paid for so many open steps when it begins, and pays for more of them as it opens them. */
+#define STEPS_PAID_AT_FIRST 3
+#define STEPS_PAID_AT_ONCE 4
 
 struct ensemble {
         struct scheduler           base;
@@ -157,6 +164,7 @@ struct ensemble_run {
         struct mutex        lock;      /* rank LOCK_QUEUE; guards everything below */
         struct error       *error;     /* owned; error of the first step that failed */
         uint32_t            n_open;    /* open steps, plus threads that are cancelling the run */
+        uint32_t            n_paid;    /* open steps that the memory budget was charged for */
         uint32_t            n_flowing; /* open steps that may send more responses */
         struct compute_sums sums;      /* of the steps that have ended */
         struct list         open_steps;
@@ -186,6 +194,9 @@ struct work {
 /* ---- ensemble_flow.c ---- */
 
 size_t frame_bytes(const struct ensemble_plan *p, uint32_t stream);
+/* What a response of a decoupled step makes the run hold beside it: its frame and its outputs. `stream`:
+ * the one that the response begins a frame of. */
+size_t frame_cost(const struct ensemble_plan *p, uint32_t stream);
 /* `f` is memory of frame_bytes(). `parent`: NULL for frame 0. */
 void frame_init(struct frame *f, struct ensemble_run *run, uint32_t stream, struct frame *parent);
 /* Frees what the frame keeps, not its memory. */

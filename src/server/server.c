@@ -102,6 +102,7 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
                            .policies = s->policies,
                            .state_memory = &s->state_memory,
                            .step_memory = &s->step_memory,
+                           .responses = &s->responses,
                            .limiter = s->limiter,
                            .adaptive = o->adaptive_batching,
                            .scheduler = s->scheduler,
@@ -181,6 +182,7 @@ static void init_memory(struct server *s, const struct server_options *o) {
         s->memory.on_refused = on_over_budget;
         s->memory.owner = s;
         step_memory_init(&s->step_memory, &s->memory, s->timers);
+        response_share_init(&s->responses, &s->memory);
 }
 
 static struct error *create_parts(struct server *s, const struct server_options *o) {

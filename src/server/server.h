@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/event_source.h"
 #include "infer/message.h"
+#include "infer/response_stream.h"
 #include "sched/step_memory.h"
 #include "server/server_options.h"
 
@@ -61,6 +62,7 @@ struct server {
         struct byte_budget       state_memory;  /* of the sequences of all models */
         struct byte_budget       memory;        /* of requests; the program may share it */
         struct step_memory       step_memory;
+        struct response_share    responses;
         struct rate_limiter     *limiter;       /* owned; NULL: no limit of executions */
         struct backend_registry *backends;      /* owned */
         struct host_policies    *policies;      /* owned; NULL = none */
