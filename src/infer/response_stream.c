@@ -54,6 +54,11 @@ static void discharge(struct response_share *h, uint64_t n_bytes) {
                 byte_budget_give(h->budget, n_pieces * PIECE_BYTES);
 }
 
+/* What a small response takes. */
+static size_t cost_of(const struct response_limits *l) {
+        return sizeof(struct response) + l->beside_bytes;
+}
+
 /* ---- streams ---- */
 
 void response_stream_allow_wait(bool allow) {
@@ -85,6 +90,8 @@ void response_stream_set_tap(struct response_stream *s, struct response_tap *tap
 static void window_free(struct response_window *w) {
         if (w == NULL)
                 return;
+        if (w->limits.share != NULL)
+                atomic_fetch_sub_explicit(&w->limits.share->n_windows, 1, memory_order_relaxed);
         if (w->n_paid > 0)
                 byte_budget_give(w->limits.share->budget, w->n_paid);
         cond_done(&w->credit);
@@ -111,7 +118,7 @@ static struct response_window *window_new(void) {
 
 /* Charges the budget for the responses that are always possible, once. */
 static bool pay(struct response_window *w, const struct response_limits *limits) {
-        size_t n_bytes = RESPONSE_STREAM_LEAST * (sizeof(struct response) + limits->beside_bytes);
+        size_t n_bytes = RESPONSE_STREAM_LEAST * cost_of(limits);
 
         if (limits->share == NULL || limits->is_paid || w->n_paid > 0)
                 return true;
@@ -128,6 +135,8 @@ bool response_stream_limit(struct response_stream *s, const struct response_limi
                 s->window = window_new();
         if (s->window == NULL || !pay(s->window, limits))
                 return false;
+        if (s->window->limits.share == NULL && limits->share != NULL)
+                atomic_fetch_add_explicit(&limits->share->n_windows, 1, memory_order_relaxed);
         s->window->limits = *limits;
         return true;
 }
@@ -167,23 +176,34 @@ void response_stream_unref(struct response_stream *s) {
         s->release(s->memory);
 }
 
-/* Responses that windows have room for by what all of them hold. */
-static uint32_t max_by_share(const struct response_share *h) {
+/* The bytes that each window may hold. */
+static uint64_t part_of(const struct response_share *h) {
+        uint32_t n = atomic_load_explicit(&h->n_windows, memory_order_relaxed);
+
+        return response_share_held(h) < h->max / 2 ? UINT64_MAX : h->max / 2 / MAX(n, 1u);
+}
+
+/* The responses that a window may hold, by what all of them do. */
+static uint32_t max_by_share(const struct response_window *w, uint64_t n_bytes) {
+        const struct response_share *h = w->limits.share;
+        uint64_t                     part, n;
+
         if (h == NULL)
                 return UINT32_MAX;
-        if (!byte_budget_fits(h->budget, BYTE_BUDGET_SMALL + 1))
-                return RESPONSE_STREAM_LEAST;
-        return response_share_held(h) < h->max ? UINT32_MAX : RESPONSE_STREAM_FLOOR;
+        if (UNLIKELY(!byte_budget_fits(h->budget, BYTE_BUDGET_SMALL + 1)))
+                return n_bytes < SMALL_BYTES ? RESPONSE_STREAM_LEAST : 1;
+        part = part_of(h);
+        if (n_bytes >= MAX(part, SMALL_BYTES))
+                return 1;
+        n = MAX(part / cost_of(&w->limits), (uint64_t)RESPONSE_STREAM_FLOOR);
+        return (uint32_t)MIN(n, (uint64_t)UINT32_MAX);
 }
 
 static uint32_t room_of(const struct response_window *w) {
         uint32_t n = atomic_load(&w->n_responses);
         uint64_t n_bytes = atomic_load(&w->n_bytes);
-        uint32_t max_of_all = max_by_share(w->limits.share);
-        uint32_t max = w->limits.max_responses;
+        uint32_t max = MIN(w->limits.max_responses, max_by_share(w, n_bytes));
 
-        if (UNLIKELY(max_of_all < max))
-                max = n_bytes < SMALL_BYTES ? max_of_all : 1;
         if (n >= max || n_bytes >= w->limits.max_bytes)
                 return n == 0;
         return max - n;

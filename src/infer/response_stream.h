@@ -14,10 +14,11 @@
  * the backend down to the client's pace. A cancellation ends all waiting. Event loops never wait,
  * since they deliver the responses.
  *
- * All windows of a server have a share of its byte budget (struct response_share). When the share is used
- * up, or the budget nearly is, each window shrinks to a few responses. An inference then waits for its own
- * reader alone, never for another inference: so no two can wait for each other. The last few are paid for
- * in advance, so that the budget holds nevertheless.
+ * All windows of a server have a share of its byte budget (struct response_share). When half of the share is
+ * used, each window shrinks to an equal part of the other half, and at least to a few responses: so whoever
+ * holds little goes on. An inference always waits for its own reader alone, never for another inference: so
+ * no two can wait for each other. The last few are paid for in advance, so that the budget holds
+ * nevertheless.
  *
  * Ownership.  Reference counted. The stream inside a request keeps the request's memory
  * alive, but not its contents.
@@ -62,8 +63,8 @@ struct response_stream {
         void (*release)(void *memory);
 };
 
-/* When the share of all windows is used up, each has room for RESPONSE_STREAM_FLOOR small responses, or one
- * large one; when the budget nearly is, for RESPONSE_STREAM_LEAST or one. */
+/* However many windows there are, each has room for RESPONSE_STREAM_FLOOR small responses, or one large one;
+ * when the budget is nearly used up, for RESPONSE_STREAM_LEAST or one. */
 #define RESPONSE_STREAM_FLOOR 4
 #define RESPONSE_STREAM_LEAST 2
 
@@ -72,8 +73,9 @@ struct response_stream {
 struct response_share {
         _Atomic uint64_t    n_charged; /* bytes of responses, and of what their receivers keep with them */
         _Atomic uint64_t    n_outputs; /* bytes of their outputs */
-        uint64_t            max;       /* of both */
-        struct byte_budget *budget;    /* borrowed */
+        _Atomic uint32_t    n_windows;
+        uint64_t            max;    /* of the bytes of both */
+        struct byte_budget *budget; /* borrowed */
 };
 
 /* A quarter of the budget, which outlives the share. */

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "infer/submitter.h"
+#include "infer/response.h"
 #include "infer/response_stream.h"
 
 #define LIMITS(responses, bytes, wait_ns)                                                          \
@@ -274,28 +275,30 @@ static void count_refusal(void *owner) {
         ++*(unsigned *)owner;
 }
 
-/* All together hold too much: each has room for a few small responses, or for one large one. */
+/* All together hold much: each window has an equal part of the rest of the share. */
 static void test_share_of_all(void **state) {
         struct byte_budget           budget;
         struct response_share        share;
-        const struct response_limits limits = { .max_responses = 100,
+        const struct response_limits limits = { .max_responses = 2000,
                                                 .max_bytes = UINT64_C(1) << 30,
                                                 .share = &share };
         struct response_stream      *large, *small;
         unsigned                     n_calls = 0;
+        uint32_t                     part;
 
         (void)state;
         byte_budget_init(&budget, 4 * MIB);
         response_share_init(&share, &budget);
         large = stream_new(&limits);
         small = stream_new(&limits);
-        assert_int_equal(response_stream_room(large), 100);
+        part = MIB / 4 / sizeof(struct response);
+        assert_int_equal(response_stream_room(large), 2000);
         response_stream_enter(large, 1000, true);
         response_stream_add_bytes(large, MIB);
         assert_int_equal(response_share_held(&share), MIB + 1000);
         assert_int_equal(response_stream_room(large), 0);
-        assert_int_equal(response_stream_room(small), RESPONSE_STREAM_FLOOR);
-        for (int i = 0; i < RESPONSE_STREAM_FLOOR; i++)
+        assert_int_equal(response_stream_room(small), part);
+        for (uint32_t i = 0; i < part; i++)
                 response_stream_enter(small, 10, true);
         assert_int_equal(response_stream_room(small), 0);
         assert_true(response_stream_when_room(small, count_room, &n_calls));
@@ -303,16 +306,46 @@ static void test_share_of_all(void **state) {
         assert_int_equal(n_calls, 1);
         /* What was promised stays, whatever others do. */
         response_stream_leave(large, 1000, MIB);
-        assert_int_equal(response_stream_room(small), 100 - RESPONSE_STREAM_FLOOR + 1);
+        assert_int_equal(response_stream_room(small), 2000 - part + 1);
         response_stream_enter(large, 2 * MIB, true);
         response_stream_enter(small, 10, true);
         response_stream_enter(small, 10, true);
         response_stream_leave(large, 2 * MIB, 0);
-        for (int i = 0; i < RESPONSE_STREAM_FLOOR + 1; i++)
+        for (uint32_t i = 0; i < part + 1; i++)
                 response_stream_leave(small, 10, 0);
         assert_int_equal(response_share_held(&share), 0);
         response_stream_unref(large);
         response_stream_unref(small);
+        assert_int_equal(byte_budget_used(&budget), 0);
+}
+
+/* However many windows there are: each has room for a few small responses, or for one large one. */
+static void test_floor_of_each(void **state) {
+        struct byte_budget           budget;
+        struct response_share        share;
+        const struct response_limits limits = { .max_responses = 100,
+                                                .max_bytes = UINT64_C(1) << 30,
+                                                .share = &share };
+        struct response_stream      *streams[500];
+
+        (void)state;
+        byte_budget_init(&budget, 16 * MIB);
+        response_share_init(&share, &budget);
+        for (size_t i = 0; i < ARRAY_LEN(streams); i++)
+                streams[i] = stream_new(&limits);
+        response_stream_enter(streams[0], 2 * MIB, true);
+        assert_int_equal(response_stream_room(streams[0]), 0);
+        assert_int_equal(response_stream_room(streams[1]), 5);
+        response_stream_enter(streams[1], 64 << 10, true);
+        assert_int_equal(response_stream_room(streams[1]), 0);
+        response_stream_leave(streams[1], 64 << 10, 0);
+        atomic_store(&share.n_windows, UINT32_MAX);
+        assert_int_equal(response_stream_room(streams[1]), RESPONSE_STREAM_FLOOR);
+        atomic_store(&share.n_windows, (uint32_t)ARRAY_LEN(streams));
+        response_stream_leave(streams[0], 2 * MIB, 0);
+        for (size_t i = 0; i < ARRAY_LEN(streams); i++)
+                response_stream_unref(streams[i]);
+        assert_int_equal(atomic_load(&share.n_windows), 0);
         assert_int_equal(byte_budget_used(&budget), 0);
 }
 
@@ -397,6 +430,7 @@ SUITE(response_stream) {
                 cmocka_unit_test(test_wait_has_an_end),
                 cmocka_unit_test(test_call_when_there_is_room),
                 cmocka_unit_test(test_share_of_all),
+                cmocka_unit_test(test_floor_of_each),
                 cmocka_unit_test(test_charges_the_budget),
                 cmocka_unit_test(test_budget_is_used_up),
         };
