@@ -75,6 +75,16 @@ SCALAR_OPTION(TRITONSERVER_ServerOptionsSetGpuMetrics, bool, allow_gpu_metrics)
 SCALAR_OPTION(TRITONSERVER_ServerOptionsSetCpuMetrics, bool, allow_cpu_metrics)
 SCALAR_OPTION(TRITONSERVER_ServerOptionsSetMetricsInterval, uint64_t, metrics_interval_ms)
 
+_Static_assert(sizeof(_Atomic size_t) == sizeof(size_t), "a program's counter has another form");
+
+struct TRITONSERVER_Error *NESO_ServerOptionsSetMemoryBudget(
+        struct TRITONSERVER_ServerOptions *options, uint64_t byte_size, size_t *used_bytes) {
+        API_NEEDS(options);
+        OPTIONS(options)->memory_bytes = byte_size;
+        OPTIONS(options)->memory_used = (_Atomic size_t *)used_bytes;
+        return NULL;
+}
+
 #define TEXT_OPTION(function, argument, field)                                                     \
         struct TRITONSERVER_Error *function(struct TRITONSERVER_ServerOptions *options,            \
                                             const char *argument) {                                \

@@ -238,25 +238,22 @@ struct TRITONSERVER_Error *NESO_InferenceRequestIsDecoupled(
         return NULL;
 }
 
+/* An estimate of what a program keeps for a response that it has not sent. */
+#define PROGRAM_BYTES 256
+
 struct TRITONSERVER_Error *NESO_InferenceRequestLimitResponses(
         struct TRITONSERVER_InferenceRequest *inference_request, uint32_t max_responses,
         uint64_t max_bytes) {
-        const struct response_limits limits = { .max_responses = max_responses,
-                                                .max_bytes = max_bytes };
+        struct response_limits limits = { .max_responses = max_responses,
+                                          .max_bytes = max_bytes,
+                                          .beside_bytes = PROGRAM_BYTES };
 
         API_NEEDS(inference_request);
         if (max_responses == 0 || max_bytes == 0)
                 return error_to_api(error_new(ERR_INVALID_ARG,
                                               "the limits of responses must be greater than 0"));
+        limits.share = request_from_api(inference_request)->model->responses;
         return error_to_api(request_limit_responses(request_from_api(inference_request), &limits));
-}
-
-struct TRITONSERVER_Error *NESO_LimitAllResponses(uint64_t max_bytes) {
-        if (max_bytes == 0)
-                return error_to_api(error_new(ERR_INVALID_ARG,
-                                              "the limit of all responses must be greater than 0"));
-        response_stream_set_max_held(max_bytes);
-        return NULL;
 }
 
 struct TRITONSERVER_Error *NESO_InferenceRequestSetCacheable(

@@ -12,6 +12,8 @@
 #define BUF_CLASSES (BUF_MAX_SHIFT - BUF_MIN_SHIFT + 1)
 #define BUF_MAPPED (BUF_CLASSES + 1) /* size class of a buffer that can grow */
 #define FIRST_MAPPED_BYTES ((size_t)1 << 20)
+#define SMALL_CAP ((size_t)4096)
+#define BESIDE_BYTES (sizeof(struct buf) + BUF_ALIGNMENT)
 #define BUF_ALIGNMENT 64 /* a cache line, and the widest vector a backend reads with */
 
 /* A pool that has drawn this much more from the budget than it uses has room for a few heads. */
@@ -29,6 +31,12 @@ struct buf_pool {
         bool         is_closed; /* the owner has released the pool: freed buffers are not kept any
                                  * more */
 };
+
+/* What the budget is charged for a buffer of `cap` bytes. The head of a small one, and the room up to its
+ * alignment, would add up to as much as its bytes. */
+static size_t cost_of(size_t cap) {
+        return cap <= SMALL_CAP ? cap + BESIDE_BYTES : cap;
+}
 
 static size_t class_bytes(uint32_t size_class) {
         return (size_t)1 << (BUF_MIN_SHIFT + size_class);
@@ -137,7 +145,7 @@ static bool take_kept(struct buf_pool *pool, uint32_t size_class, struct buf **r
         struct buf *b;
         MUTEX_GUARD(&pool->lock);
 
-        if (UNLIKELY(!byte_account_take(&pool->account, class_bytes(size_class))))
+        if (UNLIKELY(!byte_account_take(&pool->account, cost_of(class_bytes(size_class)))))
                 return false;
         b = pool->kept[size_class];
         if (b) {
@@ -193,14 +201,18 @@ static void give(struct byte_budget *budget, size_t bytes) {
 static struct buf *new_alone(struct byte_budget *budget, size_t cap) {
         struct buf *b;
 
-        if (!take_or_count(budget, cap))
+        if (!take_or_count(budget, cost_of(cap)))
                 return NULL;
         b = allocate(cap, BUF_CLASSES);
         if (b)
                 begin(b, NULL, budget);
         else
-                give(budget, cap);
+                give(budget, cost_of(cap));
         return b;
+}
+
+struct buf *buf_new_charged(struct byte_budget *budget, size_t cap) {
+        return new_alone(budget, cap);
 }
 
 static struct buf *lend(struct buf_pool *pool, struct buf *b) {
@@ -216,7 +228,7 @@ static struct buf *lend_new(struct buf_pool *pool, uint32_t size_class) {
 
         if (b)
                 return lend(pool, b);
-        give_back(pool, cap);
+        give_back(pool, cost_of(cap));
         return NULL;
 }
 
@@ -302,7 +314,7 @@ static void take_beyond(struct buf_pool *pool, size_t bytes) {
 struct buf *buf_new_beyond(struct buf_pool *pool, size_t cap) {
         uint32_t size_class = class_of(cap);
 
-        take_beyond(pool, class_bytes(size_class));
+        take_beyond(pool, cost_of(class_bytes(size_class)));
         return lend_new(pool, size_class);
 }
 
@@ -324,7 +336,7 @@ void buf_ref(struct buf *b) {
 static bool keep(struct buf_pool *pool, struct buf *b) {
         MUTEX_GUARD(&pool->lock);
 
-        byte_account_give(&pool->account, b->cap);
+        byte_account_give(&pool->account, cost_of(b->cap));
         if (pool->is_closed || b->cap > pool->max_kept_bytes ||
             pool->kept_bytes > pool->max_kept_bytes - b->cap)
                 return false;
@@ -341,7 +353,7 @@ void buf_unref(struct buf *b) {
                 return;
         pool = STEAL(b->pool);
         if (!pool) {
-                give(b->budget, b->cap);
+                give(b->budget, cost_of(b->cap));
                 free_buf(b);
                 return;
         }

@@ -47,7 +47,10 @@ void             buf_pool_trim(struct buf_pool *pool); /* halves the free buffer
 /* Returns a buffer of at least `cap` bytes, uninitialised, len 0; pool may be NULL. NULL when
  * memory is short, or the byte budget has no room for it. */
 struct buf *buf_new(struct buf_pool *pool, size_t cap) NODISCARD;
-/* The same beyond the budget, of at most BYTE_BUDGET_SMALL bytes: for what is answered however little
+/* A buffer outside of pools, of `cap` bytes, that is charged to the budget (borrowed; it outlives the
+ * buffer). */
+struct buf *buf_new_charged(struct byte_budget *budget, size_t cap) NODISCARD;
+/* As buf_new(), but beyond the budget, of at most BYTE_BUDGET_SMALL bytes: for what is answered however little
  * room there is. NULL only when memory is short. */
 struct buf *buf_new_beyond(struct buf_pool *pool, size_t cap) NODISCARD;
 /* Returns a buffer for a message of `bytes`, which come over time. Up to 64 MiB it has room for all of

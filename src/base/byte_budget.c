@@ -14,8 +14,12 @@
 
 #define DEFAULT_SHARE 4 /* the default budget is a quarter of the memory the process may use */
 
+void byte_budget_share(struct byte_budget *b, size_t max, _Atomic size_t *used) {
+        *b = (struct byte_budget){ .used = used, .max = max };
+}
+
 void byte_budget_init(struct byte_budget *b, size_t max) {
-        *b = (struct byte_budget){ .max = max };
+        byte_budget_share(b, max, &b->own);
 }
 
 /* Fill level of the budget, in bytes, that a piece of this size must not exceed. */
@@ -24,12 +28,12 @@ static size_t limit_of(const struct byte_budget *b, size_t piece) {
 }
 
 static bool take_within(struct byte_budget *b, size_t bytes, size_t limit) {
-        size_t used = atomic_load_explicit(&b->used, memory_order_relaxed);
+        size_t used = atomic_load_explicit(b->used, memory_order_relaxed);
 
         do {
                 if (used > limit || bytes > limit - used)
                         return false;
-        } while (!atomic_compare_exchange_weak_explicit(&b->used, &used, used + bytes,
+        } while (!atomic_compare_exchange_weak_explicit(b->used, &used, used + bytes,
                                                         memory_order_relaxed,
                                                         memory_order_relaxed));
         return true;
@@ -40,11 +44,11 @@ bool byte_budget_take(struct byte_budget *b, size_t bytes) {
 }
 
 void byte_budget_force(struct byte_budget *b, size_t bytes) {
-        atomic_fetch_add_explicit(&b->used, bytes, memory_order_relaxed);
+        atomic_fetch_add_explicit(b->used, bytes, memory_order_relaxed);
 }
 
 void byte_budget_give(struct byte_budget *b, size_t bytes) {
-        atomic_fetch_sub_explicit(&b->used, bytes, memory_order_relaxed);
+        atomic_fetch_sub_explicit(b->used, bytes, memory_order_relaxed);
 }
 
 void byte_budget_refused(const struct byte_budget *b) {
@@ -53,7 +57,7 @@ void byte_budget_refused(const struct byte_budget *b) {
 }
 
 size_t byte_budget_used(const struct byte_budget *b) {
-        return atomic_load_explicit(&b->used, memory_order_relaxed);
+        return atomic_load_explicit(b->used, memory_order_relaxed);
 }
 
 bool byte_budget_fits(const struct byte_budget *b, size_t bytes) {

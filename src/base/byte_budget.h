@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A limit for the memory that peers make the process hold at a time, in bytes: one for the whole
- * server.
+ * server. The front end and the core each have a struct byte_budget, and both count in one place
+ * (byte_budget_share()).
  *
  * Buffers of pools and blocks of arenas are charged before they are allocated, and given back when
  * they are freed. An allocation that does not fit is refused at once: the caller answers with an
@@ -28,8 +29,9 @@
 #include <stdint.h>
 
 struct byte_budget {
-        _Atomic size_t used;
-        size_t         max;
+        _Atomic size_t *used; /* `own`, or borrowed from another budget */
+        _Atomic size_t  own;
+        size_t          max;
 
         /* Set by the owner before the first charge; NULL: refusals are not counted. Called on any
          * thread. */
@@ -41,6 +43,9 @@ struct byte_budget {
 #define BYTE_BUDGET_SMALL ((size_t)64 << 10)
 
 void byte_budget_init(struct byte_budget *b, size_t max);
+/* A budget that counts in `used`, together with others that do. The counter is `own` of another budget, or
+ * belongs to a program; it outlives this budget. */
+void byte_budget_share(struct byte_budget *b, size_t max, _Atomic size_t *used);
 
 /* False, with nothing changed, when `bytes` more do not fit. */
 bool   byte_budget_take(struct byte_budget *b, size_t bytes) NODISCARD;

@@ -37,9 +37,9 @@ struct infer_call_response *infer_call_keep_response(struct infer_call *c) {
         return STEAL(c->current);
 }
 
-/* Streams: delivers all responses that have come since the last time, oldest first. */
-static void deliver_responses(struct infer_call *c) {
-        struct infer_call_response *newest = atomic_exchange(&c->arrived, NULL);
+/* Moves the responses that have arrived to the end of those that are due. */
+static void take_arrived(struct infer_call *c) {
+        struct infer_call_response *newest = atomic_exchange(&c->arrived, NULL), *last = newest;
         struct infer_call_response *oldest = NULL;
 
         while (newest) {
@@ -49,29 +49,54 @@ static void deliver_responses(struct infer_call *c) {
                 oldest = newest;
                 newest = next;
         }
-        while (oldest) {
-                c->current = oldest;
-                c->is_final_response = oldest->is_final;
-                oldest = oldest->next;
+        if (!oldest)
+                return;
+        if (c->first_due)
+                c->last_due->next = oldest;
+        else
+                c->first_due = oldest;
+        c->last_due = last;
+}
+
+/* Streams: delivers the responses that have come since the last time, oldest first, as far as the call's
+ * share of the round allows. False when some are left. */
+static bool deliver_responses(struct infer_call *c) {
+        take_arrived(c);
+        while (c->first_due) {
+                if (!loop_take_share_here(&c->turn, clock_now_ns()))
+                        return false;
+                c->current = c->first_due;
+                c->first_due = c->current->next;
+                c->is_final_response = c->current->is_final;
                 c->options.on_response(c, c->current->response);
                 infer_call_response_free(STEAL(c->current));
         }
+        return true;
 }
+
+static void post_responses(struct infer_call *c);
 
 static void on_response_mail(struct mail *m) {
         struct infer_call *c = CONTAINER_OF(m, struct infer_call, response_mail);
 
         /* First, so that a response that arrives from here on posts the mail again. */
         atomic_store(&c->is_response_mail_posted, false);
-        if (c->options.on_response)
-                deliver_responses(c);
-        else
+        if (!c->options.on_response)
                 c->options.on_early(c);
+        else if (!deliver_responses(c))
+                post_responses(c);
+        else if (c->has_ended)
+                c->options.on_done(c);
 }
 
+/* With responses left over, or a mail of responses that comes again for them, that mail ends the call. */
 static void finish(struct infer_call *c) {
-        if (c->options.on_response)
-                deliver_responses(c);
+        if (c->options.on_response && (!deliver_responses(c) ||
+                                       atomic_load(&c->is_response_mail_posted))) {
+                c->has_ended = true;
+                post_responses(c);
+                return;
+        }
         c->options.on_done(c);
 }
 
@@ -186,13 +211,18 @@ void infer_call_init(struct infer_call *c, const struct infer_call_options *opti
         atomic_init(&c->n_pending, PENDING_FINAL + PENDING_RELEASE + PENDING_RETURN);
         atomic_init(&c->n_responses, 0);
         atomic_init(&c->arrived, NULL);
+        c->first_due = c->last_due = NULL;
+        c->turn = (struct turn){ 0 };
+        c->has_ended = false;
         atomic_init(&c->is_response_mail_posted, false);
         atomic_init(&c->inline_used, 0);
 }
 
 void infer_call_done(struct infer_call *c) {
-        if (c->options.on_response)
+        if (c->options.on_response) {
                 free_responses(atomic_exchange(&c->arrived, NULL));
+                free_responses(STEAL(c->first_due));
+        }
         if (c->unary)
                 core_error_drop(TRITONSERVER_InferenceResponseDelete(c->unary));
         if (c->request)

@@ -38,10 +38,6 @@
 #include <strings.h>
 #include <unistd.h>
 
-/* The share of the memory budget for responses of decoupled models that wait for a later step of an
- * ensemble, or for their reader: 1 / this. */
-#define RESPONSE_SHARE 4
-
 /* A smaller budget would not suffice for the read buffers of a few clients. */
 #define MIN_BUDGET_BYTES (16 << 20)
 
@@ -107,7 +103,10 @@ static struct error *start_core(struct serve *s) {
         struct error                      *err;
 
         TRY(core_options_make(&s->options, &core_options));
-        err = core_error_take(TRITONSERVER_ServerNew(&s->core, core_options));
+        err = core_error_take(NESO_ServerOptionsSetMemoryBudget(core_options, s->budget.max,
+                                                                (size_t *)s->budget.used));
+        if (!err)
+                err = core_error_take(TRITONSERVER_ServerNew(&s->core, core_options));
         TRITONSERVER_ServerOptionsDelete(core_options);
         return start_error(err, "creating server");
 }
@@ -303,7 +302,6 @@ static void init_budget(struct serve *s) {
         byte_budget_init(&s->budget, wished > 0 ? (size_t)wished : byte_budget_default());
         s->budget.on_refused = on_over_budget;
         s->budget.owner = s;
-        core_error_drop(NESO_LimitAllResponses(s->budget.max / RESPONSE_SHARE));
 }
 
 static struct error *start_poller(struct serve *s) {

@@ -1370,6 +1370,19 @@ struct buf_pool *grpc_call_buf_pool(const struct grpc_call *call) {
         return call->stream->h2.conn->home->pool;
 }
 
+bool grpc_call_charge(struct grpc_call *call, size_t bytes) {
+        struct byte_account *account = &call->stream->h2.conn->home->blocks.account;
+
+        if (LIKELY(byte_account_take(account, bytes)))
+                return true;
+        byte_budget_refused(account->budget);
+        return false;
+}
+
+void grpc_call_discharge(struct grpc_call *call, size_t bytes) {
+        byte_account_give(&call->stream->h2.conn->home->blocks.account, bytes);
+}
+
 void grpc_call_start_work_thread(struct grpc_call *call, struct loop_work *work) {
         loop_start_work_thread(call->stream->h2.conn->home->net.loop, work);
 }

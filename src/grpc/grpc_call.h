@@ -181,6 +181,10 @@ void grpc_call_compute(struct grpc_call *call, struct loop_work *work);
 void grpc_call_compute_cancel(struct grpc_call *call, struct loop_work *work);
 /* The buffer pool of the call's loop, for the answer. */
 struct buf_pool *grpc_call_buf_pool(const struct grpc_call *call);
+/* Charges the memory budget for what a method allocates itself. False, with nothing charged, when the budget
+ * has no room. Allowed until the call is finished. */
+bool grpc_call_charge(struct grpc_call *call, size_t bytes) NODISCARD;
+void grpc_call_discharge(struct grpc_call *call, size_t bytes);
 
 /* Connects calls to the streams of a connection (h2_conn.h). */
 struct h2_stream_ops;

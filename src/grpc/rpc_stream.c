@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "grpc/rpc_stream.h"
 
+#include "base/byte_budget.h"
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/mem.h"
@@ -16,6 +17,8 @@
 #define REQUEST_FIRST_BYTES 4096
 /* Requests that a stream keeps for reuse. Few, because there may be ten thousand streams. */
 #define MAX_IDLE_REQUESTS 2
+/* What the memory budget is charged for a request: this one, and the core's with its first response. */
+#define REQUEST_BYTES (sizeof(struct stream_request) + 2304)
 
 struct stream {
         struct grpc_call      *call;    /* borrowed: holds this */
@@ -59,6 +62,7 @@ struct stream_request {
         struct list_node by_stream;
         struct list_node in_order;
         size_t           n_bytes;
+        bool             is_charged; /* the memory budget had room; otherwise it is refused */
         bool             is_ordered;
         bool             is_ready;      /* ordered: `answer` can be sent */
         bool             is_done;       /* the model has sent its last response */
@@ -84,6 +88,10 @@ static _Thread_local struct {
 
 /* ---- requests ---- */
 
+static struct byte_budget *budget_of(const struct stream *s) {
+        return buf_pool_budget(grpc_call_buf_pool(s->call));
+}
+
 static struct stream_request *take_request(struct stream *s) {
         struct stream_request *r;
 
@@ -93,8 +101,9 @@ static struct stream_request *take_request(struct stream *s) {
                 s->n_idle--;
         } else {
                 r = mem_alloc(sizeof(*r));
+                r->is_charged = grpc_call_charge(s->call, REQUEST_BYTES);
                 arena_init(&r->arena, r->first, sizeof(r->first), 0);
-                arena_set_budget(&r->arena, buf_pool_budget(grpc_call_buf_pool(s->call)));
+                arena_set_budget(&r->arena, budget_of(s));
         }
         r->stream = s;
         r->is_ordered = r->is_ready = r->is_done = r->was_final = r->has_long_work = r->has_early =
@@ -110,8 +119,17 @@ static struct stream_request *take_request(struct stream *s) {
 }
 
 static void free_request(struct stream_request *r) {
+        if (LIKELY(r->is_charged))
+                grpc_call_discharge(r->stream->call, REQUEST_BYTES);
         arena_done(&r->arena);
         free(r);
+}
+
+static bool may_keep(const struct stream_request *r) {
+        const struct stream *s = r->stream;
+
+        return r->is_charged && s->n_idle < MAX_IDLE_REQUESTS &&
+               !byte_budget_is_half_used(budget_of(s));
 }
 
 static void release(struct stream_request *r) {
@@ -126,7 +144,7 @@ static void release(struct stream_request *r) {
         s->n_active--;
         in_flight.n_requests--;
         s->n_users--;
-        if (s->n_idle == MAX_IDLE_REQUESTS) {
+        if (!may_keep(r)) {
                 free_request(r);
                 return;
         }
@@ -197,11 +215,12 @@ static void finish(struct stream *s) {
         grpc_call_finish(call, is_over ? GRPC_CANCELLED : GRPC_OK, NULL);
 }
 
-/* True when the stream must not start another request. If all streams together have too much in flight, each
- * may have one request; its end makes the stream check again. */
+/* True when the stream must not start another request. If all streams together have too much in flight, or
+ * the memory budget is nearly used up, each may have one request; its end makes the stream check again. */
 static bool is_full(const struct stream *s) {
         if (s->n_active > 0 && (in_flight.n_requests >= RPC_STREAM_MAX_REQUESTS_OF_LOOP ||
-                                in_flight.n_bytes >= RPC_STREAM_MAX_BYTES_OF_LOOP))
+                                in_flight.n_bytes >= RPC_STREAM_MAX_BYTES_OF_LOOP ||
+                                byte_budget_is_tight(budget_of(s))))
                 return true;
         return s->n_active >= RPC_STREAM_MAX_REQUESTS || s->n_bytes >= RPC_STREAM_MAX_BYTES;
 }
@@ -452,8 +471,7 @@ static void send_waiting(struct stream_request *r) {
 
                 if (!s->is_over && !try_send_response(r, response->response, response->is_final)) {
                         arena_init(&r->long_work.arena, NULL, 0, 0);
-                        arena_set_budget(&r->long_work.arena,
-                                         buf_pool_budget(grpc_call_buf_pool(s->call)));
+                        arena_set_budget(&r->long_work.arena, budget_of(s));
                         r->long_work.parts = (struct infer_answer_parts){ 0 };
                         r->long_work.response = response;
                         start_long_work(r, run_response, on_response_encoded);
@@ -677,12 +695,18 @@ static struct trace_record *start_trace(struct stream_request *r) {
         return r->trace;
 }
 
+static struct error *fill(struct stream_request *r) {
+        if (UNLIKELY(!r->is_charged))
+                return error_new_text(ERR_UNAVAILABLE, BYTE_BUDGET_USED_UP);
+        return rpc_inference_fill(&r->inference);
+}
+
 static struct error *submit(struct stream_request *r) {
         struct long_work *w = &r->long_work;
 
         if (w->message.len > 0)
                 TRY(read_message(r, w->message, w->owner, &w->limits));
-        TRY(rpc_inference_fill(&r->inference));
+        TRY(fill(r));
         return infer_call_submit(&r->inference.call, start_trace(r));
 }
 
@@ -752,7 +776,7 @@ static void start(struct stream *s, struct str message, struct buf *owner) {
                 return;
         }
         if (!err)
-                err = rpc_inference_fill(&r->inference);
+                err = fill(r);
         if (!err)
                 err = infer_call_start(&r->inference.call, start_trace(r));
         if (err)

@@ -24,6 +24,7 @@
 struct labels;
 struct model_generations;
 struct response_cache;
+struct response_share;
 struct state_plan;
 
 struct model {
@@ -39,6 +40,7 @@ struct model {
         struct model_stats    *stats;
         struct scheduler      *scheduler;
         struct response_cache *cache; /* borrowed from the server; NULL: answers are not cached */
+        struct response_share *responses; /* borrowed from the server; NULL: not bounded */
         /* Differs for each load, so that a reloaded model finds no old entries in the cache. */
         struct siphash_key cache_key;
         _Atomic uint64_t   cache_epoch; /* for ensembles: changes with the models of the steps */

@@ -235,9 +235,13 @@ struct error *request_renew_stream(struct request *req) {
 }
 
 struct error *request_limit_responses(struct request *req, const struct response_limits *limits) {
-        if (!response_stream_limit(req->stream, limits))
-                return request_error(req, ERR_UNAVAILABLE, "out of memory");
-        return NULL;
+        const struct byte_budget *b = limits->share != NULL ? limits->share->budget : NULL;
+
+        if (response_stream_limit(req->stream, limits))
+                return NULL;
+        return request_error(req, ERR_UNAVAILABLE, "%s",
+                             byte_budget_fits(b, sizeof(struct response)) ? "out of memory"
+                                                                          : BYTE_BUDGET_USED_UP);
 }
 
 void request_cancel(struct request *req) {

@@ -60,7 +60,7 @@ struct error *response_new_from(const struct response_source *source, struct res
         if (!is_lent)
                 r = try_alloc(sizeof(*r));
         if (r == NULL) {
-                response_stream_leave(source->stream, sizeof(*r));
+                response_stream_leave(source->stream, sizeof(*r), 0);
                 return out_of_memory();
         }
         r->source = *source;
@@ -109,7 +109,7 @@ static uint64_t release_buffer(struct response_output *o) {
 void response_free(struct response *r) {
         struct response_stream *stream;
         struct model           *model; /* NULL: the model is borrowed */
-        uint64_t                n_bytes = sizeof(*r);
+        uint64_t                n_bytes = 0; /* of its outputs */
 
         if (r == NULL)
                 return;
@@ -122,7 +122,7 @@ void response_free(struct response *r) {
         error_free(r->error);
         response_ticket_unref(r->source.ticket);
         trace_unref(r->source.trace);
-        response_stream_leave(stream, n_bytes);
+        response_stream_leave(stream, sizeof(*r), n_bytes);
         arena_done(&r->arena);
         if (r->is_lent)
                 response_stream_lend(stream, r);

@@ -4,10 +4,12 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/mem.h"
+#include "infer/response.h"
 #include "infer/submitter.h"
 
 struct response_window {
         struct response_limits limits; /* constant */
+        size_t                 n_paid; /* bytes that the budget was charged for in advance */
         _Atomic uint32_t       n_responses;
         _Atomic uint64_t       n_bytes;
         _Atomic uint32_t       n_waiting;
@@ -18,22 +20,46 @@ struct response_window {
         struct cond credit; /* signalled when a response was deleted or the inference cancelled */
 };
 
-/* An estimate of what a small response takes beside its bytes: the frame that it begins, its inner
- * request, and what the allocator adds. */
-#define OVERHEAD_BYTES 2048
-#define FLOOR_BYTES (UINT64_C(64) << 10)
+#define SMALL_BYTES (UINT64_C(64) << 10) /* a window that holds more has large responses */
+#define PIECE_BYTES (UINT64_C(64) << 10) /* in which the budget is charged */
+#define SHARE 4                          /* the part of the budget: 1 / this */
 
 static _Thread_local bool may_not_wait;
-static _Atomic uint64_t   n_held; /* bytes, of all windows */
-static _Atomic uint64_t   max_held = UINT64_MAX;
 
-void response_stream_set_max_held(uint64_t max_bytes) {
-        atomic_store(&max_held, max_bytes);
+/* ---- what all windows hold ---- */
+
+void response_share_init(struct response_share *h, struct byte_budget *budget) {
+        *h = (struct response_share){ .max = budget->max / SHARE, .budget = budget };
 }
 
-uint64_t response_stream_held(void) {
-        return atomic_load(&n_held);
+uint64_t response_share_held(const struct response_share *h) {
+        return atomic_load_explicit(&h->n_charged, memory_order_relaxed) +
+               atomic_load_explicit(&h->n_outputs, memory_order_relaxed);
 }
+
+/* The budget has been charged for the whole pieces of n_charged: who passes the border of one charges it. */
+static void charge(struct response_share *h, uint64_t n_bytes) {
+        uint64_t before = atomic_fetch_add_explicit(&h->n_charged, n_bytes, memory_order_relaxed);
+        uint64_t n_pieces = (before + n_bytes) / PIECE_BYTES - before / PIECE_BYTES;
+
+        if (UNLIKELY(n_pieces > 0))
+                byte_budget_force(h->budget, n_pieces * PIECE_BYTES);
+}
+
+static void discharge(struct response_share *h, uint64_t n_bytes) {
+        uint64_t before = atomic_fetch_sub_explicit(&h->n_charged, n_bytes, memory_order_relaxed);
+        uint64_t n_pieces = before / PIECE_BYTES - (before - n_bytes) / PIECE_BYTES;
+
+        if (UNLIKELY(n_pieces > 0))
+                byte_budget_give(h->budget, n_pieces * PIECE_BYTES);
+}
+
+/* What a small response takes. */
+static size_t cost_of(const struct response_limits *l) {
+        return sizeof(struct response) + l->beside_bytes;
+}
+
+/* ---- streams ---- */
 
 void response_stream_allow_wait(bool allow) {
         may_not_wait = !allow;
@@ -65,28 +91,54 @@ void response_stream_set_tap(struct response_stream *s, struct response_tap *tap
 static void window_free(struct response_window *w) {
         if (w == NULL)
                 return;
+        if (w->limits.share != NULL)
+                atomic_fetch_sub_explicit(&w->limits.share->n_windows, 1, memory_order_relaxed);
+        if (w->n_paid > 0)
+                byte_budget_give(w->limits.share->budget, w->n_paid);
         cond_done(&w->credit);
         mutex_done(&w->lock);
         free(w);
 }
 
-bool response_stream_limit(struct response_stream *s, const struct response_limits *limits) {
-        struct response_window *w = s->window;
+static struct response_window *window_new(void) {
+        struct response_window *w = try_alloc(sizeof(*w));
 
-        if (w == NULL) {
-                w = try_alloc(sizeof(*w));
-                if (w == NULL)
-                        return false;
-                atomic_init(&w->n_responses, 0);
-                atomic_init(&w->n_bytes, 0);
-                atomic_init(&w->n_waiting, 0);
-                w->n_granted = 0;
-                w->room_call = NULL;
-                mutex_init(&w->lock, LOCK_MAILBOX);
-                cond_init(&w->credit);
-                s->window = w;
+        if (w == NULL)
+                return NULL;
+        w->limits = (struct response_limits){ 0 };
+        w->n_paid = 0;
+        atomic_init(&w->n_responses, 0);
+        atomic_init(&w->n_bytes, 0);
+        atomic_init(&w->n_waiting, 0);
+        w->n_granted = 0;
+        w->room_call = NULL;
+        mutex_init(&w->lock, LOCK_MAILBOX);
+        cond_init(&w->credit);
+        return w;
+}
+
+/* Charges the budget for the responses that are always possible, once. */
+static bool pay(struct response_window *w, const struct response_limits *limits) {
+        size_t n_bytes = RESPONSE_STREAM_LEAST * cost_of(limits);
+
+        if (limits->share == NULL || limits->is_paid || w->n_paid > 0)
+                return true;
+        if (!byte_budget_take(limits->share->budget, n_bytes)) {
+                byte_budget_refused(limits->share->budget);
+                return false;
         }
-        w->limits = *limits;
+        w->n_paid = n_bytes;
+        return true;
+}
+
+bool response_stream_limit(struct response_stream *s, const struct response_limits *limits) {
+        if (s->window == NULL)
+                s->window = window_new();
+        if (s->window == NULL || !pay(s->window, limits))
+                return false;
+        if (s->window->limits.share == NULL && limits->share != NULL)
+                atomic_fetch_add_explicit(&limits->share->n_windows, 1, memory_order_relaxed);
+        s->window->limits = *limits;
         return true;
 }
 
@@ -126,14 +178,34 @@ void response_stream_unref(struct response_stream *s) {
         s->release(s->memory);
 }
 
+/* The bytes that each window may hold. */
+static uint64_t part_of(const struct response_share *h) {
+        uint32_t n = atomic_load_explicit(&h->n_windows, memory_order_relaxed);
+
+        return response_share_held(h) < h->max / 2 ? UINT64_MAX : h->max / 2 / MAX(n, 1u);
+}
+
+/* The responses that a window may hold, by what all of them do. */
+static uint32_t max_by_share(const struct response_window *w, uint64_t n_bytes) {
+        const struct response_share *h = w->limits.share;
+        uint64_t                     part, n;
+
+        if (h == NULL)
+                return UINT32_MAX;
+        if (UNLIKELY(!byte_budget_fits(h->budget, BYTE_BUDGET_SMALL + 1)))
+                return n_bytes < SMALL_BYTES ? RESPONSE_STREAM_LEAST : 1;
+        part = part_of(h);
+        if (n_bytes >= MAX(part, SMALL_BYTES))
+                return 1;
+        n = MAX(part / cost_of(&w->limits), (uint64_t)RESPONSE_STREAM_FLOOR);
+        return (uint32_t)MIN(n, (uint64_t)UINT32_MAX);
+}
+
 static uint32_t room_of(const struct response_window *w) {
         uint32_t n = atomic_load(&w->n_responses);
         uint64_t n_bytes = atomic_load(&w->n_bytes);
-        uint32_t max = w->limits.max_responses;
+        uint32_t max = MIN(w->limits.max_responses, max_by_share(w, n_bytes));
 
-        if (atomic_load_explicit(&n_held, memory_order_relaxed) >=
-            atomic_load_explicit(&max_held, memory_order_relaxed))
-                max = n_bytes < FLOOR_BYTES ? MIN(max, (uint32_t)RESPONSE_STREAM_FLOOR) : 1;
         if (n >= max || n_bytes >= w->limits.max_bytes)
                 return n == 0;
         return max - n;
@@ -225,23 +297,38 @@ void response_stream_enter(struct response_stream *s, uint64_t n_bytes, bool may
         }
         atomic_fetch_add(&w->n_responses, 1);
         atomic_fetch_add(&w->n_bytes, n_bytes);
-        atomic_fetch_add_explicit(&n_held, n_bytes + OVERHEAD_BYTES, memory_order_relaxed);
+        if (w->limits.share != NULL)
+                charge(w->limits.share, n_bytes + w->limits.beside_bytes);
 }
 
 void response_stream_add_bytes(struct response_stream *s, uint64_t n_bytes) {
-        if (s->window == NULL)
-                return;
-        atomic_fetch_add(&s->window->n_bytes, n_bytes);
-        atomic_fetch_add_explicit(&n_held, n_bytes, memory_order_relaxed);
-}
-
-void response_stream_leave(struct response_stream *s, uint64_t n_bytes) {
         struct response_window *w = s->window;
 
         if (LIKELY(w == NULL))
                 return;
-        atomic_fetch_sub_explicit(&n_held, n_bytes + OVERHEAD_BYTES, memory_order_relaxed);
-        atomic_fetch_sub(&w->n_bytes, n_bytes);
+        atomic_fetch_add(&w->n_bytes, n_bytes);
+        if (w->limits.share != NULL)
+                atomic_fetch_add_explicit(&w->limits.share->n_outputs, n_bytes,
+                                          memory_order_relaxed);
+}
+
+static void leave_share(const struct response_limits *l, uint64_t n_bytes, uint64_t n_added) {
+        struct response_share *h = l->share;
+
+        if (h == NULL)
+                return;
+        discharge(h, n_bytes + l->beside_bytes);
+        if (n_added > 0)
+                atomic_fetch_sub_explicit(&h->n_outputs, n_added, memory_order_relaxed);
+}
+
+void response_stream_leave(struct response_stream *s, uint64_t n_bytes, uint64_t n_added) {
+        struct response_window *w = s->window;
+
+        if (LIKELY(w == NULL))
+                return;
+        leave_share(&w->limits, n_bytes, n_added);
+        atomic_fetch_sub(&w->n_bytes, n_bytes + n_added);
         atomic_fetch_sub(&w->n_responses, 1);
         if (atomic_load(&w->n_waiting) > 0)
                 wake(s);

@@ -14,9 +14,11 @@
  * the backend down to the client's pace. A cancellation ends all waiting. Event loops never wait,
  * since they deliver the responses.
  *
- * All windows together have a bound of bytes. Beyond it each window shrinks to a few responses. An
- * inference then waits for its own reader alone, never for another inference: so no two can wait for each
- * other.
+ * All windows of a server have a share of its byte budget (struct response_share). When half of the share is
+ * used, each window shrinks to an equal part of the other half, and at least to a few responses: so whoever
+ * holds little goes on. An inference always waits for its own reader alone, never for another inference: so
+ * no two can wait for each other. The last few are paid for in advance, so that the budget holds
+ * nevertheless.
  *
  * Ownership.  Reference counted. The stream inside a request keeps the request's memory
  * alive, but not its contents.
@@ -24,6 +26,7 @@
  */
 #pragma once
 
+#include "base/byte_budget.h"
 #include "base/compiler.h"
 #include "base/ref.h"
 
@@ -61,17 +64,40 @@ struct response_stream {
         void (*release)(void *memory);
 };
 
+/* However many windows there are, each has room for RESPONSE_STREAM_FLOOR small responses, or one large one;
+ * when the budget is nearly used up, for RESPONSE_STREAM_LEAST or one. */
+#define RESPONSE_STREAM_FLOOR 4
+#define RESPONSE_STREAM_LEAST 2
+
+/* What the responses of all windows of a server hold. A counter of each response would cost as much as the
+ * response, so the budget is charged in pieces. Outputs are not charged here: their allocators do that. */
+struct response_share {
+        _Atomic uint64_t    n_charged; /* bytes of responses, and of what their receivers keep with them */
+        _Atomic uint64_t    n_outputs; /* bytes of their outputs */
+        _Atomic uint32_t    n_windows;
+        uint64_t            max;    /* of the bytes of both */
+        struct byte_budget *budget; /* borrowed */
+};
+
+/* A quarter of the budget, which outlives the share. */
+void     response_share_init(struct response_share *h, struct byte_budget *budget);
+uint64_t response_share_held(const struct response_share *h);
+
 /* Limits of the responses that exist at once: their number, and the bytes of them and their outputs.
  * One response is always possible. */
 struct response_limits {
         uint32_t max_responses; /* > 0 */
         uint64_t max_bytes;     /* > 0 */
         uint64_t max_wait_ns;   /* longest wait for room; then it is created anyway; 0: no limit */
+        struct response_share *share; /* borrowed: outlives the model; NULL: none */
+        uint32_t beside_bytes; /* what the receiver keeps with each response, charged to the share */
+        bool is_paid; /* RESPONSE_STREAM_LEAST responses were charged to the budget by the caller */
 };
 
 /* `memory` is freed with the last reference. */
 void response_stream_init(struct response_stream *s, void *memory, void (*release)(void *memory));
-/* Sets limits for an inference that has not begun. False when memory is short. */
+/* Sets limits for an inference that has not begun. False when memory is short or the budget has no room for
+ * the responses that are always possible. */
 bool response_stream_limit(struct response_stream *s, const struct response_limits *limits);
 /* Returns a stream for the next inference, with the same limits, not cancelled: `s` itself when the
  * caller has the only reference, else a new stream; the caller keeps its reference to `s`. NULL, with
@@ -149,16 +175,9 @@ bool response_stream_when_room(struct response_stream *s, response_room_fn call,
         NODISCARD;
 /* Counts the memory of an output. */
 void response_stream_add_bytes(struct response_stream *s, uint64_t n_bytes);
-/* Counts the deletion of a response. n_bytes: those of response_stream_enter() and all that
+/* Counts the deletion of a response. n_bytes: those of response_stream_enter(); n_added: all that
  * response_stream_add_bytes() added for it. */
-void response_stream_leave(struct response_stream *s, uint64_t n_bytes);
-
-/* Bounds the bytes of all responses of the process that exist under limits, those between the steps of an
- * ensemble as well. Beyond it each inference has room for RESPONSE_STREAM_FLOOR small responses or one
- * large one, so that each makes progress at the pace of its own reader. Initially no bound. */
-#define RESPONSE_STREAM_FLOOR 4
-void     response_stream_set_max_held(uint64_t max_bytes);
-uint64_t response_stream_held(void);
+void response_stream_leave(struct response_stream *s, uint64_t n_bytes, uint64_t n_added);
 
 /* Sets whether the calling thread may wait for room (initially true). */
 void response_stream_allow_wait(bool allow);

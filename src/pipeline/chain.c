@@ -170,7 +170,7 @@ struct scheduler *chain_new(const struct chain_options *o) {
         }
         c->own = o->own;
         c->holder = o->holder;
-        runner_init(&c->runner, &(struct runner_options){ .timers = o->timers,
+        runner_init(&c->runner, &(struct runner_options){ .memory = o->memory,
                                                           .metrics = o->metrics,
                                                           .begins_at_own = o->own != NULL,
                                                           .may_end = o->may_end,

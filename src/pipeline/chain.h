@@ -26,15 +26,15 @@
 struct chain_metrics;
 struct model;
 struct scheduler;
+struct step_memory;
 struct step_models_holder;
-struct timer_thread;
 
 struct chain_options {
         struct model              *model;         /* borrowed: owns the scheduler */
         struct scheduler          *own;           /* taken; NULL for platform "chain" */
         struct step_models_holder *holder;        /* borrowed: outlives the scheduler */
         struct chain_metrics      *metrics;       /* borrowed, likewise */
-        struct timer_thread       *timers;        /* borrowed, likewise */
+        struct step_memory        *memory;        /* borrowed, likewise */
         bool                       may_end;       /* chain_allow_end */
         bool                       keeps_batches; /* chain_batching: "keep" */
 };

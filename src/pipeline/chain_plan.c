@@ -6,6 +6,7 @@
 #include "config/model_io.h"
 #include "infer/model.h"
 #include "pipeline/chain_metrics.h"
+#include "pipeline/runner.h"
 
 void chain_plan_free(void *plan) {
         struct chain_plan *c = plan;
@@ -177,6 +178,7 @@ struct error *chain_plan_new(const char *chain, struct chain_metrics *metrics,
                 return err;
         }
         limit_batch(c);
+        runner_price(&c->base);
         *ret = c;
         return NULL;
 }

@@ -83,7 +83,7 @@ struct error *ensemble_prepare(const struct model_config *ensemble, struct step_
 }
 
 struct error *ensemble_new(struct model *model, struct step_models_holder *steps,
-                           struct timer_thread *timers, struct scheduler **ret) {
+                           struct step_memory *memory, struct scheduler **ret) {
         static const struct scheduler_ops ops = {
                 .submit = submit,
                 .cancel = cancel,
@@ -97,7 +97,7 @@ struct error *ensemble_new(struct model *model, struct step_models_holder *steps
         e->base.ops = &ops;
         e->steps = steps;
         runner_init(&e->runner, &(struct runner_options){
-                                        .timers = timers,
+                                        .memory = memory,
                                         .n_steps = (uint32_t)config->n_step,
                                         .max_inflight = config->max_inflight_requests,
                                 });

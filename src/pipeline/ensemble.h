@@ -16,9 +16,9 @@
 
 struct model;
 struct scheduler;
+struct step_memory;
 struct step_models;
 struct step_models_holder;
-struct timer_thread;
 
 /* Checks the ensemble against the models of a snapshot, and makes the plan of the snapshot. Must be
  * called before the holder gets the snapshot. *ret_is_decoupled: these models make the ensemble
@@ -27,7 +27,7 @@ struct timer_thread;
 struct error *ensemble_prepare(const struct model_config *ensemble, struct step_models *models,
                                bool *ret_is_decoupled) NODISCARD;
 
-/* `steps` and `timers` outlive the scheduler. All snapshots of `steps` went through
+/* `steps` and `memory` outlive the scheduler. All snapshots of `steps` went through
  * ensemble_prepare(). */
 struct error *ensemble_new(struct model *model, struct step_models_holder *steps,
-                           struct timer_thread *timers, struct scheduler **ret);
+                           struct step_memory *memory, struct scheduler **ret);

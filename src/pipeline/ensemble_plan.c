@@ -5,6 +5,7 @@
 #include "config/config_edit.h"
 #include "config/ensemble_models.h"
 #include "infer/model.h"
+#include "pipeline/runner.h"
 #include "pipeline/step_models.h"
 
 #include <string.h>
@@ -156,6 +157,7 @@ struct error *ensemble_plan_new(const Inference__ModelConfig *ensemble,
                 ensemble_plan_free(e);
                 return err;
         }
+        runner_price(&e->base);
         *ret = &e->base;
         return NULL;
 }

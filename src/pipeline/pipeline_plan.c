@@ -5,6 +5,7 @@
 #include "config/model_io.h"
 #include "infer/model.h"
 #include "infer/request.h"
+#include "pipeline/step_cost.h"
 
 #include <string.h>
 
@@ -202,6 +203,7 @@ static bool place_in_streams(struct pipeline_plan *p) {
         for (uint32_t i = 0; i < p->n_steps; i++)
                 p->streams[p->steps[i].in_stream].n_steps++;
         for (uint32_t i = 0; i < p->n_streams; i++) {
+                p->streams[i].producer = PLAN_NONE;
                 p->streams[i].steps = plan_alloc(p, p->streams[i].n_steps, sizeof(uint32_t));
                 if (p->streams[i].steps == NULL)
                         return false;
@@ -213,6 +215,8 @@ static bool place_in_streams(struct pipeline_plan *p) {
 
                 s->place = stream->n_steps;
                 stream->steps[stream->n_steps++] = s->index;
+                if (s->out_stream != s->in_stream)
+                        p->streams[s->out_stream].producer = s->index;
         }
         return true;
 }
@@ -221,6 +225,8 @@ bool pipeline_plan_finish(struct pipeline_plan *p) {
         for (uint32_t i = 0; i < p->n_steps; i++)
                 if (!(p->is_chain ? find_feeder_of_stage : find_feeders)(p, &p->steps[i]))
                         return false;
+        for (uint32_t i = 0; i < p->n_steps; i++)
+                p->step_bytes = MAX(p->step_bytes, step_cost_request(p->steps[i].model));
         return place_in_streams(p) && choose_all(p);
 }
 

@@ -74,6 +74,7 @@ struct plan_stream {
         uint32_t *steps; /* steps that read its tensors, in the order of the graph */
         uint32_t  n_steps;
         uint32_t  n_tensors;
+        uint32_t  producer; /* the decoupled step; PLAN_NONE for stream 0 */
 };
 
 /* The outputs that a request asks for, and the steps and tensors that they need. */
@@ -106,6 +107,8 @@ struct pipeline_plan {
         uint32_t           *outputs; /* the same for outputs; not for chains */
         uint32_t            n_outputs;
         bool                is_chain;
+        size_t              step_bytes; /* cost of the largest request to a step (step_cost.h) */
+        size_t              run_bytes;  /* what a run is charged at its beginning; set by the runner */
         struct plan_choice  all; /* for requests that ask for all outputs; every request of a chain */
 };
 

@@ -2,6 +2,7 @@
 /* The data flow of a run: which tensors are present, and which steps can start. */
 #include "base/mem.h"
 #include "pipeline/run_private.h"
+#include "pipeline/step_cost.h"
 
 #include <assert.h>
 #include <string.h>
@@ -14,12 +15,20 @@ size_t frame_bytes(const struct pipeline_plan *p, uint32_t stream) {
                p->streams[stream].n_steps * sizeof(struct step_run);
 }
 
-void frame_init(struct frame *f, struct run *run, uint32_t stream) {
+size_t frame_cost(const struct pipeline_plan *p, uint32_t stream) {
+        const struct plan_step *producer = &p->steps[p->streams[stream].producer];
+
+        return frame_bytes(p, stream) + step_cost_response(producer->model->io->n_outputs) -
+               sizeof(struct response);
+}
+
+void frame_init(struct frame *f, struct run *run, uint32_t stream, struct frame *parent) {
         const struct plan_stream *s = &run->plan->streams[stream];
         bool                      is_out = stream == run->plan->out_stream;
 
         memset(f, 0, frame_bytes(run->plan, stream));
         f->run = run;
+        f->parent = parent;
         f->stream = stream;
         f->n_left = run->choice->n_steps[stream] + is_out;
         f->n_missing = is_out ? run->choice->n_outputs : 0;
@@ -46,24 +55,30 @@ void frame_done(struct frame *f) {
                 kept_done(&f->steps[i].kept);
 }
 
-static struct frame *frame_new(struct run *run, uint32_t stream) {
+static struct frame *frame_new(struct frame *parent, uint32_t stream) {
+        struct run   *run = parent->run;
         struct frame *f = try_alloc(frame_bytes(run->plan, stream));
 
         if (f == NULL)
                 return NULL;
-        frame_init(f, run, stream);
+        frame_init(f, run, stream, parent);
+        parent->n_left++;
         list_append(&run->frames, &f->node);
         if (stream == run->plan->out_stream)
                 list_append(&run->out_frames, &f->out_node);
         return f;
 }
 
+/* The last to leave a frame also leaves the frame that it came from. */
 static void leave_frame(struct frame *f) {
-        if (--f->n_left > 0 || f == f->run->first)
-                return;
-        list_remove(&f->node);
-        frame_done(f);
-        free(f);
+        while (--f->n_left == 0 && f->parent != NULL) {
+                struct frame *parent = f->parent;
+
+                list_remove(&f->node);
+                frame_done(f);
+                free(f);
+                f = parent;
+        }
 }
 
 static void drop_user(struct kept_outputs *k) {
@@ -78,6 +93,8 @@ static void open_step(struct step_run *s) {
         struct ready_steps *ready = &run->ready;
 
         run->n_open++;
+        if (UNLIKELY(run->n_open > run->n_paid))
+                run_memory_charge_steps(run);
         run->n_flowing++;
         list_append(&run->open_steps, &s->open_node);
         s->start.next = NULL;
@@ -244,7 +261,7 @@ static struct error *too_many_responses(const struct step_run *s) {
 static struct error *place_response(struct step_run *s, struct frame **ret_frame,
                                     struct kept_outputs **ret_kept) {
         if (is_decoupled(s->plan)) {
-                *ret_frame = frame_new(s->run, s->plan->out_stream);
+                *ret_frame = frame_new(s->frame, s->plan->out_stream);
                 if (*ret_frame == NULL)
                         return error_new(ERR_UNAVAILABLE, "out of memory");
                 *ret_kept = &(*ret_frame)->origin;
@@ -357,6 +374,9 @@ void flow_end(struct step_run *s) {
         if (s->answer != NULL)
                 flow_response(s, STEAL(s->answer));
         list_remove(&s->open_node);
+        if (UNLIKELY(run->n_paid > STEPS_PAID_AT_FIRST &&
+                     run->n_paid > run->n_open + 2 * STEPS_PAID_AT_ONCE))
+                run_memory_give_steps(run);
         compute_sums_merge(&run->sums, &s->sums);
         if (s->n_responses == 0)
                 end_without_response(s);

@@ -66,6 +66,7 @@ static struct error *allocate(struct response_allocator *allocator, const char *
                               void **buffer, void **buffer_userp, enum memory_type *actual_type,
                               int64_t *actual_id) {
         const struct step_run *s = userp;
+        struct step_memory    *memory = s->run->runner->options.memory;
         struct buf            *b = NULL;
 
         (void)allocator;
@@ -77,9 +78,9 @@ static struct error *allocate(struct response_allocator *allocator, const char *
         *buffer = byte_size > 0 ? take_inline(s, byte_size) : NULL;
         if (byte_size == 0 || *buffer != NULL)
                 return NULL;
-        b = step_memory_get(&s->run->runner->memory, byte_size);
+        b = step_memory_get(memory, byte_size);
         if (b == NULL)
-                return step_memory_shortage(output, byte_size);
+                return step_memory_shortage(memory, output, byte_size);
         *buffer = b->bytes;
         *buffer_userp = b;
         return NULL;
@@ -88,6 +89,63 @@ static struct error *allocate(struct response_allocator *allocator, const char *
 const struct response_allocator run_allocator = { .alloc = allocate,
                                                   .release = inner_output_release,
                                                   .redirect = redirect };
+
+/* ---- the memory budget ----------------------------------------------------------------------- */
+
+/* Largest charge for responses that a run always has room for. Each decoupled step that reads from
+ * another one doubles their number; a configuration with many of them is no reason to refuse every
+ * request. */
+#define MAX_ROOM_BYTES ((size_t)256 << 10)
+
+/* What the responses take that the decoupled steps have room for even when the budget is used up. */
+static size_t room_bytes(const struct pipeline_plan *p) {
+        size_t n_frames = 1, n_bytes = 0;
+
+        for (uint32_t stream = p->out_stream; stream != 0;
+             stream = p->steps[p->streams[stream].producer].in_stream) {
+                n_frames = MIN(n_frames * RESPONSE_STREAM_LEAST, MAX_ROOM_BYTES);
+                n_bytes += n_frames * (sizeof(struct response) +
+                                       MIN(frame_cost(p, stream) + p->step_bytes, MAX_ROOM_BYTES));
+                n_bytes = MIN(n_bytes, MAX_ROOM_BYTES);
+        }
+        return n_bytes;
+}
+
+void runner_price(struct pipeline_plan *p) {
+        p->run_bytes = sizeof(struct run) + frame_bytes(p, 0) +
+                       STEPS_PAID_AT_FIRST * p->step_bytes + room_bytes(p);
+}
+
+bool run_memory_charge(struct runner *r, const struct pipeline_plan *p, const struct request *req) {
+        struct byte_budget *b = r->options.memory->budget;
+
+        if (req->is_inner) {
+                byte_budget_force(b, p->run_bytes);
+                return true;
+        }
+        if (LIKELY(byte_budget_take(b, p->run_bytes)))
+                return true;
+        byte_budget_refused(b);
+        return false;
+}
+
+void run_memory_charge_steps(struct run *run) {
+        run->n_paid += STEPS_PAID_AT_ONCE;
+        byte_budget_force(run->runner->options.memory->budget,
+                          STEPS_PAID_AT_ONCE * run->plan->step_bytes);
+}
+
+void run_memory_give_steps(struct run *run) {
+        run->n_paid -= STEPS_PAID_AT_ONCE;
+        byte_budget_give(run->runner->options.memory->budget,
+                         STEPS_PAID_AT_ONCE * run->plan->step_bytes);
+}
+
+void run_memory_give_all(const struct run *run) {
+        byte_budget_give(run->runner->options.memory->budget,
+                         run->plan->run_bytes +
+                                 (run->n_paid - STEPS_PAID_AT_FIRST) * run->plan->step_bytes);
+}
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 

@@ -10,8 +10,9 @@
  *
  * Frames.  A run has a frame for each element of a stream (pipeline_plan.h): the values of its
  * tensors, and the steps that read them. Frame 0 is part of the run. Each response of a decoupled
- * step adds a frame, which is freed when its steps have ended and its outputs were sent. Responses
- * are sent in the order of the frames whose outputs they hold.
+ * step adds a frame, which is freed when its steps have ended, its outputs were sent, and the frames
+ * that its own steps added are gone. So the limit of a step's responses bounds all that is made of
+ * them. Responses are sent in the order of the frames whose outputs they hold.
  *
  * The driver.  One thread at a time drives a run. It alone changes the state of the run: it takes
  * responses, opens the steps that can follow, and finishes the run. A thread that has news for the
@@ -26,6 +27,10 @@
  *
  * A step is open from the moment when all its inputs are present until the driver has taken its end.
  * An open step keeps the run, its frame, and the values that it reads.
+ *
+ * The memory budget is charged for a run when it begins, which may fail, then for its open steps, for
+ * the responses of its decoupled steps with their frames (infer/response_stream.h), and for tensors
+ * (step_memory.h).
  *
  * Ownership.  The response of a step is kept until no step needs its outputs any more. Everything
  * else is freed with its frame or with the run.
@@ -45,6 +50,7 @@
 #include "pipeline/pipeline_plan.h"
 #include "pipeline/runner.h"
 #include "pipeline/step_limit.h"
+#include "pipeline/step_memory.h"
 #include "pipeline/step_models.h"
 
 #include <stdatomic.h>
@@ -54,6 +60,10 @@
 /* Memory within the run for small outputs that only steps read. */
 #define RUN_INLINE_BYTES 512
 #define RUN_INLINE_ALIGNMENT 64 /* the alignment of a buf */
+
+/* A run has paid for so many open steps when it begins, and pays for more of them as it opens them. */
+#define STEPS_PAID_AT_FIRST 3
+#define STEPS_PAID_AT_ONCE 4
 
 /* The sequence that a step's response belongs to, for the steps that read the response. */
 struct sequence_mark {
@@ -121,9 +131,12 @@ struct step_run {
 };
 
 struct frame {
-        struct run *run;
-        uint32_t    stream;
-        uint32_t    n_left; /* needed steps that have not ended, plus 1 until its outputs were sent */
+        struct run   *run;
+        struct frame *parent; /* has the step whose response began this frame; NULL: frame 0 */
+        uint32_t      stream;
+        /* Needed steps that have not ended, frames that began with their responses, and 1 until its
+         * outputs were sent. */
+        uint32_t n_left;
         uint32_t    n_missing;        /* outputs of the composed model that are not present yet */
         bool        is_dead;          /* one of these outputs will never come */
         struct list_node    node;     /* in the run's frames; frame 0 is not listed */
@@ -160,6 +173,7 @@ struct run {
         struct error           *error;  /* owned; error of the first step that failed, without prefix */
         const struct plan_step *failed; /* that step; NULL: none */
         uint32_t                n_open;    /* open steps, plus 1 for a call that on_room() ends */
+        uint32_t                n_paid;    /* open steps that the memory budget was charged for */
         uint32_t                n_begun;   /* of these, steps that were started, and that call */
         uint32_t                n_flowing; /* open steps that may send more responses */
         struct compute_sums     sums;      /* of the steps that have ended */
@@ -196,8 +210,11 @@ static inline struct value *frame_value(struct frame *f, uint32_t tensor) {
 /* ---- run_flow.c: all functions are called by the driver -------------------------------------- */
 
 size_t frame_bytes(const struct pipeline_plan *p, uint32_t stream);
-/* `f` is memory of frame_bytes(). */
-void frame_init(struct frame *f, struct run *run, uint32_t stream);
+/* What a response of a decoupled step makes the run hold beside it: its frame and its outputs. `stream`:
+ * the one that the response begins a frame of. */
+size_t frame_cost(const struct pipeline_plan *p, uint32_t stream);
+/* `f` is memory of frame_bytes(). `parent`: NULL for frame 0. */
+void frame_init(struct frame *f, struct run *run, uint32_t stream, struct frame *parent);
 /* Frees what the frame keeps, not its memory. */
 void frame_done(struct frame *f);
 
@@ -218,6 +235,15 @@ void flow_sent(struct frame *f);
 /* Allocates memory for outputs of steps: the client's (client_memory.h), the run's, or a counted buf.
  * Its userp is the step_run. */
 extern const struct response_allocator run_allocator;
+
+/* Charges the memory budget for a run that begins. False when it has no room. */
+bool run_memory_charge(struct runner *r, const struct pipeline_plan *p, const struct request *req)
+        NODISCARD;
+/* Charges it for STEPS_PAID_AT_ONCE more open steps, or gives the charge for as many back. */
+void run_memory_charge_steps(struct run *run);
+void run_memory_give_steps(struct run *run);
+/* Gives back all that a run was charged. */
+void run_memory_give_all(const struct run *run);
 
 /* NULL when memory is short. Uninitialised. */
 struct run *run_memory_take(struct runner *r, size_t n_bytes) NODISCARD;

@@ -158,10 +158,13 @@ static uint32_t max_unused(const struct step_run *s) {
 
 static struct error *limit_responses(const struct step_run *s, struct request *req) {
         struct response_limits limits = { .max_bytes = MAX_UNUSED_BYTES,
-                                          .max_wait_ns = MAX_WAIT_NS };
+                                          .max_wait_ns = MAX_WAIT_NS,
+                                          .share = s->run->req->model->responses,
+                                          .is_paid = true };
 
         if (!is_decoupled(s->plan))
                 return NULL;
+        limits.beside_bytes = (uint32_t)frame_cost(s->run->plan, s->plan->out_stream);
         limits.max_responses = max_unused(s);
         if (s->plan->in_stream > 0)
                 limits.max_bytes = MAX_UNUSED_BYTES_OF_FED;

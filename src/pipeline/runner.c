@@ -34,6 +34,7 @@ static void run_free(struct run *run) {
                 free(f);
         }
         frame_done(run->first);
+        run_memory_give_all(run);
         plan_choice_done(&run->own_choice);
         step_models_unref(run->models);
         mutex_done(&run->lock);
@@ -928,9 +929,10 @@ static struct run *run_new(struct runner *r, struct request *req, struct step_mo
         list_init(&run->out_frames);
         mutex_init(&run->lock, LOCK_QUEUE);
         run->is_driven = true;
+        run->n_paid = STEPS_PAID_AT_FIRST;
         atomic_init(&run->inline_used, 0);
         run->first = (struct frame *)(run + 1);
-        frame_init(run->first, run, 0);
+        frame_init(run->first, run, 0, NULL);
         return run;
 }
 
@@ -962,10 +964,16 @@ static void begin(struct run *run) {
 }
 
 struct error *runner_submit(struct runner *r, struct request *req, struct step_models *models) {
-        struct run *run = run_new(r, req, models);
+        const struct pipeline_plan *plan = models->plan;
+        struct run                 *run;
 
-        if (UNLIKELY(run == NULL))
+        if (UNLIKELY(!run_memory_charge(r, plan, req)))
+                return request_error(req, ERR_UNAVAILABLE, BYTE_BUDGET_USED_UP);
+        run = run_new(r, req, models);
+        if (UNLIKELY(run == NULL)) {
+                byte_budget_give(r->options.memory->budget, plan->run_bytes);
                 return request_error(req, ERR_UNAVAILABLE, "out of memory");
+        }
         if (run->plan->is_chain)
                 chain_metrics_count_begin(r->options.metrics);
         atomic_store_explicit(&req->state, REQUEST_EXECUTING, memory_order_relaxed);
@@ -998,8 +1006,7 @@ void runner_init(struct runner *r, const struct runner_options *o) {
         *r = (struct runner){ .options = *o };
         r->limits = mem_zalloc((o->n_steps + (size_t)1) * sizeof(*r->limits));
         for (uint32_t i = 0; i < o->n_steps; i++)
-                step_limit_init(&r->limits[i], o->max_inflight, o->timers, on_expired);
-        step_memory_init(&r->memory, o->timers);
+                step_limit_init(&r->limits[i], o->max_inflight, o->memory->timers, on_expired);
         mutex_init(&r->lock, LOCK_SEQUENCE);
 }
 
@@ -1007,7 +1014,6 @@ void runner_done(struct runner *r) {
         for (uint32_t i = 0; i < r->options.n_steps; i++)
                 step_limit_done(&r->limits[i]);
         run_memory_free_kept(r);
-        step_memory_done(&r->memory);
         free(r->limits);
         mutex_done(&r->lock);
 }

@@ -27,7 +27,6 @@
 
 #include "base/error.h"
 #include "base/lock.h"
-#include "pipeline/step_memory.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,14 +35,15 @@
 struct cached_run;
 struct chain_metrics;
 struct model;
+struct pipeline_plan;
 struct request;
 struct response;
 struct step_limit;
+struct step_memory;
 struct step_models;
-struct timer_thread;
 
 struct runner_options {
-        struct timer_thread *timers;  /* borrowed: outlives the runner */
+        struct step_memory  *memory;  /* borrowed: the server's; outlives the runner */
         uint32_t             n_steps; /* with limits */
         uint32_t             max_inflight; /* of each step; 0: no limit */
 
@@ -57,7 +57,6 @@ struct runner_options {
 struct runner {
         struct runner_options options;
         struct step_limit    *limits; /* owned; by step */
-        struct step_memory    memory; /* for large outputs that only steps read */
         struct mutex          lock; /* rank LOCK_SEQUENCE; guards all below, and queued.run of requests */
         struct cached_run    *kept; /* owned: memory of runs that have ended */
         uint32_t              n_kept;
@@ -66,8 +65,12 @@ struct runner {
 void runner_init(struct runner *r, const struct runner_options *o);
 void runner_done(struct runner *r); /* no request is in flight */
 
+/* Computes what a run of the plan is charged to the memory budget when it begins. */
+void runner_price(struct pipeline_plan *plan);
+
 /* Takes the request, and the reference to the models. On error neither is taken. The plan of the
- * models fits the request. */
+ * models fits the request. UNAVAILABLE when memory is short or the budget is used up: but a request
+ * that belongs to another one always fits the budget, since that was admitted and must be able to end. */
 struct error *runner_submit(struct runner *r, struct request *req, struct step_models *models)
         NODISCARD;
 void runner_cancel(struct runner *r, struct request *req);

@@ -32,8 +32,12 @@ static void on_trim(struct timer *t) {
         }
 }
 
-void step_memory_init(struct step_memory *m, struct timer_thread *timers) {
-        *m = (struct step_memory){ .pool = buf_pool_new(STEP_MEMORY_MAX_KEPT), .timers = timers };
+void step_memory_init(struct step_memory *m, struct byte_budget *budget,
+                      struct timer_thread *timers) {
+        *m = (struct step_memory){ .budget = budget,
+                                   .pool = buf_pool_new(STEP_MEMORY_MAX_KEPT),
+                                   .timers = timers };
+        buf_pool_set_budget(m->pool, budget);
         timer_init(&m->trim, on_trim);
 }
 
@@ -44,7 +48,7 @@ void step_memory_done(struct step_memory *m) {
 
 struct buf *step_memory_get(struct step_memory *m, size_t bytes) {
         if (bytes < LARGE_BYTES)
-                return buf_new(NULL, bytes);
+                return buf_new_charged(m->budget, bytes);
         if (!atomic_load_explicit(&m->was_used, memory_order_relaxed)) {
                 atomic_store(&m->was_used, true);
                 arm(m);
@@ -52,7 +56,7 @@ struct buf *step_memory_get(struct step_memory *m, size_t bytes) {
         return buf_new(m->pool, bytes);
 }
 
-struct error *step_memory_shortage(const char *output, size_t bytes) {
-        return error_new(ERR_UNAVAILABLE, "out of memory for output '%s' of %zu bytes", output,
-                         bytes);
+struct error *step_memory_shortage(const struct step_memory *m, const char *output, size_t bytes) {
+        return error_new(ERR_UNAVAILABLE, "%s for output '%s' of %zu bytes",
+                         buf_pool_shortage(m->pool, bytes), output, bytes);
 }

@@ -134,7 +134,7 @@ static struct error *wrap_in_chain(struct loaded_model *l) {
                 .own = l->model.scheduler,
                 .holder = &l->composed->holder,
                 .metrics = l->composed->metrics,
-                .timers = l->parts->timers,
+                .memory = l->parts->step_memory,
                 .may_end = l->composed->line.may_end,
                 .keeps_batches = l->composed->line.keeps_batches,
         });
@@ -192,6 +192,7 @@ struct error *model_load(const struct repo_parts *parts, const struct model_file
         l->model.namespace = l->namespace;
         l->model.label = l->label;
         l->model.version = version;
+        l->model.responses = parts->responses;
         l->model.on_unused = on_unused;
         l->model.owner = l;
         l->reaping.reap = reap;

@@ -23,7 +23,9 @@ struct override_store;
 struct rate_limiter;
 struct reaper;
 struct response_cache;
+struct response_share;
 struct model_metrics;
+struct step_memory;
 struct timer_thread;
 
 struct repo_parts {
@@ -36,6 +38,8 @@ struct repo_parts {
         struct response_cache   *cache;               /* NULL = none */
         struct host_policies    *policies;            /* NULL = none */
         struct byte_budget      *state_memory;        /* for states of sequences; NULL: no limit */
+        struct step_memory      *step_memory;         /* of ensembles and chains */
+        struct response_share   *responses;           /* of decoupled models */
         struct rate_limiter     *limiter;             /* NULL: executions are not limited */
         enum adaptive_mode       adaptive;            /* default of models */
         const char              *scheduler;           /* default of models; "" = the built-in one */

@@ -81,6 +81,8 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
                            .cache = s->cache,
                            .policies = s->policies,
                            .state_memory = &s->state_memory,
+                           .step_memory = &s->step_memory,
+                           .responses = &s->responses,
                            .limiter = s->limiter,
                            .adaptive = server_options_adaptive_mode(o),
                            .scheduler = s->scheduler,
@@ -139,6 +141,30 @@ static struct rate_limiter *make_limiter(const struct server_options *o) {
         return l;
 }
 
+static size_t max_or_default(uint64_t max_bytes) {
+        return max_bytes > 0 ? (size_t)MIN(max_bytes, SIZE_MAX / 2) : byte_budget_default();
+}
+
+static void on_over_budget(void *owner) {
+        struct server *s = owner;
+
+        error_free(core_metrics_count_rejected(s->core, "memory_budget"));
+}
+
+static void init_memory(struct server *s, const struct server_options *o) {
+        size_t max = max_or_default(o->memory_bytes);
+
+        byte_budget_init(&s->state_memory, max_or_default((uint64_t)MAX(o->memory_budget_bytes, 0)));
+        if (o->memory_used != NULL)
+                byte_budget_share(&s->memory, max, o->memory_used);
+        else
+                byte_budget_init(&s->memory, max);
+        s->memory.on_refused = on_over_budget;
+        s->memory.owner = s;
+        step_memory_init(&s->step_memory, &s->memory, s->timers);
+        response_share_init(&s->responses, &s->memory);
+}
+
 static struct error *create_parts(struct server *s, const struct server_options *o) {
         TRY(check_options(o));
         TRY(make_policies(s, o));
@@ -146,9 +172,7 @@ static struct error *create_parts(struct server *s, const struct server_options 
         TRY(timer_thread_new(&s->timers));
         TRY(make_cache(s, o));
         s->limiter = make_limiter(o);
-        byte_budget_init(&s->state_memory, o->memory_budget_bytes > 0
-                                                   ? (size_t)o->memory_budget_bytes
-                                                   : byte_budget_default());
+        init_memory(s, o);
         s->backends = make_backends(o);
         s->agents = agent_registry_new(o->repoagent_directory);
         TRY(reaper_new(&s->reaper));
@@ -300,6 +324,8 @@ void server_free(struct server *s) {
         backend_registry_free(s->backends);
         rate_limiter_free(s->limiter);
         response_cache_free(s->cache);
+        if (s->step_memory.pool != NULL)
+                step_memory_done(&s->step_memory);
         timer_thread_free(s->timers);
         if (s->core != NULL)
                 core_metrics_free(s->core);

@@ -19,6 +19,8 @@
 #include "base/error.h"
 #include "base/event_source.h"
 #include "infer/message.h"
+#include "infer/response_stream.h"
+#include "pipeline/step_memory.h"
 #include "server/server_options.h"
 
 #include <stdatomic.h>
@@ -58,6 +60,9 @@ struct server {
         struct timer_thread     *timers;        /* owned */
         struct response_cache   *cache;         /* owned; NULL = none */
         struct byte_budget       state_memory;  /* of the sequences of all models */
+        struct byte_budget       memory;        /* of requests; the program may share it */
+        struct step_memory       step_memory;
+        struct response_share    responses;
         struct rate_limiter     *limiter;       /* owned; NULL: no limit of executions */
         struct backend_registry *backends;      /* owned */
         struct host_policies    *policies;      /* owned; NULL = none */

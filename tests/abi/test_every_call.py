@@ -52,6 +52,7 @@ OPTIONAL = {
     "NESO_ModelInstanceSharedSet": {"destroy"},
     "NESO_ReadyWatchNew": {"userp"},
     "NESO_ServerLoadPermittedModel": {"parameters", "userp"},
+    "NESO_ServerOptionsSetMemoryBudget": {"used_bytes"},
     "NESO_ServerUnloadPermittedModels": {"userp"},
     "NESO_ResponseFactoryWhenRoom": {"userp"},
     "NESO_ThreadAfterResponses": {"userp"},

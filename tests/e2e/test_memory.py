@@ -25,7 +25,21 @@ BACKENDS = ("identity",)
 MODELS = {"bytes": """backend: "identity"
 input { name: "INPUT0" data_type: TYPE_UINT8 dims: [-1] }
 output { name: "OUTPUT0" data_type: TYPE_UINT8 dims: [-1] }
-"""}
+""", "three": 'backend: "identity"\n' + "".join(
+    f'{what} {{ name: "{what.upper()}{i}" data_type: TYPE_UINT8 dims: [-1] }}\n'
+    for what in ("input", "output") for i in range(3))}
+# Three copies of X lie between the steps until the last one has run.
+MODELS["wide"] = """platform: "ensemble"
+input { name: "INPUT0" data_type: TYPE_UINT8 dims: [-1] }
+output { name: "OUTPUT0" data_type: TYPE_UINT8 dims: [-1] }
+ensemble_scheduling {
+""" + "".join(f"""step {{ model_name: "bytes" model_version: -1
+  input_map {{ key: "INPUT0" value: "INPUT0" }} output_map {{ key: "OUTPUT0" value: "T{i}" }} }}
+""" for i in range(3)) + """step { model_name: "three" model_version: -1
+""" + "".join(f'input_map {{ key: "INPUT{i}" value: "T{i}" }}\n' for i in range(3)) + """
+  output_map { key: "OUTPUT0" value: "OUTPUT0" } }
+}
+"""
 OPTIONS = ("--http-thread-count=1", "--grpc-infer-thread-count=1")
 
 MIB = 1 << 20
@@ -334,6 +348,29 @@ def test_message_beyond_the_budget(tight, tight_stub, stubs, compression, text):
         grpc.StatusCode.RESOURCE_EXHAUSTED, text)
     assert refused(tight) > n
     assert tight_stub.ModelInfer(tensor(stubs, 10)).raw_output_contents[0] == bytes(10)
+
+
+def wait_for_little(server):
+    """Until what requests have held is given back."""
+    deadline = time.monotonic() + 20
+    while (used := metrics(server)["neso_memory_budget_used_bytes"]) > 4 * MIB:
+        assert time.monotonic() < deadline, used
+
+
+def test_tensors_between_steps_beyond_the_budget(tight):
+    """A body of 16 MiB, and three times as much between the steps."""
+    wait_for_little(tight)
+    n = refused(tight)
+    reply = post(tight, "wide/infer", bytes(16 * MIB), **{"Inference-Header-Content-Length": "0"})
+    assert (reply.status_code, reply.json()) == (
+        503, {"error": f"in ensemble 'wide', {USED_UP} for output 'OUTPUT0' of 16777216 bytes"})
+    assert refused(tight) > n
+    wait_for_little(tight)
+    body = hashlib.shake_128(b"body").digest(8 * MIB)
+    reply = post(tight, "wide/infer", body, **{"Inference-Header-Content-Length": "0"})
+    length = int(reply.headers["Inference-Header-Content-Length"])
+    assert (reply.status_code, reply.content[length:] == body) == (200, True)
+    wait_for_little(tight)
 
 
 def test_what_fits_is_served(tight, tight_stub, stubs):  # noqa: F811

@@ -21,6 +21,7 @@
 #include "infer/response_stream.h"
 #include "observe/model_stats.h"
 #include "pipeline/ensemble.h"
+#include "pipeline/step_memory.h"
 #include "pipeline/step_models.h"
 
 #include <stdio.h>
@@ -69,6 +70,8 @@ struct fuzz {
 
 static struct fuzz          f;
 static struct timer_thread *timers;
+static struct byte_budget   budget;
+static struct step_memory   memory;
 
 static uint8_t next_byte(void) {
         return f.at < f.size ? f.input[f.at++] : 0;
@@ -238,7 +241,7 @@ static bool open_ensemble(void) {
         f.model.is_decoupled = is_decoupled;
         step_models_holder_init(&f.holder);
         step_models_holder_set(&f.holder, snapshot);
-        err = ensemble_new(&f.model, &f.holder, timers, &f.model.scheduler);
+        err = ensemble_new(&f.model, &f.holder, &memory, &f.model.scheduler);
         must(err == NULL);
         return true;
 }
@@ -487,6 +490,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {
 
         if (timers == NULL) {
                 must(timer_thread_new(&timers) == NULL);
+                byte_budget_init(&budget, (size_t)1 << 30);
+                step_memory_init(&memory, &budget, timers);
                 /* A response that would wait for room does not, on this one thread. */
                 response_stream_allow_wait(false);
         }

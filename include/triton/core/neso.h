@@ -58,11 +58,17 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestIsDecouple
  * response, and the cancellation, may call the response callback, and must not be made with a lock that
  * this callback takes.
  *
+ * All responses of a server that exist under limits, or between the steps of ensembles, take at most a
+ * quarter of its memory budget (NESO_ServerOptionsSetMemoryBudget()). Beyond it a backend waits before each
+ * request's fifth response, or the second one when they are large; before the third, when the budget is
+ * nearly used up.
+ *
  * To be called before TRITONSERVER_ServerInferAsync(); the limits also apply to further uses of the
  * request. A backend does not wait on a thread that NESO_ThreadAllowInlineExecution() allows to run
  * models, nor for models that preserve the order of responses.
  *
- * INVALID_ARG when `inference_request` is NULL or a limit is 0. */
+ * INVALID_ARG when `inference_request` is NULL or a limit is 0; UNAVAILABLE when the memory budget is used
+ * up. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestLimitResponses(
         struct TRITONSERVER_InferenceRequest *inference_request, uint32_t max_responses,
         uint64_t max_bytes);
@@ -153,12 +159,6 @@ typedef void (*NESO_AfterResponsesFn_t)(void *userp);
 
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ThreadAfterResponses(
         NESO_AfterResponsesFn_t call, void *userp, bool *is_deferred);
-
-/* Bounds the bytes of all responses in this process that exist under limits
- * (NESO_InferenceRequestLimitResponses()) or between the steps of ensembles. Beyond it a backend waits
- * before each request's fifth response, or the second one when they are large, until its own reader
- * has read. Initially no bound. INVALID_ARG when max_bytes is 0. */
-TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_LimitAllResponses(uint64_t max_bytes);
 
 /* How many responses a backend may create now without waiting for a slow reader: UINT32_MAX when there
  * is no limit or the request is cancelled. TRITONBACKEND_ResponseNewFromFactory() waits when it is 0. A
@@ -328,6 +328,20 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetAllowUploa
  * INVALID_ARG when `options` is NULL. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetLoadReasons(
         struct TRITONSERVER_ServerOptions *options, bool tell);
+
+/* Limits the memory that requests take inside of the server, in bytes: outputs between the steps of
+ * ensembles and chains, the requests to these steps, and the responses of decoupled models. Memory of the
+ * program, such as that of its allocators, is not among it. 0, the default: a quarter of what the
+ * process may use. What does not fit is refused with UNAVAILABLE; a decoupled model waits until its
+ * responses were deleted.
+ *
+ * `used_bytes` is NULL, or a counter of the program, which must exist as long as the server: both count
+ * the bytes that they use there, so that they share one budget. The server changes it with the atomic
+ * operations of C11 (`_Atomic size_t`).
+ *
+ * INVALID_ARG when `options` is NULL. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetMemoryBudget(
+        struct TRITONSERVER_ServerOptions *options, uint64_t byte_size, size_t *used_bytes);
 
 /* Returns the models of the chain that begins with this model, in order, as JSON to be deleted with
  * TRITONSERVER_MessageDelete():

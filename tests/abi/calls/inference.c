@@ -203,7 +203,6 @@ static void call_neso(struct TRITONSERVER_InferenceRequest *request) {
         OK(NESO_InferenceRequestIsDecoupled, request, &is_decoupled);
         EXPECT(is_decoupled);
         OK(NESO_InferenceRequestLimitResponses, request, MAX_RESPONSES, 1 << 20);
-        OK(NESO_LimitAllResponses, UINT64_MAX);
         OK(NESO_InferenceRequestSetCacheable, request, true);
         OK(NESO_InferenceRequestSetRunsAlone, request, false);
         OK(NESO_InferenceRequestModelSteps, request, &is_composed, see_step, &n_steps);

@@ -32,6 +32,16 @@ bool loop_set_waker(void (*call)(void)) {
         return false;
 }
 
+/* Responses that a call may deliver in a round. */
+static unsigned share = UINT32_MAX;
+static unsigned n_taken; /* in this round */
+
+bool loop_take_share_here(struct turn *t, uint64_t now_ns) {
+        (void)t;
+        (void)now_ns;
+        return n_taken < share && ++n_taken > 0;
+}
+
 bool mailbox_post_without_wake(struct mailbox *box, struct mail *m) {
         bool was_empty;
 
@@ -65,6 +75,7 @@ static void deliver_one(struct mailbox *box) {
         m = box->first;
         box->first = m->next;
         pthread_mutex_unlock(&box->lock);
+        n_taken = 0; /* each mail has a round of its own */
         m->deliver(m);
 }
 
@@ -404,6 +415,44 @@ static void test_stream(void **state) {
         }
 }
 
+/* A call delivers its share of a round, and the rest in later ones; the end comes after the last. */
+static void test_share_of_a_round(void **state) {
+        struct fixture f;
+
+        (void)state;
+        share = 2;
+        n_taken = 0;
+        open_and_start(&f, run_three, on_streamed);
+        deliver_one(&f.box);
+        assert_int_equal(f.n_streamed, 2);
+        assert_false(f.is_done);
+        while (!f.is_done)
+                deliver_one(&f.box);
+        assert_int_equal(f.n_streamed, 3);
+        assert_null(f.box.first);
+        close_fixture(&f);
+
+        for (int i = 0; i < 20; i++) {
+                unsigned n_rounds = 0;
+
+                open_and_start(&f, run_thread_many, on_streamed);
+                for (; !f.is_done; n_rounds++)
+                        deliver_one(&f.box);
+                assert_int_equal(f.n_streamed, 200);
+                assert_true(n_rounds >= 100);
+                assert_null(f.box.first);
+                pthread_join(fake.thread, NULL);
+                close_fixture(&f);
+        }
+
+        /* A call that ends with responses left over drops them. */
+        open_and_start(&f, run_three, on_streamed);
+        deliver_one(&f.box);
+        assert_int_equal(f.n_streamed, 2);
+        close_fixture(&f);
+        share = UINT32_MAX;
+}
+
 /* One that comes with the end is not early. */
 static void test_early(void **state) {
         static const struct {
@@ -682,6 +731,7 @@ SUITE(infer_call) {
                 cmocka_unit_test(test_wake_up_is_put_off),
                 cmocka_unit_test(test_number_of_responses),
                 cmocka_unit_test(test_stream),
+                cmocka_unit_test(test_share_of_a_round),
                 cmocka_unit_test(test_early),
                 cmocka_unit_test(test_keep),
                 cmocka_unit_test(test_cancel),

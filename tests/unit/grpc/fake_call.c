@@ -47,6 +47,10 @@ bool loop_set_waker(void (*call)(void)) {
         return false;
 }
 
+bool loop_take_share_here(struct turn *t UNUSED, uint64_t now_ns UNUSED) {
+        return true;
+}
+
 void loop_timer_init(struct loop_timer *t, loop_timer_fn fire) {
         *t = (struct loop_timer){ .fire = fire };
 }
@@ -109,6 +113,7 @@ void fake_call_init(void) {
 
 void fake_call_done(void) {
         assert_int_equal(fake_call.n_finished, 1);
+        assert_int_equal(fake_call.n_charged, 0);
         assert_null(mails.first);
         assert_null(fake_call.work);
         assert_null(fake_call.timer);
@@ -238,6 +243,18 @@ struct loop *grpc_call_loop(const struct grpc_call *call UNUSED) {
 
 struct buf_pool *grpc_call_buf_pool(const struct grpc_call *call UNUSED) {
         return NULL;
+}
+
+bool grpc_call_charge(struct grpc_call *call UNUSED, size_t bytes) {
+        if (fake_call.max_charged > 0 && fake_call.n_charged + bytes > fake_call.max_charged)
+                return false;
+        fake_call.n_charged += bytes;
+        return true;
+}
+
+void grpc_call_discharge(struct grpc_call *call UNUSED, size_t bytes) {
+        assert_true(fake_call.n_charged >= bytes);
+        fake_call.n_charged -= bytes;
 }
 
 void grpc_call_start_work_thread(struct grpc_call *call UNUSED, struct loop_work *work) {

@@ -37,6 +37,8 @@ struct fake_call {
         bool                delivers_first; /* what work has posted comes before its end */
         struct loop_timer  *timer;   /* the one that is armed */
         bool                has_no_timers; /* no memory for any */
+        size_t              max_charged;   /* by grpc_call_charge(); 0 = no limit */
+        size_t              n_charged;     /* must be 0 in the end */
 };
 
 extern struct fake_call fake_call;

@@ -4,6 +4,7 @@
  */
 #include "suite.h"
 
+#include "base/byte_budget.h"
 #include "grpc/rpc_stream_lab.h"
 
 static void decoupled_responses_go_out_as_they_come(void **state) {
@@ -459,6 +460,30 @@ static void waiting_answers_hold_no_request(void **state) {
         assert_finished(GRPC_OK, "");
 }
 
+/* Each request in flight is charged to the memory budget; one that does not fit is refused alone. */
+static void requests_beyond_the_budget_are_refused(void **state) {
+        size_t one;
+
+        (void)state;
+        rpc_stream_open(&fake_call.call);
+        send_one("m", "1");
+        one = fake_call.n_charged;
+        assert_in_range(one, 4096, 16384);
+        fake_call.max_charged = 2 * one;
+        send_one("d", "2");
+        assert_int_equal(fake_call.n_charged, 2 * one);
+        send_one("d", "3");
+        assert_int_equal(core.n_started, 2);
+        assert_message(0, &(struct expected){ BYTE_BUDGET_USED_UP, "", "", "3", -1, 0 });
+        answer(1, NULL);
+        send_one("d", "4");
+        assert_int_equal(core.n_started, 3);
+        answer(2, NULL);
+        answer(0, NULL);
+        assert_int_equal(fake_call.n_messages, 4);
+        rpc_stream_half_close(&fake_call.call);
+        assert_finished(GRPC_OK, "");
+}
 
 SUITE(rpc_stream) {
         const struct CMUnitTest tests[] = {
@@ -489,6 +514,7 @@ SUITE(rpc_stream) {
                 TEST(requests_in_flight_are_bounded),
                 TEST(bytes_in_flight_are_bounded),
                 TEST(waiting_answers_hold_no_request),
+                TEST(requests_beyond_the_budget_are_refused),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,7 +5,13 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "infer/submitter.h"
+#include "infer/response.h"
 #include "infer/response_stream.h"
+
+#define LIMITS(responses, bytes, wait_ns)                                                          \
+        (struct response_limits) {                                                                 \
+                .max_responses = (responses), .max_bytes = (bytes), .max_wait_ns = (wait_ns)       \
+        }
 
 static struct response_stream *stream_new(const struct response_limits *limits) {
         struct response_stream *f = mem_alloc(sizeof(*f));
@@ -30,7 +36,7 @@ static void test_nothing_after_final(void **state) {
 }
 
 static void test_renew(void **state) {
-        struct response_stream *f = stream_new(&(struct response_limits){ 3, 100, 0 });
+        struct response_stream *f = stream_new(&LIMITS(3, 100, 0));
         struct response_stream *other;
 
         (void)state;
@@ -66,7 +72,7 @@ static void test_short_memory(void **state) {
 
         (void)state;
         mem_fail_after(1);
-        assert_false(response_stream_limit(f, &(struct response_limits){ 1, 1, 0 }));
+        assert_false(response_stream_limit(f, &LIMITS(1, 1, 0)));
         mem_fail_after(0);
         assert_null(f->window);
         response_stream_unref(f);
@@ -106,7 +112,7 @@ static void delete_one(uint64_t n_bytes) {
         mutex_lock(&desk.lock);
         desk.n_deleted++;
         mutex_unlock(&desk.lock);
-        response_stream_leave(desk.stream, n_bytes);
+        response_stream_leave(desk.stream, n_bytes, 0);
 }
 
 static void open_desk(struct response_limits limits, struct thread *maker) {
@@ -140,19 +146,19 @@ static void read_all(struct response_limits limits, unsigned expected_most) {
 
 static void test_window(void **state) {
         (void)state;
-        read_all((struct response_limits){ 1, UINT64_MAX, 0 }, 1);
-        read_all((struct response_limits){ 3, UINT64_MAX, 0 }, 3);
-        read_all((struct response_limits){ UINT32_MAX, 1, 0 }, 1); /* one is always possible */
-        read_all((struct response_limits){ UINT32_MAX, 4 * RESPONSE_BYTES, 0 }, 4);
-        read_all((struct response_limits){ UINT32_MAX, 4 * RESPONSE_BYTES + 1, 0 }, 5);
-        read_all((struct response_limits){ 2, 4 * RESPONSE_BYTES, 0 }, 2);
+        read_all(LIMITS(1, UINT64_MAX, 0), 1);
+        read_all(LIMITS(3, UINT64_MAX, 0), 3);
+        read_all(LIMITS(UINT32_MAX, 1, 0), 1); /* one is always possible */
+        read_all(LIMITS(UINT32_MAX, 4 * RESPONSE_BYTES, 0), 4);
+        read_all(LIMITS(UINT32_MAX, 4 * RESPONSE_BYTES + 1, 0), 5);
+        read_all(LIMITS(2, 4 * RESPONSE_BYTES, 0), 2);
 }
 
 static void test_outputs_count(void **state) {
         struct thread maker = { 0 };
 
         (void)state;
-        open_desk((struct response_limits){ UINT32_MAX, 2 * RESPONSE_BYTES, 0 }, &maker);
+        open_desk(LIMITS(UINT32_MAX, 2 * RESPONSE_BYTES, 0), &maker);
         await_made(2);
         response_stream_add_bytes(desk.stream, 5); /* of the second one */
         delete_one(RESPONSE_BYTES);
@@ -172,7 +178,7 @@ static void test_cancel_ends_waiting(void **state) {
         struct thread maker = { 0 };
 
         (void)state;
-        open_desk((struct response_limits){ 2, UINT64_MAX, 0 }, &maker);
+        open_desk(LIMITS(2, UINT64_MAX, 0), &maker);
         await_made(2);
         assert_int_equal(desk.most, 2);
         response_stream_cancel(desk.stream);
@@ -182,11 +188,11 @@ static void test_cancel_ends_waiting(void **state) {
 
 /* The reader is woken behind the row: who waits for it in the midst of one wakes it first. */
 static void read_one(void *stream) {
-        response_stream_leave(stream, 1);
+        response_stream_leave(stream, 1, 0);
 }
 
 static void test_no_wait_for_who_was_not_woken(void **state) {
-        struct response_stream *f = stream_new(&(struct response_limits){ 1, UINT64_MAX, 0 });
+        struct response_stream *f = stream_new(&LIMITS(1, UINT64_MAX, 0));
 
         (void)state;
         response_stream_enter(f, 1, true);
@@ -194,12 +200,12 @@ static void test_no_wait_for_who_was_not_woken(void **state) {
         assert_true(submitter_call_after_responses(read_one, f));
         response_stream_enter(f, 1, true);
         submitter_end_responses();
-        response_stream_leave(f, 1);
+        response_stream_leave(f, 1, 0);
         response_stream_unref(f);
 }
 
 static void test_some_never_wait(void **state) {
-        struct response_stream *f = stream_new(&(struct response_limits){ 1, 1, 0 });
+        struct response_stream *f = stream_new(&LIMITS(1, 1, 0));
 
         (void)state;
         response_stream_enter(f, 1, true);
@@ -212,14 +218,14 @@ static void test_some_never_wait(void **state) {
 
 /* Nobody makes room: after the longest wait the response is made all the same. */
 static void test_wait_has_an_end(void **state) {
-        struct response_stream *f = stream_new(&(struct response_limits){ 1, 100, 1000 * 1000 });
+        struct response_stream *f = stream_new(&LIMITS(1, 100, 1000 * 1000));
 
         (void)state;
         response_stream_enter(f, 10, true);
         response_stream_enter(f, 10, true);
         response_stream_enter(f, 10, true);
         for (int i = 0; i < 3; i++)
-                response_stream_leave(f, 10);
+                response_stream_leave(f, 10, 0);
         response_stream_unref(f);
 }
 
@@ -229,7 +235,7 @@ static void count_room(void *userp) {
 
 /* A creator that must not wait asks, and is called once there is room, or after a cancellation. */
 static void test_call_when_there_is_room(void **state) {
-        struct response_stream *f = stream_new(&(struct response_limits){ 2, 100, 0 });
+        struct response_stream *f = stream_new(&LIMITS(2, 100, 0));
         struct response_stream *free_one = stream_new(NULL);
         unsigned                n_calls = 0;
 
@@ -243,13 +249,13 @@ static void test_call_when_there_is_room(void **state) {
         response_stream_enter(f, 200, true);
         assert_int_equal(response_stream_room(f), 0);
         assert_true(response_stream_when_room(f, count_room, &n_calls));
-        response_stream_leave(f, 10); /* one fewer, but too many bytes */
+        response_stream_leave(f, 10, 0); /* one fewer, but too many bytes */
         assert_int_equal(n_calls, 0);
         assert_int_equal(response_stream_room(f), 0);
-        response_stream_leave(f, 200);
+        response_stream_leave(f, 200, 0);
         assert_int_equal(n_calls, 1);
         response_stream_enter(f, 500, true); /* one is always possible */
-        response_stream_leave(f, 500);
+        response_stream_leave(f, 500, 0);
         assert_int_equal(n_calls, 1); /* one call for each question */
         response_stream_enter(f, 100, true);
         assert_true(response_stream_when_room(f, count_room, &n_calls));
@@ -257,46 +263,158 @@ static void test_call_when_there_is_room(void **state) {
         assert_int_equal(n_calls, 2);
         assert_int_equal(response_stream_room(f), UINT32_MAX);
         assert_false(response_stream_when_room(f, count_room, &n_calls));
-        response_stream_leave(f, 100);
+        response_stream_leave(f, 100, 0);
         assert_int_equal(n_calls, 2);
         response_stream_unref(f);
         response_stream_unref(free_one);
 }
 
-/* All together hold too much: each has room for a few small responses, or for one large one. */
-static void test_bound_of_all(void **state) {
-        const struct response_limits limits = { 100, UINT64_C(1) << 30, 0 };
-        struct response_stream      *large = stream_new(&limits), *small = stream_new(&limits);
-        const uint64_t               before = response_stream_held(); /* of other tests */
+#define MIB ((size_t)1 << 20)
+
+static void count_refusal(void *owner) {
+        ++*(unsigned *)owner;
+}
+
+/* All together hold much: each window has an equal part of the rest of the share. */
+static void test_share_of_all(void **state) {
+        struct byte_budget           budget;
+        struct response_share        share;
+        const struct response_limits limits = { .max_responses = 2000,
+                                                .max_bytes = UINT64_C(1) << 30,
+                                                .share = &share };
+        struct response_stream      *large, *small;
         unsigned                     n_calls = 0;
+        uint32_t                     part;
 
         (void)state;
-        response_stream_set_max_held(before + (1 << 20));
-        assert_int_equal(response_stream_room(large), 100);
+        byte_budget_init(&budget, 4 * MIB);
+        response_share_init(&share, &budget);
+        large = stream_new(&limits);
+        small = stream_new(&limits);
+        part = MIB / 4 / sizeof(struct response);
+        assert_int_equal(response_stream_room(large), 2000);
         response_stream_enter(large, 1000, true);
-        response_stream_add_bytes(large, 1 << 20);
-        assert_true(response_stream_held() > before + (1 << 20));
+        response_stream_add_bytes(large, MIB);
+        assert_int_equal(response_share_held(&share), MIB + 1000);
         assert_int_equal(response_stream_room(large), 0);
-        assert_int_equal(response_stream_room(small), RESPONSE_STREAM_FLOOR);
-        for (int i = 0; i < RESPONSE_STREAM_FLOOR; i++)
+        assert_int_equal(response_stream_room(small), part);
+        for (uint32_t i = 0; i < part; i++)
                 response_stream_enter(small, 10, true);
         assert_int_equal(response_stream_room(small), 0);
         assert_true(response_stream_when_room(small, count_room, &n_calls));
-        response_stream_leave(small, 10); /* its own reader alone makes room */
+        response_stream_leave(small, 10, 0); /* its own reader alone makes room */
         assert_int_equal(n_calls, 1);
         /* What was promised stays, whatever others do. */
-        response_stream_leave(large, 1000 + (1 << 20));
-        assert_int_equal(response_stream_room(small), 100 - RESPONSE_STREAM_FLOOR + 1);
-        response_stream_enter(large, 2 << 20, true);
+        response_stream_leave(large, 1000, MIB);
+        assert_int_equal(response_stream_room(small), 2000 - part + 1);
+        response_stream_enter(large, 2 * MIB, true);
         response_stream_enter(small, 10, true);
         response_stream_enter(small, 10, true);
-        response_stream_leave(large, 2 << 20);
-        for (int i = 0; i < RESPONSE_STREAM_FLOOR + 1; i++)
-                response_stream_leave(small, 10);
-        assert_int_equal(response_stream_held(), before);
-        response_stream_set_max_held(UINT64_MAX);
+        response_stream_leave(large, 2 * MIB, 0);
+        for (uint32_t i = 0; i < part + 1; i++)
+                response_stream_leave(small, 10, 0);
+        assert_int_equal(response_share_held(&share), 0);
         response_stream_unref(large);
         response_stream_unref(small);
+        assert_int_equal(byte_budget_used(&budget), 0);
+}
+
+/* However many windows there are: each has room for a few small responses, or for one large one. */
+static void test_floor_of_each(void **state) {
+        struct byte_budget           budget;
+        struct response_share        share;
+        const struct response_limits limits = { .max_responses = 100,
+                                                .max_bytes = UINT64_C(1) << 30,
+                                                .share = &share };
+        struct response_stream      *streams[500];
+
+        (void)state;
+        byte_budget_init(&budget, 16 * MIB);
+        response_share_init(&share, &budget);
+        for (size_t i = 0; i < ARRAY_LEN(streams); i++)
+                streams[i] = stream_new(&limits);
+        response_stream_enter(streams[0], 2 * MIB, true);
+        assert_int_equal(response_stream_room(streams[0]), 0);
+        assert_int_equal(response_stream_room(streams[1]), 5);
+        response_stream_enter(streams[1], 64 << 10, true);
+        assert_int_equal(response_stream_room(streams[1]), 0);
+        response_stream_leave(streams[1], 64 << 10, 0);
+        atomic_store(&share.n_windows, UINT32_MAX);
+        assert_int_equal(response_stream_room(streams[1]), RESPONSE_STREAM_FLOOR);
+        atomic_store(&share.n_windows, (uint32_t)ARRAY_LEN(streams));
+        response_stream_leave(streams[0], 2 * MIB, 0);
+        for (size_t i = 0; i < ARRAY_LEN(streams); i++)
+                response_stream_unref(streams[i]);
+        assert_int_equal(atomic_load(&share.n_windows), 0);
+        assert_int_equal(byte_budget_used(&budget), 0);
+}
+
+/* Responses and what is kept with them are charged, in pieces; outputs are not. */
+static void test_charges_the_budget(void **state) {
+        struct byte_budget      budget;
+        struct response_share   share;
+        struct response_stream *s;
+        size_t                  paid;
+
+        (void)state;
+        byte_budget_init(&budget, 64 * MIB);
+        response_share_init(&share, &budget);
+        s = stream_new(&(struct response_limits){ .max_responses = UINT32_MAX,
+                                                  .max_bytes = UINT64_MAX,
+                                                  .share = &share,
+                                                  .beside_bytes = 1000 });
+        paid = byte_budget_used(&budget); /* for those that are always possible */
+        assert_in_range(paid, RESPONSE_STREAM_LEAST * 1000, RESPONSE_STREAM_LEAST * 4000);
+        for (int i = 0; i < 1024; i++)
+                response_stream_enter(s, 24, true);
+        response_stream_add_bytes(s, 10 * MIB);
+        assert_int_equal(byte_budget_used(&budget), paid + MIB);
+        for (int i = 0; i < 1023; i++)
+                response_stream_leave(s, 24, 0);
+        assert_in_range(byte_budget_used(&budget), paid, paid + (64 << 10));
+        response_stream_leave(s, 24, 10 * MIB);
+        assert_int_equal(byte_budget_used(&budget), paid);
+        assert_int_equal(response_share_held(&share), 0);
+        response_stream_unref(s);
+        assert_int_equal(byte_budget_used(&budget), 0);
+}
+
+/* A budget that others have nearly used up leaves room for the responses that were paid for, and an
+ * inference that cannot pay is not begun. */
+static void test_budget_is_used_up(void **state) {
+        struct byte_budget           budget;
+        struct response_share        share;
+        const struct response_limits limits = { .max_responses = 100,
+                                                .max_bytes = UINT64_MAX,
+                                                .share = &share };
+        const struct response_limits paid = { .max_responses = 100,
+                                              .max_bytes = UINT64_MAX,
+                                              .share = &share,
+                                              .is_paid = true };
+        struct response_stream      *before, *late;
+        unsigned                     n_refused = 0;
+
+        (void)state;
+        byte_budget_init(&budget, 4 * MIB);
+        budget.on_refused = count_refusal;
+        budget.owner = &n_refused;
+        response_share_init(&share, &budget);
+        before = stream_new(&limits);
+        byte_budget_force(&budget, 4 * MIB);
+        assert_int_equal(response_stream_room(before), RESPONSE_STREAM_LEAST);
+        response_stream_enter(before, 10, true);
+        assert_int_equal(response_stream_room(before), RESPONSE_STREAM_LEAST - 1);
+        late = stream_new(NULL);
+        assert_false(response_stream_limit(late, &limits));
+        assert_int_equal(n_refused, 1);
+        assert_true(response_stream_limit(late, &paid));
+        assert_int_equal(response_stream_room(late), RESPONSE_STREAM_LEAST);
+        byte_budget_give(&budget, 4 * MIB);
+        assert_int_equal(response_stream_room(before), 99);
+        response_stream_leave(before, 10, 0);
+        response_stream_unref(before);
+        response_stream_unref(late);
+        assert_int_equal(byte_budget_used(&budget), 0);
 }
 
 SUITE(response_stream) {
@@ -311,7 +429,10 @@ SUITE(response_stream) {
                 cmocka_unit_test(test_some_never_wait),
                 cmocka_unit_test(test_wait_has_an_end),
                 cmocka_unit_test(test_call_when_there_is_room),
-                cmocka_unit_test(test_bound_of_all),
+                cmocka_unit_test(test_share_of_all),
+                cmocka_unit_test(test_floor_of_each),
+                cmocka_unit_test(test_charges_the_budget),
+                cmocka_unit_test(test_budget_is_used_up),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

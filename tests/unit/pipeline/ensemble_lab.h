@@ -8,6 +8,7 @@
 #include "config/config_check.h"
 #include "infer/model_submit.h"
 #include "pipeline/ensemble.h"
+#include "pipeline/step_memory.h"
 #include "pipeline/step_models.h"
 #include "sched/lab_model.h"
 #include "suite.h"
@@ -21,7 +22,11 @@ struct lab_ensemble {
         struct fake_model        *fake;
         struct step_models_holder holder;
         struct timer_thread      *timers;
+        struct byte_budget        budget;
+        struct step_memory        memory;
 };
+
+#define LAB_BUDGET_BYTES ((size_t)1 << 30)
 
 /* `steps`: the model of each step, in the order of the configuration. */
 static inline void lab_ensemble_open(struct lab_ensemble *e, const char *name, const char *config,
@@ -37,13 +42,17 @@ static inline void lab_ensemble_open(struct lab_ensemble *e, const char *name, c
         step_models_holder_init(&e->holder);
         step_models_holder_set(&e->holder, models);
         assert_ok(timer_thread_new(&e->timers), "timers");
-        assert_ok(ensemble_new(&e->fake->model, &e->holder, e->timers, &e->fake->model.scheduler),
+        byte_budget_init(&e->budget, LAB_BUDGET_BYTES);
+        step_memory_init(&e->memory, &e->budget, e->timers);
+        assert_ok(ensemble_new(&e->fake->model, &e->holder, &e->memory, &e->fake->model.scheduler),
                   config);
 }
 
 static inline void lab_ensemble_close(struct lab_ensemble *e) {
         assert_int_equal(atomic_load(&e->fake->model.n_in_flight), 0);
         e->fake->model.scheduler->ops->free(e->fake->model.scheduler);
+        step_memory_done(&e->memory);
+        assert_int_equal(byte_budget_used(&e->budget), 0);
         timer_thread_free(e->timers);
         step_models_holder_done(&e->holder);
         fake_model_free(e->fake);

@@ -27,6 +27,8 @@ struct lab_chain {
         struct step_models_holder holder;
         struct chain_metrics     *metrics;
         struct timer_thread      *timers;
+        struct byte_budget        budget;
+        struct step_memory        memory;
 };
 
 static inline struct error *plan_new(struct lab_chain *l, struct step_models *models) {
@@ -62,6 +64,8 @@ static inline void chain_open(struct lab_chain *l, const char *const configs[3],
                 l->stages[i].add = adds[i];
         }
         assert_ok(timer_thread_new(&l->timers), "timers");
+        byte_budget_init(&l->budget, LAB_BUDGET_BYTES);
+        step_memory_init(&l->memory, &l->budget, l->timers);
         l->metrics = chain_metrics_new(NULL, "pipe", 1);
         l->fake = lab_fake_new("pipe", PIPE);
         step_models_holder_init(&l->holder);
@@ -72,7 +76,7 @@ static inline void chain_open(struct lab_chain *l, const char *const configs[3],
         l->fake->model.scheduler = chain_new(&(struct chain_options){ .model = &l->fake->model,
                                                                       .holder = &l->holder,
                                                                       .metrics = l->metrics,
-                                                                      .timers = l->timers,
+                                                                      .memory = &l->memory,
                                                                       .may_end = may_end });
 }
 
@@ -82,6 +86,8 @@ static inline void chain_close(struct lab_chain *l) {
         assert_int_equal(atomic_load(&l->fake->model.n_in_flight), 0);
         l->fake->model.scheduler->ops->free(l->fake->model.scheduler);
         step_models_holder_done(&l->holder);
+        step_memory_done(&l->memory);
+        assert_int_equal(byte_budget_used(&l->budget), 0);
         timer_thread_free(l->timers);
         chain_metrics_free(l->metrics);
         /* A thread that has sent a response may still hold any of the models for a moment. */

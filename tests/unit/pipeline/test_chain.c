@@ -190,8 +190,7 @@ static void test_the_first_model_retires(void **state) {
         step_models_holder_init(&holder);
         s = chain_new(&(struct chain_options){ .model = &a.fake->model,
                                                .own = a.fake->model.scheduler,
-                                               .holder = &holder,
-                                               .timers = a.timers });
+                                               .holder = &holder });
         a.fake->model.scheduler = s;
         lab_call_open(&c, a.fake);
         c.req->runs_alone = true;

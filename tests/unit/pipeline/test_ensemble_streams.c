@@ -2,6 +2,7 @@
 /* Decoupled steps, and the limit max_inflight_requests. */
 #include "suite.h"
 
+#include "infer/response_stream.h"
 #include "pipeline/ensemble_bench.h"
 
 /* ---- decoupled steps ------------------------------------------------------------------------- */
@@ -178,6 +179,113 @@ static void test_long_stream(void **state) {
         bench_close(&b);
 }
 
+/* ---- a reader that does not read -------------------------------------------------------------- */
+
+static struct request *kept_request; /* guarded by lab_lock */
+
+/* Keeps the request: the test makes its responses. */
+static void keep_request(struct executor *e, struct request **requests, uint32_t n) {
+        MUTEX_GUARD(&lab_lock);
+
+        (void)e;
+        assert_int_equal(n, 1);
+        kept_request = requests[0];
+        cond_broadcast(&lab_changed);
+}
+
+static const struct executor_ops ops_that_keep = { .execute = keep_request,
+                                                   .is_ready = lab_is_ready };
+
+/* Two decoupled steps. The test makes the responses of the first one; the second one answers each with
+ * two. The client takes one at a time. */
+static void open_unread(struct bench *b, struct lab_call *c, uint32_t *x) {
+        const struct response_limits one = { .max_responses = 1, .max_bytes = 1 << 20 };
+
+        BENCH(b, ENSEMBLE(IN("X") OUT("Y"), STEP(I_TO_O("X", "T")) STEP(I_TO_O("T", "Y"))),
+              ONE DECOUPLED NEVER, ONE DECOUPLED NEVER);
+        b->models[0].executor.ops = &ops_that_keep;
+        b->models[1].n_responses = 2;
+        kept_request = NULL;
+        call_open(c, b);
+        lab_input(c, "X", x, 1);
+        assert_ok(request_limit_responses(c->req, &one), "limit");
+        lab_submit(c);
+        LAB_WAIT_FOR(kept_request != NULL);
+}
+
+/* Waits for room, if there is none. */
+static void respond(struct bench *b) {
+        assert_ok(response_send(lab_response(&b->models[0], kept_request, 0), 0, NULL), "send");
+}
+
+/* Responds while there is room. Returns the number of responses. */
+static unsigned fill_room(struct bench *b, unsigned max) {
+        unsigned n = 0;
+
+        for (; n < max && response_stream_room(kept_request->stream) > 0; n++)
+                respond(b);
+        LAB_WAIT_FOR(b->models[1].n_executed == n && b->models[1].n_running == 0);
+        return n;
+}
+
+static void end_responses(void) {
+        assert_ok(request_send_flags(kept_request, RESPONSE_FINAL), "flags");
+        request_release(kept_request, REQUEST_RELEASE_ALL);
+}
+
+static void read_response(struct lab_call *c, unsigned i) {
+        LAB_WAIT_FOR(c->n_got > i);
+        response_free(STEAL(c->got[i].response));
+}
+
+/* The second step ends each of its requests at once. The first one waits nevertheless, until the client
+ * has taken what was made of its responses. */
+static void test_unread_responses_hold_the_first_step(void **state) {
+        const unsigned  n_elements = 20;
+        struct bench    b;
+        struct lab_call c;
+        uint32_t        x = 5;
+        unsigned        n_made, n_read = 0;
+
+        (void)state;
+        open_unread(&b, &c, &x);
+        n_made = fill_room(&b, n_elements);
+        assert_int_equal(n_made, 8);
+        assert_int_equal(response_stream_room(kept_request->stream), 0);
+        while (n_made < n_elements) {
+                read_response(&c, n_read++);
+                read_response(&c, n_read++);
+                respond(&b);
+                n_made++;
+                assert_int_equal(response_stream_room(kept_request->stream), 0);
+        }
+        end_responses();
+        while (n_read < 2 * n_elements)
+                read_response(&c, n_read++);
+        lab_wait(&c);
+        assert_int_equal(c.n_got, 2 * n_elements);
+        lab_call_close(&c);
+        bench_close(&b);
+}
+
+/* The client leaves: the first step learns of it at once, and need not wait any more. */
+static void test_reader_leaves(void **state) {
+        struct bench    b;
+        struct lab_call c;
+        uint32_t        x = 5;
+
+        (void)state;
+        open_unread(&b, &c, &x);
+        assert_int_equal(fill_room(&b, 20), 8);
+        request_cancel(c.req);
+        assert_true(request_is_cancelled(kept_request));
+        respond(&b);
+        end_responses();
+        lab_wait(&c);
+        lab_call_close(&c);
+        bench_close(&b);
+}
+
 /* ---- max_inflight_requests ------------------------------------------------------------------- */
 
 enum { N_CALLS = 12 };
@@ -220,6 +328,8 @@ SUITE(ensemble_streams) {
                 cmocka_unit_test(test_decoupled_over_decoupled),
                 cmocka_unit_test(test_failure_in_a_stream),
                 cmocka_unit_test(test_long_stream),
+                cmocka_unit_test(test_unread_responses_hold_the_first_step),
+                cmocka_unit_test(test_reader_leaves),
                 cmocka_unit_test(test_max_inflight_requests),
         };
 

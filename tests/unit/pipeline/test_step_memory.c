@@ -8,12 +8,14 @@
 
 static void test_large_buffers_are_kept(void **state) {
         struct timer_thread *timers;
+        struct byte_budget   budget;
         struct step_memory   m;
         struct buf          *a, *b;
 
         (void)state;
         assert_null(timer_thread_new(&timers));
-        step_memory_init(&m, timers);
+        byte_budget_init(&budget, 64 << 20);
+        step_memory_init(&m, &budget, timers);
         a = step_memory_get(&m, 1 << 20);
         assert_non_null(a);
         assert_true(a->cap >= 1 << 20);
@@ -33,13 +35,15 @@ static void test_large_buffers_are_kept(void **state) {
 static void test_what_is_kept_goes(void **state) {
         enum { N = 8 };
         struct timer_thread *timers;
+        struct byte_budget   budget;
         struct step_memory   m;
         struct buf          *b[N];
         unsigned             n_fired = 0;
 
         (void)state;
         assert_null(timer_thread_new(&timers));
-        step_memory_init(&m, timers);
+        byte_budget_init(&budget, 64 << 20);
+        step_memory_init(&m, &budget, timers);
         for (int i = 0; i < N; i++) {
                 b[i] = step_memory_get(&m, 1 << 20);
                 assert_non_null(b[i]);
@@ -65,11 +69,13 @@ static void test_what_is_kept_goes(void **state) {
 
 static void test_memory_short(void **state) {
         struct timer_thread *timers;
+        struct byte_budget   budget;
         struct step_memory   m;
 
         (void)state;
         assert_null(timer_thread_new(&timers));
-        step_memory_init(&m, timers);
+        byte_budget_init(&budget, 64 << 20);
+        step_memory_init(&m, &budget, timers);
         mem_fail_after(1);
         assert_null(step_memory_get(&m, 1 << 20));
         assert_null(step_memory_get(&m, 100));
@@ -78,11 +84,63 @@ static void test_memory_short(void **state) {
         timer_thread_free(timers);
 }
 
+static void count_refusal(void *owner) {
+        ++*(unsigned *)owner;
+}
+
+static void assert_shortage(const struct step_memory *m, size_t bytes, const char *text) {
+        struct error *err = step_memory_shortage(m, "Y", bytes);
+
+        assert_int_equal(err->code, ERR_UNAVAILABLE);
+        assert_string_equal(err->message, text);
+        error_free(err);
+}
+
+/* With its head and its alignment. */
+#define SMALL_COST (1000 + sizeof(struct buf) + 64)
+
+/* What is in use is charged, large buffers and small ones. What does not fit is refused. */
+static void test_budget(void **state) {
+        const size_t         MIB = 1 << 20;
+        struct timer_thread *timers;
+        struct byte_budget   budget;
+        struct step_memory   m;
+        struct buf          *large, *small;
+        unsigned             n_refused = 0;
+
+        (void)state;
+        assert_null(timer_thread_new(&timers));
+        byte_budget_init(&budget, 64 * MIB);
+        budget.on_refused = count_refusal;
+        budget.owner = &n_refused;
+        step_memory_init(&m, &budget, timers);
+        small = step_memory_get(&m, 1000);
+        assert_int_equal(byte_budget_used(&budget), SMALL_COST);
+        large = step_memory_get(&m, 32 * MIB);
+        assert_int_equal(byte_budget_used(&budget), 32 * MIB + SMALL_COST);
+        assert_null(step_memory_get(&m, 30 * MIB));
+        assert_int_equal(n_refused, 1);
+        assert_shortage(&m, 30 * MIB,
+                        "the server's memory budget (--memory-budget) is used up for output 'Y' of "
+                        "31457280 bytes");
+        buf_unref(large);
+        assert_in_range(byte_budget_used(&budget), SMALL_COST, MIB + SMALL_COST);
+        assert_shortage(&m, 30 * MIB, "out of memory for output 'Y' of 31457280 bytes");
+        large = step_memory_get(&m, 30 * MIB);
+        assert_non_null(large);
+        buf_unref(large);
+        buf_unref(small);
+        step_memory_done(&m);
+        assert_int_equal(byte_budget_used(&budget), 0);
+        timer_thread_free(timers);
+}
+
 SUITE(step_memory) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_large_buffers_are_kept),
                 cmocka_unit_test(test_what_is_kept_goes),
                 cmocka_unit_test(test_memory_short),
+                cmocka_unit_test(test_budget),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
