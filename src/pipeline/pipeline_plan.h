@@ -93,6 +93,7 @@ struct plan_choice {
 
 struct pipeline_plan {
         struct arena        arena;
+        uint64_t            id;    /* differs from that of every other plan of the process */
         struct plan_step   *steps; /* in arena, as all arrays */
         uint32_t            n_steps;
         struct plan_tensor *tensors;

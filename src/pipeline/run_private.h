@@ -101,6 +101,7 @@ struct step_run {
         uint32_t             n_responses;
         bool                 has_slot;     /* holds a place of its step_limit */
         bool                 has_answered; /* FINAL was passed on to the client */
+        bool                 is_marked;    /* `given` is the mark of a response */
         struct compute_sums  sums;
         struct sequence_mark given;  /* what the inner request was given; text is not owned */
         struct step_waiter   waiter; /* in the queue of its step_limit */
@@ -140,8 +141,7 @@ struct ready_steps {
 };
 
 struct run {
-        struct runner              *runner;  /* borrowed: the outer request holds its model */
-        size_t                      n_bytes; /* size of this memory block */
+        struct runner              *runner; /* borrowed: the outer request holds its model */
         struct request             *req;
         struct step_models         *models; /* ref */
         const struct pipeline_plan *plan;   /* borrowed from the models */
@@ -150,6 +150,7 @@ struct run {
         struct plan_choice own_choice;
         uint64_t           start_ns;
         uint64_t           deadline_ns;
+        bool keeps_requests; /* other runs of the plan have the same requests: they may use them again */
         _Atomic bool       has_failed;
         /* No step waits for a place any more: the run has failed or was cancelled. */
         _Atomic bool is_stopping;
@@ -173,15 +174,24 @@ struct run {
         bool                    is_reachable;   /* request_cancel() finds it */
         bool                    waits_for_room; /* on_room() will be called */
 
-        struct mutex      lock; /* rank LOCK_QUEUE; guards everything below */
+        /* The lock's. */
         bool              is_driven;
         bool              has_cancel; /* news: the request was cancelled */
         bool              has_room;   /* news: on_room() was called */
         struct response  *first_response, *last_response; /* news: owned, linked by `next` */
         struct step_run  *first_news, *last_news;
 
-        struct frame  *first; /* the frame of stream 0 */
         _Atomic size_t inline_used;
+
+        /* Everything above is cleared for each request; the rest stays in memory that is used again
+         * (run_memory.c). */
+        struct mutex           lock; /* rank LOCK_QUEUE */
+        struct run            *next_kept;
+        uint64_t               plan_id; /* of the plan that the block was made for */
+        struct frame          *first;   /* the frame of stream 0 */
+        struct inner_request **kept;    /* owned, by place in stream 0: requests of steps that have ended, to
+                                         * be used again; each may be NULL */
+        uint32_t               n_kept;
         _Alignas(RUN_INLINE_ALIGNMENT) char inline_memory[RUN_INLINE_BYTES];
 };
 
@@ -219,8 +229,8 @@ void flow_sent(struct frame *f);
  * Its userp is the step_run. */
 extern const struct response_allocator run_allocator;
 
-/* NULL when memory is short. Uninitialised. */
-struct run *run_memory_take(struct runner *r, size_t n_bytes) NODISCARD;
+/* Memory for a run of the plan, whose first fields are cleared. NULL when memory is short. */
+struct run *run_memory_take(struct runner *r, const struct pipeline_plan *plan) NODISCARD;
 void        run_memory_give(struct run *run);
 void        run_memory_free_kept(struct runner *r);
 
@@ -228,6 +238,9 @@ void        run_memory_free_kept(struct runner *r);
 
 /* Fills in the step's request, which borrows from the outer request. */
 struct error *run_request_fill(struct step_run *s, struct request *req) NODISCARD;
+/* The same for a request that an earlier run has filled in, for the same step. False: it cannot be used
+ * again. */
+bool run_request_refill(struct step_run *s, struct request *req) NODISCARD;
 
 /* ---- run_answer.c ---------------------------------------------------------------------------- */
 

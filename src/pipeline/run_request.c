@@ -87,10 +87,25 @@ static struct error *add_input(const struct step_run *s, struct request *req,
         return is_output ? add_output_bytes(req, to, v->output) : add_chunks(req, to, v->input);
 }
 
-/* The first input that comes from a step determines the sequence. */
+/* A step has the sequence of the outer request, unless the response that it reads first has another. */
+static void begin_mark(struct step_run *s) {
+        const struct request *outer = s->run->req;
+
+        s->given.correlation = outer->correlation;
+        s->given.flags = outer->flags;
+        s->is_marked = false;
+}
+
+static void take_mark(struct step_run *s, const struct value *v) {
+        if (v->mark == NULL || s->is_marked)
+                return;
+        s->is_marked = true;
+        s->given.correlation = v->mark->correlation;
+        s->given.flags = v->mark->flags;
+}
+
 static struct error *add_inputs(struct step_run *s, struct request *req) {
         const struct plan_step *step = s->plan;
-        bool                    is_marked = false;
 
         for (uint32_t i = 0; i < step->n_inputs; i++) {
                 const struct value *v = frame_value(s->frame, step->inputs[i].tensor);
@@ -99,11 +114,7 @@ static struct error *add_inputs(struct step_run *s, struct request *req) {
                         TRY(add_input(s, req, &step->inputs[i], v));
                 else if (s->run->plan->is_chain && step->index > 0)
                         return missing_output(s, step->inputs[i].tensor);
-                if (v->mark == NULL || is_marked)
-                        continue;
-                is_marked = true;
-                s->given.correlation = v->mark->correlation;
-                s->given.flags = v->mark->flags;
+                take_mark(s, v);
         }
         return NULL;
 }
@@ -199,16 +210,10 @@ static struct step_models *nested_models(const struct step_run *s) {
         return s->plan->index >= n_own ? run->models->nested[s->plan->index - n_own] : NULL;
 }
 
-struct error *run_request_fill(struct step_run *s, struct request *req) {
+/* What the step's request has of the outer one, which it borrows from. */
+static void set_properties(struct step_run *s, struct request *req) {
         const struct request *outer = s->run->req;
 
-        s->given =
-                (struct sequence_mark){ .correlation = outer->correlation, .flags = outer->flags };
-        TRY(add_inputs(s, req));
-        TRY(add_outputs(s, req));
-        if (s->plan->has_sequence)
-                TRY(set_correlation(s, req));
-        TRY(limit_responses(s, req));
         req->id = outer->id;
         req->parameters = outer->parameters;
         req->priority = outer->priority;
@@ -216,8 +221,62 @@ struct error *run_request_fill(struct step_run *s, struct request *req) {
         req->is_uncacheable = outer->is_uncacheable;
         req->outer = outer;
         req->steps = nested_models(s);
+}
+
+struct error *run_request_fill(struct step_run *s, struct request *req) {
+        begin_mark(s);
+        TRY(add_inputs(s, req));
+        TRY(add_outputs(s, req));
+        if (s->plan->has_sequence)
+                TRY(set_correlation(s, req));
+        TRY(limit_responses(s, req));
+        set_properties(s, req);
         req->sums = &s->sums;
         req->allocator = &run_allocator;
         req->allocator_userp = s;
         return NULL;
+}
+
+/* ---- requests that are used again ------------------------------------------------------------ */
+
+/* False also for a tensor whose shape must be bridged. */
+static bool replace_input(const struct step_run *s, struct request *req, struct request_input *in,
+                          const struct value *v) {
+        const struct response_output *o = v->output;
+        const struct request_input   *from = v->input;
+        bool                          is_output = v->kind == VALUE_OUTPUT;
+        struct shape_form             shape;
+
+        if ((v->kind != VALUE_OUTPUT && v->kind != VALUE_INPUT) ||
+            (v->batch_size != 0) != (req->model->io->max_batch_size > 0))
+                return false;
+        shape = shape_of(s, v);
+        if (is_output)
+                return o->has_buffer &&
+                       request_replace_input(req, in, o->type, shape.dims, (uint32_t)shape.n_dims,
+                                             o->base, &o->attributes);
+        return from->n_chunks == 1 && from->first_chunk->host_policy == NULL &&
+               request_replace_input(req, in, from->type, shape.dims, (uint32_t)shape.n_dims,
+                                     from->first_chunk->base, &from->first_chunk->attributes);
+}
+
+bool run_request_refill(struct step_run *s, struct request *req) {
+        const struct plan_step *step = s->plan;
+        struct request_input   *in = req->first_input;
+        AUTO_ERROR              err = NULL;
+
+        if (req->n_inputs != step->n_inputs || !request_renew(req, step->model))
+                return false;
+        begin_mark(s);
+        for (uint32_t i = 0; i < step->n_inputs; i++, in = in->next) {
+                const struct value *v = frame_value(s->frame, step->inputs[i].tensor);
+
+                if (!replace_input(s, req, in, v))
+                        return false;
+                take_mark(s, v);
+        }
+        if (step->has_sequence)
+                err = set_correlation(s, req);
+        set_properties(s, req);
+        return err == NULL;
 }

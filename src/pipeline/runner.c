@@ -35,7 +35,6 @@ static void run_free(struct run *run) {
         frame_done(run->first);
         plan_choice_done(&run->own_choice);
         step_models_unref(run->models);
-        mutex_done(&run->lock);
         run_memory_give(run);
 }
 
@@ -244,13 +243,41 @@ static struct error *out_of_memory(const struct step_run *s) {
                          s->plan->model->name);
 }
 
-/* Creates the step's inner request. The run's models hold its model. */
+/* The step's request of an earlier run, if it can be used again. */
+static struct inner_request *take_kept(struct step_run *s) {
+        struct inner_request **kept = &s->run->kept[s->plan->place];
+        struct inner_request  *inner;
+
+        if (!s->run->keeps_requests || *kept == NULL)
+                return NULL;
+        inner = STEAL(*kept);
+        if (LIKELY(run_request_refill(s, inner->request)))
+                return inner;
+        inner_request_free(inner);
+        return NULL;
+}
+
+static void keep_or_free(struct run *run, uint32_t place, bool may_stay,
+                         struct inner_request *inner) {
+        if (LIKELY(may_stay) && inner != NULL)
+                run->kept[place] = inner;
+        else
+                inner_request_free(inner);
+}
+
+/* Creates the step's inner request, or takes a kept one. The run's models hold its model. */
 static struct error *make_request(struct step_run *s, struct inner_request **ret) {
         static const struct inner_request_ops ops = { .on_response = on_response,
                                                       .on_end = on_end };
         struct inner_request                 *inner;
         struct error                         *err;
 
+        *ret = take_kept(s);
+        if (LIKELY(*ret != NULL)) {
+                if (UNLIKELY(s->run->req->trace != NULL))
+                        begin_trace(s, (*ret)->request);
+                return NULL;
+        }
         inner = inner_request_new_borrowing(s->plan->model, &ops, s);
         if (inner == NULL)
                 return out_of_memory(s);
@@ -415,6 +442,8 @@ static void end_step(struct step_run *s) {
         struct run           *run = s->run;
         struct inner_request *inner = atomic_load_explicit(&s->inner, memory_order_relaxed);
         bool                  had_failed = run->error != NULL;
+        uint32_t              place = s->plan->place;
+        bool may_stay = run->keeps_requests && !s->plan->model->is_decoupled;
 
         give_slot_back(s);
         if (inner != NULL && run->plan->is_chain)
@@ -426,7 +455,7 @@ static void end_step(struct step_run *s) {
         if (UNLIKELY(s->failure != NULL))
                 flow_fail(run, s->plan, STEAL(s->failure));
         flow_end(s); /* may free the step */
-        inner_request_free(inner);
+        keep_or_free(run, place, may_stay, inner);
         if (UNLIKELY(run->error != NULL) && !had_failed)
                 cancel_steps(run, true);
 }
@@ -887,22 +916,21 @@ static bool choose(struct run *run) {
 
 static struct run *run_new(struct runner *r, struct request *req, struct step_models *models) {
         const struct pipeline_plan *plan = models->plan;
-        size_t                      n_bytes = sizeof(struct run) + frame_bytes(plan, 0);
-        struct run                 *run = run_memory_take(r, n_bytes);
+        struct run                 *run = run_memory_take(r, plan);
 
         if (run == NULL)
                 return NULL;
-        memset(run, 0, offsetof(struct run, inline_used));
         run->runner = r;
-        run->n_bytes = n_bytes;
         run->req = req;
         run->models = models;
         run->plan = plan;
         if (!choose(run)) {
-                free(run);
+                run_memory_give(run);
                 return NULL;
         }
         run->direct_step = client_memory_is_there(req) ? run->choice->direct_step : PLAN_NONE;
+        run->keeps_requests = plan->n_streams == 1 && run->choice == &plan->all &&
+                              (!plan->is_chain || req->n_outputs == 0);
         run->start_ns = req->times.request_start_ns;
         run->deadline_ns = CLOCK_NEVER;
         if (req->timeout_us > 0 && req->timeout_us < (CLOCK_NEVER - run->start_ns) / NS_PER_US)
@@ -910,10 +938,7 @@ static struct run *run_new(struct runner *r, struct request *req, struct step_mo
         list_init(&run->open_steps);
         list_init(&run->frames);
         list_init(&run->out_frames);
-        mutex_init(&run->lock, LOCK_QUEUE);
         run->is_driven = true;
-        atomic_init(&run->inline_used, 0);
-        run->first = (struct frame *)(run + 1);
         frame_init(run->first, run, 0);
         return run;
 }

@@ -33,11 +33,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct cached_run;
 struct chain_metrics;
 struct model;
 struct request;
 struct response;
+struct run;
 struct step_limit;
 struct step_models;
 struct timer_thread;
@@ -59,7 +59,7 @@ struct runner {
         struct step_limit    *limits; /* owned; by step */
         struct step_memory    memory; /* for large outputs that only steps read */
         struct mutex          lock; /* rank LOCK_SEQUENCE; guards all below, and queued.run of requests */
-        struct cached_run    *kept; /* owned: memory of runs that have ended */
+        struct run           *kept; /* owned: memory of runs that have ended */
         uint32_t              n_kept;
 };
 
