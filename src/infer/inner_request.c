@@ -136,9 +136,8 @@ struct error *inner_request_run(struct inner_request *r, bool *ret_has_ended) {
         if (UNLIKELY(err != NULL))
                 return err;
         /* From the subtraction on, another thread may end the request, and its owner free it. */
-        *ret_has_ended =
-                LIKELY(n == 3) ||
-                atomic_fetch_sub_explicit(&r->n_open, n, memory_order_acq_rel) == n;
+        *ret_has_ended = LIKELY(n == 3) ||
+                         atomic_fetch_sub_explicit(&r->n_open, n, memory_order_acq_rel) == n;
         return NULL;
 }
 

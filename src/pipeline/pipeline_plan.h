@@ -62,8 +62,8 @@ struct plan_step {
 };
 
 struct plan_tensor {
-        const char *name;   /* of the composed model; NULL: none */
-        uint32_t    writer; /* step; PLAN_NONE: an input of the composed model */
+        const char *name;    /* of the composed model; NULL: none */
+        uint32_t    writer;  /* step; PLAN_NONE: an input of the composed model */
         uint32_t   *readers; /* steps that wait for it, ascending, each once; none in a chain */
         uint32_t    n_readers;
         uint32_t    stream;
@@ -107,7 +107,8 @@ struct pipeline_plan {
         uint32_t           *outputs; /* the same for outputs; not for chains */
         uint32_t            n_outputs;
         bool                is_chain;
-        struct plan_choice  all; /* for requests that ask for all outputs; every request of a chain */
+        struct plan_choice
+                all; /* for requests that ask for all outputs; every request of a chain */
 };
 
 /* Returns zeroed memory; NULL when memory is short. */

@@ -103,8 +103,8 @@ const struct response_allocator run_allocator = { .alloc = allocate,
 static struct run *allocate_run(const struct pipeline_plan *plan) {
         size_t      at = sizeof(struct run) + frame_bytes(plan, 0);
         uint32_t    n = plan->streams[0].n_steps;
-        struct run *run = try_aligned_alloc(RUN_INLINE_ALIGNMENT,
-                                            at + n * sizeof(struct inner_request *));
+        struct run *run =
+                try_aligned_alloc(RUN_INLINE_ALIGNMENT, at + n * sizeof(struct inner_request *));
 
         if (run == NULL)
                 return NULL;

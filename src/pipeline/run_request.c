@@ -2,6 +2,7 @@
 /* The inner request of a step: its inputs, its outputs, and the properties of the outer request. */
 #include "base/clock.h"
 #include "infer/request_plan.h"
+#include "infer/trace.h"
 #include "pipeline/run_private.h"
 
 #include <string.h>
@@ -44,8 +45,7 @@ static struct error *missing_output(const struct step_run *s, uint32_t tensor) {
 
         for (uint32_t i = 0; i < from->n_outputs; i++)
                 if (from->outputs[i].tensor == tensor)
-                        return error_new(ERR_INTERNAL,
-                                         "the stage before has not given output '%s'",
+                        return error_new(ERR_INTERNAL, "the stage before has not given output '%s'",
                                          from->outputs[i].io->name);
         return NULL;
 }
@@ -223,7 +223,7 @@ static void set_properties(struct step_run *s, struct request *req) {
         req->steps = nested_models(s);
 }
 
-struct error *run_request_fill(struct step_run *s, struct request *req) {
+static struct error *fill(struct step_run *s, struct request *req) {
         begin_mark(s);
         TRY(add_inputs(s, req));
         TRY(add_outputs(s, req));
@@ -260,7 +260,7 @@ static bool replace_input(const struct step_run *s, struct request *req, struct 
                                      from->first_chunk->base, &from->first_chunk->attributes);
 }
 
-bool run_request_refill(struct step_run *s, struct request *req) {
+static bool refill(struct step_run *s, struct request *req) {
         const struct plan_step *step = s->plan;
         struct request_input   *in = req->first_input;
         AUTO_ERROR              err = NULL;
@@ -279,4 +279,71 @@ bool run_request_refill(struct step_run *s, struct request *req) {
                 err = set_correlation(s, req);
         set_properties(s, req);
         return err == NULL;
+}
+
+/* ---- the request of a step ------------------------------------------------------------------- */
+
+/* If memory is short, the step is not traced. */
+static void begin_trace(const struct step_run *s, struct request *req) {
+        struct trace *child = trace_spawn(s->run->req->trace);
+        AUTO_ERROR    err = NULL;
+
+        if (child == NULL)
+                return;
+        err = trace_begin(child, req);
+        if (err != NULL)
+                error_free(trace_free(child));
+}
+
+struct error *run_request_no_memory(const struct step_run *s) {
+        return error_new(ERR_UNAVAILABLE, "out of memory for a request to model '%s'",
+                         s->plan->model->name);
+}
+
+/* The step's request of an earlier run, if it can be used again. */
+static struct inner_request *take_kept(struct step_run *s) {
+        struct inner_request **kept = &s->run->kept[s->plan->place];
+        struct inner_request  *inner;
+
+        if (!s->run->keeps_requests || *kept == NULL)
+                return NULL;
+        inner = STEAL(*kept);
+        if (LIKELY(refill(s, inner->request)))
+                return inner;
+        inner_request_free(inner);
+        return NULL;
+}
+
+void run_request_give(struct run *run, uint32_t place, bool may_stay, struct inner_request *inner) {
+        if (LIKELY(may_stay) && inner != NULL && request_may_stay(inner->request))
+                run->kept[place] = inner;
+        else
+                inner_request_free(inner);
+}
+
+/* The run's models hold the model. */
+static NOINLINE struct error *new_request(struct step_run *s, const struct inner_request_ops *ops,
+                                          struct inner_request **ret) {
+        struct inner_request *inner = inner_request_new_borrowing(s->plan->model, ops, s);
+        struct error         *err;
+
+        if (inner == NULL)
+                return run_request_no_memory(s);
+        err = fill(s, inner->request);
+        if (err != NULL) {
+                inner_request_free(inner);
+                return err;
+        }
+        *ret = inner;
+        return NULL;
+}
+
+struct error *run_request_take(struct step_run *s, const struct inner_request_ops *ops,
+                               struct inner_request **ret) {
+        *ret = take_kept(s);
+        if (UNLIKELY(*ret == NULL))
+                TRY(new_request(s, ops, ret));
+        if (UNLIKELY(s->run->req->trace != NULL))
+                begin_trace(s, (*ret)->request);
+        return NULL;
 }

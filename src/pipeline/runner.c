@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "infer/request_plan.h"
 #include "infer/trace.h"
 #include "pipeline/chain_metrics.h"
 #include "pipeline/client_memory.h"
@@ -226,71 +225,7 @@ static void on_end(struct inner_request *r) {
         give_end(r->owner);
 }
 
-/* If memory is short, the step is not traced. */
-static void begin_trace(const struct step_run *s, struct request *req) {
-        struct trace *child = trace_spawn(s->run->req->trace);
-        AUTO_ERROR    err = NULL;
-
-        if (child == NULL)
-                return;
-        err = trace_begin(child, req);
-        if (err != NULL)
-                error_free(trace_free(child));
-}
-
-static struct error *out_of_memory(const struct step_run *s) {
-        return error_new(ERR_UNAVAILABLE, "out of memory for a request to model '%s'",
-                         s->plan->model->name);
-}
-
-/* The step's request of an earlier run, if it can be used again. */
-static struct inner_request *take_kept(struct step_run *s) {
-        struct inner_request **kept = &s->run->kept[s->plan->place];
-        struct inner_request  *inner;
-
-        if (!s->run->keeps_requests || *kept == NULL)
-                return NULL;
-        inner = STEAL(*kept);
-        if (LIKELY(run_request_refill(s, inner->request)))
-                return inner;
-        inner_request_free(inner);
-        return NULL;
-}
-
-static void keep_or_free(struct run *run, uint32_t place, bool may_stay,
-                         struct inner_request *inner) {
-        if (LIKELY(may_stay) && inner != NULL)
-                run->kept[place] = inner;
-        else
-                inner_request_free(inner);
-}
-
-/* Creates the step's inner request, or takes a kept one. The run's models hold its model. */
-static struct error *make_request(struct step_run *s, struct inner_request **ret) {
-        static const struct inner_request_ops ops = { .on_response = on_response,
-                                                      .on_end = on_end };
-        struct inner_request                 *inner;
-        struct error                         *err;
-
-        *ret = take_kept(s);
-        if (LIKELY(*ret != NULL)) {
-                if (UNLIKELY(s->run->req->trace != NULL))
-                        begin_trace(s, (*ret)->request);
-                return NULL;
-        }
-        inner = inner_request_new_borrowing(s->plan->model, &ops, s);
-        if (inner == NULL)
-                return out_of_memory(s);
-        err = run_request_fill(s, inner->request);
-        if (err != NULL) {
-                inner_request_free(inner);
-                return err;
-        }
-        if (UNLIKELY(s->run->req->trace != NULL))
-                begin_trace(s, inner->request);
-        *ret = inner;
-        return NULL;
-}
+static const struct inner_request_ops step_ops = { .on_response = on_response, .on_end = on_end };
 
 static struct error *check_may_begin(const struct run *run) {
         static struct error failed = ERROR_STATIC(ERR_CANCELLED, "another step has failed");
@@ -320,7 +255,7 @@ static struct error *enter_limit(struct step_run *s, bool *ret_waits) {
                 s->has_slot = true;
         if (entry == STEP_STOPPED)
                 return check_may_begin(s->run);
-        return entry == STEP_OUT_OF_MEMORY ? out_of_memory(s) : NULL;
+        return entry == STEP_OUT_OF_MEMORY ? run_request_no_memory(s) : NULL;
 }
 
 /* Prepares the step's request, to be submitted. *ret is NULL when the step waits, see enter_limit(). */
@@ -330,7 +265,7 @@ static struct error *prepare(struct step_run *s, struct inner_request **ret) {
         *ret = NULL;
         TRY(check_may_begin(s->run));
         TRY(enter_limit(s, &waits));
-        return waits ? NULL : make_request(s, ret);
+        return waits ? NULL : run_request_take(s, &step_ops, ret);
 }
 
 static void refuse_trace(struct inner_request *inner) {
@@ -443,7 +378,7 @@ static void end_step(struct step_run *s) {
         struct inner_request *inner = atomic_load_explicit(&s->inner, memory_order_relaxed);
         bool                  had_failed = run->error != NULL;
         uint32_t              place = s->plan->place;
-        bool may_stay = run->keeps_requests && !s->plan->model->is_decoupled;
+        bool                  may_stay = run->keeps_requests && !s->plan->model->is_decoupled;
 
         give_slot_back(s);
         if (inner != NULL && run->plan->is_chain)
@@ -455,7 +390,7 @@ static void end_step(struct step_run *s) {
         if (UNLIKELY(s->failure != NULL))
                 flow_fail(run, s->plan, STEAL(s->failure));
         flow_end(s); /* may free the step */
-        keep_or_free(run, place, may_stay, inner);
+        run_request_give(run, place, may_stay, inner);
         if (UNLIKELY(run->error != NULL) && !had_failed)
                 cancel_steps(run, true);
 }
@@ -520,8 +455,8 @@ static bool take_news(struct run *run, struct news *ret, struct ready_steps *ret
         run->first_response = run->last_response = NULL;
         run->first_news = run->last_news = NULL;
         run->has_cancel = run->has_room = false;
-        run->is_driven = ret->responses != NULL || ret->steps != NULL || ret->has_cancel ||
-                         ret->has_room;
+        run->is_driven =
+                ret->responses != NULL || ret->steps != NULL || ret->has_cancel || ret->has_room;
         if (run->is_driven) {
                 mutex_unlock(&run->lock);
                 return true;

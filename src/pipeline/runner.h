@@ -43,8 +43,8 @@ struct step_models;
 struct timer_thread;
 
 struct runner_options {
-        struct timer_thread *timers;  /* borrowed: outlives the runner */
-        uint32_t             n_steps; /* with limits */
+        struct timer_thread *timers;       /* borrowed: outlives the runner */
+        uint32_t             n_steps;      /* with limits */
         uint32_t             max_inflight; /* of each step; 0: no limit */
 
         /* Of chains. */
@@ -58,9 +58,9 @@ struct runner {
         struct runner_options options;
         struct step_limit    *limits; /* owned; by step */
         struct step_memory    memory; /* for large outputs that only steps read */
-        struct mutex          lock; /* rank LOCK_SEQUENCE; guards all below, and queued.run of requests */
-        struct run           *kept; /* owned: memory of runs that have ended */
-        uint32_t              n_kept;
+        struct mutex lock; /* rank LOCK_SEQUENCE; guards all below, and queued.run of requests */
+        struct run  *kept; /* owned: memory of runs that have ended */
+        uint32_t     n_kept;
 };
 
 void runner_init(struct runner *r, const struct runner_options *o);
