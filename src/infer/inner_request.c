@@ -124,19 +124,20 @@ struct error *inner_request_submit(struct inner_request *r) {
 
 struct error *inner_request_run(struct inner_request *r, bool *ret_has_ended) {
         struct submitter *self = submitter_self();
+        struct error     *err;
         unsigned          n;
 
         atomic_store_explicit(&r->n_open, 3, memory_order_relaxed);
         r->n_here = 0;
         atomic_store_explicit(&r->thread, self, memory_order_relaxed);
-        TRY(model_submit_at(r->request, submitter_now(self)));
+        err = model_submit_at(r->request, submitter_now(self));
         n = 1 + r->n_here;
-        *ret_has_ended = n == 3;
-        if (LIKELY(n == 3))
-                return NULL;
-        /* From the subtraction on, another thread may end the request, and its owner free it. */
         atomic_store_explicit(&r->thread, NULL, memory_order_relaxed);
-        *ret_has_ended = atomic_fetch_sub_explicit(&r->n_open, n, memory_order_acq_rel) == n;
+        if (UNLIKELY(err != NULL))
+                return err;
+        /* From the subtraction on, another thread may end the request, and its owner free it. */
+        *ret_has_ended = LIKELY(n == 3) ||
+                         atomic_fetch_sub_explicit(&r->n_open, n, memory_order_acq_rel) == n;
         return NULL;
 }
 

@@ -4,10 +4,19 @@
 #include "base/clock.h"
 #include "infer/model.h"
 
+bool request_may_stay(const struct request *req) {
+        const struct response_stream *stream = &req->own_stream;
+
+        /* Routing to another load of the model takes a reference to that, and a cache may wait for an
+         * answer that did not come. */
+        return req->stream == stream && stream->borrows_model &&
+               atomic_load_explicit(&stream->tap, memory_order_relaxed) == NULL;
+}
+
 bool request_renew(struct request *req, const struct model *model) {
         struct response_stream *stream = &req->own_stream;
 
-        if (req->stream != stream || req->model != model ||
+        if (req->model != model ||
             atomic_load_explicit(&stream->ref.count, memory_order_acquire) != 1 ||
             response_stream_renew(stream) != stream)
                 return false;
@@ -44,8 +53,8 @@ bool request_replace_input(struct request *req, struct request_input *in, enum d
             !fits(in->io, max_batch > 0, type, dims, n_dims, attributes->byte_size))
                 return false;
         if (max_batch > 0) {
-                if (dims[0] > (int64_t)max_batch || (in != req->first_input &&
-                                                     (uint64_t)dims[0] != req->batch_size))
+                if (dims[0] > (int64_t)max_batch ||
+                    (in != req->first_input && (uint64_t)dims[0] != req->batch_size))
                         return false;
                 req->batch_size = (uint64_t)dims[0];
         }

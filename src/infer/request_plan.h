@@ -4,7 +4,7 @@
  *
  * The request of a step may be used again for the same step of another run:
  *
- *     request_renew() -> request_replace_input() for each input -> submitted, without a further check
+ *     request_may_stay() -> ... request_renew() -> request_replace_input() for each input -> submitted, without a further check
  *
  * Ownership.  As in request.h, except that the model is borrowed.
  * Threads.  The owner's thread.
@@ -26,6 +26,8 @@ struct error *request_input_append(struct request *req, struct request_input *in
                                    const struct buffer_attributes *attributes,
                                    const char                     *host_policy) NODISCARD;
 
+/* Whether a request that has ended may be kept longer than its model: it holds nothing of it. */
+bool request_may_stay(const struct request *req);
 /* Makes a request that has ended ready for another inference, with the same outputs. False: it cannot
  * be used again, since responses of the former inference still exist, or it belongs to another load of
  * the model. */

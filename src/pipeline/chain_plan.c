@@ -66,8 +66,8 @@ static uint32_t tensor_of(struct pipeline_plan *p, struct plan_step *from, uint3
 static bool link_by_edge(struct pipeline_plan *p, struct plan_step *from, struct plan_step *to,
                          const struct chain_edge *edge) {
         static const enum tensor_bridge bridges[] = { [CHAIN_SAME] = BRIDGE_NONE,
-                                                    [CHAIN_ADD_ONE] = BRIDGE_ADD_ONE,
-                                                    [CHAIN_DROP_ONE] = BRIDGE_DROP_ONE };
+                                                      [CHAIN_ADD_ONE] = BRIDGE_ADD_ONE,
+                                                      [CHAIN_DROP_ONE] = BRIDGE_DROP_ONE };
 
         from->outputs = plan_alloc(p, edge->n_inputs, sizeof(*from->outputs));
         to->inputs = plan_alloc(p, edge->n_inputs, sizeof(*to->inputs));

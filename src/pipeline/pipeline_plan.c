@@ -7,6 +7,7 @@
 #include "infer/request.h"
 #include "pipeline/step_cost.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 void *plan_alloc(struct pipeline_plan *p, size_t n, size_t size) {
@@ -222,6 +223,9 @@ static bool place_in_streams(struct pipeline_plan *p) {
 }
 
 bool pipeline_plan_finish(struct pipeline_plan *p) {
+        static _Atomic uint64_t last_id;
+
+        p->id = atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
         for (uint32_t i = 0; i < p->n_steps; i++)
                 if (!(p->is_chain ? find_feeder_of_stage : find_feeders)(p, &p->steps[i]))
                         return false;

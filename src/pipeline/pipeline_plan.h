@@ -62,8 +62,8 @@ struct plan_step {
 };
 
 struct plan_tensor {
-        const char *name;   /* of the composed model; NULL: none */
-        uint32_t    writer; /* step; PLAN_NONE: an input of the composed model */
+        const char *name;    /* of the composed model; NULL: none */
+        uint32_t    writer;  /* step; PLAN_NONE: an input of the composed model */
         uint32_t   *readers; /* steps that wait for it, ascending, each once; none in a chain */
         uint32_t    n_readers;
         uint32_t    stream;
@@ -94,6 +94,7 @@ struct plan_choice {
 
 struct pipeline_plan {
         struct arena        arena;
+        uint64_t            id;    /* differs from that of every other plan of the process */
         struct plan_step   *steps; /* in arena, as all arrays */
         uint32_t            n_steps;
         struct plan_tensor *tensors;

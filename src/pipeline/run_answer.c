@@ -157,12 +157,12 @@ static struct error *take_bytes(struct response_output *to, const struct respons
 
 static struct error *put_output(struct frame *f, struct response *r, const struct model_io *io,
                                 const struct value *v) {
-        bool                    has_batch = f->run->req->batch_size != 0;
-        bool                    is_output = v->kind == VALUE_OUTPUT;
-        struct shape_form       config = { io->has_reshape ? io->reshape : io->dims,
-                                           io->has_reshape ? io->n_reshape : io->n_dims };
-        struct shape_form       shape = { is_output ? v->output->shape : v->input->shape,
-                                          is_output ? v->output->n_dims : v->input->n_dims };
+        bool              has_batch = f->run->req->batch_size != 0;
+        bool              is_output = v->kind == VALUE_OUTPUT;
+        struct shape_form config = { io->has_reshape ? io->reshape : io->dims,
+                                     io->has_reshape ? io->n_reshape : io->n_dims };
+        struct shape_form shape = { is_output ? v->output->shape : v->input->shape,
+                                    is_output ? v->output->n_dims : v->input->n_dims };
         struct bridged_shape    bridged;
         struct response_output *to;
 

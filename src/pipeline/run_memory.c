@@ -36,7 +36,8 @@ static uint32_t find_direct(const struct step_run *s, const char *output) {
 
         for (uint32_t i = 0; i < step->n_outputs; i++)
                 if (s->run->choice->is_output[step->outputs[i].tensor] &&
-                    strcmp(step->outputs[i].io->name, output) == 0)
+                    (step->outputs[i].io->name == output ||
+                     strcmp(step->outputs[i].io->name, output) == 0))
                         return step->outputs[i].tensor;
         return PLAN_NONE;
 }
@@ -150,67 +151,90 @@ void run_memory_give_all(const struct run *run) {
 /* ---- runs ------------------------------------------------------------------------------------ */
 
 #if IS_SANITIZED
-#define MAX_KEPT_RUNS 0
+#define MAX_KEPT_RUNS 1 /* so that the sanitizer sees most uses after free */
 #else
 #define MAX_KEPT_RUNS 64 /* each has a few KiB */
 #endif
 
-/* Content of the memory of an ended run while the runner keeps it for the next one. */
-struct cached_run {
-        struct cached_run *next;
-        size_t             n_bytes;
-};
+/* A block has the run, the frame of stream 0, and an array for kept requests. Cannot overflow: see
+ * frame_bytes(). */
+static struct run *allocate_run(const struct pipeline_plan *plan) {
+        size_t      at = sizeof(struct run) + frame_bytes(plan, 0);
+        uint32_t    n = plan->streams[0].n_steps;
+        struct run *run =
+                try_aligned_alloc(RUN_INLINE_ALIGNMENT, at + n * sizeof(struct inner_request *));
 
-struct run *run_memory_take(struct runner *r, size_t n_bytes) {
-        struct cached_run *kept = NULL;
+        if (run == NULL)
+                return NULL;
+        mutex_init(&run->lock, LOCK_QUEUE);
+        run->plan_id = plan->id;
+        run->first = (struct frame *)(run + 1);
+        run->kept = (struct inner_request **)((char *)run + at);
+        run->n_kept = n;
+        memset(run->kept, 0, n * sizeof(*run->kept));
+        return run;
+}
+
+/* The models of the kept requests may be gone: they are borrowed. */
+static void free_run(struct run *run) {
+        for (uint32_t i = 0; i < run->n_kept; i++)
+                inner_request_free(run->kept[i]);
+        mutex_done(&run->lock);
+        free(run);
+}
+
+struct run *run_memory_take(struct runner *r, const struct pipeline_plan *plan) {
+        struct run *run = NULL;
 
         mutex_lock(&r->lock);
-        if (r->kept != NULL && r->kept->n_bytes == n_bytes && !mem_may_fail()) {
-                kept = r->kept;
-                r->kept = kept->next;
+        if (r->kept != NULL && r->kept->plan_id == plan->id && !mem_may_fail()) {
+                run = r->kept;
+                r->kept = run->next_kept;
                 r->n_kept--;
         }
         mutex_unlock(&r->lock);
-        if (LIKELY(kept != NULL))
-                return (struct run *)kept;
-        return try_aligned_alloc(RUN_INLINE_ALIGNMENT, n_bytes);
+        if (UNLIKELY(run == NULL))
+                run = allocate_run(plan);
+        if (run != NULL)
+                memset(run, 0, offsetof(struct run, lock));
+        return run;
 }
 
-/* Takes one block that was made for another plan, to be freed: such blocks are never reused. */
-static struct cached_run *take_other_locked(struct runner *r, size_t n_bytes) {
-        struct cached_run *other = r->kept;
+/* Takes one block that was made for another plan, to be freed: such blocks are never used again. */
+static struct run *take_other_locked(struct runner *r, uint64_t plan_id) {
+        struct run *other = r->kept;
 
-        if (other == NULL || other->n_bytes == n_bytes)
+        if (other == NULL || other->plan_id == plan_id)
                 return NULL;
-        r->kept = other->next;
+        r->kept = other->next_kept;
         r->n_kept--;
         return other;
 }
 
 void run_memory_give(struct run *run) {
-        struct runner     *r = run->runner;
-        struct cached_run *kept = (struct cached_run *)run, *other;
-        size_t             n_bytes = run->n_bytes;
-        bool               is_kept;
+        struct runner *r = run->runner;
+        struct run    *other;
+        bool           is_kept;
 
         mutex_lock(&r->lock);
-        other = take_other_locked(r, n_bytes);
+        other = take_other_locked(r, run->plan_id);
         is_kept = r->n_kept < MAX_KEPT_RUNS;
         if (is_kept) {
-                *kept = (struct cached_run){ r->kept, n_bytes };
-                r->kept = kept;
+                run->next_kept = r->kept;
+                r->kept = run;
                 r->n_kept++;
         }
         mutex_unlock(&r->lock);
-        free(other);
+        if (UNLIKELY(other != NULL))
+                free_run(other);
         if (!is_kept)
-                free(run);
+                free_run(run);
 }
 
 void run_memory_free_kept(struct runner *r) {
-        for (struct cached_run *k = r->kept, *next; k != NULL; k = next) {
-                next = k->next;
-                free(k);
+        for (struct run *run = r->kept, *next; run != NULL; run = next) {
+                next = run->next_kept;
+                free_run(run);
         }
         r->kept = NULL;
 }

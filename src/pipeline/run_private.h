@@ -99,18 +99,19 @@ struct frame;
 struct run;
 
 struct step_run {
-        struct continuation           start; /* and link of the ready steps */
-        struct run                   *run;
-        struct frame                 *frame;
-        const struct plan_step       *plan;
+        struct continuation             start; /* and link of the ready steps */
+        struct run                     *run;
+        struct frame                   *frame;
+        const struct plan_step         *plan;
         _Atomic(struct inner_request *) inner; /* owned; NULL: the step has not begun */
 
         /* The step's. */
-        struct response     *answer;  /* owned until the step ends; NULL for a decoupled step */
-        struct error        *failure; /* owned; it could not begin, or its response not be passed on */
-        uint32_t             n_responses;
-        bool                 has_slot;     /* holds a place of its step_limit */
-        bool                 has_answered; /* FINAL was passed on to the client */
+        struct response *answer;  /* owned until the step ends; NULL for a decoupled step */
+        struct error    *failure; /* owned; it could not begin, or its response not be passed on */
+        uint32_t         n_responses;
+        bool             has_slot;     /* holds a place of its step_limit */
+        bool             has_answered; /* FINAL was passed on to the client */
+        bool             is_marked;    /* `given` is the mark of a response */
         struct compute_sums  sums;
         struct sequence_mark given;  /* what the inner request was given; text is not owned */
         struct step_waiter   waiter; /* in the queue of its step_limit */
@@ -143,8 +144,8 @@ struct frame {
         struct list_node    out_node; /* in the run's out_frames */
         struct kept_outputs origin;   /* the response of the decoupled step that began the frame: kept as
                                        * long as the frame, so that the step's limit bounds the frames */
-        struct value       *values;   /* by place */
-        struct step_run    *steps;    /* by place */
+        struct value    *values; /* by place */
+        struct step_run *steps;  /* by place */
 };
 
 /* Ready steps, linked by start.next, the oldest first. */
@@ -153,8 +154,7 @@ struct ready_steps {
 };
 
 struct run {
-        struct runner              *runner;  /* borrowed: the outer request holds its model */
-        size_t                      n_bytes; /* size of this memory block */
+        struct runner              *runner; /* borrowed: the outer request holds its model */
         struct request             *req;
         struct step_models         *models; /* ref */
         const struct pipeline_plan *plan;   /* borrowed from the models */
@@ -163,20 +163,21 @@ struct run {
         struct plan_choice own_choice;
         uint64_t           start_ns;
         uint64_t           deadline_ns;
-        _Atomic bool       has_failed;
+        bool keeps_requests; /* other runs of the plan have the same requests: they may use them again */
+        _Atomic bool has_failed;
         /* No step waits for a place any more: the run has failed or was cancelled. */
         _Atomic bool is_stopping;
 
         /* The driver's. */
-        struct continuation     start; /* continues to drive a run that is alone */
-        struct ready_steps      ready;
-        struct error           *error;  /* owned; error of the first step that failed, without prefix */
-        const struct plan_step *failed; /* that step; NULL: none */
-        uint32_t                n_open;    /* open steps, plus 1 for a call that on_room() ends */
-        uint32_t                n_paid;    /* open steps that the memory budget was charged for */
-        uint32_t                n_begun;   /* of these, steps that were started, and that call */
-        uint32_t                n_flowing; /* open steps that may send more responses */
-        struct compute_sums     sums;      /* of the steps that have ended */
+        struct continuation start; /* continues to drive a run that is alone */
+        struct ready_steps  ready;
+        struct error       *error; /* owned; error of the first step that failed, without prefix */
+        const struct plan_step *failed;      /* that step; NULL: none */
+        uint32_t                n_open;      /* open steps, plus 1 for a call that on_room() ends */
+        uint32_t                n_paid;      /* open steps that the memory budget was charged for */
+        uint32_t                n_begun;     /* of these, steps that were started, and that call */
+        uint32_t                n_flowing;   /* open steps that may send more responses */
+        struct compute_sums     sums;        /* of the steps that have ended */
         uint64_t                step_end_ns; /* chains: when the last step ended */
         struct list             open_steps;
         struct list             frames;
@@ -187,15 +188,25 @@ struct run {
         bool                    is_reachable;   /* request_cancel() finds it */
         bool                    waits_for_room; /* on_room() will be called */
 
-        struct mutex      lock; /* rank LOCK_QUEUE; guards everything below */
-        bool              is_driven;
-        bool              has_cancel; /* news: the request was cancelled */
-        bool              has_room;   /* news: on_room() was called */
-        struct response  *first_response, *last_response; /* news: owned, linked by `next` */
-        struct step_run  *first_news, *last_news;
+        /* The lock's. */
+        bool             is_driven;
+        bool             has_cancel;                     /* news: the request was cancelled */
+        bool             has_room;                       /* news: on_room() was called */
+        struct response *first_response, *last_response; /* news: owned, linked by `next` */
+        struct step_run *first_news, *last_news;
 
-        struct frame  *first; /* the frame of stream 0 */
         _Atomic size_t inline_used;
+
+        /* Everything above is cleared for each request; the rest stays in memory that is used again
+         * (run_memory.c). */
+        struct mutex  lock; /* rank LOCK_QUEUE */
+        struct run   *next_kept;
+        uint64_t      plan_id; /* of the plan that the block was made for */
+        struct frame *first;   /* the frame of stream 0 */
+        struct inner_request *
+                *kept; /* owned, by place in stream 0: requests of steps that have ended, to
+                                         * be used again; each may be NULL */
+        uint32_t n_kept;
         _Alignas(RUN_INLINE_ALIGNMENT) char inline_memory[RUN_INLINE_BYTES];
 };
 
@@ -245,15 +256,22 @@ void run_memory_give_steps(struct run *run);
 /* Gives back all that a run was charged. */
 void run_memory_give_all(const struct run *run);
 
-/* NULL when memory is short. Uninitialised. */
-struct run *run_memory_take(struct runner *r, size_t n_bytes) NODISCARD;
+/* Memory for a run of the plan, whose first fields are cleared. NULL when memory is short. */
+struct run *run_memory_take(struct runner *r, const struct pipeline_plan *plan) NODISCARD;
 void        run_memory_give(struct run *run);
 void        run_memory_free_kept(struct runner *r);
 
 /* ---- run_request.c --------------------------------------------------------------------------- */
 
-/* Fills in the step's request, which borrows from the outer request. */
-struct error *run_request_fill(struct step_run *s, struct request *req) NODISCARD;
+/* Takes the request of the step that an earlier run has left, or creates one, and fills it in. It borrows
+ * from the outer request. Its owner is the step. */
+struct error *run_request_take(struct step_run *s, const struct inner_request_ops *ops,
+                               struct inner_request **ret) NODISCARD;
+/* "out of memory for a request to model '<m>'" */
+struct error *run_request_no_memory(const struct step_run *s);
+/* Takes the request of a step that has ended. `place` in stream 0 and `may_stay` are those of the step,
+ * which may be freed. */
+void run_request_give(struct run *run, uint32_t place, bool may_stay, struct inner_request *inner);
 
 /* ---- run_answer.c ---------------------------------------------------------------------------- */
 

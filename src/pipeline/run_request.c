@@ -2,6 +2,7 @@
 /* The inner request of a step: its inputs, its outputs, and the properties of the outer request. */
 #include "base/clock.h"
 #include "infer/request_plan.h"
+#include "infer/trace.h"
 #include "pipeline/run_private.h"
 
 #include <string.h>
@@ -44,8 +45,7 @@ static struct error *missing_output(const struct step_run *s, uint32_t tensor) {
 
         for (uint32_t i = 0; i < from->n_outputs; i++)
                 if (from->outputs[i].tensor == tensor)
-                        return error_new(ERR_INTERNAL,
-                                         "the stage before has not given output '%s'",
+                        return error_new(ERR_INTERNAL, "the stage before has not given output '%s'",
                                          from->outputs[i].io->name);
         return NULL;
 }
@@ -87,10 +87,25 @@ static struct error *add_input(const struct step_run *s, struct request *req,
         return is_output ? add_output_bytes(req, to, v->output) : add_chunks(req, to, v->input);
 }
 
-/* The first input that comes from a step determines the sequence. */
+/* A step has the sequence of the outer request, unless the response that it reads first has another. */
+static void begin_mark(struct step_run *s) {
+        const struct request *outer = s->run->req;
+
+        s->given.correlation = outer->correlation;
+        s->given.flags = outer->flags;
+        s->is_marked = false;
+}
+
+static void take_mark(struct step_run *s, const struct value *v) {
+        if (v->mark == NULL || s->is_marked)
+                return;
+        s->is_marked = true;
+        s->given.correlation = v->mark->correlation;
+        s->given.flags = v->mark->flags;
+}
+
 static struct error *add_inputs(struct step_run *s, struct request *req) {
         const struct plan_step *step = s->plan;
-        bool                    is_marked = false;
 
         for (uint32_t i = 0; i < step->n_inputs; i++) {
                 const struct value *v = frame_value(s->frame, step->inputs[i].tensor);
@@ -99,11 +114,7 @@ static struct error *add_inputs(struct step_run *s, struct request *req) {
                         TRY(add_input(s, req, &step->inputs[i], v));
                 else if (s->run->plan->is_chain && step->index > 0)
                         return missing_output(s, step->inputs[i].tensor);
-                if (v->mark == NULL || is_marked)
-                        continue;
-                is_marked = true;
-                s->given.correlation = v->mark->correlation;
-                s->given.flags = v->mark->flags;
+                take_mark(s, v);
         }
         return NULL;
 }
@@ -202,16 +213,10 @@ static struct step_models *nested_models(const struct step_run *s) {
         return s->plan->index >= n_own ? run->models->nested[s->plan->index - n_own] : NULL;
 }
 
-struct error *run_request_fill(struct step_run *s, struct request *req) {
+/* What the step's request has of the outer one, which it borrows from. */
+static void set_properties(struct step_run *s, struct request *req) {
         const struct request *outer = s->run->req;
 
-        s->given =
-                (struct sequence_mark){ .correlation = outer->correlation, .flags = outer->flags };
-        TRY(add_inputs(s, req));
-        TRY(add_outputs(s, req));
-        if (s->plan->has_sequence)
-                TRY(set_correlation(s, req));
-        TRY(limit_responses(s, req));
         req->id = outer->id;
         req->parameters = outer->parameters;
         req->priority = outer->priority;
@@ -219,8 +224,129 @@ struct error *run_request_fill(struct step_run *s, struct request *req) {
         req->is_uncacheable = outer->is_uncacheable;
         req->outer = outer;
         req->steps = nested_models(s);
+}
+
+static struct error *fill(struct step_run *s, struct request *req) {
+        begin_mark(s);
+        TRY(add_inputs(s, req));
+        TRY(add_outputs(s, req));
+        if (s->plan->has_sequence)
+                TRY(set_correlation(s, req));
+        TRY(limit_responses(s, req));
+        set_properties(s, req);
         req->sums = &s->sums;
         req->allocator = &run_allocator;
         req->allocator_userp = s;
+        return NULL;
+}
+
+/* ---- requests that are used again ------------------------------------------------------------ */
+
+/* False also for a tensor whose shape must be bridged. */
+static bool replace_input(const struct step_run *s, struct request *req, struct request_input *in,
+                          const struct value *v) {
+        const struct response_output *o = v->output;
+        const struct request_input   *from = v->input;
+        bool                          is_output = v->kind == VALUE_OUTPUT;
+        struct shape_form             shape;
+
+        if ((v->kind != VALUE_OUTPUT && v->kind != VALUE_INPUT) ||
+            (v->batch_size != 0) != (req->model->io->max_batch_size > 0))
+                return false;
+        shape = shape_of(s, v);
+        if (is_output)
+                return o->has_buffer &&
+                       request_replace_input(req, in, o->type, shape.dims, (uint32_t)shape.n_dims,
+                                             o->base, &o->attributes);
+        return from->n_chunks == 1 && from->first_chunk->host_policy == NULL &&
+               request_replace_input(req, in, from->type, shape.dims, (uint32_t)shape.n_dims,
+                                     from->first_chunk->base, &from->first_chunk->attributes);
+}
+
+static bool refill(struct step_run *s, struct request *req) {
+        const struct plan_step *step = s->plan;
+        struct request_input   *in = req->first_input;
+        AUTO_ERROR              err = NULL;
+
+        if (req->n_inputs != step->n_inputs || !request_renew(req, step->model))
+                return false;
+        begin_mark(s);
+        for (uint32_t i = 0; i < step->n_inputs; i++, in = in->next) {
+                const struct value *v = frame_value(s->frame, step->inputs[i].tensor);
+
+                if (!replace_input(s, req, in, v))
+                        return false;
+                take_mark(s, v);
+        }
+        if (step->has_sequence)
+                err = set_correlation(s, req);
+        set_properties(s, req);
+        return err == NULL;
+}
+
+/* ---- the request of a step ------------------------------------------------------------------- */
+
+/* If memory is short, the step is not traced. */
+static void begin_trace(const struct step_run *s, struct request *req) {
+        struct trace *child = trace_spawn(s->run->req->trace);
+        AUTO_ERROR    err = NULL;
+
+        if (child == NULL)
+                return;
+        err = trace_begin(child, req);
+        if (err != NULL)
+                error_free(trace_free(child));
+}
+
+struct error *run_request_no_memory(const struct step_run *s) {
+        return error_new(ERR_UNAVAILABLE, "out of memory for a request to model '%s'",
+                         s->plan->model->name);
+}
+
+/* The step's request of an earlier run, if it can be used again. */
+static struct inner_request *take_kept(struct step_run *s) {
+        struct inner_request **kept = &s->run->kept[s->plan->place];
+        struct inner_request  *inner;
+
+        if (!s->run->keeps_requests || *kept == NULL)
+                return NULL;
+        inner = STEAL(*kept);
+        if (LIKELY(refill(s, inner->request)))
+                return inner;
+        inner_request_free(inner);
+        return NULL;
+}
+
+void run_request_give(struct run *run, uint32_t place, bool may_stay, struct inner_request *inner) {
+        if (LIKELY(may_stay) && inner != NULL && request_may_stay(inner->request))
+                run->kept[place] = inner;
+        else
+                inner_request_free(inner);
+}
+
+/* The run's models hold the model. */
+static NOINLINE struct error *new_request(struct step_run *s, const struct inner_request_ops *ops,
+                                          struct inner_request **ret) {
+        struct inner_request *inner = inner_request_new_borrowing(s->plan->model, ops, s);
+        struct error         *err;
+
+        if (inner == NULL)
+                return run_request_no_memory(s);
+        err = fill(s, inner->request);
+        if (err != NULL) {
+                inner_request_free(inner);
+                return err;
+        }
+        *ret = inner;
+        return NULL;
+}
+
+struct error *run_request_take(struct step_run *s, const struct inner_request_ops *ops,
+                               struct inner_request **ret) {
+        *ret = take_kept(s);
+        if (UNLIKELY(*ret == NULL))
+                TRY(new_request(s, ops, ret));
+        if (UNLIKELY(s->run->req->trace != NULL))
+                begin_trace(s, (*ret)->request);
         return NULL;
 }

@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "infer/request_plan.h"
 #include "infer/trace.h"
 #include "pipeline/chain_metrics.h"
 #include "pipeline/client_memory.h"
@@ -37,7 +36,6 @@ static void run_free(struct run *run) {
         run_memory_give_all(run);
         plan_choice_done(&run->own_choice);
         step_models_unref(run->models);
-        mutex_done(&run->lock);
         run_memory_give(run);
 }
 
@@ -229,43 +227,7 @@ static void on_end(struct inner_request *r) {
         give_end(r->owner);
 }
 
-/* If memory is short, the step is not traced. */
-static void begin_trace(const struct step_run *s, struct request *req) {
-        struct trace *child = trace_spawn(s->run->req->trace);
-        AUTO_ERROR    err = NULL;
-
-        if (child == NULL)
-                return;
-        err = trace_begin(child, req);
-        if (err != NULL)
-                error_free(trace_free(child));
-}
-
-static struct error *out_of_memory(const struct step_run *s) {
-        return error_new(ERR_UNAVAILABLE, "out of memory for a request to model '%s'",
-                         s->plan->model->name);
-}
-
-/* Creates the step's inner request. The run's models hold its model. */
-static struct error *make_request(struct step_run *s, struct inner_request **ret) {
-        static const struct inner_request_ops ops = { .on_response = on_response,
-                                                      .on_end = on_end };
-        struct inner_request                 *inner;
-        struct error                         *err;
-
-        inner = inner_request_new_borrowing(s->plan->model, &ops, s);
-        if (inner == NULL)
-                return out_of_memory(s);
-        err = run_request_fill(s, inner->request);
-        if (err != NULL) {
-                inner_request_free(inner);
-                return err;
-        }
-        if (UNLIKELY(s->run->req->trace != NULL))
-                begin_trace(s, inner->request);
-        *ret = inner;
-        return NULL;
-}
+static const struct inner_request_ops step_ops = { .on_response = on_response, .on_end = on_end };
 
 static struct error *check_may_begin(const struct run *run) {
         static struct error failed = ERROR_STATIC(ERR_CANCELLED, "another step has failed");
@@ -310,7 +272,7 @@ static struct error *enter_limit(struct step_run *s, bool *ret_waits) {
                 s->has_slot = true;
         if (entry == STEP_STOPPED)
                 return check_may_begin(s->run);
-        return entry == STEP_OUT_OF_MEMORY ? out_of_memory(s) : NULL;
+        return entry == STEP_OUT_OF_MEMORY ? run_request_no_memory(s) : NULL;
 }
 
 /* Prepares the step's request, to be submitted. *ret is NULL when the step waits, see enter_limit(). */
@@ -320,7 +282,7 @@ static struct error *prepare(struct step_run *s, struct inner_request **ret) {
         *ret = NULL;
         TRY(check_may_begin(s->run));
         TRY(enter_limit(s, &waits));
-        return waits ? NULL : make_request(s, ret);
+        return waits ? NULL : run_request_take(s, &step_ops, ret);
 }
 
 static void refuse_trace(struct inner_request *inner) {
@@ -432,6 +394,8 @@ static void end_step(struct step_run *s) {
         struct run           *run = s->run;
         struct inner_request *inner = atomic_load_explicit(&s->inner, memory_order_relaxed);
         bool                  had_failed = run->error != NULL;
+        uint32_t              place = s->plan->place;
+        bool                  may_stay = run->keeps_requests && !s->plan->model->is_decoupled;
 
         give_slot_back(s);
         if (inner != NULL && run->plan->is_chain)
@@ -443,7 +407,7 @@ static void end_step(struct step_run *s) {
         if (UNLIKELY(s->failure != NULL))
                 flow_fail(run, s->plan, STEAL(s->failure));
         flow_end(s); /* may free the step */
-        inner_request_free(inner);
+        run_request_give(run, place, may_stay, inner);
         if (UNLIKELY(run->error != NULL) && !had_failed)
                 cancel_steps(run, true);
 }
@@ -508,8 +472,8 @@ static bool take_news(struct run *run, struct news *ret, struct ready_steps *ret
         run->first_response = run->last_response = NULL;
         run->first_news = run->last_news = NULL;
         run->has_cancel = run->has_room = false;
-        run->is_driven = ret->responses != NULL || ret->steps != NULL || ret->has_cancel ||
-                         ret->has_room;
+        run->is_driven =
+                ret->responses != NULL || ret->steps != NULL || ret->has_cancel || ret->has_room;
         if (run->is_driven) {
                 mutex_unlock(&run->lock);
                 return true;
@@ -904,22 +868,21 @@ static bool choose(struct run *run) {
 
 static struct run *run_new(struct runner *r, struct request *req, struct step_models *models) {
         const struct pipeline_plan *plan = models->plan;
-        size_t                      n_bytes = sizeof(struct run) + frame_bytes(plan, 0);
-        struct run                 *run = run_memory_take(r, n_bytes);
+        struct run                 *run = run_memory_take(r, plan);
 
         if (run == NULL)
                 return NULL;
-        memset(run, 0, offsetof(struct run, inline_used));
         run->runner = r;
-        run->n_bytes = n_bytes;
         run->req = req;
         run->models = models;
         run->plan = plan;
         if (!choose(run)) {
-                free(run);
+                run_memory_give(run);
                 return NULL;
         }
         run->direct_step = client_memory_is_there(req) ? run->choice->direct_step : PLAN_NONE;
+        run->keeps_requests = plan->n_streams == 1 && run->choice == &plan->all &&
+                              (!plan->is_chain || req->n_outputs == 0);
         run->start_ns = req->times.request_start_ns;
         run->deadline_ns = CLOCK_NEVER;
         if (req->timeout_us > 0 && req->timeout_us < (CLOCK_NEVER - run->start_ns) / NS_PER_US)
@@ -927,11 +890,8 @@ static struct run *run_new(struct runner *r, struct request *req, struct step_mo
         list_init(&run->open_steps);
         list_init(&run->frames);
         list_init(&run->out_frames);
-        mutex_init(&run->lock, LOCK_QUEUE);
         run->is_driven = true;
         run->n_paid = STEPS_PAID_AT_FIRST;
-        atomic_init(&run->inline_used, 0);
-        run->first = (struct frame *)(run + 1);
         frame_init(run->first, run, 0, NULL);
         return run;
 }

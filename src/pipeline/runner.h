@@ -32,12 +32,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct cached_run;
 struct chain_metrics;
 struct model;
 struct pipeline_plan;
 struct request;
 struct response;
+struct run;
 struct step_limit;
 struct step_memory;
 struct step_models;
@@ -57,9 +57,9 @@ struct runner_options {
 struct runner {
         struct runner_options options;
         struct step_limit    *limits; /* owned; by step */
-        struct mutex          lock; /* rank LOCK_SEQUENCE; guards all below, and queued.run of requests */
-        struct cached_run    *kept; /* owned: memory of runs that have ended */
-        uint32_t              n_kept;
+        struct mutex lock; /* rank LOCK_SEQUENCE; guards all below, and queued.run of requests */
+        struct run  *kept; /* owned: memory of runs that have ended */
+        uint32_t     n_kept;
 };
 
 void runner_init(struct runner *r, const struct runner_options *o);

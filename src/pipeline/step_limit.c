@@ -67,8 +67,8 @@ void step_limit_done(struct step_limit *l) {
         mutex_done(&l->lock);
 }
 
-enum step_entry step_limit_enter(struct step_limit *l, struct step_waiter *w,
-                                 uint64_t deadline_ns, const _Atomic bool *is_stopping) {
+enum step_entry step_limit_enter(struct step_limit *l, struct step_waiter *w, uint64_t deadline_ns,
+                                 const _Atomic bool *is_stopping) {
         if (l->max == 0)
                 return STEP_INSIDE;
         MUTEX_GUARD(&l->lock);

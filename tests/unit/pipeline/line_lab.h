@@ -98,7 +98,6 @@ static inline void chain_close(struct lab_chain *l) {
         fake_model_free(l->fake);
 }
 
-
 /* ---- the same line as an ensemble ------------------------------------------------------------- */
 
 #define LINE_STEP(from, to)                                                                        \

@@ -447,8 +447,7 @@ static void submit_many(void *arg) {
 }
 
 static void test_many_threads(void **state) {
-        static const char *const mixed[] = { CONFIG, CONFIG "dynamic_batching { } ",
-                                             CONFIG NEVER };
+        static const char *const mixed[] = { CONFIG, CONFIG "dynamic_batching { } ", CONFIG NEVER };
 
         (void)state;
         FOR_BOTH(is_chain) {

@@ -84,7 +84,8 @@ static void test_line(void **state) {
         assert_false(step_limit_withdraw(&l, &w[0])); /* is inside */
         assert_ptr_equal(step_limit_leave(&l), &w[4]);
         assert_null(step_limit_leave(&l));
-        assert_int_equal(step_limit_enter(&l, &w[0], later_ns, &goes_on), STEP_INSIDE); /* one was inside */
+        assert_int_equal(step_limit_enter(&l, &w[0], later_ns, &goes_on),
+                         STEP_INSIDE); /* one was inside */
         assert_int_equal(step_limit_enter(&l, &w[1], later_ns, &goes_on), STEP_WAITS);
         assert_ptr_equal(step_limit_leave(&l), &w[1]);
         assert_null(step_limit_leave(&l));
