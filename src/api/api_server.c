@@ -309,6 +309,25 @@ struct TRITONSERVER_Error *NESO_ThreadAfterResponses(NESO_AfterResponsesFn_t cal
         return NULL;
 }
 
+struct TRITONSERVER_Error *NESO_ServerReadiness(struct TRITONSERVER_Server *server,
+                                                const char *model_name, int64_t model_version,
+                                                bool *ready, bool *asks_backends) {
+        struct server   *s = server_from_api(server);
+        struct readiness found = { 0 };
+
+        API_NEEDS(server);
+        API_NEEDS(ready);
+        API_NEEDS(asks_backends);
+        API_TRY(check_exiting(s));
+        if (model_name == NULL)
+                found = server_readiness(s);
+        else if (server_is_live(s))
+                found = repo_version_readiness(s->repo, model_name, model_version);
+        *ready = found.is_ready;
+        *asks_backends = found.is_ready && found.asks_backends;
+        return NULL;
+}
+
 struct TRITONSERVER_Error *NESO_ReadyWatchNew(struct NESO_ReadyWatch    **watch,
                                               struct TRITONSERVER_Server *server,
                                               NESO_ReadyWatchFn_t changed, void *userp) {

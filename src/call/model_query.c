@@ -75,6 +75,14 @@ static void run_ready(struct loop_work *w) {
                                          : TRITONSERVER_ServerIsReady(q->core, &q->is_ready));
 }
 
+bool ready_query_answer(struct ready_query *q) {
+        bool asks_backends = false;
+
+        q->failure = core_error_take(NESO_ServerReadiness(q->core, q->model, q->version,
+                                                          &q->is_ready, &asks_backends));
+        return !asks_backends;
+}
+
 static void refuse_ready(struct loop_work *w, struct error *err) {
         CONTAINER_OF(w, struct ready_query, work)->failure = err;
 }

@@ -7,10 +7,13 @@
  *
  *     bulk_query_init -> the protocol offloads `work` -> query, encode -> `done`, on the loop
  *
- * A backend may check itself whether its model is ready (TRITONBACKEND_ModelInstanceReady), and a
- * model in Python may take seconds for that. A work thread therefore runs a ready query:
+ * A ready query is answered on the loop, unless the answer depends on backends: a backend may check itself
+ * whether its model is ready (TRITONBACKEND_ModelInstanceReady), and a model in Python may take seconds for
+ * that. Then a work thread runs the query:
  *
- *     ready_query_init -> the protocol starts a work thread for `work` -> `done`, on the loop
+ *     ready_query_init -> ready_query_answer ->
+ *             true:  the query has its answer
+ *             false: the protocol starts a work thread for `work` -> `done`, on the loop
  *
  * Ownership.  Everything is embedded in the protocol's call, which ends in `done`.
  * Threads.  The init functions and `done`: the call's loop. encode: another thread, which may
@@ -78,6 +81,8 @@ struct ready_query {
         struct error               *failure; /* owned: the error of the core, or NULL */
 };
 
-/* `model` NULL queries the server. */
+/* `model` NULL queries the server. `done` is the end of `work`. */
 void ready_query_init(struct ready_query *q, struct TRITONSERVER_Server *core, const char *model,
                       int64_t version, loop_work_fn done);
+/* Writes is_ready and failure and returns true, if the core knows the answer without its backends. */
+bool ready_query_answer(struct ready_query *q);

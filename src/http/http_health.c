@@ -33,7 +33,10 @@ static void ask(struct http_call *call, const char *model, int64_t version, loop
 
         ready_query_init(&q->query, call->core, model, version, done);
         q->call = call;
-        http_call_start_work_thread(call, &q->query.work);
+        if (ready_query_answer(&q->query))
+                done(&q->query.work);
+        else
+                http_call_start_work_thread(call, &q->query.work);
 }
 
 static void on_server_asked(struct loop_work *w) {

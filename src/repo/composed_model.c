@@ -10,6 +10,7 @@
 #include "repo/loaded_model.h"
 #include "repo/model_key.h"
 #include "repo/model_runner.h"
+#include "repo/repo.h"
 
 #include <string.h>
 
@@ -272,6 +273,28 @@ bool model_is_ready_itself(struct model *model) {
         struct loaded_model *l = loaded_model_of(model);
 
         return l->runner->is_ready(l);
+}
+
+static void add_steps(struct readiness *to, struct composed_model *c) {
+        struct step_models *s = composed_model_get(c);
+
+        to->is_ready = s != NULL;
+        for (size_t i = 0; s != NULL && i < s->n; i++) {
+                struct readiness one = model_readiness(s->models[i]);
+
+                to->is_ready = to->is_ready && one.is_ready;
+                to->asks_backends = to->asks_backends || one.asks_backends;
+        }
+        step_models_unref(s);
+}
+
+struct readiness model_readiness(struct model *model) {
+        const struct loaded_model *l = loaded_model_of(model);
+        struct readiness found = { .is_ready = true, .asks_backends = model->may_be_unready };
+
+        if (l->composed != NULL)
+                add_steps(&found, l->composed);
+        return found;
 }
 
 bool model_is_ready(struct model *model) {

@@ -20,6 +20,7 @@ struct loaded_model;
 struct model;
 struct model_config;
 struct model_update;
+struct readiness;
 
 struct model_runner_ops {
         /* Opens what completes the configuration. */
@@ -42,7 +43,9 @@ struct model_runner_ops {
  * the model needs. */
 bool model_is_ready(struct model *model);
 /* The same, without the models that it needs. */
-bool          model_is_ready_itself(struct model *model);
+bool             model_is_ready_itself(struct model *model);
+/* What the core knows of that without a call of a backend. */
+struct readiness model_readiness(struct model *model);
 struct error *model_update(struct model *model, const struct model_config *config,
                            struct model_update **ret) NODISCARD;
 

@@ -250,26 +250,33 @@ static void add_ready_locked(struct model_refs *to, const struct repo_entry *e,
         }
 }
 
-static void add_all_ready_locked(struct model_refs *to, const struct repo *r,
-                                 bool may_be_unready_only) {
+static void add_all_ready_locked(struct model_refs *to, const struct repo *r) {
         const struct map_entry *m;
         size_t                  at = 0;
 
         while ((m = map_next(&r->table.by_name, &at)) != NULL)
                 for (const struct repo_entry *e = m->value; e != NULL; e = e->next)
-                        add_ready_locked(to, e, may_be_unready_only);
+                        add_ready_locked(to, e, false);
 }
 
-/* The table counts the models that are not ready. Backends that may report it themselves are
- * queried with no lock held. */
+struct readiness repo_readiness(struct repo *r) {
+        MUTEX_GUARD(&r->table.lock);
+
+        return (struct readiness){ .is_ready = r->table.n_unready == 0,
+                                   .asks_backends = !list_is_empty(&r->table.queried) };
+}
+
+/* Backends are queried with no lock held. */
 bool repo_all_ready(struct repo *r) {
         struct model_refs asked = { 0 };
         bool              all;
 
         mutex_lock(&r->table.lock);
         all = r->table.n_unready == 0;
-        if (all && r->table.n_may_be_unready > 0)
-                add_all_ready_locked(&asked, r, true);
+        if (all)
+                LIST_FOR_EACH(&r->table.queried, node)
+                        add_ready_locked(&asked, LIST_ENTRY(node, struct repo_entry, queried),
+                                         true);
         mutex_unlock(&r->table.lock);
         for (size_t i = 0; i < asked.n_models; i++) {
                 all = all && model_is_ready_itself(asked.models[i]);
@@ -293,7 +300,7 @@ size_t repo_ready_models(struct repo *r, const char *name, struct model ***ret) 
 
         mutex_lock(&r->table.lock);
         if (name == NULL)
-                add_all_ready_locked(&found, r, false);
+                add_all_ready_locked(&found, r);
         else
                 for (e = repo_table_first_locked(&r->table, name); e != NULL; e = e->next)
                         add_ready_locked(&found, e, false);

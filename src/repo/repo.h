@@ -153,9 +153,17 @@ struct error *repo_get_for_request(struct repo *r, const char *name, int64_t ver
 /* Returns an error when the name is ambiguous; NULL for any other, known or not. */
 struct error *repo_check_name(struct repo *r, const char *name) NODISCARD;
 bool          repo_version_is_ready(struct repo *r, const char *name, int64_t version);
+/* What the core knows of a readiness without a call of a backend. */
+struct readiness {
+        bool is_ready;      /* unless a backend reports something else */
+        bool asks_backends; /* there are backends that may do so (TRITONBACKEND_ModelInstanceReady) */
+};
+struct readiness repo_version_readiness(struct repo *r, const char *name, int64_t version);
 /* Strict readiness. True when every known version is READY, or UNAVAILABLE because it was unloaded,
  * and every model that was to be loaded at the start has versions, or was unloaded since. */
 bool repo_all_ready(struct repo *r);
+/* The same without the backends, in constant time. */
+struct readiness repo_readiness(struct repo *r);
 
 /* One row of the index. Texts live until repo_index_done(). */
 struct repo_index_entry {

@@ -143,6 +143,18 @@ bool repo_version_is_ready(struct repo *r, const char *name, int64_t version) {
         return is_ready;
 }
 
+struct readiness repo_version_readiness(struct repo *r, const char *name, int64_t version) {
+        struct model    *model;
+        struct readiness found;
+        AUTO_ERROR       err = repo_get(r, name, version, &model);
+
+        if (err != NULL)
+                return (struct readiness){ 0 };
+        found = model_readiness(model);
+        model_unref(model);
+        return found;
+}
+
 size_t repo_ready_versions(struct repo *r, const struct model_key *key, int64_t **ret) {
         struct repo_entry *e;
         size_t             n = 0;

@@ -15,7 +15,8 @@ void repo_table_init(struct repo_table *t) {
         cond_init(&t->changed);
         map_init(&t->by_name);
         t->sorted = NULL;
-        t->n_entries = t->cap_entries = t->n_unready = t->n_may_be_unready = 0;
+        t->n_entries = t->cap_entries = t->n_unready = 0;
+        list_init(&t->queried);
 }
 
 /* Strict readiness, see repo_all_ready(). */
@@ -46,12 +47,14 @@ static size_t count_may_be_unready(const struct repo_entry *e) {
 
 static void add_counts(struct repo_entry *e) {
         e->table->n_unready += e->is_unready;
-        e->table->n_may_be_unready += e->n_may_be_unready;
+        if (e->n_may_be_unready > 0)
+                list_append(&e->table->queried, &e->queried);
 }
 
 static void subtract_counts(struct repo_entry *e) {
         e->table->n_unready -= e->is_unready;
-        e->table->n_may_be_unready -= e->n_may_be_unready;
+        if (list_is_linked(&e->queried))
+                list_remove(&e->queried);
 }
 
 /* Must be called after each change of an entry or of one of its versions. */

@@ -6,14 +6,15 @@
  * linked.
  *
  * Data that is often asked for and concerns all models is updated with each change, so that no
- * thread holds the lock for long: the order of the entries, and the number of those that are not
- * ready.
+ * thread holds the lock for long: the order of the entries, the number of those that are not ready,
+ * and the list of those whose backend must be asked.
  *
  * Ownership.  The table owns its entries. A READY version holds a reference to its model.
  * Threads.  `lock` (rank LOCK_MODEL) guards everything. The functions ending in _locked require it.
  */
 #pragma once
 
+#include "base/list.h"
 #include "base/lock.h"
 #include "base/map.h"
 #include "repo/model_key.h"
@@ -68,6 +69,7 @@ struct repo_entry {
         /* Computed from the above by each function below that changes it. */
         bool   is_unready;       /* counted in the table */
         size_t n_may_be_unready; /* READY versions whose backend must be queried */
+        struct list_node queried; /* in table->queried when there are any */
 };
 
 struct repo_table {
@@ -77,8 +79,8 @@ struct repo_table {
         struct repo_entry **sorted;  /* owned array; by name, then namespace */
         size_t              n_entries;
         size_t              cap_entries;
-        size_t              n_unready;        /* entries that are not ready */
-        size_t              n_may_be_unready; /* READY versions whose backend must be queried */
+        size_t              n_unready; /* entries that are not ready */
+        struct list         queried;   /* struct repo_entry: whose backends must be queried */
 };
 
 void repo_table_init(struct repo_table *t);

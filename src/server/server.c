@@ -359,6 +359,13 @@ bool server_is_ready(struct server *s) {
         return !s->strict_readiness || repo_all_ready(s->repo);
 }
 
+struct readiness server_readiness(struct server *s) {
+        if (atomic_load(&s->state) != SERVER_READY)
+                return (struct readiness){ 0 };
+        return s->strict_readiness ? repo_readiness(s->repo)
+                                   : (struct readiness){ .is_ready = true };
+}
+
 static COLD struct error *not_ready(void) {
         return error_new_text(ERR_UNAVAILABLE, "Server not ready");
 }

@@ -84,6 +84,8 @@ void          server_free(struct server *s);
 
 bool server_is_live(const struct server *s);
 bool server_is_ready(struct server *s);
+/* The same without the backends, in constant time. */
+struct readiness server_readiness(struct server *s);
 /* UNAVAILABLE "Server not ready" before READY, while EXITING, and when FAILED. */
 struct error *server_check_serving(const struct server *s) NODISCARD;
 /* As server_check_serving(), for calls that are also served while EXITING: refuses only when FAILED. */

@@ -51,6 +51,7 @@ OPTIONAL = {
     "TRITONSERVER_BufferAttributesSetCudaIpcHandle": {"cuda_ipc_handle"},
     "NESO_ModelInstanceSharedSet": {"destroy"},
     "NESO_ReadyWatchNew": {"userp"},
+    "NESO_ServerReadiness": {"model_name"},
     "NESO_ServerLoadPermittedModel": {"parameters", "userp"},
     "NESO_ServerOptionsSetMemoryBudget": {"used_bytes"},
     "NESO_ServerUnloadPermittedModels": {"userp"},

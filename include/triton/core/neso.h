@@ -184,6 +184,18 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ResponseFactoryWhenRoom(
         struct TRITONBACKEND_ResponseFactory *factory, NESO_RoomFn_t call, void *userp,
         bool *is_waiting);
 
+/* TRITONSERVER_ServerIsReady(), or with a `model_name` TRITONSERVER_ServerModelIsReady(), as far as the
+ * server knows without a call of a backend. It takes no longer with more models, and waits for nothing.
+ *
+ * `asks_backends` is set to true when those functions would call backends that export
+ * TRITONBACKEND_ModelInstanceReady, which may take seconds; `ready` is true then, but a backend may report
+ * something else. Otherwise it is set to false, and `ready` is what those functions return.
+ *
+ * INVALID_ARG when an argument other than `model_name` is NULL; UNAVAILABLE when the server is exiting. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerReadiness(
+        struct TRITONSERVER_Server *server, const char *model_name, int64_t model_version,
+        bool *ready, bool *asks_backends);
+
 /* Calls `changed` when the results of TRITONSERVER_ServerIsLive(), TRITONSERVER_ServerIsReady() and
  * TRITONSERVER_ServerModelIsReady() may have changed: the server begins to exit, or a version of a
  * model begins to load, is ready, has failed or is unloaded. `changed` has to query the new state.

@@ -83,8 +83,11 @@ static void call_control(struct TRITONSERVER_Server *server, const struct places
         struct NESO_ReadyWatch              *watch;
         struct TRITONSERVER_Message         *message;
         const char                          *loaded[2];
+        bool                                 is_ready = false, asks_backends = true;
 
         OK(NESO_ReadyWatchNew, &watch, server, on_change, NULL);
+        OK(NESO_ServerReadiness, server, NULL, -1, &is_ready, &asks_backends);
+        EXPECT(is_ready && !asks_backends);
         OK(TRITONSERVER_ServerLoadModel, server, "cached");
         infer_cached(server); /* kept */
         infer_cached(server); /* found */

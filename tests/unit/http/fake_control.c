@@ -79,6 +79,18 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerIsReady(struct TRITONSERVER_Server
         return NULL;
 }
 
+struct TRITONSERVER_Error *NESO_ServerReadiness(struct TRITONSERVER_Server *s, const char *model,
+                                                int64_t version, bool *ready, bool *asks_backends) {
+        if (fake_control.is_exiting)
+                return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNAVAILABLE, "Server exiting");
+        *asks_backends = fake_control.asks_backends;
+        *ready = true;
+        if (*asks_backends)
+                return NULL;
+        return model ? TRITONSERVER_ServerModelIsReady(s, model, version, ready)
+                     : TRITONSERVER_ServerIsReady(s, ready);
+}
+
 struct TRITONSERVER_Error *TRITONSERVER_ServerModelIsReady(struct TRITONSERVER_Server *s UNUSED,
                                                            const char *model, const int64_t version,
                                                            bool *ready) {

@@ -106,11 +106,13 @@ static void test_a_stage_goes_and_comes(void **state) {
         expect_bound(&p, "a", "");
         assert_false(model_is_ready(a));
         assert_false(repo_version_is_ready(p.repo, "a", -1));
+        assert_false(model_readiness(a).is_ready);
         assert_true(repo_all_ready(p.repo)); /* somebody wanted it to go */
         assert_ok(repo_load(p.repo, "c", NULL), "load");
         expect_index(&p, "a:1:READY:-\nb:1:READY:-\nc:1:READY:-\nd:-1:UNKNOWN:-\n");
         again = get(&p, "a");
         assert_ptr_equal(again, a);
+        assert_true(model_readiness(a).is_ready && model_readiness(a).asks_backends); /* b's */
         expect_bound(&p, "a", "b c ");
         model_unref(again);
         model_unref(a);

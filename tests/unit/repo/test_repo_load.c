@@ -231,6 +231,11 @@ static void test_linked_model(void **state) {
         repo_place_end(&p);
 }
 
+static void expect_readiness(struct readiness found, bool is_ready, bool asks_backends) {
+        assert_int_equal(found.is_ready, is_ready);
+        assert_int_equal(found.asks_backends, asks_backends);
+}
+
 static void test_readiness_of_instances(void **state) {
         struct repo_place p;
 
@@ -245,6 +250,10 @@ static void test_readiness_of_instances(void **state) {
         assert_false(repo_version_is_ready(p.repo, "b", 1));
         assert_false(repo_version_is_ready(p.repo, "b", -1));
         assert_false(repo_all_ready(p.repo));
+        /* The backend is not asked, and whoever wants to know is told to do so. */
+        expect_readiness(repo_readiness(p.repo), true, true);
+        expect_readiness(repo_version_readiness(p.repo, "b", 1), true, true);
+        expect_readiness(repo_version_readiness(p.repo, "b", 2), false, false);
         fake_host_fail(FAKE_INSTANCE_READY, NULL, TRITONSERVER_ERROR_UNKNOWN, NULL);
         assert_true(repo_all_ready(p.repo));
         repo_place_end(&p);

@@ -155,9 +155,12 @@ static void test_readiness_asks_the_instances(void **state) {
         server_place_start(&p);
         fake_host_fail(FAKE_INSTANCE_READY, "m", TRITONSERVER_ERROR_UNAVAILABLE, "busy");
         assert_false(server_is_ready(p.server));
+        assert_true(server_readiness(p.server).asks_backends);
         assert_true(server_is_live(p.server));
         p.server->strict_readiness = false;
         assert_true(server_is_ready(p.server));
+        assert_true(server_readiness(p.server).is_ready);
+        assert_false(server_readiness(p.server).asks_backends);
         server_place_end(&p);
 }
 
