@@ -42,8 +42,7 @@ LAYERS = {
     "control": ["base", "codec", "net", "core_api", "auth", "shm", "trace", "call", "public"],
     "http": FRONT + ["public"],
     "grpc": FRONT + ["public"],
-    "web": FRONT + ["public"],
-    "cli": FRONT + ["http", "grpc", "web", "public"],
+    "cli": FRONT + ["http", "grpc", "public"],
 }
 
 # The structs that protobuf-c generates -> folders.
