@@ -11,7 +11,8 @@ declared as
 
   TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *TRITONSERVER_ServerNew(...);
 
-or, when plug-ins define it, with ..._ISPEC. A declaration in another form is an error.
+or, when plug-ins define it, with ..._ISPEC, below a comment that describes it or it and its neighbours.
+A declaration in another form is an error.
 """
 import argparse
 import os
@@ -45,6 +46,7 @@ local:
 class Function:
     def __init__(self, header, match):
         self.header = header
+        self.at = match.start()
         self.name = match["name"]
         self.is_of_plugin = match["whose"] == "ISPEC"
         self.result = " ".join(match["result"].split())
@@ -71,12 +73,20 @@ def header_paths(folder):
             if name.endswith(".h")]
 
 
+def has_comment(text, at):
+    """True when the declaration is in a paragraph that begins with a comment."""
+    return text[:at].rpartition("\n\n")[2].startswith("/*")
+
+
 def functions_of(path):
     with open(path, encoding="utf-8") as file:
-        text = SKIPPED.sub(" ", file.read())
+        text = file.read()
     header = os.path.basename(path)
     functions = [Function(header, match) for match in PROTOTYPE.finditer(text)]
-    missed = set(ANY_DECLARATION.findall(text)) - {function.name for function in functions}
+    missed = set(ANY_DECLARATION.findall(SKIPPED.sub(" ", text))) - {function.name for function in functions}
+    bare = [function.name for function in functions if not has_comment(text, function.at)]
+    if bare:
+        raise Mistake(f"{path}: {', '.join(bare)}: no comment above the declaration")
     if missed:
         raise Mistake(f"{path}: {', '.join(sorted(missed))}: not declared as 'TRITON..._DECLSPEC "
                       "<type> <name>(...);', or with ISPEC where plug-ins define it")
@@ -98,12 +108,13 @@ def version_script(functions):
 
 
 SELF_TEST = [  # text of a header, exported names or a part of the mistake
-    ("TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_A(\n        const char *a, bool b);\n"
+    ("/* A */\nTRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_A(\n        const char *a, bool b);\n"
      "TRITONSERVER_DECLSPEC const char *NESO_B(void);\n", ["NESO_A", "NESO_B"]),
-    ("TRITONBACKEND_ISPEC struct TRITONSERVER_Error *TRITONBACKEND_Initialize(void *b);\n", []),
+    ("/* A */\nTRITONBACKEND_ISPEC struct TRITONSERVER_Error *TRITONBACKEND_Initialize(void *b);\n", []),
     ("/* NESO_A(); */\ntypedef void (*NESO_Fn_t)(void *userp);\n#define NESO_C ((int) \\\n 2)\nstruct NESO_S { int x; };\n", []),
     ("TRITONSERVER_Error *TRITONSERVER_New(void);\n", "TRITONSERVER_New"),
-    ("TRITONSERVER_DECLSPEC void NESO_A(void);\n" * 2, "declared twice"),
+    ("/* A */\nTRITONSERVER_DECLSPEC void NESO_A(void);\n" * 2, "declared twice"),
+    ("/* A */\n\nTRITONSERVER_DECLSPEC void NESO_A(void);\n", "no comment above"),
 ]
 
 

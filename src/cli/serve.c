@@ -21,6 +21,7 @@
 #include "cli/trace_options.h"
 #include "control/memory_metrics.h"
 #include "control/service.h"
+#include "core_api/api_version.h"
 #include "core_api/core_error.h"
 #include "grpc/grpc_server.h"
 #include "http/http_server.h"
@@ -104,6 +105,7 @@ static struct error *start_core(struct serve *s) {
         struct TRITONSERVER_ServerOptions *core_options;
         struct error                      *err;
 
+        TRY(api_version_check_library());
         TRY(core_options_make(&s->options, &core_options));
         err = core_error_take(TRITONSERVER_ServerNew(&s->core, core_options));
         TRITONSERVER_ServerOptionsDelete(core_options);
