@@ -20,6 +20,10 @@ static const struct datatype_row datatypes[] = {
         DATA_TYPES(ROW)
 };
 
+/* datatype_from_name() compares that many letters at once. */
+#define LONG_ENOUGH(name, ...) _Static_assert(sizeof(#name) > 4, "the name is too short");
+DATA_TYPES(LONG_ENOUGH)
+
 static const struct datatype_row *find_row(TRITONSERVER_DataType type) {
         return &datatypes[(size_t)type < ARRAY_LEN(datatypes) ? type : TRITONSERVER_TYPE_INVALID];
 }
@@ -30,8 +34,7 @@ TRITONSERVER_DataType datatype_from_name(struct str name) {
         for (size_t i = TRITONSERVER_TYPE_INVALID + 1; i < ARRAY_LEN(datatypes); i++) {
                 struct str known = datatypes[i].name;
 
-                /* Every name has at least four letters. This comparison saves a call of memcmp()
-                 * for most rows. */
+                /* This comparison saves a call of memcmp() for most rows. */
                 if (known.len == name.len && memcmp(known.ptr, name.ptr, 4) == 0 &&
                     memcmp(known.ptr, name.ptr, name.len) == 0)
                         return (TRITONSERVER_DataType)i;
