@@ -3,6 +3,9 @@
 
 BUILD ?= build
 PREFIX ?= /usr/local
+# Below PREFIX. Meson alone would take the distribution's, such as lib/x86_64-linux-gnu.
+LIBDIR ?= lib
+# For tests and tools, whose packages tools/setup.sh installs for the system's interpreter.
 PYTHON ?= /usr/bin/python3
 # Warnings of a compiler that we have not met must not stop a user's build; CI says true.
 WERROR ?= false
@@ -28,9 +31,9 @@ PARTS = $(wildcard src/*/meson.build backends/*/meson.build caches/*/meson.build
 configure = @command -v meson >/dev/null || { echo "meson is missing: tools/setup.sh" \
         "installs what the build needs"; exit 1; }; \
         if [ -f $(1)/build.ninja ]; then meson setup --reconfigure $(1) >/dev/null && touch $(1)/build.ninja; \
-        else meson setup $(1) $(2); fi
+        else meson setup $(1) -Dlibdir=$(LIBDIR) $(2); fi
 
-.PHONY: all everything demo check clang asan tsan fuzz bench soak soak-reloads soak-streams soak-sequences soak-pipelines soak-python hostile format install clean setup
+.PHONY: all everything demo check clang asan tsan fuzz bench soak soak-reloads soak-streams soak-sequences soak-pipelines soak-python hostile reference format install clean setup
 
 # What users get, and nothing else.
 all: $(BUILD)/build.ninja
@@ -101,11 +104,15 @@ hostile: all
 	@$(PYTHON) tests/stress/hostile.py --build=$(BUILD)
 	@$(PYTHON) tests/stress/attacks/run.py --build=$(BUILD)
 
+# The reference pages of the public headers, in build/reference; installs Doxygen when it is missing.
+reference:
+	@tools/make_reference.sh $(BUILD)/reference
+
 format:
 	@find src backends caches repoagents schedulers include tests -name '*.[ch]' -print0 | xargs -0 clang-format -i
 
 install: all
-	meson configure $(BUILD) -Dprefix=$(abspath $(PREFIX))
+	meson configure $(BUILD) -Dprefix=$(abspath $(PREFIX)) -Dlibdir=$(LIBDIR)
 	@ninja -C $(BUILD) installed
 	meson install -C $(BUILD) --no-rebuild
 

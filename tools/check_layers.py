@@ -46,8 +46,7 @@ LAYERS = {
     "call": ["base", "codec", "net", "core_api", "auth", "shm", "trace", "public"],
     "http": FRONT + ["public"],
     "grpc": FRONT + ["public"],
-    "web": FRONT + ["public"],
-    "cli": FRONT + ["options", "http", "grpc", "web", "public"],
+    "cli": FRONT + ["options", "http", "grpc", "public"],
 }
 
 # The structs that protobuf-c generates -> folders.

@@ -10,11 +10,20 @@
    cases is not counted
  * every page: links within the tree lead somewhere, and paths in backticks such as
    `tests/unit/base/test_log.c` exist
+ * every page: a constant that is quoted with its value has that value in the sources. The forms are
+   64 KiB (`H2_READ_BYTES`), `H2_READ_BYTES` (64 KiB), `H2_READ_BYTES` = 64 KiB, and a row of a table
+   that begins with | 64 KiB | `H2_READ_BYTES` |. Where files disagree, the page names the file: 2
+   (`MAX_TRIES` in `src/net/loop.c`). A variable of the Makefile counts as a constant
+ * the folders that meson.build and the tables of check_layers.py name exist
 """
+import ast
+import operator
 import os
 import re
 import sys
 import tempfile
+
+import check_layers
 
 TOUR = "docs/tour.md"
 PLACE = re.compile(r"\[`([\w/.-]+\.[ch]):(\w+)`\]\(([^)\s]+)\)")
@@ -27,6 +36,26 @@ PLAIN_PATH = re.compile(r"^## One inference\n(.*?)(?=^### What is special|^## |\
 STOP = re.compile(r"^\d+\. ", re.M)
 MAX_STOPS = MAX_FILES = 15
 MIN_PLACES = 40  # far below what the tour has: a change of notation must not empty the check
+MIN_CONSTANTS = 20  # likewise, of all pages
+
+TOPS = ("src", "backends", "caches", "repoagents", "schedulers", "include")
+DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+([A-Z]\w+)[ \t]+([^\n]+)", re.M)
+VARIABLE = re.compile(r"^([A-Z]\w+) \?= (\d+)$", re.M)
+ENUM = re.compile(r"\benum\b[^{;()]*\{([^}]*)\}")
+CAST = re.compile(r"\(\s*(?:size_t|u?int\d+_t|unsigned|int|long|double)\s*\)|\bU?INT\d+_C\b")
+SUFFIX = re.compile(r"\b(0x[0-9a-fA-F]+|\d+)[uUlL]+\b")
+OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+             ast.Div: operator.floordiv, ast.LShift: operator.lshift, ast.RShift: operator.rshift}
+
+UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+TIMES_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
+NUMBER = r"(\d+(?: \d{3})*)(?: (KiB|MiB|GiB|ns|us|ms|s)\b)?"
+NAME = r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)`"
+QUOTES = [  # with the number, its unit, the name, and the file where it is given
+    re.compile(rf"(?<![\w.]){NUMBER}(?: [a-z-]+)?\s\({NAME}(?:\sin `([\w/.-]+)`)?"),
+    re.compile(rf"^\| {NUMBER} \| {NAME} \|()", re.M),
+]
+QUOTES_AFTER = re.compile(rf"{NAME}\s(?:\(|= ){NUMBER}(?![\w.])")
 
 
 def match_paren(text, start):
@@ -103,14 +132,147 @@ def check_page(root, page):
             yield f"{page}: there is no {path}"
 
 
+def enumerators(body):
+    """Yields the names of an enum with the expressions of their values."""
+    expression = "-1"
+    for one in body.split(","):
+        name, _, value = one.partition("=")
+        expression = value if value.strip() else f"({expression}) + 1"
+        yield name.strip(), expression
+
+
+class Constants:
+    """What the sources define: a name has an expression in each file that defines it, and several in
+    a file where the preprocessor chooses."""
+
+    def __init__(self, root):
+        self.texts = {}  # name -> [(file, expression)]
+        for top in TOPS:
+            for folder, _, files in os.walk(os.path.join(root, top)):
+                for name in files:
+                    if name.endswith((".c", ".h")):
+                        self.add_file(root, os.path.relpath(os.path.join(folder, name), root))
+        if os.path.isfile(os.path.join(root, "Makefile")):
+            for name, value in VARIABLE.findall(read(root, "Makefile")):
+                self.texts.setdefault(name, []).append(("Makefile", value))
+
+    def add_file(self, root, path):
+        text = COMMENT.sub(" ", read(root, path)).replace("\\\n", " ")
+        for name, expression in DEFINE.findall(text):
+            self.texts.setdefault(name, []).append((path, expression))
+        for match in ENUM.finditer(text):
+            for name, expression in enumerators(match[1]):
+                self.texts.setdefault(name, []).append((path, expression))
+
+    def value(self, expression, path):
+        """None when it is no constant of whole numbers."""
+        text = SUFFIX.sub(r"\1", CAST.sub("", expression)).strip()
+        try:
+            return self.node_value(ast.parse(text, mode="eval").body, path)
+        except (SyntaxError, ValueError, KeyError, TypeError, ZeroDivisionError, RecursionError):
+            return None
+
+    def node_value(self, node, path):
+        if isinstance(node, ast.Constant) and isinstance(node.value, int):
+            return node.value
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return -self.node_value(node.operand, path)
+        if isinstance(node, ast.BinOp):
+            return OPERATORS[type(node.op)](self.node_value(node.left, path),
+                                            self.node_value(node.right, path))
+        if isinstance(node, ast.Name):
+            texts = self.texts[node.id]
+            file, expression = next((one for one in texts if one[0] == path), texts[0])
+            return self.value(expression, file)
+        raise ValueError(ast.dump(node))
+
+    def values(self, name, path):
+        """The values by file; those of one file when `path` is given."""
+        found = {}
+        for file, expression in self.texts.get(name, ()):
+            if path in ("", file):
+                found.setdefault(file, set()).add(self.value(expression, file))
+        return found
+
+
+def quotes(text):
+    for pattern in QUOTES:
+        for number, unit, name, path in pattern.findall(text):
+            yield name, number, unit, path
+    for name, number, unit in QUOTES_AFTER.findall(text):
+        yield name, number, unit, ""
+
+
+def quoted_value(name, number, unit):
+    value = int(number.replace(" ", ""))
+    if unit in TIMES_NS:
+        own = next((one for one in TIMES_NS if name.endswith("_" + one.upper())), "ns")
+        return value * TIMES_NS[unit] / TIMES_NS[own]
+    return value * UNITS.get(unit, 1)
+
+
+def check_constants(page, text, constants):
+    for name, number, unit, path in quotes(text):
+        shown = f"{number} {unit}".strip()
+        found = constants.values(name, path)
+        if not found:
+            yield f"{page}: {name} is defined {'in no source' if not path else 'not in ' + path}"
+        elif len({frozenset(values) for values in found.values()}) > 1:
+            yield (f"{page}: {name} has different values in {', '.join(sorted(found))}: write "
+                   f"{shown} (`{name}` in `<file>`)")
+        else:
+            values = next(iter(found.values()))
+            if quoted_value(name, number, unit) not in values:
+                yield (f"{page}: {name} is {' or '.join(map(str, values))} in "
+                       f"{', '.join(sorted(found))}, not {shown}")
+
+
+def meson_folders(text):
+    """Yields the folders that meson.build names: lists of src, subdir(), loops over subdir()."""
+    text = re.sub(r"#.*", "", text)
+    for names in re.findall(r"^\w+_folders = \[([^\]]*)\]", text, re.M):
+        for name in re.findall(r"'(\w+)'", names):
+            yield "src/" + name
+    for names, top in re.findall(r"^foreach name : \[([^\]]*)\]\n(?:.*\n)*?\s*subdir\('(\w+)' / name\)",
+                                 text, re.M):
+        for name in re.findall(r"'(\w+)'", names):
+            yield f"{top}/{name}"
+    yield from re.findall(r"\bsubdir\('([\w/]+)'\)", text)
+
+
+def layer_folders():
+    for name, below in check_layers.LAYERS.items():
+        yield "src/" + name
+        for folder in below:
+            yield "include/triton/core" if folder == "public" else "src/" + folder
+    for start in check_layers.THIRD_PARTY:
+        yield from check_layers.owners(start)
+    for folders in check_layers.GENERATED.values():
+        for folder in folders:
+            yield "src/" + folder
+
+
+def check_folders(root, named):
+    for where, folders in named:
+        for folder in sorted(set(folders)):
+            if not os.path.isdir(os.path.join(root, folder)):
+                yield f"{where}: there is no folder {folder}"
+
+
 def check(root):
+    """Returns the problems, and the numbers of places, pages and constants that were checked."""
     problems, n_places = check_tour(root)
     problems += check_plain_path(read(root, TOUR))
-    n_pages = 0
+    problems += check_folders(root, [("meson.build", meson_folders(read(root, "meson.build")))])
+    constants = Constants(root)
+    n_pages = n_constants = 0
     for page in pages(root):
+        text = FENCE.sub("", read(root, page))
         n_pages += 1
+        n_constants += len(list(quotes(text)))
         problems += check_page(root, page)
-    return problems, n_places, n_pages
+        problems += check_constants(page, text, constants)
+    return problems, n_places, n_pages, n_constants
 
 
 CODE = """/* old(void) { } is gone */
@@ -122,7 +284,44 @@ static struct error *long_head(struct a *a,
 
 struct error *marked(const char *f, ...) PRINTF_LIKE(1, 2) {
 }
+#ifdef SANITIZED
+#define A_OWN 0
+#else
+#define A_OWN 1
+#endif
 """
+
+
+HEADER = """#pragma once
+#define A_MAX 4 /* not 5 */
+#define A_BYTES ((size_t)64 << 10)
+#define A_WAIT_NS \\
+        (2 * A_SECOND_NS)
+#define A_SECOND_NS UINT64_C(1000000000)
+#define A_TIME_S 60u
+#define A_OWN 2
+enum a { A_FIRST = 6, A_SECOND };
+void declared(void) NODISCARD;
+"""
+
+MESON = """front_folders = ['net', 'gone',
+                 'away']
+subdir('proto')
+foreach name : ['kit', 'lost']
+  subdir('backends' / name)
+endforeach
+# subdir('comment')
+"""
+
+
+def self_test_folders():
+    with tempfile.TemporaryDirectory() as root:
+        for folder in ("src/net", "backends/kit"):
+            os.makedirs(os.path.join(root, folder))
+        problems = list(check_folders(root, [("meson.build", meson_folders(MESON))]))
+    expected = [f"meson.build: there is no folder {folder}"
+                for folder in ("backends/lost", "proto", "src/away", "src/gone")]
+    return [] if problems == expected else [f"self-test of folders: got {problems}"]
 
 
 def self_test():
@@ -143,19 +342,33 @@ def self_test():
         ("## One inference\n" + "1. stop\n" * 15 + "## Other\n1. stop\n", 0),
         ("## One inference\n" + "1. stop\n" * 16, 1),
         ("## One inference\n1. stop\n### What is special\n" + "1. stop\n" * 15, 0),
+        ("4 (`A_MAX`), 4 kept (`A_MAX` in `src/net/a.h`), `A_MAX` (4, or less), `A_MAX` = 4", 0),
+        ("64 KiB (`A_BYTES`), 65 536 (`A_BYTES`), 2 s (`A_WAIT_NS`), 2000 ms (`A_WAIT_NS`)", 0),
+        ("| 7 | `A_SECOND` | x |\n| 60 | `A_TIME_S` |\n| 1 min | `A_MAX` |\n", 0),
+        ("5 (`A_MAX`)", 1),
+        ("`A_MAX` (16)", 1),
+        ("`A_MAX` = 2", 1),
+        ("64 MiB (`A_BYTES`)", 1),
+        ("1 s (`A_WAIT_NS`)", 1),
+        ("| 8 | `A_SECOND` | x |", 1),
+        ("3 (`A_GONE`)", 1),
+        ("1 (`A_OWN`)", 1),
+        ("1 (`A_OWN` in `src/net/a.c`), 0 (`A_OWN` in `src/net/a.c`), 2 (`A_OWN` in `src/net/a.h`)", 0),
+        ("2 (`A_OWN` in `src/net/a.c`)", 1),
     ]
     failures = []
     for number, (text, expected) in enumerate(cases):
         with tempfile.TemporaryDirectory() as root:
-            for path, content in ((TOUR, text), ("src/net/a.c", CODE),
-                                  ("src/net/a.h", "void declared(void) NODISCARD;\n")):
+            for path, content in ((TOUR, text), ("src/net/a.c", CODE), ("src/net/a.h", HEADER),
+                                  ("meson.build", "base_folders = ['net']\n")):
                 os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
                 with open(os.path.join(root, path), "w", encoding="utf-8") as file:
                     file.write(content)
             problems = check(root)[0]
         if len(problems) != expected:
             failures.append(f"self-test {number}: {expected} expected, got {problems}")
-    print("\n".join(failures) or f"{len(cases)} fixtures as expected")
+    failures += self_test_folders()
+    print("\n".join(failures) or f"{len(cases) + 1} fixtures as expected")
     return 1 if failures else 0
 
 
@@ -164,11 +377,14 @@ def main():
     if "--self-test" in arguments:
         return self_test()
     root = arguments[0] if arguments else os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    problems, n_places, n_pages = check(root)
+    problems, n_places, n_pages, n_constants = check(root)
+    problems += check_folders(root, [("tools/check_layers.py", layer_folders())])
     if n_places < MIN_PLACES:
         problems.append(f"{TOUR}: only {n_places} places of the form [`file:function`](link)")
+    if n_constants < MIN_CONSTANTS:
+        problems.append(f"docs: only {n_constants} constants with their values")
     print("\n".join(problems))
-    print(f"{n_places} places of the tour, {n_pages} pages, {len(problems)} problems")
+    print(f"{n_places} places of the tour, {n_pages} pages, {n_constants} constants, {len(problems)} problems")
     return 1 if problems else 0
 
 

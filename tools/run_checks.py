@@ -24,7 +24,6 @@ import time
 import xml.etree.ElementTree as ElementTree
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PYTHON = "/usr/bin/python3"
 CMOCKA_PASSED = re.compile(r"^\[  PASSED  \] (\d+) test", re.M)
 TAKES_SECONDS = re.compile(r"^TAKES_SECONDS = (\d+)$", re.M)
 ALONE = re.compile(r"^ALONE = True\b", re.M)
@@ -199,7 +198,7 @@ class EndToEnd:
             filter(None, [str(pathlib.Path(ROOT, "tools")), self._env.get("PYTHONPATH")]))
 
     def run(self, tests, n_at_once=1, more=()):
-        command = [PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", *more]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *more]
         runs = []
         for _ in range(n_at_once):
             self._n_runs += 1

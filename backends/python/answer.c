@@ -64,8 +64,8 @@ void answer_write_log(const struct answer_source *source) {
 static bool is_size_right(const struct shm_tensor *tensor, const int64_t *dims) {
         uint64_t n = 1, size = TRITONSERVER_DataTypeByteSize((TRITONSERVER_DataType)tensor->type);
 
-        if (tensor->type == TRITONSERVER_TYPE_INVALID || tensor->type > TRITONSERVER_TYPE_BF16)
-                return false;
+        if (size == 0 && tensor->type != TRITONSERVER_TYPE_BYTES)
+                return false; /* no such type */
         for (uint32_t i = 0; i < tensor->n_dims; i++)
                 if (dims[i] < 0 || __builtin_mul_overflow(n, (uint64_t)dims[i], &n))
                         return false;

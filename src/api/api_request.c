@@ -12,8 +12,6 @@ DEFINE_API_TYPE(TRITONSERVER_InferenceRequest, request)
 
 #define REQUEST(argument) request_from_api(argument)
 
-_Static_assert((int)DATA_TYPE_BF16 == (int)TRITONSERVER_TYPE_BF16, "data types differ");
-_Static_assert((int)DATA_TYPE_BYTES == (int)TRITONSERVER_TYPE_BYTES, "data types differ");
 _Static_assert((int)REQUEST_RELEASE_RESCHEDULE == (int)TRITONSERVER_REQUEST_RELEASE_RESCHEDULE,
                "release flags differ");
 

@@ -4,15 +4,9 @@
 
 #include "config/data_type.h"
 
-_Static_assert((int)DATA_TYPE_BOOL == (int)TRITONSERVER_TYPE_BOOL, "data types differ");
-_Static_assert((int)DATA_TYPE_UINT8 == (int)TRITONSERVER_TYPE_UINT8, "data types differ");
-_Static_assert((int)DATA_TYPE_UINT64 == (int)TRITONSERVER_TYPE_UINT64, "data types differ");
-_Static_assert((int)DATA_TYPE_INT8 == (int)TRITONSERVER_TYPE_INT8, "data types differ");
-_Static_assert((int)DATA_TYPE_INT64 == (int)TRITONSERVER_TYPE_INT64, "data types differ");
-_Static_assert((int)DATA_TYPE_FP16 == (int)TRITONSERVER_TYPE_FP16, "data types differ");
-_Static_assert((int)DATA_TYPE_FP64 == (int)TRITONSERVER_TYPE_FP64, "data types differ");
-_Static_assert((int)DATA_TYPE_BYTES == (int)TRITONSERVER_TYPE_BYTES, "data types differ");
-_Static_assert((int)DATA_TYPE_BF16 == (int)TRITONSERVER_TYPE_BF16, "data types differ");
+#define SAME_VALUE(name, value, ...)                                                               \
+        _Static_assert((int)TRITONSERVER_TYPE_##name == (value), "data types differ");
+DATA_TYPES(SAME_VALUE)
 _Static_assert((int)MEMORY_CPU == (int)TRITONSERVER_MEMORY_CPU, "memory types differ");
 _Static_assert((int)MEMORY_CPU_PINNED == (int)TRITONSERVER_MEMORY_CPU_PINNED,
                "memory types differ");

@@ -44,6 +44,14 @@ TRITONSERVER_Error *TRITONCACHE_ApiVersion(uint32_t *major, uint32_t *minor) {
         return NULL;
 }
 
+struct TRITONSERVER_Error *NESO_ApiVersion(uint32_t *major, uint32_t *minor) {
+        API_NEEDS(major);
+        API_NEEDS(minor);
+        *major = NESO_API_VERSION_MAJOR;
+        *minor = NESO_API_VERSION_MINOR;
+        return NULL;
+}
+
 const char *NESO_Version(void) {
         return NESO_VERSION;
 }

@@ -262,7 +262,7 @@ static struct error *read_output(struct reader *in, const struct request *req,
         const char        *name;
 
         if (!take_head(in, &head, sizeof(head)) || head.n_dims > REQUEST_MAX_DIMS ||
-            head.type == DATA_TYPE_INVALID || head.type > DATA_TYPE_BF16)
+            !data_type_is_valid((enum data_type)head.type))
                 return bad_bytes();
         dims = take(in, head.n_dims * sizeof(int64_t));
         name = dims != NULL ? take_name(in, req->model->io, &head) : NULL;

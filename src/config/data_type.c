@@ -9,27 +9,19 @@ struct type_row {
         size_t      size;
 };
 
+#define TYPE_ROW(name, value, config_name, size, json)                                             \
+        [value] = { #name, "TYPE_" #config_name, size },
 static const struct type_row types[] = {
         [DATA_TYPE_INVALID] = { "<invalid>", "TYPE_INVALID", 0 },
-        [DATA_TYPE_BOOL] = { "BOOL", "TYPE_BOOL", 1 },
-        [DATA_TYPE_UINT8] = { "UINT8", "TYPE_UINT8", 1 },
-        [DATA_TYPE_UINT16] = { "UINT16", "TYPE_UINT16", 2 },
-        [DATA_TYPE_UINT32] = { "UINT32", "TYPE_UINT32", 4 },
-        [DATA_TYPE_UINT64] = { "UINT64", "TYPE_UINT64", 8 },
-        [DATA_TYPE_INT8] = { "INT8", "TYPE_INT8", 1 },
-        [DATA_TYPE_INT16] = { "INT16", "TYPE_INT16", 2 },
-        [DATA_TYPE_INT32] = { "INT32", "TYPE_INT32", 4 },
-        [DATA_TYPE_INT64] = { "INT64", "TYPE_INT64", 8 },
-        [DATA_TYPE_FP16] = { "FP16", "TYPE_FP16", 2 },
-        [DATA_TYPE_FP32] = { "FP32", "TYPE_FP32", 4 },
-        [DATA_TYPE_FP64] = { "FP64", "TYPE_FP64", 8 },
-        [DATA_TYPE_BYTES] = { "BYTES", "TYPE_STRING", 0 },
-        [DATA_TYPE_BF16] = { "BF16", "TYPE_BF16", 2 },
+        DATA_TYPES(TYPE_ROW)
 };
 
-/* Values may come from a file or a plug-in: unknown ones are INVALID. */
+bool data_type_is_valid(enum data_type type) {
+        return type != DATA_TYPE_INVALID && (size_t)type < ARRAY_LEN(types);
+}
+
 static const struct type_row *find_row(enum data_type type) {
-        return (size_t)type < ARRAY_LEN(types) ? &types[type] : &types[DATA_TYPE_INVALID];
+        return &types[data_type_is_valid(type) ? type : DATA_TYPE_INVALID];
 }
 
 size_t data_type_size(enum data_type type) {

@@ -1,32 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The types of tensor elements, with their names on the wire and in the model configuration.
+/* The types of tensor elements, with their names on the wire and in the model configuration. The table
+ * is codec/data_types.h.
  *
  * Values are those of the C API, the backend API and the model configuration's DataType.
- * Sources: KServe v2, tensor data types; model configuration: DataType.
  */
 #pragma once
 
 #include "base/str.h"
+#include "codec/data_types.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
+#define DATA_TYPE_ENUMERATOR(name, value, ...) DATA_TYPE_##name = (value),
 enum data_type {
         DATA_TYPE_INVALID = 0,
-        DATA_TYPE_BOOL = 1,
-        DATA_TYPE_UINT8 = 2,
-        DATA_TYPE_UINT16 = 3,
-        DATA_TYPE_UINT32 = 4,
-        DATA_TYPE_UINT64 = 5,
-        DATA_TYPE_INT8 = 6,
-        DATA_TYPE_INT16 = 7,
-        DATA_TYPE_INT32 = 8,
-        DATA_TYPE_INT64 = 9,
-        DATA_TYPE_FP16 = 10,
-        DATA_TYPE_FP32 = 11,
-        DATA_TYPE_FP64 = 12,
-        DATA_TYPE_BYTES = 13,
-        DATA_TYPE_BF16 = 14,
+        DATA_TYPES(DATA_TYPE_ENUMERATOR)
 };
+
+/* False for INVALID and for values out of range, which a file or a plug-in may have. */
+bool data_type_is_valid(enum data_type type);
 
 /* Size of one element in bytes; 0 for BYTES (each element has its own length) and INVALID. */
 size_t data_type_size(enum data_type type);

@@ -2,6 +2,7 @@
 #include "core_api/datatype.h"
 
 #include "base/compiler.h"
+#include "codec/data_types.h"
 
 struct datatype_row {
         struct str        name;
@@ -10,28 +11,18 @@ struct datatype_row {
         enum json_element element;
 };
 
-#define ROW(text, size, element_kind)                                                              \
-        { STR_LIT(text), size, true, element_kind }
-#define ROW_WITHOUT_JSON(text, size)                                                               \
-        { STR_LIT(text), size, false, JSON_ELEMENT_BOOL }
+#define JSON(element) true, JSON_ELEMENT_##element
+#define NO_JSON false, JSON_ELEMENT_BOOL
+#define ROW(name, value, config_name, bytes, json) [value] = { STR_LIT(#name), bytes, json },
 
 static const struct datatype_row datatypes[] = {
-        [TRITONSERVER_TYPE_INVALID] = ROW_WITHOUT_JSON("<invalid>", 0),
-        [TRITONSERVER_TYPE_BOOL] = ROW("BOOL", 1, JSON_ELEMENT_BOOL),
-        [TRITONSERVER_TYPE_UINT8] = ROW("UINT8", 1, JSON_ELEMENT_U8),
-        [TRITONSERVER_TYPE_UINT16] = ROW("UINT16", 2, JSON_ELEMENT_U16),
-        [TRITONSERVER_TYPE_UINT32] = ROW("UINT32", 4, JSON_ELEMENT_U32),
-        [TRITONSERVER_TYPE_UINT64] = ROW("UINT64", 8, JSON_ELEMENT_U64),
-        [TRITONSERVER_TYPE_INT8] = ROW("INT8", 1, JSON_ELEMENT_I8),
-        [TRITONSERVER_TYPE_INT16] = ROW("INT16", 2, JSON_ELEMENT_I16),
-        [TRITONSERVER_TYPE_INT32] = ROW("INT32", 4, JSON_ELEMENT_I32),
-        [TRITONSERVER_TYPE_INT64] = ROW("INT64", 8, JSON_ELEMENT_I64),
-        [TRITONSERVER_TYPE_FP16] = ROW_WITHOUT_JSON("FP16", 2),
-        [TRITONSERVER_TYPE_FP32] = ROW("FP32", 4, JSON_ELEMENT_F32),
-        [TRITONSERVER_TYPE_FP64] = ROW("FP64", 8, JSON_ELEMENT_F64),
-        [TRITONSERVER_TYPE_BYTES] = ROW_WITHOUT_JSON("BYTES", 0),
-        [TRITONSERVER_TYPE_BF16] = ROW_WITHOUT_JSON("BF16", 2),
+        [TRITONSERVER_TYPE_INVALID] = { STR_LIT("<invalid>"), 0, NO_JSON },
+        DATA_TYPES(ROW)
 };
+
+/* datatype_from_name() compares that many letters at once. */
+#define LONG_ENOUGH(name, ...) _Static_assert(sizeof(#name) > 4, "the name is too short");
+DATA_TYPES(LONG_ENOUGH)
 
 static const struct datatype_row *find_row(TRITONSERVER_DataType type) {
         return &datatypes[(size_t)type < ARRAY_LEN(datatypes) ? type : TRITONSERVER_TYPE_INVALID];
@@ -43,8 +34,7 @@ TRITONSERVER_DataType datatype_from_name(struct str name) {
         for (size_t i = TRITONSERVER_TYPE_INVALID + 1; i < ARRAY_LEN(datatypes); i++) {
                 struct str known = datatypes[i].name;
 
-                /* Every name has at least four letters. This comparison saves a call of memcmp()
-                 * for most rows. */
+                /* This comparison saves a call of memcmp() for most rows. */
                 if (known.len == name.len && memcmp(known.ptr, name.ptr, 4) == 0 &&
                     memcmp(known.ptr, name.ptr, name.len) == 0)
                         return (TRITONSERVER_DataType)i;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The tensor data types: names on the wire (KServe v2) and sizes in bytes.
+/* The tensor data types: names on the wire (KServe v2) and sizes in bytes, from codec/data_types.h.
  *
- * This table repeats the core's, because decoders look a type up for each tensor and their tests
+ * The front end does not ask the core, because decoders look a type up for each tensor and their tests
  * run without the core.
  * Threads.  Any.
  */

@@ -103,18 +103,17 @@ static void put_gauge(struct strbuf *out, const char *name, const char *help, do
         prometheus_sample(out, name, "", value);
 }
 
-static void put_log(struct strbuf *out) {
-        static const char name[] = "neso_log_lines_lost_total";
-
-        prometheus_head(out, name, "Lines of the log that were not read in time and got lost",
-                        METRIC_COUNTER);
-        prometheus_sample(out, name, "", (double)log_n_lost());
+static void put_counter(struct strbuf *out, const char *name, const char *help, double value) {
+        prometheus_head(out, name, help, METRIC_COUNTER);
+        prometheus_sample(out, name, "", value);
 }
 
 static void collect(void *owner, struct strbuf *out) {
         struct core_metrics *m = owner;
 
-        put_log(out);
+        put_counter(out, "neso_log_lines_lost_total",
+                    "Lines of the log that were not read in time and got lost",
+                    (double)log_n_lost());
         put_gauge(out, "nv_pinned_memory_pool_total_bytes",
                   "Pinned memory pool total memory size, in bytes",
                   (double)m->options.pinned_pool_bytes);

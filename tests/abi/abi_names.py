@@ -1,45 +1,24 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Reads the names of the C API out of the headers, the export map and the lists of this folder."""
+"""The functions of the C API as the public headers declare them, and the lists of this folder."""
 import os
-import re
+import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-HEADERS = ["tritonserver.h", "tritonbackend.h", "tritonrepoagent.h", "tritoncache.h", "neso.h"]
+sys.path.append(os.path.join(ROOT, "tools"))
 
-# "TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *TRITONSERVER_ApiVersion(uint32_t *major, ...);"
-PROTOTYPE = re.compile(
-    r"^TRITON[A-Z]+_(?P<whose>DECLSPEC|ISPEC)\s+(?P<result>[\w\s]+?[\s*]+)"
-    r"(?P<name>(?:TRITON[A-Z]+|NESO)_\w+)\((?P<parameters>[^)]*)\);",
-    re.M)
+import api_functions  # noqa: E402 pylint: disable=wrong-import-position
 
 
-class Function:
-    def __init__(self, match):
-        self.name = match["name"]
-        self.is_of_plugin = match["whose"] == "ISPEC"
-        self.result = " ".join(match["result"].split())
-        parameters = match["parameters"].strip()
-        self.n_parameters = 0 if parameters in ("", "void") else parameters.count(",") + 1
-
-    def returns_error(self):
-        return "TRITONSERVER_Error *" in self.result
+def header_functions():
+    return api_functions.functions_of_folder(os.path.join(ROOT, "include", "triton", "core"))
 
 
-def header_functions(root=ROOT):
-    functions = []
-    for header in HEADERS:
-        with open(os.path.join(root, "include", "triton", "core", header)) as file:
-            functions += [Function(m) for m in PROTOTYPE.finditer(file.read())]
-    return functions
+def exported_functions():
+    """Those that libtritonserver.so has to define; plug-ins define the others."""
+    return [function for function in header_functions() if not function.is_of_plugin]
 
 
 def list_file(name):
     with open(os.path.join(HERE, name)) as file:
         return file.read().split()
-
-
-def map_names(root=ROOT):
-    with open(os.path.join(root, "src", "api", "exports.map")) as file:
-        text = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.S)
-    return re.findall(r"\b([A-Z]+_\w+);", text)

@@ -36,7 +36,7 @@ def call(library, function):
         native = getattr(library, function.name)
         native.restype = ctypes.c_void_p
         # 64-bit zeros: NULL, 0 and false in every integer register.
-        result = native(*[ctypes.c_uint64(0)] * function.n_parameters)
+        result = native(*[ctypes.c_uint64(0)] * len(function.parameters))
         text = "ok"
         if function.returns_error() and result:
             library.TRITONSERVER_ErrorMessage.restype = ctypes.c_char_p
@@ -68,7 +68,7 @@ def wanted(function):
 
 def main():
     library = ctypes.CDLL(os.path.abspath(sys.argv[1]))
-    functions = [f for f in abi_names.header_functions() if not f.is_of_plugin]
+    functions = abi_names.exported_functions()
     n_failed = 0
 
     for function in functions:

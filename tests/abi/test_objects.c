@@ -37,6 +37,10 @@ static void test_versions(void **state) {
         assert_ok(TRITONCACHE_ApiVersion(&major, &minor));
         assert_int_equal(major, 0);
         assert_int_equal(minor, 1);
+        major = minor = 99;
+        assert_ok(NESO_ApiVersion(&major, &minor));
+        assert_int_equal(major, 1);
+        assert_int_equal(minor, 0);
         assert_error(TRITONSERVER_ApiVersion(NULL, &minor), TRITONSERVER_ERROR_INVALID_ARG,
                      "TRITONSERVER_ApiVersion: argument 'major' must not be NULL");
         assert_true(strchr(NESO_Version(), '.') != NULL);

@@ -37,4 +37,5 @@ def test_nothing_else():
     others = [path for path in own if path.parts[0] not in
               ("src", "include", "proto", "backends", "caches", "repoagents", "schedulers")
               or path.parts[:2] == ("backends", "testing")]
+    others.remove(pathlib.Path("tools/api_functions.py"))  # makes the list of exports
     assert others == []

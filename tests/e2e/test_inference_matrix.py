@@ -19,9 +19,8 @@ MIB = 1 << 20
 WAYS = ("http_json", "http_binary", "grpc_raw", "grpc_typed", "in_process")
 BATCHES = (1, 2, 3, 7, 8, 16, 64)
 RANKS = (0, 1, 2, 3, 4)
-TYPES = (*DTYPES, "FP16", "BF16", "BYTES")
 ONLY_RAW = ("FP16", "BF16")  # neither JSON nor the contents of gRPC have them
-WIDTHS = {"FP16": 2, "BF16": 2}
+TYPES = (*DTYPES, *ONLY_RAW, "BYTES")
 
 # Bits of 0, -0, the smallest subnormal, -the largest one, 1, the largest number, infinities, NaN.
 EDGES = {
@@ -33,6 +32,7 @@ EDGES = {
              0xfff << 52, 0x7ff8 << 48),
 }
 BITS = {"FP16": "<u2", "BF16": "<u2", "FP32": "<u4", "FP64": "<u8"}
+WIDTHS = {name: int(BITS[name][2]) for name in ONLY_RAW}
 
 
 # ---- the models ---------------------------------------------------------------------------------

@@ -72,8 +72,11 @@ COUNTERS = [name for name in HELP if name.startswith("nv_inference_") and "pendi
 LATENCIES = [f"neso_{phase}_duration_seconds"
              for phase in ("request", "queue", "compute_input", "compute_infer", "compute_output")]
 MACHINE = list(HELP)[-5:]
+# Families of our own, in their order: of models without sequences and batching, of the server before and
+# behind those of the machine.
+OF_MODELS = [*LATENCIES, "neso_batch_size", "neso_executions_total"]
+OF_SERVER = ["neso_log_lines_lost_total"]
 BUDGET = ["neso_memory_budget_used_bytes", "neso_memory_budget_limit_bytes"]
-LOG = ["neso_log_lines_lost_total"]
 REASONS = ["OTHER", "BACKEND", "CANCELED", "REJECTED"]
 
 
@@ -112,13 +115,13 @@ def test_page_of_one_model(tmp_path):
     of_model = [name for name in list(HELP)[:-5] if "histogram" not in name]
     assert [name for name in families if not name.startswith("neso_")] == of_model + MACHINE
     assert [name for name in families if name.startswith("neso_")] == [
-        *LATENCIES, "neso_batch_size", "neso_executions_total", *LOG, *BUDGET]
+        *OF_MODELS, *OF_SERVER, *BUDGET]
     for name, help_text in HELP.items():
         if name in families:
             assert families[name].help == help_text
     for name, family in families.items():
         expected = "histogram" if name in (*LATENCIES, "neso_batch_size") else (
-            "counter" if name in (*COUNTERS, *LOG, "neso_executions_total") else "gauge")
+            "counter" if name in COUNTERS or name.endswith("_total") else "gauge")
         assert family.kind == expected, name
 
     labels = '{model="only",version="1"}'
@@ -149,7 +152,7 @@ def test_page_without_models(tmp_path):
     running = Server(tmp_path, ("--pinned-memory-pool-byte-size=4096",))
     families = parse(page(running).text)
     assert running.stop() == 0
-    assert list(families) == LOG + MACHINE + BUDGET
+    assert list(families) == OF_SERVER + MACHINE + BUDGET
     assert families["nv_pinned_memory_pool_total_bytes"].samples == {
         "nv_pinned_memory_pool_total_bytes": 4096}
     assert families["nv_pinned_memory_pool_used_bytes"].samples == {
@@ -158,7 +161,7 @@ def test_page_without_models(tmp_path):
 
 def test_page_without_cpu(tmp_path):
     running = Server(tmp_path, ("--allow-cpu-metrics=false",))
-    assert list(parse(page(running).text)) == LOG + MACHINE[:2] + BUDGET
+    assert list(parse(page(running).text)) == OF_SERVER + MACHINE[:2] + BUDGET
     assert running.stop() == 0
 
 

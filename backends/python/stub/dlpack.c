@@ -3,6 +3,7 @@
  * before version 1.0, which every consumer accepts. */
 #include "python/stub/numpy_table.h"
 #include "python/stub/py.h"
+#include "python/stub/types.h"
 
 #include <stdlib.h>
 
@@ -10,8 +11,6 @@
 #define USED_CAPSULE "used_dltensor" /* name required by DLPack; NumPy checks it */
 #define DEVICE_CPU 1
 #define DEVICE_CUDA_HOST 3
-
-enum { CODE_INT = 0, CODE_UINT = 1, CODE_FLOAT = 2, CODE_BFLOAT = 4, CODE_BOOL = 6 };
 
 struct dl_tensor {
         void    *bytes;
@@ -31,14 +30,6 @@ struct dl_managed {
         void            *owner;
         void (*deleter)(struct dl_managed *self);
 };
-
-/* Indexed by TRITONSERVER_DataType. */
-static const struct {
-        uint8_t code, bits;
-} types[] = { { 0, 0 },           { CODE_BOOL, 8 },  { CODE_UINT, 8 },   { CODE_UINT, 16 },
-              { CODE_UINT, 32 },  { CODE_UINT, 64 }, { CODE_INT, 8 },    { CODE_INT, 16 },
-              { CODE_INT, 32 },   { CODE_INT, 64 },  { CODE_FLOAT, 16 }, { CODE_FLOAT, 32 },
-              { CODE_FLOAT, 64 }, { 0, 0 },          { CODE_BFLOAT, 16 } };
 
 static void delete_managed(struct dl_managed *managed) {
         PyGILState_STATE state = PyGILState_Ensure(); /* the consumer may have released the
@@ -60,10 +51,11 @@ static void delete_capsule(PyObject *capsule) {
 }
 
 PyObject *dlpack_export(const struct array_view *view, PyObject *owner) {
-        struct dl_managed *managed;
-        PyObject          *capsule;
+        const struct element_type *type = element_type(view->type);
+        struct dl_managed         *managed;
+        PyObject                  *capsule;
 
-        if (types[view->type].bits == 0)
+        if (type->dlpack_code == CODE_NONE)
                 return raise_model_exception("DLPack does not have support for string tensors.");
         managed = calloc(1, sizeof(*managed));
         if (managed == NULL)
@@ -72,8 +64,8 @@ PyObject *dlpack_export(const struct array_view *view, PyObject *owner) {
                 .tensor = { .bytes = view->bytes,
                             .device = DEVICE_CPU,
                             .n_dims = view->n_dims,
-                            .code = types[view->type].code,
-                            .bits = types[view->type].bits,
+                            .code = (uint8_t)type->dlpack_code,
+                            .bits = (uint8_t)(8 * type->n_bytes),
                             .lanes = 1,
                             .dims = (int64_t *)(uintptr_t)view->dims },
                 .owner = owner,
@@ -101,11 +93,12 @@ static uint32_t type_of(const struct dl_tensor *tensor) {
         if (tensor->lanes != 1)
                 return 0;
         if (tensor->code == CODE_UINT && tensor->bits == 1)
-                return 1;
-        for (uint32_t type = 1; type < sizeof(types) / sizeof(*types); type++)
-                if (types[type].bits == tensor->bits && types[type].code == tensor->code)
+                return TRITONSERVER_TYPE_BOOL;
+        for (uint32_t type = 0; type < N_ELEMENT_TYPES; type++)
+                if (element_types[type].dlpack_code == tensor->code &&
+                    8 * element_types[type].n_bytes == tensor->bits)
                         return type;
-        return 0;
+        return TRITONSERVER_TYPE_INVALID;
 }
 
 static bool is_row_major(const struct dl_tensor *tensor) {

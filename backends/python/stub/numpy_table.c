@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "python/stub/numpy_table.h"
 
+#include "python/stub/types.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,7 +72,6 @@ static const uint8_t type_of_number[] = {
         [0] = 1, [1] = 6, [2] = 2,  [3] = 7,   [4] = 3,   [5] = 8,   [6] = 4,   [7] = 9,
         [8] = 5, [9] = 9, [10] = 5, [11] = 11, [12] = 12, [17] = 13, [18] = 13, [23] = 10,
 };
-static const int8_t number_of_type[] = { -1, 0, 2, 4, 6, 8, 1, 3, 5, 7, 23, 11, 12, 17, -1 };
 
 bool numpy_has_table(void) {
         return numpy.has_table;
@@ -81,18 +82,12 @@ bool numpy_is_array(PyObject *object) {
 }
 
 static uint32_t type_of_kind(char kind, int n_bytes) {
-        static const struct {
-                char    kind;
-                int     n_bytes;
-                uint8_t type;
-        } rows[] = { { 'b', 1, 1 },  { 'u', 1, 2 },  { 'u', 2, 3 }, { 'u', 4, 4 }, { 'u', 8, 5 },
-                     { 'i', 1, 6 },  { 'i', 2, 7 },  { 'i', 4, 8 }, { 'i', 8, 9 }, { 'f', 2, 10 },
-                     { 'f', 4, 11 }, { 'f', 8, 12 }, { 'O', 8, 13 } };
-
-        for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
-                if (rows[i].kind == kind && rows[i].n_bytes == n_bytes)
-                        return rows[i].type;
-        return kind == 'S' ? 13 : 0;
+        for (uint32_t type = 0; type < N_ELEMENT_TYPES; type++)
+                if (element_types[type].numpy_kind == kind && element_types[type].n_bytes == n_bytes)
+                        return type;
+        return kind == 'S' || (kind == 'O' && n_bytes == (int)sizeof(PyObject *))
+                       ? TRITONSERVER_TYPE_BYTES
+                       : TRITONSERVER_TYPE_INVALID;
 }
 
 static bool is_row_major(int n_dims, const int64_t *dims, const intptr_t *strides, int64_t size) {
@@ -190,9 +185,9 @@ static PyObject *over_table(const struct tensor *t, PyObject *owner) {
         PyObject *array;
 
         read_dims(t, dims);
-        array = numpy.new_array(numpy.array_type, (int)t->n_dims, dims, number_of_type[t->type],
-                                NULL, t->bytes, 0, FLAG_CONTIGUOUS | FLAG_ALIGNED | FLAG_WRITABLE,
-                                NULL);
+        array = numpy.new_array(numpy.array_type, (int)t->n_dims, dims,
+                                element_type(t->type)->numpy_number, NULL, t->bytes, 0,
+                                FLAG_CONTIGUOUS | FLAG_ALIGNED | FLAG_WRITABLE, NULL);
         if (array == NULL)
                 return NULL;
         Py_INCREF(owner);
@@ -269,18 +264,16 @@ static PyType_Spec   exporter_spec = { .name = "c_python_backend_utils._Memory",
 static PyTypeObject *exporter_type;
 
 static PyObject *make_capsule(const struct tensor *t, PyObject *owner) {
-        static const char kinds[] = {
-                0, 'b', 'u', 'u', 'u', 'u', 'i', 'i', 'i', 'i', 'f', 'f', 'f'
-        };
-        struct export *e = calloc(1, sizeof(*e));
-        intptr_t       stride = (intptr_t)type_size(t->type);
-        PyObject      *capsule;
+        const struct element_type *type = element_type(t->type);
+        struct export             *e = calloc(1, sizeof(*e));
+        intptr_t                   stride = type->n_bytes;
+        PyObject                  *capsule;
 
         if (e == NULL)
                 return PyErr_NoMemory();
         e->view = (struct array_interface){ .two = 2,
                                             .n_dims = (int)t->n_dims,
-                                            .kind = kinds[t->type],
+                                            .kind = type->numpy_kind,
                                             .item_bytes = (int)stride,
                                             .flags = FLAG_CONTIGUOUS | FLAG_ALIGNED |
                                                      FLAG_NOT_SWAPPED | FLAG_WRITABLE,

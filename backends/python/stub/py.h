@@ -107,18 +107,6 @@ bool arguments_take(PyObject *args, PyObject *kwargs, PyObject *const *names, Py
 PyObject *block_new(uint32_t number);
 uint32_t  block_number(PyObject *block);
 
-/* ---- data types -------------------------------------------------------------------------------- */
-
-#define TYPE_BYTES 13 /* of TRITONSERVER_DataType */
-#define TYPE_BF16 14
-
-/* Returns the bytes of an element; 0: BYTES. */
-static inline uint32_t type_size(uint32_t type) {
-        static const uint8_t sizes[] = { 0, 1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8, 0, 2 };
-
-        return sizes[type];
-}
-
 /* ---- tensors (tensor.c) ---------------------------------------------------------------------- */
 
 #define TENSOR_FEW_DIMS 4

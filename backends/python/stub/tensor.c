@@ -2,7 +2,9 @@
 /* The type Tensor: a NumPy array, or bytes in the shared region that become one on first access (py.h). */
 #include "python/stub/numpy_table.h"
 #include "python/stub/py.h"
+#include "python/stub/types.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -109,8 +111,8 @@ static bool take_array(struct tensor *t, PyObject *array) {
         }
         if (!set_dims(t, (uint32_t)view.n_dims, view.dims))
                 return false;
-        if (t->type != TYPE_BYTES) {
-                t->n_bytes = count_elements(t) * type_size(t->type);
+        if (t->type != TRITONSERVER_TYPE_BYTES) {
+                t->n_bytes = count_elements(t) * element_type(t->type)->n_bytes;
                 return true;
         }
         t->owner = strings_serialize(t->array, count_elements(t));
@@ -217,15 +219,20 @@ static PyObject *make_strings(const struct tensor *t) {
 }
 
 static PyObject *as_numpy(PyObject *self, PyObject *unused) {
-        struct tensor *t = (struct tensor *)self;
+        struct tensor             *t = (struct tensor *)self;
+        const struct element_type *type = element_type(t->type);
+        char                       text[128];
 
         (void)unused;
-        if (t->type == TYPE_BF16)
-                return raise_model_exception(
-                        "Tensor dtype is BF16 and cannot be converted to NumPy. "
-                        "Use to_dlpack() and from_dlpack() instead.");
+        if (type->numpy_kind == 0) {
+                (void)snprintf(text, sizeof(text),
+                               "Tensor dtype is %s and cannot be converted to NumPy. Use "
+                               "to_dlpack() and from_dlpack() instead.",
+                               type->name);
+                return raise_model_exception(text);
+        }
         if (t->array == NULL)
-                t->array = t->type == TYPE_BYTES ? make_strings(t) : numpy_over(t, t->owner);
+                t->array = t->type == TRITONSERVER_TYPE_BYTES ? make_strings(t) : numpy_over(t, t->owner);
         Py_XINCREF(t->array);
         return t->array;
 }
@@ -266,7 +273,7 @@ static PyObject *tensor_over_view(PyObject *name, const struct array_view *view,
 
         if (t != NULL) {
                 t->bytes = view->bytes;
-                t->n_bytes = count_elements(t) * type_size(t->type);
+                t->n_bytes = count_elements(t) * element_type(t->type)->n_bytes;
         }
         return (PyObject *)t;
 }

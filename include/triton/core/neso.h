@@ -14,6 +14,26 @@
 extern "C" {
 #endif
 
+/* Objects of tritonbackend.h, which a program does not need to include, and one of this header. All are
+ * known by pointer only. */
+struct TRITONBACKEND_Model;
+struct TRITONBACKEND_ModelInstance;
+struct TRITONBACKEND_ResponseFactory;
+struct NESO_ReadyWatch;
+
+/* Version of the additions in this header and of the functions NESOBACKEND_... that backends export.
+ * Within a major version things are only added, and each addition raises the minor version: what was
+ * built against this header works with a library of the same major and the same or a higher minor
+ * version. docs/decisions/neso-api.md has the rules. */
+#define NESO_API_VERSION_MAJOR 1
+#define NESO_API_VERSION_MINOR 0
+
+/* Returns the version above as the library was built with it. A plug-in that also runs on other servers
+ * refers to this function as a weak symbol.
+ *
+ * INVALID_ARG when an argument is NULL. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ApiVersion(uint32_t *major, uint32_t *minor);
+
 /* A third TRITONSERVER_LogFormat, for TRITONSERVER_ServerOptionsSetLogFormat(): each line of the
  * log is one JSON object with the keys "ts" (RFC 3339, UTC), "level", "pid", "at" (file:line) and
  * "msg". */
@@ -102,7 +122,6 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestSetRunsAlo
  *
  * INVALID_ARG when a pointer other than `userp` is NULL. */
 typedef void (*NESO_ModelStepFn_t)(const char *model_name, void *userp);
-
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestModelSteps(
         struct TRITONSERVER_InferenceRequest *inference_request, bool *is_composed,
         NESO_ModelStepFn_t step, void *userp);
@@ -156,7 +175,6 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ThreadEndResponses(void);
  *
  * INVALID_ARG: `call` or `is_deferred` is NULL. */
 typedef void (*NESO_AfterResponsesFn_t)(void *userp);
-
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ThreadAfterResponses(
         NESO_AfterResponsesFn_t call, void *userp, bool *is_deferred);
 
@@ -166,8 +184,6 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ThreadAfterResponses(
  * up the others. The number only shrinks by responses that the backend creates itself.
  *
  * INVALID_ARG when an argument is NULL. */
-struct TRITONBACKEND_ResponseFactory;
-
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ResponseFactoryRoom(
         struct TRITONBACKEND_ResponseFactory *factory, uint32_t *room);
 
@@ -179,7 +195,6 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ResponseFactoryRoom(
  *
  * INVALID_ARG when an argument other than `userp` is NULL. */
 typedef void (*NESO_RoomFn_t)(void *userp);
-
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ResponseFactoryWhenRoom(
         struct TRITONBACKEND_ResponseFactory *factory, NESO_RoomFn_t call, void *userp,
         bool *is_waiting);
@@ -210,9 +225,7 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerReadiness(
  * the server is deleted; NULL is fine.
  *
  * INVALID_ARG when `watch`, `server` or `changed` is NULL. */
-struct NESO_ReadyWatch;
 typedef void (*NESO_ReadyWatchFn_t)(void *userp);
-
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ReadyWatchNew(
         struct NESO_ReadyWatch **watch, struct TRITONSERVER_Server *server,
         NESO_ReadyWatchFn_t changed, void *userp);
@@ -430,7 +443,6 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerLoadChain(
  * unchanged.
  *
  * INVALID_ARG when an argument is NULL. */
-struct TRITONBACKEND_ModelInstance;
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ModelInstanceMember(
         struct TRITONBACKEND_ModelInstance *instance, const char **group_name, uint32_t *index,
         const char **file);
@@ -445,7 +457,6 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ModelInstanceMember(
  *
  * `is_sent` is false for a parameter that the configuration does not have. INVALID_ARG when an argument is
  * NULL. */
-struct TRITONBACKEND_Model;
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ModelParameterIsSent(
         struct TRITONBACKEND_Model *model, const char *name, bool *is_sent);
 
@@ -465,7 +476,6 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ModelParameterIsSent(
  * has deposited an object under the key; SharedGet returns that one. INVALID_ARG when another argument
  * is NULL. */
 typedef void (*NESO_SharedDestroyFn_t)(void *object);
-
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ModelInstanceSharedGet(
         struct TRITONBACKEND_ModelInstance *instance, const char *key, void **object);
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ModelInstanceSharedSet(

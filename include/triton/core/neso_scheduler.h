@@ -72,9 +72,11 @@
 extern "C" {
 #endif
 
+/* Version of this interface. */
 #define SCHED_API_VERSION_MAJOR 1
 #define SCHED_API_VERSION_MINOR 0
 
+/* On what a library defines and the server looks up in it. */
 #define SCHED_EXPORT __attribute__((visibility("default")))
 
 /* One model version's side of the server. Owned by the server, valid from init() until fini() has
@@ -100,6 +102,7 @@ typedef struct sched_member {
         uint32_t    is_busy;       /* 1: executes; on_member_free() will come. 0 when a model is loaded */
 } sched_member;
 
+/* What a scheduler may call. */
 typedef struct sched_host_ops {
         /* The monotonic clock. */
         uint64_t (*now_ns)(sched_host *host);

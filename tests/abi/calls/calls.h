@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Calls that are written down: test_valid_calls.py compares what was called with exports.txt.
+/* Calls that are written down: test_valid_calls.py compares what was called with the headers.
  *
  * A line "<how> <caller> <function>" goes to the file that the environment variable ABI_CALLS
  * names, once the call has come to its end as wanted; anything else ends the program. The name is

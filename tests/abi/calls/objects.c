@@ -6,6 +6,8 @@ static void call_strings(void) {
 
         OK(TRITONSERVER_ApiVersion, &major, &minor);
         EXPECT(major == TRITONSERVER_API_VERSION_MAJOR && minor == TRITONSERVER_API_VERSION_MINOR);
+        OK(NESO_ApiVersion, &major, &minor);
+        EXPECT(major == NESO_API_VERSION_MAJOR && minor == NESO_API_VERSION_MINOR);
         EXPECT(*VALUE(NESO_Version) != '\0');
         EXPECT(strcmp(VALUE(TRITONSERVER_DataTypeString, TRITONSERVER_TYPE_FP32), "FP32") == 0);
         EXPECT(VALUE(TRITONSERVER_StringToDataType, "FP32") == TRITONSERVER_TYPE_FP32);

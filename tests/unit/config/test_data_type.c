@@ -29,9 +29,9 @@ static const struct {
 
 static void test_every_type(void **state) {
         (void)state;
-        assert_int_equal(ARRAY_LEN(rows), 14);
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 assert_int_equal(rows[i].type, rows[i].value);
+                assert_true(data_type_is_valid(rows[i].type));
                 assert_int_equal(data_type_size(rows[i].type), rows[i].size);
                 assert_string_equal(data_type_name(rows[i].type), rows[i].name);
                 assert_string_equal(data_type_config_name(rows[i].type), rows[i].config_name);
@@ -42,7 +42,9 @@ static void test_every_type(void **state) {
 static void test_unknown(void **state) {
         (void)state;
         assert_string_equal(data_type_name(DATA_TYPE_INVALID), "<invalid>");
-        assert_string_equal(data_type_name((enum data_type)15), "<invalid>");
+        assert_false(data_type_is_valid(DATA_TYPE_INVALID));
+        assert_false(data_type_is_valid((enum data_type)(ARRAY_LEN(rows) + 1)));
+        assert_string_equal(data_type_name((enum data_type)(ARRAY_LEN(rows) + 1)), "<invalid>");
         assert_string_equal(data_type_name((enum data_type) - 1), "<invalid>");
         assert_string_equal(data_type_config_name((enum data_type)99), "TYPE_INVALID");
         assert_int_equal(data_type_size(DATA_TYPE_INVALID), 0);
