@@ -128,6 +128,7 @@ static void end_one(struct infer_call *call) {
         else
                 reply_text(s, &call->to, TRITONSERVER_ERROR_INTERNAL, "Unexpected empty response.",
                            26);
+        region_end_borrow(&s->region);
         unlink_call(call);
         free(call);
         session_unref(s);
@@ -578,8 +579,7 @@ static TRITONSERVER_Error *refuse_wait(const struct infer_call *call, const stru
 
         if (strcmp(p->model, caller) == 0)
                 return refuse(p, "the model's instances are all waiting for this call");
-        return kit_error(TRITONSERVER_ERROR_INTERNAL,
-                         PREFIX ": %s%s%s%s", p->model,
+        return kit_error(TRITONSERVER_ERROR_INTERNAL, PREFIX ": %s%s%s%s", p->model,
                          "the model's instances are all waiting for this call", caller,
                          w->is_through ? " -> " : "", w->is_through ? p->model : "", cycle);
 }
@@ -667,6 +667,7 @@ void infer_call_start(struct instance *in, const struct shm_call *record,
                 free(call);
                 return;
         }
+        region_borrow(&in->session->region);
         call->instance = in;
         call->session = in->session;
         call->to = *to;

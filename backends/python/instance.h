@@ -90,7 +90,8 @@ struct instance {
         bool                        has_attached;      /* the process that ended last */
         bool                        is_started;        /* the session's model is loaded */
         bool                        is_writing_stacks; /* the process was asked for its stacks */
-        struct execution           *first, **last;     /* under way, oldest first */
+        bool                        is_writing;    /* a thread writes requests into the region */
+        struct execution           *first, **last; /* under way, oldest first */
         uint32_t                    n_executions;
         struct execution           *spare;                  /* owned; executions that have ended,
                                                              * with room for one entry */
@@ -112,7 +113,7 @@ struct instance {
 
         /* Used by the receiver only. */
         bool     must_serve;
-        bool     naps; /* messages came that wake nothing */
+        bool     naps;             /* messages came that wake nothing */
         uint64_t started_ns;       /* when the process was started */
         uint64_t logged_ns;        /* when it was logged that it still starts */
         uint64_t healthy_since_ns; /* 0: never */
@@ -167,6 +168,10 @@ void execution_offer_again(struct instance *in);
 /* ---- reader.c: messages ---- */
 /* Handles all messages that are there. The caller has the reader's role. */
 void reader_drain(struct instance *in);
+
+/* Returns the memory and the addresses that no block uses to the system, unless a thread writes a request.
+ * Returns false when no addresses were returned. The caller has no role and no lock. */
+bool reader_shrink(struct instance *in, struct session *s);
 
 /* Waits for the reader's role and takes it; releases it. */
 void reader_enter_locked(struct instance *in);

@@ -1195,9 +1195,8 @@ def _begin():
     return start
 
 
-def _run():
+def _run(start):
     """The life of the process."""
-    start = _begin()
     try:
         if start["mode"] == "complete":
             _c._started(0, False, _complete(start))

@@ -34,6 +34,12 @@ void calls_post(uint32_t block) {
         connection_wake(SHM_NAPPING);
 }
 
+uint32_t calls_reach_reply(uint32_t reply_block) {
+        if (!connection_reach(reply_block))
+                Py_FatalError("no addresses for the reply to a call"); /* a few bytes */
+        return reply_block;
+}
+
 uint32_t calls_wait_replies(uint32_t block) {
         struct shm_call *call = connection_block(block);
 
@@ -41,14 +47,14 @@ uint32_t calls_wait_replies(uint32_t block) {
                 uint32_t reply_block = shm_list_take(&call->replies);
 
                 if (reply_block != 0)
-                        return reply_block;
+                        return calls_reach_reply(reply_block);
                 if (!connection_sleep(&call->replies, 0, SHM_FOREVER))
                         PyErr_Clear(); /* the server still writes into the call */
         }
 }
 
 void calls_release(uint32_t reply_block) {
-        shm_list_push(&connection.header->released, reply_block, connection_block(reply_block));
+        connection_give_back(reply_block);
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */
@@ -146,4 +152,3 @@ PyObject *calls_cancel(PyObject *module, PyObject *args) {
         connection_wake(SHM_NAPPING);
         Py_RETURN_NONE;
 }
-

@@ -244,10 +244,27 @@ PyObject *infer_call_start(PyObject *module, PyObject *args) {
 
 /* ---- replies --------------------------------------------------------------------------------- */
 
+/* Returns the block of an output; 0 when it has no bytes. */
+static uint32_t output_block(const struct shm_tensor *record) {
+        return record->data != 0 ? (uint32_t)((record->data - SHM_OUTPUT_OFFSET) / SHM_BLOCK) : 0;
+}
+
+/* Maps the blocks of the outputs. When one is out of reach, gives all back and returns false. */
+static bool reach_outputs(const unsigned char *base, const struct shm_answer *answer) {
+        const struct shm_tensor *records = (const void *)(base + answer->outputs);
+        bool                     has_all = true;
+
+        for (uint32_t i = 0; i < answer->n_outputs && has_all; i++)
+                has_all = output_block(&records[i]) == 0 ||
+                          connection_reach(output_block(&records[i]));
+        for (uint32_t i = 0; i < answer->n_outputs && !has_all; i++)
+                if (output_block(&records[i]) != 0)
+                        connection_give_back(output_block(&records[i]));
+        return has_all;
+}
+
 static PyObject *make_tensor(const unsigned char *base, const struct shm_tensor *record) {
-        uint32_t block =
-                record->data != 0 ? (uint32_t)((record->data - SHM_OUTPUT_OFFSET) / SHM_BLOCK) : 0;
-        PyObject *owner = block_new(block), *name, *tensor = NULL;
+        PyObject *owner = block_new(output_block(record)), *name, *tensor = NULL;
 
         if (owner == NULL)
                 return NULL;
@@ -281,9 +298,13 @@ static PyObject *make_outputs(const unsigned char *base, const struct shm_answer
 static PyObject *make_response(uint32_t block) {
         const unsigned char     *base = connection_block(block);
         const struct shm_answer *answer = &((const struct shm_reply *)(const void *)base)->answer;
-        PyObject                *outputs = make_outputs(base, answer), *error = NULL, *parameters,
-                 *response = NULL;
+        PyObject                *outputs, *error = NULL, *parameters, *response = NULL;
 
+        if (!reach_outputs(base, answer)) {
+                calls_release(block);
+                return response_out_of_reach();
+        }
+        outputs = make_outputs(base, answer);
         parameters = PyUnicode_DecodeUTF8((const char *)base + answer->parameters.at,
                                           answer->parameters.len, "replace");
         if (answer->kind == SHM_ANSWER_ERROR)
@@ -324,7 +345,7 @@ static uint32_t reversed(uint32_t block) {
         uint32_t before = 0;
 
         while (block != 0) {
-                struct shm_reply *reply = connection_block(block);
+                struct shm_reply *reply = connection_block(calls_reach_reply(block));
                 uint32_t          next = reply->next;
 
                 reply->next = before;
