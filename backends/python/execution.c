@@ -6,6 +6,7 @@
 #include "python/answer.h"
 #include "python/instance.h"
 #include "python/request_write.h"
+#include "python/waits.h"
 #include "triton/core/neso.h"
 
 #include <stdlib.h>
@@ -574,6 +575,8 @@ void execution_on_result(struct instance *in, const struct shm_message *message)
                 answer_all(in, ex, &stats, &source);
         if (is_row)
                 NESO_ThreadEndResponses();
+        if (atomic_load_explicit(&in->model->makes_calls, memory_order_relaxed))
+                waits_end_execution(in, ex->slot);
         shm_slot_finish(&s->region.header->slots[ex->slot].word, ex->generation);
         if (ex->block != 0)
                 region_free(&s->region, ex->block);

@@ -51,8 +51,9 @@ struct backend {
         TRITONSERVER_ResponseAllocator *allocator; /* owned; for calls to other models */
         struct kit_workers              workers;   /* threads that load models */
 
-        pthread_mutex_t lock;   /* guards the list and `waits_for` of the instances (waits.h) */
-        struct model   *models; /* borrowed */
+        pthread_mutex_t lock; /* guards the list, the models' instances, and all waits (waits.h) */
+        struct model   *models;  /* borrowed */
+        int             n_maybe; /* waits of the kind SHM_WAIT_MAYBE */
 };
 
 struct model {

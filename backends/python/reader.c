@@ -137,6 +137,7 @@ static void handle(struct instance *in, const struct shm_message *message) {
         case SHM_CLOSED: execution_on_closed(in, message); break;
         case SHM_CALL: on_call(in, message); break;
         case SHM_CANCEL: infer_call_cancel(in, message->block); break;
+        case SHM_WAIT: infer_call_wait(in, message->block, message->value); break;
         case SHM_SHRINK: region_follow(&in->session->region); break;
         default: region_break(&in->session->region);
         }

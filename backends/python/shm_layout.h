@@ -109,6 +109,7 @@ enum shm_answer_kind {
         SHM_ANSWER_NONE,  /* the request was rescheduled, or its sender answers */
         SHM_ANSWER_OK,    /* outputs */
         SHM_ANSWER_ERROR, /* a code and a text */
+        SHM_ANSWER_ASK,   /* none: asks whether the execution waits for the call */
 };
 
 /* A response of the model, or of a model that it called. */
@@ -138,16 +139,28 @@ struct shm_result {
 };
 
 /* A call of the stub that waits for replies, in a block of the stub's area. Replies are blocks of
- * the server's area that are pushed onto `replies`, or onto header->async_replies. */
+ * the server's area that are pushed onto `replies`, or onto header->async_replies.
+ *
+ * The server uses the block until the last reply. When the caller need not wait so long (its request was
+ * cancelled), a reply with is_end and without is_last comes before. After it, the block of a synchronous call
+ * comes back through `returned`, as blocks of results do. */
 struct shm_call {
+        uint32_t         link;    /* of the list `returned` */
         _Atomic uint32_t replies; /* list of struct shm_reply, newest first; also a futex word */
         uint32_t         kind;
         uint32_t         is_async;
         uint32_t         id;     /* chosen by the stub, repeated in each reply */
         uint32_t         handle; /* of the request that the call concerns; SHM_NO_INDEX: none */
         uint32_t         n_bytes;
-        uint32_t         payload;      /* relative */
-        uint32_t         is_executing; /* the executing thread made the call and waits */
+        uint32_t         payload; /* relative */
+};
+
+/* Who waits for the response of a call to another model (waits.h). */
+enum shm_wait {
+        SHM_WAIT_NONE,  /* no execution, as far as known: a thread of the model's */
+        SHM_WAIT_MAYBE, /* its execution may wait later: a coroutine, or the reader of a stream */
+        SHM_WAIT_EXECUTION, /* its execution waits */
+        SHM_WAIT_INSTANCE,  /* a thread waits that each execution of the instance needs */
 };
 
 /* Payload of SHM_CALL_INFER. */
@@ -167,6 +180,10 @@ struct shm_infer {
         struct shm_text parameters; /* JSON */
         uint32_t        is_decoupled;
         uint32_t        depth;
+        uint32_t        waits; /* enum shm_wait */
+        uint32_t execution;    /* slot of the execution that waits; SHM_NO_INDEX: none that ends */
+        uint32_t n_requests;   /* requests on whose behalf the call is made; 0: unknown */
+        uint32_t requests;     /* uint32_t[], handles */
 };
 
 /* Distance of a called model's output from the begin of its block. The first bytes of the block are
@@ -177,8 +194,9 @@ struct shm_infer {
 struct shm_reply {
         uint32_t          next; /* block of the previous reply */
         uint32_t          id;
-        uint32_t          is_last;
-        uint32_t          number; /* index of the reply, from 0 */
+        uint32_t          is_last; /* the server does not use the call any more */
+        uint32_t          is_end;  /* the call has no further responses */
+        uint32_t          number;  /* index of the reply, from 0 */
         struct shm_answer answer;
 };
 
@@ -198,7 +216,8 @@ enum shm_message_kind {
         SHM_CLOSED,    /* handle: a sender was dropped without FINAL */
         SHM_CALL,      /* block: struct shm_call, which the stub keeps */
         SHM_CANCEL,    /* block: a call that is cancelled; only its last reply is wanted */
-        SHM_LOG,       /* block: struct shm_log */
+        SHM_WAIT, /* block: a call that the server has asked for; value: enum shm_wait, from now on */
+        SHM_LOG,    /* block: struct shm_log */
         SHM_GROW,   /* handle: index of a segment that the stub offers; its state is the answer */
         SHM_SHRINK, /* the stub has removed segments */
 };

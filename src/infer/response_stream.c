@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/mem.h"
+#include "infer/cancel_watch.h"
 #include "infer/submitter.h"
 
 struct response_window {
@@ -43,6 +44,7 @@ void response_stream_init(struct response_stream *s, void *memory, void (*releas
         ref_init(&s->ref);
         atomic_init(&s->is_cancelled, false);
         atomic_init(&s->has_ended, false);
+        atomic_init(&s->is_watched, false);
         atomic_init(&s->n_sent, 0);
         atomic_init(&s->n_reported, 0);
         s->borrows_model = false;
@@ -97,6 +99,7 @@ struct response_stream *response_stream_renew(struct response_stream *s) {
         if (atomic_load_explicit(&s->ref.count, memory_order_acquire) == 1) {
                 atomic_store_explicit(&s->is_cancelled, false, memory_order_relaxed);
                 atomic_store_explicit(&s->has_ended, false, memory_order_relaxed);
+                atomic_store_explicit(&s->is_watched, false, memory_order_relaxed);
                 atomic_store_explicit(&s->n_sent, 0, memory_order_relaxed);
                 atomic_store_explicit(&s->n_reported, 0, memory_order_relaxed);
                 if (atomic_load_explicit(&s->tap, memory_order_relaxed) != NULL)
@@ -163,6 +166,8 @@ void response_stream_cancel(struct response_stream *s) {
         atomic_store(&s->is_cancelled, true);
         if (s->window != NULL)
                 wake(s);
+        if (UNLIKELY(atomic_load(&s->is_watched)))
+                cancel_watch_call_all(s);
 }
 
 /* Other inferences may use up the bound of all windows before the creator does what it was promised. */

@@ -47,7 +47,8 @@ struct response_tap {
 struct response_stream {
         struct ref   ref;
         _Atomic bool is_cancelled;
-        _Atomic bool has_ended; /* FINAL was sent */
+        _Atomic bool has_ended;  /* FINAL was sent */
+        _Atomic bool is_watched; /* has had a cancel_watch */
         bool borrows_model; /* neither the request nor its responses hold a reference to the model */
         _Atomic uint32_t               n_sent;     /* responses sent, of a decoupled model */
         _Atomic uint32_t               n_reported; /* counted in the statistics of responses */

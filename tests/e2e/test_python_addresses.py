@@ -12,6 +12,7 @@ import requests
 from conftest import is_sanitized
 from python_lab import PYTHON, model, start, stub_of  # noqa: F401 - a fixture
 
+TAKES_SECONDS = 20
 BACKENDS = ("python",)
 pytestmark = pytest.mark.skipif(is_sanitized(), reason="sanitizers reserve more addresses themselves")
 

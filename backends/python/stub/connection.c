@@ -95,7 +95,8 @@ void connection_absorb(void) {
         while (block != 0) {
                 uint32_t next = *(const uint32_t *)connection_block(block);
 
-                (void)shm_heap_free(&connection.area.heap, block);
+                if (!calls_take_back(block))
+                        (void)shm_heap_free(&connection.area.heap, block);
                 block = next;
         }
 }
@@ -134,8 +135,8 @@ bool connection_shrink(void) {
 static uint32_t alloc(uint64_t n_bytes) {
         uint32_t segment, block;
 
-        wait_for_answer();
         connection_absorb();
+        wait_for_answer();
         block = shm_area_alloc(&connection.area, n_bytes, &segment);
         if (segment == SHM_NO_INDEX || ask_for(segment))
                 return block;

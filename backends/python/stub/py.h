@@ -293,6 +293,11 @@ uint32_t calls_wait_replies(uint32_t block);
 /* Maps a reply, and returns it. Replies are small: when there are no addresses even for them, the process
  * ends. */
 uint32_t calls_reach_reply(uint32_t reply_block);
+/* Waits for the only reply to the call of a request and returns it. Frees the call's block; after an early
+ * answer it comes back later, and the request, whose inputs the call uses, is kept until then. */
+uint32_t calls_finish(uint32_t block, PyObject *request);
+/* A block has come back. Returns true when its call must not be freed yet: calls_finish() does it. */
+bool calls_take_back(uint32_t block);
 /* Gives the block of a reply back to the server. */
 void calls_release(uint32_t reply_block);
 /* Asks the server at most once a millisecond; *asked_ns is the last time. Returns -1 with an
@@ -309,9 +314,17 @@ PyObject *calls_count(PyObject *module, PyObject *args);
 PyObject *infer_call_start(PyObject *module, PyObject *args);
 PyObject *infer_call_exec(PyObject *module, PyObject *args);
 PyObject *infer_call_wait_async(PyObject *module, PyObject *unused);
-/* Records that an execution runs on this thread, at that depth of nested calls. */
-void infer_call_begin_execution(uint32_t depth);
+PyObject *infer_call_wait(PyObject *module, PyObject *args);
+PyObject *infer_call_use_loop(PyObject *module, PyObject *unused);
+PyObject *infer_call_execution(PyObject *module, PyObject *unused);
+PyObject *infer_call_holds(PyObject *module, PyObject *unused);
+/* Records that an execution of these requests runs on this thread, at that depth of nested calls. */
+void infer_call_begin_execution(struct request *const *requests, Py_ssize_t n, uint32_t depth,
+                                uint32_t slot);
 void infer_call_end_execution(void);
+/* Makes the key by which the calls of a coroutine name their execution: (depth, slot, handles). */
+PyObject *infer_call_key(struct request *const *requests, Py_ssize_t n, uint32_t depth,
+                         uint32_t slot);
 
 /* ---- executions (serve.c) -------------------------------------------------------------------- */
 

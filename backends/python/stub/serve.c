@@ -325,10 +325,12 @@ static uint32_t depth_of(struct request *const *requests, Py_ssize_t n) {
         return depth;
 }
 
-static PyObject *call_model(PyObject *list, uint32_t depth, struct shm_slot *slot) {
-        PyObject *result;
+static PyObject *call_model(PyObject *list, struct request *const *requests, Py_ssize_t n,
+                            uint32_t i) {
+        struct shm_slot *slot = &connection.header->slots[i];
+        PyObject        *result;
 
-        infer_call_begin_execution(depth);
+        infer_call_begin_execution(requests, n, depth_of(requests, n), i);
         result = PyObject_CallFunctionObjArgs(loop.execute, list, NULL);
         infer_call_end_execution();
         if (connection.is_forked)
@@ -379,9 +381,7 @@ static bool run_requests(const struct shm_execution *execution, struct request *
 
         if (list == NULL)
                 return false;
-        result = PyList_Size(list) == 0 ? none()
-                                        : call_model(list, depth_of(requests, n),
-                                                     &connection.header->slots[execution->slot]);
+        result = PyList_Size(list) == 0 ? none() : call_model(list, requests, n, execution->slot);
         Py_DECREF(list);
         has_ended = end(requests, n, result, execution);
         Py_XDECREF(result);
@@ -465,8 +465,13 @@ static bool start_pending(const struct shm_execution *execution) {
                 return false;
         p = PyCapsule_GetPointer(capsule, PENDING_NAME);
         if (PyList_Size(list) > 0) {
-                done = PyObject_CallFunction(loop.execute, "OOI", list, capsule,
-                                             (unsigned int)depth_of(p->requests, p->n));
+                PyObject *key = infer_call_key(p->requests, p->n, depth_of(p->requests, p->n),
+                                               execution->slot);
+
+                done = key != NULL ? PyObject_CallFunctionObjArgs(loop.execute, list, capsule, key,
+                                                                  NULL)
+                                   : NULL;
+                Py_XDECREF(key);
                 is_right = done != NULL || end_pending(p, NULL);
         } else {
                 done = none();
