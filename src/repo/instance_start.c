@@ -64,7 +64,8 @@ static struct error *make_and_warm_up(const struct job *j) {
         err = make_instance(j, &members.items[in->group]);
         batch_members_done(&members);
         TRY(err);
-        return warmup_run(&l->model, l->directory, &in->backend->executor, l->parts->ends_warmups);
+        return warmup_run(&l->model, l->directory, &in->backend->executor,
+                          &(struct warmup_ends){ l->parts->ends_warmups, l->n_superseding });
 }
 
 static void job_main(void *arg) {

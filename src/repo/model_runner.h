@@ -19,6 +19,7 @@
 struct loaded_model;
 struct model;
 struct model_config;
+struct model_files;
 struct model_update;
 
 struct model_runner_ops {
@@ -43,7 +44,7 @@ struct model_runner_ops {
 bool model_is_ready(struct model *model);
 /* The same, without the models that it needs. */
 bool          model_is_ready_itself(struct model *model);
-struct error *model_update(struct model *model, const struct model_config *config,
+struct error *model_update(struct model *model, const struct model_files *files,
                            struct model_update **ret) NODISCARD;
 
 /* run_backend.c: runs instances of one backend. */

@@ -47,22 +47,53 @@ struct change {
 /* ---- one change at a time
  * --------------------------------------------------------------------- */
 
+/* Waits for the end of the running change, which ends early while this one makes it needless. */
+static void wait_for_turn_locked(struct repo *r, struct repo_entry *e,
+                                 const struct change_goal *goal) {
+        bool supersedes = false;
+
+        e->n_waiting++;
+        while (e->is_busy && !r->is_stopping) {
+                if (change_goal_supersedes(goal, &e->running) != supersedes) {
+                        supersedes = !supersedes;
+                        atomic_fetch_add(&e->n_superseding, supersedes ? 1 : -1);
+                }
+                cond_wait(&r->table.changed, &r->table.lock);
+        }
+        if (supersedes)
+                atomic_fetch_sub(&e->n_superseding, 1);
+        e->n_waiting--;
+}
+
+static void set_running_locked(struct repo_entry *e, const struct change_goal *goal) {
+        free(e->running_config);
+        e->running_config = mem_strdup(goal->config_json);
+        e->running = *goal;
+        e->running.config_json = e->running_config;
+}
+
+void repo_change_outdate_locked(struct repo_entry *e, const struct change_goal *goal) {
+        if (!e->is_busy || e->is_outdated || !change_goal_supersedes(goal, &e->running))
+                return;
+        e->is_outdated = true;
+        atomic_fetch_add(&e->n_superseding, 1);
+}
+
 struct error *repo_change_begin(struct repo *r, const struct model_source *source,
                                 struct repo_entry **ret) {
-        struct repo_entry *e;
+        const struct change_goal goal = { source->is_unload, source->files, source->config_json };
+        struct repo_entry       *e;
 
         MUTEX_GUARD(&r->table.lock);
         e = repo_table_add_locked(&r->table, &source->key, source->directory, source->repository);
         TRY(load_wait_begin_locked(r, e));
-        e->n_waiting++;
-        while (e->is_busy && !r->is_stopping)
-                cond_wait(&r->table.changed, &r->table.lock);
-        e->n_waiting--;
+        wait_for_turn_locked(r, e, &goal);
         if (r->is_stopping) {
                 load_wait_end_locked(r, e);
                 return error_new_text(ERR_UNAVAILABLE, "Server exiting");
         }
         e->is_busy = true;
+        set_running_locked(e, &goal);
         r->n_changing++;
         *ret = e;
         return NULL;
@@ -71,6 +102,9 @@ struct error *repo_change_begin(struct repo *r, const struct model_source *sourc
 void repo_change_end(struct repo *r, struct repo_entry *e) {
         MUTEX_GUARD(&r->table.lock);
         e->is_busy = false;
+        if (e->is_outdated)
+                atomic_fetch_sub(&e->n_superseding, 1);
+        e->is_outdated = false;
         r->n_changing--;
         load_wait_end_locked(r, e);
         repo_forget_locked(r, e);
@@ -95,7 +129,7 @@ static void run_load(struct work *job) {
                         log_error("failed to load '%s' version %lld: %s: %s", v->label,
                                   (long long)v->version, error_code_string(v->error->code),
                                   v->error->message);
-        } while (v->error != NULL && n_left-- > 0);
+        } while (v->error != NULL && n_left-- > 0 && atomic_load(v->files->n_superseding) == 0);
         load_slot_release(v->repo, &slot);
 }
 
@@ -185,7 +219,7 @@ static struct error *prepare_updates(struct change *c) {
         c->updates = mem_zalloc((c->n_kept + 1) * sizeof(struct model_update *));
         for (size_t i = 0; i < c->n_kept; i++) {
                 struct model_update *u;
-                struct error        *err = model_update(c->kept[i], c->files.config, &u);
+                struct error        *err = model_update(c->kept[i], &c->files, &u);
 
                 if (err != NULL)
                         return not_updated(c, c->kept[i], err);
@@ -409,6 +443,7 @@ struct error *repo_change_load(struct repo *r, struct repo_entry *e,
 
         if (err != NULL)
                 return err;
+        c.files.n_superseding = &e->n_superseding;
         err = c.files.no_version != NULL ? refuse_without_version(&c)
                                          : run(&c, source, fingerprint);
         if (err != NULL)

@@ -102,11 +102,11 @@ struct error *warmup_input_read(const Inference__ModelWarmup__Input *input, cons
 
 /* Larger than any real batch, and still little memory. */
 #define MAX_WARMUP_BATCH 65536
-#define MAX_WARMUP_COUNT 65536 /* nothing but the end of the server ends a warm-up early */
+#define MAX_WARMUP_COUNT 65536 /* a load has an end */
 
 /* One sample while it runs. */
 struct warmup {
-        const atomic_bool *must_end; /* borrowed; NULL: never */
+        const struct warmup_ends     *ends; /* borrowed */
         struct model                 *model;
         const char                   *directory;
         const Inference__ModelWarmup *sample;
@@ -266,8 +266,14 @@ static struct error *name_sample(const struct warmup *w, struct error *why) {
         return err;
 }
 
-static bool must_end(const struct warmup *w) {
-        return w->must_end != NULL && atomic_load_explicit(w->must_end, memory_order_relaxed);
+static struct error *check_ends(const struct warmup_ends *ends) {
+        if (ends->is_stopping != NULL &&
+            atomic_load_explicit(ends->is_stopping, memory_order_relaxed))
+                return error_new_text(ERR_UNAVAILABLE, "Server exiting");
+        if (ends->n_superseding != NULL &&
+            atomic_load_explicit(ends->n_superseding, memory_order_relaxed) > 0)
+                return error_new_text(ERR_UNAVAILABLE, "another change of the model was requested");
+        return NULL;
 }
 
 static struct error *run_sample(struct warmup *w, struct executor *executor) {
@@ -275,9 +281,10 @@ static struct error *run_sample(struct warmup *w, struct executor *executor) {
                                                      * reference server */
         struct error *err = read_inputs(w);
 
-        for (uint32_t i = 0; i < n && err == NULL; i++)
-                err = name_sample(w, must_end(w) ? error_new_text(ERR_UNAVAILABLE, "Server exiting")
-                                                 : run_once(w, executor));
+        for (uint32_t i = 0; i < n && err == NULL; i++) {
+                err = check_ends(w->ends);
+                err = name_sample(w, err != NULL ? err : run_once(w, executor));
+        }
         for (size_t i = 0; i < w->sample->n_inputs; i++)
                 free(w->bytes[i].bytes);
         free(w->bytes);
@@ -303,7 +310,7 @@ static struct error *check_size(const Inference__ModelWarmup *sample) {
 }
 
 struct error *warmup_run(struct model *model, const char *model_directory,
-                         struct executor *executor, const atomic_bool *must_end) {
+                         struct executor *executor, const struct warmup_ends *ends) {
         const Inference__ModelConfig *pb = model->config->pb;
         struct error                 *err = NULL;
 
@@ -311,7 +318,7 @@ struct error *warmup_run(struct model *model, const char *model_directory,
                 struct warmup w = { .model = model,
                                     .directory = model_directory,
                                     .sample = pb->model_warmup[i],
-                                    .must_end = must_end };
+                                    .ends = ends };
 
                 if (w.sample->batch_size == 0 || !warmup_fits(w.sample, executor))
                         continue;
