@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Entries of an instance: the requests that it has, by handle (instance.h). */
 #include "kit/scratch.h"
+#include "python/infer_call.h"
 #include "python/instance.h"
+#include "triton/core/neso.h"
 
 #include <stdlib.h>
+
+/* Other servers do not have these functions. */
+#pragma weak NESO_CancelWatchNew
+#pragma weak NESO_CancelWatchDelete
 
 #define INDEX_BITS 20 /* low bits of a handle; the others count the uses of the entry */
 #define MAX_ENTRIES (1u << INDEX_BITS)
@@ -51,18 +57,40 @@ struct entry *entry_new_locked(struct instance *in, TRITONBACKEND_Request *reque
         return e;
 }
 
+struct entry *entry_find_locked(const struct instance *in, uint32_t handle) {
+        uint32_t i = handle & (MAX_ENTRIES - 1);
+
+        if (i < in->n_entries && in->entries[i]->is_used && in->entries[i]->handle == handle)
+                return in->entries[i];
+        return NULL;
+}
+
 struct entry *entry_find(struct instance *in, uint32_t handle) {
-        uint32_t      i = handle & (MAX_ENTRIES - 1);
-        struct entry *e = NULL;
+        struct entry *e;
 
         (void)pthread_mutex_lock(&in->lock);
-        if (i < in->n_entries && in->entries[i]->is_used && in->entries[i]->handle == handle)
-                e = in->entries[i];
+        e = entry_find_locked(in, handle);
         (void)pthread_mutex_unlock(&in->lock);
         return e;
 }
 
+static void on_cancelled(void *userp) {
+        struct entry *e = userp;
+
+        atomic_store(&e->is_cancelled, true);
+        infer_call_end_left(e->instance);
+}
+
+void entry_watch(struct entry *e) {
+        if (e->watch == NULL && e->request != NULL && NESO_CancelWatchNew)
+                kit_error_log(NESO_CancelWatchNew(&e->watch, e->request, on_cancelled, e),
+                              "failed to watch a request");
+}
+
 void entry_end(struct entry *e) {
+        if (e->watch != NULL)
+                kit_error_log(NESO_CancelWatchDelete(e->watch), "failed to end a watch");
+        e->watch = NULL;
         if (e->factory != NULL)
                 kit_error_log(TRITONBACKEND_ResponseFactoryDelete(e->factory),
                               "failed to delete a response factory");

@@ -6,6 +6,7 @@
 #include "python/answer.h"
 #include "python/instance.h"
 #include "python/request_write.h"
+#include "python/waits.h"
 #include "triton/core/neso.h"
 
 #include <stdlib.h>
@@ -250,45 +251,85 @@ static TRITONSERVER_Error *refuse_cancelled(struct entry *e) {
         return is_cancelled ? TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_CANCELLED, "") : NULL;
 }
 
+/* Returns addresses that no block uses to the system, so that there are some for a new one. Called between
+ * two requests. */
+static bool make_room(struct instance *in, struct session *s) {
+        bool has_room;
+
+        (void)pthread_mutex_lock(&in->lock);
+        in->is_writing = false;
+        (void)pthread_mutex_unlock(&in->lock);
+        has_room = reader_shrink(in, s);
+        (void)pthread_mutex_lock(&in->lock);
+        in->is_writing = true;
+        (void)pthread_mutex_unlock(&in->lock);
+        return has_room;
+}
+
 static TRITONSERVER_Error *write_request(struct instance *in, struct session *s, struct entry *e) {
+        TRITONSERVER_Error *err;
+
         KIT_TRY(refuse_cancelled(e));
+        e->block = SHM_NO_INDEX;
+        err = request_write(in->model, e->request, e->handle, &s->region, &e->block);
+        if (err == NULL || e->block != 0 || !make_room(in, s))
+                return err;
+        TRITONSERVER_ErrorDelete(err);
         return request_write(in->model, e->request, e->handle, &s->region, &e->block);
 }
 
+static void fail_unwritten(struct entry *e, uint64_t begin_ns, TRITONSERVER_Error *err) {
+        struct kit_stats stats = { .exec_start = begin_ns, .exec_end = kit_clock_ns() };
+
+        fail_entry(e, &stats, err);
+        entry_free(e);
+        TRITONSERVER_ErrorDelete(err);
+}
+
+/* Writes the list of an execution's requests, unless there is one only. */
+static bool write_batch(struct session *s, struct execution *ex) {
+        size_t            n_bytes = sizeof(struct shm_batch) + ex->n_entries * sizeof(uint32_t);
+        struct shm_batch *batch;
+
+        if (ex->n_entries < 2)
+                return true;
+        ex->block = region_alloc(&s->region, n_bytes);
+        if (ex->block == 0)
+                return false;
+        batch = region_block(&s->region, ex->block);
+        batch->n_requests = ex->n_entries;
+        for (uint32_t i = 0; i < ex->n_entries; i++)
+                batch->requests[i] = ex->entries[i]->block;
+        return true;
+}
+
+static void fail_batch(struct session *s, struct execution *ex) {
+        for (uint32_t i = 0; i < ex->n_entries; i++) {
+                region_free(&s->region, ex->entries[i]->block);
+                fail_unwritten(ex->entries[i], ex->begin_ns, kit_error_no_memory(0, "a batch"));
+        }
+        ex->n_entries = 0;
+}
+
 /* Writes each request into the region. A request that cannot be written is answered and left out.
- * Returns false when none is left. */
+ * Returns false when none is left. The caller has set `is_writing`. */
 static bool write_requests(struct instance *in, struct session *s, struct execution *ex) {
-        struct kit_stats  stats = { .exec_start = ex->begin_ns };
-        struct shm_batch *batch = NULL;
-        uint32_t          n = 0;
+        uint32_t n = 0;
 
         ex->block = 0;
-        if (ex->n_entries > 1) {
-                ex->block =
-                        region_alloc(&s->region, sizeof(*batch) + ex->n_entries * sizeof(uint32_t));
-                batch = region_block(&s->region, ex->block);
-        }
         for (uint32_t i = 0; i < ex->n_entries; i++) {
                 struct entry       *e = ex->entries[i];
-                TRITONSERVER_Error *err = ex->n_entries == 1 || ex->block != 0
-                                                  ? write_request(in, s, e)
-                                                  : kit_error_no_memory(sizeof(*batch), "a batch");
+                TRITONSERVER_Error *err = write_request(in, s, e);
 
-                if (err == NULL) {
-                        if (batch != NULL)
-                                batch->requests[n] = e->block;
+                if (err != NULL)
+                        fail_unwritten(e, ex->begin_ns, err);
+                else
                         ex->entries[n++] = e;
-                        continue;
-                }
-                stats.exec_end = kit_clock_ns();
-                fail_entry(e, &stats, err);
-                entry_free(e);
-                TRITONSERVER_ErrorDelete(err);
         }
-        if (ex->block != 0)
-                batch->n_requests = n;
         ex->n_entries = n;
-        return n > 0;
+        if (!write_batch(s, ex))
+                fail_batch(s, ex);
+        return ex->n_entries > 0;
 }
 
 static void free_blocks(struct session *s, struct execution *ex) {
@@ -361,11 +402,9 @@ static void fail_execution(struct execution *ex, const struct kit_stats *stats,
         TRITONSERVER_ErrorDelete(err);
 }
 
-static void discard(struct instance *in, struct execution *ex) {
-        (void)pthread_mutex_lock(&in->lock);
+static void discard_locked(struct instance *in, struct execution *ex) {
         free_entries_locked(ex);
         execution_free_locked(in, ex);
-        (void)pthread_mutex_unlock(&in->lock);
 }
 
 /* Fails the execution because no process runs or will start. Some of its requests may have been
@@ -374,7 +413,9 @@ static void give_up(struct instance *in, struct execution *ex) {
         struct kit_stats stats = { .exec_start = ex->begin_ns, .exec_end = kit_clock_ns() };
 
         fail_execution(ex, &stats, instance_unhealthy(in));
-        discard(in, ex);
+        (void)pthread_mutex_lock(&in->lock);
+        discard_locked(in, ex);
+        (void)pthread_mutex_unlock(&in->lock);
 }
 
 /* Offers the execution to the process of `s`. The caller holds the instance's lock, which this
@@ -407,15 +448,17 @@ TRITONSERVER_Error *execution_start(struct instance *in, TRITONBACKEND_Request *
                 bool            has_any;
 
                 session_ref(s);
+                in->is_writing = true;
                 (void)pthread_mutex_unlock(&in->lock);
                 has_any = write_requests(in, s, ex);
+                (void)pthread_mutex_lock(&in->lock);
+                in->is_writing = false;
                 if (!has_any) {
-                        free_blocks(s, ex);
-                        discard(in, ex);
+                        discard_locked(in, ex);
+                        (void)pthread_mutex_unlock(&in->lock);
                         session_unref(s);
                         return NULL;
                 }
-                (void)pthread_mutex_lock(&in->lock);
                 if (in->session == s && in->state == INSTANCE_SERVING) {
                         *ret = run_locked(in, s, ex);
                         session_unref(s);
@@ -532,6 +575,8 @@ void execution_on_result(struct instance *in, const struct shm_message *message)
                 answer_all(in, ex, &stats, &source);
         if (is_row)
                 NESO_ThreadEndResponses();
+        if (atomic_load_explicit(&in->model->makes_calls, memory_order_relaxed))
+                waits_end_execution(in, ex->slot);
         shm_slot_finish(&s->region.header->slots[ex->slot].word, ex->generation);
         if (ex->block != 0)
                 region_free(&s->region, ex->block);
@@ -667,11 +712,11 @@ void execution_offer_again(struct instance *in) {
                 (void)pthread_mutex_lock(&in->lock);
                 for (ex = in->first; ex != NULL && !ex->is_taken_back; ex = ex->next)
                         ;
+                in->is_writing = ex != NULL;
                 (void)pthread_mutex_unlock(&in->lock);
                 if (ex == NULL)
                         return;
                 if (!write_requests(in, in->session, ex)) {
-                        free_blocks(in->session, ex);
                         finish(in, ex);
                         (void)pthread_cond_broadcast(&in->changed);
                         continue;

@@ -9,6 +9,7 @@
 #include "python/waits.h"
 #include "triton/core/neso.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,14 @@
 
 #define PREFIX "Model %s - Error when running inference: %s"
 #define MAX_TENSORS 4096
+#define LEFT "the requests that are executed were cancelled"
+
+/* Who answers the call; changed by compare-and-swap. */
+enum answered_by {
+        ANSWERED_BY_NOTHING,
+        ANSWERED_BY_MODEL, /* its last response, or the reason why there is none */
+        ANSWERED_EARLY,    /* the responses of the model are dropped */
+};
 
 struct infer_call {
         struct instance               *instance;
@@ -29,9 +38,16 @@ struct infer_call {
                                                       * start, cancellations */
         uint32_t                       last;    /* block of the last reply, written in advance */
         bool                           is_decoupled; /* accepts any number of responses */
-        bool                           is_waiting;   /* its instance runs no other execution until
-                                                      * the end */
         bool                           is_cancelled; /* by infer_call_cancel_all() */
+        bool                           is_left;      /* by infer_call_end_left() */
+        atomic_int                     answered_by;  /* enum answered_by */
+        struct wait                    wait;
+        uint32_t *
+                requests; /* owned: handles of the requests on whose behalf it is made; guarded by the
+                             * instance's lock, as is ... */
+        uint32_t n_requests;
+        char    *model;      /* owned: its name; NULL: not read */
+        bool     is_through; /* an ensemble or a chain */
 };
 
 /* ---- memory of outputs ----------------------------------------------------------------------- */
@@ -118,37 +134,50 @@ static void end_one(struct infer_call *call) {
 
         if (atomic_fetch_sub(&call->n_ends, 1) != 1)
                 return;
-        if (call->is_waiting)
-                waits_end(call->instance);
+        waits_end(&call->wait);
         if (call->request != NULL)
                 kit_error_log(TRITONSERVER_InferenceRequestDelete(call->request),
                               "failed to delete a request");
-        if (call->last != 0)
+        if (atomic_load(&call->answered_by) == ANSWERED_EARLY && !call->to.is_async)
+                session_return(s, call->to.call);
+        else if (call->last != 0)
                 reply_push(s, &call->to, call->last, true);
         else
                 reply_text(s, &call->to, TRITONSERVER_ERROR_INTERNAL, "Unexpected empty response.",
                            26);
+        region_end_borrow(&s->region);
         unlink_call(call);
+        free(call->requests);
+        free(call->model);
         free(call);
         session_unref(s);
 }
 
-static void keep_error(struct infer_call *call, uint32_t code, const char *text) {
+/* Returns false when the call is answered already. */
+static bool take_answer(struct infer_call *call, enum answered_by by) {
+        int nothing = ANSWERED_BY_NOTHING;
+
+        return atomic_compare_exchange_strong(&call->answered_by, &nothing, (int)by);
+}
+
+/* Returns 0 when memory is short; then the region is marked as broken, since without a reply the stub would
+ * wait forever. */
+static uint32_t error_reply(struct infer_call *call, uint32_t code, const char *text) {
         size_t            len = strlen(text);
         struct region    *r = &call->session->region;
         uint32_t          block = region_alloc(r, sizeof(struct shm_reply) + len);
         struct shm_reply *reply;
 
         if (block == 0) {
-                region_break(r); /* without a reply the stub would wait forever */
-                return;
+                region_break(r);
+                return 0;
         }
         reply = region_block(r, block);
         *reply = (struct shm_reply){ .answer = { .kind = SHM_ANSWER_ERROR,
                                                  .code = code,
                                                  .text = { sizeof(*reply), (uint32_t)len } } };
         memcpy(reply + 1, text, len);
-        call->last = block;
+        return block;
 }
 
 /* ---- responses ------------------------------------------------------------------------------- */
@@ -307,35 +336,44 @@ static uint32_t empty_reply(struct infer_call *call) {
 /* Returns the block of the reply for a response; 0 when there is nothing to reply. */
 static uint32_t reply_for(struct infer_call *call, TRITONSERVER_InferenceResponse *response) {
         TRITONSERVER_Error *err;
-        uint32_t            block = 0, last = call->last;
+        uint32_t            block = 0;
 
         if (response == NULL)
-                return call->is_decoupled ? empty_reply(call) : 0;
+                return empty_reply(call);
         err = make_reply(call, response, &block);
         if (err != NULL) {
-                keep_error(call, TRITONSERVER_ErrorCode(err), TRITONSERVER_ErrorMessage(err));
+                block = error_reply(call, TRITONSERVER_ErrorCode(err),
+                                    TRITONSERVER_ErrorMessage(err));
                 TRITONSERVER_ErrorDelete(err);
-                block = call->last;
-                call->last = last;
         }
         kit_error_log(TRITONSERVER_InferenceResponseDelete(response),
                       "failed to delete a response");
         return block;
 }
 
+/* Returns false when the caller gets no reply for the response. */
+static bool is_wanted(struct infer_call *call, const TRITONSERVER_InferenceResponse *response,
+                      bool is_final) {
+        if (call->is_decoupled && !is_final)
+                return atomic_load(&call->answered_by) == ANSWERED_BY_NOTHING;
+        return (response != NULL || call->is_decoupled) && take_answer(call, ANSWERED_BY_MODEL);
+}
+
 static void on_response(TRITONSERVER_InferenceResponse *response, const uint32_t flags,
                         void *userp) {
         struct infer_call *call = userp;
         bool               is_final = (flags & TRITONSERVER_RESPONSE_COMPLETE_FINAL) != 0;
-        uint32_t           block = reply_for(call, response);
+        uint32_t           block = 0;
 
+        if (is_wanted(call, response, is_final))
+                block = reply_for(call, response);
+        else if (response != NULL)
+                kit_error_log(TRITONSERVER_InferenceResponseDelete(response),
+                              "failed to delete a response");
         if (block != 0 && call->is_decoupled && !is_final)
                 reply_push(call->session, &call->to, block, false);
-        else if (block != 0 && call->last == 0)
-                call->last = block;
         else if (block != 0)
-                region_free(&call->session->region, block); /* one response is expected, and was
-                                                             * received before */
+                call->last = block;
         if (is_final)
                 end_one(call);
 }
@@ -353,7 +391,7 @@ struct payload {
         struct answer_source source; /* the call's block */
         uint32_t             at;     /* offset of the payload in it */
         struct shm_infer     infer;
-        char                *model; /* owned */
+        const char          *model; /* borrowed from the call */
 };
 
 static TRITONSERVER_Error *malformed(const struct payload *p) {
@@ -498,10 +536,14 @@ static TRITONSERVER_Error *fill_request(const struct payload          *p,
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
+/* Takes `err`, which may be NULL. */
 static TRITONSERVER_Error *prefixed(const struct payload *p, TRITONSERVER_Error *err) {
-        TRITONSERVER_Error *longer = kit_error(TRITONSERVER_ErrorCode(err), PREFIX, p->model,
-                                               TRITONSERVER_ErrorMessage(err));
+        TRITONSERVER_Error *longer;
 
+        if (err == NULL)
+                return NULL;
+        longer = kit_error(TRITONSERVER_ErrorCode(err), PREFIX, p->model,
+                           TRITONSERVER_ErrorMessage(err));
         TRITONSERVER_ErrorDelete(err);
         return longer;
 }
@@ -557,53 +599,116 @@ static TRITONSERVER_InferenceTrace *child_trace(struct instance *in, uint32_t ha
         return child;
 }
 
-struct wait {
-        struct instance *instance;
-        const char      *hopeless;   /* the first model that could never serve the call */
-        struct kit_text  cycle;      /* " -> <model>" for each */
-        bool             is_through; /* an ensemble or a chain */
-};
+static void add_wait(const char *model, void *userp) {
+        struct infer_call *call = userp;
 
-static void wait_for_step(const char *model, void *userp) {
-        struct wait *w = userp;
-
-        if (w->hopeless == NULL && !waits_begin(w->instance, model, &w->cycle))
-                w->hopeless = model;
+        waits_add_model(&call->wait, model);
 }
 
-static TRITONSERVER_Error *refuse_wait(const struct infer_call *call, const struct payload *p,
-                                       const struct wait *w) {
-        const char *caller = call->instance->model->kit.name;
-        const char *cycle = w->cycle.chars != NULL ? w->cycle.chars : "";
+static TRITONSERVER_Error *refuse_wait(const struct infer_call *call,
+                                       const struct kit_text   *cycle) {
+        static const char why[] = "the model's instances are all waiting for this call";
+        const char       *caller = call->instance->model->kit.name;
+        const char       *names = cycle->chars != NULL ? cycle->chars : "";
 
-        if (strcmp(p->model, caller) == 0)
-                return refuse(p, "the model's instances are all waiting for this call");
-        return kit_error(TRITONSERVER_ERROR_INTERNAL,
-                         PREFIX ": %s%s%s%s", p->model,
-                         "the model's instances are all waiting for this call", caller,
-                         w->is_through ? " -> " : "", w->is_through ? p->model : "", cycle);
+        if (strcmp(call->model, caller) == 0)
+                return kit_error(TRITONSERVER_ERROR_INTERNAL, PREFIX, call->model, why);
+        return kit_error(TRITONSERVER_ERROR_INTERNAL, PREFIX ": %s%s%s%s", call->model, why, caller,
+                         call->is_through ? " -> " : "", call->is_through ? call->model : "",
+                         names);
+}
+
+static TRITONSERVER_Error *change_wait(struct infer_call *call, enum shm_wait kind) {
+        struct kit_text     cycle = { 0 };
+        TRITONSERVER_Error *err = NULL;
+
+        if (!waits_change(&call->wait, kind, &cycle))
+                err = refuse_wait(call, &cycle);
+        kit_text_done(&cycle);
+        return err;
+}
+
+/* Asks the process whether the execution waits for the call. */
+static void ask(struct wait *wait) {
+        struct infer_call *call =
+                (struct infer_call *)((char *)wait - offsetof(struct infer_call, wait));
+        struct session   *s = call->session;
+        uint32_t          block = region_alloc(&s->region, sizeof(struct shm_reply));
+        struct shm_reply *reply;
+
+        if (block == 0)
+                return;
+        reply = region_block(&s->region, block);
+        *reply = (struct shm_reply){ .id = call->to.id, .answer = { .kind = SHM_ANSWER_ASK } };
+        region_push(&s->region, &s->region.header->async_replies, block, &reply->next);
+        shm_futex_wake(&s->region.header->async_replies, INT32_MAX);
 }
 
 /* Records what the call waits for: the model, or all models of an ensemble or a chain. */
 static TRITONSERVER_Error *begin_wait(struct infer_call *call, const struct payload *p) {
-        struct wait         w = { .instance = call->instance };
-        TRITONSERVER_Error *err = NULL;
-
+        call->wait.execution = p->infer.execution;
+        call->wait.is_stream = call->is_decoupled;
+        call->wait.ask = ask;
+        if (p->infer.waits == SHM_WAIT_NONE)
+                return NULL;
+        if (p->infer.waits > SHM_WAIT_INSTANCE ||
+            (p->infer.waits == SHM_WAIT_MAYBE && !call->to.is_async))
+                return malformed(p);
         if (NESO_InferenceRequestModelSteps)
-                err = NESO_InferenceRequestModelSteps(call->request, &w.is_through, wait_for_step,
-                                                      &w);
+                KIT_TRY(prefixed(p,
+                                 NESO_InferenceRequestModelSteps(call->request, &call->is_through,
+                                                                 add_wait, call)));
         else
-                wait_for_step(p->model, &w);
-        if (err != NULL)
-                err = prefixed(p, err);
-        else if (w.hopeless != NULL)
-                err = refuse_wait(call, p, &w);
-        if (err != NULL) {
-                waits_end(call->instance);
-                call->is_waiting = false;
+                waits_add_model(&call->wait, p->model);
+        return change_wait(call, (enum shm_wait)p->infer.waits);
+}
+
+/* ---- requests that are cancelled ------------------------------------------------------------- */
+
+/* Returns true when all requests of the call have ended or were cancelled, at least one of them the
+ * latter. */
+static bool is_left_locked(const struct instance *in, const struct infer_call *call) {
+        bool has_cancelled = false;
+
+        for (uint32_t i = 0; i < call->n_requests; i++) {
+                const struct entry *e = entry_find_locked(in, call->requests[i]);
+
+                if (e != NULL && !atomic_load(&e->is_cancelled))
+                        return false;
+                has_cancelled = has_cancelled || e != NULL;
         }
-        kit_text_done(&w.cycle);
-        return err;
+        return has_cancelled;
+}
+
+/* Watches the requests on whose behalf the call is made. Returns an error when they were cancelled
+ * before. */
+static TRITONSERVER_Error *watch_requests(struct infer_call *call, const struct payload *p) {
+        struct instance *in = call->instance;
+        uint32_t         n = p->infer.n_requests;
+        uint32_t        *handles;
+        bool             is_left;
+
+        if (n == 0 || n > MAX_TENSORS)
+                return NULL;
+        handles = kit_alloc_array(n, sizeof(*handles));
+        if (handles == NULL)
+                return kit_error_no_memory(n * sizeof(*handles), "a call");
+        if (!answer_copy(&p->source, p->at + p->infer.requests, handles, n * sizeof(*handles))) {
+                free(handles);
+                return malformed(p);
+        }
+        for (uint32_t i = 0; i < n; i++) {
+                struct entry *e = entry_find(in, handles[i]);
+
+                if (e != NULL)
+                        entry_watch(e);
+        }
+        (void)pthread_mutex_lock(&in->lock);
+        call->requests = handles;
+        call->n_requests = n;
+        is_left = is_left_locked(in, call);
+        (void)pthread_mutex_unlock(&in->lock);
+        return is_left ? kit_error(TRITONSERVER_ERROR_CANCELLED, LEFT) : NULL;
 }
 
 static TRITONSERVER_Error *submit(struct infer_call *call, const struct payload *p,
@@ -611,11 +716,11 @@ static TRITONSERVER_Error *submit(struct infer_call *call, const struct payload 
         TRITONSERVER_Error *err;
 
         KIT_TRY(open_request(call, p));
-        if (call->is_waiting)
-                KIT_TRY(begin_wait(call, p));
+        KIT_TRY(begin_wait(call, p));
         KIT_TRY(TRITONSERVER_InferenceRequestSetReleaseCallback(call->request, on_release, call));
         KIT_TRY(TRITONSERVER_InferenceRequestSetResponseCallback(
                 call->request, call->instance->model->backend->allocator, call, on_response, call));
+        KIT_TRY(watch_requests(call, p)); /* from now on it may be cancelled */
         atomic_fetch_add(&call->n_ends, 2);
         err = TRITONSERVER_ServerInferAsync(call->instance->model->server, call->request,
                                             child_trace(call->instance, handle));
@@ -646,10 +751,11 @@ static void link_call(struct infer_call *call) {
         (void)pthread_mutex_unlock(&in->lock);
 }
 
-static TRITONSERVER_Error *read_payload(struct payload *p) {
+static TRITONSERVER_Error *read_payload(struct payload *p, struct infer_call *call) {
         if (!answer_copy(&p->source, p->at, &p->infer, sizeof(p->infer)))
                 return malformed(p);
-        p->model = copy_text(p, p->infer.model);
+        call->is_decoupled = p->infer.is_decoupled != 0;
+        p->model = call->model = copy_text(p, p->infer.model);
         return p->model != NULL ? NULL : malformed(p);
 }
 
@@ -667,25 +773,22 @@ void infer_call_start(struct instance *in, const struct shm_call *record,
                 free(call);
                 return;
         }
+        region_borrow(&in->session->region);
         call->instance = in;
         call->session = in->session;
         call->to = *to;
+        call->wait.instance = in;
         atomic_init(&call->n_ends, 1);
         session_ref(call->session);
         link_call(call);
-        err = read_payload(&p);
-        if (err == NULL) {
-                call->is_decoupled = p.infer.is_decoupled != 0;
-                call->is_waiting = record->is_executing != 0;
+        err = read_payload(&p, call);
+        if (err == NULL)
                 err = submit(call, &p, record->handle);
-        } else {
-                call->is_waiting = false;
-        }
-        if (err != NULL) {
-                keep_error(call, TRITONSERVER_ErrorCode(err), TRITONSERVER_ErrorMessage(err));
+        if (err != NULL && take_answer(call, ANSWERED_BY_MODEL))
+                call->last = error_reply(call, TRITONSERVER_ErrorCode(err),
+                                         TRITONSERVER_ErrorMessage(err));
+        if (err != NULL)
                 TRITONSERVER_ErrorDelete(err);
-        }
-        free(p.model);
         end_one(call);
 }
 
@@ -698,7 +801,21 @@ static void cancel(struct infer_call *call) {
         end_one(call);
 }
 
-void infer_call_cancel(struct instance *in, uint32_t block) {
+/* Answers a call, which the caller holds, before its model does, and cancels it. */
+static void end_early(struct infer_call *call, uint32_t code, const char *text) {
+        uint32_t block = error_reply(call, code, text);
+
+        if (block != 0 && take_answer(call, ANSWERED_EARLY)) {
+                waits_leave(&call->wait);
+                reply_push_early(call->session, &call->to, block);
+        } else if (block != 0) {
+                region_free(&call->session->region, block);
+        }
+        cancel(call);
+}
+
+/* Returns a call that is held; NULL when it has ended. */
+static struct infer_call *find_call(struct instance *in, uint32_t block) {
         struct infer_call *call;
 
         (void)pthread_mutex_lock(&in->lock);
@@ -706,8 +823,55 @@ void infer_call_cancel(struct instance *in, uint32_t block) {
                 if (call->to.call == block && call->session == in->session && hold(call))
                         break;
         (void)pthread_mutex_unlock(&in->lock);
+        return call;
+}
+
+void infer_call_cancel(struct instance *in, uint32_t block) {
+        struct infer_call *call = find_call(in, block);
+
         if (call != NULL)
                 cancel(call);
+}
+
+void infer_call_wait(struct instance *in, uint32_t block, uint64_t kind) {
+        struct infer_call  *call = find_call(in, block);
+        TRITONSERVER_Error *err;
+
+        if (call == NULL)
+                return;
+        if (kind > SHM_WAIT_INSTANCE || !call->wait.is_asked) {
+                region_break(&in->session->region);
+                end_one(call);
+                return;
+        }
+        err = change_wait(call, (enum shm_wait)kind);
+        if (err == NULL) {
+                end_one(call);
+                return;
+        }
+        end_early(call, TRITONSERVER_ErrorCode(err), TRITONSERVER_ErrorMessage(err));
+        TRITONSERVER_ErrorDelete(err);
+}
+
+/* Holds a call of the instance and marks it; NULL when there is none. */
+static struct infer_call *take_left(struct instance *in) {
+        struct infer_call *call;
+
+        (void)pthread_mutex_lock(&in->lock);
+        for (call = in->calls; call != NULL; call = call->next)
+                if (!call->is_left && is_left_locked(in, call) && hold(call))
+                        break;
+        if (call != NULL)
+                call->is_left = true;
+        (void)pthread_mutex_unlock(&in->lock);
+        return call;
+}
+
+void infer_call_end_left(struct instance *in) {
+        struct infer_call *call;
+
+        while ((call = take_left(in)) != NULL)
+                end_early(call, TRITONSERVER_ERROR_CANCELLED, LEFT);
 }
 
 void infer_call_cancel_all(struct instance *in) {

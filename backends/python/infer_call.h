@@ -5,11 +5,15 @@
  * its outputs are allocated in the region. The last reply is sent after both the last response and
  * the release.
  *
- *     SHM_CALL -> infer_call_start() -> [replies] -> the last reply
+ *     SHM_CALL -> infer_call_start() -> [replies] ----------------> the last reply
+ *                                         '---> the early answer -----^
+ *
+ * A call that is made on behalf of requests which are all cancelled gets an early answer: its caller goes on,
+ * and the called model, which may not look at the cancellation, keeps the inputs until it ends.
  *
  * Ownership.  A call is freed after its last response and its release; it holds its session. The
  * instance waits for its calls before it ends.
- * Threads.  Start and cancel: the reader's. Responses come from any thread.
+ * Threads.  Start, wait and cancel: the reader's. Responses and cancellations come from any thread.
  */
 #pragma once
 
@@ -27,6 +31,10 @@ TRITONSERVER_Error *infer_call_allocator_new(TRITONSERVER_ResponseAllocator **re
 
 /* `call` is a copy of the record in the block. */
 void infer_call_start(struct instance *in, const struct shm_call *call, const struct reply_to *to);
+/* The process says who waits for the call in that block, which it was asked. */
+void infer_call_wait(struct instance *in, uint32_t block, uint64_t kind);
+/* Answers the calls whose requests were all cancelled, and cancels them; from any thread. */
+void infer_call_end_left(struct instance *in);
 /* Cancels the call in that block; does nothing when it has ended. */
 void infer_call_cancel(struct instance *in, uint32_t block);
 void infer_call_cancel_all(struct instance *in);

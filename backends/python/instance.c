@@ -130,8 +130,7 @@ static uint64_t watch_memory(struct instance *in, struct session *s, bool was_id
                 return SHM_FOREVER;
         if (!was_idle)
                 return TRIM_AFTER_NS;
-        (void)in;
-        region_trim(&s->region);
+        (void)reader_shrink(in, s);
         return SHM_FOREVER;
 }
 

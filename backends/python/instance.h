@@ -36,12 +36,14 @@ enum instance_state {
         INSTANCE_STOPPING,
 };
 
-/* Limit of the models that a call waits for; a call of an ensemble of more may wait for the others. */
-#define MAX_WAITS 32
+struct NESO_CancelWatch;
+struct wait;
 
 struct entry {
         TRITONBACKEND_Request         *request; /* owned; NULL: released */
         TRITONBACKEND_ResponseFactory *factory; /* owned; NULL: not created */
+        struct NESO_CancelWatch       *watch;   /* owned; NULL: no call was made on its behalf */
+        atomic_bool                    is_cancelled; /* set by the watch */
         struct instance               *instance;
         uint32_t                       handle;
         uint32_t                       block;    /* in the region; the stub releases it */
@@ -75,9 +77,8 @@ struct instance {
         bool                         is_concurrent;   /* its executions overlap */
         struct instance             *next;            /* in the model's list; guarded by the
                                                        * backend's lock */
-        /* Models that its execution waits for (waits.h); guarded by the backend's lock. */
-        struct model *waits_for[MAX_WAITS];
-        unsigned      n_waits_for;
+        struct wait                 *waits; /* of its calls (waits.h); guarded by the backend's
+                                                       * lock */
 
         pthread_mutex_t             lock;
         pthread_cond_t              changed; /* on the monotonic clock; signals changes of the
@@ -90,7 +91,8 @@ struct instance {
         bool                        has_attached;      /* the process that ended last */
         bool                        is_started;        /* the session's model is loaded */
         bool                        is_writing_stacks; /* the process was asked for its stacks */
-        struct execution           *first, **last;     /* under way, oldest first */
+        bool                        is_writing;    /* a thread writes requests into the region */
+        struct execution           *first, **last; /* under way, oldest first */
         uint32_t                    n_executions;
         struct execution           *spare;                  /* owned; executions that have ended,
                                                              * with room for one entry */
@@ -112,7 +114,7 @@ struct instance {
 
         /* Used by the receiver only. */
         bool     must_serve;
-        bool     naps; /* messages came that wake nothing */
+        bool     naps;             /* messages came that wake nothing */
         uint64_t started_ns;       /* when the process was started */
         uint64_t logged_ns;        /* when it was logged that it still starts */
         uint64_t healthy_since_ns; /* 0: never */
@@ -134,6 +136,7 @@ TRITONSERVER_Error *instance_is_ready(struct instance *in);
 struct entry *entry_new_locked(struct instance *in, TRITONBACKEND_Request *request);
 /* Returns NULL when no entry has the handle, or when the entry has ended. */
 struct entry *entry_find(struct instance *in, uint32_t handle);
+struct entry *entry_find_locked(const struct instance *in, uint32_t handle);
 void          entry_free(struct entry *e);
 /* The same in two steps, for the entries of an execution that ends. */
 void entry_end(struct entry *e);
@@ -142,6 +145,9 @@ void entry_free_locked(struct entry *e);
 void entry_fail(struct entry *e, TRITONSERVER_Error *err);
 /* Creates the factory for responses that may follow the release. */
 TRITONSERVER_Error *entry_open(struct entry *e);
+/* Ends the calls that are made on behalf of the request when it is cancelled; called with the reader's
+ * role. */
+void entry_watch(struct entry *e);
 /* Releases the request; the entry stays until its last response. */
 void entry_release(struct entry *e, uint32_t flags);
 
@@ -167,6 +173,10 @@ void execution_offer_again(struct instance *in);
 /* ---- reader.c: messages ---- */
 /* Handles all messages that are there. The caller has the reader's role. */
 void reader_drain(struct instance *in);
+
+/* Returns the memory and the addresses that no block uses to the system, unless a thread writes a request.
+ * Returns false when no addresses were returned. The caller has no role and no lock. */
+bool reader_shrink(struct instance *in, struct session *s);
 
 /* Waits for the reader's role and takes it; releases it. */
 void reader_enter_locked(struct instance *in);

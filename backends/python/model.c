@@ -20,6 +20,8 @@
 #define DEFAULT_DEPTH 32
 #define FORBIDDEN_CHARACTERS ";|&$`<>()[]{}\\\"'*?~#!"
 #define MIN_SHM_BYTES (INT64_C(1) << 20)
+#define DEFAULT_SHM_BYTES (INT64_C(4) << 20)
+#define DEFAULT_GROWTH_BYTES (INT64_C(1) << 20)
 
 /* ---- settings of the backend ----------------------------------------------------------------- */
 
@@ -50,17 +52,10 @@ static TRITONSERVER_Error *refuse(const char *text) {
 
 /* Settings of the reference server that have no effect here. */
 static TRITONSERVER_Error *check_foreign(const struct kit_json *config) {
-        static const char *const ignored[] = { "shm-growth-byte-size", "shm-region-prefix-name",
-                                               "shm_message_queue_size" };
-        int64_t                  first = MIN_SHM_BYTES, growth = 1, threads = 1, queue = 1;
+        static const char *const ignored[] = { "shm-region-prefix-name", "shm_message_queue_size" };
+        int64_t                  threads = 1, queue = 1;
         const char              *prefix = setting(config, "shm-region-prefix-name");
 
-        KIT_TRY(setting_int(config, "shm-default-byte-size", &first));
-        if (first < MIN_SHM_BYTES)
-                return refuse("shm-default-byte-size can't be smaller than 4 MiBs");
-        KIT_TRY(setting_int(config, "shm-growth-byte-size", &growth));
-        if (growth <= 0)
-                return refuse("shm-growth-byte-size can't be smaller than or equal to zero.");
         KIT_TRY(setting_int(config, "thread-pool-size", &threads));
         if (threads < 1)
                 return refuse("thread-pool-size can't be less than 1.");
@@ -74,24 +69,39 @@ static TRITONSERVER_Error *check_foreign(const struct kit_json *config) {
         return NULL;
 }
 
+static TRITONSERVER_Error *read_region(const struct kit_json *config, struct region_options *ret) {
+        int64_t first = DEFAULT_SHM_BYTES, growth = DEFAULT_GROWTH_BYTES, most = 0;
+
+        KIT_TRY(setting_int(config, "shm-default-byte-size", &first));
+        if (first < MIN_SHM_BYTES)
+                return refuse("shm-default-byte-size can't be smaller than 4 MiBs");
+        KIT_TRY(setting_int(config, "shm-growth-byte-size", &growth));
+        if (growth <= 0)
+                return refuse("shm-growth-byte-size can't be smaller than or equal to zero.");
+        KIT_TRY(setting_int(config, "shm-max-byte-size", &most));
+        if (most < 0)
+                return refuse("shm-max-byte-size can't be negative.");
+        *ret = (struct region_options){ .max_bytes = (uint64_t)most,
+                                        .first_bytes = (uint64_t)first / 2,
+                                        .growth_bytes = (uint64_t)growth };
+        return NULL;
+}
+
 static TRITONSERVER_Error *read_settings(const struct kit_json *config, struct backend *backend) {
         struct settings *settings = &backend->settings;
         const char      *python = setting(config, "python-path");
         const char      *restart = setting(config, "stub-restart");
         const char      *directory = setting(config, "backend-directory");
-        int64_t          timeout_s = 30, max_bytes = 0;
+        int64_t          timeout_s = 30;
 
         KIT_TRY(check_foreign(config));
         KIT_TRY(setting_int(config, "stub-timeout-seconds", &timeout_s));
         if (timeout_s <= 0 || timeout_s > INT32_MAX)
                 return refuse("stub-timeout-seconds can't be smaller than or equal to zero.");
-        KIT_TRY(setting_int(config, "shm-max-byte-size", &max_bytes));
-        if (max_bytes < 0)
-                return refuse("shm-max-byte-size can't be negative.");
+        KIT_TRY(read_region(config, &settings->region));
         if (restart != NULL && strcmp(restart, "true") != 0 && strcmp(restart, "false") != 0)
                 return refuse("stub-restart must be 'true' or 'false'.");
         settings->timeout_ns = (uint64_t)timeout_s * 1000000000u;
-        settings->max_bytes = (uint64_t)max_bytes;
         settings->restarts = restart == NULL || strcmp(restart, "true") == 0;
         settings->python = strdup(python != NULL ? python : "python3");
         backend->backends_directory = strdup(directory != NULL ? directory : "");
@@ -245,11 +255,12 @@ static TRITONSERVER_Error *read_concurrency(struct model *model, bool has_sequen
 
         KIT_TRY(read_bounded(model, "ASYNC_CONCURRENCY", 1, SHM_MAX_DEPTH, &n));
         if (n > 1 && has_sequences)
-                return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
-                                 "model '%s': ASYNC_CONCURRENCY is %" PRId64
-                                 ", but the requests of a sequence run one after the other: a model "
-                                 "with sequence_batching must not set it",
-                                 model->kit.name, n);
+                return kit_error(
+                        TRITONSERVER_ERROR_INVALID_ARG,
+                        "model '%s': ASYNC_CONCURRENCY is %" PRId64
+                        ", but the requests of a sequence run one after the other: a model "
+                        "with sequence_batching must not set it",
+                        model->kit.name, n);
         model->async_concurrency = (uint32_t)n;
         return NULL;
 }
@@ -259,7 +270,7 @@ static TRITONSERVER_Error *read_parameters(struct model *model) {
         const char *gpu = kit_model_parameter(&model->kit, "FORCE_CPU_ONLY_INPUT_TENSORS");
         int64_t     depth = DEFAULT_DEPTH, timeout_ms = 0;
         bool        has_sequences = kit_json_find(root, "sequence_batching") != NULL;
-        bool has_batcher = has_sequences || kit_json_find(root, "dynamic_batching") != NULL;
+        bool        has_batcher = has_sequences || kit_json_find(root, "dynamic_batching") != NULL;
 
         if (gpu != NULL && strcmp(gpu, "yes") != 0 && strcmp(gpu, "no") != 0)
                 return kit_error(TRITONSERVER_ERROR_UNSUPPORTED,

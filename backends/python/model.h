@@ -8,8 +8,10 @@
  *     stub-timeout-seconds      time limit of a process's start and of finalize() (30)
  *     stub-restart              whether a crashed process is restarted (true)
  *     shm-max-byte-size         limit of the memory shared by an instance and the server (0: none)
- *     shm-default-byte-size, shm-growth-byte-size, shm-region-prefix-name, shm_message_queue_size,
- *     thread-pool-size          of the reference server; checked and without effect here
+ *     shm-default-byte-size     addresses of that memory at first, half of them for each direction (4 MiB)
+ *     shm-growth-byte-size      least number of addresses that are added when it grows (1 MiB)
+ *     shm-region-prefix-name, shm_message_queue_size, thread-pool-size
+ *                               of the reference server; checked and without effect here
  *
  * Parameters of a model: EXECUTION_ENV_PATH, FORCE_CPU_ONLY_INPUT_TENSORS, and PIPELINE_DEPTH,
  * ASYNC_CONCURRENCY, EXECUTE_TIMEOUT_MS (docs/python_models.md).
@@ -21,6 +23,7 @@
 
 #include "kit/model.h"
 #include "kit/stream.h"
+#include "python/region.h"
 #include "python/stub_process.h"
 
 #include <pthread.h>
@@ -30,10 +33,10 @@ struct environments;
 struct model;
 
 struct settings {
-        char    *python; /* owned; the interpreter's path or name */
-        uint64_t timeout_ns;
-        uint64_t max_bytes;
-        bool     restarts;
+        char                 *python; /* owned; the interpreter's path or name */
+        uint64_t              timeout_ns;
+        struct region_options region;
+        bool                  restarts;
 };
 
 struct backend {
@@ -48,25 +51,26 @@ struct backend {
         TRITONSERVER_ResponseAllocator *allocator; /* owned; for calls to other models */
         struct kit_workers              workers;   /* threads that load models */
 
-        pthread_mutex_t lock;   /* guards the list and `waits_for` of the instances (waits.h) */
-        struct model   *models; /* borrowed */
+        pthread_mutex_t lock; /* guards the list, the models' instances, and all waits (waits.h) */
+        struct model   *models;  /* borrowed */
+        int             n_maybe; /* waits of the kind SHM_WAIT_MAYBE */
 };
 
 struct model {
         struct kit_model     kit;
         struct backend      *backend;
         TRITONSERVER_Server *server;
-        char                *library_directory; /* owned; for a backend written in Python, else NULL */
-        char                *file;              /* owned; path of the program */
-        char                *python;            /* owned; path of the interpreter */
-        char               **environment;       /* owned; of its processes */
-        bool                 is_decoupled;
-        uint32_t             depth; /* limit of executions that an instance has at a time */
-        uint32_t             async_concurrency;  /* the same for a coroutine execute(); 1: off */
-        uint64_t             execute_timeout_ns; /* 0: none */
-        atomic_bool          makes_calls;        /* to other models; then executions are not
+        char       *library_directory; /* owned; for a backend written in Python, else NULL */
+        char       *file;              /* owned; path of the program */
+        char       *python;            /* owned; path of the interpreter */
+        char      **environment;       /* owned; of its processes */
+        bool        is_decoupled;
+        uint32_t    depth;              /* limit of executions that an instance has at a time */
+        uint32_t    async_concurrency;  /* the same for a coroutine execute(); 1: off */
+        uint64_t    execute_timeout_ns; /* 0: none */
+        atomic_bool makes_calls;        /* to other models; then executions are not
                                                   * pipelined */
-        TRITONSERVER_Metric *restarts;           /* owned; NULL without metrics */
+        TRITONSERVER_Metric *restarts;  /* owned; NULL without metrics */
 
         bool             is_listed;
         struct model    *next;      /* in the backend's list */

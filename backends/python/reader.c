@@ -137,6 +137,8 @@ static void handle(struct instance *in, const struct shm_message *message) {
         case SHM_CLOSED: execution_on_closed(in, message); break;
         case SHM_CALL: on_call(in, message); break;
         case SHM_CANCEL: infer_call_cancel(in, message->block); break;
+        case SHM_WAIT: infer_call_wait(in, message->block, message->value); break;
+        case SHM_SHRINK: region_follow(&in->session->region); break;
         default: region_break(&in->session->region);
         }
 }
@@ -188,6 +190,8 @@ void reader_drain(struct instance *in) {
                 region_count_handled(&in->session->region);
         }
         row_end(in, &row);
+        if (in->session->region.must_shrink)
+                region_follow(&in->session->region);
 }
 
 /* ---- the role --------------------------------------------------------------------------------- */
@@ -201,6 +205,20 @@ void reader_enter_locked(struct instance *in) {
 void reader_leave_locked(struct instance *in) {
         in->is_reading = false;
         (void)pthread_cond_broadcast(&in->changed);
+}
+
+bool reader_shrink(struct instance *in, struct session *s) {
+        bool has_shrunk = false;
+
+        (void)pthread_mutex_lock(&in->lock);
+        reader_enter_locked(in);
+        if (in->session == s && !in->is_writing)
+                has_shrunk = region_shrink(&s->region);
+        reader_leave_locked(in);
+        (void)pthread_mutex_unlock(&in->lock);
+        if (has_shrunk)
+                session_wake_stub(s);
+        return has_shrunk;
 }
 
 void reader_wait(struct instance *in, struct execution *ex) {

@@ -2,35 +2,55 @@
 /* The server's side of a region that is shared with a stub (shm_layout.h): blocks of the server's
  * area, and places in the region that the stub names.
  *
+ * The stub names places in segments, which are unmapped when no block is in them. The server reads such
+ * places with the reader's role, or *borrows* the region for as long as it does (a call to another model);
+ * segments are unmapped with the role, and while nothing is borrowed. So a stub that names a place which it
+ * has given back breaks the rules, and the server does not read memory that is not there.
+ *
  * Ownership.  The region owns its memory and its descriptor. The allocator of a block owns it until
  * it is freed or passed to the stub, which gives it back through the list `released`.
- * Threads.  region_alloc() and region_free() from any thread; the rest does not change.
+ * Threads.  region_alloc(), region_free(), region_borrow() and region_end_borrow() from any thread; what
+ * maps and unmaps segments with the reader's role; the rest does not change.
  */
 #pragma once
 
 #include "kit/errors.h"
-#include "python/shm_heap.h"
-#include "python/shm_layout.h"
+#include "python/shm_area.h"
 #include "python/shm_sync.h"
 
 #include <pthread.h>
 #include <stdbool.h>
 
+/* A segment of the stub that the server has mapped. */
+struct stub_segment {
+        bool     is_mapped;
+        uint64_t offset;
+};
+
 struct region {
         int                fd;
-        unsigned char     *base;
-        struct shm_header *header; /* = base */
-        pthread_mutex_t    lock;   /* guards heap, limbo */
-        struct shm_heap    heap;
+        struct shm_header *header;
+        struct shm_map     map;
+        pthread_mutex_t    lock; /* guards area, limbo */
+        struct shm_area    area;
         uint32_t           limbo;       /* list of blocks that were given back, but may be named by
                                          * ... */
         uint32_t           limbo_until; /* ... messages before this one */
         _Atomic uint32_t   n_handled;   /* number of the stub's messages that were handled */
         atomic_bool        is_broken;   /* the stub broke the rules of the region: region_break() */
+        atomic_uint        n_borrowed;  /* users outside of the reader's role */
+        bool               must_shrink; /* the stub has removed segments; the reader's role */
+
+        struct stub_segment stub_segments[SHM_SEGMENTS]; /* the reader's role */
 };
 
-/* max_bytes 0 means no limit. */
-TRITONSERVER_Error *region_open(struct region *r, uint64_t max_bytes);
+struct region_options {
+        uint64_t max_bytes;    /* limit of its memory; 0: none */
+        uint64_t first_bytes;  /* size of an area's first segment */
+        uint64_t growth_bytes; /* least size of its other segments */
+};
+
+TRITONSERVER_Error *region_open(struct region *r, const struct region_options *options);
 void                region_close(struct region *r);
 
 /* The process broke the rules of the region: marks it, and wakes the receiver, which ends the
@@ -41,8 +61,23 @@ void region_break(struct region *r);
 uint32_t region_alloc(struct region *r, uint64_t n_bytes);
 void     region_free(struct region *r, uint32_t block);
 
-/* Returns memory of a burst to the system; to be called after a while without traffic. */
-void     region_trim(struct region *r);
+/* Maps the segment with that index, which the stub offers, and answers. */
+void region_grow(struct region *r, uint32_t segment);
+
+/* The stub's blocks may be read outside of the reader's role until the end; called with the role. */
+static inline void region_borrow(struct region *r) {
+        atomic_fetch_add_explicit(&r->n_borrowed, 1, memory_order_relaxed);
+}
+
+static inline void region_end_borrow(struct region *r) {
+        atomic_fetch_sub_explicit(&r->n_borrowed, 1, memory_order_release);
+}
+
+/* Unmaps the segments that the stub has removed, when nothing is borrowed. */
+void region_follow(struct region *r);
+/* Returns the memory and the addresses of a burst to the system, when nothing is borrowed. No thread writes
+ * into a block or reads one. Returns true when the stub must be woken, which holds addresses as well. */
+bool     region_shrink(struct region *r);
 uint64_t region_idle_bytes(struct region *r);
 
 /* A block that one thread passes to the stub may come back to another thread: the order of the two is
@@ -89,14 +124,12 @@ static inline void region_count_handled(struct region *r) {
 }
 
 static inline void *region_block(const struct region *r, uint32_t block) {
-        return r->base + (uint64_t)block * SHM_BLOCK;
+        return shm_map_at(&r->map, (uint64_t)block * SHM_BLOCK);
 }
 
-/* Returns n_bytes at `offset`; NULL when they are not within the two areas. */
+/* Returns n_bytes at `offset`; NULL when they are not within a segment of the two areas. */
 static inline const void *region_find(const struct region *r, uint64_t offset, uint64_t n_bytes) {
-        if (offset < SHM_SERVER_AREA || offset > SHM_BYTES || n_bytes > SHM_BYTES - offset)
-                return NULL;
-        return r->base + offset;
+        return offset >= SHM_SERVER_AREA ? shm_map_find(&r->map, offset, n_bytes) : NULL;
 }
 
 /* Returns a block of the stub's area with n_bytes; NULL when there can be none. */
@@ -104,7 +137,5 @@ static inline void *region_find_stub_block(const struct region *r, uint32_t bloc
                                            uint64_t n_bytes) {
         uint64_t offset = (uint64_t)block * SHM_BLOCK;
 
-        if (offset < SHM_STUB_AREA || offset > SHM_BYTES || n_bytes > SHM_BYTES - offset)
-                return NULL;
-        return r->base + offset;
+        return offset >= SHM_STUB_AREA ? shm_map_find(&r->map, offset, n_bytes) : NULL;
 }

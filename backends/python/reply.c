@@ -21,16 +21,29 @@ bool reply_open(struct session *s, const struct shm_message *message, struct shm
         return true;
 }
 
-void reply_push(struct session *s, struct reply_to *to, uint32_t block, bool is_last) {
+static void push(struct session *s, const struct reply_to *to, uint32_t block) {
         struct shm_call  *call = region_block(&s->region, to->call);
         struct shm_reply *reply = region_block(&s->region, block);
         _Atomic uint32_t *list = to->is_async ? &s->region.header->async_replies : &call->replies;
 
         reply->id = to->id;
-        reply->number = to->n_replies++;
-        reply->is_last = is_last;
         region_push(&s->region, list, block, &reply->next);
         shm_futex_wake(list, INT32_MAX);
+}
+
+void reply_push(struct session *s, struct reply_to *to, uint32_t block, bool is_last) {
+        struct shm_reply *reply = region_block(&s->region, block);
+
+        reply->number = to->n_replies++;
+        reply->is_last = reply->is_end = is_last;
+        push(s, to, block);
+}
+
+void reply_push_early(struct session *s, const struct reply_to *to, uint32_t block) {
+        struct shm_reply *reply = region_block(&s->region, block);
+
+        reply->is_end = true;
+        push(s, to, block);
 }
 
 void reply_text(struct session *s, struct reply_to *to, uint32_t code, const char *text,

@@ -20,6 +20,9 @@ struct reply_to {
 bool reply_open(struct session *s, const struct shm_message *message, struct shm_call *call,
                 struct reply_to *ret);
 
+/* Passes a reply before the last one, after which the call has no further responses. */
+void reply_push_early(struct session *s, const struct reply_to *to, uint32_t block);
+
 /* Passes a reply block, which the caller has filled in, to the stub. */
 void reply_push(struct session *s, struct reply_to *to, uint32_t block, bool is_last);
 

@@ -262,7 +262,8 @@ static TRITONSERVER_Error *no_room(size_t n_bytes) {
                 TRITONSERVER_ERROR_INTERNAL,
                 "Failed to increase the shared memory pool size to %zu bytes. The memory that "
                 "the server and the Python process share is limited by "
-                "--backend-config=python,shm-max-byte-size, or no more is left.",
+                "--backend-config=python,shm-max-byte-size, or no more memory or addresses "
+                "(`ulimit -v`) are left.",
                 n_bytes);
 }
 
@@ -275,8 +276,10 @@ TRITONSERVER_Error *request_write(const struct model *model, TRITONBACKEND_Reque
 
         if (err == NULL) {
                 block = region_alloc(region, plan.n_bytes);
-                if (block == 0)
+                if (block == 0) {
                         err = no_room(plan.n_bytes);
+                        *ret_block = 0;
+                }
         }
         if (err == NULL) {
                 struct writer w = { .base = region_block(region, block),

@@ -230,11 +230,11 @@ void services_free_metrics(struct instance *in) {
 
 struct load {
         TRITONSERVER_Server *server;
-        char                *user; /* owned; the model whose initialize() waits for it; NULL: none */
-        uint64_t             user_version;
-        struct session      *session; /* ref */
-        struct kit_json     *doc;     /* owned */
-        struct reply_to      to;
+        char            *user; /* owned; the model whose initialize() waits for it; NULL: none */
+        uint64_t         user_version;
+        struct session  *session; /* ref */
+        struct kit_json *doc;     /* owned */
+        struct reply_to  to;
 };
 
 struct parameters {
@@ -340,6 +340,7 @@ static void run_load(void *userp) {
         else
                 reply_text(load->session, &load->to, 0, "", 0);
         kit_json_free(load->doc);
+        region_end_borrow(&load->session->region);
         session_unref(load->session);
         free(load->user);
         free(load);
@@ -375,11 +376,13 @@ static void start_load(struct instance *in, struct kit_json *doc, const struct r
                 load->user_version = in->model->kit.version;
         }
         session_ref(load->session);
+        region_borrow(&load->session->region);
         err = kit_workers_start(&in->model->backend->workers, run_load, load);
         if (err == NULL)
                 return;
         reply_error(in->session, &again, err);
         kit_json_free(doc);
+        region_end_borrow(&load->session->region);
         session_unref(load->session);
         free(load->user);
         free(load);

@@ -164,7 +164,7 @@ TRITONSERVER_Error *session_start(const struct session_options *o, struct sessio
         s->name = o->name;
         s->process.on_end = on_end;
         atomic_init(&s->n_users, 2); /* one for the caller, one for on_end() */
-        err = region_open(&s->region, o->model->backend->settings.max_bytes);
+        err = region_open(&s->region, &o->model->backend->settings.region);
         if (err == NULL)
                 err = write_start(s, o);
         if (err == NULL)
@@ -232,7 +232,7 @@ bool session_has_message(const struct session *s) {
         return atomic_load(&s->region.header->message_tail) != s->message_head;
 }
 
-bool session_next(struct session *s, struct shm_message *ret) {
+static bool next(struct session *s, struct shm_message *ret) {
         struct shm_header *h = s->region.header;
         uint32_t           tail = atomic_load_explicit(&h->message_tail, memory_order_acquire);
 
@@ -251,6 +251,16 @@ bool session_next(struct session *s, struct shm_message *ret) {
         if (s->message_head == tail || s->message_head % ROOM_MESSAGES == 0)
                 shm_wake(&h->room_sleep, SHM_NAPPING);
         return true;
+}
+
+bool session_next(struct session *s, struct shm_message *ret) {
+        while (next(s, ret)) {
+                if (ret->kind != SHM_GROW)
+                        return true;
+                region_grow(&s->region, ret->handle);
+                region_count_handled(&s->region);
+        }
+        return false;
 }
 
 void session_sleep(struct session *s, _Atomic uint32_t *word, enum shm_sleep depth,

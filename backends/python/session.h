@@ -58,7 +58,8 @@ void session_push(struct session *s, const struct shm_execution *execution);
  * returns. */
 void session_wake_stub(struct session *s);
 
-/* Reads the next message of the stub; returns false when there is none. */
+/* Reads the next message of the stub; returns false when there is none. Maps segments that the stub
+ * offers. */
 bool session_next(struct session *s, struct shm_message *ret);
 bool session_has_message(const struct session *s);
 /* Sleeps until a message for this sleeper comes (&header->receiver_sleep or

@@ -5,18 +5,30 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define BLOCKS_OF_UNIT (SHM_UNIT / SHM_BLOCK)
 #define MAX_SMALL (SHM_UNIT / 4)
 #define MAP_WORDS (BLOCKS_OF_UNIT / 64)
+#define UNITS_OF_GRANULE (SHM_GRANULE / SHM_UNIT)
+#define AREA_UNITS (SHM_AREA_BYTES / SHM_UNIT)
 
-enum unit_kind { UNIT_FREE, UNIT_SMALL, UNIT_RUN, UNIT_BODY };
+enum unit_kind {
+        UNIT_NONE, /* no segment has it */
+        UNIT_FREE,
+        UNIT_SMALL,
+        UNIT_RUN,
+        UNIT_BODY,
+        UNIT_HELD, /* free, in a closed segment */
+};
 
 struct shm_unit {
         uint8_t  kind;
         uint8_t  size_class; /* UNIT_SMALL */
         bool     is_committed;
         bool     is_partial; /* in the list of units with free blocks of its size */
+        bool     is_first;   /* of its segment */
+        bool     is_closed;  /* its segment is */
         uint32_t n;          /* units of the run, in its first and (free runs) last unit */
         uint32_t next, prev; /* in a bin, or in the list of a size */
         uint16_t n_free;     /* UNIT_SMALL: number of free blocks */
@@ -63,35 +75,29 @@ static void bin_remove(struct shm_heap *heap, uint32_t first) {
         list_remove(heap, &heap->bins[bin_of(unit(heap, first)->n)], first);
 }
 
-static bool cover(struct shm_heap *heap, uint32_t n_more) {
-        uint64_t         n_units = (uint64_t)heap->n_units + n_more;
-        uint64_t         capacity = heap->capacity;
-        struct shm_unit *units;
+static void hold_run(struct shm_heap *heap, uint32_t first, uint32_t n) {
+        for (uint32_t i = first; i < first + n; i++)
+                unit(heap, i)->kind = UNIT_HELD;
+}
 
-        if (n_units > SHM_AREA_BYTES / SHM_UNIT)
-                return false;
-        while (capacity < n_units)
-                capacity = capacity == 0 ? 64 : capacity * 2;
-        if (capacity > heap->capacity) {
-                units = realloc(heap->units, capacity * sizeof(*units));
-                if (units == NULL)
-                        return false;
-                heap->units = units;
-                heap->capacity = (uint32_t)capacity;
-        }
-        memset(&heap->units[heap->n_units], 0, n_more * sizeof(*heap->units));
-        return true;
+/* Runs of two segments are neighbours in the file only. */
+static bool joins_next(const struct shm_heap *heap, uint32_t i) {
+        return i < heap->n_units && unit(heap, i)->kind == UNIT_FREE && !unit(heap, i)->is_first;
 }
 
 static void free_run(struct shm_heap *heap, uint32_t first, uint32_t n) {
+        if (unit(heap, first)->is_closed) {
+                hold_run(heap, first, n);
+                return;
+        }
         unit(heap, first)->kind = UNIT_FREE;
-        if (first + n < heap->n_units && unit(heap, first + n)->kind == UNIT_FREE) {
+        if (joins_next(heap, first + n)) {
                 uint32_t after = first + n;
 
                 n += unit(heap, after)->n;
                 bin_remove(heap, after);
         }
-        if (first > 0 && unit(heap, first - 1)->kind == UNIT_FREE) {
+        if (!unit(heap, first)->is_first && unit(heap, first - 1)->kind == UNIT_FREE) {
                 uint32_t before = unit(heap, first - 1)->n;
 
                 bin_remove(heap, first - before);
@@ -101,38 +107,43 @@ static void free_run(struct shm_heap *heap, uint32_t first, uint32_t n) {
         bin_insert(heap, first, n);
 }
 
-/* Takes a free run of at least n units out of its bin; SHM_NO_INDEX when there is none. */
-static uint32_t find_run(struct shm_heap *heap, uint32_t n) {
+/* Returns the first free run of at least n units, by size; SHM_NO_INDEX when there is none. */
+static uint32_t find_run(const struct shm_heap *heap, uint32_t n) {
         for (unsigned bin = bin_of(n); bin < SHM_HEAP_BINS; bin++)
                 for (uint32_t i = heap->bins[bin]; i != SHM_NO_INDEX; i = unit(heap, i)->next)
-                        if (unit(heap, i)->n >= n) {
-                                bin_remove(heap, i);
+                        if (unit(heap, i)->n >= n)
                                 return i;
-                        }
         return SHM_NO_INDEX;
-}
-
-static uint32_t append_run(struct shm_heap *heap, uint32_t n) {
-        uint32_t first = heap->n_units;
-
-        if (!cover(heap, n))
-                return SHM_NO_INDEX;
-        heap->n_units += n;
-        unit(heap, first)->n = n;
-        return first;
 }
 
 /* ---- committing ------------------------------------------------------------------------------ */
 
-static bool commit_range(struct shm_heap *heap, uint32_t first, uint32_t n) {
-        uint64_t n_bytes = (uint64_t)n * SHM_UNIT;
+bool shm_heap_may_commit(const struct shm_heap *heap, uint64_t n_bytes) {
         uint64_t all = atomic_load(heap->committed) + atomic_load(heap->committed_by_other);
 
-        if (heap->max_bytes != 0 && (n_bytes > heap->max_bytes || all > heap->max_bytes - n_bytes))
+        return heap->max_bytes == 0 ||
+               (n_bytes <= heap->max_bytes && all <= heap->max_bytes - n_bytes);
+}
+
+/* A model may close the descriptor of the memfd and open a file of its own with its number. */
+static bool has_file(const struct shm_heap *heap) {
+        struct stat st;
+
+        return fstat(heap->fd, &st) == 0 && (uint64_t)st.st_ino == heap->file;
+}
+
+static bool allocate_in_file(const struct shm_heap *heap, int mode, uint32_t first, uint32_t n) {
+        return has_file(heap) && fallocate(heap->fd, mode | FALLOC_FL_KEEP_SIZE,
+                                           (off_t)(heap->begin + (uint64_t)first * SHM_UNIT),
+                                           (off_t)((uint64_t)n * SHM_UNIT)) == 0;
+}
+
+static bool commit_range(struct shm_heap *heap, uint32_t first, uint32_t n) {
+        uint64_t n_bytes = (uint64_t)n * SHM_UNIT;
+
+        if (!shm_heap_may_commit(heap, n_bytes))
                 return false;
-        if (heap->fd >= 0 &&
-            fallocate(heap->fd, FALLOC_FL_KEEP_SIZE,
-                      (off_t)(heap->begin + (uint64_t)first * SHM_UNIT), (off_t)n_bytes) != 0)
+        if (heap->fd >= 0 && !allocate_in_file(heap, 0, first, n))
                 return false;
         for (uint32_t i = first; i < first + n; i++)
                 unit(heap, i)->is_committed = true;
@@ -157,9 +168,8 @@ static uint32_t alloc_run(struct shm_heap *heap, uint32_t n) {
         uint32_t first = find_run(heap, n), n_found;
 
         if (first == SHM_NO_INDEX)
-                first = append_run(heap, n);
-        if (first == SHM_NO_INDEX)
                 return SHM_NO_INDEX;
+        bin_remove(heap, first);
         n_found = unit(heap, first)->n;
         if (!commit(heap, first, n)) {
                 free_run(heap, first, n_found);
@@ -238,6 +248,16 @@ static uint32_t alloc_small(struct shm_heap *heap, unsigned size_class) {
         return number(heap, i) + ((word * 64 + bit) << size_class);
 }
 
+static bool is_empty(const struct shm_unit *u) {
+        return u->n_free == BLOCKS_OF_UNIT >> u->size_class;
+}
+
+static void free_empty(struct shm_heap *heap, uint32_t i) {
+        list_remove(heap, &heap->partial[unit(heap, i)->size_class], i);
+        unit(heap, i)->is_partial = false;
+        free_run(heap, i, 1);
+}
+
 static void free_small(struct shm_heap *heap, uint32_t i, unsigned b) {
         struct shm_unit *u = unit(heap, i);
         uint32_t        *list = &heap->partial[u->size_class];
@@ -245,15 +265,16 @@ static void free_small(struct shm_heap *heap, uint32_t i, unsigned b) {
         u->free_map[b / 64] |= UINT64_C(1) << (b % 64);
         u->n_free++;
         heap->allocated_bytes -= (uint64_t)SHM_BLOCK << u->size_class;
+        if (u->is_closed) {
+                if (is_empty(u))
+                        hold_run(heap, i, 1);
+                return;
+        }
         if (!u->is_partial)
                 partial_insert(heap, i);
         /* One empty unit is kept for the next block of that size. */
-        if (u->n_free == BLOCKS_OF_UNIT >> u->size_class &&
-            (*list != i || u->next != SHM_NO_INDEX)) {
-                list_remove(heap, list, i);
-                u->is_partial = false;
-                free_run(heap, i, 1);
-        }
+        if (is_empty(u) && (*list != i || u->next != SHM_NO_INDEX))
+                free_empty(heap, i);
 }
 
 /* ---- what users call ------------------------------------------------------------------------- */
@@ -261,6 +282,7 @@ static void free_small(struct shm_heap *heap, uint32_t i, unsigned b) {
 void shm_heap_init(struct shm_heap *heap, const struct shm_heap_options *options) {
         *heap = (struct shm_heap){ .begin = options->begin,
                                    .fd = options->fd,
+                                   .file = options->file,
                                    .max_bytes = options->max_bytes,
                                    .committed = options->committed,
                                    .committed_by_other = options->committed_by_other };
@@ -274,18 +296,29 @@ void shm_heap_done(struct shm_heap *heap) {
         heap->n_units = heap->capacity = 0;
 }
 
+uint32_t shm_heap_units(uint64_t n_bytes) {
+        uint64_t n = n_bytes / SHM_UNIT + (n_bytes % SHM_UNIT != 0);
+
+        if (n > AREA_UNITS)
+                return AREA_UNITS + 1; /* no area has room */
+        return n > 0 ? (uint32_t)n : 1;
+}
+
+bool shm_heap_has_room(const struct shm_heap *heap, uint64_t n_bytes) {
+        if (n_bytes <= MAX_SMALL && heap->partial[class_of(n_bytes)] != SHM_NO_INDEX)
+                return true;
+        return find_run(heap, shm_heap_units(n_bytes)) != SHM_NO_INDEX;
+}
+
 uint32_t shm_heap_alloc(struct shm_heap *heap, uint64_t n_bytes) {
-        uint64_t n_units = n_bytes / SHM_UNIT + (n_bytes % SHM_UNIT != 0);
-        uint32_t first;
+        uint32_t n_units = shm_heap_units(n_bytes), first;
 
         if (n_bytes <= MAX_SMALL)
                 return alloc_small(heap, class_of(n_bytes));
-        if (n_units > SHM_AREA_BYTES / SHM_UNIT)
-                return 0;
-        first = alloc_run(heap, (uint32_t)n_units);
+        first = alloc_run(heap, n_units);
         if (first == SHM_NO_INDEX)
                 return 0;
-        heap->allocated_bytes += n_units * SHM_UNIT;
+        heap->allocated_bytes += (uint64_t)n_units * SHM_UNIT;
         return number(heap, first);
 }
 
@@ -346,8 +379,8 @@ uint64_t shm_heap_idle_bytes(const struct shm_heap *heap) {
         return committed > heap->allocated_bytes ? committed - heap->allocated_bytes : 0;
 }
 
-static void trim_run(struct shm_heap *heap, uint32_t first) {
-        uint32_t n = unit(heap, first)->n, n_committed = 0;
+static void uncommit(struct shm_heap *heap, uint32_t first, uint32_t n) {
+        uint32_t n_committed = 0;
 
         for (uint32_t i = first; i < first + n; i++) {
                 n_committed += unit(heap, i)->is_committed;
@@ -356,14 +389,136 @@ static void trim_run(struct shm_heap *heap, uint32_t first) {
         if (n_committed == 0)
                 return;
         if (heap->fd >= 0)
-                (void)fallocate(heap->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                                (off_t)(heap->begin + (uint64_t)first * SHM_UNIT),
-                                (off_t)((uint64_t)n * SHM_UNIT));
+                (void)allocate_in_file(heap, FALLOC_FL_PUNCH_HOLE, first, n);
         atomic_fetch_sub(heap->committed, (uint64_t)n_committed * SHM_UNIT);
 }
 
+static void free_empty_units(struct shm_heap *heap) {
+        for (unsigned size_class = 0; size_class < SHM_HEAP_SIZES; size_class++)
+                for (uint32_t i = heap->partial[size_class]; i != SHM_NO_INDEX;) {
+                        uint32_t next = unit(heap, i)->next;
+
+                        if (is_empty(unit(heap, i)))
+                                free_empty(heap, i);
+                        i = next;
+                }
+}
+
 void shm_heap_trim(struct shm_heap *heap) {
+        free_empty_units(heap);
         for (unsigned bin = 0; bin < SHM_HEAP_BINS; bin++)
                 for (uint32_t i = heap->bins[bin]; i != SHM_NO_INDEX; i = unit(heap, i)->next)
-                        trim_run(heap, i);
+                        uncommit(heap, i, unit(heap, i)->n);
+}
+
+/* ---- segments -------------------------------------------------------------------------------- */
+
+static uint32_t end_in_file(const struct shm_segment *s) {
+        return s->first +
+               (uint32_t)((s->n + UNITS_OF_GRANULE - 1) / UNITS_OF_GRANULE * UNITS_OF_GRANULE);
+}
+
+/* Returns the first unit of the first gap of the file that has room for n units. */
+static uint32_t find_gap(const struct shm_heap *heap, uint32_t n) {
+        uint32_t first = 0;
+
+        for (uint32_t i = 0; i < SHM_SEGMENTS; i++) {
+                const struct shm_segment *s = &heap->segments[i];
+
+                if (s->state == SEGMENT_NONE || s->first >= first + n || end_in_file(s) <= first)
+                        continue;
+                first = end_in_file(s);
+                i = UINT32_MAX; /* begins again with the first segment */
+        }
+        return n <= AREA_UNITS && first <= AREA_UNITS - n ? first : SHM_NO_INDEX;
+}
+
+/* Makes records for the units before `end`. */
+static bool cover(struct shm_heap *heap, uint32_t end) {
+        uint64_t         capacity = heap->capacity;
+        struct shm_unit *units;
+
+        while (capacity < end)
+                capacity = capacity == 0 ? 64 : capacity * 2;
+        if (capacity > heap->capacity) {
+                units = realloc(heap->units, capacity * sizeof(*units));
+                if (units == NULL)
+                        return false;
+                heap->units = units;
+                heap->capacity = (uint32_t)capacity;
+        }
+        if (end > heap->n_units) {
+                memset(&heap->units[heap->n_units], 0,
+                       (end - heap->n_units) * sizeof(*heap->units));
+                heap->n_units = end;
+        }
+        return true;
+}
+
+uint32_t shm_heap_add(struct shm_heap *heap, uint32_t n) {
+        uint32_t first = find_gap(heap, n), i = 0;
+
+        while (i < SHM_SEGMENTS && heap->segments[i].state != SEGMENT_NONE)
+                i++;
+        if (i == SHM_SEGMENTS || first == SHM_NO_INDEX || !cover(heap, first + n))
+                return SHM_NO_INDEX;
+        heap->segments[i] = (struct shm_segment){ SEGMENT_OPEN, first, n };
+        heap->n_segment_units += n;
+        unit(heap, first)->is_first = true;
+        bin_insert(heap, first, n);
+        return i;
+}
+
+/* Holds what begins at unit i, when it is free. Returns its number of units. */
+static uint32_t hold(struct shm_heap *heap, uint32_t i) {
+        struct shm_unit *u = unit(heap, i);
+        uint32_t         n = u->kind == UNIT_SMALL ? 1 : u->n;
+
+        if (u->kind == UNIT_FREE) {
+                bin_remove(heap, i);
+                hold_run(heap, i, n);
+        } else if (u->kind == UNIT_SMALL && u->is_partial) {
+                list_remove(heap, &heap->partial[u->size_class], i);
+                u->is_partial = false;
+                if (is_empty(u))
+                        hold_run(heap, i, 1);
+        }
+        return n;
+}
+
+void shm_heap_close(struct shm_heap *heap, uint32_t segment) {
+        struct shm_segment *s = &heap->segments[segment];
+
+        for (uint32_t i = s->first; i < s->first + s->n;)
+                i += hold(heap, i);
+        for (uint32_t i = s->first; i < s->first + s->n; i++)
+                unit(heap, i)->is_closed = true;
+        s->state = SEGMENT_CLOSED;
+}
+
+static bool has_blocks(const struct shm_heap *heap, const struct shm_segment *s) {
+        if (s->state == SEGMENT_OPEN)
+                return unit(heap, s->first)->kind != UNIT_FREE || unit(heap, s->first)->n != s->n;
+        for (uint32_t i = s->first; i < s->first + s->n; i++)
+                if (unit(heap, i)->kind != UNIT_HELD)
+                        return true;
+        return false;
+}
+
+bool shm_heap_drop(struct shm_heap *heap, uint32_t segment) {
+        struct shm_segment *s = &heap->segments[segment];
+
+        if (has_blocks(heap, s))
+                return false;
+        if (s->state == SEGMENT_OPEN)
+                bin_remove(heap, s->first);
+        uncommit(heap, s->first, s->n);
+        memset(unit(heap, s->first), 0, s->n * sizeof(*heap->units));
+        heap->n_segment_units -= s->n;
+        s->state = SEGMENT_GONE;
+        return true;
+}
+
+void shm_heap_forget(struct shm_heap *heap, uint32_t segment) {
+        heap->segments[segment].state = SEGMENT_NONE;
 }

@@ -1,13 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The memory that the server and a stub process share: one region, and the formats of its contents.
  *
- *     0              SHM_HEADER_BYTES         + SHM_AREA_BYTES           + SHM_AREA_BYTES
+ *     0                   SHM_SERVER_AREA          SHM_STUB_AREA            SHM_BYTES
  *     | struct shm_header | area of the server     | area of the stub       |
  *
- * The region is a memfd with its full size from the beginning. Its areas are committed by fallocate
- * before they are used, so that neither side is ended by SIGBUS. Each side allocates only in its
- * own area (shm_heap.h, whose records are private memory) and gives the other side's blocks back by
- * pushing them onto a list.
+ * The region is a memfd with its full size from the beginning: a file with holes, which needs neither
+ * memory nor addresses. Each area has *segments*, which are mapped where they are needed (shm_map.h). Each
+ * side allocates only in its own area (shm_heap.h, whose records are private memory), adds segments to it
+ * as it grows (shm_area.h), and gives the other side's blocks back by pushing them onto a list. Memory is
+ * committed by fallocate before it is used, so that neither side is ended by SIGBUS.
+ *
+ * A segment begins at a multiple of SHM_GRANULE in the file. Its record in the header goes through these
+ * states; `owner` is the side of its area, `other` the other side:
+ *
+ *     EMPTY --owner--> OFFERED --other--> MAPPED or REFUSED --owner--> REMOVED --other--> EMPTY
+ *
+ * The stub maps a segment of the server when it meets the first block of it. When it has no addresses for
+ * it, it refuses the segment, and answers the requests in it with an error. The server maps a segment of
+ * the stub on SHM_GROW, for whose answer the stub waits. So a request fails, and no other one, when one of
+ * the processes has no more addresses.
  *
  * To the stub there are a ring of executions, each with a slot whose word says whether the server
  * or the stub owns it (shm_slot.h), and lists of replies. To the server there is one ring of
@@ -27,18 +38,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SHM_MAGIC 0x314e5950u /* "PYN1": guarantees that both sides are of one build */
+#define SHM_MAGIC 0x324e5950u /* "PYN2": guarantees that both sides are of one build */
 #define SHM_BLOCK 64u         /* a cache line, and the alignment of arrays */
+#define SHM_UNIT (16u << 10)  /* segments have whole units */
+#define SHM_GRANULE (UINT64_C(16) << 20)
 #define SHM_HEADER_BYTES (256u << 10)
-#define SHM_AREA_BYTES (UINT64_C(64) << 30) /* address space, not memory */
-#define SHM_BYTES (SHM_HEADER_BYTES + 2 * SHM_AREA_BYTES)
-#define SHM_SERVER_AREA ((uint64_t)SHM_HEADER_BYTES)
-#define SHM_STUB_AREA (SHM_HEADER_BYTES + SHM_AREA_BYTES)
+#define SHM_AREA_GRANULES 4096u
+#define SHM_AREA_BYTES (SHM_AREA_GRANULES * SHM_GRANULE) /* of the file; 64 GiB */
+#define SHM_SERVER_AREA SHM_GRANULE
+#define SHM_STUB_AREA (SHM_SERVER_AREA + SHM_AREA_BYTES)
+#define SHM_BYTES (SHM_STUB_AREA + SHM_AREA_BYTES)
+#define SHM_SEGMENTS 256u /* limit of an area's segments */
 
 #define SHM_MAX_DEPTH 128u /* limit of executions that were offered and are not answered */
 #define SHM_MESSAGES 1024u /* entries of the ring to the server */
 #define SHM_STACKS_BYTES (64u << 10) /* limit of the text of stacks; a longer text is cut */
-#define SHM_MAX_OUTPUTS 4096u /* limit of a response's outputs */
+#define SHM_MAX_OUTPUTS 4096u        /* limit of a response's outputs */
 #define SHM_NO_INDEX UINT32_MAX
 
 /* Descriptors that the stub inherits. */
@@ -94,6 +109,7 @@ enum shm_answer_kind {
         SHM_ANSWER_NONE,  /* the request was rescheduled, or its sender answers */
         SHM_ANSWER_OK,    /* outputs */
         SHM_ANSWER_ERROR, /* a code and a text */
+        SHM_ANSWER_ASK,   /* none: asks whether the execution waits for the call */
 };
 
 /* A response of the model, or of a model that it called. */
@@ -123,16 +139,28 @@ struct shm_result {
 };
 
 /* A call of the stub that waits for replies, in a block of the stub's area. Replies are blocks of
- * the server's area that are pushed onto `replies`, or onto header->async_replies. */
+ * the server's area that are pushed onto `replies`, or onto header->async_replies.
+ *
+ * The server uses the block until the last reply. When the caller need not wait so long (its request was
+ * cancelled), a reply with is_end and without is_last comes before. After it, the block of a synchronous call
+ * comes back through `returned`, as blocks of results do. */
 struct shm_call {
+        uint32_t         link;    /* of the list `returned` */
         _Atomic uint32_t replies; /* list of struct shm_reply, newest first; also a futex word */
         uint32_t         kind;
         uint32_t         is_async;
         uint32_t         id;     /* chosen by the stub, repeated in each reply */
         uint32_t         handle; /* of the request that the call concerns; SHM_NO_INDEX: none */
         uint32_t         n_bytes;
-        uint32_t         payload;      /* relative */
-        uint32_t         is_executing; /* the executing thread made the call and waits */
+        uint32_t         payload; /* relative */
+};
+
+/* Who waits for the response of a call to another model (waits.h). */
+enum shm_wait {
+        SHM_WAIT_NONE,  /* no execution, as far as known: a thread of the model's */
+        SHM_WAIT_MAYBE, /* its execution may wait later: a coroutine, or the reader of a stream */
+        SHM_WAIT_EXECUTION, /* its execution waits */
+        SHM_WAIT_INSTANCE,  /* a thread waits that each execution of the instance needs */
 };
 
 /* Payload of SHM_CALL_INFER. */
@@ -152,6 +180,10 @@ struct shm_infer {
         struct shm_text parameters; /* JSON */
         uint32_t        is_decoupled;
         uint32_t        depth;
+        uint32_t        waits; /* enum shm_wait */
+        uint32_t execution;    /* slot of the execution that waits; SHM_NO_INDEX: none that ends */
+        uint32_t n_requests;   /* requests on whose behalf the call is made; 0: unknown */
+        uint32_t requests;     /* uint32_t[], handles */
 };
 
 /* Distance of a called model's output from the begin of its block. The first bytes of the block are
@@ -162,8 +194,9 @@ struct shm_infer {
 struct shm_reply {
         uint32_t          next; /* block of the previous reply */
         uint32_t          id;
-        uint32_t          is_last;
-        uint32_t          number; /* index of the reply, from 0 */
+        uint32_t          is_last; /* the server does not use the call any more */
+        uint32_t          is_end;  /* the call has no further responses */
+        uint32_t          number;  /* index of the reply, from 0 */
         struct shm_answer answer;
 };
 
@@ -183,7 +216,10 @@ enum shm_message_kind {
         SHM_CLOSED,    /* handle: a sender was dropped without FINAL */
         SHM_CALL,      /* block: struct shm_call, which the stub keeps */
         SHM_CANCEL,    /* block: a call that is cancelled; only its last reply is wanted */
-        SHM_LOG,       /* block: struct shm_log */
+        SHM_WAIT, /* block: a call that the server has asked for; value: enum shm_wait, from now on */
+        SHM_LOG,    /* block: struct shm_log */
+        SHM_GROW,   /* handle: index of a segment that the stub offers; its state is the answer */
+        SHM_SHRINK, /* the stub has removed segments */
 };
 
 /* Properties of a model, by bits. */
@@ -215,6 +251,20 @@ struct shm_message {
 };
 
 /* ---- the header ------------------------------------------------------------------------------ */
+
+enum shm_segment_state {
+        SHM_SEGMENT_EMPTY,
+        SHM_SEGMENT_OFFERED,
+        SHM_SEGMENT_MAPPED,
+        SHM_SEGMENT_REFUSED,
+        SHM_SEGMENT_REMOVED,
+};
+
+struct shm_segment_record {
+        _Atomic uint32_t state;   /* enum shm_segment_state; a futex word */
+        uint32_t         granule; /* where it begins in its area; written before it is offered */
+        uint32_t         n_units; /* the same */
+};
 
 enum shm_execution_kind {
         SHM_EXECUTE = 1, /* block: struct shm_batch */
@@ -248,6 +298,8 @@ struct shm_header {
         uint32_t start; /* block: struct shm_answer, whose text is the JSON of print_start() in
                          * session.c */
         uint64_t max_bytes;
+        uint64_t first_bytes;  /* size of the first segment of an area */
+        uint64_t growth_bytes; /* least size of the others */
 
         _Alignas(SHM_BLOCK) _Atomic uint32_t execution_tail; /* written by the server */
         _Atomic uint32_t stub_sleep;                         /* enum shm_sleep; a futex word */
@@ -273,6 +325,13 @@ struct shm_header {
         _Alignas(SHM_BLOCK) _Atomic uint64_t server_committed;
         _Atomic uint64_t stub_committed;
 
+        /* Counts of changes: */
+        _Alignas(SHM_BLOCK) _Atomic uint32_t n_server_refused; /* the stub has refused a segment */
+        _Atomic uint32_t          n_stub_refused;              /* the server has */
+        _Atomic uint32_t          n_server_removed;            /* the server has removed segments */
+        struct shm_segment_record server_segments[SHM_SEGMENTS];
+        struct shm_segment_record stub_segments[SHM_SEGMENTS];
+
         struct shm_slot      slots[SHM_MAX_DEPTH];
         struct shm_execution executions[SHM_MAX_DEPTH * 2];
         struct shm_message   messages[SHM_MESSAGES];
@@ -287,4 +346,5 @@ struct shm_header {
 enum shm_ready { SHM_READY_NO, SHM_READY_YES, SHM_READY_ERROR, SHM_READY_NOT_BOOL };
 
 _Static_assert(sizeof(struct shm_header) <= SHM_HEADER_BYTES, "the header has room");
+_Static_assert(SHM_HEADER_BYTES <= SHM_GRANULE, "the header is in the first granule");
 _Static_assert(SHM_BYTES / SHM_BLOCK <= UINT32_MAX, "a block's number has 32 bits");

@@ -40,7 +40,11 @@ def main():
         import triton_python_backend_utils
     except ImportError as error:
         refuse("%s cannot load the python backend's modules: %s" % (sys.executable, error))
-    return triton_python_backend_utils._run()
+    try:
+        start = triton_python_backend_utils._begin()
+    except OSError as error:
+        refuse("%s cannot map the memory that it shares with the server: %s" % (sys.executable, error))
+    return triton_python_backend_utils._run(start)
 
 
 if __name__ == "__main__":

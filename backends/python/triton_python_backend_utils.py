@@ -574,24 +574,178 @@ def is_model_ready(model_name, model_version=""):
 
 # ---- calls of other models -----------------------------------------------------------------------------
 
-# How many calls deep the execution of a coroutine is; -1 is the execution on the main thread.
-_depth = contextvars.ContextVar("depth", default=-1)
+class _Execution:
+    """An execution that is a coroutine."""
+
+    __slots__ = ("key", "task")
+
+    def __init__(self, key):
+        self.key = key  # for its calls: (depth of nested calls, slot, handles of its requests)
+        self.task = asyncio.current_task()
+
+    def holds_instance(self):
+        return self.key[1] != _NO_HANDLE
+
+
+# None: the execution on the main thread, or none.
+_execution = contextvars.ContextVar("execution", default=None)
+
+
+def _key():
+    execution = _execution.get()
+    return None if execution is None else execution.key
+
 
 _NOT_EXECUTING = "BLS is only supported during the 'execute' function."
 
+# Kinds of replies, and who waits for a call.
+_MORE, _END, _LAST, _ASK = range(4)
+_WAIT_MAYBE, _WAIT_EXECUTION, _WAIT_INSTANCE = 1, 2, 3
+
 
 class _Call:
-    """A call whose replies the dispatcher receives."""
+    """A call whose replies the dispatcher receives.
 
-    __slots__ = ("request", "block", "queue", "loop", "future", "n_replies")
+    When the server asks, the call says from then on when the execution waits for it: the server looks for
+    calls that could never be served, since all who could serve them wait.
+    """
 
-    def __init__(self, request, loop=None, future=None):
+    __slots__ = ("request", "block", "queue", "loop", "future", "execution", "has_ended", "is_asked",
+                 "is_held")
+
+    def __init__(self, request, loop=None):
         self.request = request  # its inputs stay in place until the last reply
         self.block = None
         self.queue = queue.SimpleQueue()
         self.loop = loop
-        self.future = future
-        self.n_replies = 0
+        self.future = None if loop is None else _CallFuture(self)
+        self.execution = _execution.get()
+        self.has_ended = False
+        self.is_asked = False
+        self.is_held = False  # a thread that each execution needs waits for a response
+
+    def take(self):
+        """Waits for the next response; also whether it is the last one."""
+        if not self.queue.empty() or not _c._holds():
+            return self.queue.get()
+        self.is_held = True
+        if self.is_asked:
+            self._tell(_WAIT_INSTANCE)
+        try:
+            return self.queue.get()
+        finally:
+            self.is_held = False
+            if self.is_asked:
+                self._tell(_WAIT_MAYBE)
+
+    def put(self, response, kind):
+        """The next response, on the dispatcher's thread. Returns the future that is to be completed."""
+        if self.has_ended:
+            return None  # it was answered early
+        self.has_ended = kind != _MORE
+        self.queue.put((response, self.has_ended))
+        future, self.future = self.future, None
+        if future is not None and self.is_asked and not self.has_ended:
+            self._tell(_WAIT_MAYBE)
+        return future
+
+    def ask(self):
+        """The server asks, on the dispatcher's thread."""
+        self.is_asked = True
+        if self.is_held:
+            self._tell(_WAIT_INSTANCE)
+        elif self.loop is not None and (self.execution is None or self.execution.holds_instance()):
+            try:
+                self.loop.call_soon_threadsafe(self._check)
+            except RuntimeError:
+                pass  # the loop is closed
+
+    def _tell(self, kind):
+        _dispatcher.tell(self, kind)
+
+    def _check(self, _=None):
+        """Looks, on the event loop's thread, whether the execution waits for the call; if not, again when it
+        may have changed."""
+        if self.has_ended:
+            return
+        tasks = asyncio.all_tasks() if self.execution is None else [self.execution.task]
+        futures = set()
+        for task in tasks:
+            other = _find_other(task, futures)
+            if task.done() or other is task:
+                return
+            if other is not None:
+                _after(other, self._check)
+                return
+        calls = {future.call for future in futures}
+        if self in calls:
+            for call in calls:
+                if call.is_asked:
+                    call._tell(_WAIT_EXECUTION)
+        elif futures:
+            _after(next(iter(futures)), self._check)
+
+
+class _CallFuture(asyncio.Future):
+    """The first response to a call. Cancelling it cancels the call."""
+
+    def __init__(self, call):
+        super().__init__(loop=call.loop)
+        self.call = call
+
+    def cancel(self, *args, **kwargs):
+        is_cancelled = super().cancel(*args, **kwargs)
+        if is_cancelled:
+            _dispatcher.cancel(self.call)
+        return is_cancelled
+
+
+def _find_other(future, futures):
+    """None when the future ends only after one of those that are added to `futures`, which are calls. Else
+    what may end it: another future; the future itself when it is a task that a timer may cancel; a done
+    one, when a task is about to run."""
+    if isinstance(future, _CallFuture) and not future.done():
+        futures.add(future)
+        return None
+    children = getattr(future, "_children", None)  # of gather()
+    if children and not future.done():
+        others = [_find_other(child, futures) for child in children if not child.done()]
+        return next((other for other in others if other is not None), None if others else future)
+    if not isinstance(future, asyncio.Task) or future.done():
+        return future
+    if _has_timer(future):
+        return future
+    waited = getattr(future, "_fut_waiter", None)
+    return _find_other(waited, futures) if waited is not None else _DONE
+
+
+class _Done:
+    """Stands for what has happened: the task that waited for it is about to run."""
+
+    @staticmethod
+    def done():
+        return True
+
+
+_DONE = _Done()
+
+
+def _has_timer(task):
+    """True when a timer of the task's event loop may cancel it, as that of asyncio.timeout() does."""
+    for handle in list(getattr(task.get_loop(), "_scheduled", ())):
+        owner = getattr(handle._callback, "__self__", None)
+        if not handle.cancelled() and (owner is task or getattr(owner, "_task", None) is task
+                                       or any(value is task for value in handle._args or ())):
+            return True
+    return False
+
+
+def _after(future, function):
+    """Calls the function when the future has ended and those that wait for it have run."""
+    if future.done():
+        asyncio.get_running_loop().call_soon(function)
+    else:
+        future.add_done_callback(function)
 
 
 class _Dispatcher:
@@ -604,7 +758,7 @@ class _Dispatcher:
         self._next_id = 0
         self._thread = None
 
-    def start(self, call, is_decoupled, waits):
+    def start(self, call, is_decoupled):
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="replies", daemon=True)
@@ -615,8 +769,7 @@ class _Dispatcher:
             number = self._next_id
             self._calls[number] = call
             try:
-                call.block = _c._infer(call.request, number, True, is_decoupled, waits,
-                                       _depth.get())
+                call.block = _c._infer(call.request, number, is_decoupled, _key())
             except BaseException:
                 del self._calls[number]
                 raise
@@ -626,23 +779,31 @@ class _Dispatcher:
             if call.block is not None:
                 _c._cancel(call.block)
 
-    def _take(self, number, response, is_last, ready):
+    def tell(self, call, kind):
+        """Tells the server who waits for the call."""
+        with self._lock:
+            if call.block is not None:
+                _c._wait(call.block, kind)
+
+    def _take(self, number, response, kind, ready):
         with self._lock:
             call = self._calls[number]
-            if is_last:
+            if kind == _LAST:
                 del self._calls[number]
                 _c._free_call(call.block)
                 call.block = None
-        call.queue.put((response, is_last))
-        call.n_replies += 1
-        if call.future is not None and call.n_replies == 1:
-            ready.setdefault(call.loop, []).append((call.future, response))
+        if kind == _ASK:
+            call.ask()
+            return
+        future = call.put(response, kind)
+        if future is not None:
+            ready.setdefault(call.loop, []).append((future, response))
 
     def _run(self):
         while True:
             ready = {}
-            for number, response, is_last in _c._wait_async():
-                self._take(number, response, is_last, ready)
+            for number, response, kind in _c._wait_async():
+                self._take(number, response, kind, ready)
             for loop, futures in ready.items():
                 try:
                     loop.call_soon_threadsafe(_complete_futures, futures)
@@ -680,7 +841,7 @@ class ResponseIterator:
 
     def __next__(self):
         if not self._is_finished:
-            response, self._is_finished = self._call.queue.get()
+            response, self._is_finished = self._call.take()
             self._seen.append(response)
         elif self._index == len(self._seen):
             raise StopIteration
@@ -709,14 +870,14 @@ def _exec(self, decoupled=False):
         return _exec_in_child(self, bool(decoupled))
     _check_may_call()
     if not decoupled:
-        return _c._exec(self, _depth.get())
+        return _c._exec(self, _key())
     call = _Call(self)
-    _dispatcher.start(call, True, True)
+    _dispatcher.start(call, True)
     return ResponseIterator(call)
 
 
-async def _wait_for_iterator(call):
-    await call.future
+async def _wait_for_iterator(call, future):
+    await future
     return ResponseIterator(call)
 
 
@@ -726,10 +887,10 @@ def _async_exec(self, decoupled=False):
         return asyncio.get_running_loop().run_in_executor(None, _exec_in_child, self,
                                                           bool(decoupled))
     _check_may_call()
-    loop = asyncio.get_running_loop()
-    call = _Call(self, loop, loop.create_future())
-    _dispatcher.start(call, bool(decoupled), False)
-    return _wait_for_iterator(call) if decoupled else call.future
+    call = _Call(self, asyncio.get_running_loop())
+    future = call.future  # until the first response
+    _dispatcher.start(call, bool(decoupled))
+    return _wait_for_iterator(call, future) if decoupled else future
 
 
 def _tensors(described):
@@ -1010,8 +1171,14 @@ def _loop():
     with _state.loop_lock:
         if _state.loop is None:
             _state.loop = asyncio.new_event_loop()
-            threading.Thread(target=_state.loop.run_forever, name="event loop", daemon=True).start()
+            threading.Thread(target=_run_loop, args=(_state.loop,), name="event loop",
+                             daemon=True).start()
         return _state.loop
+
+
+def _run_loop(loop):
+    _c._use_loop()
+    loop.run_forever()
 
 
 def _log_task(task):
@@ -1024,17 +1191,16 @@ def _make_concurrent(execute):
     """execute() as a function that only begins an execution, whose end the event loop reports."""
     loop = _loop()
 
-    async def run(requests, token, depth):
-        _depth.set(depth)
+    async def run(requests, token, key):
         try:
-            result = await execute(requests)
+            result = await execute(requests, key)
         except BaseException as error:  # noqa: B902 - a cancelled task is answered, too
             _c._end(token, None, error)
         else:
             _c._end(token, result, None)
 
-    def begin(requests, token, depth):
-        asyncio.run_coroutine_threadsafe(run(requests, token, depth), loop)
+    def begin(requests, token, key):
+        asyncio.run_coroutine_threadsafe(run(requests, token, key), loop)
 
     return begin
 
@@ -1055,7 +1221,8 @@ def _make_execute(model, is_decoupled, is_concurrent):
     if not inspect.iscoroutinefunction(model.execute):
         return model.execute
 
-    async def execute(requests):
+    async def execute(requests, key):
+        _execution.set(_Execution(key))
         try:
             return await model.execute(requests)
         finally:
@@ -1066,10 +1233,11 @@ def _make_execute(model, is_decoupled, is_concurrent):
     loop = _loop()
 
     def run_decoupled(requests):
-        asyncio.run_coroutine_threadsafe(execute(requests), loop).add_done_callback(_log_task)
+        asyncio.run_coroutine_threadsafe(
+            execute(requests, _c._execution()), loop).add_done_callback(_log_task)
 
     def run(requests):
-        return asyncio.run_coroutine_threadsafe(execute(requests), loop).result()
+        return asyncio.run_coroutine_threadsafe(execute(requests, _c._execution()), loop).result()
 
     return run_decoupled if is_decoupled else run
 
@@ -1195,9 +1363,8 @@ def _begin():
     return start
 
 
-def _run():
+def _run(start):
     """The life of the process."""
-    start = _begin()
     try:
         if start["mode"] == "complete":
             _c._started(0, False, _complete(start))

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/mem.h"
+#include "infer/cancel_watch.h"
 #include "infer/response.h"
 #include "infer/submitter.h"
 
@@ -69,7 +70,7 @@ void response_stream_init(struct response_stream *s, void *memory, void (*releas
         ref_init(&s->ref);
         atomic_init(&s->is_cancelled, false);
         atomic_init(&s->has_ended, false);
-        atomic_init(&s->is_queried, false);
+        atomic_init(&s->marks, 0);
         atomic_init(&s->n_sent, 0);
         atomic_init(&s->n_reported, 0);
         s->borrows_model = false;
@@ -150,7 +151,7 @@ struct response_stream *response_stream_renew(struct response_stream *s) {
         if (atomic_load_explicit(&s->ref.count, memory_order_acquire) == 1) {
                 atomic_store_explicit(&s->is_cancelled, false, memory_order_relaxed);
                 atomic_store_explicit(&s->has_ended, false, memory_order_relaxed);
-                atomic_store_explicit(&s->is_queried, false, memory_order_relaxed);
+                atomic_store_explicit(&s->marks, 0, memory_order_relaxed);
                 atomic_store_explicit(&s->n_sent, 0, memory_order_relaxed);
                 atomic_store_explicit(&s->n_reported, 0, memory_order_relaxed);
                 if (atomic_load_explicit(&s->tap, memory_order_relaxed) != NULL)
@@ -237,6 +238,8 @@ void response_stream_cancel(struct response_stream *s) {
         atomic_store(&s->is_cancelled, true);
         if (s->window != NULL)
                 wake(s);
+        if (UNLIKELY((atomic_load(&s->marks) & STREAM_IS_WATCHED) != 0))
+                cancel_watch_call_all(s);
 }
 
 /* Other inferences may use up the bound of all windows before the creator does what it was promised. */

@@ -47,11 +47,15 @@ struct response_tap {
         void (*drop)(struct response_tap *k);
 };
 
+#define STREAM_IS_QUERIED 1u /* the backend has asked the allocator about its outputs */
+#define STREAM_IS_WATCHED 2u /* has had a cancel_watch */
+
 struct response_stream {
         struct ref   ref;
         _Atomic bool is_cancelled;
         _Atomic bool has_ended; /* FINAL was sent */
-        _Atomic bool is_queried; /* the backend has asked the allocator about its outputs */
+        /* STREAM_...: one byte for both, so that the struct fills its cache line exactly. */
+        _Atomic unsigned char marks;
         bool borrows_model; /* neither the request nor its responses hold a reference to the model */
         _Atomic uint32_t               n_sent;     /* responses sent, of a decoupled model */
         _Atomic uint32_t               n_reported; /* counted in the statistics of responses */
@@ -140,11 +144,11 @@ static inline struct response *response_stream_borrow(struct response_stream *s)
 /* The backend knows from the allocator where outputs will lie, perhaps nowhere: a buffer may be NULL
  * although it has bytes. */
 static inline void response_stream_set_queried(struct response_stream *s) {
-        atomic_store_explicit(&s->is_queried, true, memory_order_relaxed);
+        atomic_fetch_or_explicit(&s->marks, STREAM_IS_QUERIED, memory_order_relaxed);
 }
 
 static inline bool response_stream_is_queried(const struct response_stream *s) {
-        return atomic_load_explicit(&s->is_queried, memory_order_relaxed);
+        return (atomic_load_explicit(&s->marks, memory_order_relaxed) & STREAM_IS_QUERIED) != 0;
 }
 
 /* True when FINAL was sent: the client no longer waits, and its callbacks and memory may be gone. */

@@ -132,6 +132,20 @@ bool dir_fingerprint_equal(const struct dir_fingerprint *a, const struct dir_fin
         return true;
 }
 
+uint64_t dir_fingerprint_digest(const struct dir_fingerprint *m) {
+        uint64_t hash = HASH_START;
+
+        if (m == NULL)
+                return 0;
+        hash = mix(hash, &m->config, sizeof(m->config));
+        hash = mix(hash, &m->rest, sizeof(m->rest));
+        for (size_t i = 0; i < m->n_versions; i++) {
+                hash = mix(hash, &m->versions[i].number, sizeof(m->versions[i].number));
+                hash = mix(hash, &m->versions[i].files, sizeof(m->versions[i].files));
+        }
+        return hash != 0 ? hash : 1;
+}
+
 static const struct version_fingerprint *find(const struct dir_fingerprint *m, int64_t version) {
         for (size_t i = 0; m != NULL && i < m->n_versions; i++)
                 if (m->versions[i].number == version)

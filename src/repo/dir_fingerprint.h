@@ -40,6 +40,9 @@ void          dir_fingerprint_free(struct dir_fingerprint *m); /* NULL is fine *
 /* Compares. NULL stands for an absent directory; two of them are equal. */
 bool dir_fingerprint_equal(const struct dir_fingerprint *a, const struct dir_fingerprint *b);
 
+/* Mixes all into one number, which is not 0. NULL gives 0. */
+uint64_t dir_fingerprint_digest(const struct dir_fingerprint *m);
+
 /* True when both have this version, with the same files. */
 bool dir_fingerprint_version_equal(const struct dir_fingerprint *a, const struct dir_fingerprint *b,
                                    int64_t version);

@@ -65,7 +65,7 @@ static struct error *make_and_warm_up(const struct job *j) {
         batch_members_done(&members);
         TRY(err);
         return warmup_run(&l->model, l->directory, in->backend->name, &in->backend->executor,
-                          l->parts->ends_warmups);
+                          &(struct warmup_ends){ l->parts->ends_warmups, l->n_superseding });
 }
 
 static void job_main(void *arg) {

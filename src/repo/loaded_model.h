@@ -17,6 +17,8 @@
 #include "repo/reaper.h"
 #include "repo/repo_parts.h"
 
+#include <stdatomic.h>
+
 struct agent_list;
 struct batch_strategy;
 struct composed_model;
@@ -44,14 +46,17 @@ struct loaded_model {
         struct model                   model;
         const struct model_runner_ops *runner; /* what runs it */
         const struct repo_parts       *parts;  /* borrowed: the server */
-        char                          *name;   /* owned */
-        char *namespace;                       /* owned */
-        char                  *label;          /* owned */
-        char                  *directory;      /* owned */
-        struct agent_list     *agents;         /* ref; NULL: no agents */
-        struct override_files *override;       /* ref; NULL: no uploaded files */
-        struct config_origin   origin;         /* owned */
-        char *effective_config; /* owned; the complete configuration, see model_files.h */
+        /* Borrowed from the change that loads or updates it, meanwhile: the number of changes that wait and
+         * make it needless. Else NULL. */
+        const atomic_uint *n_superseding;
+        char              *name;          /* owned */
+        char *namespace;                  /* owned */
+        char                  *label;     /* owned */
+        char                  *directory; /* owned */
+        struct agent_list     *agents;    /* ref; NULL: no agents */
+        struct override_files *override;  /* ref; NULL: no uploaded files */
+        struct config_origin   origin;    /* owned */
+        char *effective_config;           /* owned; the complete configuration, see model_files.h */
         struct backend_model   backend;
         struct batch_strategy *strategy; /* owned; NULL: none */
         struct composed_model *composed; /* owned; NULL: needs no other models */

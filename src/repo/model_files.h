@@ -12,6 +12,7 @@
 #include "repo/config_origin.h"
 #include "repo/model_key.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -30,6 +31,7 @@ struct model_source {
         const char            *config_json;        /* replaces the file's; NULL: the file's */
         uint64_t               config_fingerprint; /* of the file that config_json replaces */
         struct override_files *override;           /* borrowed: uploaded files; NULL: none */
+        uint64_t               files; /* digest of their fingerprint; 0: unknown (change_goal.h) */
         /* A replacement of what serves is dropped when the files changed while they were read: it
          * may be made of half-written files. */
         bool must_be_unchanged;
@@ -49,6 +51,7 @@ struct model_files {
         struct config_origin origin;           /* owned; empty when uploaded code is allowed */
         struct version_pick  versions;         /* owned; picked by the version policy */
         struct error        *no_version;       /* owned; why there is none; or NULL */
+        const atomic_uint   *n_superseding;    /* borrowed: that of the entry; NULL: none */
 };
 
 /* Reads `<directory>/config.pbtxt` (or the named file), runs the agents that it names, fills in

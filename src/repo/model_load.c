@@ -196,7 +196,9 @@ struct error *model_load(const struct repo_parts *parts, const struct model_file
         l->model.on_unused = on_unused;
         l->model.owner = l;
         l->reaping.reap = reap;
+        l->n_superseding = files->n_superseding;
         err = load(l, files);
+        l->n_superseding = NULL;
         if (err != NULL) {
                 free_loaded(l);
                 return err;
@@ -207,11 +209,15 @@ struct error *model_load(const struct repo_parts *parts, const struct model_file
         return NULL;
 }
 
-struct error *model_update(struct model *model, const struct model_config *config,
+struct error *model_update(struct model *model, const struct model_files *files,
                            struct model_update **ret) {
         struct loaded_model *l = loaded_model_of(model);
+        struct error        *err;
 
-        return l->runner->update(l, config, ret);
+        l->n_superseding = files->n_superseding;
+        err = l->runner->update(l, files->config, ret);
+        l->n_superseding = NULL;
+        return err;
 }
 
 void model_publish(struct model *model) {

@@ -19,6 +19,7 @@
 struct loaded_model;
 struct model;
 struct model_config;
+struct model_files;
 struct model_update;
 struct readiness;
 
@@ -46,7 +47,7 @@ bool model_is_ready(struct model *model);
 bool             model_is_ready_itself(struct model *model);
 /* What the core knows of that without a call of a backend. */
 struct readiness model_readiness(struct model *model);
-struct error *model_update(struct model *model, const struct model_config *config,
+struct error *model_update(struct model *model, const struct model_files *files,
                            struct model_update **ret) NODISCARD;
 
 /* run_backend.c: runs instances of one backend. */

@@ -48,8 +48,17 @@ struct change {
 /* ---- one change at a time
  * --------------------------------------------------------------------- */
 
-/* Waits for a running change of the entry, and an unload for the loads that need the model. */
-static void await_turn_locked(struct repo *r, struct repo_entry *e, uint64_t last_hold) {
+/* True while the change of the entry may not begin. */
+static bool must_wait_locked(const struct repo *r, const struct repo_entry *e, uint64_t last_hold) {
+        return (e->is_busy || load_hold_covers_locked(r, e->label, last_hold)) && !r->is_stopping;
+}
+
+/* Waits for the end of the running change, which ends early while this one makes it needless; an unload
+ * also waits for the loads that need the model. */
+static void await_turn_locked(struct repo *r, struct repo_entry *e, uint64_t last_hold,
+                              const struct change_goal *goal) {
+        bool supersedes = false;
+
         e->n_waiting++;
         if (load_hold_covers_locked(r, e->label, last_hold)) {
                 mutex_unlock(&r->table.lock); /* the log may wait for its reader */
@@ -57,16 +66,38 @@ static void await_turn_locked(struct repo *r, struct repo_entry *e, uint64_t las
                             e->label);
                 mutex_lock(&r->table.lock);
         }
-        while ((e->is_busy || load_hold_covers_locked(r, e->label, last_hold)) && !r->is_stopping)
+        while (must_wait_locked(r, e, last_hold)) {
+                if ((e->is_busy && change_goal_supersedes(goal, &e->running)) != supersedes) {
+                        supersedes = !supersedes;
+                        atomic_fetch_add(&e->n_superseding, supersedes ? 1 : -1);
+                }
                 cond_wait(&r->table.changed, &r->table.lock);
+        }
+        if (supersedes)
+                atomic_fetch_sub(&e->n_superseding, 1);
         e->n_waiting--;
 }
 
-static struct error *begin_locked(struct repo *r, struct repo_entry *e, uint64_t last_hold) {
+static void set_running_locked(struct repo_entry *e, const struct change_goal *goal) {
+        free(e->running_config);
+        e->running_config = mem_strdup(goal->config_json);
+        e->running = *goal;
+        e->running.config_json = e->running_config;
+}
+
+void repo_change_outdate_locked(struct repo_entry *e, const struct change_goal *goal) {
+        if (!e->is_busy || e->is_outdated || !change_goal_supersedes(goal, &e->running))
+                return;
+        e->is_outdated = true;
+        atomic_fetch_add(&e->n_superseding, 1);
+}
+
+static struct error *begin_locked(struct repo *r, struct repo_entry *e, uint64_t last_hold,
+                                  const struct change_goal *goal) {
         struct error *err = load_wait_begin_locked(r, e, last_hold);
 
         if (err == NULL)
-                await_turn_locked(r, e, last_hold);
+                await_turn_locked(r, e, last_hold, goal);
         if (err == NULL && r->is_stopping) {
                 load_wait_end_locked(r, e);
                 err = error_new_text(ERR_UNAVAILABLE, "Server exiting");
@@ -74,17 +105,20 @@ static struct error *begin_locked(struct repo *r, struct repo_entry *e, uint64_t
         if (err != NULL)
                 return err;
         e->is_busy = true;
+        set_running_locked(e, goal);
         r->n_changing++;
         return NULL;
 }
 
 struct error *repo_change_begin(struct repo *r, const struct model_source *source,
                                 struct repo_entry **ret) {
-        struct repo_entry *e;
+        const struct change_goal goal = { .files = source->files,
+                                          .config_json = source->config_json };
+        struct repo_entry       *e;
 
         MUTEX_GUARD(&r->table.lock);
         e = repo_table_add_locked(&r->table, &source->key, source->directory, source->repository);
-        TRY(begin_locked(r, e, 0));
+        TRY(begin_locked(r, e, 0, &goal));
         *ret = e;
         return NULL;
 }
@@ -96,14 +130,15 @@ static void end_unload_locked(struct repo *r, struct repo_entry *e) {
 
 struct error *repo_change_begin_unload(struct repo *r, const struct model_key *key,
                                        struct repo_entry **ret) {
-        struct repo_entry *e;
-        struct error      *err;
+        const struct change_goal goal = { .is_unload = true };
+        struct repo_entry       *e;
+        struct error            *err;
 
         MUTEX_GUARD(&r->table.lock);
         e = repo_table_add_locked(&r->table, key, "", "");
         e->n_unloads++;
         r->n_unloads_pending++;
-        err = begin_locked(r, e, r->last_hold);
+        err = begin_locked(r, e, r->last_hold, &goal);
         if (err != NULL) {
                 end_unload_locked(r, e);
                 repo_forget_locked(r, e);
@@ -123,6 +158,9 @@ void repo_change_end(struct repo *r, struct repo_entry *e) {
                 r->n_unloads++;
         }
         e->is_busy = false;
+        if (e->is_outdated)
+                atomic_fetch_sub(&e->n_superseding, 1);
+        e->is_outdated = false;
         r->n_changing--;
         load_wait_end_locked(r, e);
         repo_forget_locked(r, e);
@@ -147,7 +185,7 @@ static void run_load(struct work *job) {
                         log_error("failed to load '%s' version %lld: %s: %s", v->label,
                                   (long long)v->version, error_code_string(v->error->code),
                                   v->error->message);
-        } while (v->error != NULL && n_left-- > 0);
+        } while (v->error != NULL && n_left-- > 0 && atomic_load(v->files->n_superseding) == 0);
         load_slot_release(v->repo, &slot);
 }
 
@@ -237,7 +275,7 @@ static struct error *prepare_updates(struct change *c) {
         c->updates = mem_zalloc((c->n_kept + 1) * sizeof(struct model_update *));
         for (size_t i = 0; i < c->n_kept; i++) {
                 struct model_update *u;
-                struct error        *err = model_update(c->kept[i], c->files.config, &u);
+                struct error        *err = model_update(c->kept[i], &c->files, &u);
 
                 if (err != NULL)
                         return not_updated(c, c->kept[i], err);
@@ -461,6 +499,7 @@ struct error *repo_change_load(struct repo *r, struct repo_entry *e,
 
         if (err != NULL)
                 return err;
+        c.files.n_superseding = &e->n_superseding;
         err = c.files.no_version != NULL ? refuse_without_version(&c)
                                          : run(&c, source, fingerprint);
         if (err != NULL)

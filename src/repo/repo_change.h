@@ -16,7 +16,8 @@
 struct dir_fingerprint;
 struct model_source;
 
-/* Begins a change of the entry, which is made when there is none. Waits for a running change of it.
+/* Begins a change of the entry, which is made when there is none. Waits for a running change of it. When that
+ * one loads and this one makes the load needless (change_goal.h), its warm-up ends early, and with it the load.
  * UNAVAILABLE when the server is stopping; INVALID_ARG when that change waits for this one
  * (load_slots.h). */
 struct error *repo_change_begin(struct repo *r, const struct model_source *source,
@@ -24,6 +25,8 @@ struct error *repo_change_begin(struct repo *r, const struct model_source *sourc
 /* The same for an unload, which also waits for the loads that need the model (load_hold.h). */
 struct error *repo_change_begin_unload(struct repo *r, const struct model_key *key,
                                        struct repo_entry **ret) NODISCARD;
+/* The same for a change that will be begun later: that of a poll. */
+void repo_change_outdate_locked(struct repo_entry *e, const struct change_goal *goal);
 /* Ends the change. An entry without content is removed, so `e` may be freed afterwards. */
 void repo_change_end(struct repo *r, struct repo_entry *e);
 

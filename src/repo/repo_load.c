@@ -114,12 +114,25 @@ static struct error *load_changed(struct repo *r, struct repo_entry *e,
         return load_and_take(r, e, &with, fingerprint);
 }
 
+/* Returns the digest of the files as they are now, before the change begins: with it a load that waits for
+ * another one is compared with that one. */
+static uint64_t read_digest(const char *directory) {
+        struct dir_fingerprint *fingerprint = NULL;
+        AUTO_ERROR              err = dir_fingerprint_read(directory, &fingerprint);
+        uint64_t                digest = dir_fingerprint_digest(fingerprint);
+
+        dir_fingerprint_free(fingerprint);
+        return digest;
+}
+
 static struct error *load_from_files(struct repo *r, const struct model_source *source) {
+        struct model_source     with = *source;
         struct dir_fingerprint *fingerprint = NULL;
         struct repo_entry      *e;
         struct error           *err;
 
-        TRY(repo_change_begin(r, source, &e));
+        with.files = read_digest(source->directory);
+        TRY(repo_change_begin(r, &with, &e));
         err = dir_fingerprint_read(source->directory, &fingerprint);
         if (err == NULL && !repo_entry_is_current(r, e, fingerprint))
                 err = load_changed(r, e, source, &fingerprint);
@@ -135,7 +148,9 @@ static struct error *load_source(struct repo *r, const struct model_source *sour
         struct repo_entry      *e;
         struct error           *err = NULL;
 
-        TRY(repo_change_begin(r, source, &e));
+        if (source->override == NULL)
+                with.files = read_digest(source->directory);
+        TRY(repo_change_begin(r, &with, &e));
         if (source->override == NULL)
                 err = dir_fingerprint_read(source->directory, &fingerprint);
         if (fingerprint != NULL)

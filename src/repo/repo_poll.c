@@ -76,7 +76,8 @@ static void load(struct step *s) {
         const struct model_source source = { .key = s->key,
                                              .repository = s->repository,
                                              .directory = s->directory,
-                                             .must_be_unchanged = true };
+                                             .must_be_unchanged = true,
+                                             .files = dir_fingerprint_digest(s->fingerprint) };
         AUTO_CHARS                label = model_key_label(&s->key);
         struct repo_entry        *e;
         AUTO_ERROR                err = repo_change_begin(s->repo, &source, &e);
@@ -147,6 +148,10 @@ static void check_found(struct repo *r, const struct repo_scan *scan,
                  !serves_from_unreadable(e, scan) &&
                  !dir_fingerprint_equal(e->fingerprint, fingerprint) &&
                  !dir_fingerprint_equal(e->tried, fingerprint);
+        if (is_unchanged && !e->is_duplicate)
+                repo_change_outdate_locked(e,
+                                           &(struct change_goal){
+                                                   .files = dir_fingerprint_digest(fingerprint) });
         if (is_unchanged && is_due) {
                 struct step *s = add_step(steps, r, e);
 
@@ -179,6 +184,8 @@ static void note_removed_locked(struct repo *r, struct repo_entry *e, struct ste
         }
         if (e->seen == NULL && e->fingerprint != NULL && !is_changing)
                 add_step(steps, r, e);
+        if (e->seen == NULL)
+                repo_change_outdate_locked(e, &(struct change_goal){ .is_unload = true });
         dir_fingerprint_free(e->seen);
         e->seen = NULL;
 }

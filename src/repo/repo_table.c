@@ -75,6 +75,7 @@ static void entry_free(struct repo_entry *e) {
         free(e->versions);
         free(e->given_config);
         free(e->sent_config);
+        free(e->running_config);
         agent_list_unref(e->agents);
         model_generations_unref(e->generations);
         dir_fingerprint_free(e->fingerprint);

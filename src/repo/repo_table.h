@@ -17,8 +17,11 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "base/map.h"
+#include "repo/change_goal.h"
 #include "repo/model_key.h"
 #include "repo/repo.h"
+
+#include <stdatomic.h>
 
 struct model_generations;
 struct repo_table;
@@ -36,21 +39,27 @@ struct repo_version {
 };
 
 struct repo_entry {
-        struct repo_table *table; /* borrowed: it holds this */
-        struct repo_entry *next;  /* the same name in another namespace */
-        char              *name;  /* owned */
-        char *namespace;          /* owned; see model_key.h */
-        char    *label;           /* owned; see model_key_label() */
-        char    *directory;       /* owned */
-        char    *repository;      /* owned; its repository; "" for uploaded files */
-        bool     is_busy;         /* a load or an unload runs; one at a time */
-        bool     is_planned;      /* a poll has planned a step for it */
-        bool     is_requested;    /* requested, not only needed by another model */
-        unsigned n_waiting;       /* threads that wait for their change of it */
-        unsigned n_unloads;       /* unloads of it that wait or run */
-        bool     is_unloading;    /* the change that makes it busy is an unload */
-        char    *given_config;    /* owned; of what serves, see model_files.h; or NULL */
-        char    *sent_config;     /* owned; of a load request, valid for later loads; or NULL */
+        struct repo_table *table;        /* borrowed: it holds this */
+        struct repo_entry *next;         /* the same name in another namespace */
+        char              *name;         /* owned */
+        char *namespace;                 /* owned; see model_key.h */
+        char              *label;        /* owned; see model_key_label() */
+        char              *directory;    /* owned */
+        char              *repository;   /* owned; its repository; "" for uploaded files */
+        bool               is_busy;      /* a load or an unload runs; one at a time */
+        bool               is_planned;   /* a poll has planned a step for it */
+        bool               is_requested; /* requested, not only needed by another model */
+        unsigned           n_waiting;    /* threads that wait for their change of it */
+        unsigned           n_unloads;    /* unloads of it that wait or run */
+        bool               is_unloading; /* the change that makes it busy is an unload */
+        bool               is_outdated;  /* a poll has found that the running change is needless */
+        struct change_goal running;      /* of the change that runs; its text is `running_config` */
+        char              *running_config; /* owned */
+        atomic_uint
+                n_superseding; /* changes that wait and make the running one needless; the running one
+                                    * reads it without the lock */
+        char   *given_config; /* owned; of what serves, see model_files.h; or NULL */
+        char   *sent_config;  /* owned; of a load request, valid for later loads; or NULL */
         uint64_t replaced_config_fingerprint; /* of the file that sent_config replaces */
 
         /* Changed only by the functions repo_entry_set_...(). */

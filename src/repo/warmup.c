@@ -103,11 +103,11 @@ struct error *warmup_input_read(const Inference__ModelWarmup__Input *input, cons
 
 /* Larger than any real batch, and still little memory. */
 #define MAX_WARMUP_BATCH 65536
-#define MAX_WARMUP_COUNT 65536 /* nothing but the end of the server ends a warm-up early */
+#define MAX_WARMUP_COUNT 65536 /* a load has an end */
 
 /* One sample while it runs. */
 struct warmup {
-        const atomic_bool *must_end; /* borrowed; NULL: never */
+        const struct warmup_ends     *ends; /* borrowed */
         struct model                 *model;
         const char                   *directory;
         const char                   *instance; /* borrowed; its name, for the log */
@@ -268,8 +268,14 @@ static struct error *name_sample(const struct warmup *w, struct error *why) {
         return err;
 }
 
-static bool must_end(const struct warmup *w) {
-        return w->must_end != NULL && atomic_load_explicit(w->must_end, memory_order_relaxed);
+static struct error *check_ends(const struct warmup_ends *ends) {
+        if (ends->is_stopping != NULL &&
+            atomic_load_explicit(ends->is_stopping, memory_order_relaxed))
+                return error_new_text(ERR_UNAVAILABLE, "Server exiting");
+        if (ends->n_superseding != NULL &&
+            atomic_load_explicit(ends->n_superseding, memory_order_relaxed) > 0)
+                return error_new_text(ERR_UNAVAILABLE, "another change of the model was requested");
+        return NULL;
 }
 
 /* The texts of the beginning and of a failure are those of the reference server. */
@@ -284,8 +290,7 @@ static void log_end(const struct warmup *w, bool is_failure) {
 }
 
 static struct error *iterate(struct warmup *w, struct executor *executor, uint32_t iteration) {
-        if (must_end(w))
-                return error_new_text(ERR_UNAVAILABLE, "Server exiting");
+        TRY(check_ends(w->ends));
         log_begin(w, iteration);
         return run_once(w, executor);
 }
@@ -323,7 +328,7 @@ static struct error *check_size(const Inference__ModelWarmup *sample) {
 }
 
 struct error *warmup_run(struct model *model, const char *model_directory, const char *instance,
-                         struct executor *executor, const atomic_bool *must_end) {
+                         struct executor *executor, const struct warmup_ends *ends) {
         const Inference__ModelConfig *pb = model->config->pb;
         struct error                 *err = NULL;
 
@@ -332,7 +337,7 @@ struct error *warmup_run(struct model *model, const char *model_directory, const
                                     .directory = model_directory,
                                     .instance = instance,
                                     .sample = pb->model_warmup[i],
-                                    .must_end = must_end };
+                                    .ends = ends };
 
                 if (w.sample->batch_size == 0 || !warmup_fits(w.sample, executor))
                         continue;

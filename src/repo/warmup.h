@@ -25,10 +25,15 @@ struct model;
  * batch. */
 bool warmup_fits(const Inference__ModelWarmup *sample, const struct executor *executor);
 
-/* Runs the samples that fit the instance of that name. UNAVAILABLE when must_end (NULL: never) becomes
- * true between two batches. */
+/* What ends a warm-up between two batches; each may be NULL: never. */
+struct warmup_ends {
+        const atomic_bool *is_stopping; /* true: the server stops */
+        const atomic_uint *n_superseding; /* not 0: changes of the model wait that make it needless */
+};
+
+/* Runs the samples that fit the instance of that name. UNAVAILABLE when it ends early. */
 struct error *warmup_run(struct model *model, const char *model_directory, const char *instance,
-                         struct executor *executor, const atomic_bool *must_end) NODISCARD;
+                         struct executor *executor, const struct warmup_ends *ends) NODISCARD;
 
 struct warmup_bytes {
         char  *bytes; /* owned */

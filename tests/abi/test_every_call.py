@@ -50,6 +50,7 @@ OPTIONAL = {
     "TRITONSERVER_ErrorNew": {"msg"},
     "TRITONSERVER_BufferAttributesSetCudaIpcHandle": {"cuda_ipc_handle"},
     "NESO_ModelInstanceSharedSet": {"destroy"},
+    "NESO_CancelWatchNew": {"userp"},
     "NESO_ReadyWatchNew": {"userp"},
     "NESO_ServerReadiness": {"model_name"},
     "NESO_ServerLoadPermittedModel": {"parameters", "userp"},
@@ -287,6 +288,12 @@ class Objects:
 
     # ---- of backends ----
 
+    def make_CancelWatch(self, function):
+        ret = c_void_p()
+        assert not self.api.call("NESO_CancelWatchNew", ctypes.byref(ret),
+                                 self.get("Request", function), self.callback(), None)
+        return ret
+
     def out(self, name, *arguments):
         """The object that a function puts into its last parameter."""
         ret = c_void_p()
@@ -488,7 +495,7 @@ def functions_of(headers):
 
 
 def is_of_backends(function):
-    return any("TRITONBACKEND_" in kind for kind, _ in function[2])
+    return any("TRITONBACKEND_" in kind or "NESO_CancelWatch" in kind for kind, _ in function[2])
 
 
 def check_all(headers, check_one, for_backends=False):

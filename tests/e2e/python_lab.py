@@ -12,8 +12,13 @@ model "raw" it sets `returned` instead: what execute() returns.
 """
 import json
 import os
+import pathlib
+import re
 
+import pytest
 import requests
+
+from conftest import Server, write_repository
 
 # NESO_TEST_PYTHON: another interpreter with NumPy, of any version that models may have.
 PYTHON = os.environ.get("NESO_TEST_PYTHON", "/usr/bin/python3")
@@ -127,3 +132,35 @@ def raised(server, code, **more):
     result = lab(server, code, **more)
     assert isinstance(result, dict) and "raised" in result, result
     return result["raised"]
+
+
+def stub_of(server, name):
+    """The process of a model's instance."""
+    for folder in pathlib.Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            parent = int(re.search(r"\nPPid:\t(\d+)", (folder / "status").read_text()).group(1))
+        except OSError:
+            continue
+        if words[-2:-1] == [name.encode()] and parent == server.process.pid:
+            assert words[1].endswith(b"/triton_python_backend_stub.py")
+            return int(folder.name)
+    return None
+
+
+@pytest.fixture
+def start(tmp_path):
+    """begin(models, *options, **more) starts a server of these models."""
+    running = []
+
+    def begin(models, *options, **more):
+        write_repository(tmp_path / "models", models)
+        running.append(Server(tmp_path / "models", (*OPTIONS, *options), **more))
+        return running[-1]
+
+    yield begin
+    for server in running:
+        if server.process.poll() is None:
+            server.stop()

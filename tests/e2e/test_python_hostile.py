@@ -13,8 +13,8 @@ import pytest
 import requests
 
 from conftest import Server, write_repository
-from python_lab import LAB, OPTIONS as PYTHON, code_input, infer, lab, model, post
-from test_python_processes import UNHEALTHY, is_alive, stub_of, wait_until
+from python_lab import LAB, OPTIONS as PYTHON, code_input, infer, lab, model, post, stub_of
+from test_python_processes import UNHEALTHY, is_alive, wait_until
 
 BACKENDS = ("python",)
 

@@ -15,8 +15,9 @@ import time
 import pytest
 import requests
 
-from conftest import Server, is_sanitized, write_repository
-from python_lab import IO, LAB, OPTIONS as PYTHON, PROGRAM, code_input, infer, lab, model, post
+from conftest import Server, write_repository
+from python_lab import (IO, LAB, OPTIONS as PYTHON, PROGRAM, code_input, infer, lab, model, post,
+                        start, stub_of)  # noqa: F401 - a fixture
 from scrape import metric
 
 TAKES_SECONDS = 16
@@ -59,22 +60,6 @@ MODELS = {
 OPTIONS = (*PYTHON, "--model-control-mode=explicit", "--disable-auto-complete-config",
            *(f"--load-model={name}" for name in MODELS if name != "spare"))
 UNHEALTHY = "Stub process '%s_0' is not healthy."
-
-
-def stub_of(server, name):
-    """The process of a model's instance."""
-    for folder in pathlib.Path("/proc").iterdir():
-        if not folder.name.isdigit():
-            continue
-        try:
-            words = (folder / "cmdline").read_bytes().split(b"\0")
-            parent = int(re.search(r"\nPPid:\t(\d+)", (folder / "status").read_text()).group(1))
-        except OSError:
-            continue
-        if words[-2:-1] == [name.encode()] and parent == server.process.pid:
-            assert words[1].endswith(b"/triton_python_backend_stub.py")
-            return int(folder.name)
-    return None
 
 
 def wait_until(condition, seconds=30):
@@ -306,21 +291,6 @@ def test_no_descriptors_are_inherited(server):
 # ---- servers of their own ----------------------------------------------------------------------------
 
 
-@pytest.fixture
-def start(tmp_path):
-    running = []
-
-    def begin(models, *options, **more):
-        write_repository(tmp_path / "models", models)
-        running.append(Server(tmp_path / "models", (*PYTHON, *options), **more))
-        return running[-1]
-
-    yield begin
-    for server in running:
-        if server.process.poll() is None:
-            server.stop()
-
-
 def test_without_restart(start):
     """(42)"""
     server = start({"lab": model(LAB)}, "--backend-config=python,stub-restart=false")
@@ -377,17 +347,6 @@ class TritonPythonModel:
     assert status == 500
     assert re.match(r"Failed to increase the shared memory pool size to \d+ bytes\. ", answer["error"])
     assert ask(4 << 20)[1]["outputs"][0]["data"] == [1]
-
-
-@pytest.mark.skipif(is_sanitized(), reason="sanitizers reserve more addresses themselves")
-def test_addresses_have_a_limit(start):
-    """A server that may not reserve addresses says so when it loads a model."""
-    server = start({"lab": model(LAB)}, "--exit-on-error=false",
-                   under=("sh", "-c", 'ulimit -v 100000000; exec "$0" "$@"'))
-    assert re.search(r"failed to load 'lab' version 1: Internal: unable to create the memory that is "
-                     r"shared with a Python process: mmap of the addresses \(an instance reserves 128 "
-                     r"GiB of them, without memory; see `ulimit -v`\): Cannot allocate memory",
-                     server.text())
 
 
 INTERPRETERS = {

@@ -8,9 +8,9 @@ import signal
 
 import requests
 
-from python_lab import IO, LAB, OPTIONS as PYTHON, lab, model, post
+from python_lab import IO, LAB, OPTIONS as PYTHON, lab, model, post, stub_of
 from test_ctl import DONE, REFUSED, ctl_of
-from test_python_processes import stub_of, wait_until
+from test_python_processes import wait_until
 
 BACKENDS = ("python", "identity")
 NAMES = ("asleep", "in_c", "closed", "stopped", "deep", "handles", "crashed")

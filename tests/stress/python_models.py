@@ -9,7 +9,8 @@ acceptance checks in docs/python_models.md:
 
 * memory (48): a million requests of mixed sizes; the resident memory of the server and of the process is at
   most 2 % larger after the second half than after the first, and so are the descriptors;
-* burst (48): the memory that 1 GiB of input needed goes back to the system after ten seconds;
+* burst (48): the memory and the addresses that 1 GiB of input needed go back to the system after ten
+  seconds, in the server and in the process;
 * reloads (47): the model is loaded anew 1000 times under load; no request fails, and processes, descriptors,
   mapped regions and directories stay as many;
 * kills (40): for five minutes a process that serves is killed every 300 ms; each request is answered, those
@@ -154,6 +155,13 @@ class Server:
                    if os.readlink(f"{folder}/{name}").startswith("/memfd:neso_python"))
 
 
+def shared_addresses(pid):
+    """Addresses that the process has for the region."""
+    with open(f"/proc/{pid}/maps", encoding="ascii") as maps:
+        found = re.findall(r"^(\w+)-(\w+) .*neso_python", maps.read(), re.M)
+    return sum(int(end, 16) - int(begin, 16) for begin, end in found)
+
+
 def resident_kib(pid):
     with open(f"/proc/{pid}/status", encoding="ascii") as status:
         return int(re.search(r"VmRSS:\s+(\d+)", status.read()).group(1))
@@ -269,13 +277,15 @@ def check_memory(options):
 def check_burst(options):
     with Server(options, {"m": MODEL}) as server:
         client = Client(server)
-        client.infer(1, 1.0)
+        pid, _ = client.infer(1, 1.0)
         before, server_before = server.region_bytes(), resident_kib(server.process.pid)
+        addresses = [shared_addresses(pid), shared_addresses(server.process.pid)]
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             task, top, top_at = pool.submit(client.infer, BURST_BYTES // 4, 1.0), 0, 0
             deadline = time.monotonic() + 2 * SECONDS
             while time.monotonic() < deadline and not (
-                    task.done() and server.region_bytes() <= before):
+                    task.done() and server.region_bytes() <= before and
+                    [shared_addresses(pid), shared_addresses(server.process.pid)] == addresses):
                 now = server.region_bytes()
                 if now > top:
                     top, top_at = now, time.monotonic()
@@ -288,6 +298,8 @@ def check_burst(options):
             fail(error)
         if top < BURST_BYTES or server.region_bytes() > before:
             fail("the memory of a burst is not given back")
+        if [shared_addresses(pid), shared_addresses(server.process.pid)] != addresses:
+            fail("the addresses of a burst are not given back")
 
 
 def check_reloads(options):

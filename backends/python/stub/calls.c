@@ -34,6 +34,12 @@ void calls_post(uint32_t block) {
         connection_wake(SHM_NAPPING);
 }
 
+uint32_t calls_reach_reply(uint32_t reply_block) {
+        if (!connection_reach(reply_block))
+                Py_FatalError("no addresses for the reply to a call"); /* a few bytes */
+        return reply_block;
+}
+
 uint32_t calls_wait_replies(uint32_t block) {
         struct shm_call *call = connection_block(block);
 
@@ -41,14 +47,77 @@ uint32_t calls_wait_replies(uint32_t block) {
                 uint32_t reply_block = shm_list_take(&call->replies);
 
                 if (reply_block != 0)
-                        return reply_block;
+                        return calls_reach_reply(reply_block);
                 if (!connection_sleep(&call->replies, 0, SHM_FOREVER))
                         PyErr_Clear(); /* the server still writes into the call */
         }
 }
 
+/* ---- calls that are answered early ----------------------------------------------------------- */
+
+/* A thread that waits for the reply to a call. The server may give the block of the call back while the
+ * thread has not seen its reply. */
+struct waiter {
+        uint32_t       block;
+        bool           is_back;
+        struct waiter *next;
+};
+
+static struct waiter *waiters;
+static PyObject      *kept; /* dict: block of a call -> its request, whose inputs the call uses */
+
+static void keep(uint32_t block, PyObject *request) {
+        PyObject *key = PyLong_FromUnsignedLong(block);
+
+        if (kept == NULL)
+                kept = PyDict_New();
+        if (key == NULL || kept == NULL || PyDict_SetItem(kept, key, request) != 0)
+                Py_FatalError("no memory for the call of a model");
+        Py_DECREF(key);
+}
+
+uint32_t calls_finish(uint32_t block, PyObject *request) {
+        struct waiter   w = { .block = block, .next = waiters };
+        struct waiter **link = &waiters;
+        uint32_t        reply;
+
+        waiters = &w;
+        reply = calls_wait_replies(block);
+        while (*link != &w)
+                link = &(*link)->next;
+        *link = w.next;
+        if (w.is_back || ((const struct shm_reply *)connection_block(reply))->is_last)
+                connection_free(block);
+        else
+                keep(block, request);
+        return reply;
+}
+
+/* Drops the request, whose deletion may run a program. */
+static void drop_kept(uint32_t block) {
+        PyObject *key, *type, *value, *trace;
+
+        PyErr_Fetch(&type, &value, &trace);
+        key = PyLong_FromUnsignedLong(block);
+        if (key == NULL || (PyDict_Contains(kept, key) == 1 && PyDict_DelItem(kept, key) != 0))
+                PyErr_Clear();
+        Py_XDECREF(key);
+        PyErr_Restore(type, value, trace);
+}
+
+bool calls_take_back(uint32_t block) {
+        for (struct waiter *w = waiters; w != NULL; w = w->next)
+                if (w->block == block) {
+                        w->is_back = true;
+                        return true;
+                }
+        if (kept != NULL && PyDict_Size(kept) > 0)
+                drop_kept(block);
+        return false;
+}
+
 void calls_release(uint32_t reply_block) {
-        shm_list_push(&connection.header->released, reply_block, connection_block(reply_block));
+        connection_give_back(reply_block);
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */
@@ -146,4 +215,3 @@ PyObject *calls_cancel(PyObject *module, PyObject *args) {
         connection_wake(SHM_NAPPING);
         Py_RETURN_NONE;
 }
-

@@ -6,20 +6,102 @@
 #include <pthread.h>
 #include <string.h>
 
+/* An execution, as a call needs it. */
+struct caller {
+        uint32_t               depth; /* of nested calls that the execution is part of */
+        uint32_t               slot;
+        struct request *const *requests; /* those of the main thread, or ... */
+        uint32_t               n_requests;
+        const uint32_t        *handles; /* ... the handles of those of a coroutine */
+};
+
 static struct {
-        pthread_t thread;
-        bool      is_executing;
-        uint32_t  depth; /* depth of nested calls that the execution is part of */
+        pthread_t     thread;
+        bool          is_executing;
+        struct caller caller;
+        pthread_t     loop_thread; /* of the event loop that runs coroutines */
+        bool          has_loop;
 } executing;
 
-void infer_call_begin_execution(uint32_t depth) {
+void infer_call_begin_execution(struct request *const *requests, Py_ssize_t n, uint32_t depth,
+                                uint32_t slot) {
         executing.thread = pthread_self();
         executing.is_executing = true;
-        executing.depth = depth;
+        executing.caller = (struct caller){
+                .depth = depth, .slot = slot, .requests = requests, .n_requests = (uint32_t)n
+        };
 }
 
 void infer_call_end_execution(void) {
         executing.is_executing = false;
+}
+
+/* use_loop(): the calling thread runs the event loop of coroutines */
+PyObject *infer_call_use_loop(PyObject *module, PyObject *unused) {
+        (void)module;
+        (void)unused;
+        executing.loop_thread = pthread_self();
+        executing.has_loop = true;
+        Py_RETURN_NONE;
+}
+
+static bool is_executing_here(void) {
+        return executing.is_executing && pthread_equal(executing.thread, pthread_self());
+}
+
+static bool is_loop_here(void) {
+        return executing.has_loop && pthread_equal(executing.loop_thread, pthread_self());
+}
+
+PyObject *infer_call_key(struct request *const *requests, Py_ssize_t n, uint32_t depth,
+                         uint32_t slot) {
+        PyObject *handles = PyBytes_FromStringAndSize(NULL, n * (Py_ssize_t)sizeof(uint32_t));
+        uint32_t *at;
+
+        if (handles == NULL)
+                return NULL;
+        at = (uint32_t *)(void *)PyBytes_AsString(handles);
+        for (Py_ssize_t i = 0; i < n; i++)
+                at[i] = requests[i]->record.handle;
+        return Py_BuildValue("(IIN)", depth, slot, handles);
+}
+
+/* execution() -> key of the execution on this thread; None when there is none */
+PyObject *infer_call_execution(PyObject *module, PyObject *unused) {
+        const struct caller *c = &executing.caller;
+
+        (void)module;
+        (void)unused;
+        if (!is_executing_here())
+                Py_RETURN_NONE;
+        return infer_call_key(c->requests, (Py_ssize_t)c->n_requests, c->depth,
+                              connection.is_decoupled ? SHM_NO_INDEX : c->slot);
+}
+
+/* holds() -> whether all executions of the instance need this thread now */
+PyObject *infer_call_holds(PyObject *module, PyObject *unused) {
+        (void)module;
+        (void)unused;
+        return PyBool_FromLong(is_executing_here() || is_loop_here());
+}
+
+/* Reads the execution on whose behalf a call is made: that of a coroutine, by its key, or that of this
+ * thread. False and an exception on failure. */
+static bool read_caller(PyObject *key, struct caller *ret) {
+        PyObject *handles;
+
+        /* A call of another thread is as deep as the execution that it runs beside. */
+        *ret = (struct caller){ .depth = executing.caller.depth, .slot = SHM_NO_INDEX };
+        if (key == Py_None) {
+                if (is_executing_here())
+                        *ret = executing.caller;
+                return true;
+        }
+        if (!PyArg_ParseTuple(key, "IIO!", &ret->depth, &ret->slot, &PyBytes_Type, &handles))
+                return false;
+        ret->handles = (const uint32_t *)(const void *)PyBytes_AsString(handles);
+        ret->n_requests = (uint32_t)(PyBytes_Size(handles) / (Py_ssize_t)sizeof(uint32_t));
+        return true;
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -122,6 +204,13 @@ struct payload {
         uint64_t       place; /* offset of base in the region */
 };
 
+struct infer_options {
+        uint32_t      id;
+        struct caller caller;
+        enum shm_wait waits;
+        bool          is_async, is_decoupled;
+};
+
 static struct shm_text put_text(struct payload *p, PyObject *bytes) {
         struct shm_text text = { (uint32_t)p->at, 0 };
 
@@ -156,8 +245,19 @@ static void put_input(struct payload *p, const struct infer_plan *plan, Py_ssize
         p->at = rounded(p->at + t->n_bytes);
 }
 
-static void put_infer(struct payload *p, const struct infer_plan *plan, bool is_decoupled,
-                      uint32_t depth) {
+static void put_requests(struct payload *p, const struct caller *caller, struct shm_infer *infer) {
+        uint32_t *handles = (uint32_t *)(void *)(p->base + p->at);
+
+        infer->n_requests = caller->n_requests;
+        infer->requests = (uint32_t)p->at;
+        for (uint32_t i = 0; i < caller->n_requests; i++)
+                handles[i] = caller->handles != NULL ? caller->handles[i]
+                                                     : caller->requests[i]->record.handle;
+        p->at = rounded(p->at + caller->n_requests * sizeof(*handles));
+}
+
+static void put_infer(struct payload *p, const struct infer_plan *plan,
+                      const struct infer_options *o) {
         struct shm_infer     *infer = (struct shm_infer *)(void *)p->base;
         const struct request *r = plan->request;
         struct shm_tensor    *tensors;
@@ -171,8 +271,10 @@ static void put_infer(struct payload *p, const struct infer_plan *plan, bool is_
                 .correlation = r->record.correlation,
                 .timeout_us = r->timeout_us,
                 .version = r->block == NULL ? r->version : -1,
-                .is_decoupled = is_decoupled,
-                .depth = depth + 1,
+                .is_decoupled = o->is_decoupled,
+                .depth = o->caller.depth + 1,
+                .waits = (uint32_t)o->waits,
+                .execution = o->caller.slot,
         };
         p->at = sizeof(*infer);
         infer->inputs = (uint32_t)p->at;
@@ -181,6 +283,7 @@ static void put_infer(struct payload *p, const struct infer_plan *plan, bool is_
         infer->outputs = (uint32_t)p->at;
         outputs = (struct shm_text *)(void *)(p->base + p->at);
         p->at += infer->n_outputs * sizeof(*outputs);
+        put_requests(p, &o->caller, infer);
         infer->model = put_text(p, plan->texts[TEXT_MODEL]);
         infer->id = put_text(p, plan->texts[TEXT_ID]);
         infer->correlation_text = put_text(p, plan->texts[TEXT_CORRELATION]);
@@ -191,12 +294,6 @@ static void put_infer(struct payload *p, const struct infer_plan *plan, bool is_
                 put_input(p, plan, (Py_ssize_t)i, &tensors[i]);
 }
 
-struct infer_options {
-        uint32_t id;
-        int  depth; /* depth of nested calls; -1: the depth of the execution on the main thread */
-        bool is_async, is_decoupled, waits;
-};
-
 /* Returns the call's block; 0 and an exception on failure. */
 static uint32_t start_call(struct request *r, const struct infer_options *o) {
         struct infer_plan plan;
@@ -204,50 +301,84 @@ static uint32_t start_call(struct request *r, const struct infer_options *o) {
         struct shm_call  *call;
         uint32_t          handle, block = 0;
 
-        if (make_plan(&plan, r) && request_trace_handle(r, &handle))
+        if (make_plan(&plan, r) && request_trace_handle(r, &handle)) {
+                plan.n_bytes += rounded(o->caller.n_requests * sizeof(uint32_t));
                 block = calls_new(SHM_CALL_INFER, handle, plan.n_bytes);
+        }
         if (block != 0) {
                 call = connection_block(block);
                 p = (struct payload){ (unsigned char *)call + call->payload, 0,
                                       (uint64_t)block * SHM_BLOCK + call->payload };
                 call->id = o->id;
                 call->is_async = o->is_async;
-                call->is_executing = o->waits && executing.is_executing &&
-                                     pthread_equal(executing.thread, pthread_self());
-                put_infer(&p, &plan, o->is_decoupled,
-                          o->depth >= 0 ? (uint32_t)o->depth : executing.depth);
+                put_infer(&p, &plan, o);
                 calls_post(block);
         }
         plan_done(&plan);
         return block;
 }
 
-/* infer(request, id, is_async, is_decoupled, waits, depth) -> block of the call */
+/* An execution that is known may wait for the responses later. A coroutine of a decoupled model does not hold
+ * the instance, unless it reads a stream on the event loop's thread. */
+static enum shm_wait later_wait(const struct infer_options *o, bool has_key) {
+        if (has_key && o->caller.slot == SHM_NO_INDEX && !o->is_decoupled)
+                return SHM_WAIT_NONE;
+        return has_key || is_executing_here() ? SHM_WAIT_MAYBE : SHM_WAIT_NONE;
+}
+
+/* infer(request, id, is_decoupled, key) -> block of an asynchronous call */
 PyObject *infer_call_start(PyObject *module, PyObject *args) {
-        PyObject    *request;
-        unsigned int id;
-        int          is_async, is_decoupled, waits, depth;
-        uint32_t     block;
+        struct infer_options o = { .is_async = true };
+        PyObject            *request, *key;
+        int                  is_decoupled;
+        uint32_t             block;
 
         (void)module;
-        if (!PyArg_ParseTuple(args, "O!Ipppi:infer", request_type, &request, &id, &is_async,
-                              &is_decoupled, &waits, &depth))
+        if (!PyArg_ParseTuple(args, "O!IpO:infer", request_type, &request, &o.id, &is_decoupled,
+                              &key) ||
+            !read_caller(key, &o.caller))
                 return NULL;
-        block = start_call((struct request *)request,
-                           &(struct infer_options){ .id = id,
-                                                    .depth = depth,
-                                                    .is_async = is_async != 0,
-                                                    .is_decoupled = is_decoupled != 0,
-                                                    .waits = waits != 0 });
+        o.is_decoupled = is_decoupled != 0;
+        o.waits = later_wait(&o, key != Py_None);
+        block = start_call((struct request *)request, &o);
         return block != 0 ? PyLong_FromUnsignedLong(block) : NULL;
+}
+
+/* wait(block, enum shm_wait): who waits for the responses of a call that the server has asked for */
+PyObject *infer_call_wait(PyObject *module, PyObject *args) {
+        unsigned int block, kind;
+
+        (void)module;
+        if (!PyArg_ParseTuple(args, "II:wait", &block, &kind))
+                return NULL;
+        connection_post(&(struct shm_message){ .kind = SHM_WAIT, .block = block, .value = kind });
+        connection_wake(SHM_NAPPING);
+        Py_RETURN_NONE;
 }
 
 /* ---- replies --------------------------------------------------------------------------------- */
 
+/* Returns the block of an output; 0 when it has no bytes. */
+static uint32_t output_block(const struct shm_tensor *record) {
+        return record->data != 0 ? (uint32_t)((record->data - SHM_OUTPUT_OFFSET) / SHM_BLOCK) : 0;
+}
+
+/* Maps the blocks of the outputs. When one is out of reach, gives all back and returns false. */
+static bool reach_outputs(const unsigned char *base, const struct shm_answer *answer) {
+        const struct shm_tensor *records = (const void *)(base + answer->outputs);
+        bool                     has_all = true;
+
+        for (uint32_t i = 0; i < answer->n_outputs && has_all; i++)
+                has_all = output_block(&records[i]) == 0 ||
+                          connection_reach(output_block(&records[i]));
+        for (uint32_t i = 0; i < answer->n_outputs && !has_all; i++)
+                if (output_block(&records[i]) != 0)
+                        connection_give_back(output_block(&records[i]));
+        return has_all;
+}
+
 static PyObject *make_tensor(const unsigned char *base, const struct shm_tensor *record) {
-        uint32_t block =
-                record->data != 0 ? (uint32_t)((record->data - SHM_OUTPUT_OFFSET) / SHM_BLOCK) : 0;
-        PyObject *owner = block_new(block), *name, *tensor = NULL;
+        PyObject *owner = block_new(output_block(record)), *name, *tensor = NULL;
 
         if (owner == NULL)
                 return NULL;
@@ -281,9 +412,13 @@ static PyObject *make_outputs(const unsigned char *base, const struct shm_answer
 static PyObject *make_response(uint32_t block) {
         const unsigned char     *base = connection_block(block);
         const struct shm_answer *answer = &((const struct shm_reply *)(const void *)base)->answer;
-        PyObject                *outputs = make_outputs(base, answer), *error = NULL, *parameters,
-                 *response = NULL;
+        PyObject                *outputs, *error = NULL, *parameters, *response = NULL;
 
+        if (!reach_outputs(base, answer)) {
+                calls_release(block);
+                return response_out_of_reach();
+        }
+        outputs = make_outputs(base, answer);
         parameters = PyUnicode_DecodeUTF8((const char *)base + answer->parameters.at,
                                           answer->parameters.len, "replace");
         if (answer->kind == SHM_ANSWER_ERROR)
@@ -302,21 +437,20 @@ static PyObject *make_response(uint32_t block) {
         return response;
 }
 
-/* exec(request, depth) -> the only response of a synchronous call */
+/* exec(request, key) -> the only response of a synchronous call */
 PyObject *infer_call_exec(PyObject *module, PyObject *args) {
-        struct infer_options options = { .waits = true };
-        PyObject            *request;
-        uint32_t             block, reply;
+        struct infer_options o = { 0 };
+        PyObject            *request, *key;
+        uint32_t             block;
 
         (void)module;
-        if (!PyArg_ParseTuple(args, "O!i:exec", request_type, &request, &options.depth))
+        if (!PyArg_ParseTuple(args, "O!O:exec", request_type, &request, &key) ||
+            !read_caller(key, &o.caller))
                 return NULL;
-        block = start_call((struct request *)request, &options);
-        if (block == 0)
-                return NULL;
-        reply = calls_wait_replies(block);
-        connection_free(block);
-        return make_response(reply);
+        if (is_executing_here() || (key != Py_None && is_loop_here()))
+                o.waits = SHM_WAIT_INSTANCE;
+        block = start_call((struct request *)request, &o);
+        return block != 0 ? make_response(calls_finish(block, request)) : NULL;
 }
 
 /* Reverses a list of replies, to the oldest first. */
@@ -324,7 +458,7 @@ static uint32_t reversed(uint32_t block) {
         uint32_t before = 0;
 
         while (block != 0) {
-                struct shm_reply *reply = connection_block(block);
+                struct shm_reply *reply = connection_block(calls_reach_reply(block));
                 uint32_t          next = reply->next;
 
                 reply->next = before;
@@ -334,7 +468,18 @@ static uint32_t reversed(uint32_t block) {
         return before;
 }
 
-/* wait_async() -> [(id, response, is_last), ...] of asynchronous calls */
+/* Must agree with triton_python_backend_utils.py. */
+enum reply_kind { REPLY_MORE, REPLY_END, REPLY_LAST, REPLY_ASK };
+
+static enum reply_kind kind_of(const struct shm_reply *reply) {
+        if (reply->answer.kind == SHM_ANSWER_ASK)
+                return REPLY_ASK;
+        if (reply->is_last)
+                return REPLY_LAST;
+        return reply->is_end ? REPLY_END : REPLY_MORE;
+}
+
+/* wait_async() -> [(id, response, enum reply_kind), ...] of asynchronous calls */
 PyObject *infer_call_wait_async(PyObject *module, PyObject *unused) {
         _Atomic uint32_t *list = &connection.header->async_replies;
         PyObject         *result = PyList_New(0);
@@ -353,8 +498,7 @@ PyObject *infer_call_wait_async(PyObject *module, PyObject *unused) {
                 memcpy(&reply, connection_block(block), sizeof(reply));
                 response = make_response(block);
                 if (response != NULL)
-                        item = Py_BuildValue("(INO)", reply.id, response,
-                                             reply.is_last ? Py_True : Py_False);
+                        item = Py_BuildValue("(INI)", reply.id, response, kind_of(&reply));
                 if (result == NULL || item == NULL || PyList_Append(result, item) != 0)
                         Py_FatalError("no memory for the response of a called model");
                 Py_DECREF(item);

@@ -58,7 +58,7 @@ static void block_dealloc(PyObject *self) {
         uint32_t number = ((struct block *)self)->number;
 
         if (number != 0 && !connection.is_forked)
-                shm_list_push(&connection.header->released, number, connection_block(number));
+                connection_give_back(number);
         pool_give(&block_pool, self);
 }
 

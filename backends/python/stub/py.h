@@ -12,8 +12,7 @@
 
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x03090000
-#include "python/shm_heap.h"
-#include "python/shm_layout.h"
+#include "python/shm_area.h"
 #include "python/shm_slot.h"
 #include "python/shm_sync.h"
 
@@ -23,13 +22,25 @@
 
 /* ---- the connection (connection.c) ----------------------------------------------------------- */
 
+/* A segment of the server that is mapped here. */
+struct server_segment {
+        const unsigned char *begin;
+        uint64_t             n_bytes;
+        uint64_t             offset; /* in the region */
+        uint32_t             index;  /* of its record */
+};
+
 struct connection {
-        unsigned char     *base; /* of the region; NULL: not attached */
-        struct shm_header *header;
-        struct shm_heap    heap; /* of the stub's area */
-        uint32_t           execution_head;
-        uint32_t           message_tail;
-        bool               is_decoupled;
+        struct shm_header    *header; /* NULL: not attached */
+        struct shm_map        map;
+        struct shm_area       area;  /* the stub's */
+        uint32_t              asked; /* segment for which a thread waits; SHM_NO_INDEX: none */
+        struct server_segment server_segments[SHM_SEGMENTS];
+        uint32_t              n_server_segments;
+        uint32_t              n_removed; /* removals of the server that were followed */
+        uint32_t              execution_head;
+        uint32_t              message_tail;
+        bool                  is_decoupled;
         bool      is_forked;    /* this process is a child of the stub, which must not free the
                                  * memory */
         PyObject *input_names;  /* tuple of interned str */
@@ -44,14 +55,29 @@ extern struct connection connection;
 /* attach(): maps the memory. Sets an exception on failure. */
 PyObject *connection_attach(PyObject *module, PyObject *args);
 
-/* Allocates a block of the stub's area; 0 and an exception when the memory is short. */
+/* Allocates a block of the stub's area; 0 and an exception when memory or addresses are short. Releases the
+ * interpreter lock when the area has to grow. */
 uint32_t connection_alloc(uint64_t n_bytes);
 void     connection_free(uint32_t block);
 /* Frees the blocks that the server has given back. */
 void connection_absorb(void);
+/* Returns the memory and the addresses that no block uses to the system. Returns false when there were no
+ * addresses to return. */
+bool connection_shrink(void);
+/* Unmaps the segments that the server has removed. */
+void connection_follow(void);
 
+/* Maps the segment of a server's block, which is not used before. Returns false when the process has no
+ * addresses for it. */
+bool connection_reach(uint32_t block);
+/* Gives a block back to the server, also one that is out of reach. */
+void connection_give_back(uint32_t block);
+/* Reads from a block that is out of reach. */
+bool connection_read(uint32_t block, uint64_t at, void *to, size_t n_bytes);
+
+/* Returns the address of a block within reach. */
 static inline void *connection_block(uint32_t block) {
-        return connection.base + (uint64_t)block * SHM_BLOCK;
+        return shm_map_at(&connection.map, (uint64_t)block * SHM_BLOCK);
 }
 
 /* Pushes a message; waits while the ring is full. Does not wake the server. */
@@ -176,10 +202,14 @@ struct request {
                                         * without a sender */
         bool               is_cancelled;
         uint64_t           cancel_asked_ns;
+        PyObject *refusal; /* response to a request that is out of reach, which the model does
+                                     * not see; else NULL */
 };
 
 extern PyTypeObject *request_type;
 PyObject            *request_over(uint32_t block);
+/* A request whose block is out of reach; gives the block back. */
+PyObject *request_refused(uint32_t block);
 /* Creates the objects that a call needs and that were not accessed yet; parameters only when there
  * are any. False and an exception on failure. */
 bool request_complete(struct request *r);
@@ -198,6 +228,12 @@ struct response {
 
 extern PyTypeObject *response_type;
 PyObject            *response_make(PyObject *outputs, PyObject *error, PyObject *parameters);
+/* The error of what needs memory that is out of reach. */
+PyObject *response_out_of_reach(void);
+#define OUT_OF_REACH                                                                               \
+        "Failed to increase the shared memory pool size. The Python process has no more "          \
+        "addresses "                                                                               \
+        "(`ulimit -v`)."
 
 /* A response and the size of its record. */
 struct answer_plan {
@@ -242,6 +278,14 @@ uint32_t calls_new(enum shm_call_kind kind, uint32_t handle, uint64_t n_bytes);
 void     calls_post(uint32_t block);
 /* Waits for replies of the call and takes their list, newest first. */
 uint32_t calls_wait_replies(uint32_t block);
+/* Maps a reply, and returns it. Replies are small: when there are no addresses even for them, the process
+ * ends. */
+uint32_t calls_reach_reply(uint32_t reply_block);
+/* Waits for the only reply to the call of a request and returns it. Frees the call's block; after an early
+ * answer it comes back later, and the request, whose inputs the call uses, is kept until then. */
+uint32_t calls_finish(uint32_t block, PyObject *request);
+/* A block has come back. Returns true when its call must not be freed yet: calls_finish() does it. */
+bool calls_take_back(uint32_t block);
 /* Gives the block of a reply back to the server. */
 void calls_release(uint32_t reply_block);
 /* Asks the server at most once a millisecond; *asked_ns is the last time. Returns -1 with an
@@ -258,9 +302,17 @@ PyObject *calls_count(PyObject *module, PyObject *args);
 PyObject *infer_call_start(PyObject *module, PyObject *args);
 PyObject *infer_call_exec(PyObject *module, PyObject *args);
 PyObject *infer_call_wait_async(PyObject *module, PyObject *unused);
-/* Records that an execution runs on this thread, at that depth of nested calls. */
-void infer_call_begin_execution(uint32_t depth);
+PyObject *infer_call_wait(PyObject *module, PyObject *args);
+PyObject *infer_call_use_loop(PyObject *module, PyObject *unused);
+PyObject *infer_call_execution(PyObject *module, PyObject *unused);
+PyObject *infer_call_holds(PyObject *module, PyObject *unused);
+/* Records that an execution of these requests runs on this thread, at that depth of nested calls. */
+void infer_call_begin_execution(struct request *const *requests, Py_ssize_t n, uint32_t depth,
+                                uint32_t slot);
 void infer_call_end_execution(void);
+/* Makes the key by which the calls of a coroutine name their execution: (depth, slot, handles). */
+PyObject *infer_call_key(struct request *const *requests, Py_ssize_t n, uint32_t depth,
+                         uint32_t slot);
 
 /* ---- executions (serve.c) -------------------------------------------------------------------- */
 

@@ -37,6 +37,21 @@ PyObject *request_over(uint32_t block) {
         return (PyObject *)r;
 }
 
+PyObject *request_refused(uint32_t block) {
+        struct request *r = (struct request *)pool_take(&pool);
+
+        connection_give_back(block);
+        if (r == NULL)
+                return NULL;
+        r->record.handle = SHM_NO_INDEX;
+        r->record.n_outputs = SHM_NO_INDEX;
+        r->release_flags = 1;
+        r->refusal = response_out_of_reach();
+        if (r->refusal == NULL)
+                Py_CLEAR(r);
+        return (PyObject *)r;
+}
+
 static const unsigned char *base_of(const struct request *r) {
         return connection_block(block_number(r->block));
 }
@@ -269,6 +284,7 @@ static void request_dealloc(PyObject *self) {
         Py_XDECREF(r->model_name);
         Py_XDECREF(r->trace);
         Py_XDECREF(r->preferred_memory);
+        Py_XDECREF(r->refusal);
         pool_give(&pool, self);
 }
 
@@ -442,7 +458,8 @@ static PyObject *get_target(PyObject *self, PyObject *unused) {
         struct request *r = self_of(self);
         PyObject       *name = get_model_name(self, unused);
 
-        return name != NULL ? Py_BuildValue("(NL)", name, r->block == NULL ? r->version : -1) : NULL;
+        return name != NULL ? Py_BuildValue("(NL)", name, r->block == NULL ? r->version : -1)
+                            : NULL;
 }
 
 bool request_complete(struct request *r) {

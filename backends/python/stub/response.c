@@ -27,6 +27,17 @@ PyObject *response_make(PyObject *outputs, PyObject *error, PyObject *parameters
         return (PyObject *)r;
 }
 
+PyObject *response_out_of_reach(void) {
+        PyObject *outputs = PyList_New(0), *response = NULL;
+        PyObject *error = call_utils("make_error", "(Is)", 1u /* INTERNAL */, OUT_OF_REACH);
+
+        if (outputs != NULL && error != NULL)
+                response = response_make(outputs, error, NULL);
+        Py_XDECREF(outputs);
+        Py_XDECREF(error);
+        return response;
+}
+
 /* Copies the model's sequence into a list of our own. */
 static PyObject *check_outputs(PyObject *outputs) {
         PyObject *list = outputs != NULL ? PySequence_List(outputs) : PyList_New(0);
@@ -296,8 +307,9 @@ uint64_t answer_write(const struct answer_plan *plan, unsigned char *base, uint6
         Py_ssize_t         n;
 
         at += sizeof(*answer);
-        *answer = (struct shm_answer){ .kind = plan->text != NULL ? SHM_ANSWER_ERROR : SHM_ANSWER_OK,
-                                       .code = plan->code };
+        *answer =
+                (struct shm_answer){ .kind = plan->text != NULL ? SHM_ANSWER_ERROR : SHM_ANSWER_OK,
+                                     .code = plan->code };
         answer->text = put_text(base, &at, plan->text);
         answer->parameters = put_text(base, &at, plan->parameters);
         if (plan->text != NULL)

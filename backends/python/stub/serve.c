@@ -70,24 +70,36 @@ static PyObject *check_element(struct request *r, PyObject *element) {
                 element);
 }
 
-static PyObject *check_list(struct outcome *o, PyObject *result) {
-        PyObject *fault = NULL;
+/* Returns the number of the requests that the model got. */
+static Py_ssize_t count_given(struct request *const *requests, Py_ssize_t n) {
+        Py_ssize_t n_given = 0;
 
-        if (PyList_Size(result) != o->n)
+        for (Py_ssize_t i = 0; i < n; i++)
+                n_given += requests[i]->refusal == NULL;
+        return n_given;
+}
+
+static PyObject *check_list(struct outcome *o, PyObject *result) {
+        Py_ssize_t n_given = count_given(o->requests, o->n), next = 0;
+        PyObject  *fault = NULL;
+
+        if (PyList_Size(result) != n_given)
                 return PyUnicode_FromFormat(
                         "Number of InferenceResponse objects do not match the "
                         "number of InferenceRequest objects. InferenceRequest(s) "
                         "size is:%zd, and InferenceResponse(s) size is:%zd\n",
-                        o->n, PyList_Size(result));
+                        n_given, PyList_Size(result));
         for (Py_ssize_t i = 0; i < o->n && fault == NULL; i++)
-                fault = check_element(o->requests[i], PyList_GetItem(result, i));
+                if (o->requests[i]->refusal == NULL)
+                        fault = check_element(o->requests[i], PyList_GetItem(result, next++));
         return fault;
 }
 
 /* None instead of a list means None for each request. */
 static PyObject *check_none(struct outcome *o, PyObject *result) {
         for (Py_ssize_t i = 0; i < o->n; i++)
-                if (o->requests[i]->release_flags != RESCHEDULE && o->requests[i]->sender == NULL)
+                if (o->requests[i]->release_flags != RESCHEDULE && o->requests[i]->sender == NULL &&
+                    o->requests[i]->refusal == NULL)
                         return fault_of_type(
                                 "Expected a list in the execute return, found type '%R'.", result);
         return NULL;
@@ -106,12 +118,14 @@ static PyObject *check_result(struct outcome *o, PyObject *result) {
 
 /* Measures the responses. Returns false and sets an exception on failure. */
 static bool plan_answers(struct outcome *o, PyObject *result) {
-        if (result == Py_None)
-                return true;
-        for (Py_ssize_t i = 0; i < o->n; i++) {
-                PyObject *element = PyList_GetItem(result, i);
+        Py_ssize_t next = 0;
 
-                if (element == Py_None)
+        for (Py_ssize_t i = 0; i < o->n; i++) {
+                PyObject *element = o->requests[i]->refusal;
+
+                if (element == NULL && result != Py_None)
+                        element = PyList_GetItem(result, next++);
+                if (element == NULL || element == Py_None)
                         continue;
                 if (has_closed_sender(o->requests[i])) {
                         PyObject *done = call_utils("late_response", "()");
@@ -266,26 +280,33 @@ static uint32_t count_requests(const struct shm_execution *execution) {
         return execution->kind == SHM_EXECUTE_ONE ? 1 : batch->n_requests;
 }
 
-/* Makes an object for each request, and a list of them for the model, which may change the list.
- * NULL and an exception on failure. */
+/* Makes an object for each request, and a list of them for the model, which may change the list. Requests
+ * out of reach are not in the list. NULL and an exception on failure. */
 static PyObject *make_requests(const struct shm_execution *execution, struct request **ret,
                                Py_ssize_t n) {
         const struct shm_batch *batch = connection_block(execution->block);
         bool                    is_one = execution->kind == SHM_EXECUTE_ONE;
         PyObject               *list = PyList_New(n);
+        Py_ssize_t              n_given = 0;
 
         for (Py_ssize_t i = 0; list != NULL && i < n; i++) {
-                PyObject *request = request_over(is_one ? execution->block : batch->requests[i]);
+                uint32_t  block = is_one ? execution->block : batch->requests[i];
+                bool      is_given = connection_reach(block);
+                PyObject *request = is_given ? request_over(block) : request_refused(block);
 
                 if (request == NULL) {
                         Py_DECREF(list);
                         return NULL;
                 }
                 ret[i] = (struct request *)request;
-                (void)PyList_SetItem(list, i, request);
+                if (is_given)
+                        (void)PyList_SetItem(list, n_given++, request);
         }
         for (Py_ssize_t i = 0; list != NULL && i < n; i++)
-                Py_INCREF(ret[i]);
+                if (ret[i]->refusal == NULL)
+                        Py_INCREF(ret[i]);
+        if (list != NULL && n_given < n)
+                (void)PyList_SetSlice(list, n_given, n, NULL);
         return list;
 }
 
@@ -304,10 +325,12 @@ static uint32_t depth_of(struct request *const *requests, Py_ssize_t n) {
         return depth;
 }
 
-static PyObject *call_model(PyObject *list, uint32_t depth, struct shm_slot *slot) {
-        PyObject *result;
+static PyObject *call_model(PyObject *list, struct request *const *requests, Py_ssize_t n,
+                            uint32_t i) {
+        struct shm_slot *slot = &connection.header->slots[i];
+        PyObject        *result;
 
-        infer_call_begin_execution(depth);
+        infer_call_begin_execution(requests, n, depth_of(requests, n), i);
         result = PyObject_CallFunctionObjArgs(loop.execute, list, NULL);
         infer_call_end_execution();
         if (connection.is_forked)
@@ -347,6 +370,10 @@ static bool end(struct request *const *requests, Py_ssize_t n, PyObject *result,
         return true;
 }
 
+static PyObject *none(void) {
+        Py_RETURN_NONE;
+}
+
 static bool run_requests(const struct shm_execution *execution, struct request **requests,
                          Py_ssize_t n) {
         PyObject *list = make_requests(execution, requests, n), *result;
@@ -354,8 +381,7 @@ static bool run_requests(const struct shm_execution *execution, struct request *
 
         if (list == NULL)
                 return false;
-        result =
-                call_model(list, depth_of(requests, n), &connection.header->slots[execution->slot]);
+        result = PyList_Size(list) == 0 ? none() : call_model(list, requests, n, execution->slot);
         Py_DECREF(list);
         has_ended = end(requests, n, result, execution);
         Py_XDECREF(result);
@@ -438,9 +464,19 @@ static bool start_pending(const struct shm_execution *execution) {
         if (capsule == NULL)
                 return false;
         p = PyCapsule_GetPointer(capsule, PENDING_NAME);
-        done = PyObject_CallFunction(loop.execute, "OOI", list, capsule,
-                                     (unsigned int)depth_of(p->requests, p->n));
-        is_right = done != NULL || end_pending(p, NULL);
+        if (PyList_Size(list) > 0) {
+                PyObject *key = infer_call_key(p->requests, p->n, depth_of(p->requests, p->n),
+                                               execution->slot);
+
+                done = key != NULL ? PyObject_CallFunctionObjArgs(loop.execute, list, capsule, key,
+                                                                  NULL)
+                                   : NULL;
+                Py_XDECREF(key);
+                is_right = done != NULL || end_pending(p, NULL);
+        } else {
+                done = none();
+                is_right = end_pending(p, done);
+        }
         Py_XDECREF(done);
         Py_DECREF(list);
         Py_DECREF(capsule);
@@ -467,6 +503,34 @@ PyObject *serve_end(PyObject *module, PyObject *args) {
         Py_RETURN_NONE;
 }
 
+/* ---- executions out of reach ------------------------------------------------------------------ */
+
+static void give_back_requests(const struct shm_execution *execution) {
+        uint32_t n = 0, block;
+
+        if (execution->kind == SHM_EXECUTE_ONE) {
+                connection_give_back(execution->block);
+                return;
+        }
+        (void)connection_read(execution->block, offsetof(struct shm_batch, n_requests), &n,
+                              sizeof(n));
+        for (uint32_t i = 0; i < n; i++)
+                if (connection_read(execution->block,
+                                    offsetof(struct shm_batch, requests) + i * sizeof(block),
+                                    &block, sizeof(block)))
+                        connection_give_back(block);
+}
+
+/* Answers an execution whose memory is out of reach. */
+static void refuse(const struct shm_execution *execution) {
+        struct outcome o = { .text = PyBytes_FromString(OUT_OF_REACH) };
+
+        give_back_requests(execution);
+        connection.header->slots[execution->slot].end_ns = shm_clock_ns();
+        post_result(&o, execution);
+        Py_XDECREF(o.text);
+}
+
 /* ---- the loop -------------------------------------------------------------------------------- */
 
 /* Sleeps until there is an execution. Returns false when an exception is set. */
@@ -474,8 +538,11 @@ static bool wait_for_execution(void) {
         struct shm_header *h = connection.header;
 
         while (atomic_load(&h->execution_tail) == connection.execution_head) {
-                bool     is_large = shm_heap_idle_bytes(&connection.heap) > TRIM_BYTES;
+                bool     is_large = shm_heap_idle_bytes(&connection.area.heap) > TRIM_BYTES;
                 uint64_t since = is_large ? shm_clock_ns() : 0;
+
+                if (atomic_load(&h->n_server_removed) != connection.n_removed)
+                        connection_follow();
 
                 if (loop.n_pending > 0) {
                         loop.n_pending = 0;
@@ -490,7 +557,7 @@ static bool wait_for_execution(void) {
                 atomic_store(&h->stub_sleep, SHM_AWAKE);
                 if (is_large && shm_clock_ns() - since >= TRIM_AFTER_NS) {
                         connection_absorb();
-                        shm_heap_trim(&connection.heap);
+                        (void)connection_shrink();
                 }
         }
         return true;
@@ -521,6 +588,10 @@ PyObject *serve(PyObject *module, PyObject *args) {
                 if (!shm_slot_claim(&slot->word, execution.generation))
                         continue;
                 slot->claim_ns = shm_clock_ns();
+                if (!connection_reach(execution.block)) {
+                        refuse(&execution);
+                        continue;
+                }
                 if (!(loop.is_concurrent ? start_pending(&execution) : run(&execution)))
                         return NULL;
         }

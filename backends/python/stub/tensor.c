@@ -37,7 +37,7 @@ PyObject *tensor_over(PyObject *name, const struct shm_tensor *record, const int
         t->name = name;
         t->type = record->type;
         t->n_bytes = record->n_bytes;
-        t->bytes = connection.base + (record->n_bytes > 0 ? record->data : 0);
+        t->bytes = shm_map_at(&connection.map, record->n_bytes > 0 ? record->data : 0);
         if (!set_dims(t, record->n_dims, dims)) {
                 Py_DECREF(t);
                 return NULL;
@@ -83,8 +83,8 @@ static PyObject *check_name(PyObject *name) {
                 return raise_model_exception("Tensor name cannot be an empty string.");
         }
         if (text != NULL && PyUnicode_FindChar(text, 0, 0, PyUnicode_GetLength(text), 1) >= 0) {
-                PyErr_Format(connection.error_class, "Tensor name %R cannot contain a NUL character.",
-                             text);
+                PyErr_Format(connection.error_class,
+                             "Tensor name %R cannot contain a NUL character.", text);
                 Py_CLEAR(text);
         }
         return text;

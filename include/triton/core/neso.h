@@ -211,6 +211,27 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerReadiness(
         struct TRITONSERVER_Server *server, const char *model_name, int64_t model_version,
         bool *ready, bool *asks_backends);
 
+struct NESO_CancelWatch;
+struct TRITONBACKEND_Request;
+typedef void (*NESO_CancelledFn_t)(void *userp);
+
+/* Calls `cancelled(userp)` once when the request is cancelled, for a backend whose execution waits for something
+ * that it can end: another request, a device, a remote server. It runs on the thread that cancels, possibly an
+ * event loop, or within this function when the request was cancelled before. It must not block, nor delete
+ * the watch. The watch may outlive the request: a decoupled model may be interested until its last response.
+ *
+ * NESO_CancelWatchDelete() waits for a running call, so it must not be called with a lock that `cancelled`
+ * takes. When it returns, `userp` is not used any more. NULL is fine.
+ *
+ * INVALID_ARG when a pointer other than `userp` is NULL, UNAVAILABLE when memory is short. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_CancelWatchNew(
+        struct NESO_CancelWatch **watch, struct TRITONBACKEND_Request *request,
+        NESO_CancelledFn_t cancelled, void *userp);
+
+/* Ends a watch, see NESO_CancelWatchNew(). Always NULL. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_CancelWatchDelete(
+        struct NESO_CancelWatch *watch);
+
 /* Calls `changed` when the results of TRITONSERVER_ServerIsLive(), TRITONSERVER_ServerIsReady() and
  * TRITONSERVER_ServerModelIsReady() may have changed: the server begins to exit, or a version of a
  * model begins to load, is ready, has failed or is unloaded. `changed` has to query the new state.

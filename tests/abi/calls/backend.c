@@ -40,7 +40,8 @@ TRITONSERVER_Error *TRITONBACKEND_Initialize(TRITONBACKEND_Backend *backend) {
         void                         *state = NULL;
 
         OK(TRITONBACKEND_ApiVersion, &major, &minor);
-        EXPECT(major == TRITONBACKEND_API_VERSION_MAJOR && minor >= TRITONBACKEND_API_VERSION_MINOR);
+        EXPECT(major == TRITONBACKEND_API_VERSION_MAJOR &&
+               minor >= TRITONBACKEND_API_VERSION_MINOR);
         OK(TRITONBACKEND_BackendName, backend, &text);
         EXPECT(strcmp(text, "tensorrt") == 0);
         OK(TRITONBACKEND_BackendConfig, backend, &config);
@@ -362,8 +363,14 @@ static void call_factory(TRITONBACKEND_ModelInstance   *instance,
 
 /* ---- executions ------------------------------------------------------------------------------ */
 
+static void on_cancelled(void *userp) {
+        (void)userp;
+        EXPECT(false);
+}
+
 static void execute(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request *request) {
         TRITONBACKEND_ResponseFactory *factory;
+        struct NESO_CancelWatch       *watch;
         TRITONBACKEND_Input           *input;
         const char                    *id = NULL, *text = NULL;
         uint64_t                       number = 0, start = now_ns();
@@ -382,12 +389,14 @@ static void execute(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request
         call_request(request);
         call_states(request);
         OK(TRITONBACKEND_ResponseFactoryNew, &factory, request);
+        OK(NESO_CancelWatchNew, &watch, request, on_cancelled, NULL);
         call_response(request, input);
         OK(TRITONBACKEND_ModelInstanceReportStatistics, instance, request, true, start, start,
            now_ns(), now_ns());
         OK(TRITONBACKEND_ModelInstanceReportBatchStatistics, instance, 1, start, start, now_ns(),
            now_ns());
         OK(TRITONBACKEND_RequestRelease, request, TRITONSERVER_REQUEST_RELEASE_ALL);
+        OK(NESO_CancelWatchDelete, watch); /* outlives the request */
         call_factory(instance, factory);
 }
 

@@ -141,6 +141,8 @@ static void test_changes(void **state) {
                 assert_int_equal(!dir_fingerprint_version_equal(before, after, 2),
                                  (row->differs & TWO) != 0);
                 assert_int_equal(!dir_fingerprint_equal(before, after), row->differs != 0);
+                assert_int_equal(dir_fingerprint_digest(before) != dir_fingerprint_digest(after),
+                                 row->differs != 0);
                 dir_fingerprint_free(before);
                 dir_fingerprint_free(same);
                 dir_fingerprint_free(after);
@@ -157,6 +159,9 @@ static void test_versions_come_and_go(void **state) {
         temp_tree_folder(&t, "m/3");
         after = read_mark(&t);
         assert_int_equal(after->n_versions, 4);
+        assert_int_not_equal(dir_fingerprint_digest(before), dir_fingerprint_digest(after));
+        assert_int_not_equal(dir_fingerprint_digest(before), 0);
+        assert_int_equal(dir_fingerprint_digest(NULL), 0);
         assert_int_equal(after->versions[2].number, 3);
         assert_int_equal(after->versions[3].number, 10);
         assert_false(dir_fingerprint_equal(before, after));

@@ -24,6 +24,11 @@ struct recorder {
         bool            answers_later; /* on a thread of its own */
         bool            sends_flags;   /* a response, then FINAL without one */
 
+        struct warmup_ends ends;
+        unsigned           ends_at; /* the n-th execution makes the warm-up end; 0: none */
+        atomic_bool        is_stopping;
+        atomic_uint        n_superseding;
+
         struct thread    thread;
         struct request **requests; /* owned while the thread works */
         uint32_t         n_requests;
@@ -82,6 +87,10 @@ static void execute(struct executor *e, struct request **requests, uint32_t n) {
 
         mem_fail_after(0); /* what fails is to fail before this */
         r->n_executions++;
+        if (r->n_executions == r->ends_at) {
+                atomic_store(&r->is_stopping, r->ends.is_stopping != NULL);
+                atomic_store(&r->n_superseding, 2);
+        }
         for (uint32_t i = 0; i < n; i++) {
                 assert_int_equal(atomic_load(&requests[i]->state), REQUEST_EXECUTING);
                 assert_true(requests[i]->times.request_start_ns > 0);
@@ -113,7 +122,7 @@ static struct error *warm(struct recorder *r, const char *config, const char *di
 
         r->executor.ops = &recorder_ops;
         strbuf_init(&r->seen, 0);
-        err = warmup_run(&f->model, directory, "m_0", &r->executor, NULL);
+        err = warmup_run(&f->model, directory, "m_0", &r->executor, &r->ends);
         thread_join(&r->thread);
         free(r->requests);
         r->requests = NULL;
@@ -161,6 +170,32 @@ static void test_samples_run_in_order(void **state) {
                        "IN[1,2]=0000000000000000 \n"),
                   "warmup");
         assert_int_equal(r.n_executions, 3);
+}
+
+#define LONG IO "model_warmup [{ name: 's' batch_size: 1 count: 1000 inputs " ZEROS " }]"
+
+static void test_a_stop_ends_it(void **state) {
+        struct recorder r = { .ends_at = 2 };
+
+        (void)state;
+        r.ends.is_stopping = &r.is_stopping;
+        assert_error(warm(&r, LONG, "/", "IN[1,2]=0000000000000000 \nIN[1,2]=0000000000000000 \n"),
+                     ERR_UNAVAILABLE, "failed to run warmup sample 's': Server exiting; ");
+}
+
+static void test_another_change_ends_it(void **state) {
+        struct recorder r = { .ends_at = 1 };
+
+        (void)state;
+        r.ends.n_superseding = &r.n_superseding;
+        assert_error(
+                warm(&r, LONG, "/", "IN[1,2]=0000000000000000 \n"), ERR_UNAVAILABLE,
+                "failed to run warmup sample 's': another change of the model was requested; ");
+        assert_int_equal(r.n_executions, 1);
+        r.n_executions = 7; /* it waits already */
+        assert_error(
+                warm(&r, LONG, "/", ""), ERR_UNAVAILABLE,
+                "failed to run warmup sample 's': another change of the model was requested; ");
 }
 
 static void test_model_without_batches(void **state) {
@@ -345,7 +380,7 @@ static void test_out_of_memory(void **state) {
 
                 strbuf_init(&r.seen, 0);
                 mem_fail_after(++n);
-                err = warmup_run(&f->model, "/", "m_0", &r.executor, NULL);
+                err = warmup_run(&f->model, "/", "m_0", &r.executor, &r.ends);
                 mem_fail_after(0);
                 has_run = r.n_executions > 0;
                 assert_int_equal(err == NULL, has_run);
@@ -371,6 +406,8 @@ SUITE(warmup) {
                 cmocka_unit_test(test_failure_ends_it),
                 cmocka_unit_test(test_sample_that_does_not_fit),
                 cmocka_unit_test(test_file_that_is_missing),
+                cmocka_unit_test(test_a_stop_ends_it),
+                cmocka_unit_test(test_another_change_ends_it),
                 cmocka_unit_test(test_batch_beyond_all_reason),
                 cmocka_unit_test(test_out_of_memory),
         };
