@@ -251,7 +251,9 @@ static TRITONSERVER_Error *refuse_cancelled(struct entry *e) {
 }
 
 static TRITONSERVER_Error *write_request(struct instance *in, struct session *s, struct entry *e) {
-        KIT_TRY(refuse_cancelled(e));
+        /* The program sees the end of its sequences. */
+        if (!in->model->is_iterative)
+                KIT_TRY(refuse_cancelled(e));
         return request_write(in->model, e->request, e->handle, &s->region, &e->block);
 }
 

@@ -362,7 +362,7 @@ static inline bool mark_queued_locked(struct pull_engine *e, struct request *req
         model_stats_pending(e->model->stats, 1);
         /* request_cancel() writes the flag and then reads the state, so one of the two sees the
          * other. */
-        if (UNLIKELY(atomic_load(&req->stream->is_cancelled))) {
+        if (UNLIKELY(atomic_load(&req->stream->is_cancelled)) && !req->runs_cancelled) {
                 request_queue_remove(&e->queue, req);
                 return false;
         }
@@ -580,10 +580,12 @@ static void pull_cancel(struct scheduler *base, struct request *req) {
         struct pull_engine *e = self_of(base);
 
         mutex_lock(&e->lock);
-        if (!request_queue_remove(&e->queue, req)) {
+        /* `runs_cancelled` is fixed while the request is queued. */
+        if (!list_is_linked(&req->queued.node) || req->runs_cancelled) {
                 mutex_unlock(&e->lock);
                 return;
         }
+        request_queue_remove(&e->queue, req);
         if (e->policy->ops->withdrawn != NULL)
                 e->policy->ops->withdrawn(e->policy, req);
         pump_and_unlock(e, NULL);
