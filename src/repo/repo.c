@@ -286,13 +286,16 @@ void repo_end_idle_sequences(struct repo *r, const char *name) {
         free(loads);
 }
 
+/* Requests of live sequences are not counted. Those of a chain may be in a later stage when their
+ * sequence has ended. */
 static uint64_t count_in_flight(const struct model *model) {
+        uint64_t              n = atomic_load(&model->n_in_flight);
         struct sequence_count count;
 
         if (!model_has_sequences(model))
-                return atomic_load(&model->n_in_flight);
+                return n;
         count = model->scheduler->sequences->count(model->scheduler);
-        return count.n_active + count.n_backlog;
+        return MAX(count.n_active + count.n_backlog, model->has_next ? n : 0);
 }
 
 uint64_t repo_count_in_flight(struct repo *r,

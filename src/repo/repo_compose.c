@@ -492,6 +492,46 @@ void repo_compose_list_needed_names(struct repo *r, const char *name, struct lab
                 add_needed_names_locked(r, e->label, ret);
 }
 
+/* True for a model that serves and needs others. */
+static bool is_composed_locked(const struct repo_entry *e) {
+        return serving_needs_locked(e)->n > 0;
+}
+
+/* The order of all such models, bottom-up. */
+static void order_composed_locked(struct repo *r, struct model_order *ret) {
+        const char **labels = mem_alloc((r->table.n_entries + 1) * sizeof(const char *));
+        size_t       n = 0;
+
+        for (size_t i = 0; i < r->table.n_entries; i++)
+                if (is_composed_locked(r->table.sorted[i]))
+                        labels[n++] = r->table.sorted[i]->label;
+        *ret = (struct model_order){ 0 };
+        error_free(model_graph_order(r->graph, labels, n, ret)); /* what serves has no cycle */
+        free(labels);
+}
+
+struct repo_entry **repo_compose_list_top_down(struct repo *r, size_t *ret_n) {
+        struct model_order  order;
+        struct repo_entry **ret;
+        size_t              n = 0;
+
+        MUTEX_GUARD(&r->table.lock);
+        ret = mem_alloc((r->table.n_entries + 1) * sizeof(struct repo_entry *));
+        order_composed_locked(r, &order);
+        for (size_t i = order.n; i > 0; i--) {
+                struct repo_entry *e = find_label_locked(r, order.names[i - 1]);
+
+                if (e != NULL && is_composed_locked(e))
+                        ret[n++] = e;
+        }
+        for (size_t i = 0; i < r->table.n_entries; i++)
+                if (!is_composed_locked(r->table.sorted[i]))
+                        ret[n++] = r->table.sorted[i];
+        model_order_done(&order);
+        *ret_n = n;
+        return ret;
+}
+
 bool repo_compose_take_unused(struct repo *r, const char *label, struct model_key *ret) {
         const struct repo_entry *e;
         struct model_order       users;

@@ -50,6 +50,9 @@ void label_list_done(struct label_list *l);
 void repo_compose_list_needs(struct repo *r, const struct model_key *key, struct label_list *ret);
 /* Lists the names of all models that the models of this name need, directly or indirectly. */
 void repo_compose_list_needed_names(struct repo *r, const char *name, struct label_list *ret);
+/* Lists all entries, those that need others first, each before those that it needs. The caller owns the
+ * array. */
+struct repo_entry **repo_compose_list_top_down(struct repo *r, size_t *ret_n);
 /* True for a loaded model that was not requested and that no loaded model needs. The caller owns
  * the texts of *ret. */
 bool repo_compose_take_unused(struct repo *r, const char *label, struct model_key *ret) NODISCARD;
