@@ -176,7 +176,7 @@ void testing_sequence_forget(struct testing_instance *instance, TRITONBACKEND_Re
 /* Writes the sequence_log. */
 TRITONSERVER_Error *testing_sequence_note(const struct testing_instance *instance,
                                           TRITONBACKEND_Request         *request);
-void                     testing_sequences_free(struct testing_instance *instance);
+void                testing_sequences_free(struct testing_instance *instance);
 /* Returns the first value (INT32) of INPUT0; 0 when there is none. */
 int32_t testing_first_value(TRITONBACKEND_Request *request);
 

@@ -174,7 +174,8 @@ static TRITONSERVER_Error *open_model(TRITONBACKEND_Model *triton, struct testin
         KIT_TRY(kit_model_parameter_int(kit, "end_value", &model->end_value));
         KIT_TRY(open_path(kit, "address_log", O_WRONLY | O_APPEND | O_CREAT, &model->address_log));
         KIT_TRY(open_path(kit, "life_log", O_WRONLY | O_APPEND | O_CREAT, &model->life_log));
-        KIT_TRY(open_path(kit, "sequence_log", O_WRONLY | O_APPEND | O_CREAT, &model->sequence_log));
+        KIT_TRY(open_path(kit, "sequence_log", O_WRONLY | O_APPEND | O_CREAT,
+                          &model->sequence_log));
         KIT_TRY(open_path(kit, "gate_fifo", O_RDWR, &model->gate));
         KIT_TRY(open_path(kit, "reached_fifo", O_RDWR, &model->reached));
         KIT_TRY(kit_model_parameter_int(kit, "instance_delay_ms", &model->instance_delay_ms));

@@ -193,14 +193,18 @@ struct request {
         bool         runs_alone : 1;     /* see NESO_InferenceRequestSetRunsAlone() */
         bool         has_states : 1;
         bool         runs_cancelled : 1; /* runs even when it is cancelled: sched/sequence.h */
-        bool         is_inner;         /* created by the server: see infer/inner_request.h */
-        bool         has_sequence : 1; /* a bit, so that a plain request has six cache lines */
-        bool         has_version : 1;  /* the client asked for this version */
-        bool         is_split : 1;     /* runs in parts: see infer/request_split.h */
-        bool         is_part : 1;      /* is a part of a split request */
+        /* They belong to the scheduler as `queued` does. */
+        bool is_delayed : 1; /* its timeout has passed, and it waits nevertheless */
+        bool differs : 1;    /* has another shape than the request before it: sched/queue_list.h */
+        bool is_inversion : 1; /* is older than the request before it: likewise */
+        bool is_inner;         /* created by the server: see infer/inner_request.h */
+        bool has_sequence : 1; /* a bit, so that a plain request has six cache lines */
+        bool has_version : 1;  /* the client asked for this version */
+        bool is_split : 1;     /* runs in parts: see infer/request_split.h */
+        bool is_part : 1;      /* is a part of a split request */
         /* Made by the scheduler of sequences. No client receives its responses, and the statistics
          * of requests do not count it. */
-        bool         is_null : 1;
+        bool                     is_null : 1;
         struct requested_output *first_output; /* NULL = all outputs of the model */
         struct parameter_list    parameters;
         struct correlation_id    correlation;

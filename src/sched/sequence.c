@@ -375,7 +375,7 @@ static bool sequence_released(struct scheduler *base, struct request *req, uint3
         bool                       was_run;
 
         if (!req->has_sequence || req->sequence == NULL)
-                return false; /* no sequence waits for the end of this request */
+                return false;        /* no sequence waits for the end of this request */
         implicit_states_detach(req); /* the states were attached last */
         sequence_controls_detach(s->controls, req->sequence->slot->room, req);
         if ((flags & REQUEST_RELEASE_RESCHEDULE) != 0) {

@@ -71,7 +71,7 @@ struct sequence {
          * the thread that executes it, or by sequence_table_begin_closing(). */
         bool             is_closing;
         struct sequence *next_closing; /* in an outcome */
-        uint32_t                n_text;
+        uint32_t         n_text;
         /* An element of a BYTES tensor: 4 bytes of length and the id. A NUL follows. */
         char text[];
 };

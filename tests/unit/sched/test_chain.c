@@ -549,10 +549,10 @@ static void test_sequences_of_the_first(void **state) {
                                                         .end_idle = own_end_idle,
                                                         .count = own_count,
                                                         .list = own_list };
-        struct own_scheduler   own = { .base = { .ops = &ops, .sequences = &sequences }, .live = 7 };
-        struct lab_chain       l;
-        struct lab_call        c;
-        struct scheduler      *chain;
+        struct own_scheduler own = { .base = { .ops = &ops, .sequences = &sequences }, .live = 7 };
+        struct lab_chain     l;
+        struct lab_call      c;
+        struct scheduler    *chain;
         struct sequence_cursor at = { 0 };
         struct sequence_row    row;
 

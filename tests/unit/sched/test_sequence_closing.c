@@ -423,8 +423,8 @@ static void test_own_request_is_not_repeated(void **state) {
 /* Only iterative models have closing executions. */
 static void test_not_iterative(void **state) {
         struct lab    *lab = open_lab("name: 'm' max_batch_size: 2 "
-                                      "input { name: 'X' data_type: TYPE_FP32 dims: 1 } "
-                                      "sequence_batching { " NEVER_IDLE "} " NEVER_INLINE,
+                                         "input { name: 'X' data_type: TYPE_FP32 dims: 1 } "
+                                         "sequence_batching { " NEVER_IDLE "} " NEVER_INLINE,
                                       1);
         struct ticket *a, *b;
 
@@ -554,8 +554,7 @@ static void submit_one(struct client *c, unsigned i) {
         if (i % 5 == 4) { /* a sequence of its own */
                 t->sequence_id = i;
         } else { /* one of four requests of a sequence, which may lack END */
-                t->sequence_id = t->req->correlation.number =
-                        FIRST_ID + c->number * N_IDS + i / 5;
+                t->sequence_id = t->req->correlation.number = FIRST_ID + c->number * N_IDS + i / 5;
                 t->sequence_flags = (i % 5 == 0 ? S : 0) | (i % 5 == 3 && i % 2 == 0 ? E : 0);
         }
         t->req->flags = t->sequence_flags;
