@@ -127,6 +127,7 @@ struct error *repo_new(const struct repo_options *o, struct repo **ret) {
         r->config_name = mem_strdup(o->parts.config_name);
         r->parts.config_name = r->config_name;
         r->parts.on_ended = on_ended;
+        r->parts.on_left = repo_compose_prune;
         r->parts.owner = r;
         r->n_load_threads = o->n_load_threads > 0 ? o->n_load_threads : 1;
         r->n_load_retries = o->n_load_retries;

@@ -420,6 +420,42 @@ void repo_compose_rebind(struct repo *r, const struct repo_entry *e) {
         label_list_done(&labels);
 }
 
+/* ---- live sequences -------------------------------------------------------------------------- */
+
+void repo_compose_prune(void *owner) {
+        struct model **loads;
+        size_t         n = repo_loads(owner, NULL, &loads);
+
+        for (size_t i = 0; i < n; i++) {
+                struct composed_model *c = loaded_model_of(loads[i])->composed;
+
+                if (c != NULL)
+                        step_models_holder_prune(&c->holder);
+                model_unref(loads[i]);
+        }
+        free(loads);
+}
+
+static bool keeps_steps(const struct repo_version *v, int64_t version) {
+        return v->state == VERSION_READY && v->is_hidden &&
+               (version == -1 || v->number == version) &&
+               step_models_holder_has_older(&loaded_model_of(v->model)->composed->holder);
+}
+
+struct model *repo_compose_find_kept(struct repo *r, const char *name, int64_t version) {
+        MUTEX_GUARD(&r->table.lock);
+        for (const struct repo_entry *e = repo_table_first_locked(&r->table, name); e != NULL;
+             e = e->next) {
+                for (size_t i = e->n_versions; i > 0; i--) {
+                        if (!keeps_steps(&e->versions[i - 1], version))
+                                continue;
+                        model_ref(e->versions[i - 1].model);
+                        return e->versions[i - 1].model;
+                }
+        }
+        return NULL;
+}
+
 /* ---- unloading ------------------------------------------------------------------------------- */
 
 static bool is_next_of_locked(struct repo *r, const char *user, const char *name) {

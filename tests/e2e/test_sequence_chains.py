@@ -66,7 +66,9 @@ def opens(tmp_path, models, *options):
 
 
 def reload(server, name, config):
-    write(server, f"{name}/config.pbtxt", config + parameter("changed", "x"))
+    """Always with another configuration, so that the model is replaced."""
+    n = server.text().count("successfully loaded")
+    write(server, f"{name}/config.pbtxt", config + parameter("changed", n))
     load(server, name)
 
 
@@ -84,6 +86,88 @@ def test_a_reload(tmp_path, kind, reloaded):
         reply = post(server, name, tensor, 7, 7)
         assert reply.status_code == 400
         assert "must specify the START flag" in reply.json()["error"]
+
+
+# S answers with other tensors than before, and B reads it in another way.
+OTHER_S = summing("B").replace('"SUM"', '"REQUESTS"')
+OTHER_PIPE = {"S": OTHER_S, "B": adding(5000, tensor="OTHER_IN")}
+
+
+@pytest.mark.parametrize("kind", ["first", "middle", "pipe"])
+def test_a_reload_with_other_tensors(tmp_path, kind):
+    """A live sequence has all the stages that it began with, until its end; then they end as well."""
+    models, name, tensor = KINDS[kind]
+    with opens(tmp_path, models) as server:
+        assert ask(server, name, tensor, 5, 7, start=True) == 1005
+        for changed, config in OTHER_PIPE.items():
+            reload(server, changed, config)
+        assert ask(server, name, tensor, 100, 8, start=True) == 5001
+        assert ask(server, name, tensor, 6, 7) == 1011
+        assert server.text().count("successfully unloaded") == 0
+        assert ask(server, name, tensor, 7, 7, end=True) == 1018
+        wait_until(lambda: server.text().count("successfully unloaded") == 2, server.text)
+        assert ask(server, name, tensor, 100, 8) == 5001
+
+
+@pytest.mark.parametrize("kind", ["second", "middle", "pipe", "ensemble"])
+def test_an_unload_of_a_stage(tmp_path, kind):
+    """Nothing begins any more, but what has begun goes on to its end."""
+    models, name, tensor = KINDS[kind]
+    added = 1000 if "B" in models else 0
+    with opens(tmp_path, models) as server:
+        ask(server, name, tensor, 5, 7, start=True)
+        unload(server, "S")
+        assert post(server, name, tensor, 5, 8, start=True).status_code in (404, 503)
+        assert post(server, name, tensor, 5, 8).status_code in (404, 503)
+        assert [line[1:3] for line in index(server) if line[0] == "S"] == [("1", "UNLOADING")]
+        assert ask(server, name, tensor, 6, 7) == 11 + added
+        if "B" in models:
+            reload(server, "B", adding(3000))
+        assert ask(server, name, tensor, 7, 7, end=True) == 18 + added
+        wait_for_index(server, "S", [("1", "UNAVAILABLE", "unloaded")])
+        assert post(server, name, tensor, 5, 7).status_code in (404, 503)
+
+
+def test_a_new_stage_that_does_not_fit(tmp_path):
+    models, name, tensor = KINDS["middle"]
+    with opens(tmp_path, models) as server:
+        ask(server, name, tensor, 5, 7, start=True)
+        reload(server, "S", summing())
+        other = summing().replace("TYPE_INT32 dims: [1] }\noutput", "TYPE_INT32 dims: [2] }\noutput")
+        assert other != summing()
+        reload(server, "S", other)  # the output of A does not fit
+        refused = post(server, name, tensor, 5, 8, start=True)
+        assert refused.status_code == 503, refused.text
+        assert ask(server, name, tensor, 6, 7) == 1011
+        reload(server, "S", models["S"])
+        assert ask(server, name, tensor, 7, 8, start=True) == 1007
+        assert ask(server, name, tensor, 7, 7, end=True) == 1018
+
+
+def test_several_reloads(tmp_path):
+    """Each sequence keeps its own load; each load ends with its sequences."""
+    models, name, tensor = KINDS["middle"]
+    with opens(tmp_path, models) as server:
+        for i in range(4):
+            ask(server, name, tensor, i, 10 + i, start=True)
+            reload(server, "B", adding(2000 + i))
+            reload(server, "S", models["S"])
+        for n, i in enumerate((2, 0, 3, 1), 1):
+            assert ask(server, name, tensor, 10, 10 + i, end=True) == 10 + i + 2000 + i
+            wait_until(lambda n=n: server.text().count("successfully unloaded 'S'") == n, server.text)
+        wait_until(lambda: server.text().count("successfully unloaded 'B'") == 4, server.text)
+
+
+def test_idle_sequences_end(tmp_path):
+    """Nothing is kept for sequences that are forgotten, also without a further request."""
+    short = IDLE.replace("600000000", "100000")
+    models, name, tensor = KINDS["middle"]
+    models = {**models, "S": models["S"].replace(IDLE, short)}
+    with opens(tmp_path, models) as server:
+        ask(server, name, tensor, 5, 7, start=True)
+        reload(server, "S", models["S"])
+        reload(server, "B", adding(2000))
+        wait_until(lambda: server.text().count("successfully unloaded") == 2, server.text)
 
 
 @pytest.mark.parametrize("kind", ["first", "middle", "ensemble_of_first"])
