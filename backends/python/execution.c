@@ -269,7 +269,9 @@ static bool make_room(struct instance *in, struct session *s) {
 static TRITONSERVER_Error *write_request(struct instance *in, struct session *s, struct entry *e) {
         TRITONSERVER_Error *err;
 
-        KIT_TRY(refuse_cancelled(e));
+        /* The program sees the end of its sequences. */
+        if (!in->model->is_iterative)
+                KIT_TRY(refuse_cancelled(e));
         e->block = SHM_NO_INDEX;
         err = request_write(in->model, e->request, e->handle, &s->region, &e->block);
         if (err == NULL || e->block != 0 || !make_room(in, s))

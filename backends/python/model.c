@@ -285,6 +285,8 @@ static TRITONSERVER_Error *read_parameters(struct model *model) {
         KIT_TRY(read_concurrency(model, has_sequences));
         model->depth = has_batcher ? 1 : (uint32_t)depth;
         model->execute_timeout_ns = (uint64_t)timeout_ms * 1000000u;
+        model->is_iterative =
+                kit_json_bool(kit_json_find(root, "sequence_batching/iterative_sequence"), false);
         model->is_decoupled =
                 kit_json_bool(kit_json_find(root, "model_transaction_policy/decoupled"), false);
         return NULL;

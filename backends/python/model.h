@@ -65,6 +65,7 @@ struct model {
         char       *python;            /* owned; path of the interpreter */
         char      **environment;       /* owned; of its processes */
         bool        is_decoupled;
+        bool        is_iterative;
         uint32_t    depth;              /* limit of executions that an instance has at a time */
         uint32_t    async_concurrency;  /* the same for a coroutine execute(); 1: off */
         uint64_t    execute_timeout_ns; /* 0: none */

@@ -110,6 +110,19 @@ static void execute_decoupled(struct testing_execution    *execution,
         kit_stats_report_batch(&stats, triton, execution->n_rows);
 }
 
+/* The server ends the request's sequence. */
+static void close_sequence(struct testing_execution *execution, TRITONBACKEND_ModelInstance *triton,
+                           TRITONBACKEND_Request *request, const struct kit_stats *stats) {
+        TRITONSERVER_Error *err = kit_error(TRITONSERVER_ERROR_CANCELLED, "the sequence is closed");
+
+        testing_sequence_forget(execution->instance, request);
+        TRITONSERVER_ErrorDelete(testing_refuse(request, err));
+        kit_stats_report(stats, triton, request, false);
+        kit_stats_report_batch(stats, triton, 1);
+        kit_error_log(TRITONBACKEND_RequestRelease(request, TRITONSERVER_REQUEST_RELEASE_ALL),
+                      "failed to release a request");
+}
+
 /* Runs one step of each request; the server sends unfinished requests again. */
 static void execute_step(struct testing_execution *execution, TRITONBACKEND_ModelInstance *triton,
                          TRITONBACKEND_Request *request) {
@@ -120,6 +133,13 @@ static void execute_step(struct testing_execution *execution, TRITONBACKEND_Mode
         struct testing_addresses    unused;
         bool                        is_last;
 
+        kit_error_log(testing_sequence_note(execution->instance, request),
+                      "failed to write the sequence_log");
+        if (testing_sequence_is_closing(request)) {
+                stats.compute_start = stats.compute_end = stats.exec_end = stats.exec_start;
+                close_sequence(execution, triton, request, &stats);
+                return;
+        }
         if (sequence != NULL)
                 n = sequence->n_executions =
                         testing_sequence_begins(request) ? 1 : sequence->n_executions + 1;

@@ -34,7 +34,10 @@
  *     address_log        path of a file: for each repeated input a line with the addresses of input
  *                        and output, "<in> <out>\n"
  *     iterations         each request is released to be run again until it was run so often; a
- *                        decoupled model answers each time. Needs iterative_sequence
+ *                        decoupled model answers each time. Needs iterative_sequence. A cancelled
+ *                        request with the flag END is answered with an error, and its sequence forgotten
+ *     sequence_log       path of a file: with iterations, each execution of a request appends
+ *                        "<id> <flags> <1 if it is cancelled, else 0>\n"
  *     fill_config        text of JSON: given to TRITONBACKEND_ModelSetConfig at load when the
  *                        server asks for completion of configurations
  *
@@ -106,6 +109,7 @@ struct testing_model {
         int                   reached;          /* descriptor, -1: none */
         int                   batch_log;        /* descriptor, -1: none */
         int                   life_log;         /* descriptor, -1: none */
+        int                   sequence_log;     /* descriptor, -1: none */
         int                   instance_gate;    /* descriptor, -1: none */
         int                   instance_reached; /* descriptor, -1: none */
         int64_t               instance_delay_ms;
@@ -166,7 +170,13 @@ struct testing_sequence *testing_sequence_of(struct testing_instance *instance,
                                              TRITONBACKEND_Request   *request);
 bool                     testing_sequence_begins(TRITONBACKEND_Request *request); /* true with the
                                                                                    * flag START */
-void                     testing_sequences_free(struct testing_instance *instance);
+/* True with the flag END, when the request is cancelled. */
+bool testing_sequence_is_closing(TRITONBACKEND_Request *request);
+void testing_sequence_forget(struct testing_instance *instance, TRITONBACKEND_Request *request);
+/* Writes the sequence_log. */
+TRITONSERVER_Error *testing_sequence_note(const struct testing_instance *instance,
+                                          TRITONBACKEND_Request         *request);
+void                testing_sequences_free(struct testing_instance *instance);
 /* Returns the first value (INT32) of INPUT0; 0 when there is none. */
 int32_t testing_first_value(TRITONBACKEND_Request *request);
 

@@ -174,6 +174,8 @@ static TRITONSERVER_Error *open_model(TRITONBACKEND_Model *triton, struct testin
         KIT_TRY(kit_model_parameter_int(kit, "end_value", &model->end_value));
         KIT_TRY(open_path(kit, "address_log", O_WRONLY | O_APPEND | O_CREAT, &model->address_log));
         KIT_TRY(open_path(kit, "life_log", O_WRONLY | O_APPEND | O_CREAT, &model->life_log));
+        KIT_TRY(open_path(kit, "sequence_log", O_WRONLY | O_APPEND | O_CREAT,
+                          &model->sequence_log));
         KIT_TRY(open_path(kit, "gate_fifo", O_RDWR, &model->gate));
         KIT_TRY(open_path(kit, "reached_fifo", O_RDWR, &model->reached));
         KIT_TRY(kit_model_parameter_int(kit, "instance_delay_ms", &model->instance_delay_ms));
@@ -189,7 +191,7 @@ TRITONSERVER_Error *testing_model_new(TRITONBACKEND_Model *triton, struct testin
         if (model == NULL)
                 return kit_error_no_memory(sizeof(*model), "a model");
         model->gate = model->reached = model->batch_log = model->address_log = -1;
-        model->life_log = -1;
+        model->life_log = model->sequence_log = -1;
         model->instance_gate = model->instance_reached = -1;
         model->n_responses = 1;
         err = open_model(triton, model);
@@ -212,6 +214,7 @@ void testing_model_free(struct testing_model *model) {
         close_path(model->batch_log);
         close_path(model->address_log);
         close_path(model->life_log);
+        close_path(model->sequence_log);
         close_path(model->instance_gate);
         close_path(model->instance_reached);
         kit_model_close(&model->kit);

@@ -32,13 +32,61 @@ static bool read_id(TRITONBACKEND_Request *request, char ret[MAX_ID]) {
         return true;
 }
 
-bool testing_sequence_begins(TRITONBACKEND_Request *request) {
+static uint32_t flags_of(TRITONBACKEND_Request *request) {
         uint32_t            flags = 0;
         TRITONSERVER_Error *err = TRITONBACKEND_RequestFlags(request, &flags);
 
         if (err != NULL)
                 TRITONSERVER_ErrorDelete(err);
-        return (flags & TRITONSERVER_REQUEST_FLAG_SEQUENCE_START) != 0;
+        return flags;
+}
+
+bool testing_sequence_begins(TRITONBACKEND_Request *request) {
+        return (flags_of(request) & TRITONSERVER_REQUEST_FLAG_SEQUENCE_START) != 0;
+}
+
+static bool is_cancelled(TRITONBACKEND_Request *request) {
+        bool                is_cancelled = false;
+        TRITONSERVER_Error *err = TRITONBACKEND_RequestIsCancelled(request, &is_cancelled);
+
+        if (err != NULL)
+                TRITONSERVER_ErrorDelete(err);
+        return is_cancelled;
+}
+
+bool testing_sequence_is_closing(TRITONBACKEND_Request *request) {
+        return is_cancelled(request) &&
+               (flags_of(request) & TRITONSERVER_REQUEST_FLAG_SEQUENCE_END) != 0;
+}
+
+void testing_sequence_forget(struct testing_instance *instance, TRITONBACKEND_Request *request) {
+        struct testing_sequence **at = &instance->sequences;
+        struct testing_sequence  *found;
+        char                      id[MAX_ID];
+
+        if (!read_id(request, id))
+                return;
+        while (*at != NULL && strcmp((*at)->id, id) != 0)
+                at = &(*at)->next;
+        found = *at;
+        if (found == NULL)
+                return;
+        *at = found->next;
+        free(found);
+}
+
+TRITONSERVER_Error *testing_sequence_note(const struct testing_instance *instance,
+                                          TRITONBACKEND_Request         *request) {
+        char line[MAX_ID + 64], id[MAX_ID];
+        int  len;
+
+        if (instance->model->sequence_log < 0)
+                return NULL;
+        if (!read_id(request, id))
+                strcpy(id, "-");
+        len = snprintf(line, sizeof(line), "%s %u %d\n", id, flags_of(request),
+                       is_cancelled(request));
+        return testing_write(instance->model->sequence_log, line, (size_t)len);
 }
 
 struct testing_sequence *testing_sequence_of(struct testing_instance *instance,

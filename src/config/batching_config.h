@@ -40,6 +40,7 @@ struct batching_config {
         size_t               n_preferred_sizes;
         uint64_t             max_queue_delay_ns;
         bool                 preserve_ordering;
+        bool                 equal_shapes;    /* of the requests of a batch; set by a policy */
         uint64_t             priority_levels; /* 0: one queue, priorities are ignored */
         uint64_t             default_priority_level;
         struct queue_policy  default_policy;

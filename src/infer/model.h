@@ -47,17 +47,22 @@ struct model {
         bool               is_decoupled;
         /* A request may leave any input out, as long as their number is right: the program in the model
          * decides, as in the reference server. */
-        bool               counts_inputs;
-        bool               has_next; /* requests continue in other models: pipeline/chain.h */
-        bool may_be_unready;         /* its backend can report that an instance is not ready */
-        bool needs_equal_shapes;     /* see request_same_shape() */
+        bool counts_inputs;
+        bool has_next;           /* requests continue in other models: pipeline/chain.h */
+        bool may_be_unready;     /* its backend can report that an instance is not ready */
+        bool needs_equal_shapes; /* see request_same_shape() */
         /* Set by infer/model_generations.h. */
         struct model_generations *generations; /* ref; NULL until the model serves */
         /* Requests for this model go through model_generations_route(). */
         atomic_bool      needs_routing;
         atomic_bool      has_retired; /* it begins no more sequences */
+        atomic_bool      has_left;    /* its last sequence has ended after that */
+        atomic_bool      is_replaced; /* it was replaced or unloaded; it retires soon */
+        atomic_bool      is_kept;     /* steps keep it for its sequences: sched/step_models.h */
         _Atomic uint64_t n_in_flight; /* requests submitted and not yet released */
         void (*on_unused)(struct model *model);
+        /* Called when its last sequence has ended, for a model with is_kept. NULL: not needed. */
+        void (*on_left)(struct model *model);
         void *owner; /* belongs to the loader */
 };
 

@@ -123,6 +123,11 @@ void model_generations_leave(struct model *model) {
         mutex_lock(&generations->lock);
         remove_locked(generations, find_locked(generations, model));
         mutex_unlock(&generations->lock);
+        /* Steps that keep the model set is_kept and then read has_left, so one of the two sees the
+         * other. */
+        atomic_store(&model->has_left, true);
+        if (atomic_load(&model->is_kept) && model->on_left != NULL)
+                model->on_left(model);
         model_unref(model);
 }
 

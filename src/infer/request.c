@@ -275,7 +275,7 @@ void request_release(struct request *req, uint32_t flags) {
         req->on_release(req, flags, req->on_release_userp);
 }
 
-void request_refuse(struct request *req, const struct error *why, enum failure_reason reason) {
+void request_fail(struct request *req, const struct error *why, enum failure_reason reason) {
         struct response *response;
 
         if (!request_is_null(req))
@@ -291,5 +291,9 @@ void request_refuse(struct request *req, const struct error *why, enum failure_r
                 err = response_send(response, RESPONSE_FINAL, why);
         }
         error_free(err); /* not NULL when the backend had answered the request before it failed */
+}
+
+void request_refuse(struct request *req, const struct error *why, enum failure_reason reason) {
+        request_fail(req, why, reason);
         request_release(req, REQUEST_RELEASE_ALL);
 }

@@ -193,11 +193,19 @@ struct request {
         bool         runs_alone : 1;     /* see NESO_InferenceRequestSetRunsAlone() */
         bool         has_states : 1;
         bool         is_checked : 1;   /* request_prepare() has nothing to do, see request_plan.h */
-        bool         is_inner;         /* created by the server: see infer/inner_request.h */
-        bool         has_sequence : 1; /* a bit, so that a plain request has six cache lines */
-        bool         has_version : 1;  /* the client asked for this version */
-        bool         is_split : 1;     /* runs in parts: see infer/request_split.h */
-        bool         is_part : 1;      /* is a part of a split request */
+        bool         runs_cancelled : 1; /* runs even when it is cancelled: sequence/sequence.h */
+        /* They belong to the scheduler as `queued` does. */
+        bool is_delayed : 1; /* its timeout has passed, and it waits nevertheless */
+        bool differs : 1;    /* has another shape than the request before it: sched/queue_list.h */
+        bool is_inversion : 1; /* is older than the request before it: likewise */
+        bool is_inner;         /* created by the server: see infer/inner_request.h */
+        bool has_sequence : 1; /* a bit, so that a plain request has six cache lines */
+        bool has_version : 1;  /* the client asked for this version */
+        bool is_split : 1;     /* runs in parts: see infer/request_split.h */
+        bool is_part : 1;      /* is a part of a split request */
+        /* Made by the scheduler of sequences. No client receives its responses, and the statistics
+         * of requests do not count it. */
+        bool                     is_null : 1;
         struct requested_output *first_output; /* NULL = all outputs of the model */
         struct parameter_list    parameters;
         struct correlation_id    correlation;
@@ -207,8 +215,8 @@ struct request {
         /* The arena's first memory: enough for two inputs. */
         char                  first_memory[576] __attribute__((aligned(16)));
         struct request_spares spares; /* valid with has_spares, see request_spares() */
-        /* Borrowed from its scheduler; NULL: a null request, which fills the slot of a sequence that
-         * has nothing to run. Valid with has_sequence. */
+        /* Borrowed from its scheduler; NULL: a null request that fills the slot of a sequence that has
+         * nothing to run. Valid with has_sequence. */
         union {
                 struct sequence *sequence;
                 uint32_t         ticket; /* index among the items of a plug-in scheduler */
@@ -231,7 +239,7 @@ struct request {
 };
 
 static inline bool request_is_null(const struct request *req) {
-        return UNLIKELY(req->has_sequence) && req->sequence == NULL;
+        return UNLIKELY(req->is_null);
 }
 
 /* Number of rows that the request contributes to a batch. */
@@ -304,6 +312,9 @@ static inline bool request_is_in_use(const struct request *req) {
 /* Returns the request to the front end, or to the scheduler, which may run it again. flags: enum
  * request_release_flag; RESCHEDULE only if scheduler->may_reschedule. */
 void request_release(struct request *req, uint32_t flags);
-/* Answers the request with the error as its final response, counts the failure, and releases the
- * request. For requests that no backend has, or that their backend failed. Borrows `why`. */
+/* Answers the request with the error as its final response and counts the failure. Does not release
+ * it. Borrows `why`. */
+void request_fail(struct request *req, const struct error *why, enum failure_reason reason);
+/* request_fail(), and then releases the request. For requests that no backend has, or that their
+ * backend failed. */
 void request_refuse(struct request *req, const struct error *why, enum failure_reason reason);

@@ -59,6 +59,12 @@ static struct error *check_request(const struct chain *c, const struct chain_pla
                              req->model->name);
 }
 
+/* True when the request continues a live sequence of the first model. */
+static bool continues_sequence(const struct chain *c, const struct request *req) {
+        return c->base.sequences != NULL && (req->flags & REQUEST_SEQUENCE_START) == 0 &&
+               c->own->sequences->knows(c->own, req);
+}
+
 /* ---- the scheduler --------------------------------------------------------------------------- */
 
 static struct error *submit(struct scheduler *s, struct request *req) {
@@ -68,7 +74,8 @@ static struct error *submit(struct scheduler *s, struct request *req) {
 
         if (is_for_model_alone(c, req))
                 return c->own->ops->submit(c->own, req);
-        if (atomic_load_explicit(&c->is_draining, memory_order_relaxed) && !req->is_inner)
+        if (atomic_load_explicit(&c->is_draining, memory_order_relaxed) && !req->is_inner &&
+            !continues_sequence(c, req))
                 return request_error(
                         req, ERR_UNAVAILABLE,
                         "Server is stopping, scheduler for model has stopped accepting "
@@ -149,6 +156,54 @@ static void free_chain(struct scheduler *s) {
         free(c);
 }
 
+/* ---- the sequences of the first model -------------------------------------------------------- */
+
+static bool sequences_knows(struct scheduler *s, const struct request *req) {
+        struct scheduler *own = self_of(s)->own;
+
+        return own->sequences->knows(own, req);
+}
+
+static void sequences_forget(struct scheduler *s, const struct request *req) {
+        struct scheduler *own = self_of(s)->own;
+
+        own->sequences->forget(own, req);
+}
+
+static void sequences_retire(struct scheduler *s) {
+        struct scheduler *own = self_of(s)->own;
+
+        own->sequences->retire(own);
+}
+
+static void sequences_end_idle(struct scheduler *s) {
+        struct scheduler *own = self_of(s)->own;
+
+        own->sequences->end_idle(own);
+}
+
+static struct sequence_count sequences_count(struct scheduler *s) {
+        struct scheduler *own = self_of(s)->own;
+
+        return own->sequences->count(own);
+}
+
+static size_t sequences_list(struct scheduler *s, struct sequence_cursor *at,
+                             struct sequence_row *rows, size_t n_rows) {
+        struct scheduler *own = self_of(s)->own;
+
+        return own->sequences->list(own, at, rows, n_rows);
+}
+
+static const struct sequence_ops sequences = {
+        .knows = sequences_knows,
+        .forget = sequences_forget,
+        .retire = sequences_retire,
+        .end_idle = sequences_end_idle,
+        .count = sequences_count,
+        .list = sequences_list,
+};
+
 struct scheduler *chain_new(const struct chain_options *o) {
         static const struct scheduler_ops ops = {
                 .submit = submit,
@@ -165,6 +220,7 @@ struct scheduler *chain_new(const struct chain_options *o) {
 
         c->base.ops = &ops;
         if (o->own != NULL) {
+                c->base.sequences = o->own->sequences != NULL ? &sequences : NULL;
                 c->base.order = o->own->order;
                 c->base.may_reschedule = o->own->may_reschedule;
         }

@@ -11,14 +11,19 @@
  *     request      -- step_models_take() at admission    -->  snapshot -> models[step]
  *                     step_models_unref() at its end
  *
+ * A live sequence of a step's model belongs to the load where it began. When that load is replaced, the
+ * holder keeps the snapshot as an older one, and a request that continues the sequence gets it: all steps
+ * are then those that were there when its load served. The older snapshot is dropped when the last
+ * sequence of each of its replaced models has ended.
+ *
  * A step's model may itself be composed. `nested[step]` is its snapshot at the time when the outer
  * snapshot was made. The inner request carries it in `struct request.steps`, and step_models_take()
  * returns it in place of the current one.
  *
  * Ownership.  Snapshots are reference counted. They hold references to the models of the steps,
  * never to the composed model itself. The composed model owns the holder, and the holder has one
- * reference to the current snapshot. So only running requests and their snapshots delay the end of
- * a step's model.
+ * reference to the current snapshot and to each older one. So only running requests, their snapshots and
+ * live sequences delay the end of a step's model.
  * Threads.  Any. The holder's lock (rank LOCK_QUEUE) is held for a few instructions. No reference
  * is dropped under it.
  */
@@ -28,6 +33,8 @@
 #include "base/lock.h"
 #include "base/ref.h"
 
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 struct model;
@@ -44,7 +51,8 @@ struct step_models {
         struct ref ref;
         void      *plan; /* the scheduler's plan for these models; may be NULL */
         void (*free_plan)(void *plan);
-        struct step_models **nested; /* refs; one for each step, each may be NULL */
+        struct step_models  *next_older; /* in a holder */
+        struct step_models **nested;     /* refs; one for each step, each may be NULL */
         size_t               n;
         struct model        *models[]; /* refs; one for each step */
 };
@@ -55,9 +63,11 @@ void                step_models_ref(struct step_models *s);
 void                step_models_unref(struct step_models *s); /* NULL is fine */
 
 struct step_models_holder {
-        struct mutex        lock;    /* rank LOCK_QUEUE; guards everything below */
-        struct step_models *current; /* ref; NULL: a step is not ready */
-        struct error       *why;     /* owned; the reason when `current` is NULL, else NULL */
+        struct mutex        lock;      /* rank LOCK_QUEUE; guards everything below */
+        struct step_models *current;   /* ref; NULL: a step is not ready */
+        struct error       *why;       /* owned; the reason when `current` is NULL, else NULL */
+        struct step_models *older;     /* refs, linked by next_older, the newest first */
+        atomic_bool         has_older; /* may be read without the lock */
 };
 
 /* Initially blocked with "the models of its steps are not loaded yet". */
@@ -73,7 +83,14 @@ struct step_models *step_models_holder_get(struct step_models_holder *h);
 /* Returns a copy of the reason; NULL when there is a snapshot. */
 struct error *step_models_holder_why(struct step_models_holder *h);
 
-/* For a request that is being admitted. Returns a new reference to the snapshot that an inner
- * request carries, else to the current one. Error: a copy of the reason when there is none. */
+/* Drops the older snapshots whose replaced models have no sequence any more. To be called after the
+ * last sequence of a model with is_kept has ended. */
+void step_models_holder_prune(struct step_models_holder *h);
+/* True when the holder has older snapshots. */
+bool step_models_holder_has_older(const struct step_models_holder *h);
+
+/* For a request that is being admitted. Returns a new reference to the snapshot that an inner request
+ * carries, else to an older one with the sequence that the request continues, else to the current one.
+ * Error: a copy of the reason when there is none. */
 struct error *step_models_take(struct step_models_holder *h, const struct request *req,
                                struct step_models **ret) NODISCARD;

@@ -78,6 +78,13 @@ static void on_unused(struct model *model) {
         reaper_push(l->parts->reaper, &l->reaping);
 }
 
+static void on_left(struct model *model) {
+        const struct loaded_model *l = CONTAINER_OF(model, struct loaded_model, model);
+
+        if (l->parts->on_left != NULL)
+                l->parts->on_left(l->parts->owner);
+}
+
 /* Checks the configuration after the runner has completed it. */
 static struct error *check_completed(struct loaded_model *l) {
         struct model_config *config = l->model.config;
@@ -194,6 +201,7 @@ struct error *model_load(const struct repo_parts *parts, const struct model_file
         l->model.version = version;
         l->model.responses = parts->responses;
         l->model.on_unused = on_unused;
+        l->model.on_left = on_left;
         l->model.owner = l;
         l->reaping.reap = reap;
         l->n_superseding = files->n_superseding;

@@ -184,6 +184,7 @@ struct error *repo_new(const struct repo_options *o, struct repo **ret) {
         r->config_name = mem_strdup(o->parts.config_name);
         r->parts.config_name = r->config_name;
         r->parts.on_ended = on_ended;
+        r->parts.on_left = repo_compose_prune;
         r->parts.owner = r;
         r->n_load_threads = o->n_load_threads > 0 ? o->n_load_threads : 1;
         r->n_load_retries = o->n_load_retries;
@@ -350,13 +351,16 @@ void repo_end_idle_sequences(struct repo *r, const char *name) {
         free(loads);
 }
 
+/* Requests of live sequences are not counted. Those of a chain may be in a later stage when their
+ * sequence has ended. */
 static uint64_t count_in_flight(const struct model *model) {
+        uint64_t              n = atomic_load(&model->n_in_flight);
         struct sequence_count count;
 
         if (!model_has_sequences(model))
-                return atomic_load(&model->n_in_flight);
+                return n;
         count = model->scheduler->sequences->count(model->scheduler);
-        return count.n_active + count.n_backlog;
+        return MAX(count.n_active + count.n_backlog, model->has_next ? n : 0);
 }
 
 uint64_t repo_count_in_flight(struct repo *r,

@@ -425,6 +425,42 @@ void repo_compose_rebind(struct repo *r, const struct repo_entry *e) {
         label_list_done(&labels);
 }
 
+/* ---- live sequences -------------------------------------------------------------------------- */
+
+void repo_compose_prune(void *owner) {
+        struct model **loads;
+        size_t         n = repo_loads(owner, NULL, &loads);
+
+        for (size_t i = 0; i < n; i++) {
+                struct composed_model *c = loaded_model_of(loads[i])->composed;
+
+                if (c != NULL)
+                        step_models_holder_prune(&c->holder);
+                model_unref(loads[i]);
+        }
+        free(loads);
+}
+
+static bool keeps_steps(const struct repo_version *v, int64_t version) {
+        return v->state == VERSION_READY && v->is_hidden &&
+               (version == -1 || v->number == version) &&
+               step_models_holder_has_older(&loaded_model_of(v->model)->composed->holder);
+}
+
+struct model *repo_compose_find_kept(struct repo *r, const char *name, int64_t version) {
+        MUTEX_GUARD(&r->table.lock);
+        for (const struct repo_entry *e = repo_table_first_locked(&r->table, name); e != NULL;
+             e = e->next) {
+                for (size_t i = e->n_versions; i > 0; i--) {
+                        if (!keeps_steps(&e->versions[i - 1], version))
+                                continue;
+                        model_ref(e->versions[i - 1].model);
+                        return e->versions[i - 1].model;
+                }
+        }
+        return NULL;
+}
+
 /* ---- unloading ------------------------------------------------------------------------------- */
 
 static bool is_next_of_locked(struct repo *r, const char *user, const char *name) {
@@ -495,6 +531,46 @@ void repo_compose_list_needed_names(struct repo *r, const char *name, struct lab
         for (const struct repo_entry *e = repo_table_first_locked(&r->table, name); e != NULL;
              e = e->next)
                 add_needed_names_locked(r, e->label, ret);
+}
+
+/* True for a model that serves and needs others. */
+static bool is_composed_locked(const struct repo_entry *e) {
+        return serving_needs_locked(e)->n > 0;
+}
+
+/* The order of all such models, bottom-up. */
+static void order_composed_locked(struct repo *r, struct model_order *ret) {
+        const char **labels = mem_alloc((r->table.n_entries + 1) * sizeof(const char *));
+        size_t       n = 0;
+
+        for (size_t i = 0; i < r->table.n_entries; i++)
+                if (is_composed_locked(r->table.sorted[i]))
+                        labels[n++] = r->table.sorted[i]->label;
+        *ret = (struct model_order){ 0 };
+        error_free(model_graph_order(r->graph, labels, n, ret)); /* what serves has no cycle */
+        free(labels);
+}
+
+struct repo_entry **repo_compose_list_top_down(struct repo *r, size_t *ret_n) {
+        struct model_order  order;
+        struct repo_entry **ret;
+        size_t              n = 0;
+
+        MUTEX_GUARD(&r->table.lock);
+        ret = mem_alloc((r->table.n_entries + 1) * sizeof(struct repo_entry *));
+        order_composed_locked(r, &order);
+        for (size_t i = order.n; i > 0; i--) {
+                struct repo_entry *e = find_label_locked(r, order.names[i - 1]);
+
+                if (e != NULL && is_composed_locked(e))
+                        ret[n++] = e;
+        }
+        for (size_t i = 0; i < r->table.n_entries; i++)
+                if (!is_composed_locked(r->table.sorted[i]))
+                        ret[n++] = r->table.sorted[i];
+        model_order_done(&order);
+        *ret_n = n;
+        return ret;
 }
 
 static bool is_unused_locked(struct repo *r, const struct repo_entry *e) {

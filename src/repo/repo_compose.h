@@ -36,6 +36,13 @@ void repo_compose_forget_locked(struct repo *r, struct repo_entry *e);
 /* To be called after versions of this model came or went, without the table's lock. */
 void repo_compose_rebind(struct repo *r, const struct repo_entry *e);
 
+/* The callback struct repo_parts.on_left: composed models drop what they kept for live sequences of the
+ * models of their steps. */
+void repo_compose_prune(void *owner);
+/* Returns a new reference to a version of the model that look-ups do not find, because a step is missing,
+ * and that keeps steps for live sequences; version -1: any. NULL: none. */
+struct model *repo_compose_find_kept(struct repo *r, const char *name, int64_t version);
+
 /* True when a version exists that can be a step now, with all that it needs itself. */
 bool repo_compose_has(struct repo *r, const struct model_key *user, const struct model_need *need);
 
@@ -47,6 +54,9 @@ struct error *repo_compose_check_unload(struct repo *r, const char *name) NODISC
 void repo_compose_list_needs(struct repo *r, const struct model_key *key, struct label_list *ret);
 /* Lists the names of all models that the models of this name need, directly or indirectly. */
 void repo_compose_list_needed_names(struct repo *r, const char *name, struct label_list *ret);
+/* Lists all entries, those that need others first, each before those that it needs. The caller owns the
+ * array. */
+struct repo_entry **repo_compose_list_top_down(struct repo *r, size_t *ret_n);
 /* Adds the labels of the models that these needs mean, and of all that those need, directly or
  * indirectly. Some may be listed twice. The table's lock is held. */
 void repo_compose_add_needs_locked(struct repo *r, const struct model_key *user,

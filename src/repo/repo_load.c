@@ -724,12 +724,10 @@ void repo_log_leaving(struct repo *r) {
 }
 
 void repo_unload_all(struct repo *r) {
-        struct repo_entry **entries;
-        size_t              n;
+        size_t n;
+        /* A model that is unloaded before those that it needs keeps them for its live sequences. */
+        struct repo_entry **entries = repo_compose_list_top_down(r, &n);
 
-        mutex_lock(&r->table.lock);
-        entries = repo_table_sorted_locked(&r->table, &n);
-        mutex_unlock(&r->table.lock);
         /* No change runs any more, so the entries stay. */
         for (size_t i = 0; i < n; i++)
                 repo_change_unload(r, entries[i]);

@@ -6,6 +6,7 @@
 #include "infer/model.h"
 #include "infer/model_generations.h"
 #include "repo/model_runner.h"
+#include "repo/repo_compose.h"
 #include "repo/repo_private.h"
 
 #include <string.h>
@@ -123,6 +124,8 @@ struct error *repo_get_for_request(struct repo *r, const char *name, int64_t ver
              e != NULL && retired == NULL; e = e->next)
                 retired = model_generations_find_retired(e->generations, version);
         mutex_unlock(&r->table.lock);
+        if (retired == NULL)
+                retired = repo_compose_find_kept(r, name, version);
         if (retired == NULL)
                 return err;
         error_free(err);

@@ -59,5 +59,8 @@ struct repo_parts {
          * that need others cannot be loaded. */
         struct model *(*find_step)(void *owner, const struct model_key *user,
                                    const struct model_need *need);
+        /* Called on any thread, with no lock held, when the last sequence of a replaced model has
+         * ended that composed models keep. */
+        void (*on_left)(void *owner);
         void *owner; /* the repository */
 };

@@ -305,6 +305,8 @@ struct model *repo_version_set_locked(struct repo_version *v, enum version_state
                                       const char *reason, struct model *model) {
         struct model *old = v->model;
 
+        if (old != NULL)
+                atomic_store(&old->is_replaced, true);
         free(v->reason);
         v->reason = mem_strdup(reason);
         v->state = state;

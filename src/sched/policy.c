@@ -80,16 +80,6 @@ struct policy_slots {
         struct policy_slots_options options;
 };
 
-static uint64_t oldest_of(struct request_queue *q) {
-        struct queue_walk w = queue_walk_begin(q);
-        uint64_t          oldest_ns = CLOCK_NEVER;
-        struct request   *req;
-
-        while ((req = queue_walk_next(&w)) != NULL)
-                oldest_ns = MIN(oldest_ns, req->times.queue_start_ns);
-        return oldest_ns;
-}
-
 /* Runs all requests that are ready, unless they fill too few of the slots. Then it waits for more,
  * until the oldest has waited for the delay. */
 static struct dispatch decide_slots(struct policy *p, const struct sched_view *view,
@@ -101,7 +91,7 @@ static struct dispatch decide_slots(struct policy *p, const struct sched_view *v
         if (n == 0 || UNLIKELY(atomic_load_explicit(o->is_held, memory_order_relaxed)))
                 return d;
         if (o->max_delay_ns > 0 && (float)n / (float)o->n_slots < o->min_utilization) {
-                uint64_t oldest_ns = oldest_of(view->queue);
+                uint64_t oldest_ns = request_queue_oldest(view->queue);
 
                 if (__builtin_add_overflow(oldest_ns, o->max_delay_ns, &d.wait_until_ns))
                         d.wait_until_ns = CLOCK_NEVER;

@@ -26,29 +26,30 @@
 #include "infer/request_shape.h"
 #include "sched/instance.h"
 
-struct policy_dynamic {
-        struct policy          base;
-        struct batching_config batching;
-        struct batch_filter   *filter; /* borrowed; NULL: no custom batching */
-        struct adaptive        adaptive;
-        bool                   equal_shapes;
-        bool                   is_draining;
-        uint64_t n_delayed; /* nothing runs before this many requests are queued; 0 after that */
-};
-
 /* The batch that the first requests of the queue would form (rules 1 to 4). */
 struct forming {
-        uint64_t rows;
-        uint32_t n;
+        const struct request *first; /* borrowed; NULL: none */
+        uint64_t              rows;
+        uint32_t              n;
         uint32_t n_preferred; /* requests up to the largest preferred size reached; 0: none */
         bool     cannot_grow;
         uint64_t oldest_ns;
         uint64_t group; /* group of all requests of the batch */
 };
 
-static uint64_t group_of(const struct request *req) {
-        return UNLIKELY(req->is_inner) ? req->group : 0;
-}
+struct policy_dynamic {
+        struct policy          base;
+        struct batching_config batching;
+        struct batch_filter   *filter; /* borrowed; NULL: no custom batching */
+        struct adaptive        adaptive;
+        bool                   is_draining;
+        uint64_t               largest_preferred; /* 0: no preferred sizes */
+        uint64_t n_delayed;    /* nothing runs before this many requests are queued; 0 after that */
+        struct forming formed; /* the batch of the queue's version `formed_version` */
+        uint64_t       formed_version; /* 0: none */
+};
+
+/* ---- forming a batch ------------------------------------------------------------------------- */
 
 static bool is_preferred(const struct batching_config *policy, uint64_t rows) {
         for (size_t i = 0; i < policy->n_preferred_sizes; i++)
@@ -57,67 +58,166 @@ static bool is_preferred(const struct batching_config *policy, uint64_t rows) {
         return false;
 }
 
-/* The first request of a batch runs in any case, but the filter counts it. */
-static bool is_admitted(struct batch_filter *filter, struct request *req, const struct forming *f) {
-        return filter->ops->admits(filter, req) || f->n == 0;
+/* Returns the largest preferred size that is more than `from` and at most `to`; 0: none. */
+static uint64_t largest_preferred_between(const struct batching_config *policy, uint64_t from,
+                                          uint64_t to) {
+        for (size_t i = policy->n_preferred_sizes; i > 0; i--)
+                if (policy->preferred_sizes[i - 1] <= to)
+                        return policy->preferred_sizes[i - 1] > from
+                                       ? policy->preferred_sizes[i - 1]
+                                       : 0;
+        return 0;
 }
 
-static struct forming form_batch(const struct policy_dynamic *d, struct request_queue *q) {
+/* When the next request would exceed the largest preferred size, those so far are a preferred batch. */
+static void pass_largest_preferred(const struct policy_dynamic *d, uint64_t rows,
+                                   struct forming *f) {
+        uint64_t largest = d->largest_preferred;
+
+        if (f->n_preferred == 0 && largest > 0 && f->rows + rows > largest)
+                f->n_preferred = f->n;
+}
+
+/* True when the batch, which is not empty, ends before this request. */
+static bool ends_before(const struct policy_dynamic *d, struct forming *f,
+                        const struct request *req) {
+        uint64_t rows = request_rows(req);
+
+        if (UNLIKELY(request_group(req) != f->group))
+                return true;
+        pass_largest_preferred(d, rows, f);
+        return f->rows + rows > d->batching.max_batch_size ||
+               (d->batching.equal_shapes && !request_same_shape(f->first, req));
+}
+
+static void add_request(const struct policy_dynamic *d, struct forming *f, struct request *req) {
+        bool is_first = f->n == 0;
+
+        f->cannot_grow = !is_first && ends_before(d, f, req);
+        /* The first request of a batch runs in any case, but the filter counts it. */
+        if (UNLIKELY(d->filter != NULL) && !f->cannot_grow)
+                f->cannot_grow = !d->filter->ops->admits(d->filter, req) && !is_first;
+        if (f->cannot_grow)
+                return;
+        if (is_first) {
+                f->first = req;
+                f->group = request_group(req);
+        }
+        f->rows += request_rows(req);
+        f->n++;
+        f->oldest_ns = MIN(f->oldest_ns, req->times.queue_start_ns);
+        if (is_preferred(&d->batching, f->rows))
+                f->n_preferred = f->n;
+}
+
+/* Adds n requests that begin with `req` and have the batch's group and shape, by their sums. Nothing
+ * happens to the batch between the first and the last of them. */
+static void add_together(struct forming *f, const struct request *req, uint32_t n, uint64_t rows) {
+        f->rows += rows;
+        f->n += n;
+        f->oldest_ns = MIN(f->oldest_ns, req->times.queue_start_ns);
+}
+
+/* Adds the next n requests, each of one row, as far as they fit. */
+static void add_singles(const struct policy_dynamic *d, struct forming *f,
+                        const struct request *next, uint32_t n) {
         const struct batching_config *batching = &d->batching;
-        uint64_t                      largest = batching_config_largest_preferred(batching);
-        struct forming                f = { .oldest_ns = CLOCK_NEVER };
-        struct queue_walk             w = queue_walk_begin(q);
-        const struct request         *first = NULL;
-        struct request               *req;
+        uint64_t room = batching->max_batch_size > f->rows ? batching->max_batch_size - f->rows : 0;
+        uint32_t n_now = (uint32_t)MIN(n, room);
+        uint64_t size;
 
-        while ((req = queue_walk_next(&w)) != NULL) {
-                uint64_t rows = MAX(req->batch_size, 1);
-
-                if (UNLIKELY(f.n > 0 && group_of(req) != f.group)) {
-                        f.cannot_grow = true;
-                        break;
-                }
-                if (f.n > 0) {
-                        if (f.n_preferred == 0 && largest > 0 && f.rows + rows > largest)
-                                f.n_preferred = f.n;
-                        if (f.rows + rows > batching->max_batch_size ||
-                            (d->equal_shapes && !request_same_shape(first, req))) {
-                                f.cannot_grow = true;
-                                break;
-                        }
-                } else {
-                        first = req;
-                        f.group = group_of(req);
-                }
-                if (UNLIKELY(d->filter != NULL) && !is_admitted(d->filter, req, &f)) {
-                        f.cannot_grow = true;
-                        break;
-                }
-                f.rows += rows;
-                f.n++;
-                f.oldest_ns = MIN(f.oldest_ns, req->times.queue_start_ns);
-                if (is_preferred(batching, f.rows))
-                        f.n_preferred = f.n;
+        pass_largest_preferred(d, 1, f);
+        if (n_now > 0) {
+                size = largest_preferred_between(batching, f->rows, f->rows + n_now);
+                if (size > 0)
+                        f->n_preferred = f->n + (uint32_t)(size - f->rows);
+                add_together(f, next, n_now, n_now);
         }
-        if (UNLIKELY(f.group != 0)) {
-                f.cannot_grow =
+        if (n_now < n) {
+                pass_largest_preferred(d, 1, f);
+                f->cannot_grow = true;
+        }
+}
+
+/* True when the batch has room for all these rows, and no preferred size is reached or passed
+ * meanwhile. */
+static bool may_add_together(const struct policy_dynamic *d, const struct forming *f,
+                             uint64_t rows) {
+        const struct batching_config *batching = &d->batching;
+        uint64_t                      largest = d->largest_preferred;
+
+        return f->rows + rows <= batching->max_batch_size &&
+               largest_preferred_between(batching, f->rows, f->rows + rows) == 0 &&
+               (f->n_preferred > 0 || largest == 0 || f->rows + rows <= largest);
+}
+
+/* True when the sums of the list show all that the rules need to know of its requests. */
+static bool is_uniform(const struct policy_dynamic *d, const struct queue_list *l,
+                       const struct forming *f, const struct request *head) {
+        return l->n_grouped == 0 && f->group == 0 && l->n_inversions == 0 &&
+               (!d->batching.equal_shapes ||
+                (l->n_differing == 0 && (f->n == 0 || request_same_shape(f->first, head))));
+}
+
+/* Adds the requests of the list where the walk is. Each is looked at only as long as it may decide. */
+static void add_list(const struct policy_dynamic *d, struct forming *f, struct queue_walk *w) {
+        const struct queue_list *l = w->list;
+        struct request          *req = queue_walk_next(w);
+        uint64_t                 rows = l->n_rows;
+        uint32_t                 n = l->n;
+        bool is_slow = n > 1 && (UNLIKELY(d->filter != NULL) || !is_uniform(d, l, f, req));
+
+        while (n > 0 && !f->cannot_grow) {
+                if (f->n > 0 && n > 1 && !is_slow && l->n_large == 0) {
+                        add_singles(d, f, req, n);
+                        return;
+                }
+                if (f->n > 0 && n > 1 && !is_slow && may_add_together(d, f, rows)) {
+                        add_together(f, req, n, rows);
+                        return;
+                }
+                add_request(d, f, req);
+                rows -= request_rows(req);
+                if (--n > 0)
+                        req = queue_walk_next(w);
+        }
+}
+
+static void form_batch(const struct policy_dynamic *d, struct request_queue *q, struct forming *f) {
+        struct queue_walk w = queue_walk_begin(q);
+
+        *f = (struct forming){ .oldest_ns = CLOCK_NEVER };
+        while (!f->cannot_grow && f->n < q->n_waiting && queue_walk_next_list(&w)) {
+                add_list(d, f, &w);
+                queue_walk_skip_list(&w);
+        }
+        /* A request that comes to the end of a list, or to a later one, does not change the batch. */
+        q->settled = UINT64_MAX;
+        if (f->cannot_grow)
+                q->settled =
+                        queue_walk_level(&w)->level + (w.list == &queue_walk_level(&w)->delayed);
+        if (UNLIKELY(f->group != 0)) {
+                f->cannot_grow =
                         true; /* the other requests of the group are in the batch or have ended */
-                f.n_preferred = 0;
+                f->n_preferred = 0;
         }
-        return f;
 }
 
-static struct forming form_with_filter(const struct policy_dynamic *d, struct request_queue *q) {
-        struct batch_filter *filter = d->filter;
-        struct forming       f;
-
-        if (LIKELY(filter == NULL))
-                return form_batch(d, q);
-        filter->ops->begin(filter);
-        f = form_batch(d, q);
-        filter->ops->end(filter);
-        return f;
+/* Returns the batch, which is formed again only when the queue has changed. A filter may decide
+ * otherwise each time. */
+static const struct forming *current_batch(struct policy_dynamic *d, struct request_queue *q) {
+        if (UNLIKELY(d->filter != NULL)) {
+                d->filter->ops->begin(d->filter);
+                form_batch(d, q, &d->formed);
+                d->filter->ops->end(d->filter);
+        } else if (d->formed_version != q->version) {
+                form_batch(d, q, &d->formed);
+                d->formed_version = q->version;
+        }
+        return &d->formed;
 }
+
+/* ---- the decision ---------------------------------------------------------------------------- */
 
 /* TRITONSERVER_DELAY_SCHEDULER: lets a test fill the queue before the first batch is formed. */
 static bool is_held_back(struct policy_dynamic *d, const struct request_queue *q) {
@@ -168,36 +268,35 @@ static struct dispatch wait_for_more(const struct policy_dynamic *d, const struc
 }
 
 static struct dispatch decide(struct policy *p, const struct sched_view *view, uint64_t now_ns) {
-        struct policy_dynamic        *d = CONTAINER_OF(p, struct policy_dynamic, base);
-        const struct batching_config *batching = &d->batching;
-        uint64_t                      delay_ns = batching->max_queue_delay_ns;
-        struct request_queue         *q = view->queue;
+        struct policy_dynamic *d = CONTAINER_OF(p, struct policy_dynamic, base);
+        uint64_t               delay_ns = d->batching.max_queue_delay_ns;
+        struct request_queue  *q = view->queue;
 
         if (q->n_waiting == 0 || is_held_back(d, q))
                 return (struct dispatch){ .verdict = BATCH_NOTHING };
 
-        struct forming f = form_with_filter(d, q);
-        uint64_t       age_ns = now_ns > f.oldest_ns ? now_ns - f.oldest_ns : 0;
-        bool           is_late = delay_ns > 0 && age_ns >= delay_ns;
-        uint64_t       sooner_ns = CLOCK_NEVER;
+        const struct forming *f = current_batch(d, q);
+        uint64_t              age_ns = now_ns > f->oldest_ns ? now_ns - f->oldest_ns : 0;
+        bool                  is_late = delay_ns > 0 && age_ns >= delay_ns;
+        uint64_t              sooner_ns = CLOCK_NEVER;
 
-        if (f.n_preferred > 0 && !is_late)
-                return run(view, f.n_preferred, DISPATCH_FULL);
-        if (f.cannot_grow || f.rows >= batching_config_largest_preferred(batching))
-                return run(view, f.n, DISPATCH_FULL);
+        if (f->n_preferred > 0 && !is_late)
+                return run(view, f->n_preferred, DISPATCH_FULL);
+        if (f->cannot_grow || f->rows >= d->largest_preferred)
+                return run(view, f->n, DISPATCH_FULL);
         if (delay_ns == 0)
-                return run(view, f.n, DISPATCH_DUE);
+                return run(view, f->n, DISPATCH_DUE);
 
         bool is_early = UNLIKELY(d->adaptive.mode != ADAPTIVE_OFF) &&
-                        runs_early(d, view, &f, now_ns, &sooner_ns);
+                        runs_early(d, view, f, now_ns, &sooner_ns);
 
         if (is_late)
-                return run(view, f.n, DISPATCH_DUE);
+                return run(view, f->n, DISPATCH_DUE);
         if (is_early)
-                return run(view, f.n, adaptive_reason(&d->adaptive));
+                return run(view, f->n, adaptive_reason(&d->adaptive));
         if (UNLIKELY(d->is_draining))
-                return run(view, f.n, DISPATCH_DRAIN);
-        return wait_for_more(d, q, &f, sooner_ns);
+                return run(view, f->n, DISPATCH_DRAIN);
+        return wait_for_more(d, q, f, sooner_ns);
 }
 
 static void arrived(struct policy *p, const struct sched_view *view, struct request *req) {
@@ -243,9 +342,10 @@ struct policy *policy_dynamic_new(const struct policy_dynamic_options *options) 
                 .filter = options->filter,
                 .adaptive = { .mode = options->adaptive,
                               .delay_ns = options->batching->max_queue_delay_ns },
-                .equal_shapes = options->equal_shapes,
                 .n_delayed = options->n_delayed,
         };
+        d->largest_preferred = batching_config_largest_preferred(&d->batching);
+        d->batching.equal_shapes = options->equal_shapes;
         *options->batching = (struct batching_config){ 0 };
         return &d->base;
 }

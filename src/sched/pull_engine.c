@@ -362,7 +362,7 @@ static inline bool mark_queued_locked(struct pull_engine *e, struct request *req
         model_stats_pending(e->model->stats, 1);
         /* request_cancel() writes the flag and then reads the state, so one of the two sees the
          * other. */
-        if (UNLIKELY(atomic_load(&req->stream->is_cancelled))) {
+        if (UNLIKELY(atomic_load(&req->stream->is_cancelled)) && !req->runs_cancelled) {
                 request_queue_remove(&e->queue, req);
                 return false;
         }
@@ -480,6 +480,22 @@ static struct error *admit_locked(const struct pull_engine *e, const struct requ
         return e->policy->ops->admit(e->policy, req);
 }
 
+/* A thread reads the clock before it takes the lock, up to a round of its loop before
+ * (infer/submitter.h). */
+#define MAX_CLOCK_LAG_NS UINT64_C(100000)
+
+/* Requests that come at the same time are queued in the order of their times, so that the oldest one is
+ * the first (sched/queue_list.h). Requests of a sequence may have waited elsewhere before. */
+static inline struct error *push_locked(struct pull_engine *e, struct request *req) {
+        uint64_t now_ns = req->times.queue_start_ns;
+
+        if (LIKELY(now_ns >= e->last_queued_ns))
+                e->last_queued_ns = now_ns;
+        else if (e->last_queued_ns - now_ns < MAX_CLOCK_LAG_NS)
+                req->times.queue_start_ns = e->last_queued_ns;
+        return request_queue_push(&e->queue, req, now_ns);
+}
+
 static struct error *pull_submit(struct scheduler *base, struct request *req) {
         struct pull_engine *e = self_of(base);
         struct submitter   *thread = submitter_self();
@@ -497,7 +513,7 @@ static struct error *pull_submit(struct scheduler *base, struct request *req) {
                 return NULL;
         }
         if (err == NULL)
-                err = request_queue_push(&e->queue, req, now_ns);
+                err = push_locked(e, req);
         if (err != NULL) {
                 mutex_unlock(&e->lock);
                 return err;
@@ -517,12 +533,10 @@ static struct error *pull_submit(struct scheduler *base, struct request *req) {
  * cancelled. */
 static bool queue_one_locked(struct pull_engine *e, struct request *req, struct error **ret_error,
                              struct request **cancelled) {
-        uint64_t now_ns = req->times.request_start_ns;
-
-        req->times.queue_start_ns = now_ns;
+        req->times.queue_start_ns = req->times.request_start_ns;
         *ret_error = admit_locked(e, req);
         if (*ret_error == NULL)
-                *ret_error = request_queue_push(&e->queue, req, now_ns);
+                *ret_error = push_locked(e, req);
         if (*ret_error != NULL)
                 return false;
         if (LIKELY(mark_queued_locked(e, req)))
@@ -580,10 +594,12 @@ static void pull_cancel(struct scheduler *base, struct request *req) {
         struct pull_engine *e = self_of(base);
 
         mutex_lock(&e->lock);
-        if (!request_queue_remove(&e->queue, req)) {
+        /* `runs_cancelled` is fixed while the request is queued. */
+        if (!list_is_linked(&req->queued.node) || req->runs_cancelled) {
                 mutex_unlock(&e->lock);
                 return;
         }
+        request_queue_remove(&e->queue, req);
         if (e->policy->ops->withdrawn != NULL)
                 e->policy->ops->withdrawn(e->policy, req);
         pump_and_unlock(e, NULL);

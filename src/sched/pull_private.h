@@ -38,6 +38,7 @@ struct pull_engine {
         struct instance    **instances; /* owned, and each */
         uint32_t             n_instances;
         struct request_queue queue;
+        uint64_t             last_queued_ns; /* latest time at which a request was queued */
         struct list          idle;    /* struct instance, the last one that became idle first */
         struct instance     *watcher; /* borrowed: sleeps until its watch_until_ns; may be NULL */
         uint64_t             timer_due_ns;

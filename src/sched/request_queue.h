@@ -5,6 +5,8 @@
  * Order: priority levels, 1 first. Within a level, the order of arrival. Requests whose timeout passed
  * with the action DELAY come after all others of their level.
  *
+ * Each level has two lists with sums (queue_list.h), so that a policy need not look at each request.
+ *
  * Time is an argument: no function here reads a clock, blocks or locks.
  *
  * Ownership.  push() takes the request on success. take(), remove() and expire() return it.
@@ -17,6 +19,7 @@
 #include "base/list.h"
 #include "config/batching_config.h"
 #include "infer/request.h"
+#include "sched/queue_list.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,6 +32,10 @@ struct request_queue {
         uint64_t        n_waiting; /* requests, delayed ones included */
         uint64_t        n_rows;    /* rows of these requests */
         struct due_heap dues;
+        /* Increases with each change, except with a request that is queued on the level `settled` or
+         * behind it. A policy that has looked at the requests before that level sets it. */
+        uint64_t version;
+        uint64_t settled; /* UINT64_MAX: every change counts */
 };
 
 void request_queue_init(struct request_queue *q, const struct batching_config *limits);
@@ -49,12 +56,20 @@ uint64_t request_queue_next_due(const struct request_queue *q);
 /* Takes the first n requests in the order of service, linked by queued.next. */
 struct request *request_queue_take(struct request_queue *q, uint32_t n);
 
+struct queue_level {
+        uint64_t                   level;
+        const struct queue_policy *policy; /* borrowed */
+        struct queue_list          waiting;
+        struct queue_list          delayed;
+        struct list_node           node;
+};
+
 /* A walk over the queue in the order of service. The queue must not change meanwhile. */
 struct queue_walk {
         struct request_queue *queue;
-        struct list          *list;
+        struct queue_list    *list;
         struct list_node     *level_node;
-        struct list_node     *node;
+        struct list_node     *node; /* the next request; NULL: the first one of the next list */
 };
 
 static inline struct queue_walk queue_walk_begin(struct request_queue *q) {
@@ -70,7 +85,20 @@ static inline struct request *queue_walk_next(struct queue_walk *w) {
 
         if (w->node == NULL && !queue_walk_next_list(w))
                 return NULL;
-        req = LIST_ENTRY(w->node, struct request, queued.node);
-        w->node = list_next(w->list, w->node);
+        req = queue_list_entry(w->node);
+        w->node = list_next(&w->list->requests, w->node);
         return req;
 }
+
+/* Goes to the end of the current list, so that the next request is the first one of the next list. */
+static inline void queue_walk_skip_list(struct queue_walk *w) {
+        w->node = NULL;
+}
+
+/* Returns the level on which the walk is. */
+static inline const struct queue_level *queue_walk_level(const struct queue_walk *w) {
+        return LIST_ENTRY(w->level_node, struct queue_level, node);
+}
+
+/* Returns the time at which the oldest waiting request was queued, CLOCK_NEVER when none waits. */
+uint64_t request_queue_oldest(struct request_queue *q);

@@ -15,6 +15,7 @@
 #include "sched/policy.h"
 #include "sched/pull_engine.h"
 #include "sequence/sequence_batch.h"
+#include "sequence/sequence_closing.h"
 #include "sequence/sequence_control.h"
 #include "sequence/sequence_table.h"
 
@@ -84,6 +85,8 @@ static void submit_to_engine(struct sequence_scheduler *s, struct request *req) 
                 request_refuse(req, err, FAILURE_OTHER);
 }
 
+static void close_all(struct sequence_scheduler *s, struct sequence *first);
+
 static void handle_outcome(struct sequence_scheduler *s, struct sequence_outcome *out) {
         static const struct error cancelled = ERROR_STATIC(ERR_CANCELLED, "");
         static const struct error expired =
@@ -99,6 +102,8 @@ static void handle_outcome(struct sequence_scheduler *s, struct sequence_outcome
                 submit_to_engine(s, req);
         }
         implicit_states_free_list(out->states);
+        if (UNLIKELY(out->closing != NULL))
+                close_all(s, out->closing);
 }
 
 /* Copies the counts to the metrics. */
@@ -143,6 +148,38 @@ static void unlock_and_handle(struct sequence_scheduler *s, struct sequence_outc
         handle_outcome(s, out);
         if (UNLIKELY(leaves))
                 model_generations_leave(s->model);
+}
+
+/* ---- closing executions ---------------------------------------------------------------------- */
+
+static void end_unseen(struct sequence_scheduler *s, struct sequence *seq,
+                       const struct error *why) {
+        struct sequence_outcome out;
+
+        log_warn_limited("model '%s': the backend does not see the end of a sequence: %s",
+                         s->model->name, why->message);
+        sequence_outcome_init(&out);
+        mutex_lock(&s->lock);
+        sequence_table_give_up_closing(&s->table, seq, &out);
+        unlock_and_handle(s, &out);
+}
+
+/* The last sequence may end, and the scheduler be freed, during this call. */
+static void close_all(struct sequence_scheduler *s, struct sequence *first) {
+        for (struct sequence *seq = first, *next; seq != NULL; seq = next) {
+                struct request *req;
+                AUTO_ERROR      err = sequence_closing_new(s->model, seq, &req);
+
+                next = seq->next_closing;
+                if (UNLIKELY(err != NULL)) {
+                        end_unseen(s, seq, err);
+                        continue;
+                }
+                mutex_lock(&s->lock);
+                sequence_table_begin_closing(&s->table, seq, req);
+                mutex_unlock(&s->lock);
+                submit_to_engine(s, req);
+        }
 }
 
 static void on_timer(struct timer *t) {
@@ -287,24 +324,46 @@ static void sequence_cancel(struct scheduler *base, struct request *req) {
         sequence_outcome_init(&out);
         mutex_lock(&s->lock);
         if (!sequence_table_cancel(&s->table, req, clock_now_ns(), &out) && req->has_sequence &&
-            req->sequence != NULL)
+            !request_is_null(req)) {
                 engine = engine_of(req);
+                if (UNLIKELY(s->is_iterative))
+                        sequence_table_end_after(&s->table, req, &out);
+        }
         unlock_and_handle(s, &out);
         if (engine != NULL)
                 engine->ops->cancel(engine, req);
 }
 
-/* Submits the request again, without its flags: the backend has seen them. */
-static bool run_again(struct sequence_scheduler *s, struct request *req) {
-        struct scheduler *engine = engine_of(req);
-        AUTO_ERROR        err = NULL;
+static void end_after(struct sequence_scheduler *s, struct request *req) {
+        struct sequence_outcome out;
 
+        sequence_outcome_init(&out);
+        mutex_lock(&s->lock);
+        sequence_table_end_after(&s->table, req, &out);
+        unlock_and_handle(s, &out);
+}
+
+/* Submits the request again, without its flags: the backend has seen them. */
+static void run_again(struct sequence_scheduler *s, struct request *req) {
+        static const struct error cancelled = ERROR_STATIC(ERR_CANCELLED, "");
+        struct scheduler         *engine = engine_of(req);
+        AUTO_ERROR                err = NULL;
+
+        if (UNLIKELY(req->sequence->is_closing)) { /* it has had its last execution */
+                if (!response_stream_has_ended(req->stream))
+                        request_fail(req, &cancelled, FAILURE_CANCELED);
+                request_release(req, REQUEST_RELEASE_ALL);
+                return;
+        }
+        if (UNLIKELY(request_is_cancelled(req)))
+                end_after(s, req);
         req->flags = 0;
+        req->runs_cancelled = true;
         err = engine->ops->submit(engine, req);
-        if (err != NULL)
-                log_error("model '%s': a request cannot be rescheduled: %s", s->model->name,
-                          err->message);
-        return err == NULL;
+        if (UNLIKELY(err != NULL)) {
+                end_after(s, req);
+                request_refuse(req, err, FAILURE_OTHER);
+        }
 }
 
 static bool sequence_released(struct scheduler *base, struct request *req, uint32_t flags) {
@@ -316,8 +375,11 @@ static bool sequence_released(struct scheduler *base, struct request *req, uint3
                 return false;        /* no sequence waits for the end of this request */
         implicit_states_detach(req); /* the states were attached last */
         sequence_controls_detach(s->controls, req->sequence->slot->room, req);
-        if ((flags & REQUEST_RELEASE_RESCHEDULE) != 0 && run_again(s, req))
+        if ((flags & REQUEST_RELEASE_RESCHEDULE) != 0) {
+                run_again(s, req);
                 return true;
+        }
+        req->runs_cancelled = false;
         was_run = atomic_load_explicit(&req->state, memory_order_relaxed) != REQUEST_PENDING;
         sequence_outcome_init(&out);
         mutex_lock(&s->lock);
@@ -599,6 +661,7 @@ static struct error *fill_in(struct sequence_scheduler *s, const struct sequence
         s->batching = (struct sequence_batching){ .model = s->model,
                                                   .controls = s->controls,
                                                   .lock = &s->lock,
+                                                  .closes = s->is_iterative,
                                                   .is_by_slot = !s->is_oldest && n_slots > 1,
                                                   .has_fixed_inputs = has_fixed_inputs(model) };
         for (uint32_t i = 0; i < options->engine.n_executors; i++)

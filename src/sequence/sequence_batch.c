@@ -142,6 +142,7 @@ static struct inner_request *make_null(struct sequence_instance *in, const struc
                 inner_request_free(r);
                 return NULL;
         }
+        r->request->is_null = true;
         r->request->has_sequence = true;
         r->request->sequence = NULL;
         sequence_controls_init_room(controls, room);
@@ -362,9 +363,23 @@ static void execute_with_states(struct sequence_instance *in, struct request **r
         }
 }
 
+/* Of an iterative model: the backend will know the sequence, or see its end. */
+static void note_execution(struct request *req) {
+        struct sequence *seq = req->sequence;
+
+        seq->is_open = true;
+        if (LIKELY(!req->runs_cancelled) || !request_is_cancelled(req))
+                return;
+        seq->is_closing = true;
+        req->flags = REQUEST_SEQUENCE_END;
+}
+
 static void execute(struct executor *base, struct request **requests, uint32_t n) {
         struct sequence_instance *in = CONTAINER_OF(base, struct sequence_instance, base);
 
+        if (UNLIKELY(in->batching->closes))
+                for (uint32_t i = 0; i < n; i++)
+                        note_execution(requests[i]);
         if (in->batching->is_by_slot) {
                 execute_slots(in, requests, n);
                 return;

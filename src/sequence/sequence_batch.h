@@ -13,6 +13,9 @@
  *
  * Where all requests have the same inputs, each slot reuses one null request.
  *
+ * For iterative sequences it marks a request that was cancelled before its execution as the last one of
+ * its sequence (sequence/sequence_table.h, the closing execution).
+ *
  * Ownership.  The scheduler owns the instance. The instance borrows the backend's executor while it is
  * in use.
  * Threads.  The executor runs one execution at a time.
@@ -38,6 +41,7 @@ struct sequence_batching {
         struct mutex                   *lock;       /* borrowed: guards the places */
         bool                            is_by_slot; /* slots without a request get null requests */
         bool                            has_fixed_inputs; /* all requests have the same inputs */
+        bool                            closes; /* the backend sees the end of each sequence */
 };
 
 struct sequence_instance {

@@ -29,6 +29,7 @@ void sequence_outcome_init(struct sequence_outcome *out) {
         request_list_init(&out->ready);
         request_list_init(&out->cancelled);
         request_list_init(&out->expired);
+        out->closing = NULL;
         out->states = NULL;
         out->has_conflict = false;
 }
@@ -198,6 +199,7 @@ static void start_next(struct sequence *seq, struct sequence_outcome *out) {
         seq->n_waiting--;
         seq->running = req;
         seq->running_flags = req->flags;
+        req->runs_cancelled = seq->is_open;
         if (seq->is_anonymous) {
                 req->flags |= REQUEST_SEQUENCE_START;
                 req->correlation = (struct correlation_id){ .number = seq->link.id.number };
@@ -245,6 +247,21 @@ static void end_sequence(struct sequence_table *t, struct sequence *seq, enum se
         }
         sequence_free(seq, &out->states);
         fill_slots(t, out);
+}
+
+/* Ends a sequence that has no request any more; an open one after its closing execution. */
+static void close_sequence(struct sequence_table *t, struct sequence *seq, enum sequence_end reason,
+                           struct sequence_outcome *out) {
+        if (LIKELY(!seq->is_open)) {
+                end_sequence(t, seq, reason, out);
+                return;
+        }
+        forget_id(t, seq);
+        if (list_is_linked(&seq->node))
+                list_remove(&seq->node);
+        seq->reason = reason;
+        seq->next_closing = out->closing;
+        out->closing = seq;
 }
 
 /* Gives up the waiting requests from `first` on. */
@@ -305,7 +322,7 @@ bool sequence_table_forget(struct sequence_table *t, const struct request *req,
                 return false;
         forget_id(t, seq);
         if (seq->running == NULL && seq->n_waiting == 0)
-                end_sequence(t, seq, seq->reason, out);
+                close_sequence(t, seq, seq->reason, out);
         return true;
 }
 
@@ -382,6 +399,13 @@ struct error *sequence_table_push(struct sequence_table *t, struct request *req,
         return NULL;
 }
 
+/* Ends the sequence after the request that runs. */
+static void abandon(struct sequence_table *t, struct sequence *seq, struct sequence_outcome *out) {
+        give_up(t, seq, list_first(&seq->waiting), &out->cancelled);
+        forget_id(t, seq);
+        seq->reason = SEQUENCE_ENDED_CANCELLED;
+}
+
 void sequence_table_released(struct sequence_table *t, struct request *req, bool was_run,
                              uint64_t now_ns, struct sequence_outcome *out) {
         struct sequence *seq = req->sequence;
@@ -393,15 +417,16 @@ void sequence_table_released(struct sequence_table *t, struct request *req, bool
         seq->running = NULL;
         seq->touched_ns = now_ns;
         t->n_active_requests--;
-        if (!was_run) {
-                give_up(t, seq, list_first(&seq->waiting), &out->cancelled);
-                forget_id(t, seq);
-                seq->reason = SEQUENCE_ENDED_CANCELLED;
-        }
+        /* The reason for a request that the owner made is known. */
+        if (!was_run || (UNLIKELY(seq->is_closing) && !request_is_null(req)))
+                abandon(t, seq, out);
+        if (UNLIKELY(seq->is_open) && (seq->is_closing || seq->is_anonymous ||
+                                       (seq->running_flags & REQUEST_SEQUENCE_END) != 0))
+                seq->is_open = seq->is_closing = false;
         if (seq->n_waiting > 0)
                 start_next(seq, out);
         else if (seq->is_last)
-                end_sequence(t, seq, seq->reason, out);
+                close_sequence(t, seq, seq->reason, out);
         else
                 list_append(&t->idle, &seq->node);
 }
@@ -418,6 +443,7 @@ bool sequence_table_cancel(struct sequence_table *t, struct request *req, uint64
         forget_id(t, seq);
         seq->reason = SEQUENCE_ENDED_CANCELLED;
         if (seq->running == NULL && seq->n_waiting == 0) {
+                /* It is in the backlog, so the backend does not know it. */
                 end_sequence(t, seq, SEQUENCE_ENDED_CANCELLED, out);
                 return true;
         }
@@ -427,6 +453,30 @@ bool sequence_table_cancel(struct sequence_table *t, struct request *req, uint64
                 due_ns = MIN(due_ns, due_of(LIST_ENTRY(node, struct request, queued.node)));
         set_due(t, seq, due_ns);
         return true;
+}
+
+void sequence_table_end_after(struct sequence_table *t, struct request *req,
+                              struct sequence_outcome *out) {
+        if (req->has_sequence && !request_is_null(req))
+                abandon(t, req->sequence, out);
+}
+
+/* ---- the closing request --------------------------------------------------------------------- */
+
+void sequence_table_begin_closing(struct sequence_table *t, struct sequence *seq,
+                                  struct request *req) {
+        req->has_sequence = true;
+        req->sequence = seq;
+        seq->running = req;
+        seq->running_flags = req->flags;
+        seq->is_closing = true;
+        t->n_active_requests++;
+}
+
+void sequence_table_give_up_closing(struct sequence_table *t, struct sequence *seq,
+                                    struct sequence_outcome *out) {
+        seq->is_open = false;
+        end_sequence(t, seq, seq->reason, out);
 }
 
 /* ---- time ------------------------------------------------------------------------------------ */
@@ -453,7 +503,7 @@ void sequence_table_expire(struct sequence_table *t, uint64_t now_ns,
 
                 if (idle_end(t, seq) > now_ns)
                         break;
-                end_sequence(t, seq, SEQUENCE_ENDED_IDLE, out);
+                close_sequence(t, seq, SEQUENCE_ENDED_IDLE, out);
         }
 }
 

@@ -15,6 +15,12 @@
  * An id is known from START until END, the idle timeout, or a cancellation. After that it may start
  * another sequence, even while requests of the first one still wait.
  *
+ * The backend of an iterative model sees the end of each sequence that it has executed. Such a sequence
+ * is open from its first execution until the backend has had a request with END, or has released the
+ * only request of an anonymous sequence. An open sequence that ends for any other reason keeps its slot
+ * for one more execution, the closing one: of the cancelled request, if that is with the instance, else
+ * of a request that the owner makes (outcome: closing).
+ *
  * Ownership.  The table owns sequences and slots. A request belongs to the table from
  * sequence_table_push() until an outcome lists it. Outcomes are linked by queued.next.
  * Threads.  The caller holds the owner's lock.
@@ -59,7 +65,13 @@ struct sequence {
         bool                    is_known;     /* its id is in `ids` */
         bool                    is_last;      /* accepts no more requests */
         bool                    is_anonymous; /* made for one request without an id */
-        uint32_t                n_text;
+        /* Set by the thread that executes its requests, if the model is iterative. */
+        bool is_open;
+        /* The running request is the last one, which the backend sees cancelled and with END. Set by
+         * the thread that executes it, or by sequence_table_begin_closing(). */
+        bool             is_closing;
+        struct sequence *next_closing; /* in an outcome */
+        uint32_t         n_text;
         /* An element of a BYTES tensor: 4 bytes of length and the id. A NUL follows. */
         char text[];
 };
@@ -121,6 +133,7 @@ struct sequence_outcome {
         struct request_list     ready;     /* for their instances: request->sequence->slot->place */
         struct request_list     cancelled; /* to be refused */
         struct request_list     expired;   /* to be refused */
+        struct sequence        *closing;   /* to be closed; linked by next_closing */
         struct implicit_states *states;    /* a list of states of ended sequences, to be freed */
         bool                    has_conflict; /* the request has START, but its id was live */
 };
@@ -166,6 +179,18 @@ void sequence_table_released(struct sequence_table *t, struct request *req, bool
  * still run. Returns false when the request does not wait here, but is with its instance. */
 bool sequence_table_cancel(struct sequence_table *t, struct request *req, uint64_t now_ns,
                            struct sequence_outcome *out);
+
+/* Ends the sequence after the request that is with its instance: gives up its waiting requests, and
+ * forgets the id. For a request that is cancelled and may still be executed. */
+void sequence_table_end_after(struct sequence_table *t, struct request *req,
+                              struct sequence_outcome *out);
+
+/* For a sequence from `closing`: `req` is its last request, and the owner passes it to the instance. */
+void sequence_table_begin_closing(struct sequence_table *t, struct sequence *seq,
+                                  struct request *req);
+/* Ends a sequence from `closing` for which no request could be made. */
+void sequence_table_give_up_closing(struct sequence_table *t, struct sequence *seq,
+                                    struct sequence_outcome *out);
 
 /* Ends idle sequences, and gives up requests that timed out in the backlog. */
 void sequence_table_expire(struct sequence_table *t, uint64_t now_ns, struct sequence_outcome *out);

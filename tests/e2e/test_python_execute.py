@@ -81,6 +81,32 @@ class TritonPythonModel:
                     "OUT", np.array([[left]], np.int32))]))
         return out
 '''
+# Keeps its sequences until it sees their end.
+KEEPER = '''
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.kept = set()
+
+    def execute(self, requests):
+        out = []
+        for request in requests:
+            key = request.correlation_id()
+            is_closed = request.is_cancelled() and request.flags() == 2
+            (self.kept.discard if is_closed else self.kept.add)(key)
+            pb_utils.Logger.log_info(f"{key} {request.flags()} {is_closed} keeps {len(self.kept)}")
+            if is_closed:
+                out.append(pb_utils.InferenceResponse(error=pb_utils.TritonError("closed")))
+            elif request.inputs()[0].as_numpy().reshape(-1)[0] > 0:
+                request.set_release_flags(pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE)
+                out.append(None)
+            else:
+                out.append(pb_utils.InferenceResponse([pb_utils.Tensor(
+                    "OUT", np.array([[len(self.kept)]], np.int32))]))
+        return out
+'''
 INT = 'input { name: "IN" data_type: TYPE_INT32 dims: [ %s ] }\n' \
       'output { name: "OUT" data_type: TYPE_INT32 dims: [ %s ] }\n'
 BATCH = PROGRAM + '''
@@ -152,6 +178,8 @@ MODELS = {
     "square": model(SQUARE, DECOUPLED, INT % (1, 1)),
     "count_down": model(COUNT_DOWN, "max_batch_size: 4\n"
                         "sequence_batching { iterative_sequence: true }\n", INT % (1, 1)),
+    "keeper": model(KEEPER, "max_batch_size: 4\nsequence_batching { iterative_sequence: true\n"
+                    "max_sequence_idle_microseconds: 20000 oldest { } }\n", INT % (1, 1)),
     "batch": model(BATCH, "max_batch_size: 8\ndynamic_batching { max_queue_delay_microseconds: "
                    "5000000 preferred_batch_size: [ 3 ] }\n"),
     "auto": {"1/model.py": AUTO},
@@ -477,6 +505,22 @@ def test_iterative_sequences(server):
             {"name": "IN", "datatype": "INT32", "shape": [1, 1], "data": [n]}],
             parameters={"sequence_id": 1 + n, "sequence_start": True, "sequence_end": True})
         assert (status, answer["outputs"][0]["data"]) == (200, [0])
+
+
+def test_iterative_sequences_that_clients_leave(server, client):  # noqa: F811
+    """(30) execute() sees the end of those that are cancelled or idle, and can drop what it keeps."""
+    inputs = [("IN", "INT32", [1, 1])]
+    call = client.ModelInfer.future(client.request(
+        "keeper", inputs, [struct.pack("<i", 1)],
+        parameters={"sequence_id": 5, "sequence_start": True}), timeout=30)
+    server.wait_for_line("5 0 False keeps 1")
+    call.cancel()
+    server.wait_for_line("5 2 True keeps 0")
+    answer = client.ModelInfer(client.request(
+        "keeper", inputs, [struct.pack("<i", 0)],
+        parameters={"sequence_id": 6, "sequence_start": True}), timeout=30)
+    assert struct.unpack("<i", answer.raw_output_contents[0]) == (1,)
+    server.wait_for_line("6 2 True keeps 0")
 
 
 def test_rescheduling_needs_iterative_sequences(server):

@@ -331,6 +331,39 @@ static void test_submit_to_a_load_that_has_just_retired(void **state) {
         model_generations_unref(line);
 }
 
+static unsigned n_left;
+
+static void on_left(struct model *model) {
+        assert_true(atomic_load(&model->has_left));
+        n_left++;
+}
+
+/* Whoever keeps a load for its sequences hears of the end of the last one. */
+static void test_the_end_of_the_last_sequence(void **state) {
+        struct model_generations *line = model_generations_new();
+        struct load              *a = load_begin(line, 1, CONFIG("A"));
+        struct load              *b = load_begin(line, 1, CONFIG("A"));
+        struct request           *req = ask(b, 7, START);
+
+        (void)state;
+        n_left = 0;
+        a->fake->model.on_left = b->fake->model.on_left = on_left;
+        a->ids[0] = b->ids[0] = 7;
+        atomic_store(&a->fake->model.is_kept, true);
+        model_generations_retire(&a->fake->model);
+        assert_false(atomic_load(&a->fake->model.has_left));
+        forget(&a->scheduler, req);
+        assert_int_equal(n_left, 1);
+        model_generations_retire(&b->fake->model); /* which is not kept */
+        forget(&b->scheduler, req);
+        assert_true(atomic_load(&b->fake->model.has_left));
+        assert_int_equal(n_left, 1);
+        request_free(req);
+        load_end(a);
+        load_end(b);
+        model_generations_unref(line);
+}
+
 SUITE(model_generations) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_one_load_is_not_routed),
@@ -341,6 +374,7 @@ SUITE(model_generations) {
                 cmocka_unit_test(test_continues),
                 cmocka_unit_test(test_rebind),
                 cmocka_unit_test(test_submit_to_a_load_that_has_just_retired),
+                cmocka_unit_test(test_the_end_of_the_last_sequence),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -213,6 +213,107 @@ static int open_all(void **state) {
         return 0;
 }
 
+/* ---- the first model has sequences ------------------------------------------------------------ */
+
+struct own_scheduler {
+        struct scheduler base;
+        bool             has_retired, has_ended_idle, is_freed;
+        uint64_t         forgotten, live; /* ids */
+};
+
+static struct own_scheduler *own_of(struct scheduler *s) {
+        return CONTAINER_OF(s, struct own_scheduler, base);
+}
+
+static bool own_knows(struct scheduler *s, const struct request *req) {
+        return req->correlation.number == own_of(s)->live;
+}
+
+static void own_forget(struct scheduler *s, const struct request *req) {
+        own_of(s)->forgotten = req->correlation.number;
+}
+
+static void own_retire(struct scheduler *s) {
+        own_of(s)->has_retired = true;
+}
+
+static void own_end_idle(struct scheduler *s) {
+        own_of(s)->has_ended_idle = true;
+}
+
+static struct sequence_count own_count(struct scheduler *s) {
+        (void)s;
+        return (struct sequence_count){ 3, 4 };
+}
+
+static size_t own_list(struct scheduler *s, struct sequence_cursor *at, struct sequence_row *rows,
+                       size_t n_rows) {
+        (void)s;
+        at->has_ended = true;
+        rows[0].number = n_rows;
+        return 1;
+}
+
+static void own_drain(struct scheduler *s) {
+        (void)s;
+}
+
+static void own_free(struct scheduler *s) {
+        own_of(s)->is_freed = true;
+}
+
+/* The sequences of a chain are those of its first model. Live ones may continue while it drains. */
+static void test_sequences_of_the_first(void **state) {
+        static const struct scheduler_ops ops = { .drain = own_drain, .free = own_free };
+        static const struct sequence_ops  sequences = { .knows = own_knows,
+                                                        .forget = own_forget,
+                                                        .retire = own_retire,
+                                                        .end_idle = own_end_idle,
+                                                        .count = own_count,
+                                                        .list = own_list };
+        struct own_scheduler own = { .base = { .ops = &ops, .sequences = &sequences }, .live = 7 };
+        struct lab_chain     l;
+        struct lab_call      c;
+        struct scheduler    *chain;
+        struct sequence_cursor at = { 0 };
+        struct sequence_row    row;
+
+        (void)state;
+        chain_open(&l, plain, false);
+        assert_null(l.fake->model.scheduler->sequences);
+        l.fake->model.has_next = true;
+        chain = chain_new(&(struct chain_options){ .model = &l.fake->model,
+                                                   .own = &own.base,
+                                                   .holder = &l.holder,
+                                                   .metrics = l.metrics,
+                                                   .memory = &l.memory });
+        lab_call_open(&c, l.fake);
+        c.req->correlation.number = 7;
+        assert_true(chain->sequences->knows(chain, c.req));
+        chain->sequences->forget(chain, c.req);
+        assert_int_equal(own.forgotten, 7);
+        chain->sequences->retire(chain);
+        assert_true(own.has_retired);
+        chain->sequences->end_idle(chain);
+        assert_true(own.has_ended_idle);
+        assert_int_equal(chain->sequences->count(chain).n_backlog, 4);
+        assert_int_equal(chain->sequences->list(chain, &at, &row, 5), 1);
+        assert_int_equal(row.number, 5);
+        assert_true(at.has_ended);
+
+        step_models_holder_block(&l.holder, error_new(ERR_UNAVAILABLE, "it got here"));
+        chain->ops->drain(chain);
+        assert_error(chain->ops->submit(chain, c.req), ERR_UNAVAILABLE, "it got here");
+        c.req->flags = REQUEST_SEQUENCE_START;
+        assert_error(chain->ops->submit(chain, c.req), ERR_UNAVAILABLE,
+                     "[request id: <id_unknown>] Server is stopping, scheduler for model has "
+                     "stopped accepting new inference requests");
+        lab_call_close(&c);
+        chain->ops->free(chain);
+        assert_true(own.is_freed);
+        chain_close(&l);
+}
+
 SUITE(chain) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_a_stage_fails),
@@ -221,6 +322,7 @@ SUITE(chain) {
                 cmocka_unit_test(test_a_decoupled_stage_is_the_last),
                 cmocka_unit_test(test_the_first_of_a_batch_ends),
                 cmocka_unit_test(test_the_first_model_retires),
+                cmocka_unit_test(test_sequences_of_the_first),
         };
 
         return cmocka_run_group_tests(tests, open_all, NULL);

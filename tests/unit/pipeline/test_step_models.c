@@ -123,6 +123,131 @@ static void test_nested_snapshots(void **state) {
         fake_model_free(leaf);
 }
 
+/* ---- live sequences -------------------------------------------------------------------------- */
+
+/* A scheduler with up to two live sequences. */
+struct fake_sequences {
+        struct scheduler base;
+        uint64_t         ids[2]; /* 0: none */
+};
+
+static bool knows(struct scheduler *s, const struct request *req) {
+        const struct fake_sequences *q = CONTAINER_OF(s, struct fake_sequences, base);
+
+        return req->correlation.number == q->ids[0] || req->correlation.number == q->ids[1];
+}
+
+static void give_sequences(struct fake_model *f, struct fake_sequences *q, uint64_t a, uint64_t b) {
+        static const struct sequence_ops ops = { .knows = knows };
+
+        *q = (struct fake_sequences){ .base = { .sequences = &ops }, .ids = { a, b } };
+        f->model.scheduler = &q->base;
+}
+
+static void expect_first(struct step_models_holder *h, struct request *req, uint64_t id,
+                         uint32_t flags, struct fake_model *expected) {
+        struct step_models *taken;
+
+        req->correlation.number = id;
+        req->flags = flags;
+        assert_ok(step_models_take(h, req, &taken), "take");
+        assert_ptr_equal(taken->models[0], &expected->model);
+        step_models_unref(taken);
+}
+
+static void set_two(struct step_models_holder *h, struct fake_model *a, struct fake_model *b) {
+        struct step_model steps[] = { { &a->model, NULL }, { &b->model, NULL } };
+
+        step_models_holder_set(h, step_models_new(steps, 2));
+}
+
+/* A sequence has the steps that were there with the load of its model, until its last one has ended. */
+static void test_sequences_keep_their_steps(void **state) {
+        struct fake_model        *old = fake_model_new(CONFIG), *fresh = fake_model_new(CONFIG);
+        struct fake_model        *plain = fake_model_new(CONFIG), *other = fake_model_new(CONFIG);
+        struct request           *req = fake_request(old);
+        struct fake_sequences     of_old, of_fresh;
+        struct step_models_holder holder;
+        struct step_models       *none;
+
+        (void)state;
+        give_sequences(old, &of_old, 7, 9);
+        give_sequences(fresh, &of_fresh, 8, 9);
+        step_models_holder_init(&holder);
+        set_two(&holder, old, plain);
+        set_two(&holder, old, other); /* a step without sequences is replaced */
+        assert_false(step_models_holder_has_older(&holder));
+        assert_int_equal(references(plain), 1);
+        atomic_store(&old->model.is_replaced, true);
+        set_two(&holder, fresh, plain);
+        assert_true(step_models_holder_has_older(&holder));
+        assert_true(atomic_load(&old->model.is_kept));
+        expect_first(&holder, req, 7, 0, old);
+        expect_first(&holder, req, 7, REQUEST_SEQUENCE_START, fresh);
+        expect_first(&holder, req, 8, REQUEST_SEQUENCE_END, fresh);
+        expect_first(&holder, req, 5, 0, fresh); /* unknown */
+        expect_first(&holder, req, 0, 0, fresh);
+        expect_first(&holder, req, 9, 0, fresh); /* of both: the newest */
+        step_models_holder_prune(&holder);
+        assert_int_equal(references(other), 2);
+
+        /* The others are refused meanwhile. */
+        step_models_holder_block(&holder, error_new(ERR_UNAVAILABLE, "gone"));
+        expect_first(&holder, req, 7, 0, old);
+        req->flags = REQUEST_SEQUENCE_START;
+        assert_error(step_models_take(&holder, req, &none), ERR_UNAVAILABLE, "gone");
+        atomic_store(&old->model.has_left, true);
+        step_models_holder_prune(&holder);
+        assert_false(step_models_holder_has_older(&holder));
+        assert_int_equal(references(other), 1);
+        req->flags = 0;
+        req->correlation.number = 7;
+        assert_error(step_models_take(&holder, req, &none), ERR_UNAVAILABLE, "gone");
+        step_models_holder_done(&holder);
+        request_free(req);
+        old->model.scheduler = fresh->model.scheduler = NULL;
+        fake_model_free(old);
+        fake_model_free(fresh);
+        fake_model_free(plain);
+        fake_model_free(other);
+}
+
+/* A model that is a step of two loads: the snapshot with most of the loads of a sequence is its own. */
+static void test_two_steps_with_sequences(void **state) {
+        struct fake_model        *a[2] = { fake_model_new(CONFIG), fake_model_new(CONFIG) };
+        struct fake_model        *b[2] = { fake_model_new(CONFIG), fake_model_new(CONFIG) };
+        struct request           *req = fake_request(a[0]);
+        struct fake_sequences     of_a[2], of_b[2];
+        struct step_models_holder holder;
+        struct step_models       *taken;
+
+        (void)state;
+        give_sequences(a[0], &of_a[0], 1, 0); /* 1 began with a0 and b0 */
+        give_sequences(a[1], &of_a[1], 2, 3); /* 2 with a1 and b0, 3 with a1 and b1 */
+        give_sequences(b[0], &of_b[0], 1, 2);
+        give_sequences(b[1], &of_b[1], 3, 0);
+        step_models_holder_init(&holder);
+        set_two(&holder, a[0], b[0]);
+        atomic_store(&a[0]->model.is_replaced, true);
+        set_two(&holder, a[1], b[0]);
+        atomic_store(&b[0]->model.is_replaced, true);
+        set_two(&holder, a[1], b[1]);
+        for (uint64_t id = 1; id <= 3; id++) {
+                req->correlation.number = id;
+                assert_ok(step_models_take(&holder, req, &taken), "take");
+                assert_ptr_equal(taken->models[0], &a[id > 1]->model);
+                assert_ptr_equal(taken->models[1], &b[id > 2]->model);
+                step_models_unref(taken);
+        }
+        step_models_holder_done(&holder);
+        request_free(req);
+        for (unsigned i = 0; i < 2; i++) {
+                a[i]->model.scheduler = b[i]->model.scheduler = NULL;
+                fake_model_free(a[i]);
+                fake_model_free(b[i]);
+        }
+}
+
 /* ---- many threads ---------------------------------------------------------------------------- */
 
 #define N_TAKERS 3
@@ -186,6 +311,8 @@ SUITE(step_models) {
                 cmocka_unit_test(test_a_request_keeps_what_it_took),
                 cmocka_unit_test(test_a_block_lets_go_of_the_models),
                 cmocka_unit_test(test_nested_snapshots),
+                cmocka_unit_test(test_sequences_keep_their_steps),
+                cmocka_unit_test(test_two_steps_with_sequences),
                 cmocka_unit_test(test_snapshots_are_whole),
         };
 

@@ -14,7 +14,6 @@
 #define N_STEPS 120
 #define N_REQUESTS 48
 #define N_LEVELS 4
-#define MAX_BATCH 8
 
 /* A request, as the model sees it. */
 struct waiting {
@@ -38,6 +37,8 @@ struct story {
         struct request_queue   queue;
         struct list            idle; /* not used by these rules */
         bool                   equal_shapes;
+        bool                   has_inversions; /* some are older than those before them */
+        uint64_t               max_rows;       /* of most requests */
         uint64_t               now_ns;
         uint64_t               n_pushes;
         struct request        *requests[N_REQUESTS];
@@ -191,7 +192,7 @@ static struct dispatch expected_decision(struct story *s) {
 
 static void push(struct story *s) {
         struct request *req = NULL;
-        struct waiting  w = { .rows = 1 + draw(s, 5), .order = s->n_pushes };
+        struct waiting  w = { .rows = 1 + draw(s, s->max_rows), .order = s->n_pushes };
 
         for (size_t i = 0; i < N_REQUESTS && req == NULL; i++)
                 if (!list_is_linked(&s->requests[i]->queued.node))
@@ -201,14 +202,18 @@ static void push(struct story *s) {
         /* Whole microseconds plus a unique number of nanoseconds: no two timeouts are at the same
          * time. */
         s->now_ns = s->now_ns / NS_PER_US * NS_PER_US + s->n_pushes++;
-        req->batch_size = draw(s, 20) == 0 ? (w.rows = MAX_BATCH + 3) : w.rows;
+        if (s->max_rows > 1 && draw(s, 20) == 0)
+                w.rows = s->policy.max_batch_size + 3;
+        req->batch_size = w.rows;
         req->priority = draw(s, N_LEVELS + 2);
         req->timeout_us = draw(s, 3) == 0 ? draw(s, 800) : 0;
-        req->times.queue_start_ns = s->now_ns;
+        w.enqueued_ns = s->now_ns;
+        if (s->has_inversions && draw(s, 8) == 0)
+                w.enqueued_ns -= draw(s, 50) * NS_PER_US;
+        req->times.queue_start_ns = w.enqueued_ns;
         w.req = req;
         w.width = req->first_input->shape[1];
         w.level = level_of(s, req->priority);
-        w.enqueued_ns = s->now_ns;
         w.due_ns = due_of(s, w.level, req->timeout_us);
 
         struct error *err = request_queue_push(&s->queue, req, s->now_ns);
@@ -317,9 +322,10 @@ static struct queue_policy random_policy(struct story *s) {
 static void random_sizes(struct story *s) {
         uint32_t size = 0;
 
-        while (s->policy.n_preferred_sizes < ARRAY_LEN(s->sizes) && size < MAX_BATCH) {
-                size += 1 + (uint32_t)draw(s, 4);
-                if (size > MAX_BATCH || draw(s, 4) == 0)
+        while (s->policy.n_preferred_sizes < ARRAY_LEN(s->sizes) &&
+               size < s->policy.max_batch_size) {
+                size += 1 + (uint32_t)draw(s, s->policy.max_batch_size / 2);
+                if (size > s->policy.max_batch_size || draw(s, 4) == 0)
                         break;
                 s->sizes[s->policy.n_preferred_sizes++] = size;
         }
@@ -339,8 +345,10 @@ static void open_story(struct story *s) {
         s->n_pushes = 0;
         s->n_waiting = 0;
         s->equal_shapes = draw(s, 2);
+        s->has_inversions = draw(s, 4) == 0;
+        s->max_rows = draw(s, 2) ? 1 : 5;
         s->policy = (struct batching_config){
-                .max_batch_size = MAX_BATCH,
+                .max_batch_size = draw(s, 2) ? 8 : 40,
                 .max_queue_delay_ns = draw(s, 2) ? (1 + draw(s, 600)) * NS_PER_US : 0,
                 .priority_levels = draw(s, 2) ? N_LEVELS : 0,
                 .default_priority_level = 1 + draw(s, N_LEVELS),
@@ -377,11 +385,11 @@ static void test_random_stories(void **state) {
         (void)state;
         assert_non_null(s);
         s->random = UINT64_C(0x9e3779b97f4a7c15);
-        s->fake = fake_model_new("name: 'm' max_batch_size: 8 "
+        s->fake = fake_model_new("name: 'm' max_batch_size: 40 "
                                  "input { name: 'X' data_type: TYPE_INT8 dims: -1 }");
         for (size_t i = 0; i < N_REQUESTS; i++) {
                 s->requests[i] = fake_request(s->fake);
-                add_input(s->requests[i], "X", DATA_TYPE_INT8, 1, i % 4 == 0 ? 2 : 1);
+                add_input(s->requests[i], "X", DATA_TYPE_INT8, 1, i % 12 == 0 ? 2 : 1);
                 assert_ok(request_prepare(s->requests[i]), "prepare");
         }
         for (unsigned story = 0; story < N_STORIES; story++) {

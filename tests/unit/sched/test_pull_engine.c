@@ -330,9 +330,9 @@ static void submit_late(struct ticket *t) {
  * completes the batch. */
 static void test_an_instance_that_refuses_watches_afterwards(void **state) {
         struct lab    *lab = lab_open(DYNAMIC("preferred_batch_size: 3 "
-                                              "max_queue_delay_microseconds: 3600000000 "
-                                              "default_queue_policy { allow_timeout_override: true "
-                                              "default_timeout_microseconds: 36000000000 }"),
+                                                 "max_queue_delay_microseconds: 3600000000 "
+                                                 "default_queue_policy { allow_timeout_override: true "
+                                                 "default_timeout_microseconds: 36000000000 }"),
                                       1, false);
         struct ticket *t = tickets_new(lab, 6);
 
@@ -389,6 +389,38 @@ static void end_in_reverse(const char *config, unsigned place_of_b) {
         assert_success(&t[1]);
         assert_int_equal(LAB_GET(lab, t[1].place), place_of_b);
         tickets_end(t, 2);
+        lab_close(lab);
+}
+
+static void submit_at(struct ticket *t, uint64_t start_ns) {
+        struct scheduler *s = t->lab->scheduler;
+
+        t->req->times.request_start_ns = start_ns;
+        atomic_fetch_add(&t->lab->fake->model.n_in_flight, 1);
+        assert_ok(s->ops->submit(s, t->req), t->name);
+}
+
+/* A thread that read the clock a little before another one, which came first, does not make the queue
+ * disordered. A request that began long before keeps its time. */
+static void test_times_of_queueing(void **state) {
+        struct lab    *lab = lab_open(DYNAMIC(""), 1, false);
+        struct ticket *t = tickets_new(lab, 5);
+        uint64_t       now_ns = clock_now_ns();
+
+        (void)state;
+        hold(lab, 0);
+        submit_at(&t[0], now_ns);
+        WAIT_FOR(lab, lab->executors[0].n_started == 1);
+        submit_at(&t[1], now_ns + 50 * NS_PER_US);
+        submit_at(&t[2], now_ns);
+        submit_at(&t[3], now_ns - NS_PER_S);
+        submit_at(&t[4], now_ns + 60 * NS_PER_US);
+        assert_int_equal(t[1].req->times.queue_start_ns, now_ns + 50 * NS_PER_US);
+        assert_int_equal(t[2].req->times.queue_start_ns, now_ns + 50 * NS_PER_US);
+        assert_int_equal(t[3].req->times.queue_start_ns, now_ns - NS_PER_S);
+        assert_int_equal(t[4].req->times.queue_start_ns, now_ns + 60 * NS_PER_US);
+        let_go(lab, 0);
+        tickets_end(t, 5);
         lab_close(lab);
 }
 
@@ -552,6 +584,7 @@ SUITE(pull_engine) {
                 cmocka_unit_test(test_cancel_lets_the_others_run),
                 cmocka_unit_test(test_drain_refuses_and_queued_ones_run),
                 cmocka_unit_test(test_an_instance_that_refuses_watches_afterwards),
+                cmocka_unit_test(test_times_of_queueing),
                 cmocka_unit_test(test_preserve_ordering),
                 cmocka_unit_test(test_refused_ones_have_no_place_in_the_order),
                 cmocka_unit_test(test_free_joins),
