@@ -199,18 +199,33 @@ static uint32_t max_by_share(const struct response_window *w, uint64_t n_bytes) 
         return (uint32_t)MIN(n, (uint64_t)UINT32_MAX);
 }
 
-static uint32_t room_of(const struct response_window *w) {
+/* *ret_max: the room of an empty window. */
+static uint32_t measure_room(const struct response_window *w, uint32_t *ret_max) {
         uint32_t n = atomic_load(&w->n_responses);
         uint64_t n_bytes = atomic_load(&w->n_bytes);
         uint32_t max = MIN(w->limits.max_responses, max_by_share(w, n_bytes));
 
+        *ret_max = n > 0 ? max : 1;
         if (n >= max || n_bytes >= w->limits.max_bytes)
                 return n == 0;
         return max - n;
 }
 
+static uint32_t room_of(const struct response_window *w) {
+        uint32_t max;
+
+        return measure_room(w, &max);
+}
+
 static bool has_room(const struct response_window *w) {
         return room_of(w) > 0;
+}
+
+/* Who waits is woken for a quarter of the window, since a wake-up costs more than a response. */
+static bool is_worth_waking(const struct response_window *w) {
+        uint32_t max, room = measure_room(w, &max);
+
+        return room > 0 && room >= max / 4;
 }
 
 /* The caller holds the stream: the call may drop the creator's reference. */
@@ -219,8 +234,10 @@ static void wake(struct response_stream *s) {
         response_room_fn        call = NULL;
         void                   *userp = NULL;
 
+        if (!is_worth_waking(w) && !atomic_load(&s->is_cancelled))
+                return;
         mutex_lock(&w->lock);
-        if (w->room_call != NULL && (atomic_load(&s->is_cancelled) || has_room(w))) {
+        if (w->room_call != NULL) {
                 call = STEAL(w->room_call);
                 userp = w->room_userp;
                 atomic_fetch_sub(&w->n_waiting, 1);
