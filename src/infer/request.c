@@ -280,7 +280,7 @@ void request_refuse(struct request *req, const struct error *why, enum failure_r
                 model_stats_failure(req->model->stats, reason,
                                     clock_now_ns() - req->times.request_start_ns);
 
-        struct error *err = response_new(req, &response);
+        struct error *err = response_new_at_once(req, &response);
 
         if (err != NULL) {
                 error_free(err);

@@ -10,6 +10,7 @@
 struct response_window {
         struct response_limits limits; /* constant */
         size_t                 n_paid; /* bytes that the budget was charged for in advance */
+        struct response_stream *ahead; /* ref; its room counts, not the window's; NULL: none */
         _Atomic uint32_t       n_responses;
         _Atomic uint64_t       n_bytes;
         _Atomic uint32_t       n_waiting;
@@ -94,6 +95,7 @@ static void window_free(struct response_window *w) {
                 atomic_fetch_sub_explicit(&w->limits.share->n_windows, 1, memory_order_relaxed);
         if (w->n_paid > 0)
                 byte_budget_give(w->limits.share->budget, w->n_paid);
+        response_stream_unref(w->ahead);
         cond_done(&w->credit);
         mutex_done(&w->lock);
         free(w);
@@ -106,6 +108,7 @@ static struct response_window *window_new(void) {
                 return NULL;
         w->limits = (struct response_limits){ 0 };
         w->n_paid = 0;
+        w->ahead = NULL;
         atomic_init(&w->n_responses, 0);
         atomic_init(&w->n_bytes, 0);
         atomic_init(&w->n_waiting, 0);
@@ -138,6 +141,16 @@ bool response_stream_limit(struct response_stream *s, const struct response_limi
         if (s->window->limits.share == NULL && limits->share != NULL)
                 atomic_fetch_add_explicit(&limits->share->n_windows, 1, memory_order_relaxed);
         s->window->limits = *limits;
+        return true;
+}
+
+bool response_stream_follow(struct response_stream *s, struct response_stream *ahead) {
+        const struct response_limits none = { .max_responses = UINT32_MAX, .max_bytes = UINT64_MAX };
+
+        if (!response_stream_limit(s, &none))
+                return false;
+        response_stream_ref(ahead);
+        s->window->ahead = ahead;
         return true;
 }
 
@@ -260,6 +273,8 @@ uint32_t response_stream_room(struct response_stream *s) {
 
         if (w == NULL || atomic_load(&s->is_cancelled))
                 return UINT32_MAX;
+        if (w->ahead != NULL)
+                return response_stream_room(w->ahead);
         MUTEX_GUARD(&w->lock);
         return w->n_granted = room_of(w);
 }
@@ -269,6 +284,9 @@ bool response_stream_when_room(struct response_stream *s, response_room_fn call,
 
         if (w == NULL)
                 return false;
+        if (w->ahead != NULL)
+                return !atomic_load(&s->is_cancelled) &&
+                       response_stream_when_room(w->ahead, call, userp);
         MUTEX_GUARD(&w->lock);
         /* The same order as in response_stream_enter(). */
         atomic_fetch_add(&w->n_waiting, 1);

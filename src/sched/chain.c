@@ -200,7 +200,7 @@ static void count_end(struct chain_run *run) {
 
 static void send_failure(struct chain_run *run) {
         struct response *response;
-        struct error    *err = response_new(run->outer, &response);
+        struct error    *err = response_new_at_once(run->outer, &response);
 
         if (err == NULL)
                 err = response_send(response, RESPONSE_FINAL, run->error);
@@ -519,6 +519,8 @@ static struct error *fill_request(struct chain_run *run, struct inner_request *r
         TRY(take_properties(run, req));
         TRY(run->at == 0 ? take_outer_inputs(run, req) : take_stage_outputs(run, req));
         TRY(ask_for_outputs(run, req));
+        if (req->model->is_decoupled && !response_stream_follow(req->stream, run->outer->stream))
+                return error_new(ERR_UNAVAILABLE, "out of memory");
         return begin_trace(run, req);
 }
 

@@ -351,6 +351,36 @@ static void test_woken_for_a_quarter(void **state) {
         response_stream_unref(large);
 }
 
+/* Responses that are passed on: their creator waits for room where they go. */
+static void test_follows_another(void **state) {
+        struct response_stream *ahead = stream_new(&LIMITS(2, UINT64_MAX, 0));
+        struct response_stream *s = stream_new(NULL);
+        unsigned                n_calls = 0;
+
+        (void)state;
+        assert_true(response_stream_follow(s, ahead));
+        assert_int_equal(response_stream_room(s), 2);
+        assert_false(response_stream_when_room(s, count_room, &n_calls));
+        response_stream_enter(s, 10, true); /* is passed on as: */
+        response_stream_enter(ahead, 10, true);
+        response_stream_leave(s, 10, 0);
+        response_stream_enter(ahead, 10, true);
+        assert_int_equal(response_stream_room(s), 0);
+        assert_true(response_stream_when_room(s, count_room, &n_calls));
+        response_stream_leave(ahead, 10, 0);
+        assert_int_equal(n_calls, 1);
+        response_stream_enter(ahead, 10, true);
+        assert_true(response_stream_when_room(s, count_room, &n_calls));
+        response_stream_cancel(ahead);
+        response_stream_cancel(s);
+        assert_int_equal(n_calls, 2);
+        assert_false(response_stream_when_room(s, count_room, &n_calls));
+        response_stream_leave(ahead, 10, 0);
+        response_stream_leave(ahead, 10, 0);
+        response_stream_unref(ahead);
+        response_stream_unref(s);
+}
+
 /* However many windows there are: each has room for a few small responses, or for one large one. */
 static void test_floor_of_each(void **state) {
         struct byte_budget           budget;
@@ -463,6 +493,7 @@ SUITE(response_stream) {
                 cmocka_unit_test(test_call_when_there_is_room),
                 cmocka_unit_test(test_share_of_all),
                 cmocka_unit_test(test_woken_for_a_quarter),
+                cmocka_unit_test(test_follows_another),
                 cmocka_unit_test(test_floor_of_each),
                 cmocka_unit_test(test_charges_the_budget),
                 cmocka_unit_test(test_budget_is_used_up),
