@@ -12,6 +12,7 @@
 #define BUF_CLASSES (BUF_MAX_SHIFT - BUF_MIN_SHIFT + 1)
 #define BUF_MAPPED (BUF_CLASSES + 1) /* size class of a buffer that can grow */
 #define FIRST_MAPPED_BYTES ((size_t)1 << 20)
+#define BUF_HOLDS (BUF_CLASSES + 2) /* size_class of buf_new_holding() */
 #define SMALL_CAP ((size_t)4096)
 #define BESIDE_BYTES (sizeof(struct buf) + BUF_ALIGNMENT)
 #define BUF_ALIGNMENT 64 /* a cache line, and the widest vector a backend reads with */
@@ -215,6 +216,32 @@ struct buf *buf_new_charged(struct byte_budget *budget, size_t cap) {
         return new_alone(budget, cap);
 }
 
+/* The contents of a buffer that holds an object. Its `len` is what the budget was charged for. */
+struct held {
+        void (*release)(void *object);
+        void *object;
+};
+
+struct buf *buf_new_holding(struct byte_budget *budget, size_t n_bytes,
+                            void (*release)(void *object), void *object) {
+        struct buf *b;
+
+        if (budget && !byte_budget_take(budget, n_bytes)) {
+                byte_budget_refused(budget);
+                return NULL;
+        }
+        b = allocate(sizeof(struct held), BUF_HOLDS);
+        if (!b) {
+                if (budget)
+                        byte_budget_give(budget, n_bytes);
+                return NULL;
+        }
+        begin(b, NULL, budget);
+        b->len = n_bytes;
+        *(struct held *)b->bytes = (struct held){ release, object };
+        return b;
+}
+
 static struct buf *lend(struct buf_pool *pool, struct buf *b) {
         begin(b, pool, NULL);
         ref_get(&pool->ref);
@@ -346,6 +373,17 @@ static bool keep(struct buf_pool *pool, struct buf *b) {
         return true;
 }
 
+static void free_alone(struct buf *b) {
+        const struct held *h = (const struct held *)b->bytes;
+        bool               holds = b->size_class == BUF_HOLDS;
+
+        if (b->budget)
+                byte_budget_give(b->budget, holds ? b->len : cost_of(b->cap));
+        if (holds)
+                h->release(h->object);
+        free_buf(b);
+}
+
 void buf_unref(struct buf *b) {
         struct buf_pool *pool;
 
@@ -353,8 +391,7 @@ void buf_unref(struct buf *b) {
                 return;
         pool = STEAL(b->pool);
         if (!pool) {
-                give(b->budget, cost_of(b->cap));
-                free_buf(b);
+                free_alone(b);
                 return;
         }
         if (!keep(pool, b))

@@ -50,6 +50,11 @@ struct buf *buf_new(struct buf_pool *pool, size_t cap) NODISCARD;
 /* A buffer outside of pools, of `cap` bytes, that is charged to the budget (borrowed; it outlives the
  * buffer). */
 struct buf *buf_new_charged(struct byte_budget *budget, size_t cap) NODISCARD;
+/* A reference count for memory of another kind: `release` is called with `object` by the last buf_unref(),
+ * on its thread. `n_bytes` are charged to the budget, which may be NULL. NULL when memory is short or the
+ * budget has no room; then the caller keeps the object. */
+struct buf *buf_new_holding(struct byte_budget *budget, size_t n_bytes,
+                            void (*release)(void *object), void *object) NODISCARD;
 /* As buf_new(), but beyond the budget, of at most BYTE_BUDGET_SMALL bytes: for what is answered however little
  * room there is. NULL only when memory is short. */
 struct buf *buf_new_beyond(struct buf_pool *pool, size_t cap) NODISCARD;

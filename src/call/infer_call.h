@@ -17,9 +17,9 @@
  * for it. A streaming protocol sets on_response, which is called on the loop for each response as
  * it comes, for the last one before on_done(). `limits` bound the cost of a slow client: the
  * backend waits before it makes more responses. A response counts until it is deleted, so a
- * protocol that needs time to write one keeps it meanwhile (infer_call_keep_response()). The call has
- * a share of each round of its loop (net/turns.h); responses beyond it wait for the next round, and
- * so does on_done().
+ * protocol that needs time to write one keeps it meanwhile (infer_call_keep_response()). When a round
+ * of the loop has used its time (net/turns.h), each call delivers a few responses, and the rest in
+ * later rounds; on_done() follows the last one.
  *
  * A request that takes long to decode is submitted by the thread that decoded it
  * (infer_call_submit()). Events of the call are then held back until that thread has released the
@@ -42,7 +42,6 @@
 #include "call/header_forward.h"
 #include "call/infer_message.h"
 #include "net/mailbox.h"
-#include "net/turns.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -139,7 +138,6 @@ struct infer_call {
         _Atomic uint32_t                       n_responses; /* responses so far */
         _Atomic(struct infer_call_response *)  arrived;     /* owned: newest first */
         struct infer_call_response *first_due, *last_due; /* owned: taken from there, oldest first */
-        struct turn                 turn;                 /* for responses */
         bool                        has_ended; /* on_done() follows the last of those */
         _Atomic bool                           is_response_mail_posted;
         struct TRITONSERVER_InferenceResponse *unary; /* owned: the first response */

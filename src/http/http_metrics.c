@@ -1,34 +1,131 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The metrics page. */
+#include "base/byte_budget.h"
 #include "call/memory_metrics.h"
 #include "call/service.h"
 #include "core_api/core_error.h"
 #include "http/http_handlers.h"
 #include "http/http_server.h"
+#include "net/mailbox.h"
 
 #include "triton/core/tritonserver.h"
 
 /* As in the reference, without the version of the format. */
 #define METRICS_TYPE "text/plain; charset=utf-8"
 
-static void on_metrics(struct http_call *call) {
-        struct TRITONSERVER_Metrics *metrics = NULL;
-        const char                  *text = NULL;
-        size_t                       len = 0;
-        struct error                *err;
+/* The scrapes of one round of the loop, which are answered with one page: all of them came before it is made.
+ * With thousands of models a page takes tens of MiB, and more scrapes come while one is made. */
+static _Thread_local struct {
+        struct mail       mail;
+        struct http_call *first; /* borrowed: linked by `pending`; the newest first */
+} scrapes;
+
+static void delete_page(void *metrics) {
+        core_error_drop(TRITONSERVER_MetricsDelete(metrics));
+}
+
+/* A small page is answered however little room there is. */
+static struct buf *hold(struct TRITONSERVER_Metrics *metrics, size_t len,
+                        struct byte_budget *budget) {
+        struct buf *holder;
+
+        if (!budget || len > BYTE_BUDGET_SMALL)
+                return buf_new_holding(budget, len, delete_page, metrics);
+        holder = buf_new_holding(NULL, len, delete_page, metrics);
+        if (!holder)
+                return NULL;
+        byte_budget_force(budget, len);
+        holder->budget = budget;
+        return holder;
+}
+
+static void answer(struct http_call *call, struct str page, struct buf *holder) {
+        const struct http_part  part = { page.ptr, page.len, holder };
+        const struct http_reply reply = { .status = 200,
+                                          .content_type = METRICS_TYPE,
+                                          .parts = &part,
+                                          .n_parts = page.len > 0 ? 1 : 0 };
+
+        if (page.len > 0)
+                buf_ref(holder);
+        http_call_reply(call, &reply);
+}
+
+/* Before the call is answered, after which its connection may have the next one. */
+static struct http_call *take_next(struct http_call **calls) {
+        struct http_call *call = *calls;
+
+        if (call)
+                *calls = call->pending;
+        return call;
+}
+
+static void answer_all(struct http_call *calls, struct str page, struct buf *holder) {
+        struct http_call *call;
+
+        while ((call = take_next(&calls)) != NULL)
+                answer(call, page, holder);
+        buf_unref(holder);
+}
+
+static void refuse_all(struct http_call *calls, const char *why) {
+        struct http_call *call;
+
+        while ((call = take_next(&calls)) != NULL)
+                http_call_reply_refusal(call, 503, why, METRICS_TYPE);
+}
+
+/* Takes the error. */
+static void fail_all(struct http_call *calls, struct error *err) {
+        struct http_call *call;
+
+        while ((call = take_next(&calls)) != NULL)
+                http_call_reply_error(call, error_copy(err), METRICS_TYPE);
+        error_free(err);
+}
+
+static struct error *make_page(struct http_call *call, struct TRITONSERVER_Metrics **ret,
+                               struct str *ret_page) {
+        const char *text = NULL;
+        size_t      len = 0;
 
         memory_metrics_refresh(call->service->memory_metrics);
-        err = core_error_take(TRITONSERVER_ServerMetrics(call->core, &metrics));
+        TRY(core_error_take(TRITONSERVER_ServerMetrics(call->core, ret)));
+        TRY(core_error_take(TRITONSERVER_MetricsFormatted(*ret, TRITONSERVER_METRIC_PROMETHEUS,
+                                                          &text, &len)));
+        *ret_page = str_range(text, len);
+        return NULL;
+}
+
+static void answer_scrapes(struct mail *m UNUSED) {
+        struct http_call            *calls = STEAL(scrapes.first);
+        struct buf_pool             *pool = http_call_buf_pool(calls);
+        struct TRITONSERVER_Metrics *metrics = NULL;
+        struct str                   page = STR_LIT("");
+        struct error                *err = make_page(calls, &metrics, &page);
+        struct buf                  *holder = NULL;
+
         if (!err)
-                err = core_error_take(TRITONSERVER_MetricsFormatted(metrics,
-                                                                    TRITONSERVER_METRIC_PROMETHEUS,
-                                                                    &text, &len));
+                holder = hold(metrics, page.len, buf_pool_budget(pool));
+        if (holder) {
+                answer_all(calls, page, holder);
+                return;
+        }
         if (err)
-                http_call_reply_error(call, err, METRICS_TYPE);
+                fail_all(calls, err);
         else
-                http_call_reply_text(call, METRICS_TYPE, str_range(text, len));
+                refuse_all(calls, buf_pool_shortage(pool, page.len));
         if (metrics)
-                core_error_drop(TRITONSERVER_MetricsDelete(metrics));
+                delete_page(metrics);
+}
+
+static void on_metrics(struct http_call *call) {
+        call->pending = scrapes.first;
+        scrapes.first = call;
+        if (call->pending)
+                return;
+        scrapes.mail.deliver = answer_scrapes;
+        mailbox_post(http_call_mailbox(call), &scrapes.mail);
 }
 
 /* Answers any other path with 200 and no body. */

@@ -58,7 +58,7 @@ struct model {
         atomic_bool      has_retired; /* it begins no more sequences */
         atomic_bool      has_left;    /* its last sequence has ended after that */
         atomic_bool      is_replaced; /* it was replaced or unloaded; it retires soon */
-        atomic_bool      is_kept;     /* steps keep it for its sequences: sched/step_models.h */
+        atomic_bool      is_kept;     /* steps keep it for its sequences: pipeline/step_models.h */
         _Atomic uint64_t n_in_flight; /* requests submitted and not yet released */
         void (*on_unused)(struct model *model);
         /* Called when its last sequence has ended, for a model with is_kept. NULL: not needed. */

@@ -282,7 +282,7 @@ void request_fail(struct request *req, const struct error *why, enum failure_rea
                 model_stats_failure(req->model->stats, reason,
                                     clock_now_ns() - req->times.request_start_ns);
 
-        struct error *err = response_new(req, &response);
+        struct error *err = response_new_at_once(req, &response);
 
         if (err != NULL) {
                 error_free(err);

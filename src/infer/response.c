@@ -47,14 +47,12 @@ static struct error *start_allocator(const struct response_source *s) {
         return s->allocator->start((struct response_allocator *)s->allocator, s->allocator_userp);
 }
 
-struct error *response_new_from(const struct response_source *source, struct response **ret) {
+static struct error *make(const struct response_source *source, bool may_wait,
+                          struct response **ret) {
         struct response *r;
         bool             is_lent;
 
-        /* Responses that wait for those of earlier requests are not written meanwhile, and the same
-         * backend may have to create the earlier ones: so a response with a ticket does not wait for
-         * room. */
-        response_stream_enter(source->stream, sizeof(*r), source->ticket == NULL);
+        response_stream_enter(source->stream, sizeof(*r), may_wait);
         r = LIKELY(!mem_may_fail()) ? response_stream_borrow(source->stream) : NULL;
         is_lent = r != NULL;
         if (!is_lent)
@@ -87,10 +85,22 @@ struct error *response_new_from(const struct response_source *source, struct res
         return NULL;
 }
 
+/* Responses that wait for those of earlier requests are not written meanwhile, and the same backend may
+ * have to create the earlier ones: so a response with a ticket does not wait for room. */
+struct error *response_new_from(const struct response_source *source, struct response **ret) {
+        return make(source, source->ticket == NULL, ret);
+}
+
 struct error *response_new(const struct request *req, struct response **ret) {
         struct response_source source = response_source_of(req);
 
         return response_new_from(&source, ret);
+}
+
+struct error *response_new_at_once(const struct request *req, struct response **ret) {
+        struct response_source source = response_source_of(req);
+
+        return make(&source, false, ret);
 }
 
 /* Returns the size of the buffer. */

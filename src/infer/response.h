@@ -90,6 +90,8 @@ static inline struct response_source response_source_of(const struct request *re
  * is sent with the error. */
 struct error *response_new_from(const struct response_source *source, struct response **ret);
 struct error *response_new(const struct request *req, struct response **ret);
+/* As response_new(), without a wait for room: for the error that ends a request. */
+struct error *response_new_at_once(const struct request *req, struct response **ret);
 void          response_free(struct response *response);
 
 /* Adds an output; undoes the configuration's reshape. */

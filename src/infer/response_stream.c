@@ -11,6 +11,7 @@
 struct response_window {
         struct response_limits limits; /* constant */
         size_t                 n_paid; /* bytes that the budget was charged for in advance */
+        struct response_stream *ahead; /* ref; its room counts, not the window's; NULL: none */
         _Atomic uint32_t       n_responses;
         _Atomic uint64_t       n_bytes;
         _Atomic uint32_t       n_waiting;
@@ -96,6 +97,7 @@ static void window_free(struct response_window *w) {
                 atomic_fetch_sub_explicit(&w->limits.share->n_windows, 1, memory_order_relaxed);
         if (w->n_paid > 0)
                 byte_budget_give(w->limits.share->budget, w->n_paid);
+        response_stream_unref(w->ahead);
         cond_done(&w->credit);
         mutex_done(&w->lock);
         free(w);
@@ -108,6 +110,7 @@ static struct response_window *window_new(void) {
                 return NULL;
         w->limits = (struct response_limits){ 0 };
         w->n_paid = 0;
+        w->ahead = NULL;
         atomic_init(&w->n_responses, 0);
         atomic_init(&w->n_bytes, 0);
         atomic_init(&w->n_waiting, 0);
@@ -140,6 +143,16 @@ bool response_stream_limit(struct response_stream *s, const struct response_limi
         if (s->window->limits.share == NULL && limits->share != NULL)
                 atomic_fetch_add_explicit(&limits->share->n_windows, 1, memory_order_relaxed);
         s->window->limits = *limits;
+        return true;
+}
+
+bool response_stream_follow(struct response_stream *s, struct response_stream *ahead) {
+        const struct response_limits none = { .max_responses = UINT32_MAX, .max_bytes = UINT64_MAX };
+
+        if (!response_stream_limit(s, &none))
+                return false;
+        response_stream_ref(ahead);
+        s->window->ahead = ahead;
         return true;
 }
 
@@ -202,18 +215,33 @@ static uint32_t max_by_share(const struct response_window *w, uint64_t n_bytes) 
         return (uint32_t)MIN(n, (uint64_t)UINT32_MAX);
 }
 
-static uint32_t room_of(const struct response_window *w) {
+/* *ret_max: the room of an empty window. */
+static uint32_t measure_room(const struct response_window *w, uint32_t *ret_max) {
         uint32_t n = atomic_load(&w->n_responses);
         uint64_t n_bytes = atomic_load(&w->n_bytes);
         uint32_t max = MIN(w->limits.max_responses, max_by_share(w, n_bytes));
 
+        *ret_max = n > 0 ? max : 1;
         if (n >= max || n_bytes >= w->limits.max_bytes)
                 return n == 0;
         return max - n;
 }
 
+static uint32_t room_of(const struct response_window *w) {
+        uint32_t max;
+
+        return measure_room(w, &max);
+}
+
 static bool has_room(const struct response_window *w) {
         return room_of(w) > 0;
+}
+
+/* Who waits is woken for a quarter of the window, since a wake-up costs more than a response. */
+static bool is_worth_waking(const struct response_window *w) {
+        uint32_t max, room = measure_room(w, &max);
+
+        return room > 0 && room >= max / 4;
 }
 
 /* The caller holds the stream: the call may drop the creator's reference. */
@@ -222,8 +250,10 @@ static void wake(struct response_stream *s) {
         response_room_fn        call = NULL;
         void                   *userp = NULL;
 
+        if (!is_worth_waking(w) && !atomic_load(&s->is_cancelled))
+                return;
         mutex_lock(&w->lock);
-        if (w->room_call != NULL && (atomic_load(&s->is_cancelled) || has_room(w))) {
+        if (w->room_call != NULL) {
                 call = STEAL(w->room_call);
                 userp = w->room_userp;
                 atomic_fetch_sub(&w->n_waiting, 1);
@@ -248,6 +278,8 @@ uint32_t response_stream_room(struct response_stream *s) {
 
         if (w == NULL || atomic_load(&s->is_cancelled))
                 return UINT32_MAX;
+        if (w->ahead != NULL)
+                return response_stream_room(w->ahead);
         MUTEX_GUARD(&w->lock);
         return w->n_granted = room_of(w);
 }
@@ -257,6 +289,9 @@ bool response_stream_when_room(struct response_stream *s, response_room_fn call,
 
         if (w == NULL)
                 return false;
+        if (w->ahead != NULL)
+                return !atomic_load(&s->is_cancelled) &&
+                       response_stream_when_room(w->ahead, call, userp);
         MUTEX_GUARD(&w->lock);
         /* The same order as in response_stream_enter(). */
         atomic_fetch_add(&w->n_waiting, 1);

@@ -103,6 +103,9 @@ void response_stream_init(struct response_stream *s, void *memory, void (*releas
 /* Sets limits for an inference that has not begun. False when memory is short or the budget has no room for
  * the responses that are always possible. */
 bool response_stream_limit(struct response_stream *s, const struct response_limits *limits);
+/* For the last inference of several, whose responses are passed on as those of `ahead`: makes its creator
+ * wait for room there. Takes a reference to `ahead`. False when memory is short. */
+bool response_stream_follow(struct response_stream *s, struct response_stream *ahead);
 /* Returns a stream for the next inference, with the same limits, not cancelled: `s` itself when the
  * caller has the only reference, else a new stream; the caller keeps its reference to `s`. NULL, with
  * `s` unchanged, when memory is short. */

@@ -97,8 +97,8 @@ bool loop_take_share(struct loop *l, struct turn *t, uint64_t now_ns) {
         return turns_take(&l->turns, t, now_ns);
 }
 
-bool loop_take_share_here(struct turn *t, uint64_t now_ns) {
-        return !current_loop || loop_take_share(current_loop, t, now_ns);
+bool loop_is_late(uint64_t now_ns) {
+        return current_loop && turns_is_late(&current_loop->turns, now_ns);
 }
 
 void loop_wait_turn(struct loop *l, struct turn *t) {

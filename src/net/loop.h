@@ -85,8 +85,9 @@ void loop_defer(struct loop *l, enum loop_phase phase, struct loop_task *t);
  * share is used up; the loop runs the turn in a later round, in the phase LOOP_HANDLE, and does not sleep
  * before that. turns_cancel() takes it back. */
 bool loop_take_share(struct loop *l, struct turn *t, uint64_t now_ns);
-/* The same for the calling thread's loop: true when the thread runs none. */
-bool loop_take_share_here(struct turn *t, uint64_t now_ns);
+/* For work that is no connection's: true when the calling thread's loop has used the time of its round, so
+ * that the rest of the work has to wait for the next one. False when the thread runs no loop. */
+bool loop_is_late(uint64_t now_ns);
 void loop_wait_turn(struct loop *l, struct turn *t);
 
 /* Registers `wake` with the calling thread's loop. The loop calls it in each round between the two

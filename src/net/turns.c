@@ -8,14 +8,20 @@ void turns_init(struct turns *s) {
         list_init(&s->waiting);
 }
 
-bool turns_take(struct turns *s, struct turn *t, uint64_t now_ns) {
+bool turns_is_late(struct turns *s, uint64_t now_ns) {
         if (s->end_ns == 0)
                 s->end_ns = now_ns + TURNS_ROUND_NS;
+        return now_ns >= s->end_ns;
+}
+
+bool turns_take(struct turns *s, struct turn *t, uint64_t now_ns) {
+        bool is_late = turns_is_late(s, now_ns);
+
         if (t->round != s->round) {
                 t->round = s->round;
                 t->n_requests = 0;
         }
-        if (t->n_requests > 0 && (t->n_requests >= TURNS_MAX_REQUESTS || now_ns >= s->end_ns))
+        if (t->n_requests > 0 && (t->n_requests >= TURNS_MAX_REQUESTS || is_late))
                 return false;
         t->n_requests++;
         return true;

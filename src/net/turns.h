@@ -46,6 +46,8 @@ struct turns {
 void turns_init(struct turns *s);
 /* Takes one request from the share; false when it is used up. */
 bool turns_take(struct turns *s, struct turn *t, uint64_t now_ns);
+/* True when the time of full shares in this round has passed. */
+bool turns_is_late(struct turns *s, uint64_t now_ns);
 /* Queues it for a later round; does nothing when it is queued. */
 void turns_wait(struct turns *s, struct turn *t);
 void turns_cancel(struct turn *t);

@@ -173,6 +173,10 @@ static struct error *limit_responses(const struct step_run *s, struct request *r
                                           .share = s->run->req->model->responses,
                                           .is_paid = true };
 
+        if (s->plan->is_passed_on && s->plan->model->is_decoupled)
+                return response_stream_follow(req->stream, s->run->req->stream)
+                               ? NULL
+                               : run_request_no_memory(s);
         if (!is_decoupled(s->plan))
                 return NULL;
         limits.beside_bytes = (uint32_t)frame_cost(s->run->plan, s->plan->out_stream);
@@ -318,7 +322,9 @@ static struct inner_request *take_kept(struct step_run *s) {
 }
 
 void run_request_give(struct run *run, uint32_t place, bool may_stay, struct inner_request *inner) {
-        if (LIKELY(may_stay) && inner != NULL && request_may_stay(inner->request))
+        /* The stream of a decoupled step is tied to the client's. */
+        if (LIKELY(may_stay) && inner != NULL && request_may_stay(inner->request) &&
+            !inner->request->model->is_decoupled)
                 run->kept[place] = inner;
         else
                 inner_request_free(inner);

@@ -100,7 +100,7 @@ static struct error *last_response(struct run *run, struct response **ret) {
 
 static void send_failure(struct request *req, const struct error *why) {
         struct response *response;
-        struct error    *err = response_new(req, &response);
+        struct error    *err = response_new_at_once(req, &response);
 
         if (err == NULL) {
                 error_free(response_send(response, RESPONSE_FINAL, why));

@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The order and the time of the responses of decoupled models, alone and in ensembles, and readers who
 do not read. Each test says how long it may take."""
+import json
 import random
+import struct
 import threading
 import time
+import urllib.request
 
 import pytest
 
 from conftest import Server, write_repository
+from frames import (ACK, DATA, END_HEADERS, HEADERS, PREFACE, SETTINGS, STREAM_INFER, Raw, frame,
+                    head)
 from grpc_stubs import Client, open_channel, stubs  # noqa: F401
 from test_decoupled import REPEAT, SQUARE, outputs, repeat
 
@@ -42,7 +47,10 @@ def ensemble(first, second=None):
 
 MODELS = {"repeat": REPEAT, "square": SQUARE, "identity": IDENTITY, "plain": ensemble("repeat"),
           "passed": ensemble("repeat", "identity"), "nested": ensemble("passed", "identity"),
-          "twice": ensemble("repeat", "square"), "nested_twice": ensemble("plain", "square")}
+          "twice": ensemble("repeat", "square"), "nested_twice": ensemble("plain", "square"),
+          "chain": 'platform: "chain"\nparameters { key: "stages" '
+                   'value { string_value: "identity,chained" } }\n',
+          "chained": SQUARE}
 # Those whose second step makes v responses of each value v. Its requests run side by side, so only the
 # responses of each have an order.
 SQUARING = ("twice", "nested_twice")
@@ -148,6 +156,36 @@ def test_readers_who_do_not_read_hold_up_nobody(server, stubs, model):  # noqa: 
         assert sum(1 for _ in unread[0]) == n * (3 if model in SQUARING else 1) - 1
         for one in unread[1:]:
             one.cancel()
+
+
+def n_of_response(server, model, index):
+    """How many requests had a response with this index."""
+    with urllib.request.urlopen(f"{server.url}/v2/models/{model}/stats", timeout=20) as answer:
+        (stats,) = json.load(answer)["model_stats"]
+    return stats["response_stats"].get(str(index), {"success": {"count": 0}})["success"]["count"]
+
+
+def test_chains_that_nobody_reads_hold_up_nobody(server, stubs):  # noqa: F811
+    """The last stage is decoupled, and its model has fewer threads than there are such requests: each
+    of them gets as many responses as are kept for a reader."""
+    n_streams, n_kept = 24, 1024
+    no_window = frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 0))
+    with open_channel(server) as channel:
+        client = Client(channel, stubs)
+
+        def chain(n):
+            return client.request("chain", [("IN", "INT32", [1])], [struct.pack("<i", n)])
+
+        message = chain(10 * n_kept).SerializeToString()
+        with Raw(server, PREFACE + no_window + frame(SETTINGS, ACK, 0)) as raw:
+            for stream in range(1, 2 * n_streams, 2):
+                raw.send(frame(HEADERS, END_HEADERS, stream, head(STREAM_INFER)) +
+                         frame(DATA, 0, stream, b"\0" + struct.pack(">I", len(message)) + message))
+            deadline = time.monotonic() + 20
+            while (n := n_of_response(server, "chained", n_kept - 1)) < n_streams:
+                assert time.monotonic() < deadline, n
+            assert n_of_response(server, "chained", n_kept) == 0
+            assert sum(1 for _ in client.stream([chain(50)])) == 50
 
 
 def test_fan_out_holds_few_threads(server, stubs):  # noqa: F811

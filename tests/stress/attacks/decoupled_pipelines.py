@@ -48,9 +48,9 @@ ensemble_scheduling {
 """
 
 
-def server(*options):
-    return attack.server({"repeat": REPEAT, "square": SQUARE, "twice": TWICE, "squares": SQUARES},
-                         *options, waits_for=("http", "grpc"))
+def server(*options, **more_models):
+    return attack.server({"repeat": REPEAT, "square": SQUARE, "twice": TWICE, "squares": SQUARES,
+                          **more_models}, *options, waits_for=("http", "grpc", "metrics"))
 
 
 @contextlib.contextmanager

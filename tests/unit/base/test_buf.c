@@ -162,6 +162,36 @@ static void test_buffers_outlive_their_pool(void **state) {
         assert_int_equal(byte_budget_used(&budget), 0);
 }
 
+static void count_release(void *object) {
+        ++*(int *)object;
+}
+
+/* A count of references for something else, which is charged as long as it is held. */
+static void test_holding(void **state) {
+        (void)state;
+        struct byte_budget budget;
+        struct buf        *b;
+        int                n_released = 0;
+
+        byte_budget_init(&budget, MIB);
+        b = buf_new_holding(&budget, 500 * KIB, count_release, &n_released);
+        assert_int_equal(byte_budget_used(&budget), 500 * KIB);
+        assert_null(buf_new_holding(&budget, 500 * KIB, count_release, &n_released));
+        buf_ref(b);
+        buf_unref(b);
+        assert_int_equal(n_released, 0);
+        buf_unref(b);
+        assert_int_equal(n_released, 1);
+        assert_int_equal(byte_budget_used(&budget), 0);
+
+        mem_fail_after(1);
+        assert_null(buf_new_holding(&budget, 500 * KIB, count_release, &n_released));
+        mem_fail_after(0);
+        assert_int_equal(byte_budget_used(&budget), 0);
+        buf_unref(buf_new_holding(NULL, 500 * KIB, count_release, &n_released));
+        assert_int_equal(n_released, 2);
+}
+
 static void test_no_memory(void **state) {
         (void)state;
         struct buf_pool *pool = buf_pool_new(MIB);
@@ -357,6 +387,7 @@ SUITE(buf) {
                 cmocka_unit_test(test_pool_of_nothing_keeps_nothing),
                 cmocka_unit_test(test_plain_buffers),
                 cmocka_unit_test(test_buffers_outlive_their_pool),
+                cmocka_unit_test(test_holding),
                 cmocka_unit_test(test_no_memory),
                 cmocka_unit_test(test_across_threads),
                 cmocka_unit_test(test_small_messages_have_their_room),

@@ -32,14 +32,11 @@ bool loop_set_waker(void (*call)(void)) {
         return false;
 }
 
-/* Responses that a call may deliver in a round. */
-static unsigned share = UINT32_MAX;
-static unsigned n_taken; /* in this round */
+static bool is_late;
 
-bool loop_take_share_here(struct turn *t, uint64_t now_ns) {
-        (void)t;
+bool loop_is_late(uint64_t now_ns) {
         (void)now_ns;
-        return n_taken < share && ++n_taken > 0;
+        return is_late;
 }
 
 bool mailbox_post_without_wake(struct mailbox *box, struct mail *m) {
@@ -75,7 +72,6 @@ static void deliver_one(struct mailbox *box) {
         m = box->first;
         box->first = m->next;
         pthread_mutex_unlock(&box->lock);
-        n_taken = 0; /* each mail has a round of its own */
         m->deliver(m);
 }
 
@@ -145,6 +141,13 @@ static void run_none(struct TRITONSERVER_InferenceRequest *request) {
 static void run_three(struct TRITONSERVER_InferenceRequest *request) {
         respond(request, false);
         respond(request, false);
+        respond(request, true);
+        release(request);
+}
+
+static void run_twenty(struct TRITONSERVER_InferenceRequest *request) {
+        for (int i = 1; i < 20; i++)
+                respond(request, false);
         respond(request, true);
         release(request);
 }
@@ -415,20 +418,21 @@ static void test_stream(void **state) {
         }
 }
 
-/* A call delivers its share of a round, and the rest in later ones; the end comes after the last. */
-static void test_share_of_a_round(void **state) {
+/* In a round that is late a call delivers a few responses, and the rest in later ones; the end comes after
+ * the last. */
+static void test_late_rounds(void **state) {
         struct fixture f;
 
         (void)state;
-        share = 2;
-        n_taken = 0;
-        open_and_start(&f, run_three, on_streamed);
+        is_late = true;
+        open_and_start(&f, run_twenty, on_streamed);
         deliver_one(&f.box);
-        assert_int_equal(f.n_streamed, 2);
+        assert_int_equal(f.n_streamed, 8);
+        deliver_one(&f.box);
         assert_false(f.is_done);
         while (!f.is_done)
                 deliver_one(&f.box);
-        assert_int_equal(f.n_streamed, 3);
+        assert_int_equal(f.n_streamed, 20);
         assert_null(f.box.first);
         close_fixture(&f);
 
@@ -439,18 +443,18 @@ static void test_share_of_a_round(void **state) {
                 for (; !f.is_done; n_rounds++)
                         deliver_one(&f.box);
                 assert_int_equal(f.n_streamed, 200);
-                assert_true(n_rounds >= 100);
+                assert_true(n_rounds >= 200 / 8);
                 assert_null(f.box.first);
                 pthread_join(fake.thread, NULL);
                 close_fixture(&f);
         }
 
-        /* A call that ends with responses left over drops them. */
-        open_and_start(&f, run_three, on_streamed);
+        /* A call that is given up with responses left over drops them. */
+        open_and_start(&f, run_twenty, on_streamed);
         deliver_one(&f.box);
-        assert_int_equal(f.n_streamed, 2);
+        assert_int_equal(f.n_streamed, 8);
         close_fixture(&f);
-        share = UINT32_MAX;
+        is_late = false;
 }
 
 /* One that comes with the end is not early. */
@@ -731,7 +735,7 @@ SUITE(infer_call) {
                 cmocka_unit_test(test_wake_up_is_put_off),
                 cmocka_unit_test(test_number_of_responses),
                 cmocka_unit_test(test_stream),
-                cmocka_unit_test(test_share_of_a_round),
+                cmocka_unit_test(test_late_rounds),
                 cmocka_unit_test(test_early),
                 cmocka_unit_test(test_keep),
                 cmocka_unit_test(test_cancel),

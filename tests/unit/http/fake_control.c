@@ -191,11 +191,18 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerMetrics(struct TRITONSERVER_Server
                                                       struct TRITONSERVER_Metrics **ret) {
         static struct TRITONSERVER_Metrics metrics;
 
+        if (fake_control.page_begins) {
+                sem_post(fake_control.page_begins);
+                sem_wait(fake_control.page_may_end);
+        }
+        atomic_fetch_add(&fake_control.n_pages, 1);
+        atomic_fetch_add(&fake_control.n_held_pages, 1);
         *ret = &metrics;
         return NULL;
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_MetricsDelete(struct TRITONSERVER_Metrics *m UNUSED) {
+        atomic_fetch_sub(&fake_control.n_held_pages, 1);
         return NULL;
 }
 

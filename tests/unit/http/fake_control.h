@@ -10,6 +10,7 @@
 
 #include "triton/core/tritonserver.h"
 
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -23,6 +24,10 @@ struct fake_control {
         struct mutex  lock;
         struct strbuf orders;     /* "load simple config=... file:a=...\n"; from any thread */
         _Atomic int   n_messages; /* alive */
+        _Atomic int   n_pages;    /* of metrics, made so far */
+        _Atomic int   n_held_pages;
+        /* NULL, or: making a page posts the first and waits for the second. */
+        sem_t *page_begins, *page_may_end;
 };
 
 extern struct fake_control fake_control;

@@ -290,10 +290,54 @@ static void test_metrics(void **state UNUSED) {
         client_say(fd, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
         client_expect(fd, "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\n"
                           "Content-Length: 15\r\n\r\n# HELP a b\na 1\n");
+        client_say(fd, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
+                       "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+        client_expect_answer(fd, 200, "# HELP a b\na 1\n");
+        client_expect_answer(fd, 200, "# HELP a b\na 1\n");
         for (size_t i = 0; i < ARRAY_LEN(other); i++)
                 ask(fd, &other[i]);
         close(fd);
         fixture_done(&f);
+}
+
+/* Scrapes that come while a page is made are answered with the next one, all of them. */
+static void test_scrapes_at_a_time(void **state UNUSED) {
+        enum { N = 4 };
+        struct fixture f;
+        sem_t          begins, may_end;
+        int            fds[N];
+
+        sem_init(&begins, 0, 0);
+        sem_init(&may_end, 0, 0);
+        fixture_init(&f);
+        f.options.net.n_threads = 1;
+        f.options.routes = http_metrics_routes();
+        fixture_start(&f);
+        for (int i = 0; i < N; i++) {
+                fds[i] = client_open(&f);
+                ask(fds[i], &(struct exchange){ "GET /", NULL, 200, "" }); /* the loop has it */
+        }
+        fake_control.page_begins = &begins;
+        fake_control.page_may_end = &may_end;
+        atomic_store(&fake_control.n_pages, 0);
+        client_say(fds[0], "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+        sem_wait(&begins);
+        for (int i = 1; i < N; i++)
+                client_say_through(fds[i], "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+        sem_post(&may_end);
+        client_expect_answer(fds[0], 200, "# HELP a b\na 1\n");
+        sem_wait(&begins);
+        sem_post(&may_end);
+        for (int i = 1; i < N; i++)
+                client_expect_answer(fds[i], 200, "# HELP a b\na 1\n");
+        assert_int_equal(atomic_load(&fake_control.n_pages), 2);
+        for (int i = 0; i < N; i++)
+                close(fds[i]);
+        fixture_done(&f);
+        fake_control.page_begins = fake_control.page_may_end = NULL;
+        assert_int_equal(atomic_load(&fake_control.n_held_pages), 0);
+        sem_destroy(&begins);
+        sem_destroy(&may_end);
 }
 
 /* One rule closes every route of its group: the table says which that are. */
@@ -341,6 +385,7 @@ SUITE(http_api) {
                 cmocka_unit_test(test_what_is_not_there_yet),
                 cmocka_unit_test(test_logging),
                 cmocka_unit_test(test_metrics),
+                cmocka_unit_test(test_scrapes_at_a_time),
                 cmocka_unit_test(test_groups),
         };
 

@@ -302,8 +302,13 @@ static void test_share_of_all(void **state) {
                 response_stream_enter(small, 10, true);
         assert_int_equal(response_stream_room(small), 0);
         assert_true(response_stream_when_room(small, count_room, &n_calls));
-        response_stream_leave(small, 10, 0); /* its own reader alone makes room */
+        for (uint32_t i = 0; i < part / 4; i++) {
+                assert_int_equal(n_calls, 0);
+                response_stream_leave(small, 10, 0); /* its own reader alone makes room */
+        }
         assert_int_equal(n_calls, 1);
+        for (uint32_t i = 0; i < part / 4 - 1; i++)
+                response_stream_enter(small, 10, true);
         /* What was promised stays, whatever others do. */
         response_stream_leave(large, 1000, MIB);
         assert_int_equal(response_stream_room(small), 2000 - part + 1);
@@ -317,6 +322,63 @@ static void test_share_of_all(void **state) {
         response_stream_unref(large);
         response_stream_unref(small);
         assert_int_equal(byte_budget_used(&budget), 0);
+}
+
+/* A wake-up is for a quarter of the window, or for an empty one. */
+static void test_woken_for_a_quarter(void **state) {
+        struct response_stream *many = stream_new(&LIMITS(16, UINT64_MAX, 0));
+        struct response_stream *large = stream_new(&LIMITS(16, 100, 0));
+        unsigned                n_calls = 0;
+
+        (void)state;
+        for (int i = 0; i < 16; i++)
+                response_stream_enter(many, 10, true);
+        assert_true(response_stream_when_room(many, count_room, &n_calls));
+        for (int i = 0; i < 3; i++)
+                response_stream_leave(many, 10, 0);
+        assert_int_equal(response_stream_room(many), 3); /* who asks may use it */
+        assert_int_equal(n_calls, 0);
+        response_stream_leave(many, 10, 0);
+        assert_int_equal(n_calls, 1);
+        for (int i = 0; i < 12; i++)
+                response_stream_leave(many, 10, 0);
+
+        response_stream_enter(large, 200, true);
+        assert_true(response_stream_when_room(large, count_room, &n_calls));
+        response_stream_leave(large, 200, 0);
+        assert_int_equal(n_calls, 2);
+        response_stream_unref(many);
+        response_stream_unref(large);
+}
+
+/* Responses that are passed on: their creator waits for room where they go. */
+static void test_follows_another(void **state) {
+        struct response_stream *ahead = stream_new(&LIMITS(2, UINT64_MAX, 0));
+        struct response_stream *s = stream_new(NULL);
+        unsigned                n_calls = 0;
+
+        (void)state;
+        assert_true(response_stream_follow(s, ahead));
+        assert_int_equal(response_stream_room(s), 2);
+        assert_false(response_stream_when_room(s, count_room, &n_calls));
+        response_stream_enter(s, 10, true); /* is passed on as: */
+        response_stream_enter(ahead, 10, true);
+        response_stream_leave(s, 10, 0);
+        response_stream_enter(ahead, 10, true);
+        assert_int_equal(response_stream_room(s), 0);
+        assert_true(response_stream_when_room(s, count_room, &n_calls));
+        response_stream_leave(ahead, 10, 0);
+        assert_int_equal(n_calls, 1);
+        response_stream_enter(ahead, 10, true);
+        assert_true(response_stream_when_room(s, count_room, &n_calls));
+        response_stream_cancel(ahead);
+        response_stream_cancel(s);
+        assert_int_equal(n_calls, 2);
+        assert_false(response_stream_when_room(s, count_room, &n_calls));
+        response_stream_leave(ahead, 10, 0);
+        response_stream_leave(ahead, 10, 0);
+        response_stream_unref(ahead);
+        response_stream_unref(s);
 }
 
 /* However many windows there are: each has room for a few small responses, or for one large one. */
@@ -430,6 +492,8 @@ SUITE(response_stream) {
                 cmocka_unit_test(test_wait_has_an_end),
                 cmocka_unit_test(test_call_when_there_is_room),
                 cmocka_unit_test(test_share_of_all),
+                cmocka_unit_test(test_woken_for_a_quarter),
+                cmocka_unit_test(test_follows_another),
                 cmocka_unit_test(test_floor_of_each),
                 cmocka_unit_test(test_charges_the_budget),
                 cmocka_unit_test(test_budget_is_used_up),

@@ -213,6 +213,34 @@ static int open_all(void **state) {
         return 0;
 }
 
+/* A request that the memory budget has no room for is refused; one that runs is charged for, and ends. */
+static void test_budget_is_used_up(void **state) {
+        const uint32_t   x = 5;
+        struct lab_chain l;
+        struct lab_call  c;
+
+        (void)state;
+        chain_open(&l, plain, false);
+        lab_call_open(&c, l.fake);
+        lab_input(&c, "X", &x, 1, 1);
+        byte_budget_force(&l.budget, LAB_BUDGET_BYTES);
+        assert_error(model_submit(c.req), ERR_UNAVAILABLE,
+                     "[request id: <id_unknown>] the server's memory budget (--memory-budget) is "
+                     "used up");
+        byte_budget_give(&l.budget, LAB_BUDGET_BYTES);
+        lab_hold(&l.stages[1], true);
+        lab_submit(&c);
+        LAB_WAIT_FOR(l.stages[1].n_running == 1);
+        assert_in_range(byte_budget_used(&l.budget), 4096, 32768);
+        byte_budget_force(&l.budget, LAB_BUDGET_BYTES);
+        lab_hold(&l.stages[1], false);
+        lab_wait(&c);
+        assert_null(c.got[0].response->error);
+        byte_budget_give(&l.budget, LAB_BUDGET_BYTES);
+        lab_call_close(&c);
+        chain_close(&l);
+}
+
 /* ---- the first model has sequences ------------------------------------------------------------ */
 
 struct own_scheduler {
@@ -322,6 +350,7 @@ SUITE(chain) {
                 cmocka_unit_test(test_a_decoupled_stage_is_the_last),
                 cmocka_unit_test(test_the_first_of_a_batch_ends),
                 cmocka_unit_test(test_the_first_model_retires),
+                cmocka_unit_test(test_budget_is_used_up),
                 cmocka_unit_test(test_sequences_of_the_first),
         };
 

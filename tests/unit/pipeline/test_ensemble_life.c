@@ -604,6 +604,38 @@ static void test_memory_short(void **state) {
         bench_close(&b);
 }
 
+/* A request that the memory budget has no room for is refused; one that runs is charged for. */
+static void test_budget_is_used_up(void **state) {
+        struct bench        b;
+        struct lab_call     c;
+        struct byte_budget *budget = &b.ensemble.budget;
+        uint32_t            x = 5;
+
+        (void)state;
+        BENCH(&b, ENSEMBLE(IN("X") OUT("Y"), STEP(I_TO_O("X", "T")) STEP(I_TO_O("T", "Y"))),
+              ONE NEVER, ONE NEVER);
+        call_open(&c, &b);
+        lab_input(&c, "X", &x, 1);
+        byte_budget_force(budget, LAB_BUDGET_BYTES);
+        assert_error(model_submit(c.req), ERR_UNAVAILABLE,
+                     "[request id: <id_unknown>] the server's memory budget (--memory-budget) is "
+                     "used up");
+        byte_budget_give(budget, LAB_BUDGET_BYTES);
+        assert_int_equal(byte_budget_used(budget), 0);
+        lab_hold(&b.models[0], true);
+        lab_submit(&c);
+        LAB_WAIT_FOR(b.models[0].n_running == 1);
+        /* The run, and a few requests to its steps. */
+        assert_in_range(byte_budget_used(budget), 4096, 32768);
+        byte_budget_force(budget, LAB_BUDGET_BYTES);
+        lab_hold(&b.models[0], false);
+        lab_wait(&c);
+        assert_int_equal(lab_output(&c, 0, "Y")->value, 49);
+        lab_call_close(&c);
+        byte_budget_give(budget, LAB_BUDGET_BYTES);
+        bench_close(&b);
+}
+
 SUITE(ensemble_life) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_failing_step),
@@ -623,6 +655,7 @@ SUITE(ensemble_life) {
                 cmocka_unit_test(test_reload_of_a_step),
                 cmocka_unit_test(test_snapshots_that_do_not_fit),
                 cmocka_unit_test(test_memory_short),
+                cmocka_unit_test(test_budget_is_used_up),
         };
 
         lab_open();

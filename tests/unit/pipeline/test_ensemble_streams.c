@@ -286,6 +286,30 @@ static void test_reader_leaves(void **state) {
         bench_close(&b);
 }
 
+/* A step fails while the client has room for one response, which the run has: the error is sent at once,
+ * and no thread waits with it. */
+static void test_failure_does_not_wait_for_the_reader(void **state) {
+        struct bench    b;
+        struct lab_call c;
+        uint32_t        x = 5;
+
+        (void)state;
+        open_unread(&b, &c, &x);
+        respond(&b);
+        LAB_WAIT_FOR(c.n_got == 1 && b.models[1].n_executed == 1 && b.models[1].n_running == 0);
+        b.models[1].error = "boom";
+        respond(&b);
+        LAB_WAIT_FOR(b.models[1].n_executed == 2 && b.models[1].n_running == 0);
+        assert_true(request_is_cancelled(kept_request));
+        end_responses();
+        read_response(&c, 0); /* sends the next one, and ends the run */
+        lab_wait(&c);
+        assert_int_equal(c.n_got, 3);
+        assert_string_equal(c.got[2].response->error->message, "in ensemble 'e', boom");
+        lab_call_close(&c);
+        bench_close(&b);
+}
+
 /* ---- max_inflight_requests ------------------------------------------------------------------- */
 
 enum { N_CALLS = 12 };
@@ -330,6 +354,7 @@ SUITE(ensemble_streams) {
                 cmocka_unit_test(test_long_stream),
                 cmocka_unit_test(test_unread_responses_hold_the_first_step),
                 cmocka_unit_test(test_reader_leaves),
+                cmocka_unit_test(test_failure_does_not_wait_for_the_reader),
                 cmocka_unit_test(test_max_inflight_requests),
         };
 
