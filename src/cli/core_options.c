@@ -290,6 +290,7 @@ static struct error *set_cache_config(const struct cache_setting *all, size_t n,
 
         strbuf_init(&config, 0);
         print_cache_config(all, n, cache, &config);
+        TRY(strbuf_check(&config, "the configuration of a cache"));
         return core_error_take(
                 TRITONSERVER_ServerOptionsSetCacheConfig(t, name, strbuf_cstr(&config)));
 }

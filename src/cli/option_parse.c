@@ -235,6 +235,7 @@ static struct error *ambiguous(struct str prefix) {
                 for (size_t i = 0; i < groups[g].n_rows; i++)
                         if (str_starts(str_of(groups[g].rows[i].name), prefix))
                                 strbuf_printf(&names, " '--%s'", groups[g].rows[i].name);
+        TRY(strbuf_check(&names, "the text of an error"));
         return error_new(ERR_INVALID_ARG, "option '--%.*s' is ambiguous; possibilities:%s",
                          STR_ARG(prefix), strbuf_cstr(&names));
 }

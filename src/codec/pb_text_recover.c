@@ -112,7 +112,10 @@ static void doubt(struct mistake *m, unsigned depth, const ProtobufCFieldDescrip
         if (field != NULL && kind == PB_DOUBT_VALUE && pb_field_kind(field) == PB_MESSAGE &&
             pb_field_is_repeated(field) && field == m->r->frames[depth].field)
                 strbuf_printf(&path, "[%zu]", pb_value_count(m->r->frames[depth].message, field));
-        pb_doubts_put(&m->rec->doubts, strbuf_str(&path), kind);
+        if (path.overflowed) /* a path that is cut would be another one */
+                m->rec->doubts.is_full = true;
+        else
+                pb_doubts_put(&m->rec->doubts, strbuf_str(&path), kind);
 }
 
 static void doubt_value(struct mistake *m) {
@@ -155,7 +158,7 @@ static const char *closers(struct mistake *m, unsigned depth, bool and_list) {
                         break;
                 strbuf_putc(&text, f->close);
         }
-        return arena_try_str(&m->rec->arena, strbuf_str(&text));
+        return text.overflowed ? NULL : arena_try_str(&m->rec->arena, strbuf_str(&text));
 }
 
 static bool is_known(const struct pb_text_frame *f, struct str name) {

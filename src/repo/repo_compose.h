@@ -36,6 +36,12 @@ void repo_compose_forget_locked(struct repo *r, struct repo_entry *e);
 /* To be called after versions of this model came or went, without the table's lock. */
 void repo_compose_rebind(struct repo *r, const struct repo_entry *e);
 
+/* True when the repository has heard of the model. */
+bool repo_compose_is_known(struct repo *r, const struct model_key *user,
+                           const struct model_need *need);
+/* True when a version is loaded, even if it is not ready since it lacks a model itself. */
+bool repo_compose_is_loaded(struct repo *r, const struct model_key *user,
+                            const struct model_need *need);
 /* True when a version exists that can be a step now, with all that it needs itself. */
 bool repo_compose_has(struct repo *r, const struct model_key *user, const struct model_need *need);
 
