@@ -25,6 +25,7 @@ DEFINE_API_TYPE(TRITONSERVER_MetricArgs, metric_args)
 struct TRITONSERVER_Error *TRITONSERVER_ServerMetrics(struct TRITONSERVER_Server *server,
                                                       struct TRITONSERVER_Metrics **metrics) {
         struct strbuf *text;
+        struct error  *err;
 
         API_NEEDS(server);
         API_NEEDS(metrics);
@@ -32,6 +33,12 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerMetrics(struct TRITONSERVER_Server
         strbuf_init(text, 0);
         metric_registry_print(server_from_api(server)->metrics, text);
         metric_registry_print(metric_registry_process(), text);
+        err = strbuf_check(text, "the metrics");
+        if (err != NULL) {
+                strbuf_done(text);
+                free(text);
+                return error_to_api(err);
+        }
         *metrics = strbuf_to_api(text);
         return NULL;
 }

@@ -59,6 +59,10 @@ static struct error *read_load_parameter(const struct parameter *p, struct repo_
                          TRITONSERVER_ParameterTypeString((TRITONSERVER_ParameterType)p->type));
 }
 
+static struct error *no_memory(void) {
+        return error_new_text(ERR_UNAVAILABLE, "no memory for the load parameters");
+}
+
 /* What one load was called with. */
 struct load_call {
         const char                           *model;
@@ -95,9 +99,7 @@ static struct error *load_permitted(struct server *s, const struct load_call *c)
                 return error_new_text(ERR_INTERNAL, "too many load parameters");
         files = try_zalloc(n_bytes);
         chain = try_zalloc(n_chain_bytes);
-        err = files != NULL && chain != NULL
-                      ? load_with(s, c, files, chain)
-                      : error_new_text(ERR_INTERNAL, "too many load parameters");
+        err = files != NULL && chain != NULL ? load_with(s, c, files, chain) : no_memory();
         free(chain);
         free(files);
         return err;

@@ -42,7 +42,7 @@ size_t arena_max(const struct arena *a) {
 void arena_init(struct arena *a, void *first, size_t first_bytes, size_t max_bytes) {
         *a = (struct arena){
                 .first = first,
-                .first_bytes = first ? (uint32_t)MIN(first_bytes, UINT32_MAX) : 0,
+                .first_bytes = first ? (uint32_t)MIN(first_bytes, INT32_MAX) : 0,
                 .max_pieces = pieces_of(max_bytes),
         };
         if (first)
@@ -137,6 +137,7 @@ static bool try_add_block(struct arena *a, size_t size) {
         size_t max = arena_max(a), left = a->used_bytes < max ? max - a->used_bytes : 0;
         size_t bytes;
 
+        a->lacked_memory = size <= left;
         if (size > left)
                 return false;
         bytes = next_bytes(a, size, left);

@@ -36,7 +36,8 @@ struct arena {
         void               *first;     /* borrowed: memory given at arena_init(), may be NULL */
         struct byte_budget *budget;    /* borrowed; NULL: blocks are not counted */
         size_t              used_bytes; /* size of all blocks */
-        uint32_t            first_bytes;
+        uint32_t            first_bytes : 31;
+        uint32_t            lacked_memory : 1; /* arena_try_alloc() failed last for that */
         uint32_t            max_pieces; /* maximum, in units of ARENA_ALIGNMENT bytes */
 };
 

@@ -98,7 +98,7 @@ static struct error *read_all(int fd, const char *name, size_t max_bytes, struct
                 ssize_t got;
 
                 if (!strbuf_reserve(out, want))
-                        return error_new(ERR_INTERNAL, "out of memory reading '%s'", name);
+                        return error_new(ERR_UNAVAILABLE, "out of memory reading '%s'", name);
                 got = read(fd, out->ptr + out->len, want);
                 if (got < 0 && errno == EINTR)
                         continue;

@@ -23,6 +23,12 @@
 /* Each byte of a message may become a \u00xx escape. */
 #define LOG_MAX_LINE_BYTES (LOG_MAX_MESSAGE_BYTES * 6 + 4096)
 
+/* When memory is short, a line is made on the stack: its text is cut, and the name of a file that is
+ * longer is left out. All of it may become escapes. */
+#define SHORT_MESSAGE_BYTES ((size_t)200)
+#define SHORT_NAME_BYTES 64
+#define SHORT_LINE_BYTES 2048
+
 /* Every log_...() call reads this first; log_set_settings() writes it. */
 static atomic_bool             level_enabled[3] = { true, true, true }; /* by enum log_level */
 static _Atomic unsigned        verbose_level;
@@ -196,6 +202,16 @@ static void put_line(struct strbuf *out, enum log_level level, const char *file,
         put_tail(out, format, message);
 }
 
+/* Puts a line that SHORT_LINE_BYTES hold. */
+static void put_short_line(struct strbuf *out, enum log_level level, const char *file, int line,
+                           struct str message) {
+        const char *slash = strrchr(file, '/');
+        size_t      name_bytes = strlen(slash ? slash + 1 : file);
+
+        message.len = MIN(message.len, SHORT_MESSAGE_BYTES);
+        put_line(out, level, name_bytes <= SHORT_NAME_BYTES ? file : "", line, message);
+}
+
 static void put_lost(struct strbuf *out, uint64_t n) {
         AUTO_CHARS text = mem_printf("%llu lines of the log were lost: they were not read in time",
                                      (unsigned long long)n);
@@ -231,6 +247,8 @@ void log_write(enum log_level level, const char *file, int line, const char *mes
         log_sink_fn to_sink = atomic_load_explicit(&sink, memory_order_acquire);
         struct str  text = str_of(message);
         AUTO_STRBUF out = { 0 };
+        char          memory[SHORT_LINE_BYTES]; /* for a line without other memory */
+        struct strbuf small = { .ptr = memory, .cap = sizeof(memory), .max = sizeof(memory) - 1 };
 
         strbuf_init(&out, LOG_MAX_LINE_BYTES);
         if (to_sink) {
@@ -242,9 +260,11 @@ void log_write(enum log_level level, const char *file, int line, const char *mes
         text.len = MIN(text.len, LOG_MAX_MESSAGE_BYTES);
 
         put_line(&out, level, file, line, text);
+        if (UNLIKELY(out.overflowed))
+                put_short_line(&small, level, file, line, text);
         log_writer_put(level == LOG_WARN || level == LOG_ERROR ? LOG_LINE_IMPORTANT
                                                                : LOG_LINE_MESSAGE,
-                       strbuf_str(&out), STR_LIT(""));
+                       strbuf_str(out.overflowed ? &small : &out), STR_LIT(""));
 }
 
 void log_printf(enum log_level level, const char *file, int line, const char *format, ...) {

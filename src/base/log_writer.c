@@ -85,6 +85,21 @@ static void write_all(int fd, struct str text) {
         }
 }
 
+/* Adds the line about the lost ones. Without memory for it, it waits for the next occasion. */
+static void tell_lost_locked(struct strbuf *lines) {
+        size_t len = lines->len;
+
+        writer.put_lost(lines, writer.n_untold);
+        if (!lines->overflowed) {
+                writer.n_untold = 0;
+                return;
+        }
+        lines->overflowed = lines->no_memory = false;
+        lines->len = len;
+        if (lines->cap > 0)
+                lines->ptr[len] = '\0';
+}
+
 /* Moves the waiting lines to *ret, after a line about those that were lost before them. */
 static void take_locked(struct strbuf *ret) {
         struct strbuf taken = writer.waiting;
@@ -97,8 +112,7 @@ static void take_locked(struct strbuf *ret) {
                 strbuf_done(ret);
         }
         if (writer.n_untold > 0)
-                writer.put_lost(&taken, writer.n_untold);
-        writer.n_untold = 0;
+                tell_lost_locked(&taken);
         writer.n_taken = taken.len;
         *ret = taken;
 }
@@ -279,7 +293,9 @@ static ssize_t write_both(int fd, bool is_socket, struct str line, struct str en
 static size_t write_directly_locked(struct str line, struct str end) {
         ssize_t n;
 
-        if (writer.direct == DIRECT_NEVER || writer.waiting.len + writer.n_taken > 0)
+        /* The thread tells about lost lines first. */
+        if (writer.direct == DIRECT_NEVER || writer.n_untold > 0 ||
+            writer.waiting.len + writer.n_taken > 0)
                 return 0;
         n = write_both(writer.direct_fd, writer.direct == DIRECT_SOCKET, line, end);
         if (n < 0)

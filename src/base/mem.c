@@ -13,10 +13,16 @@
 /* For tests: number of the try_* call that fails first; 0 is off. */
 static _Thread_local TLS_EARLY unsigned fail_countdown;
 static _Thread_local TLS_EARLY bool     fail_was_hit;
+static _Thread_local TLS_EARLY bool     fail_is_once;
 
 void mem_fail_after(unsigned n) {
         fail_countdown = n;
-        fail_was_hit = false;
+        fail_was_hit = fail_is_once = false;
+}
+
+void mem_fail_once(unsigned n) {
+        mem_fail_after(n);
+        fail_is_once = true;
 }
 
 bool mem_fail_was_hit(void) {
@@ -36,7 +42,8 @@ static bool must_fail(size_t size) {
                 fail_countdown--;
                 return false;
         }
-        fail_was_hit = true; /* stays at 1: every later call fails as well */
+        fail_was_hit = true;
+        fail_countdown = fail_is_once ? 0 : 1; /* 1: every later call fails as well */
         return true;
 }
 

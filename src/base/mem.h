@@ -4,7 +4,7 @@
  * mem_* never return NULL: for small sizes that our own code fixes. When memory is short they take
  * from the reserve (base/reserve.h); without one they end the process with a clear message. try_*
  * may return NULL: for every size that a peer or a file can influence, after it was limited. Tests
- * let the n-th try_* call fail with mem_fail_after().
+ * let try_* calls fail with mem_fail_after() and mem_fail_once().
  */
 #pragma once
 
@@ -61,8 +61,10 @@ void mem_unmap_large(void *block, size_t size);
 /* Makes the n-th try_* call from now (1 = the next) and all later ones fail; 0 turns it off. Per
  * thread; for tests. */
 void mem_fail_after(unsigned n);
+/* As mem_fail_after(), but the later calls succeed: what is said about the failure has memory. */
+void mem_fail_once(unsigned n);
 bool mem_fail_was_hit(void);
-/* Whether mem_fail_after() is on: callers then use no preallocated memory, so that a test reaches
+/* Whether a failure is to come: callers then use no preallocated memory, so that a test reaches
  * every allocation. */
 bool mem_may_fail(void);
 

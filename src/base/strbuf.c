@@ -65,6 +65,23 @@ bool strbuf_reserve(struct strbuf *b, size_t extra) {
         return false;
 }
 
+void strbuf_need(struct strbuf *b, size_t extra) {
+        size_t cap = b->len + extra + 1;
+
+        if (cap <= b->cap)
+                return;
+        b->ptr = mem_realloc(b->ptr, cap);
+        b->cap = cap;
+        b->ptr[b->len] = '\0';
+}
+
+void strbuf_spoil(struct strbuf *b, const struct strbuf *part) {
+        if (!part->overflowed || b->overflowed)
+                return;
+        b->overflowed = true;
+        b->no_memory = part->no_memory;
+}
+
 struct error *strbuf_check(const struct strbuf *b, const char *what) {
         if (!b->overflowed)
                 return NULL;

@@ -33,6 +33,10 @@ void       strbuf_putc(struct strbuf *b, char c);
 void       strbuf_puts(struct strbuf *b, const char *text);
 void       strbuf_printf(struct strbuf *b, const char *format, ...) PRINTF_LIKE(2, 3);
 bool       strbuf_reserve(struct strbuf *b, size_t extra); /* room for `extra` more bytes */
+/* Makes room that is never missing, as mem_realloc() does: only for short texts. */
+void strbuf_need(struct strbuf *b, size_t extra);
+/* Makes `b` overflowed when `part`, from which its text comes, is. */
+void strbuf_spoil(struct strbuf *b, const struct strbuf *part);
 /* The error of a buffer that has overflowed: UNAVAILABLE "no memory for <what>", or INTERNAL "<what>
  * is longer than <max> bytes". NULL when it has not. */
 struct error *strbuf_check(const struct strbuf *b, const char *what) NODISCARD;

@@ -82,20 +82,25 @@ static struct error *make_room(struct repository_order *o, struct arena *arena) 
         return NULL;
 }
 
+/* Takes the parameter; NULL: there was no memory for it. */
+static struct error *add(struct repository_order *o, const char *name,
+                         struct TRITONSERVER_Parameter *parameter) {
+        if (!parameter)
+                return error_new(ERR_UNAVAILABLE, "no memory for load parameter '%s'", name);
+        o->parameters[o->n_parameters++] = parameter;
+        return NULL;
+}
+
 struct error *repository_order_add_text(struct repository_order *o, struct arena *arena,
                                         const char *name, const char *value) {
         TRY(make_room(o, arena));
-        o->parameters[o->n_parameters++] =
-                TRITONSERVER_ParameterNew(name, TRITONSERVER_PARAMETER_STRING, value);
-        return NULL;
+        return add(o, name, TRITONSERVER_ParameterNew(name, TRITONSERVER_PARAMETER_STRING, value));
 }
 
 struct error *repository_order_add_file(struct repository_order *o, struct arena *arena,
                                         const char *name, struct str bytes) {
         TRY(make_room(o, arena));
-        o->parameters[o->n_parameters++] =
-                TRITONSERVER_ParameterBytesNew(name, bytes.ptr, bytes.len);
-        return NULL;
+        return add(o, name, TRITONSERVER_ParameterBytesNew(name, bytes.ptr, bytes.len));
 }
 
 void repository_order_limit(struct repository_order *o, const struct access *access) {

@@ -191,6 +191,7 @@ static struct error *set_each_cache(const struct option_texts *texts, struct set
 
                 strbuf_init(&config, 0);
                 print_cache_config(all, all->items[i].group, &config);
+                TRY(strbuf_check(&config, "the configuration of a cache"));
                 CORE(TRITONSERVER_ServerOptionsSetCacheConfig(t, all->items[i].group,
                                                               strbuf_cstr(&config)));
         }

@@ -44,6 +44,7 @@ static struct error *find_by_prefix(struct str prefix, struct option_match *ret)
         }
         if (n == 1)
                 return NULL;
+        TRY(strbuf_check(&names, "the text of an error"));
         return n == 0 ? unknown_option(prefix)
                       : error_new(ERR_INVALID_ARG, "option '--%.*s' is ambiguous; possibilities:%s",
                                   STR_ARG(prefix), strbuf_cstr(&names));

@@ -86,7 +86,10 @@ void pb_doubts_spread(struct pb_doubts *d, const ProtobufCMessage *message) {
                         strbuf_init(&path, 0);
                         strbuf_puts(&path, at);
                         pb_path_put(&path, field->name);
-                        pb_doubts_put(d, strbuf_str(&path), PB_DOUBT_MISSING);
+                        if (path.overflowed)
+                                d->is_full = true;
+                        else
+                                pb_doubts_put(d, strbuf_str(&path), PB_DOUBT_MISSING);
                 }
         }
 }

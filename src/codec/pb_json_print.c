@@ -37,6 +37,7 @@ static void print_bytes(struct json_printer *p, ProtobufCBinaryData bytes) {
         strbuf_init(&text, 0);
         if (bytes.len > 0)
                 base64_encode(str_range((const char *)bytes.data, bytes.len), &text);
+        strbuf_spoil(p->writer.out, &text);
         json_put_string(&p->writer, strbuf_cstr(&text));
 }
 

@@ -56,6 +56,8 @@ static struct error *locate(const struct json_place *place, struct error *err) {
                 return err;
         strbuf_init(&text, 0);
         print_place(place, &text);
+        if (text.overflowed)
+                return err; /* a place that is cut would be another one */
         return error_prefix(err, "%s: ", strbuf_cstr(&text));
 }
 
@@ -251,7 +253,8 @@ static struct error *read_enum(struct json_message_reader *r, const ProtobufCFie
         return NULL;
 }
 
-/* Converts to the form of the strict decoder: the standard alphabet and full groups. */
+/* Converts to the form of the strict decoder: the standard alphabet and full groups. Also false when
+ * memory is short: then `out` has overflowed. */
 static bool decode_base64(struct str in, struct strbuf *out) {
         AUTO_STRBUF standard = { 0 };
 
@@ -263,8 +266,8 @@ static bool decode_base64(struct str in, struct strbuf *out) {
         }
         while (standard.len % 4 != 0 && !standard.overflowed)
                 strbuf_putc(&standard, '=');
-        return !standard.overflowed && base64_decode(strbuf_str(&standard), out) &&
-               !out->overflowed;
+        strbuf_spoil(out, &standard);
+        return !out->overflowed && base64_decode(strbuf_str(&standard), out) && !out->overflowed;
 }
 
 static struct error *read_bytes(struct json_message_reader *r, const struct json_place *place,
@@ -276,8 +279,10 @@ static struct error *read_bytes(struct json_message_reader *r, const struct json
                 return expected(r, place, "a string in base64");
         text = json_read_string(&r->json, r->arena);
         strbuf_init(&decoded, 0);
-        if (!decode_base64(text, &decoded))
+        if (!decode_base64(text, &decoded) && !decoded.overflowed)
                 return locate(place, error_new(ERR_INVALID_ARG, "string is not valid base64"));
+        if (decoded.overflowed)
+                return pb_out_of_memory();
         ret->bytes.len = decoded.len;
         ret->bytes.data = NULL;
         if (decoded.len == 0)

@@ -67,7 +67,8 @@ static void record_name(const struct reader *r, const struct frame *f) {
         strbuf_init(&path, 0);
         put_path(r, r->depth, &path);
         pb_path_put(&path, f->field->name);
-        pb_text_review_place(r->review, strbuf_str(&path), f->place);
+        if (!path.overflowed)
+                pb_text_review_place(r->review, strbuf_str(&path), f->place);
 }
 
 /* Records the place of the next value of a repeated field. */
@@ -78,8 +79,9 @@ static void record_value(const struct reader *r, const struct frame *f) {
                 return;
         strbuf_init(&path, 0);
         put_path(r, r->depth + 1, &path);
-        pb_text_review_place(r->review, strbuf_str(&path),
-                             f->list_line > 0 ? r->lexer.token.place : f->place);
+        if (!path.overflowed)
+                pb_text_review_place(r->review, strbuf_str(&path),
+                                     f->list_line > 0 ? r->lexer.token.place : f->place);
 }
 
 /* Adds a doubt about a field of the innermost message; NULL: of an unknown name. Of a list of messages
@@ -96,7 +98,10 @@ static void doubt(struct reader *r, const ProtobufCFieldDescriptor *field,
         if (field != NULL && kind == PB_DOUBT_VALUE && pb_field_is_repeated(field) &&
             pb_field_kind(field) == PB_MESSAGE)
                 strbuf_printf(&path, "[%zu]", pb_value_count(message, field));
-        pb_doubts_put(&r->review->doubts, strbuf_str(&path), kind);
+        if (path.overflowed) /* a path that is cut would be another one */
+                r->review->doubts.is_full = true;
+        else
+                pb_doubts_put(&r->review->doubts, strbuf_str(&path), kind);
 }
 
 static void doubt_name(struct reader *r) {

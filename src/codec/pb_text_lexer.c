@@ -95,6 +95,7 @@ struct error *pb_lexer_expected(const struct pb_lexer *l, const char *format, ..
                 what = NULL;
         va_end(args);
         show_token(&l->token, &shown);
+        TRY(strbuf_check(&shown, "the text of an error"));
         return pb_lexer_locate(l, l->token.place,
                                error_new(ERR_INVALID_ARG, "expected %s, got %s",
                                          what ? what : "something else", strbuf_cstr(&shown)));

@@ -94,14 +94,14 @@ static bool is_expanded(const struct model_config *c, const struct short_members
 static struct error *add_groups(struct model_config *c, const struct short_members *s) {
         c->pb->instance_group = config_edit_alloc(c, s->n, sizeof(*c->pb->instance_group));
         if (c->pb->instance_group == NULL)
-                return model_config_full();
+                return model_config_full(&c->arena);
         for (size_t i = 0; i < s->n; i++) {
                 Inference__ModelInstanceGroup *group =
                         config_edit_new(c, &inference__model_instance_group__descriptor);
                 char number[24]; /* the digits of a size_t */
 
                 if (group == NULL)
-                        return model_config_full();
+                        return model_config_full(&c->arena);
                 snprintf(number, sizeof(number), "%zu", i);
                 TRY(config_edit_text(c, &group->name, "m", number));
                 group->count = (int32_t)list_at(&s->count, i);

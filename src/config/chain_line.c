@@ -216,6 +216,8 @@ static struct error *no_match(const struct chain_end *from, const struct chain_e
         strbuf_init(&inputs, 0);
         list_tensors(from->io->outputs, from->io->n_outputs, &outputs);
         list_tensors(to->io->inputs, to->io->n_inputs, &inputs);
+        TRY(strbuf_check(&outputs, "the text of an error"));
+        TRY(strbuf_check(&inputs, "the text of an error"));
         return error_new(ERR_INVALID_ARG,
                          "outputs %s of model '%s' match inputs %s of its next model '%s' neither "
                          "by name nor by position; give 'next_map'",
@@ -285,6 +287,8 @@ static struct error *check_link(const struct chain_end *from, const struct chain
         strbuf_init(&right, 0);
         print_shape(out, gives, &left);
         print_shape(in, takes, &right);
+        TRY(strbuf_check(&left, "the text of an error"));
+        TRY(strbuf_check(&right, "the text of an error"));
         return not_equal(from, out, to, in, "shapes", strbuf_cstr(&left), strbuf_cstr(&right));
 }
 

@@ -39,7 +39,7 @@ struct error *model_config_complete(struct model_config       *c,
         TRY(check_scheduling(to, from_backend->pb));
         from = model_config_copy_message(c, from_backend->pb);
         if (from == NULL)
-                return model_config_full();
+                return model_config_full(&c->arena);
 
         to->max_batch_size = from->max_batch_size;
         to->input = from->input;

@@ -39,10 +39,10 @@ struct error *config_edit_text(struct model_config *c, char **field, const char 
         if (config_text_is_set(*field))
                 return NULL;
         if (!size_add(prefix_len, text_len, &bytes) || !size_add(bytes, 1, &bytes))
-                return model_config_full();
+                return model_config_full(&c->arena);
         joined = arena_try_alloc(&c->arena, bytes);
         if (joined == NULL)
-                return model_config_full();
+                return model_config_full(&c->arena);
         memcpy(joined, prefix, prefix_len);
         memcpy(joined + prefix_len, text, text_len + 1);
         *field = joined;
@@ -55,7 +55,7 @@ struct error *config_edit_set_decoupled(struct model_config *c, bool is_decouple
         if (policy == NULL)
                 policy = config_edit_new(c, &inference__model_transaction_policy__descriptor);
         if (policy == NULL)
-                return model_config_full();
+                return model_config_full(&c->arena);
         policy->decoupled = is_decoupled;
         c->pb->model_transaction_policy = policy;
         return NULL;

@@ -20,7 +20,7 @@ static struct error *normalize_version_policy(struct model_config *c) {
         policy = config_edit_new(c, &inference__model_version_policy__descriptor);
         latest = config_edit_new(c, &inference__model_version_policy__latest__descriptor);
         if (policy == NULL || latest == NULL)
-                return model_config_full();
+                return model_config_full(&c->arena);
         latest->num_versions = 1;
         policy->policy_choice_case = INFERENCE__MODEL_VERSION_POLICY__POLICY_CHOICE_LATEST;
         policy->latest = latest;
@@ -36,7 +36,7 @@ static struct error *normalize_preferred(struct model_config *c, size_t *n_sizes
                 return NULL;
         one = config_edit_alloc(c, 1, sizeof(*one));
         if (one == NULL)
-                return model_config_full();
+                return model_config_full(&c->arena);
         *one = c->pb->max_batch_size;
         *sizes = one;
         *n_sizes = 1;
@@ -70,7 +70,7 @@ static struct error *normalize_pinned(
         *buffer = config_edit_new(
                 c, &inference__model_optimization_policy__pinned_memory_buffer__descriptor);
         if (*buffer == NULL)
-                return model_config_full();
+                return model_config_full(&c->arena);
         (*buffer)->enable = true;
         return NULL;
 }
@@ -80,7 +80,7 @@ static struct error *normalize_optimization(struct model_config *c) {
                 c->pb->optimization =
                         config_edit_new(c, &inference__model_optimization_policy__descriptor);
         if (c->pb->optimization == NULL)
-                return model_config_full();
+                return model_config_full(&c->arena);
         TRY(normalize_pinned(c, &c->pb->optimization->input_pinned_memory));
         return normalize_pinned(c, &c->pb->optimization->output_pinned_memory);
 }
@@ -124,7 +124,7 @@ static struct error *put_gpus(struct model_config *c, Inference__ModelInstanceGr
                 return NULL;
         gpus = config_edit_alloc(c, devices->n_gpus, sizeof(*gpus));
         if (gpus == NULL)
-                return model_config_full();
+                return model_config_full(&c->arena);
         group->gpus = gpus;
         for (size_t i = 0; i < devices->n_gpus; i++)
                 if (takes_all || has_gpu(preferred->gpus, preferred->n_gpus, devices->gpus[i]))
@@ -152,7 +152,7 @@ static struct error *add_group(struct model_config *c, const struct config_devic
         c->pb->instance_group = config_edit_alloc(c, 1, sizeof(*c->pb->instance_group));
         group = config_edit_new(c, &inference__model_instance_group__descriptor);
         if (c->pb->instance_group == NULL || group == NULL)
-                return model_config_full();
+                return model_config_full(&c->arena);
         TRY(config_edit_text(c, &group->name, "", c->pb->name));
         for (size_t i = 0; i < devices->n_preferred; i++) {
                 const struct preferred_group *preferred = &devices->preferred[i];

@@ -123,7 +123,7 @@ static struct error *complete_input(struct model_config *c, Inference__ModelInpu
                 return NULL;
         in->dims = any_dims(c);
         if (in->dims == NULL)
-                return model_config_full();
+                return model_config_full(&c->arena);
         in->n_dims = 1;
         in->reshape = NULL;
         in->format = INFERENCE__MODEL_INPUT__FORMAT__FORMAT_NONE;
@@ -137,7 +137,7 @@ static struct error *complete_output(struct model_config *c, Inference__ModelOut
                 return NULL;
         out->dims = any_dims(c);
         if (out->dims == NULL)
-                return model_config_full();
+                return model_config_full(&c->arena);
         out->n_dims = 1;
         out->reshape = NULL;
         return NULL;

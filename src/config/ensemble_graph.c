@@ -3,6 +3,7 @@
 
 #include "base/map.h"
 #include "base/mem.h"
+#include "config/config_edit.h"
 
 #include <string.h>
 
@@ -98,12 +99,12 @@ static struct error *link_outputs(struct graph_builder *b, size_t index) {
 
         step->outputs = graph_alloc(b->graph, from->n_output_map, sizeof(*step->outputs));
         if (step->outputs == NULL)
-                return model_config_full();
+                return model_config_full(&b->graph->arena);
         for (size_t i = 0; i < from->n_output_map; i++) {
                 struct named_tensor *t = get_tensor(b, from->output_map[i]->value);
 
                 if (t == NULL)
-                        return model_config_full();
+                        return model_config_full(&b->graph->arena);
                 if (t->tensor.writer != ENSEMBLE_NONE)
                         return written_twice(b, t->tensor.name, index, i);
                 t->tensor.writer = (uint32_t)index;
@@ -119,12 +120,12 @@ static struct error *link_inputs(struct graph_builder *b, size_t index) {
 
         step->inputs = graph_alloc(b->graph, from->n_input_map, sizeof(*step->inputs));
         if (step->inputs == NULL)
-                return model_config_full();
+                return model_config_full(&b->graph->arena);
         for (size_t i = 0; i < from->n_input_map; i++) {
                 struct named_tensor *t = get_tensor(b, from->input_map[i]->value);
 
                 if (t == NULL)
-                        return model_config_full();
+                        return model_config_full(&b->graph->arena);
                 t->tensor.n_readers += t->last_reader != index;
                 t->last_reader = (uint32_t)index;
                 step->inputs[step->n_inputs++] =
@@ -138,7 +139,7 @@ static struct error *link_steps(struct graph_builder *b) {
 
         g->steps = graph_alloc(g, b->ensemble->n_step, sizeof(*g->steps));
         if (g->steps == NULL)
-                return model_config_full();
+                return model_config_full(&g->arena);
         for (size_t i = 0; i < b->ensemble->n_step; i++) {
                 const Inference__ModelEnsembling__Step *from = b->ensemble->step[i];
 
@@ -163,7 +164,7 @@ static struct error *link_ensemble(struct graph_builder *b) {
         g->inputs = graph_alloc(g, pb->n_input, sizeof(*g->inputs));
         g->outputs = graph_alloc(g, pb->n_output, sizeof(*g->outputs));
         if (g->inputs == NULL || g->outputs == NULL)
-                return model_config_full();
+                return model_config_full(&g->arena);
         for (size_t i = 0; i < pb->n_input; i++) {
                 struct named_tensor *t = find_tensor(b, pb->input[i]->name);
 
@@ -188,7 +189,7 @@ static struct error *list_tensors(struct graph_builder *b) {
 
         g->tensors = graph_alloc(g, g->n_tensors, sizeof(*g->tensors));
         if (g->tensors == NULL)
-                return model_config_full();
+                return model_config_full(&g->arena);
         for (struct named_tensor *t = b->first; t != NULL; t = t->next) {
                 struct ensemble_tensor *to = &g->tensors[t->index];
 
@@ -196,7 +197,7 @@ static struct error *list_tensors(struct graph_builder *b) {
                 to->readers = graph_alloc(g, to->n_readers, sizeof(*to->readers));
                 to->n_readers = 0;
                 if (to->readers == NULL)
-                        return model_config_full();
+                        return model_config_full(&g->arena);
         }
         for (uint32_t s = 0; s < g->n_steps; s++)
                 for (uint32_t i = 0; i < g->steps[s].n_inputs; i++) {
@@ -241,7 +242,7 @@ static struct error *sort_steps(struct graph_builder *b) {
         b->n_waiting = graph_alloc(g, g->n_steps, sizeof(uint32_t));
         b->queue = graph_alloc(g, g->n_tensors, sizeof(uint32_t));
         if (g->order == NULL || b->n_waiting == NULL || b->queue == NULL || last_counted == NULL)
-                return model_config_full();
+                return model_config_full(&g->arena);
         for (uint32_t s = 0; s < g->n_steps; s++)
                 b->n_waiting[s] = count_tensors(g, s, last_counted);
         for (size_t i = 0; i < g->pb->n_input; i++)
@@ -277,7 +278,7 @@ struct error *ensemble_graph_new(const Inference__ModelConfig *pb, struct ensemb
 
         b.graph = try_zalloc(sizeof(*b.graph));
         if (b.graph == NULL)
-                return model_config_full();
+                return config_out_of_memory();
         b.graph->pb = pb;
         arena_init(&b.graph->arena, NULL, 0, MODEL_CONFIG_ARENA_MAX_BYTES);
         map_init(&b.names);

@@ -65,9 +65,10 @@ static void print_full(const struct inferred *i, struct strbuf *to) {
 
         strbuf_init(&dims, 0);
         shape_print(i->dims, i->n_dims, &dims);
+        strbuf_spoil(to, &dims);
         if (!i->has_batch)
                 strbuf_puts(to, strbuf_cstr(&dims));
-        else
+        else if (!dims.overflowed)
                 strbuf_printf(to, "[-1%s%s", i->n_dims > 0 ? "," : "", strbuf_cstr(&dims) + 1);
 }
 
@@ -91,6 +92,7 @@ static struct error *disagree(const struct models_check *c, uint32_t tensor, con
                 print_model(c, one, &text);
                 strbuf_puts(&text, i == 0 ? " while " : "");
         }
+        TRY(strbuf_check(&text, "the text of an error"));
         return error_new_text(ERR_INVALID_ARG, strbuf_cstr(&text));
 }
 

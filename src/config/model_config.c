@@ -5,6 +5,7 @@
 #include "codec/pb_json.h"
 #include "codec/pb_text.h"
 #include "codec/pb_text_review.h"
+#include "config/config_edit.h"
 
 /* The first block of the arena: most configurations fit in it. */
 #define FIRST_BLOCK_BYTES 4096
@@ -104,19 +105,21 @@ Inference__ModelConfig *model_config_copy_message(struct model_config          *
         uint8_t                *wire = try_alloc(MAX(n_bytes, 1));
         Inference__ModelConfig *copy;
 
-        if (wire == NULL)
+        if (wire == NULL) {
+                c->arena.lacked_memory = true;
                 return NULL;
+        }
         inference__model_config__pack(from, wire);
         copy = inference__model_config__unpack(&allocator, n_bytes, wire);
         free(wire);
         return copy;
 }
 
-struct error *model_config_full(void) {
+struct error *model_config_full(const struct arena *a) {
         static struct error full =
                 ERROR_STATIC(ERR_INVALID_ARG, "model configuration is too large");
 
-        return &full;
+        return a->lacked_memory ? config_out_of_memory() : &full;
 }
 
 struct error *model_config_copy(const struct model_config *from, struct model_config **ret) {
@@ -124,7 +127,7 @@ struct error *model_config_copy(const struct model_config *from, struct model_co
 
         c->pb = model_config_copy_message(c, from->pb);
         if (c->pb == NULL)
-                return model_config_full();
+                return model_config_full(&c->arena);
         *ret = STEAL(c);
         return NULL;
 }

@@ -68,8 +68,9 @@ struct error *model_config_copy(const struct model_config *from, struct model_co
 Inference__ModelConfig *model_config_copy_message(struct model_config          *c,
                                                   const Inference__ModelConfig *from) NODISCARD;
 
-/* INVALID_ARG "model configuration is too large". Static. */
-struct error *model_config_full(void);
+/* For an allocation in `a` that failed: INVALID_ARG "model configuration is too large", or
+ * UNAVAILABLE when memory was short. Static. */
+struct error *model_config_full(const struct arena *a);
 
 /* The JSON form of GET .../config and of the backend API: original field names, every scalar of
  * a printed message, absent messages left out, 64-bit integers as numbers where the reference

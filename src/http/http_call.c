@@ -86,6 +86,15 @@ void http_call_reply_text(struct http_call *call, const char *content_type, stru
                                         content_type);
 }
 
+void http_call_reply_json(struct http_call *call, const struct strbuf *text) {
+        struct error *err = strbuf_check(text, "the answer");
+
+        if (err)
+                http_call_reply_error(call, err, HTTP_JSON);
+        else
+                http_call_reply_text(call, HTTP_JSON, strbuf_str(text));
+}
+
 void http_call_reply_empty(struct http_call *call, unsigned status) {
         const struct http_reply reply = { .status = status };
 

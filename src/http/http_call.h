@@ -22,6 +22,7 @@
 #include "base/compiler.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "base/strbuf.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -150,6 +151,8 @@ const char *http_call_model(struct http_call *call);
 void http_call_reply(struct http_call *call, const struct http_reply *reply);
 /* Answers 200 with a copy of the text. */
 void http_call_reply_text(struct http_call *call, const char *content_type, struct str text);
+/* Answers 200 with a copy of the JSON; with an error when it has overflowed. */
+void http_call_reply_json(struct http_call *call, const struct strbuf *text);
 /* Answers with an empty body. */
 void http_call_reply_empty(struct http_call *call, unsigned status);
 /* Answers {"error":"<message>"} with the status of the error's code; takes the error. `content_type` is

@@ -92,9 +92,25 @@ static void open_text(struct pending_generate *p) {
                 strbuf_puts(&p->text, "data: ");
 }
 
+static void close_text(struct pending_generate *p) {
+        if (p->is_stream)
+                strbuf_puts(&p->text, "\n\n");
+}
+
+/* Room for what put_error() prints when memory is short. */
+#define SHORT_ERROR_BYTES 64
+
 static void put_error(struct pending_generate *p, const char *message) {
         open_text(p);
         http_generate_print_error(message, &p->text);
+        close_text(p);
+        if (LIKELY(!p->text.overflowed))
+                return;
+        strbuf_clear(&p->text);
+        strbuf_need(&p->text, SHORT_ERROR_BYTES);
+        open_text(p);
+        strbuf_puts(&p->text, "{\"error\":\"out of memory\"}");
+        close_text(p);
 }
 
 static struct error *put_response(struct pending_generate               *p,
@@ -104,6 +120,9 @@ static struct error *put_response(struct pending_generate               *p,
         open_text(p);
         TRY(infer_response_read(response, &p->request, &p->scratch, &r));
         TRY(http_generate_print(&r, &p->scratch, &p->text));
+        close_text(p);
+        if (p->text.no_memory)
+                return strbuf_check(&p->text, "the response");
         if (p->text.overflowed)
                 return error_new(ERR_INTERNAL, "the response is too large for JSON");
         return NULL;
@@ -117,8 +136,6 @@ static unsigned put_outcome(struct pending_generate               *p,
         arena_reset(&p->scratch);
         if (err)
                 put_error(p, err->message);
-        if (p->is_stream)
-                strbuf_puts(&p->text, "\n\n");
         return err ? http_status_of_code(err->code) : 200;
 }
 

@@ -29,6 +29,7 @@ static COLD struct error *refuse_shape(const struct infer_input *in, const char 
 
         strbuf_init(&shape, 0);
         print_shape(&shape, in);
+        TRY(strbuf_check(&shape, "the text of an error"));
         return error_new(ERR_INVALID_ARG, "invalid shape for input '%s': shape %s %s", in->name,
                          strbuf_cstr(&shape), reason);
 }

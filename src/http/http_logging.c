@@ -31,7 +31,7 @@ void http_logging_get(struct http_call *call) {
                 put_value(&w, &log_rows[i], &now);
         }
         json_end_object(&w);
-        http_call_reply_text(call, HTTP_JSON, strbuf_str(&text));
+        http_call_reply_json(call, &text);
 }
 
 static struct error *read_bool(struct json_reader *r, bool *ret) {

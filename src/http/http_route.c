@@ -155,6 +155,7 @@ static struct error *decode(struct str segment, struct arena *arena, struct str 
                                  "the model name '%.*s' has a percent escape that is not two "
                                  "hexadecimal digits",
                                  STR_ARG(segment));
+        TRY(strbuf_check(&name, "the model name"));
         if (!str_is_utf8(strbuf_str(&name)))
                 return error_new(ERR_INVALID_ARG,
                                  "the model name '%.*s' is not percent-encoded UTF-8",

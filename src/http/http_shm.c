@@ -41,7 +41,7 @@ static void reply_status(struct http_call *call, enum shared_memory_kind kind) {
         for (size_t i = 0; i < n; i++)
                 put_entry(&w, &entries[i]);
         json_end_array(&w);
-        http_call_reply_text(call, HTTP_JSON, strbuf_str(&text));
+        http_call_reply_json(call, &text);
 }
 
 void http_shm_system_status(struct http_call *call) {

@@ -88,7 +88,7 @@ static void reply_settings(struct http_call *call) {
                         json_end_array(&w);
         }
         json_end_object(&w);
-        http_call_reply_text(call, HTTP_JSON, strbuf_str(&text));
+        http_call_reply_json(call, &text);
 }
 
 void http_trace_get(struct http_call *call) {

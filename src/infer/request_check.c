@@ -85,6 +85,8 @@ static COLD struct error *wrong_input_count(const struct request *req) {
         for (struct request_input *in = req->first_input; in != NULL; in = in->next)
                 strbuf_printf(&got, "%s'%s'", got.len > 0 ? "," : "", in->name);
         list_missing(req, &missing);
+        TRY(strbuf_check(&got, "the text of an error"));
+        TRY(strbuf_check(&missing, "the text of an error"));
         /* The reference drops the opening bracket of an empty list of missing inputs. */
         const char *missing_text = missing.len == 2 ? "]" : strbuf_cstr(&missing);
 
@@ -244,10 +246,13 @@ static COLD struct error *wrong_shape(const struct request *req, const struct re
                 strbuf_puts(&with_batch, in->io->n_dims > 0 ? "[-1," : "[-1");
                 if (expected.len > 0) /* skips the opening bracket; empty when memory was short */
                         strbuf_puts(&with_batch, strbuf_cstr(&expected) + 1);
+                strbuf_spoil(&with_batch, &expected);
                 strbuf_done(&expected);
                 expected = with_batch;
         }
         shape_print(in->given_shape, in->n_given_dims, &got);
+        TRY(strbuf_check(&expected, "the text of an error"));
+        TRY(strbuf_check(&got, "the text of an error"));
         return request_error(req, ERR_INVALID_ARG,
                              "unexpected shape for input '%s' for model '%s'. Expected %s, got %s. "
                              "%s",
@@ -286,6 +291,7 @@ static struct error *check_shape(struct request *req, struct request_input *in) 
 
                 strbuf_init(&got, 0);
                 shape_print(in->given_shape, in->n_given_dims, &got);
+                TRY(strbuf_check(&got, "the text of an error"));
                 return request_error(req, ERR_INVALID_ARG,
                                      "All input dimensions should be specified for input '%s' for "
                                      "model '%s', got %s",

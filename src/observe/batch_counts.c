@@ -63,14 +63,11 @@ struct batch_counts {
 };
 
 static char *labels_with(const struct batch_counts *c, const char *name, const char *value) {
-        struct strbuf text;
-        size_t        n = c->n_labels;
+        size_t n = c->n_labels;
 
-        strbuf_init(&text, 0);
         if (name != NULL)
                 c->labels[n++] = (struct metric_label){ name, value };
-        prometheus_labels(&text, c->labels, n);
-        return strbuf_take(&text);
+        return prometheus_labels_new(c->labels, n);
 }
 
 struct batch_counts *batch_counts_new(const struct metric_label *labels, size_t n_labels) {

@@ -175,6 +175,8 @@ struct error *metric_new(struct metric_family *f, const struct metric_label *lab
         if (n_buckets > 0 && isinf(buckets[n_buckets - 1]) && buckets[n_buckets - 1] > 0)
                 n_buckets--;
         prometheus_labels(&text, labels, n_labels);
+        if (text.no_memory)
+                return strbuf_check(&text, "the labels of a metric");
         if (text.overflowed)
                 return error_new(ERR_INVALID_ARG, "metric family '%s': labels are too long",
                                  f->name);

@@ -85,13 +85,9 @@ static size_t add_tags(struct metric_label *labels, const struct model_stats_opt
 
 static char *labels_with(struct metric_label *labels, size_t n, const char *name,
                          const char *value) {
-        struct strbuf text;
-
-        strbuf_init(&text, 0);
         if (name != NULL)
                 labels[n++] = (struct metric_label){ name, value };
-        prometheus_labels(&text, labels, n);
-        return strbuf_take(&text);
+        return prometheus_labels_new(labels, n);
 }
 
 static void make_sequences(struct model_stats *s, struct metric_label *labels, size_t n) {

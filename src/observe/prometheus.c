@@ -106,6 +106,18 @@ void prometheus_labels(struct strbuf *out, const struct metric_label *labels, si
         free(sorted);
 }
 
+char *prometheus_labels_new(const struct metric_label *labels, size_t n_labels) {
+        struct strbuf text;
+        size_t        bytes = 1; /* the closing brace */
+
+        for (size_t i = 0; i < n_labels; i++) /* an escape has two characters */
+                bytes += strlen(labels[i].name) + 2 * strlen(labels[i].value) + strlen("{=\"\"");
+        strbuf_init(&text, 0);
+        strbuf_need(&text, bytes);
+        prometheus_labels(&text, labels, n_labels);
+        return strbuf_take(&text);
+}
+
 /* Tries 15 digits first, which need not restore the value, and then more: 17 always restore the same
  * double. */
 static void print_shortest(struct strbuf *out, double value) {

@@ -13,6 +13,8 @@
 void prometheus_head(struct strbuf *out, const char *name, const char *help, enum metric_kind kind);
 /* Prints `{a="x",b="y"}`, sorted by name, with escaped values; nothing without labels. */
 void prometheus_labels(struct strbuf *out, const struct metric_label *labels, size_t n_labels);
+/* The same as a text of its own, for labels that a configuration gives; never NULL. */
+char *prometheus_labels_new(const struct metric_label *labels, size_t n_labels);
 /* Prints integers without a dot, other values with the fewest digits that restore the same double. */
 void prometheus_number(struct strbuf *out, double value);
 void prometheus_sample(struct strbuf *out, const char *name, const char *labels_text, double value);

@@ -39,6 +39,7 @@ static struct error *make_instance(const struct job *j, const struct batch_membe
 
         strbuf_init(&json, 0);
         host_policies_print(policies, j->policy, &json);
+        TRY(strbuf_check(&json, "the host policy"));
         return backend_instance_new(
                 &(struct backend_instance_options){
                         .model = &l->backend,

@@ -59,10 +59,10 @@ static struct error *put(struct model_config *c, const struct load_parameter *p)
         all = config_edit_alloc(c, pb->n_parameters + 1, sizeof(*all));
         entry = config_edit_new(c, &inference__model_config__parameters_entry__descriptor);
         if (all == NULL || entry == NULL)
-                return model_config_full();
+                return model_config_full(&c->arena);
         entry->value = config_edit_new(c, &inference__model_parameter__descriptor);
         if (entry->value == NULL)
-                return model_config_full();
+                return model_config_full(&c->arena);
         TRY(config_edit_text(c, &entry->key, "", p->name));
         TRY(config_edit_text(c, &entry->value->string_value, "", p->value));
         for (size_t i = 0; i < pb->n_parameters; i++)

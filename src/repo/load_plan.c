@@ -210,16 +210,48 @@ struct load_item *load_plan_add(struct load_plan *p, const struct found_model *f
         return item;
 }
 
-static bool is_awaited(const struct load_item *item, const struct model_need *need) {
+static const struct load_item *find_awaited(const struct load_item  *item,
+                                            const struct model_need *need) {
         for (size_t i = 0; i < item->n_waits; i++)
                 if (strcmp(item->waits_for[i]->found->key.name, need->name) == 0)
-                        return true;
-        return false;
+                        return item->waits_for[i];
+        return NULL;
+}
+
+const struct error *load_plan_find_refusal(const struct load_plan *p,
+                                           const struct load_item *item) {
+        if (item->refusal != NULL)
+                return item->refusal;
+        for (size_t i = 0; i < item->needs.n; i++) {
+                const struct model_need *need = &item->needs.items[i];
+                const struct load_item  *other = find_awaited(item, need);
+
+                if (other != NULL && other->refused_by != NULL &&
+                    !repo_compose_is_loaded(p->repo, &item->found->key, need))
+                        return other->refused_by;
+        }
+        return NULL;
+}
+
+const struct model_need *load_plan_find_failed(const struct load_plan *p,
+                                               const struct load_item *item) {
+        if (item->needs.kind == NEEDS_STEPS)
+                return NULL;
+        for (size_t i = 0; i < item->needs.n; i++) {
+                const struct model_need *need = &item->needs.items[i];
+                const struct load_item  *other = find_awaited(item, need);
+
+                if (other != NULL && other->error != NULL &&
+                    !repo_compose_is_known(p->repo, &item->found->key, need))
+                        return need;
+        }
+        return NULL;
 }
 
 bool load_plan_lacks(const struct load_plan *p, const struct load_item *item,
                      const struct model_need *need) {
-        return !is_awaited(item, need) && !repo_compose_has(p->repo, &item->found->key, need);
+        return find_awaited(item, need) == NULL &&
+               !repo_compose_has(p->repo, &item->found->key, need);
 }
 
 const struct model_need *load_plan_find_lacking(const struct load_plan  *p,

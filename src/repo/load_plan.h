@@ -35,6 +35,7 @@ struct load_item {
         size_t                    n_waits;
         struct error             *error;   /* owned; the error of its load */
         struct error             *refusal; /* owned; the error of an invalid chain declaration */
+        const struct error       *refused_by; /* borrowed: its refusal, or that of one it needs */
         char                     *cycle;   /* owned; text of the cycle that it closes; NULL: none */
         bool                      is_done; /* guarded by the table's lock */
 };
@@ -68,6 +69,13 @@ const struct model_need *load_plan_find_lacking(const struct load_plan  *p,
 /* True when `need` is such a model for this item. */
 bool load_plan_lacks(const struct load_plan *p, const struct load_item *item,
                      const struct model_need *need);
+/* Why this item cannot be loaded: its refusal, or that of an item that it needs and that is not loaded
+ * now. Those have ended. NULL: nothing refuses it. */
+const struct error *load_plan_find_refusal(const struct load_plan *p, const struct load_item *item);
+/* Returns a model of a chain that this item needs, whose load has failed and left no trace: its files
+ * could not be read, for example. NULL: there is none. */
+const struct model_need *load_plan_find_failed(const struct load_plan *p,
+                                               const struct load_item *item);
 /* Drops all items that were not requested. */
 void load_plan_drop_needs(struct load_plan *p);
 /* Holds the models of the plan and all that they need, until load_plan_release(). False, after a

@@ -147,6 +147,8 @@ static struct error *check_cycle(const struct repo *r, const struct load_user *u
         strbuf_puts(&path, user->name);
         if (!find_path(r, &from, user->name, &path))
                 return NULL;
+        if (path.no_memory) /* a path that is only too long is cut */
+                return strbuf_check(&path, "the text of an error");
         return error_new(ERR_INVALID_ARG, "model '%s' is %s a load that waits for this one: %s",
                          e->name, e->is_busy ? "changed by" : "needed by", strbuf_cstr(&path));
 }

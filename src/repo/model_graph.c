@@ -167,6 +167,7 @@ static struct error *circular(struct walk *w, const struct node *again) {
         strbuf_init(&text, 0);
         for (size_t i = find_first(w, again); i < w->depth; i++)
                 strbuf_printf(&text, "%s -> ", w->path[i].node->name);
+        TRY(strbuf_check(&text, "the text of an error"));
         return error_new(ERR_INVALID_ARG, "circular dependency between ensembles: %.*s%s",
                          STR_ARG(strbuf_str(&text)), again->name);
 }

@@ -98,6 +98,9 @@ struct error *model_needs_peek(const struct repo_parts *parts, const char *name,
         AUTO_ERROR        unreadable = read_config(parts, directory, config_json, &config);
 
         *ret = (struct model_needs){ .kind = NEEDS_NOTHING };
+        /* The load of the configuration finds what is wrong with it, but memory may be back then. */
+        if (unreadable != NULL && (unreadable->is_static || unreadable->code == ERR_UNAVAILABLE))
+                return STEAL(unreadable);
         if (unreadable != NULL || config == NULL)
                 return NULL;
         if (!config_text_is_set(config->pb->name))

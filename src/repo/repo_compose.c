@@ -75,6 +75,18 @@ struct model *repo_compose_find_step(void *owner, const struct model_key *user,
         return v->model;
 }
 
+bool repo_compose_is_known(struct repo *r, const struct model_key *user,
+                           const struct model_need *need) {
+        MUTEX_GUARD(&r->table.lock);
+        return find_need_locked(r, user, need) != NULL;
+}
+
+bool repo_compose_is_loaded(struct repo *r, const struct model_key *user,
+                            const struct model_need *need) {
+        MUTEX_GUARD(&r->table.lock);
+        return find_version_locked(find_need_locked(r, user, need), need->version) != NULL;
+}
+
 bool repo_compose_has(struct repo *r, const struct model_key *user, const struct model_need *need) {
         const struct repo_version *v;
 
@@ -230,22 +242,41 @@ static struct error *stage_missing(const struct repo_entry *e, const struct mode
                 return error_new(ERR_INVALID_ARG,
                                  "%s '%s' of model '%s' has no version %lld loaded", what,
                                  need->name, e->label, (long long)need->version);
+        if (stage != NULL) /* its files could not be read, for example */
+                return error_new(ERR_INVALID_ARG, "%s '%s' of model '%s' has no loaded version",
+                                 what, need->name, e->label);
         return error_new(ERR_INVALID_ARG,
                          "%s '%s' of model '%s' is neither loaded nor in a model repository", what,
                          need->name, e->label);
 }
 
-static void add_unknown(struct strbuf *unknown, const char *name) {
-        strbuf_printf(unknown, "%s%s", unknown->len > 0 ? ", " : "", name);
+/* The steps that are missing. Their number decides: their names may not fit into the memory. */
+struct unknown_steps {
+        size_t        n;
+        struct strbuf names;
+};
+
+static void add_unknown(struct unknown_steps *u, const char *name) {
+        strbuf_printf(&u->names, "%s%s", u->n > 0 ? ", " : "", name);
+        u->n++;
+}
+
+static struct error *report_unknown(const struct repo_entry *e, const struct unknown_steps *u) {
+        if (u->n == 0)
+                return NULL;
+        TRY(strbuf_check(&u->names, "the text of an error"));
+        return error_new(ERR_INVALID_ARG,
+                         "ensemble %s contains models that are not available or ambiguous: %s",
+                         e->label, strbuf_cstr(&u->names));
 }
 
 static struct error *check_present_locked(struct repo *r, const struct repo_entry *e,
                                           const struct model_needs *needs) {
         const struct model_key key = repo_entry_key(e);
-        AUTO_STRBUF            unknown = { 0 };
+        struct unknown_steps   unknown = { 0 };
         struct error          *err = NULL;
 
-        strbuf_init(&unknown, 0);
+        strbuf_init(&unknown.names, 0);
         for (size_t i = 0; i < needs->n && err == NULL; i++) {
                 const struct model_need *need = &needs->items[i];
                 struct repo_entry       *other = find_need_locked(r, &key, need);
@@ -259,11 +290,9 @@ static struct error *check_present_locked(struct repo *r, const struct repo_entr
                 else
                         err = step_missing(e, other, need->version);
         }
-        if (unknown.len > 0 && err == NULL)
-                err = error_new(ERR_INVALID_ARG,
-                                "ensemble %s contains models that are not available or ambiguous: "
-                                "%s",
-                                e->label, strbuf_cstr(&unknown));
+        if (err == NULL)
+                err = report_unknown(e, &unknown);
+        strbuf_done(&unknown.names);
         return err;
 }
 

@@ -43,6 +43,12 @@ void repo_compose_prune(void *owner);
  * and that keeps steps for live sequences; version -1: any. NULL: none. */
 struct model *repo_compose_find_kept(struct repo *r, const char *name, int64_t version);
 
+/* True when the repository has heard of the model. */
+bool repo_compose_is_known(struct repo *r, const struct model_key *user,
+                           const struct model_need *need);
+/* True when a version is loaded, even if it is not ready since it lacks a model itself. */
+bool repo_compose_is_loaded(struct repo *r, const struct model_key *user,
+                            const struct model_need *need);
 /* True when a version exists that can be a step now, with all that it needs itself. */
 bool repo_compose_has(struct repo *r, const struct model_key *user, const struct model_need *need);
 

@@ -279,16 +279,33 @@ static struct error *circular(const char *name, const struct load_item *item) {
 }
 
 static struct error *refused(const struct load_item *item) {
-        log_error("%s", item->refusal->message);
-        return error_new(item->refusal->code, "load failed for model '%s': %s\n",
-                         item->found->key.name, item->refusal->message);
+        log_error("%s", item->refused_by->message);
+        return error_new(item->refused_by->code, "load failed for model '%s': %s\n",
+                         item->found->key.name, item->refused_by->message);
+}
+
+/* The text is that of repo_compose_register() for a model that is known. */
+static struct error *need_failed(const struct load_item *item, const struct model_need *need) {
+        AUTO_CHARS text = mem_printf("%s '%s' of model '%s' has no loaded version",
+                                     item->needs.kind == NEEDS_NEXT ? "next model" : "stage",
+                                     need->name, item->found->key.name);
+
+        log_error("%s", text);
+        return error_new(ERR_INVALID_ARG, "load failed for model '%s': %s\n", item->found->key.name,
+                         text);
 }
 
 static struct error *load_item(struct repo *r, struct load_item *item) {
+        const struct model_need *failed;
+
         if (item->found->is_duplicate)
                 return log_not_polled(r, item->found->key.name, not_unique());
-        if (item->refusal != NULL)
+        item->refused_by = load_plan_find_refusal(item->plan, item);
+        if (item->refused_by != NULL)
                 return refused(item);
+        failed = load_plan_find_failed(item->plan, item);
+        if (failed != NULL)
+                return need_failed(item, failed);
         if (item->cycle != NULL)
                 return circular(item->found->key.name, item);
         return load_found(r, item->found, item->config_json);
@@ -346,27 +363,27 @@ static struct error *join_errors(const char *name, const struct load_plan *p) {
                 if (err != NULL && is_version_error(err))
                         strbuf_puts(&texts, err->message);
         }
+        TRY(strbuf_check(&texts, "the text of an error"));
         if (texts.len > 0)
                 return error_new_text(ERR_INVALID_ARG, strbuf_cstr(&texts));
         return is_fine ? NULL : not_polled(name);
 }
 
 static struct error *unknown_steps(const struct load_plan *p, const struct load_item *item) {
-        AUTO_STRBUF   names = { 0 };
-        struct error *err;
+        AUTO_STRBUF names = { 0 };
 
         strbuf_init(&names, 0);
         for (size_t i = 0; i < item->needs.n; i++)
                 if (load_plan_lacks(p, item, &item->needs.items[i]))
                         strbuf_printf(&names, "%s%s", names.len > 0 ? ", " : "",
                                       item->needs.items[i].name);
+        TRY(strbuf_check(&names, "the text of an error"));
         log_error("ensemble %s contains models that are not available or ambiguous: %s",
                   item->found->key.name, strbuf_cstr(&names));
-        err = error_new(ERR_INVALID_ARG,
-                        "load failed for model '%s': ensemble %s contains models that are not "
-                        "available or ambiguous: %s\n",
-                        item->found->key.name, item->found->key.name, strbuf_cstr(&names));
-        return err;
+        return error_new(ERR_INVALID_ARG,
+                         "load failed for model '%s': ensemble %s contains models that are not "
+                         "available or ambiguous: %s\n",
+                         item->found->key.name, item->found->key.name, strbuf_cstr(&names));
 }
 
 /* Reports a missing model of a later stage before anything is loaded. */

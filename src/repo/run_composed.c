@@ -30,7 +30,7 @@ static struct error *derive_tensors(struct loaded_model *l, const struct chain_p
         Inference__ModelConfig *out = model_config_copy_message(l->model.config, last->config->pb);
 
         if (in == NULL || out == NULL)
-                return model_config_full();
+                return model_config_full(&l->model.config->arena);
         to->input = in->input;
         to->n_input = in->n_input;
         to->output = out->output;

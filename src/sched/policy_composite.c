@@ -379,6 +379,7 @@ static struct error *admit(struct policy *p, const struct request *req) {
                 return NULL;
         strbuf_init(&sizes, 0);
         row_plan_print_sizes(&c->plan, &sizes);
+        TRY(strbuf_check(&sizes, "the text of an error"));
         return request_error(req, ERR_INVALID_ARG, "batch size %llu not supported; allowed: %.*s",
                              (unsigned long long)request_rows(req), STR_ARG(strbuf_str(&sizes)));
 }

@@ -116,6 +116,11 @@ static int write_input(const struct plugin_init *init) {
                 strbuf_puts(&text, init->members[i].name);
         }
         strbuf_puts(&text, init->config_json);
+        if (fd >= 0 && text.overflowed) {
+                close(fd);
+                errno = ENOMEM;
+                return -1;
+        }
         if (fd >= 0 && (write(fd, strbuf_cstr(&text), text.len) != (ssize_t)text.len ||
                         lseek(fd, 0, SEEK_SET) != 0)) {
                 close(fd);

@@ -68,6 +68,7 @@ static struct error *check_presence(const struct ensemble_checks *e,
         }
         if (first == ENSEMBLE_NONE)
                 return NULL;
+        TRY(strbuf_check(&missing, "the text of an error"));
         return error_at(
                 error_new(ERR_INVALID_ARG,
                           "ensemble %s contains models that are not available or ambiguous: "

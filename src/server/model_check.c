@@ -427,6 +427,7 @@ static struct error *print_plan(const struct model_check *c, struct json_writer 
 
                         strbuf_init(&text, 0);
                         row_plan_print(&plan, n, &text);
+                        strbuf_spoil(w->out, &text);
                         json_put_str(w, strbuf_str(&text));
                 }
                 json_end_array(w);
@@ -473,11 +474,6 @@ const char *model_check_repository(const char *repository, const char *namespace
 }
 
 char *model_check_key(const char *checked, const char *repository, const char *name) {
-        AUTO_STRBUF key = { 0 };
-
-        if (is_same_path(checked, repository))
-                return mem_strdup(name);
-        strbuf_init(&key, 0);
-        strbuf_printf(&key, "%s::%s", repository, name);
-        return mem_strdup(strbuf_cstr(&key));
+        return is_same_path(checked, repository) ? mem_strdup(name)
+                                                 : mem_printf("%s::%s", repository, name);
 }

@@ -214,6 +214,7 @@ static void put_custom(struct otlp *o, const struct trace_event *start, const ch
                 return;
         strbuf_init(&name, 0);
         strbuf_put(&name, start->name, name_bytes);
+        strbuf_spoil(o->w.out, &name);
         new_id(&s);
         s.name = strbuf_cstr(&name);
         s.start_ns = start->at_ns;

@@ -110,6 +110,7 @@ static void print_numbers(struct strbuf *out, const struct trace_tensor *t,
         json_writer_init(&w, &array);
         json_put_tensor(&w, element == JSON_ELEMENT_BOOL ? JSON_ELEMENT_U8 : element, t->bytes, n);
         s = strbuf_str(&array);
+        strbuf_spoil(out, &array);
         if (s.len > 2)
                 strbuf_put(out, s.ptr + 1, s.len - 2);
 }
@@ -135,6 +136,8 @@ static void print_tensor(struct json_writer *w, const struct trace_tensor *t) {
                 print_contents(&contents, t);
         for (uint64_t i = 0; i < t->n_dims; i++)
                 strbuf_printf(&shape, "%s%" PRId64, i > 0 ? "," : "", t->shape[i]);
+        strbuf_spoil(w->out, &contents);
+        strbuf_spoil(w->out, &shape);
         begin_element(w, t->inference->id);
         json_key(w, "activity");
         json_put_string(w, t->activity);

@@ -303,8 +303,12 @@ static void add_level(struct trace_report_row *rows, size_t *n, uint32_t level) 
 /* Returns all resources as one text, separated by commas. */
 static const char *join_resources(const struct trace_config *c, struct arena *arena) {
         AUTO_STRBUF text = { 0 };
+        size_t      bytes = 0;
 
+        for (size_t i = 0; i < c->n_resources; i++)
+                bytes += strlen(c->resources[i]) + strlen(",");
         strbuf_init(&text, 0);
+        strbuf_need(&text, bytes);
         for (size_t i = 0; i < c->n_resources; i++)
                 strbuf_printf(&text, "%s%s", i > 0 ? "," : "", c->resources[i]);
         return arena_strdup(arena, strbuf_cstr(&text));

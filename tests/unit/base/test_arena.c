@@ -83,6 +83,7 @@ static void test_maximum(void **state) {
         assert_null(arena_try_alloc(&a, 200));
         assert_non_null(arena_try_alloc(&a, 80)); /* a refusal changes nothing */
         assert_null(arena_try_alloc(&a, 1));
+        assert_false(a.lacked_memory);
         arena_done(&a);
 }
 
@@ -105,6 +106,7 @@ static void test_allocation_failure(void **state) {
         mem_fail_after(1);
         assert_null(arena_try_alloc(&a, 10));
         assert_true(mem_fail_was_hit());
+        assert_true(a.lacked_memory);
         mem_fail_after(0);
         assert_non_null(arena_try_alloc(&a, 10));
         arena_done(&a);

@@ -118,6 +118,39 @@ static void test_json(void **state) {
         assert_non_null(strstr(text, "\"msg\":\"say \\\"hi\\\"\\\\\"}\n"));
 }
 
+/* Memory is too short for a line: it is whole nevertheless, and at most its text is cut. */
+static void test_without_memory(void **state) {
+        char long_text[5000];
+        char long_name[500];
+
+        (void)state;
+        memset(long_text, '\n', sizeof(long_text) - 1);
+        long_text[sizeof(long_text) - 1] = '\0';
+        memset(long_name, 'n', sizeof(long_name) - 1);
+        long_name[sizeof(long_name) - 1] = '\0';
+        for (enum log_format format = LOG_FORMAT_DEFAULT; format <= LOG_FORMAT_JSON; format++) {
+                set_format(format);
+                mem_fail_once(1);
+                log_write(LOG_ERROR, "a/file.c", 7, "short");
+                mem_fail_once(4); /* in the middle of the line */
+                log_write(LOG_ERROR, "a/file.c", 8, long_text);
+                mem_fail_once(1);
+                log_write(LOG_ERROR, long_name, 9, long_text);
+                mem_fail_after(0);
+        }
+        AUTO_CHARS text = logged();
+
+        assert_matches(text, "^E[0-9 :.]+ file\\.c:7] \"short\"\n"
+                             "E[0-9 :.]+ file\\.c:8] \"(\\\\n){200}\"\n"
+                             "E[0-9 :.]+ :9] \"(\\\\n){200}\"\n"
+                             "20[0-9T:-]+Z E [0-9]+ file\\.c:7] \"short\"\n"
+                             "20[0-9T:-]+Z E [0-9]+ file\\.c:8] \"(\\\\n){200}\"\n"
+                             "20[0-9T:-]+Z E [0-9]+ :9] \"(\\\\n){200}\"\n"
+                             "\\{\"ts\":[^\n]+\"at\":\"file\\.c:7\",\"msg\":\"short\"\\}\n"
+                             "\\{\"ts\":[^\n]+\"at\":\"file\\.c:8\",\"msg\":\"(\\\\n){200}\"\\}\n"
+                             "\\{\"ts\":[^\n]+\"at\":\":9\",\"msg\":\"(\\\\n){200}\"\\}\n$");
+}
+
 static void test_no_peer_forges_a_line(void **state) {
         (void)state;
         log_write(LOG_INFO, "f.c", 1,
@@ -298,6 +331,7 @@ SUITE(log) {
                 TEST(test_pid_is_ours),
                 TEST(test_iso8601),
                 TEST(test_json),
+                TEST(test_without_memory),
                 TEST(test_no_peer_forges_a_line),
                 TEST(test_levels),
                 TEST(test_raw),

@@ -20,20 +20,35 @@ static void put_lost(struct strbuf *out, uint64_t n) {
         strbuf_printf(out, "lost %llu\n", (unsigned long long)n);
 }
 
+/* The first attempt finds no memory after a half of the line. */
+static void put_lost_later(struct strbuf *out, uint64_t n) {
+        static bool is_later;
+
+        strbuf_printf(out, "half");
+        out->overflowed = out->no_memory = !is_later;
+        if (is_later)
+                strbuf_printf(out, " lost %llu\n", (unsigned long long)n);
+        is_later = true;
+}
+
 struct place {
         int      reader;
         uint64_t n_lost; /* before */
 };
 
 /* The writer writes to a pipe; the test reads it later. */
-static void begin(struct place *p) {
+static void begin_with(struct place *p, log_lost_fn put_lost_line) {
         int ends[2];
 
         assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
         p->reader = ends[0];
         p->n_lost = log_writer_n_lost();
         log_writer_set_fd(ends[1]);
-        assert_null(log_writer_start(put_lost));
+        assert_null(log_writer_start(put_lost_line));
+}
+
+static void begin(struct place *p) {
+        begin_with(p, put_lost);
 }
 
 static void end(struct place *p) {
@@ -141,6 +156,44 @@ static void test_what_is_kept(void **state UNUSED) {
         close(p.reader);
 }
 
+/* Without memory for the line about lost ones, the log says it with the next line. */
+static void test_lost_lines_are_told_later(void **state UNUSED) {
+        const unsigned n_put = LOG_WAITING_MAX_BYTES / LINE_BYTES * 2;
+        char           piece[1 << 16];
+        struct strbuf  text = { 0 };
+        struct place   p;
+        uint64_t       n_lost;
+
+        begin_with(&p, put_lost_later);
+        for (unsigned i = 0; i < n_put; i++)
+                put(LOG_LINE_IMPORTANT, 'i', i);
+        n_lost = log_writer_n_lost() - p.n_lost;
+        assert_true(n_lost > 0);
+        strbuf_init(&text, 0);
+        while (count_lines(strbuf_cstr(&text), 'i') + n_lost < n_put) {
+                ssize_t n = read(p.reader, piece, sizeof(piece));
+
+                assert_true(n > 0);
+                strbuf_put(&text, piece, (size_t)n);
+        }
+        /* The thread takes two times: what waited, and what waited meanwhile. */
+        log_writer_flush(10 * NS_PER_S);
+        put(LOG_LINE_IMPORTANT, 'z', 0);
+        log_writer_stop(10 * NS_PER_S);
+        log_writer_set_fd(STDERR_FILENO);
+        AUTO_CHARS rest = read_rest(&p);
+
+        strbuf_puts(&text, rest);
+        AUTO_CHARS  told = mem_printf("half lost %llu\n", (unsigned long long)n_lost);
+        const char *at = strstr(strbuf_cstr(&text), "half");
+
+        assert_non_null(at);
+        assert_ptr_equal(strstr(at, told), at); /* no other half before it */
+        assert_true(at == text.ptr || at[-1] == '\n');
+        strbuf_done(&text);
+        close(p.reader);
+}
+
 /* Without a reader the stop returns after its time-out, and later lines are dropped at once. */
 static void test_stuck(void **state UNUSED) {
         struct place p;
@@ -175,6 +228,7 @@ SUITE(log_writer) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_in_order),
                 cmocka_unit_test(test_what_is_kept),
+                cmocka_unit_test(test_lost_lines_are_told_later),
                 cmocka_unit_test(test_errno_stays),
                 cmocka_unit_test(test_stuck),
         };

@@ -65,6 +65,23 @@ static void test_fail_after(void **state) {
         free(first);
 }
 
+static void test_one_failure(void **state) {
+        (void)state;
+        void *first, *third;
+
+        mem_fail_once(2);
+        first = try_alloc(8);
+        assert_non_null(first);
+        assert_null(try_alloc(8));
+        assert_true(mem_fail_was_hit());
+        third = try_alloc(8);
+        assert_non_null(third);
+        assert_true(mem_fail_was_hit());
+        mem_fail_after(0);
+        free(first);
+        free(third);
+}
+
 static void test_mem_functions_are_not_failed(void **state) {
         (void)state;
         void *memory;
@@ -139,6 +156,7 @@ SUITE(mem) {
                 cmocka_unit_test(test_zalloc_is_zero),
                 cmocka_unit_test(test_strings),
                 cmocka_unit_test(test_fail_after),
+                cmocka_unit_test(test_one_failure),
                 cmocka_unit_test(test_mem_functions_are_not_failed),
                 cmocka_unit_test(test_aligned),
                 cmocka_unit_test(test_forget),

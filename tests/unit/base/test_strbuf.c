@@ -94,6 +94,46 @@ static void test_allocation_failure(void **state) {
         assert_string_equal(b.ptr, "kept");
 }
 
+static void test_needed_room_is_not_failed(void **state) {
+        (void)state;
+        AUTO_STRBUF b;
+
+        strbuf_init(&b, 0);
+        mem_fail_after(1);
+        strbuf_need(&b, 5);
+        strbuf_puts(&b, "12");
+        strbuf_need(&b, 3);
+        strbuf_puts(&b, "345");
+        assert_false(b.overflowed);
+        strbuf_need(&b, 1000);
+        mem_fail_after(0);
+        assert_string_equal(b.ptr, "12345");
+        assert_true(b.cap > 1000);
+}
+
+/* A text that is made from a part which memory was too short for is no better than the part. */
+static void test_a_part_spoils_the_whole(void **state) {
+        (void)state;
+        AUTO_STRBUF whole, part;
+
+        strbuf_init(&whole, 0);
+        strbuf_init(&part, 3);
+        strbuf_puts(&part, "abc");
+        strbuf_spoil(&whole, &part);
+        assert_false(whole.overflowed);
+        strbuf_putc(&part, 'd');
+        strbuf_spoil(&whole, &part);
+        assert_true(whole.overflowed && !whole.no_memory);
+        strbuf_clear(&whole);
+        strbuf_done(&part);
+        strbuf_init(&part, 0);
+        mem_fail_after(1);
+        strbuf_putc(&part, 'a');
+        mem_fail_after(0);
+        strbuf_spoil(&whole, &part);
+        assert_true(whole.overflowed && whole.no_memory);
+}
+
 static void test_reserve(void **state) {
         (void)state;
         AUTO_STRBUF b;
@@ -138,6 +178,8 @@ SUITE(strbuf) {
                 cmocka_unit_test(test_take),
                 cmocka_unit_test(test_allocation_failure),
                 cmocka_unit_test(test_put_few),
+                cmocka_unit_test(test_needed_room_is_not_failed),
+                cmocka_unit_test(test_a_part_spoils_the_whole),
                 cmocka_unit_test(test_reserve),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);

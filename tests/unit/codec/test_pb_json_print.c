@@ -4,6 +4,7 @@
 #include "suite.h"
 
 #include "base/compiler.h"
+#include "base/mem.h"
 #include "base/strbuf.h"
 #include "codec/pb_text.h"
 #include "model_config.pb-c.h"
@@ -225,6 +226,32 @@ static void test_overflow_is_told_by_the_strbuf(void **state) {
         assert_true(out.overflowed);
 }
 
+static void test_every_allocation_may_fail(void **state) {
+        static const char json[] = "{\"bytes\":\"AAAA\",\"text\":\"a\"}";
+        struct arena      arena;
+        ProtobufCMessage *message = NULL;
+        AUTO_CHARS        whole = NULL;
+        bool              was_hit = true;
+
+        (void)state;
+        arena_init(&arena, NULL, 0, 0);
+        assert_null(pb_json_read(&node_type, str_of(json), &arena, &message));
+        for (unsigned n = 0; was_hit; n++) { /* 0: none fails */
+                AUTO_STRBUF out;
+
+                strbuf_init(&out, 0);
+                mem_fail_once(n);
+                pb_json_print(message, NULL, &out);
+                was_hit = mem_fail_was_hit() || n == 0;
+                mem_fail_after(0);
+                if (n == 0)
+                        whole = strbuf_take(&out);
+                else if (!out.overflowed)
+                        assert_string_equal(strbuf_cstr(&out), whole);
+        }
+        arena_done(&arena);
+}
+
 SUITE(pb_json_print) {
         static const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_an_empty_configuration),
@@ -237,6 +264,7 @@ SUITE(pb_json_print) {
                 cmocka_unit_test(test_a_map_value_that_is_missing),
                 cmocka_unit_test(test_what_is_printed_can_be_read),
                 cmocka_unit_test(test_overflow_is_told_by_the_strbuf),
+                cmocka_unit_test(test_every_allocation_may_fail),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

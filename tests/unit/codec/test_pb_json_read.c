@@ -6,6 +6,7 @@
 #include "grpc_service.pb-c.h"
 #include "model_config.pb-c.h"
 #include "pb_node.h"
+#include "shortage.h"
 #include "suite.h"
 
 #include <math.h>
@@ -370,6 +371,45 @@ static void test_errors(void **state) {
         }
 }
 
+/* Texts of errors when memory is short for one allocation: the error without its place at worst. */
+static void test_errors_without_memory(void **state) {
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(errors); i++) {
+                bool was_hit = true;
+
+                for (unsigned n = 1; was_hit; n++) {
+                        ProtobufCMessage *message = NULL;
+                        struct error     *err;
+                        const char       *expected = errors[i].error;
+                        size_t            len;
+
+                        mem_fail_once(n);
+                        err = pb_json_read(&node_type, str_of(errors[i].json), &arena, &message);
+                        was_hit = mem_fail_was_hit();
+                        mem_fail_after(0);
+                        assert_non_null(err);
+                        len = strlen(err->message);
+                        if (len > strlen(expected) ||
+                            strcmp(expected + strlen(expected) - len, err->message) != 0)
+                                assert_non_null(strstr(err->message, "memory"));
+                        error_free(err);
+                }
+        }
+}
+
+static void test_bytes_without_memory(void **state) {
+        ProtobufCMessage *message = NULL;
+        struct error     *err;
+        unsigned          n = 0;
+
+        (void)state;
+        do {
+                mem_fail_once(++n);
+                err = pb_json_read(&node_type, STR_LIT("{\"bytes\":\"AAAA\"}"), &arena, &message);
+        } while (expect_or_shortage(err, ERR_UNKNOWN, NULL));
+        assert_true(n > 2);
+}
+
 /* Every text cut short is an error, and never a message. */
 static void test_every_prefix_is_refused(void **state) {
         static const char json[] =
@@ -452,11 +492,15 @@ SUITE(pb_json_read) {
                 cmocka_unit_test_setup_teardown(test_lenient_words, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_strings_and_bytes, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_lists_and_maps, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_null_in_lists_and_maps_is_the_default, setup, teardown),
-                cmocka_unit_test_setup_teardown(test_arrays_in_arrays_are_one_list, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_null_in_lists_and_maps_is_the_default, setup,
+                                                teardown),
+                cmocka_unit_test_setup_teardown(test_arrays_in_arrays_are_one_list, setup,
+                                                teardown),
                 cmocka_unit_test_setup_teardown(test_a_value_is_a_list_of_one, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_null_leaves_a_field_unset, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_errors, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_errors_without_memory, setup, teardown),
+                cmocka_unit_test_setup_teardown(test_bytes_without_memory, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_every_prefix_is_refused, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_nesting_has_an_end, setup, teardown),
                 cmocka_unit_test_setup_teardown(test_memory_may_end_anywhere, setup, teardown),

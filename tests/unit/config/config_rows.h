@@ -10,6 +10,7 @@
 #include "codec/pb_field.h"
 #include "config/config_normalize.h"
 #include "config/model_config.h"
+#include "shortage.h"
 #include "suite.h"
 
 #include <stdlib.h>
@@ -96,6 +97,13 @@ typedef struct error *(*config_check_fn)(const struct model_config *c);
 
 static inline void run_row(const struct config_row *row, struct model_config *c,
                            config_check_fn check) {
+        struct error *err;
+        unsigned      n = 0;
+
+        do {
+                mem_fail_once(++n);
+                err = check(c);
+        } while (expect_or_shortage(err, ERR_INVALID_ARG, row->message));
         assert_outcome(check(c), ERR_INVALID_ARG, row->message, row->text);
         model_config_free(c);
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "shortage.h"
 #include "suite.h"
 
 #include "base/error.h"
@@ -166,9 +167,16 @@ static void check_edge(const struct edge_row *row) {
         struct model_io_set *from = io_of(row->from), *to = io_of(row->to);
         struct chain_end     ends[] = { { "A", from }, { "B", to } };
         struct chain_edge   *edge = NULL;
-        struct error        *err =
-                chain_edge_new(&ends[0], &ends[1], &row->map, row->map.output != NULL, &edge);
+        struct error        *err;
+        unsigned             n = 0;
 
+        do {
+                free(STEAL(edge));
+                mem_fail_once(++n);
+                err = chain_edge_new(&ends[0], &ends[1], &row->map, row->map.output != NULL, &edge);
+        } while (expect_or_shortage(err, ERR_INVALID_ARG, row->message));
+        free(STEAL(edge));
+        err = chain_edge_new(&ends[0], &ends[1], &row->map, row->map.output != NULL, &edge);
         if (row->message != NULL) {
                 assert_non_null(err);
                 assert_string_equal(err->message, row->message);

@@ -118,8 +118,7 @@ static void test_memory_short(void **state) {
                 err = ensemble_graph_new(c->pb, &g);
                 mem_fail_after(0);
                 if (err != NULL)
-                        assert_outcome(err, ERR_INVALID_ARG, "model configuration is too large",
-                                       diamond);
+                        assert_outcome(err, ERR_UNAVAILABLE, "out of memory", diamond);
         } while (err != NULL);
         assert_true(n > 1);
         ensemble_graph_free(g);

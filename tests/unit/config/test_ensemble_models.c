@@ -168,10 +168,15 @@ static void run_models(const struct models_row *row, bool may_be_completed) {
         struct ensemble_step_model models[MAX_STEPS];
         struct ensemble_graph     *g;
         struct error              *err;
+        unsigned                   n = 0;
 
         open_models(row, configs, models, may_be_completed);
         assert_null(ensemble_graph_new(ensemble->pb, &g));
         assert_accepted(ensemble_graph_check(g), row->ensemble);
+        do {
+                mem_fail_once(++n);
+                err = ensemble_models_check(g, models);
+        } while (expect_or_shortage(err, ERR_INVALID_ARG, row->message));
         err = ensemble_models_check(g, models);
         if (err != NULL && row->field != NULL)
                 assert_string_equal(err->field, row->field);

@@ -265,6 +265,26 @@ static const struct fault_row faults[] = {
         { PARAMETERS("\"priority\":-1,\"timeout\":-1"), TYPE("priority", "unsigned-integer"), 0 },
 };
 
+/* Memory that is short for one allocation: the fault's text, or that memory was short. */
+static void check_short(const char *json, const char *message) {
+        bool was_hit = true;
+
+        for (unsigned n = 1; was_hit; n++) {
+                struct fixture f;
+
+                open_fixture(&f);
+                mem_fail_once(n);
+                decode_bytes(&f, json, strlen(json), strlen(json));
+                was_hit = mem_fail_was_hit();
+                mem_fail_after(0);
+                if (f.err == NULL || (strcmp(f.err->message, message) != 0 &&
+                                      strstr(f.err->message, "memory") == NULL))
+                        fail_msg("%s\n  got:      %s\n  expected: %s", json,
+                                 f.err ? f.err->message : "(no error)", message);
+                close_fixture(&f);
+        }
+}
+
 static void test_faults(void **state) {
         (void)state;
         for (size_t i = 0; i < ARRAY_LEN(faults); i++) {
@@ -273,6 +293,7 @@ static void test_faults(void **state) {
                 decode(&f, faults[i].json);
                 if (!f.err)
                         fail_msg("accepted: %s", faults[i].json);
+                check_short(faults[i].json, f.err->message);
                 if (strcmp(f.err->message, faults[i].message) != 0)
                         fail_msg("%s\n  got:      %s\n  expected: %s", faults[i].json,
                                  f.err->message, faults[i].message);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "shortage.h"
 #include "suite.h"
 
 #include "base/compiler.h"
@@ -52,8 +53,17 @@ static void test_names(void **state UNUSED) {
                 struct arena  arena;
                 struct str    name = STR_LIT("untouched");
                 struct error *err;
+                unsigned      n = 0;
 
                 arena_init(&arena, NULL, 0, 0);
+                do {
+                        name = STR_LIT("untouched");
+                        mem_fail_once(++n);
+                        err = http_route_read_model(str_of(rows[i].segment), &arena, &name);
+                        if (!err && !str_is(name, rows[i].name))
+                                fail_msg("row %zu: '%.*s'", i, STR_ARG(name));
+                } while (expect_or_shortage(err, ERR_INVALID_ARG, rows[i].fault));
+                name = STR_LIT("untouched");
                 err = http_route_read_model(str_of(rows[i].segment), &arena, &name);
                 if (err) {
                         assert_int_equal(err->code, ERR_INVALID_ARG);

@@ -14,6 +14,7 @@
 #include "config/shape.h"
 #include "infer/fake_model.h"
 #include "infer/request_check.h"
+#include "shortage.h"
 #include "suite.h"
 
 #include <stdio.h>
@@ -82,6 +83,16 @@ static struct request *parse_request(struct fake_model *fake, const char *text) 
         return req;
 }
 
+static void run_short_row(struct request *req, const struct row *row) {
+        struct error *err;
+        unsigned      n = 0;
+
+        do {
+                mem_fail_once(++n);
+                err = request_prepare(req);
+        } while (expect_or_shortage(err, ERR_INVALID_ARG, row->message));
+}
+
 static void run_row(struct fake_model *fake, const struct row *row) {
         struct request *req = parse_request(fake, row->request);
 
@@ -96,6 +107,7 @@ static void run_row(struct fake_model *fake, const struct row *row) {
                                  row->message != NULL ? row->message : "(accepted)");
                 error_free(err);
         }
+        run_short_row(req, row);
         request_free(req);
 }
 

@@ -2,6 +2,7 @@
 #include "suite.h"
 
 #include "base/compiler.h"
+#include "base/mem.h"
 #include "observe/batch_counts.h"
 
 static const struct metric_label labels[] = { { "model", "m" }, { "version", "1" } };
@@ -91,9 +92,26 @@ static void test_members(void **state) {
         batch_counts_free(c);
 }
 
+static void test_labels_without_memory(void **state) {
+        struct batch_counts *c;
+
+        (void)state;
+        mem_fail_after(1);
+        c = batch_counts_new(labels, ARRAY_LEN(labels));
+        mem_fail_after(0);
+        assert_page(c,
+                    "neso_batch_dispatch_reason{model=\"m\",reason=\"due\",version=\"1\"} 0\n"
+                    "neso_batch_dispatch_reason{model=\"m\",reason=\"full\",version=\"1\"} 0\n"
+                    "neso_batch_dispatch_reason{model=\"m\",reason=\"idle\",version=\"1\"} 0\n"
+                    "neso_batch_dispatch_reason{model=\"m\",reason=\"flow\",version=\"1\"} 0\n"
+                    "neso_batch_dispatch_reason{model=\"m\",reason=\"drain\",version=\"1\"} 0\n");
+        batch_counts_free(c);
+}
+
 SUITE(batch_counts) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_a_model_without_members),
+                cmocka_unit_test(test_labels_without_memory),
                 cmocka_unit_test(test_members_are_visited),
                 cmocka_unit_test(test_members),
         };

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "shortage.h"
 #include "suite.h"
 
 #include "base/error.h"
@@ -226,6 +227,24 @@ static void test_refused_labels(void **state) {
         assert_null(metric_family_close(f));
 }
 
+static void test_labels_without_memory(void **state) {
+        const struct metric_label one[] = { { "a", "1" } };
+        struct metric_family     *f = open_family(METRIC_GAUGE, "g");
+        struct metric            *m;
+        struct error             *err;
+        unsigned                  n = 0;
+
+        (void)state;
+        do {
+                m = NULL;
+                mem_fail_once(++n);
+                err = metric_new(f, one, 1, NULL, 0, &m);
+                metric_free(m);
+        } while (expect_or_shortage(err, ERR_UNKNOWN, NULL));
+        assert_true(n > 1);
+        assert_null(metric_family_close(f));
+}
+
 static void test_same_labels_share_a_metric(void **state) {
         const struct metric_label ab[] = { { "a", "1" }, { "b", "2" } };
         const struct metric_label ba[] = { { "b", "2" }, { "a", "1" } };
@@ -303,6 +322,7 @@ SUITE(metric) {
                 cmocka_unit_test_setup_teardown(test_refused_buckets, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_out_of_memory_for_buckets, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_refused_labels, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(test_labels_without_memory, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_same_labels_share_a_metric, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_updates_from_many_threads, set_up, tear_down),
         };

@@ -102,6 +102,21 @@ static void test_labels_are_sorted_and_escaped(void **state) {
         expect("");
 }
 
+/* The labels of a model are printed once, so they must not be cut for good. */
+static void test_labels_have_memory(void **state) {
+        const struct metric_label labels[] = { { "model", "\"\"\"\"" }, { "version", "1" } };
+        AUTO_CHARS                text = NULL;
+        AUTO_CHARS                none = NULL;
+
+        (void)state;
+        mem_fail_after(1);
+        text = prometheus_labels_new(labels, ARRAY_LEN(labels));
+        none = prometheus_labels_new(NULL, 0);
+        mem_fail_after(0);
+        assert_string_equal(text, "{model=\"\\\"\\\"\\\"\\\"\",version=\"1\"}");
+        assert_string_equal(none, "");
+}
+
 static void test_sample(void **state) {
         (void)state;
         prometheus_sample(&out, "x", "", 0.5);
@@ -147,6 +162,7 @@ SUITE(prometheus) {
                 cmocka_unit_test_setup_teardown(test_head_escapes_help, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_labels_are_sorted_and_escaped, set_up,
                                                 tear_down),
+                cmocka_unit_test(test_labels_have_memory),
                 cmocka_unit_test_setup_teardown(test_sample, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_histogram, set_up, tear_down),
                 cmocka_unit_test(test_names),

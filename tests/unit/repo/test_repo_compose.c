@@ -2,6 +2,7 @@
 /* Models that need others, by `next`: in which order they are loaded, and what becomes of them when one
  * comes, changes or goes. Over the network: tests/e2e/test_chains.py, test_ensemble_life.py.
  */
+#include "shortage.h"
 #include "suite.h"
 
 #include "base/mem.h"
@@ -172,8 +173,94 @@ static void test_what_is_not_there(void **state) {
                      "load failed for model 'b': next model 'gone' of model 'b' is neither loaded "
                      "nor in a model repository\n");
         expect_index(&p, "a:-1:UNKNOWN:-\nb:-1:UNKNOWN:-\nc:-1:UNKNOWN:-\nd:-1:UNKNOWN:-\n");
+        repo_place_add(&p, "b", "nonsense"); /* it is there, but cannot be loaded */
+        assert_error(repo_load(p.repo, "a", NULL), ERR_INVALID_ARG,
+                     "load failed for model 'a': next model 'b' of model 'a' has no loaded "
+                     "version\n");
         repo_place_close(&p);
         repo_place_end(&p);
+}
+
+#define ENSEMBLE                                                                                   \
+        "platform: 'ensemble' max_batch_size: 4 "                                                  \
+        "input [{ name: 'IN' data_type: TYPE_INT32 dims: [ 2 ] }] "                                \
+        "output [{ name: 'OUT' data_type: TYPE_INT32 dims: [ 2 ] }] "                              \
+        "ensemble_scheduling { step [{ model_name: 'gone' model_version: -1 "                      \
+        "input_map { key: 'IN' value: 'IN' } output_map { key: 'OUT' value: 'OUT' } }] }"
+#define NOT_AVAILABLE "ensemble e contains models that are not available or ambiguous: gone"
+
+static void open_ensemble(struct repo_place *p) {
+        repo_place_begin(p);
+        temp_tree_write(&p->tree, "models/e/config.pbtxt", ENSEMBLE);
+        temp_tree_folder(&p->tree, "models/e/1");
+        p->is_followed = true;
+        repo_place_open(p, folder, 1);
+}
+
+/* An ensemble without its step is never loaded, not even when memory is short for the report. */
+static void test_what_is_not_there_without_memory(void **state) {
+        struct repo_place p;
+        struct error     *err;
+        unsigned          n = 0;
+        bool              was_hit;
+
+        (void)state;
+        open_ensemble(&p);
+        do {
+                mem_fail_once(++n);
+                err = repo_load(p.repo, "e", NULL);
+                if (err != NULL && strstr(err->message, "failed to poll") != NULL) {
+                        assert_true(mem_fail_was_hit()); /* the reason is in the log */
+                        error_free(err);
+                        err = error_new_text(ERR_UNAVAILABLE, "memory");
+                }
+        } while (expect_or_shortage(err, ERR_INVALID_ARG,
+                                    "load failed for model 'e': " NOT_AVAILABLE "\n"));
+        assert_true(n > 5);
+        repo_place_close(&p);
+        repo_place_end(&p);
+        n = 0;
+        do {
+                struct repo_place at_start;
+                AUTO_CHARS        index = NULL;
+
+                open_ensemble(&at_start);
+                mem_fail_once(++n);
+                err = repo_load_all(at_start.repo);
+                was_hit = mem_fail_was_hit();
+                mem_fail_after(0);
+                error_free(err);
+                index = repo_place_index(&at_start);
+                assert_null(strstr(index, "READY"));
+                repo_place_close(&at_start);
+                repo_place_end(&at_start);
+        } while (was_hit);
+        assert_true(n > 5);
+}
+
+/* What a model needs is loaded with it, or the load says that memory was short. */
+static void test_needs_without_memory(void **state) {
+        unsigned n = 0;
+        bool     was_hit;
+
+        (void)state;
+        do {
+                struct repo_place p;
+                struct error     *err;
+                bool              is_loaded;
+
+                open_line(&p);
+                mem_fail_once(++n);
+                err = repo_load(p.repo, "a", NULL);
+                is_loaded = err == NULL;
+                was_hit = expect_or_shortage(err, ERR_UNKNOWN, NULL);
+                if (is_loaded)
+                        expect_index(&p, "a:1:READY:-\nb:1:READY:-\nc:1:READY:-\n"
+                                         "d:-1:UNKNOWN:-\n");
+                repo_place_close(&p);
+                repo_place_end(&p);
+        } while (was_hit);
+        assert_true(n > 5);
 }
 
 static void test_cycles(void **state) {
@@ -281,6 +368,8 @@ SUITE(repo_compose) {
                 cmocka_unit_test(test_a_reload_is_bound),
                 cmocka_unit_test(test_what_was_loaded_for_it_alone_goes),
                 cmocka_unit_test(test_what_is_not_there),
+                cmocka_unit_test(test_what_is_not_there_without_memory),
+                cmocka_unit_test(test_needs_without_memory),
                 cmocka_unit_test(test_cycles),
                 cmocka_unit_test(test_an_unload_that_waits_for_itself_is_refused),
                 cmocka_unit_test(test_parameters_of_a_load),

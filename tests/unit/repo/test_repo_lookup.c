@@ -9,6 +9,7 @@
 #include "repo/repo.h"
 #include "repo/repo_compose.h"
 #include "repo/repo_place.h"
+#include "shortage.h"
 #include "suite.h"
 
 #include <stdio.h>
@@ -116,6 +117,40 @@ static void test_the_same_name_twice(void **state) {
         assert_int_equal(repo_ready_versions(p.repo, &(struct model_key){ more, "m" }, &versions),
                          1);
         free(versions);
+        repo_place_end(&p);
+}
+
+/* Both fail; their texts come together, or memory was short for them. */
+static void test_failures_without_memory(void **state) {
+        struct repo_place p;
+        AUTO_CHARS        models = NULL;
+        AUTO_CHARS        more = NULL;
+        AUTO_CHARS        both = NULL;
+        struct error     *err;
+        unsigned          n = 0;
+
+        (void)state;
+        begin(&p);
+        p.is_followed = true;
+        repo_place_open(&p, folders, 2);
+        models = temp_tree_path(&p.tree, "models");
+        more = temp_tree_path(&p.tree, "more");
+        both = mem_printf("load failed for model '%s::m': version 1 is at UNAVAILABLE state: "
+                          "Internal: boom;\n"
+                          "load failed for model '%s::m': version 1 is at UNAVAILABLE state: "
+                          "Internal: boom;\n",
+                          models, more);
+        fake_host_fail(FAKE_MODEL_INITIALIZE, NULL, TRITONSERVER_ERROR_INTERNAL, "boom");
+        do {
+                mem_fail_once(++n);
+                err = repo_load(p.repo, "m", NULL);
+                if (err != NULL && strstr(err->message, "failed to poll") != NULL) {
+                        assert_true(mem_fail_was_hit()); /* the reason is in the log */
+                        error_free(err);
+                        err = error_new_text(ERR_UNAVAILABLE, "memory");
+                }
+        } while (expect_or_shortage(err, ERR_INVALID_ARG, both));
+        assert_true(n > 2);
         repo_place_end(&p);
 }
 
@@ -272,6 +307,7 @@ static void test_the_label_of_metrics(void **state) {
 SUITE(repo_lookup) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_the_same_name_twice),
+                cmocka_unit_test(test_failures_without_memory),
                 cmocka_unit_test(test_versions_of_the_only_one),
                 cmocka_unit_test(test_loads_and_unloads_by_name),
                 cmocka_unit_test(test_one_of_them_fails),

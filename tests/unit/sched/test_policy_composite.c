@@ -5,6 +5,7 @@
  */
 #include "sched/policy_sim.h"
 #include "sched/row_plan.h"
+#include "shortage.h"
 #include "suite.h"
 
 #include <limits.h>
@@ -177,6 +178,8 @@ static void test_37_without_splitting(void **state) {
         static const uint32_t members[][2] = { { 1, 1 }, { 3, 3 }, { 4, 4 } };
         const struct setting  o = { members, 3, .mode = ADAPTIVE_OFF, .may_not_split = true };
         struct policy        *policy = make_policy(&o);
+        struct error         *err;
+        unsigned              n = 0;
 
         (void)state;
         /* The plan for 6 is 3,3, but the first request has 4 rows. */
@@ -190,6 +193,13 @@ static void test_37_without_splitting(void **state) {
                 else
                         assert_ok(policy->ops->admit(policy, pool.requests[0]), "admitted");
         }
+        pool.requests[0]->batch_size = 2;
+        do {
+                mem_fail_once(++n);
+                err = policy->ops->admit(policy, pool.requests[0]);
+        } while (expect_or_shortage(err, ERR_INVALID_ARG,
+                                    "[request id: <id_unknown>] batch size 2 not supported; "
+                                    "allowed: 1,3-4"));
         policy_free(policy);
 }
 

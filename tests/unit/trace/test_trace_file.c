@@ -17,10 +17,20 @@
 
 static void assert_printed(const struct trace_record *r, const char *wanted) {
         AUTO_STRBUF text = { 0 };
+        bool        was_hit = true;
 
         strbuf_init(&text, 0);
         trace_json_print(r, &text);
         assert_string_equal(strbuf_cstr(&text), wanted);
+        for (unsigned n = 1; was_hit; n++) { /* memory that is short for one allocation */
+                strbuf_done(&text);
+                mem_fail_once(n);
+                trace_json_print(r, &text);
+                was_hit = mem_fail_was_hit();
+                mem_fail_after(0);
+                if (!text.overflowed)
+                        assert_string_equal(strbuf_cstr(&text), wanted);
+        }
 }
 
 static void test_elements(void **state) {
