@@ -141,7 +141,7 @@ static const struct option_row rows[] = {
         ROW(TEXT, "profile-export-file", profile_path, .argument = "FILE",
             .help = "write JSON with the times of each request"),
         ROW(FLAG, "json", is_json, .help = "print the results as JSON"),
-        ROW(TEXTS, "fail-if", limits, .argument = "'FIGURE>BOUND'",
+        ROW(TEXTS, "fail-if", limits, .argument = "FIGURE>BOUND",
             .help = "exit code 4 when it is true of a load: p99>20ms, mean>5ms, max>1s,\n"
                     "rate<1000, errors>0"),
         MISSING("report", "a report in HTML", "FILE"),
