@@ -81,6 +81,10 @@ static struct error *write_profile(const struct bench *b) {
 
         if (b->plan.v->profile_path == NULL)
                 return NULL;
+        if (load_run_results(b->run)->n_unlogged > 0)
+                fprintf(stderr, "neso bench: %llu requests are not in %s, which has no room for them\n",
+                        (unsigned long long)load_run_results(b->run)->n_unlogged,
+                        b->plan.v->profile_path);
         strbuf_init(&text, (size_t)4 << 30);
         report_json_put_requests(load_run_results(b->run), load_run_model(b->run), &b->plan,
                                  load_run_target(b->run), &text);

@@ -171,12 +171,34 @@ static void read_steps(struct load_model *m, struct str steps) {
                 };
 }
 
+/* "decode,classify:2,encode" */
+static void read_stages(struct load_model *m, struct str stages) {
+        size_t n = 1;
+
+        for (size_t i = 0; i < stages.len; i++)
+                n += stages.ptr[i] == ',';
+        m->steps = arena_zalloc(&m->arena, (n + 1) * sizeof(*m->steps));
+        while (stages.ptr != NULL && stages.len > 0) {
+                struct str stage, name, version;
+
+                stages = str_split(stages, ',', &stage);
+                version = str_split(str_trim(stage), ':', &name);
+                m->steps[m->n_steps++] = (struct load_step){
+                        .model = arena_str(&m->arena, name),
+                        .version = version.len > 0 ? arena_str(&m->arena, version) : NULL,
+                };
+        }
+}
+
 static void read_config(struct load_model *m, struct str config) {
         m->max_batch = json_find_count(config, "max_batch_size");
         m->is_sequence = json_find(config, "sequence_batching").ptr != NULL;
         m->is_decoupled = json_find_flag(config, "model_transaction_policy.decoupled");
         m->has_cache = json_find_flag(config, "response_cache.enable");
-        read_steps(m, json_find(config, "ensemble_scheduling.step"));
+        if (str_is(json_find_text(config, "platform", &m->arena), "chain"))
+                read_stages(m, json_find_text(config, "parameters.stages.string_value", &m->arena));
+        else
+                read_steps(m, json_find(config, "ensemble_scheduling.step"));
 }
 
 static void read_version(struct load_model *m, struct str versions) {

@@ -25,6 +25,10 @@
 #define MAX_LANES 1024
 /* A thread with a larger share of a core is taken to be the limit. */
 #define BUSY_SHARE 0.95
+/* Numbers of the logs of a run: 256 MiB. */
+#define MAX_LOGGED ((size_t)32 << 20)
+/* A window of a number of requests ends when none is answered for so long. */
+#define STALL_NS (600 * NS_PER_S)
 /* A load without an end gives up here. */
 #define MAX_CONCURRENCY 65536.0
 #define MAX_RATE 1e8
@@ -48,6 +52,7 @@ struct load_run {
         struct load_results     results;
         int                     server_pid; /* 0: not known */
         bool                    is_live;
+        size_t                  n_logged; /* numbers of all logs */
 };
 
 /* What is read from the server at the ends of a window. */
@@ -393,6 +398,7 @@ static uint64_t count_done(struct load_run *r) {
 static void wait_window(struct load_run *r, double value, uint64_t wanted) {
         uint64_t begin_ns = clock_now_ns(), end_ns = begin_ns + r->plan->window_ns;
         uint64_t early_ns = begin_ns + r->plan->window_ns / 5;
+        uint64_t n_done = 0, stall_ns = begin_ns + STALL_NS;
         bool     is_early = false;
 
         if (wanted > 0)
@@ -404,8 +410,14 @@ static void wait_window(struct load_run *r, double value, uint64_t wanted) {
 
                 if (now_ns >= end_ns || r->waiter.is_interrupted || all_drained(r))
                         break;
-                if (wanted > 0 && count_done(r) >= wanted)
-                        break;
+                if (wanted > 0) {
+                        uint64_t n = count_done(r);
+
+                        if (n >= wanted || now_ns >= stall_ns)
+                                break;
+                        stall_ns = n > n_done ? now_ns + STALL_NS : stall_ns;
+                        n_done = n;
+                }
                 if (wanted == 0 && !is_early && now_ns >= early_ns) {
                         is_early = true;
                         if (count_done(r) >= ENOUGH_REQUESTS)
@@ -490,11 +502,27 @@ static void warm_up(struct load_run *r, double value) {
         r->plan = plan;
 }
 
+/* Frees the room that the log has not used, and all of it when the run has kept enough. */
+static void trim_log(struct load_run *r, struct tally *t) {
+        uint64_t *shorter;
+
+        if (r->n_logged + t->n_log > MAX_LOGGED) {
+                for (size_t at = 0; at + 3 <= t->n_log; at += 3 + t->log[at + 2])
+                        t->n_unlogged++;
+                t->n_log = 0;
+        }
+        r->n_logged += t->n_log;
+        shorter = realloc(t->log, (t->n_log + 1) * sizeof(*t->log));
+        t->log = shorter != NULL ? shorter : t->log;
+        r->results.n_unlogged += t->n_unlogged;
+}
+
 static void keep_log(struct load_run *r, struct load_result *x, struct window *w) {
         uint64_t offset_ns = clock_wall_ns() - clock_now_ns();
 
         if (r->plan->v->profile_path == NULL)
                 return;
+        trim_log(r, w->total);
         x->logs = mem_realloc(x->logs, (x->n_windows + 1) * sizeof(*x->logs));
         x->boundaries = mem_realloc(x->boundaries, (x->n_windows + 2) * sizeof(*x->boundaries));
         x->boundaries[x->n_windows] = w->total->begin_ns + offset_ns;

@@ -45,6 +45,7 @@ struct load_results {
         struct load_result *items; /* owned */
         size_t              n_items;
         bool                is_interrupted;
+        uint64_t            n_unlogged; /* requests for which --profile-export-file had no room */
         bool                has_found; /* --binary-search */
         double              found;     /* highest load within the limit */
 };

@@ -58,6 +58,7 @@ MODELS = {
     "line": 'platform: "ensemble"\nmax_batch_size: 8\n' + tensor("input", "X", "TYPE_INT32", 1)
             + tensor("output", "Y", "TYPE_INT32", 1) + "ensemble_scheduling {\n"
             + step("one", {"IN": "X"}, {"OUT": "T"}) + step("ten", {"IN": "T"}, {"OUT": "Y"}) + "}\n",
+    "pipe": 'platform: "chain"\n' + parameter("stages", "one,ten:1"),
     "sums": 'backend: "testing"\n' + tensor("input", "INPUT0", "TYPE_INT32", 1)
             + tensor("output", "SUM", "TYPE_INT32", 1)
             + "sequence_batching { max_sequence_idle_microseconds: 60000000 }\n"
@@ -240,14 +241,14 @@ def test_count_windows_and_percentile(bench):
 
 
 def test_binary_search(server):
-    """Ten milliseconds an execution, one at a time: 4 under way take 40 ms, 6 take 60."""
-    with_delay = ("--request-parameter", "delay_ms:10:int")
-    code, out, err = bench_raw(*address(server), "-m", "one", *with_delay, "--binary-search", "-l", 50,
-                               "--concurrency-range", "2:6:2", "-p", 300, "-s", 100000, "-r", 3)
+    """Fifty milliseconds an execution, one at a time: 4 under way take 200 ms, 6 take 300."""
+    load = (*address(server), "-m", "one", "--request-parameter", "delay_ms:50:int", "-s", 100000, "-r", 3,
+            "--measurement-mode=count_windows", "--measurement-request-count=8",
+            "--warmup-request-count=6")
+    code, out, err = bench_raw(*load, "--binary-search", "-l", 250, "--concurrency-range", "2:6:2")
     assert code == DONE, err
-    assert "The highest load within 50 ms is 4." in out
-    code, out, _ = bench_raw(*address(server), "-m", "one", *with_delay, "-l", 35,
-                             "--concurrency-range", "2:0:2", "-p", 300, "-s", 100000, "-r", 3, "--json")
+    assert "The highest load within 250 ms is 4." in out
+    code, out, _ = bench_raw(*load, "-l", 150, "--concurrency-range", "2:0:2", "--json")
     assert code == DONE
     assert [load["value"] for load in json.loads(out)["loads"]] == [2, 4]
 
@@ -377,6 +378,12 @@ def test_ensemble(server, bench, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["one_v1.out.csv", "out.csv", "ten_v1.out.csv"]
     [row] = csv.DictReader((tmp_path / "ten_v1.out.csv").open())
     assert float(row["Inferences/Second"]) > 0
+
+
+def test_chain(bench):
+    [load] = bench("-m", "pipe", "--request-count", 30)
+    assert {name: phases["inferences"] for name, phases in load["steps_us"].items()} == {
+        "one": 30, "ten": 30}
 
 
 # ---- files and exit codes ----------------------------------------------------------------------------
