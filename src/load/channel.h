@@ -33,6 +33,7 @@ struct loop;
 struct wire_message {
         struct str head; /* gRPC: the header block */
         struct str before, after;
+        bool       is_compressed; /* gRPC: `before` is, and there is nothing else */
         bool is_stream; /* gRPC: the stream stays open for further calls of the same struct call */
 };
 

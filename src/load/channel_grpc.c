@@ -81,8 +81,8 @@ static void begin_call(struct channel *ch, struct call *c) {
         h2_client_open(&ch->h2, &c->stream, c->message->head);
 }
 
-static void write_prefix(char *prefix, size_t len) {
-        prefix[0] = 0; /* not compressed */
+static void write_prefix(char *prefix, bool is_compressed, size_t len) {
+        prefix[0] = is_compressed;
         for (unsigned i = 0; i < 4; i++)
                 prefix[1 + i] = (char)(len >> (24 - 8 * i));
 }
@@ -96,7 +96,7 @@ static void send_call(struct channel *ch, struct call *c) {
         c->stays_open = m->is_stream;
         if (c->stream.id == 0)
                 begin_call(ch, c);
-        write_prefix(c->prefix, m->before.len + c->n_patch + m->after.len);
+        write_prefix(c->prefix, m->is_compressed, m->before.len + c->n_patch + m->after.len);
         h2_client_send(&ch->h2, &c->stream, parts, ARRAY_LEN(parts), !m->is_stream);
         c->written_ns = c->sent_ns; /* it is written with the others of the round */
         flush_soon(ch);

@@ -23,7 +23,8 @@ struct control {
 
         struct mutex     lock; /* rank LOCK_MAILBOX; guards the fields below */
         struct cond      changed;
-        bool             is_done;
+        bool             is_order_done;
+        bool             is_answered; /* the call of the last order_send() */
         enum answer_kind kind;
         int              code;
         struct strbuf    answer;
@@ -31,68 +32,81 @@ struct control {
 
 /* ---- on the loop's thread ---------------------------------------------------------------------- */
 
-static void report(struct control *c, const struct answer *a) {
+static void on_done(struct call *call, const struct answer *a) {
+        struct control *c = CONTAINER_OF(call, struct control, call);
         MUTEX_GUARD(&c->lock);
 
-        c->is_done = true;
-        if (a != NULL) {
-                c->kind = a->kind;
-                c->code = a->code;
-                strbuf_clear(&c->answer);
-                strbuf_put(&c->answer, a->text.ptr, a->text.len);
-        }
+        c->is_answered = true;
+        c->kind = a->kind;
+        c->code = a->code;
+        strbuf_clear(&c->answer);
+        strbuf_put(&c->answer, a->text.ptr, a->text.len);
         cond_signal(&c->changed);
 }
 
-static void on_done(struct call *call, const struct answer *a) {
-        report(CONTAINER_OF(call, struct control, call), a);
-}
-
 static const struct call_ops call_ops = { .on_done = on_done };
+
+static void finish_order(struct control *c) {
+        MUTEX_GUARD(&c->lock);
+
+        c->is_order_done = true;
+        cond_signal(&c->changed);
+}
 
 static void on_order(struct mail *m) {
         struct control *c = CONTAINER_OF(m, struct control, mail);
 
         c->order(c);
+        finish_order(c);
+}
+
+static void order_open(struct control *c) {
+        c->channel = channel_open(c->home);
+}
+
+static void order_close(struct control *c) {
+        channel_close(c->channel);
 }
 
 static void order_send(struct control *c) {
         channel_send(c->channel, &c->call);
 }
 
-static void order_open(struct control *c) {
-        c->channel = channel_open(c->home);
-        report(c, NULL);
-}
-
-static void order_close(struct control *c) {
-        channel_close(c->channel);
-        report(c, NULL);
-}
-
 /* Drops a call that takes too long. */
 static void order_drop(struct control *c) {
-        channel_close(c->channel);
+        order_close(c);
         order_open(c);
 }
 
 /* ---- on the caller's thread -------------------------------------------------------------------- */
 
-/* Runs the order on the loop; false when its report did not come in time. */
-static bool run_order(struct control *c, void (*order)(struct control *c), uint64_t timeout_ns) {
-        uint64_t deadline_ns =
-                timeout_ns == CLOCK_NEVER ? CLOCK_NEVER : clock_now_ns() + timeout_ns;
-        bool is_done;
-
-        c->is_done = false; /* the loop has no order of ours */
+static void run_order(struct control *c, void (*order)(struct control *c)) {
+        mutex_lock(&c->lock);
+        c->is_order_done = false;
+        mutex_unlock(&c->lock);
         c->order = order;
         mailbox_post(loop_mailbox(c->home->loop), &c->mail);
         mutex_lock(&c->lock);
-        while (!c->is_done && cond_wait_until(&c->changed, &c->lock, deadline_ns))
-                ;
-        is_done = c->is_done;
+        while (!c->is_order_done)
+                cond_wait(&c->changed, &c->lock);
         mutex_unlock(&c->lock);
-        return is_done;
+}
+
+/* Sends the call and waits; false when no answer came in time. */
+static bool run_call(struct control *c) {
+        uint64_t deadline_ns = clock_now_ns() + c->timeout_ns;
+        bool     is_answered;
+
+        c->is_answered = false; /* no call is under way */
+        run_order(c, order_send);
+        mutex_lock(&c->lock);
+        while (!c->is_answered && cond_wait_until(&c->changed, &c->lock, deadline_ns))
+                ;
+        is_answered = c->is_answered;
+        mutex_unlock(&c->lock);
+        if (!is_answered)
+                run_order(c, order_drop);
+        return is_answered;
 }
 
 struct control *control_open(struct channel_home *home, uint64_t timeout_ns) {
@@ -107,14 +121,14 @@ struct control *control_open(struct channel_home *home, uint64_t timeout_ns) {
         strbuf_init(&c->text, 0);
         strbuf_init(&c->answer, 0);
         call_init(&c->call, &call_ops);
-        run_order(c, order_open, CLOCK_NEVER);
+        run_order(c, order_open);
         return c;
 }
 
 void control_close(struct control *c) {
         if (c == NULL)
                 return;
-        run_order(c, order_close, CLOCK_NEVER);
+        run_order(c, order_close);
         call_done(&c->call);
         strbuf_done(&c->head);
         strbuf_done(&c->text);
@@ -199,12 +213,10 @@ struct error *control_ask(struct control *c, enum control_question question,
         c->message = (struct wire_message){ .head = strbuf_str(&c->head),
                                             .before = strbuf_str(&c->text) };
         c->call.message = &c->message;
-        if (!run_order(c, order_send, c->timeout_ns)) {
-                run_order(c, order_drop, CLOCK_NEVER);
+        if (!run_call(c))
                 return error_new(ERR_UNAVAILABLE, "no answer from %s within %llu s",
                                  c->home->target->authority,
                                  (unsigned long long)(c->timeout_ns / NS_PER_S));
-        }
         if (c->kind != ANSWER_OK)
                 return refused(c);
         if (is_http) {

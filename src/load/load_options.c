@@ -110,7 +110,7 @@ static const struct option_row rows[] = {
         ROW(TEXTS, "request-parameter", parameters, .argument = "NAME:VALUE:TYPE",
             .help = "a parameter of each request; TYPE bool, int, uint, double or string"),
         ROW(TEXT, "grpc-compression-algorithm", compression, .argument = "<none|gzip|deflate>",
-            .initial = "none", .help = "none; others are not supported yet"),
+            .initial = "none", .help = "of requests; none"),
 
         ROW(FLAG, "insecure", https_any, .help = "accept any certificate of the server"),
         ROW(NUMBER, "ssl-https-verify-peer", https_verify_peer, .argument = "<0|1>", .initial = "1",
@@ -297,14 +297,14 @@ static struct error *check_words(const struct load_values *v) {
         static const char *const distributions[] = { "constant", "poisson", NULL };
         static const char *const modes[] = { "time_windows", "count_windows", NULL };
         static const char *const types[] = { "PEM", NULL };
+        static const char *const algorithms[] = { "none", "gzip", "deflate", NULL };
 
         if (strcmp(v->service_kind, "triton") != 0)
                 return error_new(ERR_UNSUPPORTED, "--service-kind: '%s' is not supported",
                                  v->service_kind);
-        if (strcmp(v->compression, "none") != 0)
-                return error_new(ERR_UNSUPPORTED,
-                                 "--grpc-compression-algorithm: '%s' is not supported yet",
-                                 v->compression);
+        if (strcmp(v->compression, "none") != 0 && strcmp(v->protocol, "grpc") != 0)
+                return error_new_text(ERR_INVALID_ARG,
+                                      "--grpc-compression-algorithm needs -i grpc");
         if (strcmp(v->shared_memory, "cuda") == 0)
                 return error_new_text(ERR_UNSUPPORTED, "--shared-memory: 'cuda' is not supported");
         TRY(check_word("protocol", v->protocol, protocols));
@@ -313,6 +313,7 @@ static struct error *check_words(const struct load_values *v) {
         TRY(check_word("shared-memory", v->shared_memory, places));
         TRY(check_word("request-distribution", v->distribution, distributions));
         TRY(check_word("measurement-mode", v->window_mode, modes));
+        TRY(check_word("grpc-compression-algorithm", v->compression, algorithms));
         TRY(check_word("ssl-https-client-certificate-type", v->old_pem_type, types));
         return check_word("ssl-https-private-key-type", v->old_key_type, types);
 }

@@ -111,6 +111,10 @@ static struct error *check_model(const struct load_run *r) {
         if (m->is_decoupled && !v->is_streaming)
                 return error_new(ERR_INVALID_ARG,
                                  "model '%s' is decoupled: it needs -i grpc --streaming", m->name);
+        if (m->is_sequence && strcmp(v->compression, "none") != 0)
+                return error_new_text(ERR_UNSUPPORTED,
+                                      "--grpc-compression-algorithm with a sequence "
+                                      "model is not supported yet");
         if (m->is_sequence && r->plan->n_ids < 1)
                 return error_new_text(ERR_INVALID_ARG, "--sequence-id-range has no ids");
         return NULL;
@@ -150,6 +154,9 @@ static struct error *make_requests(struct load_run *r) {
                                         .input_is_json = strcmp(v->input_format, "json") == 0,
                                         .output_is_json = strcmp(v->output_format, "json") == 0,
                                         .is_stream = v->is_streaming,
+                                        .compression = strcmp(v->compression, "none") != 0
+                                                               ? v->compression
+                                                               : NULL,
                                         .parameters = v->parameters.items,
                                         .n_parameters = v->parameters.n_items };
 

@@ -46,8 +46,8 @@ struct load_results {
         size_t              n_items;
         bool                is_interrupted;
         uint64_t            n_unlogged; /* requests for which --profile-export-file had no room */
-        bool                has_found; /* --binary-search */
-        double              found;     /* highest load within the limit */
+        bool                has_found;  /* --binary-search */
+        double              found;      /* highest load within the limit */
 };
 
 /* Measures all loads. After an error there may be results, too. */

@@ -2,6 +2,7 @@
 #include "load/request_set.h"
 
 #include "base/mem.h"
+#include "codec/gzip.h"
 #include "load/request_private.h"
 #include "load/wire.h"
 
@@ -149,6 +150,23 @@ static struct error *gather_inputs(struct maker *k, size_t first) {
         return NULL;
 }
 
+/* Replaces the message by its compressed form. */
+static struct error *compress(const char *algorithm, struct strbuf *message) {
+        enum gzip_format format =
+                strcmp(algorithm, "gzip") == 0 ? GZIP_FORMAT_GZIP : GZIP_FORMAT_ZLIB;
+        struct iovec     part = { message->ptr, message->len };
+        struct buf      *shorter;
+        enum gzip_status status = gzip_deflate_buf(format, &part, 1, NULL, &shorter);
+
+        if (status != GZIP_OK)
+                return error_new(ERR_UNAVAILABLE, "compressing a request: %s",
+                                 gzip_status_text(status));
+        strbuf_clear(message);
+        strbuf_put(message, shorter->bytes, shorter->len);
+        buf_unref(shorter);
+        return strbuf_check(message, "a request");
+}
+
 static struct error *make_one(struct maker *k, size_t first) {
         struct request_set  *s = k->set;
         struct wire_message *m = &s->messages[s->n];
@@ -163,9 +181,12 @@ static struct error *make_one(struct maker *k, size_t first) {
                 TRY(request_http_make(&k->plan, before, after));
         else
                 TRY(request_grpc_make(&k->plan, before));
+        if (k->plan.options->compression != NULL)
+                TRY(compress(k->plan.options->compression, before));
         *m = (struct wire_message){ .head = strbuf_str(&s->head),
                                     .before = strbuf_str(before),
                                     .after = strbuf_str(after),
+                                    .is_compressed = k->plan.options->compression != NULL,
                                     .is_stream = k->plan.options->is_stream };
         return NULL;
 }
@@ -239,6 +260,8 @@ struct error *request_set_make(const struct target *t, const struct load_model *
         strbuf_init(&ret->head, 0);
         if (t->protocol == TARGET_GRPC)
                 wire_put_grpc_head(t, o->is_stream ? "ModelStreamInfer" : "ModelInfer", &ret->head);
+        if (o->compression != NULL)
+                h2_block_put(&ret->head, STR_LIT("grpc-encoding"), str_of(o->compression));
         err = make_all(&k, n);
         maker_done(&k);
         if (err != NULL)

@@ -22,6 +22,7 @@ struct request_options {
         uint64_t         batch;
         bool             input_is_json, output_is_json; /* HTTP */
         bool             is_stream;                     /* ModelStreamInfer */
+        const char      *compression;                   /* gRPC: "gzip" or "deflate"; NULL: none */
         char *const     *parameters;                    /* "name:value:type" */
         size_t           n_parameters;
         struct shm_area *shm; /* borrowed; NULL: tensors are in the request */

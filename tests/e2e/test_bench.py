@@ -107,7 +107,9 @@ def executed(server, model):
                                   ("grpc", "--shared-memory", "system"), ("grpc", "--streaming"),
                                   ("grpc", "--streaming", "--shared-memory=system"),
                                   ("grpc", "--connections=2"), ("http", "--threads=2"),
-                                  ("grpc", "--threads=2")])
+                                  ("grpc", "--threads=2"),
+                                  ("grpc", "--grpc-compression-algorithm=gzip"),
+                                  ("grpc", "--streaming", "--grpc-compression-algorithm=deflate")])
 def test_each_request_is_executed_once(server, bench, more):
     before = executed(server, "floats")
     [load] = bench(*FLOATS, "-b", 3, "--concurrency-range", 5, "--request-count", 200, *more[1:],

@@ -48,8 +48,9 @@ static const struct row {
         { { "shared-memory=cuda" }, "--shared-memory: 'cuda' is not supported" },
         { { "service-kind=tfserving" }, "--service-kind: 'tfserving' is not supported" },
         { { "protocol=ftp" }, "--protocol: unknown value 'ftp'" },
-        { { "grpc-compression-algorithm=gzip" },
-          "--grpc-compression-algorithm: 'gzip' is not supported yet" },
+        { { "grpc-compression-algorithm=gzip" }, "--grpc-compression-algorithm needs -i grpc" },
+        { { "protocol=grpc", "grpc-compression-algorithm=br" },
+          "--grpc-compression-algorithm: unknown value 'br'" },
         { { "sequence-id-range=5:5" }, "--sequence-id-range: '5:5' is no range START:END" },
         { { "percentile=0" }, "--percentile: 1 to 99" },
 };
