@@ -82,7 +82,8 @@ static struct error *write_profile(const struct bench *b) {
         if (b->plan.v->profile_path == NULL)
                 return NULL;
         if (load_run_results(b->run)->n_unlogged > 0)
-                fprintf(stderr, "neso bench: %llu requests are not in %s, which has no room for them\n",
+                fprintf(stderr,
+                        "neso bench: %llu requests are not in %s, which has no room for them\n",
                         (unsigned long long)load_run_results(b->run)->n_unlogged,
                         b->plan.v->profile_path);
         strbuf_init(&text, (size_t)4 << 30);

@@ -117,6 +117,18 @@ static void put_errors(const struct load_result *r, struct strbuf *out) {
                               r->total->errors[i].text);
 }
 
+static void put_gauges(const struct load_result *r, struct strbuf *out) {
+        const struct map_entry *e;
+        size_t                  at = 0;
+
+        while ((e = map_next(&r->gauges.gauges, &at)) != NULL) {
+                const struct gauge_mean *m = e->value;
+
+                strbuf_printf(out, "load %g: mean %s %g\n", r->value, e->key,
+                              m->sum / (double)m->n);
+        }
+}
+
 static void put_remarks(const struct load_result *r, const struct load_plan *plan,
                         struct strbuf *out) {
         const struct tally *t = r->total;
@@ -124,6 +136,7 @@ static void put_remarks(const struct load_result *r, const struct load_plan *pla
         double              from_start = (double)histogram_percentile(&t->latency, 99.0);
 
         put_errors(r, out);
+        put_gauges(r, out);
         if (!r->is_stable && !r->is_counted)
                 strbuf_printf(
                         out,

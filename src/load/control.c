@@ -183,6 +183,7 @@ static void make_http(struct control *c, enum control_question q, const struct c
                 parts.method = "POST";
                 strbuf_printf(&path, "/v2/systemsharedmemory/region/%s/unregister", s->region);
                 break;
+        case CONTROL_PAGE: strbuf_puts(&path, s->path); break;
         }
         parts.path = strbuf_cstr(&path);
         parts.body_bytes = body.len;

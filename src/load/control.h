@@ -23,12 +23,14 @@ enum control_question {
         CONTROL_STATISTICS, /* of the model; of all models when `model` is NULL */
         CONTROL_REGISTER,   /* a region of shared memory */
         CONTROL_UNREGISTER,
+        CONTROL_PAGE, /* HTTP: any page, by its path */
 };
 
 struct control_subject {
         const char *model, *version; /* version NULL: the newest */
         const char *region;          /* its name and, with a slash before, its key */
         uint64_t    region_bytes;
+        const char *path; /* of CONTROL_PAGE */
 };
 
 /* The target is asked over the loop; `home` is borrowed and used by its thread. */

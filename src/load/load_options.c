@@ -146,9 +146,12 @@ static const struct option_row rows[] = {
                     "rate<1000, errors>0"),
         MISSING("report", "a report in HTML", "FILE"),
         MISSING_FLAG("language", "measures of language models"),
-        MISSING_FLAG("collect-metrics", "collecting the server's metrics"),
-        MISSING("metrics-url", "collecting the server's metrics", "URL"),
-        MISSING("metrics-interval", "collecting the server's metrics", "MS"),
+        ROW(FLAG, "collect-metrics", collects_metrics,
+            .help = "report the means of the server's gauges during the windows"),
+        ROW(TEXT, "metrics-url", metrics_url, .argument = "HOST:PORT/PATH",
+            .initial = "localhost:8002/metrics", .help = "their page; localhost:8002/metrics"),
+        ROW(COUNT, "metrics-interval", metrics_ms, .argument = "MS", .initial = "1000",
+            .help = "time between two readings; 1000"),
 
         ROW(NUMBER, "threads", n_threads, .argument = "N", .initial = "1", .min = 1, .max = 64,
             .help = "threads that send; 1"),
@@ -471,6 +474,8 @@ static struct error *check_numbers(const struct load_values *v) {
                 return error_new_text(ERR_INVALID_ARG, "--connections: at most 65536");
         if (v->string_length > 1U << 28)
                 return error_new_text(ERR_INVALID_ARG, "--string-length: at most 268435456");
+        if (v->metrics_ms == 0)
+                return error_new_text(ERR_INVALID_ARG, "--metrics-interval: at least 1 ms");
         if (v->percentile == 0)
                 return error_new_text(ERR_INVALID_ARG, "--percentile: 1 to 99");
         if (v->is_streaming && strcmp(v->protocol, "grpc") != 0)

@@ -47,6 +47,9 @@ struct load_values {
         char               *grpc_ca, *grpc_cert, *grpc_key;
         char               *csv_path, *profile_path;
         bool                has_verbose_csv;
+        bool                collects_metrics;
+        char               *metrics_url;
+        uint64_t            metrics_ms;
         bool                is_verbose, is_extra_verbose;
         bool                is_async, is_sync, is_dynamic;
         int64_t             old_concurrency, old_max_concurrency, max_threads;

@@ -51,6 +51,13 @@ struct load_run {
         struct waiter           waiter;
         struct load_results     results;
         int                     server_pid; /* 0: not known */
+        struct target           metrics_target;
+        bool                    has_metrics_target;
+        char                   *metrics_path; /* owned */
+        struct channel_home     metrics_home;
+        struct control         *metrics; /* NULL: --collect-metrics is not given */
+        struct gauge_means     *gauges;  /* borrowed: of the load whose window it is; NULL: none */
+        uint64_t                next_metrics_ns;
         bool                    is_live;
         size_t                  n_logged; /* numbers of all logs */
 };
@@ -82,6 +89,48 @@ static struct error *open_target(struct load_run *r) {
         if (target_is_local(&r->target))
                 r->server_pid = local_server_find(r->target.port);
         return NULL;
+}
+
+/* The page is on another port, and always HTTP. */
+static struct error *open_metrics(struct load_run *r) {
+        const char           *url = r->plan->v->metrics_url, *scheme = strstr(url, "://");
+        const char           *slash = strchr(scheme != NULL ? scheme + 3 : url, '/');
+        size_t                n = slash != NULL ? (size_t)(slash - url) : strlen(url);
+        AUTO_CHARS            place = mem_strndup(url, n);
+        struct target_options o = r->plan->target;
+        AUTO_STRBUF           page = { 0 };
+
+        if (!r->plan->v->collects_metrics)
+                return NULL;
+        o.protocol = TARGET_HTTP;
+        o.url = place;
+        o.has_tls = false;
+        TRY(error_wrap(target_open(&o, &r->metrics_target), "--metrics-url"));
+        r->has_metrics_target = true;
+        r->metrics_path = mem_strdup(slash != NULL ? slash : "/metrics");
+        r->metrics_home = (struct channel_home){ .loop = r->control_home.loop,
+                                                 .target = &r->metrics_target,
+                                                 .room = mem_alloc(CHANNEL_ROOM_BYTES) };
+        r->metrics = control_open(&r->metrics_home, CONTROL_NS);
+        strbuf_init(&page, 0);
+        return error_wrap(control_ask(r->metrics, CONTROL_PAGE,
+                                      &(struct control_subject){ .path = r->metrics_path }, &page),
+                          "--collect-metrics");
+}
+
+/* Reads the page when it is time. A page that does not come is left out: the load goes on. */
+static void collect_metrics(struct load_run *r) {
+        struct control_subject subject = { .path = r->metrics_path };
+        AUTO_STRBUF            page = { 0 };
+        AUTO_ERROR             err = NULL;
+
+        if (r->metrics == NULL || r->gauges == NULL || clock_now_ns() < r->next_metrics_ns)
+                return;
+        r->next_metrics_ns = clock_now_ns() + r->plan->v->metrics_ms * NS_PER_MS;
+        strbuf_init(&page, 0);
+        err = control_ask(r->metrics, CONTROL_PAGE, &subject, &page);
+        if (err == NULL)
+                gauge_means_add(r->gauges, strbuf_str(&page));
 }
 
 static struct error *read_model(struct load_run *r) {
@@ -206,6 +255,7 @@ static struct worker *make_worker(struct load_run *r, size_t part) {
 
 static struct error *open_run(struct load_run *r) {
         TRY(open_target(r));
+        TRY(open_metrics(r));
         TRY(read_model(r));
         TRY(check_model(r));
         TRY(make_requests(r));
@@ -243,6 +293,7 @@ static void free_results(struct load_results *s) {
                 free(x->logs);
                 free(x->boundaries);
                 free(x->steps);
+                gauge_means_done(&x->gauges);
                 tally_free(x->total);
         }
         free(s->items);
@@ -256,8 +307,11 @@ void load_run_free(struct load_run *r) {
         free(r->workers);
         shm_area_close(r->shm, r->control);
         control_close(r->control);
+        control_close(r->metrics);
         loop_group_free(r->loops);
         free(r->control_home.room);
+        free(r->metrics_home.room);
+        free(r->metrics_path);
         free_results(&r->results);
         request_set_done(&r->requests);
         if (r->has_model) {
@@ -266,6 +320,8 @@ void load_run_free(struct load_run *r) {
         }
         if (r->has_target)
                 target_done(&r->target);
+        if (r->has_metrics_target)
+                target_done(&r->metrics_target);
         waiter_close(&r->waiter);
         free(r);
 }
@@ -432,6 +488,9 @@ static void wait_window(struct load_run *r, double value, uint64_t wanted) {
                 }
                 if (wanted == 0 && !is_early)
                         next_ns = MIN(next_ns, early_ns);
+                collect_metrics(r);
+                if (r->metrics != NULL && r->gauges != NULL)
+                        next_ns = MIN(next_ns, r->next_metrics_ns);
                 waiter_wait(&r->waiter, next_ns);
                 show_live(r, value, end_ns);
         }
@@ -650,8 +709,10 @@ static struct error *run_load(struct load_run *r, struct load_result *x) {
                 if (err == NULL)
                         warm_up(r, x->value);
         }
+        r->gauges = &x->gauges;
         if (err == NULL)
                 err = run_windows(r, x, &s, &end);
+        r->gauges = NULL;
         stop_all(r);
         hide_live(r);
         merge_windows(r, x, &s);
@@ -672,6 +733,7 @@ static struct error *measure(struct load_run *r, double value, struct load_resul
         all->items = mem_realloc(all->items, (all->n_items + 1) * sizeof(*all->items));
         *ret = &all->items[all->n_items];
         **ret = (struct load_result){ .value = value, .server_cpu = -1.0 };
+        gauge_means_init(&(*ret)->gauges);
         all->n_items++;
         TRY(run_load(r, *ret));
         return NULL;

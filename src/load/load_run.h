@@ -10,6 +10,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "load/gauge_means.h"
 #include "load/load_model.h"
 #include "load/load_options.h"
 #include "load/server_stats.h"
@@ -39,6 +40,7 @@ struct load_result {
         double               cpu_share;  /* of the generator's busiest thread, of one core */
         double               server_cpu; /* cores; below 0: not known */
         bool                 is_generator_limit;
+        struct gauge_means   gauges; /* of all windows, with --collect-metrics */
 };
 
 struct load_results {

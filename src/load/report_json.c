@@ -140,6 +140,20 @@ static void put_server(struct json_writer *w, const char *key, const struct serv
         json_end_object(w);
 }
 
+static void put_gauges(struct json_writer *w, const struct gauge_means *g) {
+        const struct map_entry *e;
+        size_t                  at = 0;
+
+        json_key(w, "metrics");
+        json_begin_object(w);
+        while ((e = map_next(&g->gauges, &at)) != NULL) {
+                const struct gauge_mean *m = e->value;
+
+                put_real(w, e->key, m->sum / (double)m->n);
+        }
+        json_end_object(w);
+}
+
 static void put_load(struct json_writer *w, const struct load_result *r, const struct load_model *m,
                      const struct load_plan *plan) {
         const struct tally *t = r->total;
@@ -166,6 +180,8 @@ static void put_load(struct json_writer *w, const struct load_result *r, const s
         for (size_t i = 0; r->steps != NULL && i < m->n_steps; i++)
                 put_server(w, m->steps[i].model, &r->steps[i]);
         json_end_object(w);
+        if (plan->v->collects_metrics)
+                put_gauges(w, &r->gauges);
         json_key(w, "is_stable");
         json_put_bool(w, r->is_stable);
         put_real(w, "rate_spread_percent", r->rate_spread);

@@ -47,7 +47,7 @@ static void read_all(struct waiter *w) {
         if (read(w->signal_fd, &signal_read, sizeof(signal_read)) == (ssize_t)sizeof(signal_read))
                 w->is_interrupted = true;
         if (read(w->wake_fd, &n, sizeof(n)) != (ssize_t)sizeof(n))
-                return; /* nobody has woken it */
+                return; /* it was not woken */
 }
 
 void waiter_wait(struct waiter *w, uint64_t until_ns) {

@@ -388,6 +388,18 @@ def test_chain(bench):
         "one": 30, "ten": 30}
 
 
+def test_metrics(server, bench):
+    place = f"127.0.0.1:{server.port('metrics')}/metrics"
+    [load] = bench(*FLOATS, *QUICK, "--collect-metrics", "--metrics-url", place, "--metrics-interval=20")
+    assert 0 < load["metrics"]["nv_cpu_memory_used_bytes"] < load["metrics"][
+        "nv_cpu_memory_total_bytes"]
+    assert not any("nv_inference_count" in name for name in load["metrics"])  # a counter
+    code, out, _ = bench_raw(*address(server), *FLOATS, *QUICK, "--collect-metrics", "--metrics-url", place)
+    assert code == DONE and "mean nv_cpu_memory_used_bytes " in out
+    code, _, err = bench_raw(*address(server), *FLOATS, "--collect-metrics", "--metrics-url", "127.0.0.1:1/x")
+    assert code == UNREACHABLE and "--collect-metrics" in err
+
+
 # ---- files and exit codes ----------------------------------------------------------------------------
 
 COLUMNS = ["Inferences/Second", "Client Send", "Network+Server Send/Recv", "Server Queue",
@@ -452,7 +464,7 @@ def test_exit_codes(server):
     assert code == UNREACHABLE and "no connection to the server" in err
 
 
-@pytest.mark.parametrize("option", ["--report=x.html", "--language", "--collect-metrics",
+@pytest.mark.parametrize("option", ["--report=x.html", "--language", "--trace-level=OFF",
                                     "--periodic-concurrency-range=1:4", "--endpoint=v1/chat",
                                     "--shared-memory=cuda", "--service-kind=openai"])
 def test_what_is_missing_is_refused_by_name(option):

@@ -168,7 +168,7 @@ def complete_fixture(tmp_path_factory):
     (["neso", "ctl", "index", "--z"], []),
     (["neso", "ctl", "index", "--json", "--re"], ["--ready"]),
     (["neso", "bench", "--protocol", "="], ["http", "grpc"]),
-    (["neso", "bench", "--collect"], []),
+    (["neso", "bench", "--trace"], []),
     (["neso", "version", "x"], []),
 ])
 def test_completion(complete, words, offered):

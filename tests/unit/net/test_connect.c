@@ -154,7 +154,7 @@ static void test_connect(void **state UNUSED) {
         assert_string_equal(s.got, "hello");
 }
 
-/* A port that is bound, but on which nobody listens. */
+/* A port that is bound, but not listened on. */
 static void test_refused(void **state UNUSED) {
         struct script s = { 0 };
         int           fd = listen_on(&s.address);
