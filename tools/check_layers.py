@@ -46,13 +46,14 @@ LAYERS = {
     "call": ["base", "codec", "net", "core_api", "auth", "shm", "trace", "public"],
     "http": FRONT + ["public"],
     "grpc": FRONT + ["public"],
-    "cli": FRONT + ["options", "http", "grpc", "public"],
+    "load": ["base", "codec", "options", "net", "public"],
+    "cli": FRONT + ["options", "http", "grpc", "load", "public"],
 }
 
 # The structs that protobuf-c generates -> folders.
 GENERATED = {
     "model_config.pb-c.h": ["config", "grpc"],
-    "grpc_service.pb-c.h": ["grpc"],
+    "grpc_service.pb-c.h": ["grpc", "load"],
     "health.pb-c.h": ["grpc"],
     "reflection.pb-c.h": ["grpc"],
 }
@@ -64,7 +65,7 @@ THIRD_PARTY = {
     "openssl/evp.h": (("src/base", "repoagents/checksum"), True),
     "openssl/": ("src/net", True),
     "llhttp": ("src/http", True),
-    "nghttp2/": ("src/grpc", True),
+    "nghttp2/": (("src/grpc", "src/load"), True),  # the server's sessions; the decoder of header blocks
     "zlib.h": ("src/codec", True),
     "curl/": ("src/net", True),
     "protobuf-c/": ("src/codec", False),  # its readers need the descriptors

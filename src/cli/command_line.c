@@ -17,12 +17,12 @@ static struct error *unknown_option(const struct command_line *l, struct str nam
 
 static struct error *set_option(struct command_line *l, const struct option_row *row,
                                 const char *value) {
-        uint64_t bit = UINT64_C(1) << (row - l->options->rows);
+        bool *is_given = &l->given[row - l->options->rows];
 
-        if (row->kind == OPTION_TEXT && (l->given & bit) != 0)
+        if (row->kind == OPTION_TEXT && *is_given)
                 return error_new(ERR_INVALID_ARG, "--%s is given twice", row->name);
         TRY(option_set(row, l->values, value));
-        l->given |= bit;
+        *is_given = true;
         return NULL;
 }
 
@@ -46,6 +46,27 @@ static struct error *read_option(struct command_line *l, int argc, char **argv, 
         return set_option(l, row, value);
 }
 
+/* Reads "-m value", "-mvalue" or "-z". */
+static struct error *read_letter(struct command_line *l, int argc, char **argv, int *at) {
+        const char              *arg = argv[*at], *value = arg[2] != '\0' ? arg + 2 : NULL;
+        const struct option_row *row = NULL;
+
+        for (size_t i = 0; i < l->options->n_rows && row == NULL; i++)
+                if (l->options->rows[i].letter == arg[1])
+                        row = &l->options->rows[i];
+        if (row == NULL || (row->kind == OPTION_FLAG && value != NULL))
+                return error_new(ERR_INVALID_ARG,
+                                 "unknown option '%s'; options begin with two dashes", arg);
+        if (row->kind == OPTION_FLAG)
+                return set_option(l, row, "true");
+        if (value == NULL && *at + 1 < argc)
+                value = argv[++*at];
+        if (value == NULL)
+                return error_new(ERR_INVALID_ARG, "-%c needs a value: -%c %s", row->letter,
+                                 row->letter, row->argument);
+        return set_option(l, row, value);
+}
+
 struct error *command_line_read(struct command_line *l, int argc, char **argv) {
         for (int i = 1; i < argc; i++) {
                 if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
@@ -60,9 +81,7 @@ struct error *command_line_read(struct command_line *l, int argc, char **argv) {
                 if (strncmp(argv[i], "--", 2) == 0)
                         TRY(read_option(l, argc, argv, &i));
                 else if (argv[i][0] == '-' && argv[i][1] != '\0')
-                        return error_new(ERR_INVALID_ARG,
-                                         "unknown option '%s'; options begin with two dashes",
-                                         argv[i]);
+                        TRY(read_letter(l, argc, argv, &i));
                 else
                         option_texts_add(&l->words, argv[i]);
         }
@@ -78,7 +97,10 @@ void command_line_print_options(const struct option_table *options, struct strbu
                 const struct option_row *row = &options->rows[i];
                 size_t                   start = out->len;
 
-                strbuf_printf(out, "  --%s", row->name);
+                if (row->letter != 0)
+                        strbuf_printf(out, "  -%c, --%s", row->letter, row->name);
+                else
+                        strbuf_printf(out, "  --%s", row->name);
                 if (row->kind != OPTION_FLAG)
                         strbuf_printf(out, "=%s", row->argument);
                 do {
@@ -89,6 +111,6 @@ void command_line_print_options(const struct option_table *options, struct strbu
                         if (*c == '\n')
                                 strbuf_printf(out, "%*s", HELP_COLUMN, "");
                 }
-                strbuf_putc(out, '\n');
+                strbuf_puts(out, row->missing != NULL ? " (not supported yet)\n" : "\n");
         }
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The command lines of `neso check` and `neso ctl`: options from a table of rows, and words. `neso serve`
+/* The command lines of `neso check`, `neso ctl` and `neso bench`: options from a table of rows, and words. `neso serve`
  * reads its options as the reference server does (option_parse.h).
  *
- * Accepted are "--name=value" and "--name value"; a value may begin with dashes in the first form
- * only. "--" ends the options.
+ * Accepted are "--name=value" and "--name value"; a value may begin with two dashes in the first form
+ * only. An option with a letter may also be given as "-m value" or "-mvalue". "--" ends the options.
  *
  * Ownership.  The caller owns the values, and initialises and ends them with the table.
  * command_line_done() frees the words.
@@ -19,10 +19,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define COMMAND_LINE_MAX_OPTIONS 128
+
 struct command_line {
-        const struct option_table *options;    /* at most 64 rows */
-        void                      *values;     /* borrowed; the struct that the rows store into */
-        uint64_t                   given;      /* a bit for each option, by its index */
+        const struct option_table *options; /* at most COMMAND_LINE_MAX_OPTIONS rows */
+        void                      *values;  /* borrowed; the struct that the rows store into */
+        bool                       given[COMMAND_LINE_MAX_OPTIONS]; /* by the index of the option */
         struct option_texts        words;      /* the other arguments, in their order */
         bool                       wants_help; /* --help or -h; later arguments were not read */
 };

@@ -80,6 +80,8 @@ static void put_option(struct strbuf *out, const struct option_row *row) {
                 put_troff(out, option_default(row));
                 strbuf_putc(out, '.');
         }
+        if (row->letter != 0)
+                strbuf_printf(out, " Short form: \\-%c.", row->letter);
         strbuf_puts(out, row->missing != NULL ? " (Not supported yet.)\n" : "\n");
         if (row->old_name == NULL)
                 return;

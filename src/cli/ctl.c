@@ -137,7 +137,7 @@ static struct error *check_words(const struct command_word *k, const struct opti
 
 static struct error *check_options(const struct command_word *k, const struct command_line *l) {
         for (size_t i = 0; i < ctl_options.n_rows; i++)
-                if ((l->given >> i & 1) != 0 && rows[i].used_by != FOR_ALL &&
+                if (l->given[i] && rows[i].used_by != FOR_ALL &&
                     (rows[i].used_by & k->takes) == 0)
                         return error_new(ERR_INVALID_ARG, "%s takes no option --%s", k->name,
                                          rows[i].name);

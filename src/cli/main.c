@@ -3,6 +3,7 @@
  */
 #include "base/compiler.h"
 #include "base/file.h"
+#include "cli/bench.h"
 #include "cli/check.h"
 #include "cli/command_page.h"
 #include "cli/ctl.h"
@@ -84,7 +85,7 @@ static const struct command_page version_page = {
 };
 
 static const struct command_page *const listed[] = {
-        &serve_page, &check_page, &ctl_page, &options_page, &endpoints_page, &version_page,
+        &serve_page, &check_page, &ctl_page, &bench_page, &options_page, &endpoints_page, &version_page,
 };
 static const struct command_pages pages = { listed, ARRAY_LEN(listed) };
 
@@ -96,6 +97,7 @@ static const struct command {
         { "serve", serve_main },
         { "check", check_main },
         { "ctl", ctl_main },
+        { "bench", bench_main },
         { "options", print_options },
         { "endpoints", print_endpoints },
         { "version", print_version },
@@ -116,7 +118,7 @@ static int print_manual(int argc, char **argv) {
         fputs(strbuf_cstr(&text), stdout);
         if (text.len > 0)
                 return 0;
-        fprintf(stderr, "Usage: neso manual [serve | check | ctl]\n");
+        fprintf(stderr, "Usage: neso manual [serve | check | ctl | bench]\n");
         return 1;
 }
 

@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -46,6 +47,7 @@ static void on_closed(uv_handle_t *native) {
         c->ops->on_closed(c);
         free(c->peer);
         free(c->rest);
+        free(c->connecting);
         free(c);
 }
 
@@ -69,10 +71,8 @@ static void write_batch_init(struct write_batch *b) {
         b->memory = mem_alloc(WRITE_BATCH_BYTES);
 }
 
-struct error *conn_open(struct loop *l, int fd, const struct conn_ops *ops, void *owner,
-                        struct conn **ret) {
+static struct conn *conn_new(struct loop *l, int fd, const struct conn_ops *ops, void *owner) {
         struct conn *c = mem_aligned_alloc(CACHE_LINE_BYTES, sizeof(*c));
-        int          rc;
 
         memset(c, 0, sizeof(*c));
         uv_tcp_init(&l->uv, &c->tcp); /* cannot fail when it creates no socket */
@@ -85,11 +85,53 @@ struct error *conn_open(struct loop *l, int fd, const struct conn_ops *ops, void
         if (!l->writes.memory)
                 write_batch_init(&l->writes);
         loop_conn_added(l);
-        rc = uv_tcp_open(&c->tcp, fd);
+        return c;
+}
+
+struct error *conn_open(struct loop *l, int fd, const struct conn_ops *ops, void *owner,
+                        struct conn **ret) {
+        struct conn *c = conn_new(l, fd, ops, owner);
+        int          rc = uv_tcp_open(&c->tcp, fd);
+
         if (rc < 0) {
                 close(fd);
                 conn_abandon(c);
                 return error_new(ERR_INTERNAL, "unable to watch a socket: %s", uv_strerror(rc));
+        }
+        *ret = c;
+        return NULL;
+}
+
+static void on_connected(uv_connect_t *request, int status) {
+        struct conn *c = request->data;
+
+        if (c->is_closing)
+                return;
+        if (status < 0) {
+                c->has_ended = true;
+                c->ops->on_end(c, true);
+        } else {
+                c->ops->on_connected(c);
+        }
+}
+
+struct error *conn_connect(struct loop *l, const struct sockaddr *address, const struct conn_ops *ops,
+                           void *owner, struct conn **ret) {
+        int          fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        int          on = 1;
+        struct conn *c;
+        int          rc;
+
+        if (fd < 0)
+                return error_errno(errno, "unable to create a socket");
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* a failure only delays */
+        TRY(conn_open(l, fd, ops, owner, &c));
+        c->connecting = mem_zalloc(sizeof(*c->connecting));
+        c->connecting->data = c;
+        rc = uv_tcp_connect(c->connecting, &c->tcp, address, on_connected);
+        if (rc < 0) {
+                conn_abandon(c);
+                return error_new(ERR_UNAVAILABLE, "unable to connect: %s", uv_strerror(rc));
         }
         *ret = c;
         return NULL;

@@ -23,6 +23,7 @@
 struct conn;
 struct loop;
 struct peer_table;
+struct sockaddr;
 struct tls_context;
 
 /* Largest small write, in bytes of all parts. Its parts and their bytes are borrowed during the call
@@ -40,6 +41,8 @@ struct conn_ops {
         /* A write for which conn_write() returned CONN_WRITE_PENDING has ended. */
         void (*on_written)(struct conn *c, bool is_ok);
         void (*on_tick)(struct conn *c, uint64_t now_ns);
+        /* The connection of conn_connect() is established, TLS excluded. NULL when there is none. */
+        void (*on_connected)(struct conn *c);
         /* The last callback; the connection is freed when it returns. */
         void (*on_closed)(struct conn *c);
 };
@@ -53,6 +56,10 @@ enum conn_write {
 /* Takes ownership of `fd`; on failure it is closed. Does not start to read. */
 struct error *conn_open(struct loop *l, int fd, const struct conn_ops *ops, void *owner,
                         struct conn **ret) NODISCARD;
+/* Connects to the address. on_connected() follows, or on_end() when the connection fails; no other function
+ * may be called before, except conn_secure() and conn_close(). */
+struct error *conn_connect(struct loop *l, const struct sockaddr *address, const struct conn_ops *ops,
+                           void *owner, struct conn **ret) NODISCARD;
 /* Counts the connection for its peer's address until it is freed; false when the address is at its
  * limit. */
 bool conn_count_peer(struct conn *c, struct peer_table *peers) NODISCARD;
@@ -66,8 +73,8 @@ struct conn_security {
         void *owner; /* borrowed */
 };
 
-/* Starts TLS on the server side. To be called directly after conn_open(), before reading begins. The
- * handshake makes progress only while the connection reads; a write before its end stays pending. A
+/* Starts TLS, on the side of the context. To be called directly after conn_open() or conn_connect(), before
+ * reading begins; on the client's side the first conn_read_start() sends the first message. The handshake makes progress only while the connection reads; a write before its end stays pending. A
  * handshake that fails or times out is logged and counted here, and the owner receives on_end(), as it
  * does when the peer sends close_notify. Borrows `how` until the connection is closed. */
 struct error *conn_secure(struct conn *c, const struct conn_security *how) NODISCARD;

@@ -61,6 +61,7 @@ struct conn {
         struct peer_table *peers; /* borrowed; NULL = connections per address are not counted */
         struct peer_entry *entry; /* its entry in `peers` */
         char              *rest;  /* owned: unsent bytes of a small write */
+        uv_connect_t      *connecting; /* owned: request of conn_connect(), freed with the connection */
         struct iovec       deferred_parts[CONN_DEFERRED_PARTS];
         size_t             n_deferred_parts;
         uv_write_t         write;

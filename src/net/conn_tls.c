@@ -577,8 +577,9 @@ static void tls_read_start(struct conn *c) {
 
         if (t->is_running_steps || t->is_blocked)
                 return;
-        if (t->stash_bytes > 0 || tls_session_has_input(t->session))
-                resume_soon(c);
+        if (t->stash_bytes > 0 || tls_session_has_input(t->session) ||
+            (t->state == CONN_TLS_HANDSHAKE && !t->has_begun && tls_session_is_client(t->session)))
+                resume_soon(c); /* a client's first step needs no input */
         else
                 update_reading(c);
 }

@@ -38,10 +38,25 @@ struct tls_options {
         struct str protocols;
 };
 
+/* Settings of a client, whose sessions all go to one host. */
+struct tls_client_options {
+        const char *root_path; /* PEM: the accepted authorities; NULL: those of the system */
+        const char *cert_path; /* PEM: the client's certificate, then its issuers; NULL: none */
+        const char *key_path;  /* PEM, with cert_path */
+        const char *host;      /* name or address that the certificate must have */
+        bool        accepts_any_certificate;
+        bool        accepts_any_host; /* an accepted authority's certificate for any name */
+        struct str  protocols;        /* ALPN, as above; static */
+};
+
+/* Copies the options. An error names the file and the fault in it. */
+struct error *tls_client_context_new(const struct tls_client_options *o, struct tls_context **ret)
+        NODISCARD;
+
 /* Copies the options. An error names the file and the fault in it. */
 struct error *tls_context_new(const struct tls_options *o, struct tls_context **ret) NODISCARD;
 void          tls_context_free(struct tls_context *t); /* NULL is fine */
-/* Reads the files again; after an error the old settings are still in use. */
+/* Reads the files of a server's context again; after an error the old settings are still in use. */
 struct error *tls_context_reload(struct tls_context *t) NODISCARD;
 
 /* Largest number of plain bytes in a record (RFC 8446, 5.1), and the largest size of an encrypted
@@ -74,6 +89,8 @@ bool tls_session_has_input(const struct tls_session *s);
 /* Sets the output buffer of the following calls; NULL = no room. */
 void tls_session_lend(struct tls_session *s, struct tls_out *out);
 
+/* True when this side begins the handshake. */
+bool            tls_session_is_client(const struct tls_session *s);
 enum tls_result tls_session_handshake(struct tls_session *s);
 /* TLS_DONE: *ret_n > 0. */
 enum tls_result tls_session_read(struct tls_session *s, char *to, size_t len, size_t *ret_n);

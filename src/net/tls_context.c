@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "net/tls_types.h"
 
+#include <arpa/inet.h>
 #include <string.h>
 
 /* Four times the size of a bundle of all public authorities. */
@@ -83,8 +84,8 @@ static struct error *read_chain(SSL_CTX *native, const struct pem *p) {
         return is_at_end() ? NULL : certificate_error(p);
 }
 
-static struct error *read_certificate(SSL_CTX *native, const char *path) {
-        AUTO_PEM p = { .what = "server certificate", .path = path };
+static struct error *read_certificate(SSL_CTX *native, const char *what, const char *path) {
+        AUTO_PEM p = { .what = what, .path = path };
         X509    *cert;
         int      rc;
 
@@ -112,8 +113,8 @@ static int on_passphrase(char *to, int size, int rwflag, void *was_asked) {
         return -1;
 }
 
-static struct error *read_key(SSL_CTX *native, const char *path) {
-        AUTO_PEM  p = { .what = "server key", .path = path };
+static struct error *read_key(SSL_CTX *native, const char *what, const char *path) {
+        AUTO_PEM  p = { .what = what, .path = path };
         bool      was_asked = false;
         EVP_PKEY *key;
         int       rc;
@@ -194,8 +195,8 @@ static bool apply_settings(SSL_CTX *native, struct tls_context *t) {
 }
 
 static struct error *read_files(SSL_CTX *native, const struct tls_context *t) {
-        TRY(read_certificate(native, t->cert_path));
-        TRY(read_key(native, t->key_path));
+        TRY(read_certificate(native, "server certificate", t->cert_path));
+        TRY(read_key(native, "server key", t->key_path));
         return t->root_path ? read_roots(native, t->root_path) : NULL;
 }
 
@@ -249,6 +250,84 @@ struct error *tls_context_reload(struct tls_context *t) {
         return NULL;
 }
 
+/* ---- clients ---- */
+
+bool tls_is_address(const char *host) {
+        unsigned char room[sizeof(struct in6_addr)];
+
+        return inet_pton(AF_INET, host, room) == 1 || inet_pton(AF_INET6, host, room) == 1;
+}
+
+static struct error *read_trusted(SSL_CTX *native, const struct tls_client_options *o) {
+        if (!o->root_path) {
+                SSL_CTX_set_default_verify_paths(native); /* without them every certificate is refused */
+                return NULL;
+        }
+        AUTO_PEM    p = { .what = "root certificate", .path = o->root_path };
+        X509_STORE *store = SSL_CTX_get_cert_store(native);
+        X509       *cert;
+        size_t      n = 0;
+
+        TRY(pem_open(&p));
+        for (; (cert = PEM_read_bio_X509(p.bio, NULL, NULL, NULL)) != NULL; n++) {
+                X509_STORE_add_cert(store, cert); /* fails for a duplicate, which is harmless */
+                X509_free(cert);
+        }
+        if (n == 0 || !is_at_end())
+                return certificate_error(&p);
+        X509_STORE_set_flags(store, X509_V_FLAG_PARTIAL_CHAIN);
+        return NULL;
+}
+
+static bool set_host(SSL_CTX *native, const char *host) {
+        X509_VERIFY_PARAM *param = SSL_CTX_get0_param(native);
+
+        return (tls_is_address(host) ? X509_VERIFY_PARAM_set1_ip_asc(param, host)
+                                     : X509_VERIFY_PARAM_set1_host(param, host, 0)) == 1;
+}
+
+static struct error *set_client(SSL_CTX *native, const struct tls_client_options *o) {
+        SSL_CTX_set_options(native, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
+        SSL_CTX_set_mode(native,
+                         SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+        SSL_CTX_set_session_cache_mode(native, SSL_SESS_CACHE_OFF);
+        if (SSL_CTX_set_min_proto_version(native, TLS1_2_VERSION) != 1 ||
+            SSL_CTX_set_alpn_protos(native, (const unsigned char *)o->protocols.ptr,
+                                    (unsigned)o->protocols.len) != 0 ||
+            (!o->accepts_any_host && !set_host(native, o->host)))
+                return error_new(ERR_INTERNAL, "unable to set TLS up");
+        SSL_CTX_set_verify(native, o->accepts_any_certificate ? SSL_VERIFY_NONE : SSL_VERIFY_PEER,
+                           NULL);
+        if (!o->accepts_any_certificate)
+                TRY(read_trusted(native, o));
+        if (o->cert_path && !o->key_path)
+                return error_new(ERR_INVALID_ARG, "the client certificate '%s' needs a private key",
+                                 o->cert_path);
+        if (!o->cert_path)
+                return NULL;
+        TRY(read_certificate(native, "client certificate", o->cert_path));
+        return read_key(native, "client key", o->key_path);
+}
+
+struct error *tls_client_context_new(const struct tls_client_options *o, struct tls_context **ret) {
+        struct tls_context *t = mem_zalloc(sizeof(*t));
+        struct error       *err;
+
+        t->host = mem_strdup(o->host);
+        mutex_init(&t->lock, LOCK_MAILBOX);
+        t->bio_method = tls_bio_method_new();
+        t->native = SSL_CTX_new(TLS_client_method());
+        err = t->bio_method && t->native ? set_client(t->native, o)
+                                         : error_new(ERR_INTERNAL, "unable to set TLS up");
+        ERR_clear_error();
+        if (err) {
+                tls_context_free(t);
+                return err;
+        }
+        *ret = t;
+        return NULL;
+}
+
 void tls_context_free(struct tls_context *t) {
         if (!t)
                 return;
@@ -258,5 +337,6 @@ void tls_context_free(struct tls_context *t) {
         free(t->cert_path);
         free(t->key_path);
         free(t->root_path);
+        free(t->host);
         free(t);
 }

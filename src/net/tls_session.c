@@ -10,6 +10,7 @@ struct tls_session {
         SSL            *native; /* owned; holds the settings with which it began */
         struct str      in;     /* borrowed: unread part of the input */
         struct tls_out *out;    /* borrowed */
+        bool            is_client;
         char           *reason; /* owned: why the session failed; NULL: it has not */
 };
 
@@ -93,8 +94,19 @@ struct tls_session *tls_session_new(struct tls_context *t) {
         BIO_set_data(bio, s);
         BIO_set_init(bio, 1);
         SSL_set_bio(s->native, bio, bio);
-        SSL_set_accept_state(s->native);
+        s->is_client = t->host != NULL;
+        if (!s->is_client) {
+                SSL_set_accept_state(s->native);
+        } else {
+                SSL_set_connect_state(s->native);
+                if (!tls_is_address(t->host))
+                        SSL_set_tlsext_host_name(s->native, t->host); /* without it: no SNI */
+        }
         return s;
+}
+
+bool tls_session_is_client(const struct tls_session *s) {
+        return s->is_client;
 }
 
 void tls_session_free(struct tls_session *s) {
@@ -144,7 +156,7 @@ static void keep_reason(struct tls_session *s) {
 
         free(s->reason);
         if (verdict != X509_V_OK)
-                s->reason = mem_printf("client certificate: %s",
+                s->reason = mem_printf("%s certificate: %s", s->is_client ? "server" : "client",
                                        X509_verify_cert_error_string(verdict));
         else if (text || (text = ERR_reason_error_string(code)) != NULL)
                 s->reason = mem_strdup(text);

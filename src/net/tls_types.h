@@ -15,12 +15,16 @@ struct tls_context {
         char       *cert_path; /* owned */
         char       *key_path;  /* owned */
         char       *root_path; /* owned; may be NULL */
+        char       *host;      /* owned: of a client's context; NULL: a server's */
         struct str  protocols;
         BIO_METHOD *bio_method; /* owned: connects OpenSSL to the buffers of a session */
 
         struct mutex lock;   /* rank LOCK_MAILBOX; guards the fields below */
         SSL_CTX     *native; /* ref */
 };
+
+/* tls_context.c. True for an IP address, which is no name for SNI (RFC 6066, 3). */
+bool tls_is_address(const char *host);
 
 /* tls_session.c. NULL when memory is short. */
 BIO_METHOD *tls_bio_method_new(void);

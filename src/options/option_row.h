@@ -52,6 +52,7 @@ struct option_texts {
 struct option_row {
         const char      *group;    /* heading in --help */
         const char      *name;     /* without dashes */
+        char             letter;   /* "-m" for "--model"; command_line.h alone reads it. 0: none */
         const char      *old_name; /* another name of the same option; NULL: none */
         enum option_kind kind;
         size_t           offset; /* of the member in the struct of values */

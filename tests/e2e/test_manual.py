@@ -9,7 +9,8 @@ import pytest
 
 from conftest import BUILD, require_build
 
-PAGES = {"neso": [], "neso-serve": ["serve"], "neso-check": ["check"], "neso-ctl": ["ctl"]}
+PAGES = {"neso": [], "neso-serve": ["serve"], "neso-check": ["check"], "neso-ctl": ["ctl"],
+         "neso-bench": ["bench"]}
 MACROS = {".TH", ".SH", ".SS", ".TP", '.\\"'}
 
 
@@ -55,9 +56,9 @@ def test_every_option_of_serve():
         assert (f" Default: {default}." in paragraph) == (default != ""), name
 
 
-@pytest.mark.parametrize("command", ["check", "ctl"])
+@pytest.mark.parametrize("command", ["check", "ctl", "bench"])
 def test_every_option_of_the_others(command):
-    listed = re.findall(r"^  (--[a-z-]+\S*)", neso(command, "--help")[1], re.M)
+    listed = re.findall(r"^  (?:-\w, )?(--[a-z-]+\S*)", neso(command, "--help")[1], re.M)
     assert len(listed) > 7
     assert [head for head, _ in entries(manual(f"neso-{command}")).values()] == listed
 
@@ -66,7 +67,7 @@ def test_every_command():
     text = manual("neso")
     for command in re.findall(r"^  (\w+) ", neso("help")[1], re.M):
         assert f"\n.TP\n\\fB{command}\\fR\n" in text
-    for page in ("serve", "check", "ctl"):
+    for page in ("serve", "check", "ctl", "bench"):
         assert f"\\fBneso\\-{page}\\fR(1)" in text
     words = re.findall(r"^  (\w+) +(?:MODEL|\[MODEL\]|[a-z])", neso("ctl", "--help")[1], re.M)
     assert "index" in words and "infer" in words
@@ -100,7 +101,7 @@ def test_groff_has_no_complaint(page):
 
 
 def test_pages_that_are_not_there():
-    assert neso("manual", "version") == (1, "", "Usage: neso manual [serve | check | ctl]\n")
+    assert neso("manual", "version") == (1, "", "Usage: neso manual [serve | check | ctl | bench]\n")
 
 
 def test_what_is_installed():
@@ -166,6 +167,8 @@ def complete_fixture(tmp_path_factory):
     (["neso", "ctl", "infer", "--z"], ["--zeros"]),
     (["neso", "ctl", "index", "--z"], []),
     (["neso", "ctl", "index", "--json", "--re"], ["--ready"]),
+    (["neso", "bench", "--protocol", "="], ["http", "grpc"]),
+    (["neso", "bench", "--trace"], []),
     (["neso", "version", "x"], []),
 ])
 def test_completion(complete, words, offered):

@@ -68,6 +68,85 @@ static void test_files(void **state UNUSED) {
         tls_context_free(NULL);
 }
 
+/* ---- a client's context against a server's ---- */
+
+struct side {
+        struct tls_session *session;
+        struct tls_out      out;
+        char                in[64 << 10];
+        size_t              n_in;
+};
+
+static struct side client_side, server_side; /* too large for a stack */
+
+/* Feeds what the other side has written, and does a step. */
+static enum tls_result side_step(struct side *s, struct side *other) {
+        size_t          left = s->n_in;
+        enum tls_result rc;
+
+        memcpy(s->in + left, other->out.bytes, other->out.len);
+        s->n_in = left + other->out.len;
+        other->out.len = 0;
+        tls_session_feed(s->session, str_range(s->in, s->n_in));
+        tls_session_lend(s->session, &s->out);
+        rc = tls_session_handshake(s->session);
+        left = tls_session_unread_bytes(s->session);
+        memmove(s->in, s->in + s->n_in - left, left);
+        s->n_in = left;
+        return rc;
+}
+
+/* Returns the client's last result. */
+static enum tls_result handshake(struct tls_context *client, struct tls_context *server) {
+        enum tls_result rc = TLS_WANTS_INPUT;
+
+        client_side = (struct side){ .session = tls_session_new(client) };
+        server_side = (struct side){ .session = tls_session_new(server) };
+        assert_true(tls_session_is_client(client_side.session));
+        assert_false(tls_session_is_client(server_side.session));
+        for (int i = 0; i < 5 && rc == TLS_WANTS_INPUT; i++) {
+                rc = side_step(&client_side, &server_side);
+                side_step(&server_side, &client_side);
+        }
+        return rc;
+}
+
+static void test_client(void **state UNUSED) {
+        static const struct {
+                bool            trusts, any_certificate, any_host;
+                const char     *host;
+                enum tls_result want;
+                const char     *reason;
+        } rows[] = {
+                { true, false, false, "localhost", TLS_DONE, "" },
+                { true, false, false, "elsewhere", TLS_FAILED, "server certificate: hostname mismatch" },
+                { true, false, true, "elsewhere", TLS_DONE, "" },
+                { false, false, false, "localhost", TLS_FAILED, "server certificate: " },
+                { false, true, false, "localhost", TLS_DONE, "" },
+        };
+        struct tls_context *server = new_context();
+
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                struct tls_client_options o = { .root_path = rows[i].trusts ? files.cert : NULL,
+                                                .host = rows[i].host,
+                                                .accepts_any_certificate = rows[i].any_certificate,
+                                                .accepts_any_host = rows[i].any_host,
+                                                .protocols = STR_LIT("\x08" "http/1.1") };
+                struct tls_context       *client;
+                enum tls_result           rc;
+
+                assert_null(tls_client_context_new(&o, &client));
+                rc = handshake(client, server);
+                if (rc != rows[i].want ||
+                    !strstr(tls_session_reason(client_side.session), rows[i].reason))
+                        fail_msg("row %zu: %d %s", i, rc, tls_session_reason(client_side.session));
+                tls_session_free(client_side.session);
+                tls_session_free(server_side.session);
+                tls_context_free(client);
+        }
+        tls_context_free(server);
+}
+
 /* ---- a server and a client in memory ---- */
 
 struct pair {
@@ -337,6 +416,7 @@ static int tear_down(void **state UNUSED) {
 SUITE(tls) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_files),
+                cmocka_unit_test(test_client),
                 cmocka_unit_test(test_records_of_all_sizes),
                 cmocka_unit_test(test_rest_within_a_record),
                 cmocka_unit_test(test_key_update),

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "cli/bench_report.h"
+
+#include "cli/text_table.h"
+#include "load/report_csv.h"
+#include "load/report_json.h"
+
+/* A column of the table is empty, and so left out, where no load has a value for it. */
+static const struct text_column columns[] = {
+        { "LOAD", TEXT_RIGHT },   { "INFER/S", TEXT_RIGHT }, { "RESPONSES/S", TEXT_RIGHT },
+        { "MEAN", TEXT_RIGHT },   { "P50", TEXT_RIGHT },     { "P90", TEXT_RIGHT },
+        { "P95", TEXT_RIGHT },    { "P99", TEXT_RIGHT },     { "P99.9", TEXT_RIGHT },
+        { "MAX", TEXT_RIGHT },    { "ERRORS", TEXT_RIGHT },  { "CPU", TEXT_RIGHT },
+        { "SERVER", TEXT_RIGHT }, { "STABLE", TEXT_LEFT },
+};
+
+static void put_times(const struct histogram *h, struct text_table *t) {
+        static const double percents[] = { 50.0, 90.0, 95.0, 99.0, 99.9 };
+
+        text_table_put_duration(t, histogram_mean(h));
+        for (size_t i = 0; i < ARRAY_LEN(percents); i++)
+                text_table_put_duration(t, (double)histogram_percentile(h, percents[i]));
+        text_table_put_duration(t, (double)h->max);
+}
+
+static void put_row(const struct load_result *r, const struct load_model *m,
+                    const struct load_plan *plan, struct text_table *t) {
+        text_table_printf(t, "%g", r->value);
+        text_table_printf(t, "%.1f", load_result_rate(r, plan));
+        if (m->is_decoupled)
+                text_table_printf(t, "%.1f",
+                                  r->seconds > 0.0 ? (double)r->total->n_responses / r->seconds
+                                                   : 0.0);
+        else
+                text_table_put(t, STR_LIT(""));
+        put_times(&r->total->latency, t);
+        if (r->total->n_failed > 0)
+                text_table_put_count(t, r->total->n_failed);
+        else
+                text_table_put(t, STR_LIT(""));
+        text_table_printf(t, "%.0f%%", r->cpu_share * 100.0);
+        if (r->server_cpu >= 0.0)
+                text_table_printf(t, "%.0f%%", r->server_cpu * 100.0);
+        else
+                text_table_put(t, STR_LIT(""));
+        text_table_put(t, r->is_stable    ? STR_LIT("yes")
+                          : r->is_counted ? STR_LIT("")
+                                          : STR_LIT("no"));
+}
+
+/* ---- phases of the server ---------------------------------------------------------------------- */
+
+static const struct text_column phase_columns[] = {
+        { "LOAD", TEXT_RIGHT },  { "MODEL", TEXT_LEFT },       { "INFERENCES", TEXT_RIGHT },
+        { "RUNS", TEXT_RIGHT },  { "MEAN BATCH", TEXT_RIGHT }, { "QUEUE", TEXT_RIGHT },
+        { "INPUT", TEXT_RIGHT }, { "INFER", TEXT_RIGHT },      { "OUTPUT", TEXT_RIGHT },
+        { "HIT", TEXT_RIGHT },   { "MISS", TEXT_RIGHT },       { "REST", TEXT_RIGHT },
+};
+
+static void put_phases(double value, const char *model, const struct server_stats *s,
+                       double rest_ns, struct text_table *t) {
+        struct report_phases p = report_phases(s);
+        bool                 has_cache = s->hit.count + s->miss.count > 0;
+
+        text_table_printf(t, "%g", value);
+        text_table_put(t, str_of(model));
+        text_table_put_count(t, s->n_inferences);
+        text_table_put_count(t, s->n_executions);
+        text_table_printf(t, "%.2f",
+                          s->n_executions > 0 ? (double)s->n_inferences / (double)s->n_executions
+                                              : 0.0);
+        text_table_put_duration(t, p.queue);
+        text_table_put_duration(t, p.input);
+        text_table_put_duration(t, p.infer);
+        text_table_put_duration(t, p.output);
+        if (has_cache) {
+                text_table_put_duration(t, p.hit);
+                text_table_put_duration(t, p.miss);
+        } else {
+                text_table_put(t, STR_LIT(""));
+                text_table_put(t, STR_LIT(""));
+        }
+        if (rest_ns >= 0.0)
+                text_table_put_duration(t, rest_ns);
+        else
+                text_table_put(t, STR_LIT(""));
+}
+
+static void put_phase_table(const struct load_results *results, const struct load_model *m,
+                            struct strbuf *out) {
+        struct text_table t;
+
+        text_table_init(&t, phase_columns, ARRAY_LEN(phase_columns));
+        for (size_t i = 0; i < results->n_items; i++) {
+                const struct load_result *r = &results->items[i];
+
+                if (r->steps == NULL)
+                        continue;
+                put_phases(r->value, m->name, &r->stats, report_network_ns(r), &t);
+                for (size_t k = 0; k < m->n_steps; k++)
+                        put_phases(r->value, m->steps[k].model, &r->steps[k], -1.0, &t);
+        }
+        strbuf_puts(out, "\nServer, mean of a request (REST: network and protocols):\n");
+        text_table_print(&t, out);
+        text_table_done(&t);
+}
+
+/* ---- what else is to be said ------------------------------------------------------------------- */
+
+static void put_errors(const struct load_result *r, struct strbuf *out) {
+        char kind[32];
+
+        for (size_t i = 0; i < r->total->n_errors; i++)
+                strbuf_printf(out, "load %g: %llu x %s: %s\n", r->value,
+                              (unsigned long long)r->total->errors[i].n,
+                              report_error_kind(&r->total->errors[i], kind, sizeof(kind)),
+                              r->total->errors[i].text);
+}
+
+static void put_gauges(const struct load_result *r, struct strbuf *out) {
+        const struct map_entry *e;
+        size_t                  at = 0;
+
+        while ((e = map_next(&r->gauges.gauges, &at)) != NULL) {
+                const struct gauge_mean *m = e->value;
+
+                strbuf_printf(out, "load %g: mean %s %g\n", r->value, e->key,
+                              m->sum / (double)m->n);
+        }
+}
+
+static void put_remarks(const struct load_result *r, const struct load_plan *plan,
+                        struct strbuf *out) {
+        const struct tally *t = r->total;
+        double              from_send = (double)histogram_percentile(&t->service, 99.0);
+        double              from_start = (double)histogram_percentile(&t->latency, 99.0);
+
+        put_errors(r, out);
+        put_gauges(r, out);
+        if (!r->is_stable && !r->is_counted)
+                strbuf_printf(
+                        out,
+                        "load %g is not stable: the last windows differ by %.1f %% in rate and "
+                        "%.1f %% in latency\n",
+                        r->value, r->rate_spread, r->latency_spread);
+        if (r->is_generator_limit)
+                strbuf_printf(
+                        out,
+                        "load %g: the generator was the limit (%.0f %% of a core, sends late by "
+                        "%.0f us at p99); --threads gives it more\n",
+                        r->value, r->cpu_share * 100.0,
+                        (double)histogram_percentile(&t->lateness, 99.0) / 1e3);
+        if (plan->is_open && from_start > from_send * 1.1 + 1e5)
+                strbuf_printf(
+                        out,
+                        "load %g: requests waited before they were sent; p99 from the send is "
+                        "%.0f us, from the intended start %.0f us\n",
+                        r->value, from_send / 1e3, from_start / 1e3);
+}
+
+/* The summary has the form of the reference's, which scripts read. */
+static void put_summary(const struct load_result *r, const struct load_plan *plan,
+                        struct strbuf *out) {
+        strbuf_printf(out, "%s: %g, throughput: %g infer/sec, latency %.0f usec\n",
+                      plan->is_open ? "Request Rate" : "Concurrency", r->value,
+                      load_result_rate(r, plan), load_result_latency(r->total, plan) / 1e3);
+}
+
+void bench_report_put(const struct load_results *results, const struct load_model *m,
+                      const struct load_plan *plan, struct strbuf *out) {
+        struct text_table t;
+
+        text_table_init(&t, columns, ARRAY_LEN(columns));
+        for (size_t i = 0; i < results->n_items; i++)
+                put_row(&results->items[i], m, plan, &t);
+        text_table_print(&t, out);
+        text_table_done(&t);
+        put_phase_table(results, m, out);
+        strbuf_putc(out, '\n');
+        for (size_t i = 0; i < results->n_items; i++)
+                put_remarks(&results->items[i], plan, out);
+        for (size_t i = 0; i < results->n_items; i++)
+                put_summary(&results->items[i], plan, out);
+        if (results->has_found)
+                strbuf_printf(out, "The highest load within %llu ms is %g.\n",
+                              (unsigned long long)plan->v->latency_limit_ms, results->found);
+        else if (plan->v->is_binary_search)
+                strbuf_printf(out, "No load of the range is within %llu ms.\n",
+                              (unsigned long long)plan->v->latency_limit_ms);
+        if (results->is_interrupted)
+                strbuf_puts(out, "Interrupted: the last load is not complete.\n");
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "load/channel.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "load/channel_private.h"
+
+#include <string.h>
+
+#define MAX_MESSAGE ((size_t)1 << 30)
+
+void call_init(struct call *c, const struct call_ops *ops) {
+        memset(c, 0, sizeof(*c));
+        c->ops = ops;
+        strbuf_init(&c->gathered, MAX_MESSAGE);
+        strbuf_init(&c->reason, (size_t)8 << 10);
+}
+
+void call_done(struct call *c) {
+        strbuf_done(&c->gathered);
+        strbuf_done(&c->reason);
+}
+
+void channel_finish(struct channel *ch, struct call *c, const struct answer *a) {
+        c->channel = NULL;
+        c->done_ns = a->kind == ANSWER_BROKEN ? clock_now_ns() : ch->read_ns;
+        c->ops->on_done(c, a);
+}
+
+/* ---- calls that wait for the connection or for room ------------------------------------------- */
+
+static void push_waiting(struct channel *ch, struct call *c) {
+        c->next_waiting = NULL;
+        c->is_waiting = true;
+        *ch->waiting_end = c;
+        ch->waiting_end = &c->next_waiting;
+}
+
+static struct call *take_waiting(struct channel *ch) {
+        struct call *c = ch->waiting;
+
+        if (c == NULL)
+                return NULL;
+        c->is_waiting = false;
+        ch->waiting = c->next_waiting;
+        if (ch->waiting == NULL)
+                ch->waiting_end = &ch->waiting;
+        return c;
+}
+
+void channel_send_waiting(struct channel *ch) {
+        while (ch->state == CHANNEL_OPEN && ch->waiting != NULL && ch->protocol->has_room(ch))
+                ch->protocol->send(ch, take_waiting(ch));
+}
+
+/* ---- the connection ---------------------------------------------------------------------------- */
+
+static struct iovec on_room(struct conn *conn) {
+        struct channel *ch = conn_owner(conn);
+
+        return (struct iovec){ ch->home->room, CHANNEL_ROOM_BYTES };
+}
+
+static void on_read(struct conn *conn, size_t n) {
+        struct channel *ch = conn_owner(conn);
+        const char     *wrong;
+
+        if (ch->conn != conn)
+                return;
+        ch->read_ns = clock_now_ns();
+        wrong = ch->protocol->on_read(ch, str_range(ch->home->room, n));
+        if (ch->conn != conn)
+                return;
+        if (wrong != NULL)
+                channel_break(ch, wrong);
+        else
+                channel_send_waiting(ch);
+}
+
+static void on_end(struct conn *conn, bool is_reset) {
+        struct channel *ch = conn_owner(conn);
+
+        if (ch->conn != conn)
+                return conn_close(conn);
+        channel_break(ch, ch->state == CHANNEL_CONNECTING ? "no connection to the server"
+                          : is_reset                      ? "the connection was reset"
+                                                          : "the server closed the connection");
+}
+
+static void on_written(struct conn *conn, bool is_ok) {
+        struct channel *ch = conn_owner(conn);
+
+        if (ch->conn != conn || conn_is_closing(conn))
+                return;
+        if (!is_ok)
+                channel_break(ch, "the connection was reset");
+        else
+                ch->protocol->on_written(ch);
+}
+
+static void on_tick(struct conn *conn UNUSED, uint64_t now_ns UNUSED) {
+}
+
+static void on_connected(struct conn *conn) {
+        struct channel *ch = conn_owner(conn);
+
+        if (ch->conn != conn)
+                return;
+        ch->state = CHANNEL_OPEN;
+        conn_read_start(conn);
+        ch->protocol->on_open(ch);
+        channel_send_waiting(ch);
+}
+
+static void free_channel(struct channel *ch) {
+        ch->protocol->on_closed(ch);
+        strbuf_done(&ch->sending);
+        free(ch);
+}
+
+static void on_closed(struct conn *conn) {
+        struct channel *ch = conn_owner(conn);
+
+        ch->n_conns--;
+        if (ch->is_closed && ch->n_conns == 0)
+                free_channel(ch);
+}
+
+static const struct conn_ops conn_ops = {
+        .on_room = on_room,
+        .on_read = on_read,
+        .on_end = on_end,
+        .on_written = on_written,
+        .on_tick = on_tick,
+        .on_connected = on_connected,
+        .on_closed = on_closed,
+};
+
+static struct error *connect_now(struct channel *ch) {
+        const struct target *t = ch->home->target;
+        struct error        *err;
+
+        TRY(conn_connect(ch->home->loop, (const struct sockaddr *)&t->address, &conn_ops, ch,
+                         &ch->conn));
+        if (t->security.context != NULL && (err = conn_secure(ch->conn, &t->security)) != NULL) {
+                conn_abandon(STEAL(ch->conn));
+                return err;
+        }
+        ch->state = CHANNEL_CONNECTING;
+        ch->n_conns++;
+        return NULL;
+}
+
+/* ---- calls ------------------------------------------------------------------------------------- */
+
+static struct call *take_any(struct channel *ch) {
+        struct call *c = ch->protocol->take_call(ch);
+
+        return c != NULL ? c : take_waiting(ch);
+}
+
+/* The calls are taken first: on_done() may send the next ones on this channel. */
+void channel_break(struct channel *ch, const char *why) {
+        struct answer a = { .kind = ANSWER_BROKEN, .text = str_of(why) };
+        struct call  *calls = NULL, **end = &calls, *c;
+
+        while ((c = take_any(ch)) != NULL) {
+                *end = c;
+                end = &c->next_waiting;
+        }
+        *end = NULL;
+        ch->state = CHANNEL_IDLE;
+        if (ch->conn != NULL)
+                conn_close(STEAL(ch->conn));
+        ch->protocol->on_closed(ch);
+        while ((c = calls) != NULL) {
+                calls = c->next_waiting;
+                channel_finish(ch, c, &a);
+        }
+}
+
+/* Deferred, since the owner does not expect on_done() within channel_send(). */
+static void on_retry(struct loop_task *task) {
+        struct channel *ch = CONTAINER_OF(task, struct channel, retry);
+        AUTO_ERROR      err = NULL;
+
+        if (ch->state == CHANNEL_IDLE && ch->waiting != NULL && (err = connect_now(ch)) != NULL)
+                channel_break(ch, err->message);
+}
+
+void channel_send(struct channel *ch, struct call *c) {
+        c->channel = ch;
+        c->sent_ns = c->written_ns = c->first_ns = 0;
+        if (ch->state == CHANNEL_OPEN && ch->waiting == NULL && ch->protocol->has_room(ch)) {
+                ch->protocol->send(ch, c);
+                return;
+        }
+        push_waiting(ch, c);
+        if (ch->state == CHANNEL_IDLE)
+                loop_defer(ch->home->loop, LOOP_HANDLE, &ch->retry);
+}
+
+struct channel *channel_open(struct channel_home *home) {
+        struct channel *ch = mem_zalloc(sizeof(*ch));
+
+        ch->home = home;
+        ch->protocol = home->target->protocol == TARGET_HTTP ? &channel_http : &channel_grpc;
+        ch->waiting_end = &ch->waiting;
+        ch->retry.run = on_retry;
+        strbuf_init(&ch->sending, 0);
+        return ch;
+}
+
+void channel_close(struct channel *ch) {
+        struct call *c;
+
+        while ((c = take_any(ch)) != NULL)
+                c->channel = NULL;
+        if (list_is_linked(&ch->retry.node))
+                list_remove(&ch->retry.node);
+        if (list_is_linked(&ch->flush.node))
+                list_remove(&ch->flush.node);
+        ch->is_closed = true;
+        if (ch->conn != NULL)
+                conn_close(STEAL(ch->conn));
+        if (ch->n_conns == 0)
+                free_channel(ch);
+}

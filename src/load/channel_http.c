@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Channels of HTTP/1.1: one call at a time. */
+#include "base/clock.h"
+#include "codec/json_find.h"
+#include "load/channel_private.h"
+
+static void on_open(struct channel *ch) {
+        http_response_init(&ch->response);
+}
+
+static bool has_room(const struct channel *ch) {
+        return ch->current == NULL;
+}
+
+static void send_call(struct channel *ch, struct call *c) {
+        const struct wire_message *m = c->message;
+        struct iovec               parts[3];
+        size_t                     n = 0;
+
+        parts[n++] = (struct iovec){ (char *)(uintptr_t)m->before.ptr, m->before.len };
+        if (c->n_patch > 0)
+                parts[n++] = (struct iovec){ c->patch, c->n_patch };
+        if (m->after.len > 0)
+                parts[n++] = (struct iovec){ (char *)(uintptr_t)m->after.ptr, m->after.len };
+        ch->current = c;
+        c->sent_ns = clock_now_ns();
+        switch (conn_write(ch->conn, parts, n)) {
+        case CONN_WRITE_DONE: c->written_ns = clock_now_ns(); break;
+        case CONN_WRITE_PENDING: break;
+        case CONN_WRITE_FAILED: conn_shutdown(ch->conn); break; /* on_end() follows */
+        }
+}
+
+static void on_written(struct channel *ch) {
+        if (ch->current != NULL && ch->current->written_ns == 0)
+                ch->current->written_ns = clock_now_ns();
+}
+
+static struct call *take_call(struct channel *ch) {
+        struct call *c = ch->current;
+
+        ch->current = NULL;
+        return c;
+}
+
+static void on_closed(struct channel *ch) {
+        http_response_done(&ch->response);
+}
+
+/* The text of {"error": "..."}, or the body as it is. */
+static struct str reason_of(struct str body) {
+        struct str quoted = json_find(body, "error");
+
+        return quoted.len >= 2 && quoted.ptr[0] == '"' ? str_range(quoted.ptr + 1, quoted.len - 2)
+                                                       : body;
+}
+
+static void finish(struct channel *ch) {
+        struct http_response *r = &ch->response;
+        struct call          *c = take_call(ch);
+        bool                  closes = r->is_last || conn_is_writing(ch->conn);
+        struct answer         a = { .kind = r->status == 200 ? ANSWER_OK : ANSWER_REFUSED,
+                                    .code = r->status,
+                                    .text = r->body,
+                                    .header_length = r->header_length };
+
+        if (a.kind == ANSWER_REFUSED && json_find(a.text, "error").ptr != NULL)
+                a.text = reason_of(a.text);
+        /* An answer before the end of the request: the server does not read the rest. */
+        if (closes) {
+                ch->state = CHANNEL_IDLE;
+                conn_close(STEAL(ch->conn));
+        }
+        channel_finish(ch, c, &a);
+        if (closes)
+                on_closed(ch); /* not before: the answer is a range of the response */
+}
+
+static const char *on_read(struct channel *ch, struct str in) {
+        struct conn *conn = ch->conn;
+
+        while (in.len > 0) {
+                if (ch->current == NULL)
+                        return "the server sent a response to no request";
+                if (ch->current->first_ns == 0)
+                        ch->current->first_ns = ch->read_ns;
+                switch (http_response_read(&ch->response, &in)) {
+                case HTTP_RESPONSE_MORE: break;
+                case HTTP_RESPONSE_BAD: return ch->response.wrong;
+                case HTTP_RESPONSE_DONE:
+                        finish(ch);
+                        if (ch->conn != conn)
+                                return NULL;
+                }
+        }
+        return NULL;
+}
+
+const struct channel_protocol channel_http = {
+        .on_open = on_open,
+        .send = send_call,
+        .has_room = has_room,
+        .on_read = on_read,
+        .on_written = on_written,
+        .take_call = take_call,
+        .on_closed = on_closed,
+};

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* For channel.c, channel_http.c and channel_grpc.c only: the struct of a channel and the table of a
+ * protocol. channel.c connects, and calls the protocol through the table. */
+#pragma once
+
+#include "load/channel.h"
+#include "load/http_response.h"
+#include "net/conn.h"
+#include "net/loop.h"
+
+enum channel_state { CHANNEL_IDLE, CHANNEL_CONNECTING, CHANNEL_OPEN };
+
+struct channel_protocol {
+        void (*on_open)(struct channel *ch);
+        /* In state CHANNEL_OPEN, with room for the call. */
+        void (*send)(struct channel *ch, struct call *c);
+        bool (*has_room)(const struct channel *ch);
+        /* NULL, or what is wrong. */
+        const char *(*on_read)(struct channel *ch, struct str bytes);
+        void (*on_written)(struct channel *ch);
+        /* Takes any call that is under way out of the channel; NULL: there is none. */
+        struct call *(*take_call)(struct channel *ch);
+        void (*on_closed)(struct channel *ch);
+};
+
+struct channel {
+        struct channel_home           *home;     /* borrowed */
+        const struct channel_protocol *protocol; /* borrowed: static */
+        struct conn                   *conn;     /* owned; NULL in CHANNEL_IDLE */
+        enum channel_state             state;
+        unsigned                       n_conns;   /* that the loop has not closed yet */
+        bool                           is_closed; /* by channel_close() */
+        uint64_t                       read_ns;   /* time of the read that is under way */
+        struct call     *waiting, **waiting_end;  /* calls without room, in their order */
+        struct loop_task retry;                   /* sends them */
+
+        /* HTTP/1.1 */
+        struct call         *current;
+        struct http_response response;
+
+        /* gRPC */
+        struct h2_client h2;
+        bool             has_h2;
+        struct strbuf    sending; /* being written */
+        struct loop_task flush;
+};
+
+extern const struct channel_protocol channel_http, channel_grpc;
+
+void channel_finish(struct channel *ch, struct call *c, const struct answer *a);
+/* Ends the connection and all its calls. */
+void channel_break(struct channel *ch, const char *why);
+/* Sends the calls that wait, as far as there is room. */
+void channel_send_waiting(struct channel *ch);

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "load/control.h"
+
+#include "base/clock.h"
+#include "base/lock.h"
+#include "base/mem.h"
+#include "codec/json_writer.h"
+#include "load/grpc_message.h"
+#include "load/wire.h"
+#include "net/loop.h"
+
+#include <string.h>
+
+struct control {
+        struct channel_home *home; /* borrowed */
+        uint64_t             timeout_ns;
+        struct channel      *channel; /* of the loop's thread */
+        struct call          call;
+        struct wire_message  message;
+        struct strbuf        head, text;
+        struct mail          mail;
+        void (*order)(struct control *c); /* on the loop's thread */
+
+        struct mutex     lock; /* rank LOCK_MAILBOX; guards the fields below */
+        struct cond      changed;
+        bool             is_order_done;
+        bool             is_answered; /* the call of the last order_send() */
+        enum answer_kind kind;
+        int              code;
+        struct strbuf    answer;
+};
+
+/* ---- on the loop's thread ---------------------------------------------------------------------- */
+
+static void on_done(struct call *call, const struct answer *a) {
+        struct control *c = CONTAINER_OF(call, struct control, call);
+        MUTEX_GUARD(&c->lock);
+
+        c->is_answered = true;
+        c->kind = a->kind;
+        c->code = a->code;
+        strbuf_clear(&c->answer);
+        strbuf_put(&c->answer, a->text.ptr, a->text.len);
+        cond_signal(&c->changed);
+}
+
+static const struct call_ops call_ops = { .on_done = on_done };
+
+static void finish_order(struct control *c) {
+        MUTEX_GUARD(&c->lock);
+
+        c->is_order_done = true;
+        cond_signal(&c->changed);
+}
+
+static void on_order(struct mail *m) {
+        struct control *c = CONTAINER_OF(m, struct control, mail);
+
+        c->order(c);
+        finish_order(c);
+}
+
+static void order_open(struct control *c) {
+        c->channel = channel_open(c->home);
+}
+
+static void order_close(struct control *c) {
+        channel_close(c->channel);
+}
+
+static void order_send(struct control *c) {
+        channel_send(c->channel, &c->call);
+}
+
+/* Drops a call that takes too long. */
+static void order_drop(struct control *c) {
+        order_close(c);
+        order_open(c);
+}
+
+/* ---- on the caller's thread -------------------------------------------------------------------- */
+
+static void run_order(struct control *c, void (*order)(struct control *c)) {
+        mutex_lock(&c->lock);
+        c->is_order_done = false;
+        mutex_unlock(&c->lock);
+        c->order = order;
+        mailbox_post(loop_mailbox(c->home->loop), &c->mail);
+        mutex_lock(&c->lock);
+        while (!c->is_order_done)
+                cond_wait(&c->changed, &c->lock);
+        mutex_unlock(&c->lock);
+}
+
+/* Sends the call and waits; false when no answer came in time. */
+static bool run_call(struct control *c) {
+        uint64_t deadline_ns = clock_now_ns() + c->timeout_ns;
+        bool     is_answered;
+
+        c->is_answered = false; /* no call is under way */
+        run_order(c, order_send);
+        mutex_lock(&c->lock);
+        while (!c->is_answered && cond_wait_until(&c->changed, &c->lock, deadline_ns))
+                ;
+        is_answered = c->is_answered;
+        mutex_unlock(&c->lock);
+        if (!is_answered)
+                run_order(c, order_drop);
+        return is_answered;
+}
+
+struct control *control_open(struct channel_home *home, uint64_t timeout_ns) {
+        struct control *c = mem_zalloc(sizeof(*c));
+
+        c->home = home;
+        c->timeout_ns = timeout_ns;
+        c->mail.deliver = on_order;
+        mutex_init(&c->lock, LOCK_MAILBOX);
+        cond_init(&c->changed);
+        strbuf_init(&c->head, 0);
+        strbuf_init(&c->text, 0);
+        strbuf_init(&c->answer, 0);
+        call_init(&c->call, &call_ops);
+        run_order(c, order_open);
+        return c;
+}
+
+void control_close(struct control *c) {
+        if (c == NULL)
+                return;
+        run_order(c, order_close);
+        call_done(&c->call);
+        strbuf_done(&c->head);
+        strbuf_done(&c->text);
+        strbuf_done(&c->answer);
+        cond_done(&c->changed);
+        mutex_done(&c->lock);
+        free(c);
+}
+
+/* ---- HTTP -------------------------------------------------------------------------------------- */
+
+static void put_model_path(const struct control_subject *s, const char *tail, struct strbuf *out) {
+        if (s->model == NULL) {
+                strbuf_printf(out, "/v2/models%s", tail);
+                return;
+        }
+        wire_put_model_path(s->model, s->version, out);
+        strbuf_puts(out, tail);
+}
+
+static void put_region(const struct control_subject *s, struct strbuf *out) {
+        AUTO_CHARS         key = mem_printf("/%s", s->region);
+        struct json_writer w;
+
+        json_writer_init(&w, out);
+        json_begin_object(&w);
+        json_key(&w, "key");
+        json_put_string(&w, key);
+        json_key(&w, "offset");
+        json_put_u64(&w, 0);
+        json_key(&w, "byte_size");
+        json_put_u64(&w, s->region_bytes);
+        json_end_object(&w);
+}
+
+static void make_http(struct control *c, enum control_question q, const struct control_subject *s) {
+        AUTO_STRBUF       path = { 0 }, body = { 0 };
+        struct wire_parts parts = { .method = "GET" };
+
+        strbuf_init(&path, 0);
+        strbuf_init(&body, 0);
+        switch (q) {
+        case CONTROL_METADATA: put_model_path(s, "", &path); break;
+        case CONTROL_CONFIG: put_model_path(s, "/config", &path); break;
+        case CONTROL_STATISTICS: put_model_path(s, "/stats", &path); break;
+        case CONTROL_REGISTER:
+                parts.method = "POST";
+                strbuf_printf(&path, "/v2/systemsharedmemory/region/%s/register", s->region);
+                put_region(s, &body);
+                break;
+        case CONTROL_UNREGISTER:
+                parts.method = "POST";
+                strbuf_printf(&path, "/v2/systemsharedmemory/region/%s/unregister", s->region);
+                break;
+        case CONTROL_PAGE: strbuf_puts(&path, s->path); break;
+        }
+        parts.path = strbuf_cstr(&path);
+        parts.body_bytes = body.len;
+        wire_put_http_head(c->home->target, &parts, &c->text);
+        strbuf_put(&c->text, strbuf_cstr(&body), body.len);
+}
+
+/* ---- both -------------------------------------------------------------------------------------- */
+
+static struct error *refused(const struct control *c) {
+        if (c->kind == ANSWER_BROKEN)
+                return error_new(ERR_UNAVAILABLE, "no answer from %s: %s",
+                                 c->home->target->authority, strbuf_cstr(&c->answer));
+        return error_new(ERR_INVALID_ARG, "%s answered %d: %s", c->home->target->authority, c->code,
+                         strbuf_cstr(&c->answer));
+}
+
+struct error *control_ask(struct control *c, enum control_question question,
+                          const struct control_subject *subject, struct strbuf *ret) {
+        bool is_http = c->home->target->protocol == TARGET_HTTP;
+
+        strbuf_clear(&c->head);
+        strbuf_clear(&c->text);
+        if (is_http)
+                make_http(c, question, subject);
+        else
+                TRY(grpc_message_make(c->home->target, question, subject, &c->head, &c->text));
+        c->message = (struct wire_message){ .head = strbuf_str(&c->head),
+                                            .before = strbuf_str(&c->text) };
+        c->call.message = &c->message;
+        if (!run_call(c))
+                return error_new(ERR_UNAVAILABLE, "no answer from %s within %llu s",
+                                 c->home->target->authority,
+                                 (unsigned long long)(c->timeout_ns / NS_PER_S));
+        if (c->kind != ANSWER_OK)
+                return refused(c);
+        if (is_http) {
+                strbuf_put(ret, c->answer.ptr, c->answer.len);
+                return NULL;
+        }
+        return grpc_message_print(question, strbuf_str(&c->answer), ret);
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Questions to the target beside the load: metadata, configuration, statistics, shared memory. One at a time,
+ * on a channel of its own; answers are JSON with the names of the HTTP protocol, over gRPC, too.
+ *
+ * Ownership.  control_close() ends the channel. The target is borrowed.
+ * Threads.  One thread that runs no loop; it waits for each answer.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "base/str.h"
+#include "base/strbuf.h"
+#include "load/channel.h"
+
+#include <stdint.h>
+
+struct control;
+struct loop;
+
+enum control_question {
+        CONTROL_METADATA, /* of the model */
+        CONTROL_CONFIG,
+        CONTROL_STATISTICS, /* of the model; of all models when `model` is NULL */
+        CONTROL_REGISTER,   /* a region of shared memory */
+        CONTROL_UNREGISTER,
+        CONTROL_PAGE, /* HTTP: any page, by its path */
+};
+
+struct control_subject {
+        const char *model, *version; /* version NULL: the newest */
+        const char *region;          /* its name and, with a slash before, its key */
+        uint64_t    region_bytes;
+        const char *path; /* of CONTROL_PAGE */
+};
+
+/* The target is asked over the loop; `home` is borrowed and used by its thread. */
+struct control *control_open(struct channel_home *home, uint64_t timeout_ns);
+void            control_close(struct control *c); /* NULL is fine */
+/* Appends the answer to `ret`. UNAVAILABLE: no answer; INVALID_ARG: the server refused, with its reason. */
+struct error *control_ask(struct control *c, enum control_question question,
+                          const struct control_subject *subject, struct strbuf *ret) NODISCARD;

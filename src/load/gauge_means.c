@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "load/gauge_means.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+
+void gauge_means_init(struct gauge_means *g) {
+        map_init(&g->gauges);
+}
+
+void gauge_means_done(struct gauge_means *g) {
+        const struct map_entry *e;
+        size_t                  at = 0;
+
+        while ((e = map_next(&g->gauges, &at)) != NULL)
+                free(e->value);
+        map_done(&g->gauges);
+        map_init(&g->gauges);
+}
+
+static void add_value(struct gauge_means *g, struct str name, double value) {
+        struct gauge_mean *m = map_find(&g->gauges, name);
+
+        if (m == NULL) {
+                if (map_size(&g->gauges) == GAUGE_MEANS_MAX)
+                        return;
+                m = mem_zalloc(sizeof(*m));
+                map_set(&g->gauges, name, m);
+        }
+        m->sum += value;
+        m->n++;
+}
+
+/* "# TYPE nv_cpu_utilization gauge": the name; empty for other lines. */
+static struct str gauge_of(struct str line) {
+        struct str start = STR_LIT("# TYPE "), name, kind;
+
+        if (!str_starts(line, start))
+                return (struct str){ 0 };
+        kind = str_split(str_range(line.ptr + start.len, line.len - start.len), ' ', &name);
+        return str_is(str_trim(kind), "gauge") ? name : (struct str){ 0 };
+}
+
+/* "name{labels} value" or "name value"; labels may contain blanks. */
+static void read_sample(struct gauge_means *g, struct str gauge, struct str line) {
+        size_t     blank = line.len;
+        AUTO_CHARS number = NULL;
+        char      *end;
+        double     value;
+
+        while (blank > 0 && line.ptr[blank - 1] != ' ')
+                blank--;
+        if (blank < 2 || !str_starts(line, gauge) ||
+            (line.ptr[gauge.len] != '{' && line.ptr[gauge.len] != ' '))
+                return;
+        number = mem_strndup(line.ptr + blank, line.len - blank);
+        value = strtod(number, &end);
+        if (end != number && *end == '\0' && isfinite(value))
+                add_value(g, str_range(line.ptr, blank - 1), value);
+}
+
+void gauge_means_add(struct gauge_means *g, struct str page) {
+        struct str gauge = { 0 }, line;
+
+        while (page.ptr != NULL && page.len > 0) {
+                page = str_split(page, '\n', &line);
+                if (line.len > 0 && line.ptr[0] == '#') {
+                        if (str_starts(line, STR_LIT("# TYPE ")))
+                                gauge = gauge_of(line);
+                } else if (gauge.len > 0) {
+                        read_sample(g, gauge, line);
+                }
+        }
+}

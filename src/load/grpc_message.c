@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "load/grpc_message.h"
+
+#include "base/mem.h"
+#include "codec/json_find.h"
+#include "codec/pb_json.h"
+#include "grpc_service.pb-c.h"
+#include "load/wire.h"
+
+static const struct {
+        const char                       *method;
+        const ProtobufCMessageDescriptor *answer;
+} questions[] = {
+        [CONTROL_METADATA] = { "ModelMetadata", &inference__model_metadata_response__descriptor },
+        [CONTROL_CONFIG] = { "ModelConfig", &inference__model_config_response__descriptor },
+        [CONTROL_STATISTICS] = { "ModelStatistics",
+                                 &inference__model_statistics_response__descriptor },
+        [CONTROL_REGISTER] = { "SystemSharedMemoryRegister",
+                               &inference__system_shared_memory_register_response__descriptor },
+        [CONTROL_UNREGISTER] = { "SystemSharedMemoryUnregister",
+                                 &inference__system_shared_memory_unregister_response__descriptor },
+};
+
+struct error *grpc_message_make(const struct target *t, enum control_question q,
+                                const struct control_subject *s, struct strbuf *ret_head,
+                                struct strbuf *ret_message) {
+        const char *name = q == CONTROL_REGISTER || q == CONTROL_UNREGISTER ? s->region : s->model;
+        AUTO_CHARS  key = NULL;
+
+        wire_put_grpc_head(t, questions[q].method, ret_head);
+        if (name != NULL)
+                wire_put_bytes_field(ret_message, 1, str_of(name));
+        if (q == CONTROL_REGISTER) {
+                key = mem_printf("/%s", s->region);
+                wire_put_bytes_field(ret_message, 2, str_of(key));
+                wire_put_number_field(ret_message, 4, s->region_bytes);
+        } else if (q != CONTROL_UNREGISTER && s->version != NULL) {
+                wire_put_bytes_field(ret_message, 2, str_of(s->version));
+        }
+        return strbuf_check(ret_message, "a question");
+}
+
+static bool as_number(const ProtobufCMessageDescriptor *type UNUSED,
+                      const ProtobufCFieldDescriptor   *field UNUSED) {
+        return true;
+}
+
+struct error *grpc_message_print(enum control_question q, struct str message, struct strbuf *ret) {
+        struct pb_json_options options = { .int64_as_number = as_number };
+        ProtobufCMessage      *m = protobuf_c_message_unpack(questions[q].answer, NULL, message.len,
+                                                             (const uint8_t *)message.ptr);
+        AUTO_STRBUF            text = { 0 };
+        struct str             json;
+
+        if (m == NULL)
+                return error_new(ERR_UNAVAILABLE, "the answer of %s cannot be decoded",
+                                 questions[q].method);
+        strbuf_init(&text, 0);
+        pb_json_print(m, &options, &text);
+        protobuf_c_message_free_unpacked(m, NULL);
+        json = strbuf_str(&text);
+        if (q == CONTROL_CONFIG) /* HTTP answers with the configuration alone */
+                json = json_find(json, "config");
+        strbuf_put(ret, json.ptr, json.len);
+        return strbuf_check(ret, "an answer");
+}

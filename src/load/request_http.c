@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Requests of HTTP (KServe v2 with the binary tensor extension). */
+#include "base/mem.h"
+#include "codec/json_writer.h"
+#include "load/request_private.h"
+#include "load/wire.h"
+
+#include <string.h>
+
+static void put_shape(struct json_writer *w, const struct load_shape *s) {
+        json_key(w, "shape");
+        json_begin_array(w);
+        for (size_t i = 0; i < s->n; i++)
+                json_put_i64(w, s->dims[i]);
+        json_end_array(w);
+}
+
+static void put_part(struct json_writer *w, const struct shm_part *part) {
+        json_key(w, "parameters");
+        json_begin_object(w);
+        json_key(w, "shared_memory_region");
+        json_put_string(w, part->region);
+        json_key(w, "shared_memory_offset");
+        json_put_u64(w, part->offset);
+        json_key(w, "shared_memory_byte_size");
+        json_put_u64(w, part->bytes);
+        json_end_object(w);
+}
+
+static const struct {
+        const char       *name;
+        enum json_element element;
+} elements[] = {
+        { "BOOL", JSON_ELEMENT_BOOL },  { "UINT8", JSON_ELEMENT_U8 },
+        { "UINT16", JSON_ELEMENT_U16 }, { "UINT32", JSON_ELEMENT_U32 },
+        { "UINT64", JSON_ELEMENT_U64 }, { "INT8", JSON_ELEMENT_I8 },
+        { "INT16", JSON_ELEMENT_I16 },  { "INT32", JSON_ELEMENT_I32 },
+        { "INT64", JSON_ELEMENT_I64 },  { "FP32", JSON_ELEMENT_F32 },
+        { "FP64", JSON_ELEMENT_F64 },
+};
+
+static struct error *put_texts(struct json_writer *w, const struct request_input *in) {
+        struct str left = in->bytes;
+
+        json_begin_array(w);
+        while (left.len > 0) {
+                uint32_t   len;
+                struct str text;
+
+                memcpy(&len, left.ptr, sizeof(len));
+                text = str_range(left.ptr + sizeof(len), len);
+                if (!str_is_utf8(text))
+                        return error_new(ERR_INVALID_ARG,
+                                         "input '%s' is no UTF-8: --input-tensor-format binary",
+                                         in->tensor->name);
+                json_put_str(w, text);
+                left = str_range(text.ptr + len, left.len - sizeof(len) - len);
+        }
+        json_end_array(w);
+        return NULL;
+}
+
+static struct error *put_data(struct json_writer *w, const struct request_input *in) {
+        json_key(w, "data");
+        if (in->tensor->element_bytes == 0)
+                return put_texts(w, in);
+        for (size_t i = 0; i < ARRAY_LEN(elements); i++)
+                if (strcmp(in->tensor->datatype, elements[i].name) == 0) {
+                        json_put_tensor(w, elements[i].element, in->bytes.ptr,
+                                        in->bytes.len / in->tensor->element_bytes);
+                        return NULL;
+                }
+        return error_new(ERR_INVALID_ARG,
+                         "input '%s': %s has no form in JSON: --input-tensor-format "
+                         "binary",
+                         in->tensor->name, in->tensor->datatype);
+}
+
+static struct error *put_inputs(struct json_writer *w, const struct request_plan *p) {
+        json_key(w, "inputs");
+        json_begin_array(w);
+        for (size_t i = 0; i < p->n_inputs; i++) {
+                const struct request_input *in = &p->inputs[i];
+
+                json_begin_object(w);
+                json_key(w, "name");
+                json_put_string(w, in->tensor->name);
+                put_shape(w, &in->shape);
+                json_key(w, "datatype");
+                json_put_string(w, in->tensor->datatype);
+                if (in->part != NULL) {
+                        put_part(w, in->part);
+                } else if (p->options->input_is_json) {
+                        TRY(put_data(w, in));
+                } else {
+                        json_key(w, "parameters");
+                        json_begin_object(w);
+                        json_key(w, "binary_data_size");
+                        json_put_u64(w, in->bytes.len);
+                        json_end_object(w);
+                }
+                json_end_object(w);
+        }
+        json_end_array(w);
+        return NULL;
+}
+
+static void put_outputs(struct json_writer *w, const struct request_plan *p) {
+        if (p->options->shm == NULL)
+                return;
+        json_key(w, "outputs");
+        json_begin_array(w);
+        for (size_t i = 0; i < p->model->n_outputs; i++) {
+                struct shm_part part = shm_area_output(p->options->shm, i);
+
+                json_begin_object(w);
+                json_key(w, "name");
+                json_put_string(w, p->model->outputs[i].name);
+                put_part(w, &part);
+                json_end_object(w);
+        }
+        json_end_array(w);
+}
+
+static void put_parameter(struct json_writer *w, const struct request_parameter *p) {
+        json_key_str(w, p->name);
+        switch (p->kind) {
+        case PARAMETER_TEXT: json_put_str(w, p->text); break;
+        case PARAMETER_INT: json_put_i64(w, p->number); break;
+        case PARAMETER_BOOL: json_put_bool(w, p->number != 0); break;
+        case PARAMETER_REAL: json_put_f64(w, p->real); break;
+        }
+}
+
+/* The parameters come last: the gap for those of a sequence is before the two closing brackets. */
+static struct error *put_json(const struct request_plan *p, struct strbuf *out) {
+        struct json_writer w;
+
+        json_writer_init(&w, out);
+        json_begin_object(&w);
+        TRY(put_inputs(&w, p));
+        put_outputs(&w, p);
+        json_key(&w, "parameters");
+        json_begin_object(&w);
+        json_key(&w, "binary_data_output");
+        json_put_bool(&w, !p->options->output_is_json && p->options->shm == NULL);
+        for (size_t i = 0; i < p->n_parameters; i++)
+                put_parameter(&w, &p->parameters[i]);
+        return NULL;
+}
+
+struct error *request_http_make(const struct request_plan *p, struct strbuf *before,
+                                struct strbuf *after) {
+        AUTO_STRBUF       json = { 0 }, path = { 0 };
+        struct wire_parts parts = { .method = "POST" };
+        size_t            json_bytes;
+
+        strbuf_init(&json, 0);
+        strbuf_init(&path, 0);
+        TRY(put_json(p, &json));
+        wire_put_model_path(p->model->name, p->model->version, &path);
+        strbuf_puts(&path, "/infer");
+        strbuf_puts(after, "}}");
+        json_bytes = json.len + (p->model->is_sequence ? REQUEST_HTTP_PATCH_BYTES : 0) + after->len;
+        for (size_t i = 0; i < p->n_inputs; i++)
+                if (!p->options->input_is_json && p->inputs[i].part == NULL)
+                        strbuf_put(after, p->inputs[i].bytes.ptr, p->inputs[i].bytes.len);
+        parts.path = strbuf_cstr(&path);
+        parts.body_bytes = json_bytes + after->len - 2;
+        parts.json_bytes = parts.body_bytes > json_bytes ? json_bytes : 0;
+        wire_put_http_head(p->target, &parts, before);
+        strbuf_put(before, json.ptr, json.len);
+        TRY(strbuf_check(before, "a request"));
+        return strbuf_check(after, "a request");
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* For request_set.c, request_http.c and request_grpc.c only: what a request is made of. */
+#pragma once
+
+#include "load/request_set.h"
+#include "load/shm_area.h"
+
+struct request_input {
+        const struct load_tensor *tensor;
+        struct load_shape         shape; /* of the whole batch */
+        struct str                bytes; /* of all rows */
+        const struct shm_part    *part;  /* NULL: in the request */
+};
+
+enum request_parameter_kind { PARAMETER_TEXT, PARAMETER_INT, PARAMETER_BOOL, PARAMETER_REAL };
+
+struct request_parameter {
+        enum request_parameter_kind kind;
+        struct str                  name, text;
+        int64_t                     number; /* INT, BOOL */
+        double                      real;
+};
+
+struct request_plan {
+        const struct target          *target;
+        const struct load_model      *model;
+        const struct request_options *options;
+        struct request_input         *inputs;
+        size_t                        n_inputs;
+        struct request_parameter     *parameters;
+        size_t                        n_parameters;
+};
+
+/* Length of the part that request_set_patch() writes for HTTP, which must not depend on its values. */
+#define REQUEST_HTTP_PATCH_BYTES 90
+
+struct error *request_http_make(const struct request_plan *p, struct strbuf *before,
+                                struct strbuf *after) NODISCARD;
+struct error *request_grpc_make(const struct request_plan *p, struct strbuf *message) NODISCARD;

@@ -1,0 +1,564 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "load/worker.h"
+
+#include "base/clock.h"
+#include "base/lock.h"
+#include "base/mem.h"
+#include "load/checker.h"
+#include "net/alarm.h"
+#include "net/loop.h"
+#include "net/loop_timer.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+
+#define REST_NS (20 * NS_PER_MS)
+#define MAX_LOGGED_RESPONSES 4096
+
+struct lane {
+        struct call      call;
+        struct worker   *worker;  /* borrowed */
+        struct channel  *channel; /* borrowed from the worker */
+        struct list_node node; /* in worker->idle or worker->resting; not linked while it is busy */
+        uint64_t         intended_ns, first_response_ns;
+        size_t           request; /* under way */
+        uint32_t         n_responses;
+        bool             is_wrong; /* an answer was not the expected one */
+
+        /* of a sequence */
+        uint64_t id, step, length;
+        size_t   stream;
+        uint64_t times[]; /* of responses, for the log: MAX_LOGGED_RESPONSES */
+};
+
+struct worker {
+        struct worker_options o;
+        struct channel_home   home;
+        struct lane         **lanes; /* owned */
+        size_t                n_lanes, cap_lanes;
+        struct channel      **channels; /* owned */
+        size_t                n_channels;
+        struct list           idle, resting; /* struct lane */
+        size_t                n_busy;
+        struct loop_timer     rest;
+        struct alarm         *alarm; /* owned; of the open loop */
+        struct load_level     level;
+        struct schedule       schedule;
+        bool                  is_running;
+        uint64_t              n_begun; /* requests of the level */
+        size_t                next_request, next_stream;
+        uint64_t              n_ids;
+        uint64_t              random;
+        uint64_t              clock_offset_ns; /* from the monotonic to the wall clock */
+        struct tally         *tally;           /* owned */
+        uint64_t              n_done;          /* in the tally, failed ones included */
+        uint64_t              wanted_done;
+        uint64_t              cpu_begin_ns;
+
+        /* orders of the owner's thread */
+        struct mail mail;
+        void (*order)(struct worker *w);
+        const struct load_level *new_level;
+        struct tally            *swap;
+        uint64_t                 new_wanted;
+        struct worker_progress   progress;
+        struct error            *failure;
+        struct mutex             lock; /* rank LOCK_MAILBOX; guards is_order_done */
+        struct cond              order_done;
+        bool                     is_order_done;
+        atomic_bool              is_drained;
+};
+
+static uint64_t thread_cpu_ns(void) {
+        struct timespec t;
+
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+        return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+/* ---- requests ---------------------------------------------------------------------------------- */
+
+/* A length within the variation, at least 1. The data of a sequence of its own determines it. */
+static uint64_t sequence_length(struct worker *w, const struct lane *l) {
+        double length = (double)w->o.sequence_length, share, unit;
+
+        if (w->o.inputs->n_streams > 0)
+                return w->o.inputs->streams[l->stream].n;
+        unit = (double)(random_next(&w->random) >> 11) / 9007199254740992.0; /* 2^53 */
+        share = w->o.sequence_variation / 100.0 * (2.0 * unit - 1.0);
+        length += length * share;
+        return length < 1.0 ? 1 : (uint64_t)(length + 0.5);
+}
+
+static void begin_sequence(struct worker *w, struct lane *l) {
+        uint64_t index = w->n_ids++ * w->o.n_parts + w->o.part;
+
+        l->id = w->o.first_id + index % w->o.n_ids;
+        if (w->o.inputs->n_streams > 0) {
+                l->stream = (w->next_stream * w->o.n_parts + w->o.part) % w->o.inputs->n_streams;
+                w->next_stream++;
+        }
+        l->step = 0;
+        l->length = sequence_length(w, l);
+}
+
+static void choose_request(struct worker *w, struct lane *l) {
+        size_t n = w->o.requests->n;
+
+        if (w->o.model->is_sequence && w->o.inputs->n_streams > 0) {
+                l->request = w->o.inputs->streams[l->stream].first + (size_t)l->step;
+                return;
+        }
+        l->request = w->next_request % n;
+        w->next_request = (l->request + w->o.n_parts) % n;
+}
+
+static void send_request(struct worker *w, struct lane *l, uint64_t intended_ns) {
+        struct request_step step;
+
+        if (w->o.model->is_sequence && l->step == l->length)
+                begin_sequence(w, l);
+        choose_request(w, l);
+        step = (struct request_step){ .id = l->id,
+                                      .is_start = l->step == 0,
+                                      .is_end = l->step + 1 >= l->length || !w->is_running };
+        if (step.is_end)
+                l->length = l->step + 1;
+        request_set_patch(w->o.requests, &step, &l->call);
+        l->step++;
+        l->call.message = &w->o.requests->messages[l->request];
+        l->call.ends_at_first = w->o.ends_at_first;
+        l->intended_ns = intended_ns;
+        l->first_response_ns = 0;
+        l->n_responses = 0;
+        l->is_wrong = false;
+        w->n_busy++;
+        w->n_begun++;
+        w->tally->n_sent++;
+        channel_send(l->channel, &l->call);
+}
+
+static bool is_mid_sequence(const struct lane *l) {
+        return l->worker->o.model->is_sequence && l->step < l->length;
+}
+
+static bool may_begin(const struct worker *w) {
+        return w->is_running && (w->level.n_requests == 0 || w->n_begun < w->level.n_requests);
+}
+
+/* ---- the open loop ----------------------------------------------------------------------------- */
+
+static struct lane *add_lane(struct worker *w);
+
+static struct lane *take_idle(struct worker *w) {
+        struct list_node *first = list_first(&w->idle);
+
+        if (first != NULL) {
+                list_remove(first);
+                return LIST_ENTRY(first, struct lane, node);
+        }
+        return w->n_lanes < w->o.max_lanes ? add_lane(w) : NULL;
+}
+
+/* Starts what is due, as far as lanes are free. */
+static void pump(struct worker *w) {
+        uint64_t now_ns = clock_now_ns();
+
+        while (may_begin(w)) {
+                uint64_t     due_ns = schedule_next(&w->schedule);
+                struct lane *l;
+
+                if (due_ns > now_ns) {
+                        alarm_arm(w->alarm, due_ns);
+                        return;
+                }
+                l = take_idle(w);
+                if (l == NULL) /* the lane that becomes free goes on */
+                        return;
+                schedule_advance(&w->schedule);
+                send_request(w, l, due_ns);
+                now_ns = clock_now_ns();
+        }
+}
+
+static void on_alarm(void *owner) {
+        pump(owner);
+}
+
+/* ---- answers ----------------------------------------------------------------------------------- */
+
+static void log_request(struct worker *w, const struct lane *l) {
+        struct tally *t = w->tally;
+        size_t        n = MIN(l->n_responses, MAX_LOGGED_RESPONSES);
+
+        if (t->log == NULL)
+                return;
+        if (t->n_log + 3 + n > TALLY_MAX_LOG) {
+                t->n_unlogged++;
+                return;
+        }
+        t->log[t->n_log++] = l->call.sent_ns + w->clock_offset_ns;
+        t->log[t->n_log++] = w->o.model->is_sequence ? l->id : 0;
+        t->log[t->n_log++] = n;
+        for (size_t i = 0; i < n; i++)
+                t->log[t->n_log++] = l->times[i] + w->clock_offset_ns;
+}
+
+static void note_response(struct worker *w, struct lane *l) {
+        if (w->tally->log != NULL && l->n_responses < MAX_LOGGED_RESPONSES)
+                l->times[l->n_responses] = clock_now_ns();
+        if (l->n_responses == 0)
+                l->first_response_ns = l->call.first_ns;
+        l->n_responses++;
+}
+
+static void on_response(struct call *c, const struct answer *a) {
+        struct lane *l = CONTAINER_OF(c, struct lane, call);
+
+        if (a->kind == ANSWER_OK)
+                note_response(l->worker, l);
+}
+
+static void count_answer(struct worker *w, struct lane *l, const struct answer *a) {
+        struct tally *t = w->tally;
+        struct call  *c = &l->call;
+        uint64_t      written_ns = c->written_ns != 0 ? c->written_ns : c->sent_ns;
+        uint64_t      first_ns = MAX(c->first_ns, written_ns);
+
+        t->n_responses += l->n_responses;
+        t->send_ns += (double)(written_ns - c->sent_ns);
+        t->wait_ns += (double)(first_ns - written_ns);
+        t->recv_ns += (double)(c->done_ns - MIN(first_ns, c->done_ns));
+        histogram_add(&t->service, c->done_ns - c->sent_ns);
+        if (w->level.mode == LOAD_OPEN) {
+                histogram_add(&t->latency, c->done_ns - l->intended_ns);
+                histogram_add(&t->lateness, c->sent_ns - MIN(c->sent_ns, l->intended_ns));
+        } else {
+                histogram_add(&t->latency, c->done_ns - c->sent_ns);
+        }
+        if (l->first_response_ns != 0)
+                histogram_add(&t->first, l->first_response_ns - c->sent_ns);
+        if (a->kind == ANSWER_OK)
+                log_request(w, l);
+}
+
+static void count_done(struct worker *w, struct lane *l, const struct answer *a) {
+        struct answer wrong = { .kind = ANSWER_REFUSED,
+                                .text = STR_LIT("the output is not the "
+                                                "expected one") };
+
+        if (a->kind == ANSWER_OK && w->o.checker != NULL &&
+            !checker_compare(w->o.checker, w->o.requests->entries[l->request], a)) {
+                w->tally->n_wrong++;
+                tally_add_error(w->tally, &wrong);
+        } else if (a->kind == ANSWER_OK) {
+                count_answer(w, l, a);
+        } else {
+                tally_add_error(w->tally, a);
+        }
+        w->n_done++;
+        if (w->n_done == w->wanted_done)
+                w->o.on_progress(w->o.owner);
+}
+
+static void check_drained(struct worker *w) {
+        if (w->n_busy > 0 || may_begin(w))
+                return;
+        atomic_store(&w->is_drained, true);
+        w->o.on_progress(w->o.owner);
+}
+
+static void release(struct worker *w, struct lane *l) {
+        list_append(&w->idle, &l->node);
+        check_drained(w);
+}
+
+/* After an answer: a sequence goes on, a closed loop sends the next request, an open loop what is due. */
+static void go_on(struct worker *w, struct lane *l) {
+        if (w->level.mode == LOAD_OPEN) {
+                if (!w->is_running && is_mid_sequence(l)) {
+                        send_request(w, l, clock_now_ns());
+                        return;
+                }
+                /* First in, first out, so that sequences take turns. */
+                release(w, l);
+                pump(w);
+                return;
+        }
+        if (may_begin(w) || is_mid_sequence(l))
+                send_request(w, l, 0);
+        else
+                release(w, l);
+}
+
+static void rest(struct worker *w, struct lane *l) {
+        list_append(&w->resting, &l->node);
+        if (!loop_timer_is_armed(&w->rest) &&
+            !loop_timer_arm(w->o.loop, &w->rest, clock_now_ns() + REST_NS)) {
+                list_remove(&l->node);
+                go_on(w, l);
+        }
+}
+
+static void on_rested(struct loop_timer *t) {
+        struct worker *w = CONTAINER_OF(t, struct worker, rest);
+
+        LIST_FOR_EACH(&w->resting, node) {
+                list_remove(node);
+                go_on(w, LIST_ENTRY(node, struct lane, node));
+        }
+}
+
+static void on_done(struct call *c, const struct answer *a) {
+        struct lane   *l = CONTAINER_OF(c, struct lane, call);
+        struct worker *w = l->worker;
+
+        w->n_busy--;
+        if (a->kind == ANSWER_OK && l->n_responses == 0 && !a->is_empty && !c->message->is_stream)
+                note_response(w, l);
+        count_done(w, l, a);
+        if (a->kind != ANSWER_OK)
+                l->step = l->length = 0; /* what is left of a sequence would be refused */
+        if (a->kind == ANSWER_BROKEN && w->level.mode == LOAD_CLOSED && w->is_running)
+                rest(w, l);
+        else
+                go_on(w, l);
+}
+
+static const struct call_ops call_ops = { .on_response = on_response, .on_done = on_done };
+
+/* ---- lanes ------------------------------------------------------------------------------------- */
+
+static struct channel *channel_for(struct worker *w, size_t lane) {
+        size_t most = w->o.target->protocol == TARGET_HTTP || w->o.n_channels == 0
+                              ? SIZE_MAX
+                              : w->o.n_channels;
+
+        if (lane < most) {
+                w->channels = mem_realloc(w->channels, (w->n_channels + 1) * sizeof(*w->channels));
+                w->channels[w->n_channels++] = channel_open(&w->home);
+        }
+        return w->channels[lane % MIN(most, w->n_channels)];
+}
+
+static struct lane *add_lane(struct worker *w) {
+        size_t       times = w->o.has_log ? MAX_LOGGED_RESPONSES * sizeof(uint64_t) : 0;
+        struct lane *l = mem_zalloc(sizeof(*l) + times);
+
+        call_init(&l->call, &call_ops);
+        l->worker = w;
+        l->channel = channel_for(w, w->n_lanes);
+        if (w->n_lanes == w->cap_lanes) {
+                w->cap_lanes = w->cap_lanes > 0 ? 2 * w->cap_lanes : 64;
+                w->lanes = mem_realloc(w->lanes, w->cap_lanes * sizeof(*w->lanes));
+        }
+        w->lanes[w->n_lanes++] = l;
+        return l;
+}
+
+static void drop_lanes(struct worker *w) {
+        for (size_t i = 0; i < w->n_channels; i++)
+                channel_close(w->channels[i]);
+        for (size_t i = 0; i < w->n_lanes; i++) {
+                call_done(&w->lanes[i]->call);
+                free(w->lanes[i]);
+        }
+        free(w->channels);
+        free(w->lanes);
+        w->channels = NULL;
+        w->lanes = NULL;
+        w->n_lanes = w->cap_lanes = w->n_channels = w->n_busy = 0;
+        list_init(&w->idle);
+        list_init(&w->resting);
+        loop_timer_cancel(&w->rest);
+        if (w->alarm != NULL)
+                alarm_arm(w->alarm, CLOCK_NEVER);
+}
+
+/* ---- orders ------------------------------------------------------------------------------------ */
+
+static void finish_order(struct worker *w) {
+        MUTEX_GUARD(&w->lock);
+
+        w->is_order_done = true;
+        cond_signal(&w->order_done);
+}
+
+static void on_mail(struct mail *m) {
+        struct worker *w = CONTAINER_OF(m, struct worker, mail);
+
+        w->order(w);
+        finish_order(w);
+}
+
+static void run_order(struct worker *w, void (*order)(struct worker *w)) {
+        w->order = order;
+        w->is_order_done = false; /* no order is under way */
+        mailbox_post(loop_mailbox(w->o.loop), &w->mail);
+        mutex_lock(&w->lock);
+        while (!w->is_order_done)
+                cond_wait(&w->order_done, &w->lock);
+        mutex_unlock(&w->lock);
+}
+
+static void begin_tally(struct worker *w) {
+        w->tally->begin_ns = clock_now_ns();
+        w->cpu_begin_ns = thread_cpu_ns();
+        w->clock_offset_ns = clock_wall_ns() - w->tally->begin_ns;
+        w->n_done = 0;
+        w->wanted_done = 0;
+}
+
+static void start_closed(struct worker *w) {
+        while (w->n_lanes < w->level.concurrency)
+                list_append(&w->idle, &add_lane(w)->node);
+        for (size_t i = 0; i < w->level.concurrency && may_begin(w); i++) {
+                struct lane *l = LIST_ENTRY(list_first(&w->idle), struct lane, node);
+
+                list_remove(&l->node);
+                send_request(w, l, 0);
+        }
+}
+
+static void start_open(struct worker *w) {
+        if (w->alarm == NULL) {
+                w->failure = alarm_open(w->o.loop, on_alarm, w, &w->alarm);
+                if (w->failure != NULL)
+                        return;
+        }
+        schedule_init(&w->schedule, &w->level.schedule, clock_now_ns());
+        pump(w);
+}
+
+static void order_start(struct worker *w) {
+        w->level = *w->new_level;
+        w->is_running = true;
+        w->n_begun = 0;
+        atomic_store(&w->is_drained, false);
+        tally_clear(w->tally);
+        begin_tally(w);
+        if (w->level.mode == LOAD_OPEN)
+                start_open(w);
+        else
+                start_closed(w);
+        check_drained(w);
+}
+
+static void order_stop(struct worker *w) {
+        w->is_running = false;
+        if (w->alarm != NULL)
+                alarm_arm(w->alarm, CLOCK_NEVER);
+        /* An idle lane of an open loop may be in the middle of a sequence. */
+        LIST_FOR_EACH(&w->idle, node) {
+                struct lane *l = LIST_ENTRY(node, struct lane, node);
+
+                if (is_mid_sequence(l)) {
+                        list_remove(node);
+                        send_request(w, l, clock_now_ns());
+                }
+        }
+        check_drained(w);
+}
+
+static void order_drop(struct worker *w) {
+        w->is_running = false;
+        drop_lanes(w);
+}
+
+static void order_close(struct worker *w) {
+        order_drop(w);
+        alarm_close(w->alarm);
+}
+
+static void order_swap(struct worker *w) {
+        struct tally *old = w->tally;
+
+        old->end_ns = clock_now_ns();
+        old->cpu_ns = thread_cpu_ns() - w->cpu_begin_ns;
+        w->tally = w->swap;
+        w->swap = old;
+        begin_tally(w);
+}
+
+static void order_want(struct worker *w) {
+        w->wanted_done = w->new_wanted;
+        if (w->n_done >= w->wanted_done && w->wanted_done > 0)
+                w->o.on_progress(w->o.owner);
+}
+
+static void order_look(struct worker *w) {
+        const struct histogram *h = &w->tally->latency;
+
+        w->progress = (struct worker_progress){
+                .n_done = w->n_done,
+                .n_failed = w->tally->n_failed,
+                .p50_ns = (double)histogram_percentile(h, 50.0),
+                .p99_ns = (double)histogram_percentile(h, 99.0),
+        };
+}
+
+struct worker *worker_new(const struct worker_options *o) {
+        struct worker *w = mem_zalloc(sizeof(*w));
+
+        w->o = *o;
+        w->home = (struct channel_home){ .loop = o->loop,
+                                         .target = o->target,
+                                         .room = mem_alloc(CHANNEL_ROOM_BYTES) };
+        w->tally = tally_new(o->has_log);
+        w->random = random_state(o->part);
+        w->next_request = o->part % o->requests->n;
+        w->mail.deliver = on_mail;
+        atomic_store(&w->is_drained, true);
+        list_init(&w->idle);
+        list_init(&w->resting);
+        loop_timer_init(&w->rest, on_rested);
+        mutex_init(&w->lock, LOCK_MAILBOX);
+        cond_init(&w->order_done);
+        return w;
+}
+
+void worker_free(struct worker *w) {
+        if (w == NULL)
+                return;
+        run_order(w, order_close);
+        tally_free(w->tally);
+        free(w->home.room);
+        cond_done(&w->order_done);
+        mutex_done(&w->lock);
+        free(w);
+}
+
+struct error *worker_start(struct worker *w, const struct load_level *level) {
+        w->new_level = level;
+        run_order(w, order_start);
+        return STEAL(w->failure);
+}
+
+void worker_stop(struct worker *w) {
+        run_order(w, order_stop);
+}
+
+bool worker_is_drained(struct worker *w) {
+        return atomic_load(&w->is_drained);
+}
+
+void worker_drop(struct worker *w) {
+        run_order(w, order_drop);
+}
+
+struct tally *worker_swap(struct worker *w, struct tally *empty) {
+        w->swap = empty;
+        run_order(w, order_swap);
+        return STEAL(w->swap);
+}
+
+void worker_want(struct worker *w, uint64_t wanted_done) {
+        w->new_wanted = wanted_done;
+        run_order(w, order_want);
+}
+
+struct worker_progress worker_look(struct worker *w) {
+        run_order(w, order_look);
+        return w->progress;
+}

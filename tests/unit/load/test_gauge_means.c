@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "load/gauge_means.h"
+
+#include "suite.h"
+
+#include "base/compiler.h"
+
+static double mean(const struct gauge_means *g, const char *name) {
+        const struct gauge_mean *m = map_find(&g->gauges, str_of(name));
+
+        return m != NULL ? m->sum / (double)m->n : -1.0;
+}
+
+static void test_pages(void **state UNUSED) {
+        struct gauge_means g;
+
+        gauge_means_init(&g);
+        gauge_means_add(&g, STR_LIT("# HELP nv_a text\n# TYPE nv_a gauge\nnv_a 1\nnv_a_b 9\n"
+                                    "# TYPE nv_c counter\nnv_c 5\n"
+                                    "# TYPE nv_d gauge\nnv_d{x=\"1 2\"} 3.5\nnv_d{x=\"3\"} NaN\n"
+                                    "nv_d{x=\"4\"} broken\nnv_d\n"));
+        gauge_means_add(&g, STR_LIT("# TYPE nv_a gauge\nnv_a 3"));
+        assert_true(mean(&g, "nv_a") == 2.0);
+        assert_true(mean(&g, "nv_d{x=\"1 2\"}") == 3.5);
+        assert_int_equal(map_size(&g.gauges), 2);
+        gauge_means_done(&g);
+}
+
+SUITE(gauge_means) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_pages),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
