@@ -4,8 +4,9 @@
  *     bench_json [seconds per figure]
  *
  * The data are sets of random floats, written with the shortest digits that round-trip: uniform in
- * [0, 1), normal, whole numbers up to 255, and random bit patterns of finite floats; and normal
- * ones with the digits of FP64, as many clients send them. Each set is checked bit for bit.
+ * [0, 1), normal, whole numbers up to 255, and random bit patterns of finite floats; normal ones with
+ * the digits of FP64, as many clients send them; and tensors of FP64, uniform, normal, and of decimals
+ * with two digits after the dot. Each set is checked bit for bit.
  */
 #include "base/mem.h"
 #include "codec/json_reader.h"
@@ -29,19 +30,19 @@ static double random_unit(void) {
         return (double)(random_bits() >> 11) * 0x1p-53;
 }
 
-static float random_uniform(void) {
-        return (float)random_unit();
+static double random_normal(void) {
+        return sqrt(-2 * log(1 - random_unit())) * cos(6.283185307179586 * random_unit());
 }
 
-static float random_normal(void) {
-        return (float)(sqrt(-2 * log(1 - random_unit())) * cos(6.283185307179586 * random_unit()));
+static double random_pixel(void) {
+        return (double)(random_bits() >> 56);
 }
 
-static float random_pixel(void) {
-        return (float)(random_bits() >> 56);
+static double random_price(void) {
+        return (double)(random_bits() % 1000000) / 100;
 }
 
-static float random_pattern(void) {
+static double random_pattern(void) {
         for (;;) {
                 uint32_t bits = (uint32_t)(random_bits() >> 16);
                 float    value;
@@ -59,26 +60,40 @@ static double now_seconds(void) {
         return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+enum kind {
+        FP32,
+        FP32_AS_FP64, /* written as FP64, as Python's json does: up to 17 digits */
+        FP64,
+};
+
 struct sample {
-        bool          is_wide; /* written as FP64, as Python's json does: up to 17 digits */
-        float        *values;  /* owned */
-        float        *copy;    /* owned */
+        enum kind     kind;
+        char         *values; /* owned: FP32, or for FP64 that */
+        char         *copy;   /* owned: the same */
         size_t        n;
         struct strbuf text;
 };
+
+static enum json_element element_of(const struct sample *s) {
+        return s->kind == FP64 ? JSON_ELEMENT_F64 : JSON_ELEMENT_F32;
+}
+
+static size_t bytes_of(const struct sample *s) {
+        return s->n * (s->kind == FP64 ? sizeof(double) : sizeof(float));
+}
 
 static void write_sample(struct sample *s) {
         struct json_writer w;
 
         strbuf_clear(&s->text);
         json_writer_init(&w, &s->text);
-        if (!s->is_wide) {
-                json_put_tensor(&w, JSON_ELEMENT_F32, s->values, s->n);
+        if (s->kind != FP32_AS_FP64) {
+                json_put_tensor(&w, element_of(s), s->values, s->n);
                 return;
         }
         json_begin_array(&w);
         for (size_t i = 0; i < s->n; i++)
-                json_put_f64(&w, (double)s->values[i]);
+                json_put_f64(&w, (double)((const float *)(const void *)s->values)[i]);
         json_end_array(&w);
 }
 
@@ -86,7 +101,7 @@ static void read_sample(struct sample *s) {
         struct json_reader r;
 
         json_reader_init(&r, strbuf_str(&s->text));
-        if (json_read_tensor(&r, JSON_ELEMENT_F32, s->copy, s->n) != JSON_TENSOR_OK) {
+        if (json_read_tensor(&r, element_of(s), s->copy, s->n) != JSON_TENSOR_OK) {
                 fprintf(stderr, "bench_json: %s\n", json_error_text(&r));
                 exit(1);
         }
@@ -118,21 +133,32 @@ static double megabytes_per_second(struct sample *s, void (*work)(struct sample 
 
 struct set {
         const char *name;
-        float (*draw)(void);
-        bool is_wide;
+        double (*draw)(void);
+        enum kind kind;
 };
 
-static void run(const struct set *set, size_t n, double seconds) {
-        struct sample s = { .n = n, .is_wide = set->is_wide };
+static void draw_values(struct sample *s, double (*draw)(void)) {
+        for (size_t i = 0; i < s->n; i++) {
+                double wide = draw();
+                float  narrow = (float)wide;
 
-        s.values = mem_alloc(n * sizeof(float));
-        s.copy = mem_zalloc(n * sizeof(float));
+                if (s->kind == FP64)
+                        memcpy(s->values + i * sizeof(wide), &wide, sizeof(wide));
+                else
+                        memcpy(s->values + i * sizeof(narrow), &narrow, sizeof(narrow));
+        }
+}
+
+static void run(const struct set *set, size_t n, double seconds) {
+        struct sample s = { .n = n, .kind = set->kind };
+
+        s.values = mem_alloc(bytes_of(&s));
+        s.copy = mem_zalloc(bytes_of(&s));
         strbuf_init(&s.text, 0);
-        for (size_t i = 0; i < n; i++)
-                s.values[i] = set->draw();
+        draw_values(&s, set->draw);
         write_sample(&s);
         read_sample(&s);
-        if (memcmp(s.values, s.copy, n * sizeof(float)) != 0) {
+        if (memcmp(s.values, s.copy, bytes_of(&s)) != 0) {
                 fprintf(stderr, "bench_json: the floats changed on their way\n");
                 exit(1);
         }
@@ -148,9 +174,14 @@ static void run(const struct set *set, size_t n, double seconds) {
 
 int main(int argc, char **argv) {
         static const struct set sets[] = {
-                { "uniform", random_uniform, false },      { "normal", random_normal, false },
-                { "pixels", random_pixel, false },         { "patterns", random_pattern, false },
-                { "normal as FP64", random_normal, true },
+                { "uniform", random_unit, FP32 },
+                { "normal", random_normal, FP32 },
+                { "pixels", random_pixel, FP32 },
+                { "patterns", random_pattern, FP32 },
+                { "normal as FP64", random_normal, FP32_AS_FP64 },
+                { "uniform FP64", random_unit, FP64 },
+                { "normal FP64", random_normal, FP64 },
+                { "prices FP64", random_price, FP64 },
         };
         const size_t sizes[] = { 16, 1000, 100000 };
         double       seconds = argc > 1 ? atof(argv[1]) : 0.5;

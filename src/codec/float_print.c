@@ -6,6 +6,10 @@
 #include <stdbool.h>
 #include <string.h>
 
+#ifdef __x86_64__
+#include <emmintrin.h>
+#endif
+
 /* A positive finite float is digits * 10^exponent. */
 struct short_decimal {
         uint64_t digits;
@@ -99,9 +103,9 @@ static ALWAYS_INLINE struct short_decimal shorten(const struct binary *b, bool i
                       scale_f64(power, high) - odd, k);
 }
 
-/* Small integers are their own shortest digits. */
-static ALWAYS_INLINE bool is_small_integer(const struct binary *b, int mantissa_bits) {
-        return b->exponent <= 0 && b->exponent >= -mantissa_bits &&
+/* Whole numbers up to 2^24 are their own shortest digits. */
+static ALWAYS_INLINE bool is_small_integer(const struct binary *b) {
+        return b->exponent <= 0 && b->exponent >= -23 &&
                (b->mantissa & ((1ull << -b->exponent) - 1)) == 0;
 }
 
@@ -145,23 +149,6 @@ static ALWAYS_INLINE void put_eight(char *out, uint64_t digits) {
 /* Number of significant digits among eight, counted from the front. */
 static ALWAYS_INLINE unsigned count_significant(uint64_t digits) {
         return digits == 0 ? 0 : 8 - (unsigned)__builtin_clzll(digits) / 8;
-}
-
-/* Lays out at most seventeen digits: one, eight, and eight. */
-static ALWAYS_INLINE void lay_out_f64(struct short_decimal d, struct layout *l) {
-        unsigned n = count_digits(d.digits);
-        uint64_t all = d.digits * pow10_u64[17 - n];
-        uint64_t first = all / 10000000000000000;
-        uint64_t rest = all % 10000000000000000;
-        uint64_t high = spread_digits(rest / 100000000);
-        uint64_t low = spread_digits(rest % 100000000);
-
-        l->text[0] = (char)('0' + first);
-        put_eight(l->text + 1, high);
-        put_eight(l->text + 9, low);
-        put_eight(l->text + 16, low >> 56);
-        l->n_digits = 1 + (low != 0 ? 8 + count_significant(low) : count_significant(high));
-        l->point = (int)n + d.exponent;
 }
 
 char *float_print_exponent(char *out, int exponent) {
@@ -264,7 +251,7 @@ static NOINLINE char *put_nine_elsewhere(char *out, const struct nine *d) {
         return put_layout(out, &l);
 }
 
-/* Prints a whole number from 1 to 2^24. */
+/* Prints a whole number from 1 to 10^8 - 1. */
 static ALWAYS_INLINE char *put_whole(char *out, uint64_t value) {
         uint64_t digits = spread_digits(value);
         unsigned n_zeros = (unsigned)__builtin_ctzll(digits) / 8;
@@ -308,7 +295,7 @@ char *float_print_f32(char *out, float value) {
         };
         struct nine d;
 
-        if (is_small_integer(&b, 23))
+        if (is_small_integer(&b))
                 return put_whole(out, b.mantissa >> -b.exponent);
         else if (UNLIKELY(fraction == 0 && field > 1))
                 d = spread_nine(shorten(&b, true, true));
@@ -317,31 +304,208 @@ char *float_print_f32(char *out, float value) {
         return d.point > -6 && d.point <= 7 ? put_plain(out, &d) : put_nine_elsewhere(out, &d);
 }
 
-char *float_print_f64(char *out, double value) {
-        uint64_t      bits;
-        struct layout l;
+/* ---- FP64 ------------------------------------------------------------------------------------- */
 
-        memcpy(&bits, &value, sizeof(bits));
-        uint64_t field = bits >> 52 & 0x7ff;
-        uint64_t fraction = bits & 0xfffffffffffff;
+/* Seventeen digits as values without '0'. The first is not zero. */
+struct seventeen {
+        uint64_t first;
+        uint64_t rest[2];  /* eight digits each */
+        unsigned n_digits; /* as in struct layout */
+        int      point;
+};
 
-        if (UNLIKELY(field == 0x7ff))
-                return put_special(out, fraction != 0, bits >> 63 != 0);
-        *out = '-';
-        out += bits >> 63;
-        if (UNLIKELY(bits << 1 == 0))
-                return put_zero(out);
+#ifdef __x86_64__
 
-        struct binary b = {
+/* Two numbers below 10^8 as sixteen digits, as spread_digits() makes them. Returns how many of them there
+ * are up to the last that is not zero. */
+static ALWAYS_INLINE unsigned spread_sixteen(uint64_t high, uint64_t low, uint64_t ret[2]) {
+        __m128i  eights = _mm_set_epi64x((long long)low, (long long)high);
+        __m128i  upper = _mm_srli_epi64(_mm_mul_epu32(eights, _mm_set1_epi64x(0xd1b71759)), 45);
+        __m128i  lower = _mm_sub_epi32(eights, _mm_mul_epu32(upper, _mm_set1_epi64x(10000)));
+        __m128i  fours = _mm_or_si128(upper, _mm_slli_epi64(lower, 32));
+        __m128i  hundreds = _mm_srli_epi16(_mm_mulhi_epu16(fours, _mm_set1_epi16(5243)), 3);
+        __m128i  below = _mm_sub_epi16(fours, _mm_mullo_epi16(hundreds, _mm_set1_epi16(100)));
+        __m128i  twos = _mm_or_si128(hundreds, _mm_slli_epi32(below, 16));
+        __m128i  tens = _mm_mulhi_epu16(twos, _mm_set1_epi16(6554));
+        __m128i  ones = _mm_sub_epi16(twos, _mm_mullo_epi16(tens, _mm_set1_epi16(10)));
+        __m128i  digits = _mm_or_si128(tens, _mm_slli_epi16(ones, 8));
+        __m128i  is_zero = _mm_cmpeq_epi8(digits, _mm_setzero_si128());
+        unsigned is_digit = (unsigned)_mm_movemask_epi8(is_zero) ^ 0xffff;
+
+        _mm_storeu_si128((void *)ret, digits);
+        return 31 - (unsigned)__builtin_clz(is_digit << 1 | 1);
+}
+
+#else
+
+static ALWAYS_INLINE unsigned spread_sixteen(uint64_t high, uint64_t low, uint64_t ret[2]) {
+        ret[0] = spread_digits(high);
+        ret[1] = spread_digits(low);
+        return ret[1] != 0 ? 8 + count_significant(ret[1]) : count_significant(ret[0]);
+}
+
+#endif
+
+/* Of sixteen or seventeen digits. */
+static ALWAYS_INLINE struct seventeen spread_seventeen(struct short_decimal d) {
+        uint64_t is_sixteen = is_less(d.digits, 10000000000000000);
+        uint64_t digits = d.digits * (1 + 9 * is_sixteen);
+        uint64_t upper = digits / 100000000, first = upper / 100000000;
+
+        struct seventeen ret = { .first = first, .point = 17 - (int)is_sixteen + d.exponent };
+
+        ret.n_digits =
+                1 + spread_sixteen(upper - first * 100000000, digits - upper * 100000000, ret.rest);
+        return ret;
+}
+
+/* See put_plain(). Whether the number is above one is computed, not compared: it alternates. */
+static ALWAYS_INLINE char *put_plain_f64(char *out, const struct seventeen *d) {
+        unsigned is_above_one = (unsigned)-d->point >> 31;
+        unsigned before = (unsigned)d->point & (0 - is_above_one);
+        unsigned shift = before - is_above_one; /* of the digits before the dot, those in `rest` */
+        unsigned zeros = (unsigned)(2 - d->point) & (is_above_one - 1); /* and the dot */
+        char    *front = out + zeros;                                   /* of the first digit */
+        char    *after = front + 1 + before;
+
+        put_eight(out, 0);
+        *front = (char)('0' + d->first);
+        put_eight(front + 1, d->rest[0]);
+        out[1 + shift] = '.';
+        put_eight(after, drop_front(d->rest[0], d->rest[1], shift));
+        put_eight(after + 8, d->rest[1] >> (8 * shift));
+        return after + MAX((int)(d->n_digits - shift) - 1, (int)is_above_one);
+}
+
+static NOINLINE char *put_elsewhere_f64(char *out, const struct seventeen *d) {
+        struct layout l = { .n_digits = d->n_digits, .point = d->point };
+
+        l.text[0] = (char)('0' + d->first);
+        put_eight(l.text + 1, d->rest[0]);
+        put_eight(l.text + 9, d->rest[1]);
+        put_eight(l.text + 16, d->rest[1] >> 56);
+        return put_layout(out, &l);
+}
+
+static ALWAYS_INLINE char *put_f64(char *out, struct short_decimal digits) {
+        struct seventeen d = spread_seventeen(digits);
+
+        return d.point > -6 && d.point <= 7 ? put_plain_f64(out, &d) : put_elsewhere_f64(out, &d);
+}
+
+/* Adds zeros up to seventeen digits. */
+static struct short_decimal lengthen(struct short_decimal d) {
+        unsigned n = 17 - count_digits(d.digits);
+
+        return (struct short_decimal){ d.digits * pow10_u64[n], d.exponent - (int)n };
+}
+
+/* Whether a and b differ by at most 2. */
+static ALWAYS_INLINE bool is_near(uint64_t a, uint64_t b) {
+        return a - b + 2 <= 4;
+}
+
+/* The shortest digits of a normal number that is no power of two, mostly without a look at the ends of its
+ * rounding interval. The interval is 1 to 10 units of 10^k wide, so the nearest multiple of 10^k is inside.
+ * It is the answer, unless a multiple of 10^(k+1) is inside, and there is at most one. That depends on how far
+ * the number is above the last such multiple, compared with half the width. These distances have errors
+ * below 2, in units of 2^-59. When they are too near each other to be compared, or the number is in the
+ * middle of two multiples of 10^k, the result is false. */
+static ALWAYS_INLINE bool shorten_f64(const struct binary *b, struct short_decimal *ret) {
+        int k = floor_log10_pow2(b->exponent, false);
+        int shift = b->exponent + pow10_floor_log2(-k) + 1; /* 1 to 4 */
+
+        const struct pow10 *power = pow10_get(-k);
+        uint64_t            scaled = b->mantissa << shift;
+        uint64_t            carry = pow10_multiply(power->lo, scaled).hi;
+        struct pow10        product = pow10_multiply(power->hi, scaled);
+        uint64_t            fraction = product.lo + carry;
+        uint64_t            units = product.hi + (fraction < carry ? 1 : 0);
+        uint64_t            tens = units / 10;
+
+        uint64_t above = (units - tens * 10) << 59 | fraction >> 5;
+        uint64_t half = power->hi >> (6 - shift);
+        uint64_t rest = (UINT64_C(10) << 59) - half;
+
+        if (UNLIKELY(is_near(above, half) || is_near(above, rest) ||
+                     is_near(fraction, UINT64_C(1) << 63)))
+                return false;
+
+        uint64_t is_up = is_less(rest, above);
+        uint64_t mask = 0 - (is_less(above, half) | is_up);
+        uint64_t rounded = (tens + is_up) * 10, nearest = units + (fraction >> 63);
+
+        *ret = (struct short_decimal){ (rounded & mask) | (nearest & ~mask), k };
+        return true;
+}
+
+/* Puts what has no digits, and the sign of what has some. Returns true when the number is complete. */
+static ALWAYS_INLINE bool put_front_f64(char **out, uint64_t bits) {
+        uint64_t magnitude = bits & INT64_MAX, infinite = UINT64_C(0x7ff) << 52;
+        bool     is_special = magnitude >= infinite;
+
+        if (UNLIKELY(is_special)) {
+                *out = put_special(*out, magnitude > infinite, bits >> 63 != 0);
+                return true;
+        }
+        **out = '-';
+        *out += bits >> 63;
+        if (LIKELY(magnitude != 0))
+                return false;
+        *out = put_zero(*out);
+        return true;
+}
+
+static ALWAYS_INLINE struct binary take_apart_f64(uint64_t bits) {
+        uint64_t field = bits >> 52 & 0x7ff, fraction = bits & 0xfffffffffffff;
+
+        return (struct binary){
                 .mantissa = field == 0 ? fraction : fraction | 0x10000000000000,
                 .exponent = (int)(field == 0 ? 1 : field) - 1075,
         };
+}
 
-        if (is_small_integer(&b, 52))
-                lay_out_f64((struct short_decimal){ b.mantissa >> -b.exponent, 0 }, &l);
-        else if (UNLIKELY(fraction == 0 && field > 1))
-                lay_out_f64(shorten(&b, true, false), &l);
-        else
-                lay_out_f64(shorten(&b, false, false), &l);
-        return put_layout(out, &l);
+static ALWAYS_INLINE uint64_t bits_of(double value) {
+        uint64_t bits;
+
+        memcpy(&bits, &value, sizeof(bits));
+        return bits;
+}
+
+#define SMALLEST_NORMAL_F64 (UINT64_C(1) << 52) /* as a mantissa */
+
+static COLD char *print_exactly(char *out, struct binary b) {
+        bool is_power_of_two = b.mantissa == SMALLEST_NORMAL_F64 && b.exponent > -1074;
+
+        return put_f64(out, lengthen(is_power_of_two ? shorten(&b, true, false)
+                                                     : shorten(&b, false, false)));
+}
+
+char *float_print_f64(char *out, double value) {
+        uint64_t             bits = bits_of(value);
+        struct binary        b;
+        struct short_decimal digits;
+
+        if (UNLIKELY(put_front_f64(&out, bits)))
+                return out;
+        b = take_apart_f64(bits);
+        /* Whole numbers below 2^53: one comparison, since numbers above and below 1 alternate. */
+        if ((unsigned)-b.exponent <= (unsigned)__builtin_ctzll(b.mantissa)) {
+                struct short_decimal whole = { b.mantissa >> -b.exponent, 0 };
+
+                return LIKELY(whole.digits < 100000000) ? put_whole(out, whole.digits)
+                                                        : put_f64(out, lengthen(whole));
+        }
+        /* A power of two, a subnormal number, or a rare one. */
+        if (UNLIKELY(b.mantissa <= SMALLEST_NORMAL_F64 || !shorten_f64(&b, &digits)))
+                return print_exactly(out, b);
+        return put_f64(out, digits);
+}
+
+char *float_print_f64_exactly(char *out, double value) {
+        uint64_t bits = bits_of(value);
+
+        if (put_front_f64(&out, bits))
+                return out;
+        return print_exactly(out, take_apart_f64(bits));
 }

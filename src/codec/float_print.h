@@ -3,7 +3,7 @@
  *
  * The digits come from Schubfach (Giulietti, "The Schubfach way to render doubles", 2020): scale
  * the float and both ends of its rounding interval by one power of ten, and the answer is among
- * four candidates. Notation is that of the reference server's JSON: decimal from 1e-6 up to below
+ * four candidates. FP64 is scaled alone, and its ends are needed only in rare cases. Notation is that of the reference server's JSON: decimal from 1e-6 up to below
  * 1e21 ("0.000001", "100000.0"), else an exponent ("1e-7", "3.4028235e38"); always a dot or an
  * exponent; "-0.0" keeps its sign. Not-a-number is "NaN", infinities "Infinity", "-Infinity".
  *
@@ -20,5 +20,7 @@
 /* `out` has FLOAT_PRINT_ROOM bytes; returns the end of the text, which is not NUL-terminated. */
 char *float_print_f32(char *out, float value);
 char *float_print_f64(char *out, double value);
+/* The same without shortcuts: for tests. */
+char *float_print_f64_exactly(char *out, double value);
 /* Puts "e-7"; |exponent| < 1000. */
 char *float_print_exponent(char *out, int exponent);

@@ -20,6 +20,10 @@
 /* Limit of connections accepted per wake-up, so that a flood of them does not starve the connections
  * that the loop already has. */
 #define MAX_ACCEPTS 64
+/* Limit of connections that a loop opens per round when others hand them over. A loop that had no CPU for a while
+ * finds hundreds; it reads from those that are open before it opens more, so that each new one finds some that
+ * can make room for it (net/leave_order.h). */
+#define MAX_OPENINGS 16
 /* Accepting pauses for this time when descriptors or memory are exhausted. */
 #define PAUSE_MS 100
 
@@ -49,10 +53,23 @@ struct handover {
         int              fd;
 };
 
+/* Counts a connection that the loop opens in this round; false when it has to wait for the next one. */
+static bool take_opening(struct loop *l) {
+        if (l->openings_round != l->turns.round) {
+                l->openings_round = l->turns.round;
+                l->n_openings = 0;
+        }
+        return l->n_openings++ < MAX_OPENINGS;
+}
+
 static void on_handover(struct mail *m) {
         struct handover *d = CONTAINER_OF(m, struct handover, mail);
         struct listener *ln = d->listener;
 
+        if (!take_opening(d->loop)) {
+                mailbox_post(&d->loop->mailbox, m);
+                return;
+        }
         ln->options.on_accept(ln->options.owner, d->loop, d->fd);
         atomic_fetch_sub_explicit(&d->loop->n_arriving, 1, memory_order_relaxed);
         free(d);

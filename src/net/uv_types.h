@@ -58,6 +58,8 @@ struct loop {
         struct work_pool *workers;  /* borrowed: the group's; for loop_compute() */
         struct list       tasks[N_LOOP_PHASES]; /* struct loop_task, in the order of loop_defer() */
         struct turns turns;                     /* shares of the round */
+        uint64_t     openings_round;            /* round of n_openings */
+        unsigned     n_openings;                /* of connections, see listener.c */
         uv_idle_t    not_idle;                  /* runs while `turns` has a queue: the loop does not sleep */
         void (*waker)(void);                    /* NULL until loop_set_waker() */
         bool has_own_mail; /* the loop's thread posted into the empty mailbox */

@@ -590,6 +590,117 @@ static void test_print_is_shortest(void **state) {
         }
 }
 
+/* ---- the short way of FP64 -------------------------------------------------------------------- */
+
+/* Asserts that the short way gives what the exact one does. */
+static void assert_exact(double value) {
+        char text[FLOAT_PRINT_ROOM], exact[FLOAT_PRINT_ROOM];
+
+        *float_print_f64(text, value) = '\0';
+        *float_print_f64_exactly(exact, value) = '\0';
+        if (strcmp(text, exact) != 0)
+                fail_msg("%a became %s, not %s", value, text, exact);
+}
+
+/* The significant digits of a number, without zeros at their end. */
+static void copy_digits(const char *text, char *out) {
+        unsigned n = significant_digits(text), n_copied = 0;
+
+        for (; n_copied < n; text++)
+                if (*text >= '0' && *text <= '9' && (n_copied > 0 || *text != '0'))
+                        out[n_copied++] = *text;
+        out[n] = '\0';
+}
+
+/* Against the C library: with fewer digits it is another number, and with as many these are the nearest. */
+static void assert_shortest(double value) {
+        char     text[FLOAT_PRINT_ROOM], other[64], digits[32], other_digits[32];
+        unsigned n;
+
+        assert_exact(value);
+        check_round_trip_f64(value);
+        *float_print_f64(text, value) = '\0';
+        n = significant_digits(text);
+        if (n > 1) {
+                snprintf(other, sizeof(other), "%.*e", (int)n - 2, value);
+                assert_true(bits_f64(strtod(other, NULL)) != bits_f64(value));
+        }
+        snprintf(other, sizeof(other), "%.*e", (int)n - 1, value);
+        copy_digits(text, digits);
+        copy_digits(other, other_digits);
+        if (bits_f64(strtod(other, NULL)) == bits_f64(value))
+                assert_string_equal(digits, other_digits);
+}
+
+static double random_unit(void) {
+        return (double)(random_bits() >> 11) * 0x1p-53;
+}
+
+/* Decimals of up to eight digits, as prices and measurements have them. */
+static double random_short(void) {
+        static const double scales[] = { 1, 10, 100, 1e3, 1e4, 1e6, 1e9, 1e-9, 1e-15, 1e30 };
+
+        return (double)((int)random_below(200000001) - 100000000) /
+               scales[random_below(ARRAY_LEN(scales))];
+}
+
+/* Few bits, at all exponents. */
+static double random_few_bits(void) {
+        return ldexp((double)(random_bits() >> (11 + random_below(52))),
+                     (int)random_below(2100) - 1100);
+}
+
+static void test_short_way_of_f64(void **state) {
+        (void)state;
+        for (int i = 0; i < 1000000; i++) {
+                assert_exact(f64_of(random_bits()));
+                assert_exact(random_unit() * (random_below(2) != 0 ? 1 : -20));
+                assert_exact(random_short());
+                assert_exact(random_few_bits());
+        }
+        for (int i = 0; i < 20000; i++) {
+                assert_shortest(random_unit());
+                assert_shortest(random_short());
+        }
+}
+
+/* In the middle of two candidates: a digit 5 and nothing after it. */
+static void test_ties_of_f64(void **state) {
+        (void)state;
+        for (int exponent = -60; exponent <= 4; exponent++)
+                for (int i = 0; i < 500; i++) {
+                        double odd = (double)((random_bits() >> 12 | UINT64_C(1) << 52) | 1);
+
+                        assert_shortest(ldexp(odd, exponent));
+                }
+        check_print_f64(1125899906842624.25, "1125899906842624.2"); /* the even one of two */
+        check_print_f64(1125899906842624.75, "1125899906842624.8");
+}
+
+/* A number with few digits at the very end of the rounding interval: it belongs to the interval of an even
+ * mantissa, not to that of an odd one. The end is in the middle of two neighbours, so it is an odd multiple of
+ * half the distance, 2^(exponent - 1), and also one of 10^(k + 1). */
+static void test_ends_of_f64(void **state) {
+        (void)state;
+        for (int exponent = 2; exponent <= 75; exponent++) {
+                int      k = (int)floor(exponent * 0.30102999566398120);
+                uint64_t fives = 1;
+
+                for (int i = 0; i <= k; i++)
+                        fives *= 5;
+                for (int i = 0; i < 200 && k + 1 <= exponent - 1; i++) {
+                        uint64_t least = (UINT64_C(1) << 53) / fives + 1;
+                        uint64_t times = (least + random_bits() % least) | 1;
+                        uint64_t end = times * fives;
+
+                        if (end >> 53 != 1)
+                                continue;
+                        assert_shortest(ldexp((double)(end / 2), exponent));
+                        assert_shortest(ldexp((double)(end / 2 + 1), exponent));
+                }
+        }
+}
+
 /* What the tensor reader's quick way relies on. */
 static void test_digits_at_once(void **state) {
         char text[32];
@@ -689,8 +800,10 @@ SUITE(float) {
                 cmocka_unit_test(test_parse_random),      cmocka_unit_test(test_parse_middles),
                 cmocka_unit_test(test_print_f32),         cmocka_unit_test(test_print_f64),
                 cmocka_unit_test(test_round_trip_random), cmocka_unit_test(test_round_trip_edges),
-                cmocka_unit_test(test_print_is_shortest), cmocka_unit_test(test_digits_at_once),
-                cmocka_unit_test(test_runs_of_patterns),  cmocka_unit_test(test_runs_of_edges),
+                cmocka_unit_test(test_print_is_shortest), cmocka_unit_test(test_short_way_of_f64),
+                cmocka_unit_test(test_ties_of_f64),       cmocka_unit_test(test_ends_of_f64),
+                cmocka_unit_test(test_digits_at_once),    cmocka_unit_test(test_runs_of_patterns),
+                cmocka_unit_test(test_runs_of_edges),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
 #include "base/lock.h"
 #include "net/listener.h"
 #include "net/loop.h"
+#include "net/uv_types.h"
 #include "suite.h"
 
 #include <arpa/inet.h>
@@ -26,6 +27,14 @@ static struct {
         int                    late[4];
         unsigned               n_late;
 } seen;
+
+/* A loop that stands still while `mail` waits. */
+static struct {
+        struct mail mail;
+        bool        is_held, is_released;
+        uint64_t    rounds[100]; /* of the loop, in which it opened each connection */
+        unsigned    n_opened;
+} busy;
 
 static void connect_late(void);
 
@@ -222,11 +231,78 @@ static void test_close_while_clients_connect(void **state UNUSED) {
         }
 }
 
+static void hold_loop(struct mail *m UNUSED) {
+        MUTEX_GUARD(&seen.lock);
+
+        busy.is_held = true;
+        cond_broadcast(&seen.changed);
+        while (!busy.is_released)
+                cond_wait(&seen.changed, &seen.lock);
+}
+
+static void on_opened(void *owner UNUSED, struct loop *l, int fd) {
+        MUTEX_GUARD(&seen.lock);
+
+        assert_int_equal(loop_index(l), 1);
+        busy.rounds[busy.n_opened++] = l->turns.round;
+        close(fd);
+        cond_broadcast(&seen.changed);
+}
+
+static bool note_accepted(void *owner UNUSED) {
+        MUTEX_GUARD(&seen.lock);
+
+        seen.n_accepted++;
+        cond_broadcast(&seen.changed);
+        return true;
+}
+
+/* A loop that finds many connections opens a few of them in each round, all in the end. */
+static void test_a_few_in_each_round(void **state UNUSED) {
+        struct listener_options o = { .address = "127.0.0.1",
+                                      .on_accept = on_opened,
+                                      .can_accept = note_accepted };
+        struct loop_group      *loops;
+        struct listener        *ln;
+        int                     fds[ARRAY_LEN(busy.rounds)];
+        unsigned                n_same = 0;
+
+        seen.n_accepted = 0;
+        mutex_init(&seen.lock, LOCK_SERVER);
+        cond_init(&seen.changed);
+        assert_null(loop_group_new("test", 2, &loops));
+        atomic_store(&loop_group_get(loops, 0)->n_conns, 1000); /* the other one is less busy */
+        o.loops = loops;
+        assert_null(listener_open(&o, &ln));
+        busy.mail.deliver = hold_loop;
+        mailbox_post(loop_mailbox(loop_group_get(loops, 1)), &busy.mail);
+        listener_start(ln);
+        for (size_t i = 0; i < ARRAY_LEN(fds); i++)
+                connect_to(ln, fds[i] = new_socket());
+        wait_for(&seen.n_accepted, ARRAY_LEN(fds));
+        mutex_lock(&seen.lock);
+        while (!busy.is_held)
+                cond_wait(&seen.changed, &seen.lock);
+        busy.is_released = true;
+        cond_broadcast(&seen.changed);
+        mutex_unlock(&seen.lock);
+        wait_for(&busy.n_opened, ARRAY_LEN(fds));
+        for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
+                n_same = i > 0 && busy.rounds[i] == busy.rounds[i - 1] ? n_same + 1 : 1;
+                assert_true(n_same <= 16);
+                expect_end(fds[i]);
+                close(fds[i]);
+        }
+        atomic_store(&loop_group_get(loops, 0)->n_conns, 0);
+        end(loops, ln);
+}
+
 SUITE(listener) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_spare_descriptor),
                 cmocka_unit_test(test_close_with_a_backlog),
                 cmocka_unit_test(test_close_while_clients_connect),
+                cmocka_unit_test(test_a_few_in_each_round),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
