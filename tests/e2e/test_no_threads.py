@@ -24,9 +24,10 @@ SLOW = ('backend: "identity"\nparameters { key: "execute_delay_ms" value { strin
 MODELS = {"m": 'backend: "identity"\n' + TENSORS, "slow": SLOW,
           "coming": 'backend: "identity"\ninstance_group { count: 2 }\n' + TENSORS}
 NO_THREAD = "no thread for this request: "
+# Answered on the loop while no backend has to be asked.
+READY = ("/v2/health/ready", "/v2/models/m/ready", "/v2/models/m/versions/1/ready")
 # Those that run on a thread of their own.
-NEED_A_THREAD = ("/v2/health/ready", "/v2/models/m/ready", "/v2/models/m/versions/1/ready",
-                 "/v2/models/stats", "/v2/models/m/stacks", "/v2/models/m/versions/1/stacks",
+NEED_A_THREAD = ("/v2/models/stats", "/v2/models/m/stacks", "/v2/models/m/versions/1/stacks",
                  "/v2/repository/index", "/v2/repository/r/index",
                  "/v2/repository/models/m/load", "/v2/repository/models/m/unload")
 BODY = json.dumps({"inputs": [{"name": "INPUT0", "shape": [2], "datatype": "FP32",
@@ -98,6 +99,8 @@ def test_http(short, method, path):
     if path in NEED_A_THREAD or path.startswith("/v2/repository/models"):
         assert reply.status_code == 503 and NO_THREAD in reply.json()["error"], reply.text
         assert threads.n_failed() > before
+    elif path in READY:
+        assert reply.status_code == 200, reply.text
     else:
         assert reply.status_code in (200, 400, 404, 501), reply.text
         assert NO_THREAD not in reply.text
@@ -124,8 +127,9 @@ def test_long_request(short):
     assert reply.json()["outputs"][0]["data"] == values
 
 
-GRPC_NEED_A_THREAD = {"ServerReady": {}, "ModelReady": {"name": "m"}, "RepositoryIndex": {},
-                      "ModelStatistics": {}, "RepositoryModelLoad": {"model_name": "coming"},
+GRPC_READY = {"ServerReady": {}, "ModelReady": {"name": "m"}}
+GRPC_NEED_A_THREAD = {"RepositoryIndex": {}, "ModelStatistics": {},
+                      "RepositoryModelLoad": {"model_name": "coming"},
                       "RepositoryModelUnload": {"model_name": "coming"}}
 
 
@@ -139,6 +143,9 @@ def test_grpc(short, stubs, method):  # noqa: F811
         if method in GRPC_NEED_A_THREAD:
             code, text = client.refusal(method, GRPC_NEED_A_THREAD[method])
             assert code == "UNAVAILABLE" and NO_THREAD in text
+        elif method in GRPC_READY:
+            request = getattr(client.pb, f"{method}Request")(**GRPC_READY[method])
+            assert getattr(client, method)(request, timeout=20).ready
         elif method == "ModelStreamInfer":
             request = client.request("m", [("INPUT0", "FP32", [1], {"fp32_contents": [4.0]})])
             answers = list(client.ModelStreamInfer(iter([request]), timeout=20))
