@@ -58,7 +58,7 @@ struct entry *entry_new_locked(struct instance *in, TRITONBACKEND_Request *reque
 }
 
 struct entry *entry_find_locked(const struct instance *in, uint32_t handle) {
-        uint32_t i = handle & (MAX_ENTRIES - 1);
+        uint32_t      i = handle & (MAX_ENTRIES - 1);
 
         if (i < in->n_entries && in->entries[i]->is_used && in->entries[i]->handle == handle)
                 return in->entries[i];

@@ -316,7 +316,7 @@ static void fail_batch(struct session *s, struct execution *ex) {
 /* Writes each request into the region. A request that cannot be written is answered and left out.
  * Returns false when none is left. The caller has set `is_writing`. */
 static bool write_requests(struct instance *in, struct session *s, struct execution *ex) {
-        uint32_t n = 0;
+        uint32_t          n = 0;
 
         ex->block = 0;
         for (uint32_t i = 0; i < ex->n_entries; i++) {

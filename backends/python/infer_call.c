@@ -19,6 +19,7 @@
 
 #define PREFIX "Model %s - Error when running inference: %s"
 #define MAX_TENSORS 4096
+#define FEW_REQUESTS 4 /* more of them, in a large batch, take an allocation */
 #define LEFT "the requests that are executed were cancelled"
 
 /* Who answers the call; changed by compare-and-swap. */
@@ -42,12 +43,13 @@ struct infer_call {
         bool                           is_left;      /* by infer_call_end_left() */
         atomic_int                     answered_by;  /* enum answered_by */
         struct wait                    wait;
-        uint32_t *
-                requests; /* owned: handles of the requests on whose behalf it is made; guarded by the
-                             * instance's lock, as is ... */
-        uint32_t n_requests;
-        char    *model;      /* owned: its name; NULL: not read */
-        bool     is_through; /* an ensemble or a chain */
+        char                          *model;      /* owned: its name; NULL: not read */
+        bool                           is_through; /* an ensemble or a chain */
+        /* Handles of the requests on whose behalf it is made: few_requests, or owned. n_requests is guarded by
+         * the instance's lock, and the handles do not change once it is set. */
+        uint32_t *requests;
+        uint32_t  n_requests;
+        uint32_t  few_requests[FEW_REQUESTS];
 };
 
 /* ---- memory of outputs ----------------------------------------------------------------------- */
@@ -147,7 +149,8 @@ static void end_one(struct infer_call *call) {
                            26);
         region_end_borrow(&s->region);
         unlink_call(call);
-        free(call->requests);
+        if (call->requests != call->few_requests)
+                free(call->requests);
         free(call->model);
         free(call);
         session_unref(s);
@@ -685,26 +688,25 @@ static bool is_left_locked(const struct instance *in, const struct infer_call *c
 static TRITONSERVER_Error *watch_requests(struct infer_call *call, const struct payload *p) {
         struct instance *in = call->instance;
         uint32_t         n = p->infer.n_requests;
-        uint32_t        *handles;
         bool             is_left;
 
         if (n == 0 || n > MAX_TENSORS)
                 return NULL;
-        handles = kit_alloc_array(n, sizeof(*handles));
-        if (handles == NULL)
-                return kit_error_no_memory(n * sizeof(*handles), "a call");
-        if (!answer_copy(&p->source, p->at + p->infer.requests, handles, n * sizeof(*handles))) {
-                free(handles);
+        call->requests = call->few_requests;
+        if (n > FEW_REQUESTS)
+                call->requests = kit_alloc_array(n, sizeof(*call->requests));
+        if (call->requests == NULL)
+                return kit_error_no_memory(n * sizeof(*call->requests), "a call");
+        if (!answer_copy(&p->source, p->at + p->infer.requests, call->requests,
+                         n * sizeof(*call->requests)))
                 return malformed(p);
-        }
         for (uint32_t i = 0; i < n; i++) {
-                struct entry *e = entry_find(in, handles[i]);
+                struct entry *e = entry_find(in, call->requests[i]);
 
                 if (e != NULL)
                         entry_watch(e);
         }
         (void)pthread_mutex_lock(&in->lock);
-        call->requests = handles;
         call->n_requests = n;
         is_left = is_left_locked(in, call);
         (void)pthread_mutex_unlock(&in->lock);

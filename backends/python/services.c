@@ -230,11 +230,11 @@ void services_free_metrics(struct instance *in) {
 
 struct load {
         TRITONSERVER_Server *server;
-        char            *user; /* owned; the model whose initialize() waits for it; NULL: none */
-        uint64_t         user_version;
-        struct session  *session; /* ref */
-        struct kit_json *doc;     /* owned */
-        struct reply_to  to;
+        char                *user; /* owned; the model whose initialize() waits for it; NULL: none */
+        uint64_t             user_version;
+        struct session      *session; /* ref */
+        struct kit_json     *doc;     /* owned */
+        struct reply_to      to;
 };
 
 struct parameters {

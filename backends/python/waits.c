@@ -216,6 +216,8 @@ void waits_end(struct wait *w) {
 }
 
 void waits_end_execution(struct instance *in, uint32_t execution) {
+        if (atomic_load_explicit(&in->waits, memory_order_relaxed) == NULL)
+                return; /* all its calls have ended, the usual case */
         (void)pthread_mutex_lock(&in->model->backend->lock);
         for (struct wait *w = in->waits; w != NULL; w = w->next)
                 if (w->execution == execution)

@@ -16,8 +16,8 @@ struct caller {
 };
 
 static struct {
-        pthread_t     thread;
-        bool          is_executing;
+        pthread_t thread;
+        bool      is_executing;
         struct caller caller;
         pthread_t     loop_thread; /* of the event loop that runs coroutines */
         bool          has_loop;
@@ -331,7 +331,7 @@ PyObject *infer_call_start(PyObject *module, PyObject *args) {
         struct infer_options o = { .is_async = true };
         PyObject            *request, *key;
         int                  is_decoupled;
-        uint32_t             block;
+        uint32_t     block;
 
         (void)module;
         if (!PyArg_ParseTuple(args, "O!IpO:infer", request_type, &request, &o.id, &is_decoupled,

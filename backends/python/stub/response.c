@@ -309,7 +309,7 @@ uint64_t answer_write(const struct answer_plan *plan, unsigned char *base, uint6
         at += sizeof(*answer);
         *answer =
                 (struct shm_answer){ .kind = plan->text != NULL ? SHM_ANSWER_ERROR : SHM_ANSWER_OK,
-                                     .code = plan->code };
+                                       .code = plan->code };
         answer->text = put_text(base, &at, plan->text);
         answer->parameters = put_text(base, &at, plan->parameters);
         if (plan->text != NULL)
