@@ -87,10 +87,14 @@ void entry_watch(struct entry *e) {
                               "failed to watch a request");
 }
 
-void entry_end(struct entry *e) {
+static void end_watch(struct entry *e) {
         if (e->watch != NULL)
                 kit_error_log(NESO_CancelWatchDelete(e->watch), "failed to end a watch");
         e->watch = NULL;
+}
+
+void entry_end(struct entry *e) {
+        end_watch(e);
         if (e->factory != NULL)
                 kit_error_log(TRITONBACKEND_ResponseFactoryDelete(e->factory),
                               "failed to delete a response factory");
@@ -142,6 +146,8 @@ void entry_fail(struct entry *e, TRITONSERVER_Error *err) {
 void entry_release(struct entry *e, uint32_t flags) {
         if (e->request == NULL)
                 return;
+        if (e->is_final)
+                end_watch(e); /* it holds memory of the request, which the front end reuses */
         kit_error_log(TRITONBACKEND_RequestRelease(e->request, flags), "Failed to release request");
         e->request = NULL;
 }
