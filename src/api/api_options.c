@@ -48,6 +48,7 @@ struct TRITONSERVER_Error *NESO_ServerOptionsSetByName(struct TRITONSERVER_Serve
 
 /* ---- scalar values ------------------------------------------------------------------------- */
 
+/* clang-format off */
 #define SCALAR_OPTION(function, type, field)                                                       \
         struct TRITONSERVER_Error *function(struct TRITONSERVER_ServerOptions *options,            \
                                             type value) {                                          \
@@ -55,6 +56,7 @@ struct TRITONSERVER_Error *NESO_ServerOptionsSetByName(struct TRITONSERVER_Serve
                 OPTIONS(options)->field = value;                                                   \
                 return NULL;                                                                       \
         }
+/* clang-format on */
 
 SCALAR_OPTION(TRITONSERVER_ServerOptionsSetStrictModelConfig, bool, strict_model_config)
 SCALAR_OPTION(TRITONSERVER_ServerOptionsSetPinnedMemoryPoolByteSize, uint64_t, pinned_pool_bytes)
@@ -85,6 +87,7 @@ struct TRITONSERVER_Error *NESO_ServerOptionsSetMemoryBudget(
         return NULL;
 }
 
+/* clang-format off */
 #define TEXT_OPTION(function, argument, field)                                                     \
         struct TRITONSERVER_Error *function(struct TRITONSERVER_ServerOptions *options,            \
                                             const char *argument) {                                \
@@ -93,6 +96,7 @@ struct TRITONSERVER_Error *NESO_ServerOptionsSetMemoryBudget(
                 server_options_set_text(&OPTIONS(options)->field, argument);                       \
                 return NULL;                                                                       \
         }
+/* clang-format on */
 
 TEXT_OPTION(TRITONSERVER_ServerOptionsSetServerId, server_id, id)
 TEXT_OPTION(TRITONSERVER_ServerOptionsSetModelConfigName, model_config_name, model_config_name)

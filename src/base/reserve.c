@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* clang-format off */
 /* Each class has room for a power of two and the header of an arena's block. */
 static const struct reserve_class {
         size_t   bytes;
@@ -20,6 +21,7 @@ static const struct reserve_class {
         { 262208, 4 },
         { 524352, 2 }, /* the statistics of a model whose requests have 4096 responses */
 };
+/* clang-format on */
 
 #define N_CLASSES ARRAY_LEN(classes)
 

@@ -9,12 +9,14 @@ struct type_row {
         size_t      size;
 };
 
+/* clang-format off */
 #define TYPE_ROW(name, value, config_name, size, json)                                             \
         [value] = { #name, "TYPE_" #config_name, size },
 static const struct type_row types[] = {
         [DATA_TYPE_INVALID] = { "<invalid>", "TYPE_INVALID", 0 },
         DATA_TYPES(TYPE_ROW)
 };
+/* clang-format on */
 
 bool data_type_is_valid(enum data_type type) {
         return type != DATA_TYPE_INVALID && (size_t)type < ARRAY_LEN(types);

@@ -12,11 +12,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* clang-format off */
 #define DATA_TYPE_ENUMERATOR(name, value, ...) DATA_TYPE_##name = (value),
 enum data_type {
         DATA_TYPE_INVALID = 0,
         DATA_TYPES(DATA_TYPE_ENUMERATOR)
 };
+/* clang-format on */
 
 /* False for INVALID and for values out of range, which a file or a plug-in may have. */
 bool data_type_is_valid(enum data_type type);

@@ -11,6 +11,7 @@ struct datatype_row {
         enum json_element element;
 };
 
+/* clang-format off */
 #define JSON(element) true, JSON_ELEMENT_##element
 #define NO_JSON false, JSON_ELEMENT_BOOL
 #define ROW(name, value, config_name, bytes, json) [value] = { STR_LIT(#name), bytes, json },
@@ -19,6 +20,7 @@ static const struct datatype_row datatypes[] = {
         [TRITONSERVER_TYPE_INVALID] = { STR_LIT("<invalid>"), 0, NO_JSON },
         DATA_TYPES(ROW)
 };
+/* clang-format on */
 
 /* datatype_from_name() compares that many letters at once. */
 #define LONG_ENOUGH(name, ...) _Static_assert(sizeof(#name) > 4, "the name is too short");

@@ -199,6 +199,7 @@ static void set_closed(struct listener *ln) {
  * SYN again, and finds the socket closed or the next server. Segments of handshakes under way pass.
  * Where the kernel refuses the filter, the gap remains. */
 static void drop_new_handshakes(int fd) {
+        /* clang-format off */
         struct sock_filter steps[] = {
                 BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 13), /* the flags of the TCP header */
                 BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0x12), /* SYN and ACK */
@@ -206,6 +207,7 @@ static void drop_new_handshakes(int fd) {
                 BPF_STMT(BPF_RET | BPF_K, 0),
                 BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
         };
+        /* clang-format on */
         const struct sock_fprog filter = { .len = ARRAY_LEN(steps), .filter = steps };
 
         setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter));

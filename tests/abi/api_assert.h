@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the tests expect of an API call: that it works, or that it fails as it should. Include it after
- * cmocka.h and one of triton/core/. */
+/* What the tests expect of an API call: that it works, or that it fails as it should. */
 #pragma once
 
+#include "triton/core/tritonserver.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 __attribute__((unused)) static void assert_ok(struct TRITONSERVER_Error *err) {
         if (err)

@@ -95,6 +95,7 @@ struct row {
         const char         *text, *counted, *key;
 };
 
+/* clang-format off */
 static const struct row rows[] = {
         { ENDPOINT_INFERENCE, "m1", { { "Authorization", "Bearer one" } },
           ACCESS_GRANTED, "", "", "one" },
@@ -146,6 +147,7 @@ static const struct row rows[] = {
         { ENDPOINT_NONE, "", { { "x-api-key", "two" } },
           ACCESS_NOT_ALLOWED, "the endpoint is in no group", "", NULL },
 };
+/* clang-format on */
 
 static void check_row(struct fixture *f, const struct row *row) {
         struct access a;
@@ -171,6 +173,7 @@ static void test_rows(void **state UNUSED) {
         end(&f);
 }
 
+/* clang-format off */
 static const struct row anonymous_rows[] = {
         { ENDPOINT_HEALTH, "", { { NULL, NULL } }, ACCESS_GRANTED, "", "", "anonymous" },
         { ENDPOINT_INFERENCE, "open", { { NULL, NULL } }, ACCESS_GRANTED, "", "", "anonymous" },
@@ -187,6 +190,7 @@ static const struct row anonymous_rows[] = {
         { ENDPOINT_INFERENCE, "open", { { "x-api-key", "one" } }, ACCESS_NOT_ALLOWED,
           "the API key does not grant model 'open'", "one:model", "one" },
 };
+/* clang-format on */
 
 static void test_anonymous(void **state UNUSED) {
         struct fixture f;

@@ -62,6 +62,7 @@ static struct error *write_one(struct override_store *s, const char *path,
         return override_files_write(s, &(struct override_file){ path, "bytes", 5 }, 1, ret);
 }
 
+/* clang-format off */
 static const char *const attacks[] = {
         "", "/", "//", "/etc/passwd", "/1/model", "//1/model", "1/", "1//model", "1/model/",
         ".", "..", "./model", "../model", "1/.", "1/..", "1/./model", "1/../model", "1/../../model",
@@ -70,6 +71,7 @@ static const char *const attacks[] = {
         "1/\x1b[2J", "1/\x7f", "\n", "1/model\n", "..//model", "./..", "../", "1/../", "/..", "/.",
         "./", "a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q", /* 17 names */
 };
+/* clang-format on */
 
 static void test_attacks_are_refused(void **state) {
         struct place          *p = *state;
