@@ -109,7 +109,7 @@ reference:
 	@tools/make_reference.sh $(BUILD)/reference
 
 format:
-	@find src backends caches repoagents schedulers include tests -name '*.[ch]' -print0 | xargs -0 clang-format -i
+	@$(PYTHON) tools/check_format.py --fix
 
 install: all
 	meson configure $(BUILD) -Dprefix=$(abspath $(PREFIX)) -Dlibdir=$(LIBDIR)
