@@ -74,7 +74,11 @@ fuzz: build-fuzz/build.ninja
 
 bench: all
 	@ninja -C $(BUILD) bench_programs
+ifdef AGAINST
+	@$(PYTHON) bench/against.py --build=$(BUILD) --against=$(AGAINST)
+else
 	@$(PYTHON) bench/run.py --build=$(BUILD)
+endif
 
 soak: all
 	@$(PYTHON) tests/stress/soak.py --build=$(BUILD)

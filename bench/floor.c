@@ -103,10 +103,11 @@ static void accept_peer(int listener) {
 
 static char *make_response(size_t body_bytes) {
         char  *text = malloc(body_bytes + 256);
-        size_t head = (size_t)snprintf(text, 256,
-                                       "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"
-                                       "Content-Length: %zu\r\n\r\n",
-                                       body_bytes);
+        size_t head =
+                (size_t)snprintf(text, 256,
+                                 "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"
+                                 "Content-Length: %zu\r\n\r\n",
+                                 body_bytes);
 
         memset(text + head, 'x', body_bytes);
         response_bytes = head + body_bytes;
@@ -116,7 +117,8 @@ static char *make_response(size_t body_bytes) {
 int main(int argc, char **argv) {
         struct sockaddr_in address = { .sin_family = AF_INET,
                                        .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-                                       .sin_port = htons((uint16_t)(argc > 1 ? atoi(argv[1]) : 0)) };
+                                       .sin_port =
+                                               htons((uint16_t)(argc > 1 ? atoi(argv[1]) : 0)) };
         socklen_t          length = sizeof(address);
         struct epoll_event events[128];
         int                listener = socket(AF_INET, SOCK_STREAM, 0);

@@ -64,9 +64,9 @@ static bool has_room(const struct peer *p) {
 static ssize_t on_pull(nghttp2_session *session, int32_t id, uint8_t *to, size_t max,
                        uint32_t *flags, nghttp2_data_source *source, void *userp) {
         static const char status[] = "grpc-status";
-        size_t            sent = (size_t)(uintptr_t)nghttp2_session_get_stream_user_data(session, id);
-        size_t            n = body_bytes - sent < max ? body_bytes - sent : max;
-        nghttp2_nv        trailer = header(status, "0");
+        size_t     sent = (size_t)(uintptr_t)nghttp2_session_get_stream_user_data(session, id);
+        size_t     n = body_bytes - sent < max ? body_bytes - sent : max;
+        nghttp2_nv trailer = header(status, "0");
 
         (void)to, (void)source, (void)userp;
         *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
@@ -117,9 +117,9 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 static nghttp2_session *make_session(struct peer *p) {
         static nghttp2_session_callbacks *cb;
         const nghttp2_settings_entry      settings[] = {
-                { NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, 256 },
-                { NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, STREAM_WINDOW },
-                { NGHTTP2_SETTINGS_MAX_FRAME_SIZE, 1 << 20 },
+                     { NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, 256 },
+                     { NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, STREAM_WINDOW },
+                     { NGHTTP2_SETTINGS_MAX_FRAME_SIZE, 1 << 20 },
         };
         nghttp2_session *session;
 
@@ -171,8 +171,8 @@ static void drop(struct peer *p, size_t n) {
 /* Returns false when the peer has closed the connection. */
 static bool answer(struct peer *p) {
         while (p->first_part < p->n_parts || fill(p)) {
-                ssize_t n = writev(p->fd, p->parts + p->first_part,
-                                   (int)(p->n_parts - p->first_part));
+                ssize_t n =
+                        writev(p->fd, p->parts + p->first_part, (int)(p->n_parts - p->first_part));
 
                 if (n < 0 && errno != EAGAIN)
                         return false;

@@ -121,7 +121,8 @@ int main(int argc, char **argv) {
 
         if (!(rate > 0 && rate <= 1e6) || !(seconds > 0 && seconds <= 600) ||
             !load_read_request(argv[2], argv[3])) {
-                fputs("open_loop <port> <path> <body> <requests per second> <seconds> <seed>\n", stderr);
+                fputs("open_loop <port> <path> <body> <requests per second> <seconds> <seed>\n",
+                      stderr);
                 return 2;
         }
         max_latencies = (size_t)(rate * seconds * 2) + 1000;

@@ -12,9 +12,8 @@
  * One intra-op thread, no spinning, as the benchmark configures the server's backend. The model has
  * one FP32 input of [batch, floats per sample] and one output.
  */
-#include <onnxruntime_c_api.h>
-
 #include <ctype.h>
+#include <onnxruntime_c_api.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -304,20 +304,26 @@ end
 '''
 
 
-def bench_sequences(options, _):
-    """What sequences cost: the same model and clients with dynamic_batching in their place."""
+def write_sequences(folder):
+    """The same model with each of three schedulers; their names."""
     ways = {"dynamic": "dynamic_batching { }", "direct": "sequence_batching { direct { } }",
             "oldest": f"sequence_batching {{ oldest {{ max_candidate_sequences: {N_SEQUENCES} }} }}"}
-    with tempfile.TemporaryDirectory() as repository:
-        for name, how in ways.items():
-            os.makedirs(os.path.join(repository, name, "1"))
-            with open(os.path.join(repository, name, "config.pbtxt"), "w", encoding="ascii") as config:
-                config.write(f'''backend: "identity"
+    for name, how in ways.items():
+        os.makedirs(os.path.join(folder, name, "1"))
+        with open(os.path.join(folder, name, "config.pbtxt"), "w", encoding="ascii") as config:
+            config.write(f'''backend: "identity"
 max_batch_size: {N_SEQUENCES}
 input [ {{ name: "INPUT0" data_type: TYPE_FP32 dims: [ 1 ] }} ]
 output [ {{ name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 1 ] }} ]
 {how}
 ''')
+    return list(ways)
+
+
+def bench_sequences(options, _):
+    """What sequences cost: the same model and clients with dynamic_batching in their place."""
+    with tempfile.TemporaryDirectory() as repository:
+        ways = write_sequences(repository)
         medians = compare_cpu(options, b"", {"Content-Type": "application/json"}, {
             name: (Neso(options.build, repository), f"/v2/models/{name}/infer") for name in ways
         }, 32, SEQUENCES_LUA)
@@ -513,13 +519,18 @@ def bench_cache(options, repository):
                       f"{h / e:.2f}")
 
 
-def bench_json_infer(options, repository):
+def json_request():
+    """An inference of 1 000 floats as JSON: body and headers."""
     numbers = random.Random(1)
     values = [float(f"{numbers.gauss(0, 1):.8g}") for _ in range(1000)]  # what FP32 needs
     body = json.dumps({"inputs": [{"name": "INPUT0", "shape": [1000], "datatype": "FP32",
                                    "data": values}]}, separators=(",", ":")).encode()
+    return body, {"Content-Type": "application/json"}
+
+
+def bench_json_infer(options, repository):
+    body, headers = json_request()
     path = "/v2/models/identity/infer"
-    headers = {"Content-Type": "application/json"}
     with Neso(options.build, repository) as server:
         size = len(post(server.port, path, body, headers))
     medians = compare(options, body, headers, {"neso": (Neso(options.build, repository), path)}, 16)
