@@ -299,11 +299,13 @@ static TRITONSERVER_Error *put_zeros(const struct identity_model *model,
                 shape[n_dims++] = tensor->dims[i] < 0 ? 1 : tensor->dims[i];
         for (uint32_t i = 0; i < n_dims; i++)
                 if (__builtin_mul_overflow(n_bytes, (size_t)shape[i], &n_bytes))
-                        return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
-                                         "output '%s' is too large", name);
+                        return kit_error(TRITONSERVER_ERROR_INVALID_ARG, "output '%s' is too large",
+                                         name);
         KIT_TRY(kit_output_new(slot->response,
-                               &(struct kit_output){ .name = name, .type = tensor->type,
-                                                     .shape = shape, .n_dims = n_dims },
+                               &(struct kit_output){ .name = name,
+                                                     .type = tensor->type,
+                                                     .shape = shape,
+                                                     .n_dims = n_dims },
                                n_bytes, &out));
         if (n_bytes > 0)
                 memset(out, 0, n_bytes);

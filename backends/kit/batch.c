@@ -157,8 +157,8 @@ void kit_batch_each(struct kit_batch *batch, void (*run)(struct kit_batch *one, 
 }
 
 static void answer_live(struct kit_batch *batch) {
-        bool             knows_rows = NESO_ThreadBeginResponses && NESO_ThreadEndResponses;
-        bool             is_row = knows_rows && batch->n_live > 1;
+        bool knows_rows = NESO_ThreadBeginResponses != NULL && NESO_ThreadEndResponses != NULL;
+        bool is_row = knows_rows && batch->n_live > 1;
         struct kit_slot *slot = kit_batch_live(batch, batch->slots);
 
         while (slot != NULL) {

@@ -128,7 +128,7 @@ static TRITONSERVER_Error *copy_all(const struct kit_batch *batch, const char *n
 
 /* Determines size and shape and copies in one pass, into the scratch as large as earlier batches
  * made it. *ret_fits is false when the scratch is too small. */
-static TRITONSERVER_Error *copy_while_it_fits(const struct kit_batch   *batch, const char *name,
+static TRITONSERVER_Error *copy_while_it_fits(const struct kit_batch *batch, const char *name,
                                               const struct kit_scratch *scratch,
                                               struct kit_gathered *ret, bool *ret_fits) {
         struct kit_slot *slot = kit_batch_live(batch, batch->slots);

@@ -37,8 +37,8 @@ struct kit_job_pool;
 struct kit_job {
         enum kit_job_state (*run)(struct kit_job *job);
         uint64_t             due_ns;
-        struct kit_job_pool *pool; /* borrowed */
-        struct kit_job      *next; /* guarded by the pool's lock */
+        struct kit_job_pool *pool;      /* borrowed */
+        struct kit_job      *next;      /* guarded by the pool's lock */
         bool                 waits;     /* guarded by the pool's lock */
         bool                 was_woken; /* before it waited; guarded by the pool's lock */
 };

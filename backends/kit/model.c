@@ -239,12 +239,13 @@ TRITONSERVER_Error *kit_model_refuse_sent(const struct kit_model *model, const c
         KIT_TRY(kit_model_parameter_is_sent(model, key, &is_sent));
         if (!is_sent)
                 return NULL;
-        return kit_error(TRITONSERVER_ERROR_UNSUPPORTED,
-                         "Uploaded code is disabled: the configuration sent for model '%s' sets the "
-                         "parameter '%s', which names a file or a program and has no such value in "
-                         "the model's config.pbtxt. Start the server with "
-                         "'--allow-uploaded-backends=true' to enable.",
-                         model->name, key);
+        return kit_error(
+                TRITONSERVER_ERROR_UNSUPPORTED,
+                "Uploaded code is disabled: the configuration sent for model '%s' sets the "
+                "parameter '%s', which names a file or a program and has no such value in "
+                "the model's config.pbtxt. Start the server with "
+                "'--allow-uploaded-backends=true' to enable.",
+                model->name, key);
 }
 
 TRITONSERVER_Error *kit_backend_config(TRITONBACKEND_Backend *backend, struct kit_json **ret) {

@@ -44,12 +44,10 @@ void kit_stream_outputs(struct kit_stream *s) {
 
 static TRITONSERVER_Error *fill_record(TRITONBACKEND_ModelInstanceResponseStatistics *record,
                                        const struct kit_stream *s, TRITONSERVER_Error *err) {
-        KIT_TRY(TRITONBACKEND_ModelInstanceResponseStatisticsSetModelInstance(record,
-                                                                              s->instance));
+        KIT_TRY(TRITONBACKEND_ModelInstanceResponseStatisticsSetModelInstance(record, s->instance));
         KIT_TRY(TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseFactory(record,
                                                                                 s->factory));
-        KIT_TRY(TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseStart(record,
-                                                                              s->start_ns));
+        KIT_TRY(TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseStart(record, s->start_ns));
         if (s->output_start_ns != 0)
                 KIT_TRY(TRITONBACKEND_ModelInstanceResponseStatisticsSetComputeOutputStart(
                         record, s->output_start_ns));

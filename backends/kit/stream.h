@@ -28,8 +28,8 @@ extern "C" {
 
 struct kit_stream {
         TRITONBACKEND_ModelInstance   *instance;
-        TRITONBACKEND_ResponseFactory *factory;  /* owned */
-        TRITONBACKEND_Response        *response; /* owned; between respond and send */
+        TRITONBACKEND_ResponseFactory *factory;         /* owned */
+        TRITONBACKEND_Response        *response;        /* owned; between respond and send */
         uint64_t                       start_ns;        /* of that response */
         uint64_t                       output_start_ns; /* 0 until kit_stream_outputs() */
         bool                           has_ended;       /* the last response was sent */

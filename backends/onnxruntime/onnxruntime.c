@@ -20,7 +20,8 @@ struct model {
         struct kit_model kit;
         struct session   session;
         struct run_plan  plan;
-        struct members   members; /* with members, the two above serve only instances that have none */
+        struct members
+                members; /* with members, the two above serve only instances that have none */
 };
 
 TRITONSERVER_Error *TRITONBACKEND_Initialize(TRITONBACKEND_Backend *backend) {
@@ -117,10 +118,11 @@ static TRITONSERVER_Error *find_plan(const struct model *model, TRITONBACKEND_Mo
         if (*ret != NULL)
                 return NULL;
         if (model->session.onnx == NULL)
-                return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
-                                 "model '%s' has an instance group without a member file, and no file "
-                                 "of its own",
-                                 model->kit.name);
+                return kit_error(
+                        TRITONSERVER_ERROR_INVALID_ARG,
+                        "model '%s' has an instance group without a member file, and no file "
+                        "of its own",
+                        model->kit.name);
         *ret = &model->plan;
         return NULL;
 }

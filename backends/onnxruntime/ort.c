@@ -162,10 +162,11 @@ static TRITONSERVER_Error *read_bool(const struct kit_json *config, const char *
         if (text == NULL)
                 return NULL;
         if (strcasecmp(text, "true") != 0 && strcasecmp(text, "false") != 0)
-                return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
-                                 "backend configuration 'onnxruntime,%s' must be true or false, got "
-                                 "'%s'",
-                                 name, text);
+                return kit_error(
+                        TRITONSERVER_ERROR_INVALID_ARG,
+                        "backend configuration 'onnxruntime,%s' must be true or false, got "
+                        "'%s'",
+                        name, text);
         *value = strcasecmp(text, "true") == 0;
         return NULL;
 }

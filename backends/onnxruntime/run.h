@@ -17,8 +17,8 @@
 
 #include "kit/batch.h"
 #include "kit/batch_input.h"
-#include "kit/scratch.h"
 #include "kit/model.h"
+#include "kit/scratch.h"
 #include "onnxruntime/session.h"
 
 /* Facts about a tensor of the session that are known at load. */

@@ -9,8 +9,8 @@
  */
 #pragma once
 
-#include "python/region.h"
 #include "kit/model.h"
+#include "python/region.h"
 
 /* A block of the stub, checked to be within its area. */
 struct answer_source {

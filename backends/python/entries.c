@@ -58,7 +58,7 @@ struct entry *entry_new_locked(struct instance *in, TRITONBACKEND_Request *reque
 }
 
 struct entry *entry_find_locked(const struct instance *in, uint32_t handle) {
-        uint32_t      i = handle & (MAX_ENTRIES - 1);
+        uint32_t i = handle & (MAX_ENTRIES - 1);
 
         if (i < in->n_entries && in->entries[i]->is_used && in->entries[i]->handle == handle)
                 return in->entries[i];
@@ -82,7 +82,7 @@ static void on_cancelled(void *userp) {
 }
 
 void entry_watch(struct entry *e) {
-        if (e->watch == NULL && e->request != NULL && NESO_CancelWatchNew)
+        if (e->watch == NULL && e->request != NULL && NESO_CancelWatchNew != NULL)
                 kit_error_log(NESO_CancelWatchNew(&e->watch, e->request, on_cancelled, e),
                               "failed to watch a request");
 }

@@ -316,7 +316,7 @@ static void fail_batch(struct session *s, struct execution *ex) {
 /* Writes each request into the region. A request that cannot be written is answered and left out.
  * Returns false when none is left. The caller has set `is_writing`. */
 static bool write_requests(struct instance *in, struct session *s, struct execution *ex) {
-        uint32_t          n = 0;
+        uint32_t n = 0;
 
         ex->block = 0;
         for (uint32_t i = 0; i < ex->n_entries; i++) {
@@ -568,7 +568,8 @@ void execution_on_result(struct instance *in, const struct shm_message *message)
         stats = read_stats(in, ex, &s->region.header->slots[ex->slot]);
         in->answered_ns = stats.exec_end;
         kit_stats_report_batch(&stats, in->triton, count_rows(in, ex));
-        is_row = ex->n_entries > 1 && NESO_ThreadBeginResponses && NESO_ThreadEndResponses;
+        is_row = ex->n_entries > 1 && NESO_ThreadBeginResponses != NULL &&
+                 NESO_ThreadEndResponses != NULL;
         if (is_row)
                 NESO_ThreadBeginResponses();
         if (result.text.len > 0)

@@ -528,7 +528,7 @@ static TRITONSERVER_Error *fill_request(const struct payload          *p,
         KIT_TRY(set_identity(p, request));
         KIT_TRY(set_parameters(p, request));
         /* The call is meant for the named model alone, not for models that follow it in a chain. */
-        if (NESO_InferenceRequestSetRunsAlone)
+        if (NESO_InferenceRequestSetRunsAlone != NULL)
                 KIT_TRY(NESO_InferenceRequestSetRunsAlone(request, true));
         for (uint32_t i = 0; i < p->infer.n_inputs; i++)
                 KIT_TRY(add_input(p, i, request));
@@ -657,7 +657,7 @@ static TRITONSERVER_Error *begin_wait(struct infer_call *call, const struct payl
         if (p->infer.waits > SHM_WAIT_INSTANCE ||
             (p->infer.waits == SHM_WAIT_MAYBE && !call->to.is_async))
                 return malformed(p);
-        if (NESO_InferenceRequestModelSteps)
+        if (NESO_InferenceRequestModelSteps != NULL)
                 KIT_TRY(prefixed(p,
                                  NESO_InferenceRequestModelSteps(call->request, &call->is_through,
                                                                  add_wait, call)));

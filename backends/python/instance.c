@@ -313,7 +313,7 @@ static void *receive(void *userp) {
         (void)pthread_setname_np(pthread_self(), "python receiver");
         /* This thread serves all clients of the instance and never waits for a slow one. It may run
          * small models that the program calls itself. */
-        if (NESO_ThreadAllowInlineExecution)
+        if (NESO_ThreadAllowInlineExecution != NULL)
                 NESO_ThreadAllowInlineExecution(true);
         do
                 serve(in, in->session);

@@ -77,7 +77,7 @@ struct instance {
         bool                         is_concurrent;   /* its executions overlap */
         struct instance             *next;            /* in the model's list; guarded by the
                                                        * backend's lock */
-        _Atomic(struct wait *)       waits; /* of its calls (waits.h); changed with the backend's lock */
+        _Atomic(struct wait *) waits; /* of its calls (waits.h); changed with the backend's lock */
 
         pthread_mutex_t             lock;
         pthread_cond_t              changed; /* on the monotonic clock; signals changes of the
@@ -91,7 +91,7 @@ struct instance {
         bool                        is_started;        /* the session's model is loaded */
         bool                        is_writing_stacks; /* the process was asked for its stacks */
         bool                        is_writing;    /* a thread writes requests into the region */
-        struct execution           *first, **last;     /* under way, oldest first */
+        struct execution           *first, **last; /* under way, oldest first */
         uint32_t                    n_executions;
         struct execution           *spare;                  /* owned; executions that have ended,
                                                              * with room for one entry */
@@ -113,7 +113,7 @@ struct instance {
 
         /* Used by the receiver only. */
         bool     must_serve;
-        bool     naps; /* messages came that wake nothing */
+        bool     naps;             /* messages came that wake nothing */
         uint64_t started_ns;       /* when the process was started */
         uint64_t logged_ns;        /* when it was logged that it still starts */
         uint64_t healthy_since_ns; /* 0: never */

@@ -257,10 +257,10 @@ static TRITONSERVER_Error *read_concurrency(struct model *model, bool has_sequen
         if (n > 1 && has_sequences)
                 return kit_error(
                         TRITONSERVER_ERROR_INVALID_ARG,
-                                 "model '%s': ASYNC_CONCURRENCY is %" PRId64
-                                 ", but the requests of a sequence run one after the other: a model "
-                                 "with sequence_batching must not set it",
-                                 model->kit.name, n);
+                        "model '%s': ASYNC_CONCURRENCY is %" PRId64
+                        ", but the requests of a sequence run one after the other: a model "
+                        "with sequence_batching must not set it",
+                        model->kit.name, n);
         model->async_concurrency = (uint32_t)n;
         return NULL;
 }
@@ -270,7 +270,7 @@ static TRITONSERVER_Error *read_parameters(struct model *model) {
         const char *gpu = kit_model_parameter(&model->kit, "FORCE_CPU_ONLY_INPUT_TENSORS");
         int64_t     depth = DEFAULT_DEPTH, timeout_ms = 0;
         bool        has_sequences = kit_json_find(root, "sequence_batching") != NULL;
-        bool has_batcher = has_sequences || kit_json_find(root, "dynamic_batching") != NULL;
+        bool        has_batcher = has_sequences || kit_json_find(root, "dynamic_batching") != NULL;
 
         if (gpu != NULL && strcmp(gpu, "yes") != 0 && strcmp(gpu, "no") != 0)
                 return kit_error(TRITONSERVER_ERROR_UNSUPPORTED,

@@ -154,7 +154,7 @@ struct row {
 };
 
 static void row_end(struct instance *in, struct row *row) {
-        if (row->is_open && NESO_ThreadEndResponses)
+        if (row->is_open && NESO_ThreadEndResponses != NULL)
                 NESO_ThreadEndResponses();
         if (row->n_messages > 0)
                 (void)pthread_cond_broadcast(&in->changed);
@@ -164,7 +164,7 @@ static void row_end(struct instance *in, struct row *row) {
 static void row_take(struct instance *in, struct row *row, const struct shm_message *message) {
         bool has_more = session_has_message(in->session);
 
-        if (row->n_messages++ == 0 && has_more && NESO_ThreadBeginResponses) {
+        if (row->n_messages++ == 0 && has_more && NESO_ThreadBeginResponses != NULL) {
                 NESO_ThreadBeginResponses();
                 row->is_open = true;
                 row->begin_ns = shm_clock_ns();

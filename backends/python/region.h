@@ -131,8 +131,9 @@ static inline void region_push(struct region *r, _Atomic uint32_t *list, uint32_
                 *(volatile uint32_t *)link = first;
                 region_before_publish(r);
                 region_begin_pass(); /* the list may be in a block that the stub frees now */
-                is_pushed = atomic_compare_exchange_weak_explicit(
-                        list, &first, block, memory_order_release, memory_order_relaxed);
+                is_pushed = atomic_compare_exchange_weak_explicit(list, &first, block,
+                                                                  memory_order_release,
+                                                                  memory_order_relaxed);
                 region_end_pass();
         } while (!is_pushed);
 }

@@ -230,11 +230,11 @@ void services_free_metrics(struct instance *in) {
 
 struct load {
         TRITONSERVER_Server *server;
-        char                *user; /* owned; the model whose initialize() waits for it; NULL: none */
-        uint64_t             user_version;
-        struct session      *session; /* ref */
-        struct kit_json     *doc;     /* owned */
-        struct reply_to      to;
+        char            *user; /* owned; the model whose initialize() waits for it; NULL: none */
+        uint64_t         user_version;
+        struct session  *session; /* ref */
+        struct kit_json *doc;     /* owned */
+        struct reply_to  to;
 };
 
 struct parameters {
@@ -329,11 +329,11 @@ static void run_load(void *userp) {
         struct load        *load = userp;
         TRITONSERVER_Error *err;
 
-        if (load->user != NULL && NESO_ThreadLoadsFor)
+        if (load->user != NULL && NESO_ThreadLoadsFor != NULL)
                 kit_error_log(NESO_ThreadLoadsFor(load->user, (int64_t)load->user_version),
                               "failed to name the model that loads");
         err = load_or_unload(load);
-        if (load->user != NULL && NESO_ThreadLoadsFor)
+        if (load->user != NULL && NESO_ThreadLoadsFor != NULL)
                 kit_error_log(NESO_ThreadLoadsFor(NULL, -1), "failed to end the model's loads");
         if (err != NULL)
                 reply_error(load->session, &load->to, err);

@@ -53,7 +53,7 @@
 #define SHM_MAX_DEPTH 128u /* limit of executions that were offered and are not answered */
 #define SHM_MESSAGES 1024u /* entries of the ring to the server */
 #define SHM_STACKS_BYTES (64u << 10) /* limit of the text of stacks; a longer text is cut */
-#define SHM_MAX_OUTPUTS 4096u /* limit of a response's outputs */
+#define SHM_MAX_OUTPUTS 4096u        /* limit of a response's outputs */
 #define SHM_NO_INDEX UINT32_MAX
 
 /* Descriptors that the stub inherits. */
@@ -152,7 +152,7 @@ struct shm_call {
         uint32_t         id;     /* chosen by the stub, repeated in each reply */
         uint32_t         handle; /* of the request that the call concerns; SHM_NO_INDEX: none */
         uint32_t         n_bytes;
-        uint32_t         payload;      /* relative */
+        uint32_t         payload; /* relative */
 };
 
 /* Who waits for the response of a call to another model (waits.h). */
@@ -196,7 +196,7 @@ struct shm_reply {
         uint32_t          id;
         uint32_t          is_last; /* the server does not use the call any more */
         uint32_t          is_end;  /* the call has no further responses */
-        uint32_t          number; /* index of the reply, from 0 */
+        uint32_t          number;  /* index of the reply, from 0 */
         struct shm_answer answer;
 };
 
@@ -217,7 +217,7 @@ enum shm_message_kind {
         SHM_CALL,      /* block: struct shm_call, which the stub keeps */
         SHM_CANCEL,    /* block: a call that is cancelled; only its last reply is wanted */
         SHM_WAIT, /* block: a call that the server has asked for; value: enum shm_wait, from now on */
-        SHM_LOG,       /* block: struct shm_log */
+        SHM_LOG,    /* block: struct shm_log */
         SHM_GROW,   /* handle: index of a segment that the stub offers; its state is the answer */
         SHM_SHRINK, /* the stub has removed segments */
 };

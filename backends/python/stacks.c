@@ -33,9 +33,8 @@ static uint64_t executing_ms_locked(struct instance *in) {
         uint64_t now_ns = shm_clock_ns(), longest_ns = 0;
 
         for (uint32_t i = 0; i < SHM_MAX_DEPTH; i++) {
-                uint64_t claim_ns = in->by_slot[i] != NULL
-                                            ? in->session->region.header->slots[i].claim_ns
-                                            : 0;
+                uint64_t claim_ns =
+                        in->by_slot[i] != NULL ? in->session->region.header->slots[i].claim_ns : 0;
 
                 if (claim_ns != 0 && claim_ns < now_ns && now_ns - claim_ns > longest_ns)
                         longest_ns = now_ns - claim_ns;
@@ -93,10 +92,11 @@ static TRITONSERVER_Error *print(struct session *s, uint64_t executing_ms,
 static TRITONSERVER_Error *no_answer(const struct instance *in, struct session *s) {
         if (session_is_over(s))
                 return instance_unhealthy(in);
-        return kit_error(TRITONSERVER_ERROR_UNAVAILABLE,
-                         "process %d of '%s' has not written its stacks within %u s; its state is %c",
-                         (int)s->process.pid, in->name, (unsigned)(ANSWER_NS / 1000 / MS_NS),
-                         state_of(s->process.pid));
+        return kit_error(
+                TRITONSERVER_ERROR_UNAVAILABLE,
+                "process %d of '%s' has not written its stacks within %u s; its state is %c",
+                (int)s->process.pid, in->name, (unsigned)(ANSWER_NS / 1000 / MS_NS),
+                state_of(s->process.pid));
 }
 
 /* Begins a question and returns its session; NULL, without a question, when no process serves. */

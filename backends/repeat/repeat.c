@@ -67,8 +67,7 @@ static TRITONSERVER_Error *check_model(const struct kit_model *m) {
         KIT_TRY(check_tensor(m, "IN", kit_model_find_input(m, "IN"), TRITONSERVER_TYPE_INT32));
         KIT_TRY(check_tensor(m, "DELAY", kit_model_find_input(m, "DELAY"),
                              TRITONSERVER_TYPE_UINT32));
-        KIT_TRY(check_tensor(m, "WAIT", kit_model_find_input(m, "WAIT"),
-                             TRITONSERVER_TYPE_UINT32));
+        KIT_TRY(check_tensor(m, "WAIT", kit_model_find_input(m, "WAIT"), TRITONSERVER_TYPE_UINT32));
         KIT_TRY(check_tensor(m, "OUT", kit_model_find_output(m, "OUT"), TRITONSERVER_TYPE_INT32));
         return check_tensor(m, "IDX", kit_model_find_output(m, "IDX"), TRITONSERVER_TYPE_UINT32);
 }
@@ -164,8 +163,8 @@ static bool is_early(struct job *job) {
         now_ns = kit_clock_ns();
         if (job->next_ns == 0)
                 job->next_ns = now_ns + job->delays_ms[job->n_sent] * UINT64_C(1000000);
-        job->base.due_ns = job->next_ns < now_ns + LOOK_EVERY_NS ? job->next_ns
-                                                                 : now_ns + LOOK_EVERY_NS;
+        job->base.due_ns =
+                job->next_ns < now_ns + LOOK_EVERY_NS ? job->next_ns : now_ns + LOOK_EVERY_NS;
         return now_ns < job->next_ns;
 }
 

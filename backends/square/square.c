@@ -162,8 +162,8 @@ static TRITONSERVER_Error *read_request(TRITONBACKEND_Request *request, struct j
         return kit_input_copy(&input, &job->number);
 }
 
-static TRITONSERVER_Error *start_job(TRITONBACKEND_ModelInstance *triton,
-                                     struct instance *instance, TRITONBACKEND_Request *request) {
+static TRITONSERVER_Error *start_job(TRITONBACKEND_ModelInstance *triton, struct instance *instance,
+                                     TRITONBACKEND_Request *request) {
         struct job         *job = kit_alloc_array(1, sizeof(*job));
         TRITONSERVER_Error *err;
 

@@ -41,7 +41,7 @@ static void multiply(struct kit_batch *batch, const struct scale *scale) {
         struct kit_scratch  gathered = { 0 }, result = { 0 }; /* better kept by the instance */
         struct kit_gathered x;
         TRITONSERVER_Error *err = kit_gather(batch, "X", &gathered, &x);
-        float *y = err == NULL ? kit_scratch_reserve(&result, x.n_bytes) : NULL;
+        float              *y = err == NULL ? kit_scratch_reserve(&result, x.n_bytes) : NULL;
 
         batch->stats.compute_start = kit_clock_ns();
         for (size_t i = 0; y != NULL && i < x.n_bytes / sizeof(float); i++)
@@ -50,13 +50,15 @@ static void multiply(struct kit_batch *batch, const struct scale *scale) {
         if (y == NULL)
                 kit_batch_fail_all(batch, err != NULL ? err : kit_error_no_memory(x.n_bytes, "Y"));
         else
-                kit_scatter(batch, &(struct kit_output){ "Y", x.type, x.shape, x.n_dims, false }, y, x.n_bytes);
+                kit_scatter(batch, &(struct kit_output){ "Y", x.type, x.shape, x.n_dims, false }, y,
+                            x.n_bytes);
         kit_scratch_done(&gathered);
         kit_scratch_done(&result);
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance *instance,
-                TRITONBACKEND_Request **requests, const uint32_t n_requests) {
+                                                       TRITONBACKEND_Request      **requests,
+                                                       const uint32_t               n_requests) {
         TRITONBACKEND_Model *model;
         struct kit_batch     batch;
         void                *scale;

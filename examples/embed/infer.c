@@ -8,7 +8,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-
 #include <triton/core/tritonserver.h>
 
 #define MAX_DIMS 8
@@ -126,13 +125,17 @@ int main(int argc, char **argv) {
         check(TRITONSERVER_ResponseAllocatorNew(&allocator, give, take_back, NULL), "allocator");
         check(TRITONSERVER_InferenceRequestNew(&request, server, argv[3], -1), "request");
         check(TRITONSERVER_InferenceRequestSetReleaseCallback(request, on_release, &r), "request");
-        check(TRITONSERVER_InferenceRequestSetResponseCallback(request, allocator, NULL, on_response,
-                                                               &r), "request");
+        check(TRITONSERVER_InferenceRequestSetResponseCallback(request, allocator, NULL,
+                                                               on_response, &r),
+              "request");
         check(TRITONSERVER_InferenceRequestAddInput(request, argv[4], TRITONSERVER_TYPE_FP32, shape,
-                                                    n_dims), "input");
+                                                    n_dims),
+              "input");
         /* Not copied: the values stay where they are until the request is released. */
-        check(TRITONSERVER_InferenceRequestAppendInputData(request, argv[4], values, n * sizeof(*values),
-                                                           TRITONSERVER_MEMORY_CPU, 0), "input");
+        check(TRITONSERVER_InferenceRequestAppendInputData(request, argv[4], values,
+                                                           n * sizeof(*values),
+                                                           TRITONSERVER_MEMORY_CPU, 0),
+              "input");
         check(TRITONSERVER_InferenceRequestAddRequestedOutput(request, argv[5]), "output");
         check(TRITONSERVER_ServerInferAsync(server, request, NULL), "inference");
 

@@ -3,7 +3,6 @@
  * TRITONREPOAGENT_AgentModel a struct agent_model.
  */
 #include "api/api_types.h"
-
 #include "repo/agent.h"
 #include "repo/agent_model.h"
 #include "triton/core/tritonrepoagent.h"

@@ -4,7 +4,6 @@
  * are passed. The assertions check the properties that this relies on.
  */
 #include "api/api_types.h"
-
 #include "base/mem.h"
 
 _Static_assert(sizeof(enum memory_type) == sizeof(TRITONSERVER_MemoryType),
@@ -14,10 +13,10 @@ _Static_assert(sizeof(enum memory_type) == sizeof(TRITONSERVER_MemoryType),
 typedef void (*any_fn)(void);
 
 struct TRITONSERVER_Error *TRITONSERVER_ResponseAllocatorNew(
-        struct TRITONSERVER_ResponseAllocator **allocator,
-        TRITONSERVER_ResponseAllocatorAllocFn_t alloc_fn,
+        struct TRITONSERVER_ResponseAllocator   **allocator,
+        TRITONSERVER_ResponseAllocatorAllocFn_t   alloc_fn,
         TRITONSERVER_ResponseAllocatorReleaseFn_t release_fn,
-        TRITONSERVER_ResponseAllocatorStartFn_t start_fn) {
+        TRITONSERVER_ResponseAllocatorStartFn_t   start_fn) {
         struct response_allocator *a;
 
         API_NEEDS(allocator);
@@ -32,7 +31,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ResponseAllocatorNew(
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_ResponseAllocatorSetBufferAttributesFunction(
-        struct TRITONSERVER_ResponseAllocator *allocator,
+        struct TRITONSERVER_ResponseAllocator             *allocator,
         TRITONSERVER_ResponseAllocatorBufferAttributesFn_t buffer_attributes_fn) {
         API_NEEDS(allocator);
         response_allocator_from_api(allocator)->attributes =
@@ -41,7 +40,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ResponseAllocatorSetBufferAttributesFunc
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_ResponseAllocatorSetQueryFunction(
-        struct TRITONSERVER_ResponseAllocator *allocator,
+        struct TRITONSERVER_ResponseAllocator  *allocator,
         TRITONSERVER_ResponseAllocatorQueryFn_t query_fn) {
         API_NEEDS(allocator);
         response_allocator_from_api(allocator)->query = (allocator_query_fn)(any_fn)query_fn;

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The C API of model instances: TRITONBACKEND_ModelInstance. */
 #include "api/api_backend_types.h"
-
 #include "backend/backend_instance.h"
 #include "triton/core/neso.h"
 
 #define INSTANCE(argument) ((struct backend_instance *)(argument))
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceName(TRITONBACKEND_ModelInstance *instance,
-                                                    const char **name) {
+                                                    const char                 **name) {
         API_NEEDS(instance);
         API_NEEDS(name);
         *name = INSTANCE(instance)->name;
@@ -33,8 +32,8 @@ struct TRITONSERVER_Error *NESO_ModelInstanceSharedGet(struct TRITONBACKEND_Mode
         API_NEEDS(instance);
         API_NEEDS(key);
         API_NEEDS(object);
-        *object = shared_objects_find(&INSTANCE(instance)->model->shared, INSTANCE(instance)->shared,
-                                      key);
+        *object = shared_objects_find(&INSTANCE(instance)->model->shared,
+                                      INSTANCE(instance)->shared, key);
         return NULL;
 }
 
@@ -48,7 +47,7 @@ struct TRITONSERVER_Error *NESO_ModelInstanceSharedSet(struct TRITONBACKEND_Mode
                                                INSTANCE(instance)->shared, key, object, destroy));
 }
 
-TRITONSERVER_Error *TRITONBACKEND_ModelInstanceKind(TRITONBACKEND_ModelInstance *instance,
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceKind(TRITONBACKEND_ModelInstance    *instance,
                                                     TRITONSERVER_InstanceGroupKind *kind) {
         API_NEEDS(instance);
         API_NEEDS(kind);
@@ -57,7 +56,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceKind(TRITONBACKEND_ModelInstance 
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceDeviceId(TRITONBACKEND_ModelInstance *instance,
-                                                        int32_t *device_id) {
+                                                        int32_t                     *device_id) {
         API_NEEDS(instance);
         API_NEEDS(device_id);
         *device_id = INSTANCE(instance)->device_id;
@@ -73,7 +72,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceHostPolicy(TRITONBACKEND_ModelIns
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceIsPassive(TRITONBACKEND_ModelInstance *instance,
-                                                         bool *is_passive) {
+                                                         bool                        *is_passive) {
         API_NEEDS(instance);
         API_NEEDS(is_passive);
         *is_passive = INSTANCE(instance)->group->passive;
@@ -81,7 +80,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceIsPassive(TRITONBACKEND_ModelInst
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceProfileCount(TRITONBACKEND_ModelInstance *instance,
-                                                            uint32_t *count) {
+                                                            uint32_t                    *count) {
         API_NEEDS(instance);
         API_NEEDS(count);
         *count = (uint32_t)INSTANCE(instance)->group->n_profile;
@@ -89,7 +88,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceProfileCount(TRITONBACKEND_ModelI
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceProfileName(TRITONBACKEND_ModelInstance *instance,
-                                                           const uint32_t index,
+                                                           const uint32_t               index,
                                                            const char **profile_name) {
         const Inference__ModelInstanceGroup *group;
 
@@ -132,7 +131,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceSecondaryDeviceProperties(
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceModel(TRITONBACKEND_ModelInstance *instance,
-                                                     TRITONBACKEND_Model **model) {
+                                                     TRITONBACKEND_Model        **model) {
         API_NEEDS(instance);
         API_NEEDS(model);
         *model = (TRITONBACKEND_Model *)INSTANCE(instance)->model;
@@ -140,7 +139,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceModel(TRITONBACKEND_ModelInstance
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceState(TRITONBACKEND_ModelInstance *instance,
-                                                     void **state) {
+                                                     void                       **state) {
         API_NEEDS(instance);
         API_NEEDS(state);
         *state = INSTANCE(instance)->state;
@@ -148,7 +147,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceState(TRITONBACKEND_ModelInstance
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceSetState(TRITONBACKEND_ModelInstance *instance,
-                                                        void *state) {
+                                                        void                        *state) {
         API_NEEDS(instance);
         INSTANCE(instance)->state = state;
         return NULL;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The C API of backends and their models: TRITONBACKEND_Backend, TRITONBACKEND_Model. */
 #include "api/api_backend_types.h"
-
 #include "backend/backend_model.h"
 #include "base/mem.h"
 #include "observe/model_stats.h"
@@ -17,7 +16,7 @@
 /* There is one kind of memory, so the manager has no state: any valid pointer can represent it. */
 static char the_memory;
 
-TRITONSERVER_Error *TRITONBACKEND_BackendMemoryManager(TRITONBACKEND_Backend *backend,
+TRITONSERVER_Error *TRITONBACKEND_BackendMemoryManager(TRITONBACKEND_Backend        *backend,
                                                        TRITONBACKEND_MemoryManager **manager) {
         API_NEEDS(backend);
         API_NEEDS(manager);
@@ -25,10 +24,10 @@ TRITONSERVER_Error *TRITONBACKEND_BackendMemoryManager(TRITONBACKEND_Backend *ba
         return NULL;
 }
 
-TRITONSERVER_Error *TRITONBACKEND_MemoryManagerAllocate(TRITONBACKEND_MemoryManager *manager,
-                                                        void **buffer,
+TRITONSERVER_Error *TRITONBACKEND_MemoryManagerAllocate(TRITONBACKEND_MemoryManager  *manager,
+                                                        void                        **buffer,
                                                         const TRITONSERVER_MemoryType memory_type,
-                                                        const int64_t memory_type_id,
+                                                        const int64_t  memory_type_id,
                                                         const uint64_t byte_size) {
         (void)memory_type_id;
         API_NEEDS(manager);
@@ -45,10 +44,10 @@ TRITONSERVER_Error *TRITONBACKEND_MemoryManagerAllocate(TRITONBACKEND_MemoryMana
         return NULL;
 }
 
-TRITONSERVER_Error *TRITONBACKEND_MemoryManagerFree(TRITONBACKEND_MemoryManager *manager,
-                                                    void *buffer,
+TRITONSERVER_Error *TRITONBACKEND_MemoryManagerFree(TRITONBACKEND_MemoryManager  *manager,
+                                                    void                         *buffer,
                                                     const TRITONSERVER_MemoryType memory_type,
-                                                    const int64_t memory_type_id) {
+                                                    const int64_t                 memory_type_id) {
         (void)memory_type;
         (void)memory_type_id;
         API_NEEDS(manager);
@@ -73,7 +72,7 @@ TRITONSERVER_Error *TRITONBACKEND_BackendConfig(TRITONBACKEND_Backend *backend,
         return NULL;
 }
 
-TRITONSERVER_Error *TRITONBACKEND_BackendExecutionPolicy(TRITONBACKEND_Backend *backend,
+TRITONSERVER_Error *TRITONBACKEND_BackendExecutionPolicy(TRITONBACKEND_Backend         *backend,
                                                          TRITONBACKEND_ExecutionPolicy *policy) {
         API_NEEDS(backend);
         API_NEEDS(policy);
@@ -81,7 +80,7 @@ TRITONSERVER_Error *TRITONBACKEND_BackendExecutionPolicy(TRITONBACKEND_Backend *
         return NULL;
 }
 
-TRITONSERVER_Error *TRITONBACKEND_BackendSetExecutionPolicy(TRITONBACKEND_Backend *backend,
+TRITONSERVER_Error *TRITONBACKEND_BackendSetExecutionPolicy(TRITONBACKEND_Backend        *backend,
                                                             TRITONBACKEND_ExecutionPolicy policy) {
         API_NEEDS(backend);
         if (policy != TRITONBACKEND_EXECUTION_BLOCKING &&
@@ -91,9 +90,9 @@ TRITONSERVER_Error *TRITONBACKEND_BackendSetExecutionPolicy(TRITONBACKEND_Backen
         return NULL;
 }
 
-TRITONSERVER_Error *TRITONBACKEND_BackendArtifacts(TRITONBACKEND_Backend *backend,
+TRITONSERVER_Error *TRITONBACKEND_BackendArtifacts(TRITONBACKEND_Backend      *backend,
                                                    TRITONBACKEND_ArtifactType *artifact_type,
-                                                   const char **location) {
+                                                   const char                **location) {
         API_NEEDS(backend);
         API_NEEDS(artifact_type);
         API_NEEDS(location);
@@ -118,9 +117,9 @@ TRITONSERVER_Error *TRITONBACKEND_BackendSetState(TRITONBACKEND_Backend *backend
 #define MAX_PREFERRED_GPUS 1024
 
 TRITONSERVER_Error *TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
-        TRITONBACKEND_BackendAttribute *backend_attributes,
-        const TRITONSERVER_InstanceGroupKind kind, const uint64_t count,
-        const uint64_t *device_ids, const uint64_t id_count) {
+        TRITONBACKEND_BackendAttribute      *backend_attributes,
+        const TRITONSERVER_InstanceGroupKind kind, const uint64_t count, const uint64_t *device_ids,
+        const uint64_t id_count) {
         static const Inference__ModelInstanceGroup__Kind kinds[] = {
                 [TRITONSERVER_INSTANCEGROUPKIND_AUTO] =
                         INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_AUTO,
@@ -173,9 +172,9 @@ TRITONSERVER_Error *TRITONBACKEND_ModelVersion(TRITONBACKEND_Model *model, uint6
         return NULL;
 }
 
-TRITONSERVER_Error *TRITONBACKEND_ModelRepository(TRITONBACKEND_Model *model,
+TRITONSERVER_Error *TRITONBACKEND_ModelRepository(TRITONBACKEND_Model        *model,
                                                   TRITONBACKEND_ArtifactType *artifact_type,
-                                                  const char **location) {
+                                                  const char                **location) {
         API_NEEDS(model);
         API_NEEDS(artifact_type);
         API_NEEDS(location);
@@ -197,8 +196,8 @@ struct TRITONSERVER_Error *NESO_ModelParameterIsSent(struct TRITONBACKEND_Model 
         return NULL;
 }
 
-TRITONSERVER_Error *TRITONBACKEND_ModelConfig(TRITONBACKEND_Model *model,
-                                              const uint32_t config_version,
+TRITONSERVER_Error *TRITONBACKEND_ModelConfig(TRITONBACKEND_Model   *model,
+                                              const uint32_t         config_version,
                                               TRITONSERVER_Message **model_config) {
         AUTO_STRBUF     json = { 0 };
         struct message *m;
@@ -220,8 +219,8 @@ TRITONSERVER_Error *TRITONBACKEND_ModelAutoCompleteConfig(TRITONBACKEND_Model *m
         return NULL;
 }
 
-TRITONSERVER_Error *TRITONBACKEND_ModelSetConfig(TRITONBACKEND_Model *model,
-                                                 const uint32_t config_version,
+TRITONSERVER_Error *TRITONBACKEND_ModelSetConfig(TRITONBACKEND_Model  *model,
+                                                 const uint32_t        config_version,
                                                  TRITONSERVER_Message *model_config) {
         API_NEEDS(model);
         API_NEEDS(model_config);
@@ -230,11 +229,11 @@ TRITONSERVER_Error *TRITONBACKEND_ModelSetConfig(TRITONBACKEND_Model *model,
                                               "model configuration version %u not supported, "
                                               "supported versions are: 1",
                                               config_version));
-        return error_to_api(backend_model_complete(
-                MODEL(model), message_text(message_from_api(model_config))));
+        return error_to_api(
+                backend_model_complete(MODEL(model), message_text(message_from_api(model_config))));
 }
 
-TRITONSERVER_Error *TRITONBACKEND_ModelServer(TRITONBACKEND_Model *model,
+TRITONSERVER_Error *TRITONBACKEND_ModelServer(TRITONBACKEND_Model  *model,
                                               TRITONSERVER_Server **server) {
         API_NEEDS(model);
         API_NEEDS(server);
@@ -242,7 +241,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelServer(TRITONBACKEND_Model *model,
         return NULL;
 }
 
-TRITONSERVER_Error *TRITONBACKEND_ModelBackend(TRITONBACKEND_Model *model,
+TRITONSERVER_Error *TRITONBACKEND_ModelBackend(TRITONBACKEND_Model    *model,
                                                TRITONBACKEND_Backend **backend) {
         API_NEEDS(model);
         API_NEEDS(backend);
@@ -285,7 +284,7 @@ TRITONSERVER_Error *api_report_memory(const char *function, struct backend_model
         return NULL;
 }
 
-TRITONSERVER_Error *TRITONBACKEND_ModelReportMemoryUsage(TRITONBACKEND_Model *model,
+TRITONSERVER_Error *TRITONBACKEND_ModelReportMemoryUsage(TRITONBACKEND_Model            *model,
                                                          TRITONSERVER_BufferAttributes **usage,
                                                          uint32_t usage_size) {
         API_NEEDS(model);

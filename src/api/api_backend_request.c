@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The C API with which backends read requests and inputs: TRITONBACKEND_Request. */
 #include "api/api_backend_types.h"
-
 #include "infer/cancel_watch.h"
 #include "infer/model.h"
 #include "infer/request.h"
@@ -20,7 +19,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestId(TRITONBACKEND_Request *request, cons
 }
 
 TRITONSERVER_Error *TRITONBACKEND_RequestIsCancelled(TRITONBACKEND_Request *request,
-                                                     bool *is_cancelled) {
+                                                     bool                  *is_cancelled) {
         API_NEEDS(request);
         API_NEEDS(is_cancelled);
         *is_cancelled = request_is_cancelled(REQUEST(request));
@@ -48,7 +47,7 @@ TRITONSERVER_Error *NESO_CancelWatchDelete(struct NESO_CancelWatch *watch) {
 }
 
 TRITONSERVER_Error *TRITONBACKEND_RequestCorrelationId(TRITONBACKEND_Request *request,
-                                                       uint64_t *id) {
+                                                       uint64_t              *id) {
         API_NEEDS(request);
         API_NEEDS(id);
         if (REQUEST(request)->correlation.text != NULL)
@@ -60,7 +59,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestCorrelationId(TRITONBACKEND_Request *re
 }
 
 TRITONSERVER_Error *TRITONBACKEND_RequestCorrelationIdString(TRITONBACKEND_Request *request,
-                                                             const char **id) {
+                                                             const char           **id) {
         API_NEEDS(request);
         API_NEEDS(id);
         if (REQUEST(request)->correlation.text == NULL)
@@ -86,7 +85,7 @@ TRITONSERVER_Error *TRITONBACKEND_InferenceRequestTimeoutMicroseconds(
 }
 
 TRITONSERVER_Error *TRITONBACKEND_RequestParameterCount(TRITONBACKEND_Request *request,
-                                                        uint32_t *count) {
+                                                        uint32_t              *count) {
         API_NEEDS(request);
         API_NEEDS(count);
         *count = REQUEST(request)->parameters.n;
@@ -96,7 +95,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestParameterCount(TRITONBACKEND_Request *r
 TRITONSERVER_Error *TRITONBACKEND_RequestParameter(TRITONBACKEND_Request *request,
                                                    const uint32_t index, const char **key,
                                                    TRITONSERVER_ParameterType *type,
-                                                   const void **vvalue) {
+                                                   const void                **vvalue) {
         const struct parameter *p;
 
         API_NEEDS(request);
@@ -115,7 +114,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestParameter(TRITONBACKEND_Request *reques
 }
 
 TRITONSERVER_Error *TRITONBACKEND_RequestInputCount(TRITONBACKEND_Request *request,
-                                                    uint32_t *count) {
+                                                    uint32_t              *count) {
         API_NEEDS(request);
         API_NEEDS(count);
         *count = REQUEST(request)->n_inputs;
@@ -160,8 +159,8 @@ TRITONSERVER_Error *TRITONBACKEND_RequestInput(TRITONBACKEND_Request *request, c
 }
 
 TRITONSERVER_Error *TRITONBACKEND_RequestInputByIndex(TRITONBACKEND_Request *request,
-                                                      const uint32_t index,
-                                                      TRITONBACKEND_Input **input) {
+                                                      const uint32_t         index,
+                                                      TRITONBACKEND_Input  **input) {
         struct request_input *in;
 
         API_NEEDS(request);
@@ -173,7 +172,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestInputByIndex(TRITONBACKEND_Request *req
 }
 
 TRITONSERVER_Error *TRITONBACKEND_RequestOutputCount(TRITONBACKEND_Request *request,
-                                                     uint32_t *count) {
+                                                     uint32_t              *count) {
         API_NEEDS(request);
         API_NEEDS(count);
         *count = REQUEST(request)->n_output_names;
@@ -181,8 +180,8 @@ TRITONSERVER_Error *TRITONBACKEND_RequestOutputCount(TRITONBACKEND_Request *requ
 }
 
 TRITONSERVER_Error *TRITONBACKEND_RequestOutputName(TRITONBACKEND_Request *request,
-                                                    const uint32_t index,
-                                                    const char **output_name) {
+                                                    const uint32_t         index,
+                                                    const char           **output_name) {
         const struct request *req = REQUEST(request);
 
         API_NEEDS(request);
@@ -226,7 +225,7 @@ static bool may_reschedule(const struct request *req) {
 }
 
 TRITONSERVER_Error *TRITONBACKEND_RequestRelease(TRITONBACKEND_Request *request,
-                                                 uint32_t release_flags) {
+                                                 uint32_t               release_flags) {
         API_NEEDS(request);
         if (release_flags == REQUEST_RELEASE_RESCHEDULE && !may_reschedule(REQUEST(request)))
                 return error_to_api(request_error(
@@ -239,7 +238,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestRelease(TRITONBACKEND_Request *request,
         return NULL;
 }
 
-TRITONSERVER_Error *TRITONBACKEND_RequestTrace(TRITONBACKEND_Request *request,
+TRITONSERVER_Error *TRITONBACKEND_RequestTrace(TRITONBACKEND_Request        *request,
                                                TRITONSERVER_InferenceTrace **trace) {
         API_NEEDS(request);
         API_NEEDS(trace);
@@ -354,7 +353,7 @@ static void give_chunk(const struct input_chunk *c, const void **buffer, uint64_
 TRITONSERVER_Error *TRITONBACKEND_InputBufferForHostPolicy(
         TRITONBACKEND_Input *input, const char *host_policy_name, const uint32_t index,
         const void **buffer, uint64_t *buffer_byte_size, TRITONSERVER_MemoryType *memory_type,
-                                                           int64_t *memory_type_id) {
+        int64_t *memory_type_id) {
         const struct input_chunk *c;
 
         API_NEEDS(input);
@@ -370,7 +369,7 @@ TRITONSERVER_Error *TRITONBACKEND_InputBufferForHostPolicy(
 TRITONSERVER_Error *TRITONBACKEND_InputBuffer(TRITONBACKEND_Input *input, const uint32_t index,
                                               const void **buffer, uint64_t *buffer_byte_size,
                                               TRITONSERVER_MemoryType *memory_type,
-                                              int64_t *memory_type_id) {
+                                              int64_t                 *memory_type_id) {
         const struct input_chunk *c;
 
         API_NEEDS(input);

@@ -4,7 +4,6 @@
  * statistics of single responses (TRITONBACKEND_ModelInstanceResponseStatistics).
  */
 #include "api/api_backend_types.h"
-
 #include "backend/backend_instance.h"
 #include "base/mem.h"
 #include "infer/response.h"

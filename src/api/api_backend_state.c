@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Implicit states of sequences: values that a backend keeps for the sequence's next request. */
 #include "api/api_types.h"
-
 #include "infer/implicit_state.h"
 #include "infer/request.h"
 #include "triton/core/tritonbackend.h"

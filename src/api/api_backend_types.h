@@ -5,7 +5,6 @@
 #pragma once
 
 #include "api/api_types.h"
-
 #include "triton/core/tritonbackend.h"
 
 struct backend_model;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The C API that response cache plug-ins call: TRITONCACHE_CacheEntry. */
 #include "api/api_types.h"
-
 #include "cache/cache_entry.h"
 #include "triton/core/tritoncache.h"
 

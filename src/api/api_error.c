@@ -22,7 +22,7 @@ struct error *api_bad_value(const char *function, const char *what, long long va
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_ErrorNew(TRITONSERVER_Error_Code code, const char *msg) {
-        return error_to_api(error_new_text((enum error_code)code, msg ? msg : ""));
+        return error_to_api(error_new_text((enum error_code)code, msg != NULL ? msg : ""));
 }
 
 void TRITONSERVER_ErrorDelete(struct TRITONSERVER_Error *error) {
@@ -32,17 +32,17 @@ void TRITONSERVER_ErrorDelete(struct TRITONSERVER_Error *error) {
 TRITONSERVER_Error_Code TRITONSERVER_ErrorCode(struct TRITONSERVER_Error *error) {
         const struct error *err = error_from_api(error);
 
-        return err ? (TRITONSERVER_Error_Code)err->code : TRITONSERVER_ERROR_UNKNOWN;
+        return err != NULL ? (TRITONSERVER_Error_Code)err->code : TRITONSERVER_ERROR_UNKNOWN;
 }
 
 const char *TRITONSERVER_ErrorCodeString(struct TRITONSERVER_Error *error) {
         const struct error *err = error_from_api(error);
 
-        return error_code_string(err ? err->code : ERR_UNKNOWN);
+        return error_code_string(err != NULL ? err->code : ERR_UNKNOWN);
 }
 
 const char *TRITONSERVER_ErrorMessage(struct TRITONSERVER_Error *error) {
         const struct error *err = error_from_api(error);
 
-        return err ? err->message : "";
+        return err != NULL ? err->message : "";
 }

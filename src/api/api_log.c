@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The C API of the log and its settings. */
 #include "api/api_types.h"
-
 #include "base/crash_report.h"
 #include "base/lock.h"
 #include "base/log.h"
-
 #include "triton/core/neso.h"
 
 #include <string.h>
@@ -42,12 +40,12 @@ struct TRITONSERVER_Error *TRITONSERVER_LogMessage(TRITONSERVER_LogLevel level,
 struct TRITONSERVER_Error *NESO_LogLine(const char *line, size_t byte_size) {
         if (byte_size > 0) {
                 API_NEEDS(line);
-                if (memchr(line, '\n', byte_size))
+                if (memchr(line, '\n', byte_size) != NULL)
                         return error_to_api(error_new(ERR_INVALID_ARG,
                                                       "%s: the line has a newline in it",
                                                       __func__));
         }
-        log_raw(str_range(line ? line : "", byte_size));
+        log_raw(str_range(line != NULL ? line : "", byte_size));
         return NULL;
 }
 

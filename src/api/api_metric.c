@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The C API of metrics and metric families. */
 #include "api/api_types.h"
-
 #include "base/mem.h"
 #include "base/str.h"
 #include "observe/metric.h"
@@ -22,7 +21,7 @@ struct metric_args {
 };
 DEFINE_API_TYPE(TRITONSERVER_MetricArgs, metric_args)
 
-struct TRITONSERVER_Error *TRITONSERVER_ServerMetrics(struct TRITONSERVER_Server *server,
+struct TRITONSERVER_Error *TRITONSERVER_ServerMetrics(struct TRITONSERVER_Server   *server,
                                                       struct TRITONSERVER_Metrics **metrics) {
         struct strbuf *text;
         struct error  *err;
@@ -53,7 +52,7 @@ struct TRITONSERVER_Error *TRITONSERVER_MetricsDelete(struct TRITONSERVER_Metric
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_MetricsFormatted(struct TRITONSERVER_Metrics *metrics,
-                                                         TRITONSERVER_MetricFormat format,
+                                                         TRITONSERVER_MetricFormat    format,
                                                          const char **base, size_t *byte_size) {
         API_NEEDS(metrics);
         API_NEEDS(base);
@@ -69,11 +68,11 @@ struct TRITONSERVER_Error *TRITONSERVER_MetricsFormatted(struct TRITONSERVER_Met
  * family occurs twice. */
 static bool is_of_servers(const char *name) {
         static const char *const begins[] = {
-                "nv_inference_",  "nv_model_load_",     "nv_pinned_memory_pool_",
-                "nv_cpu_",        "nv_cache_num_hits_", "nv_cache_num_misses_",
-                "nv_cache_hit_",  "nv_cache_miss_",     "neso_request_",
-                "neso_queue_",    "neso_compute_",      "neso_batch_size",
-                "neso_executions_", "neso_rejected_",   "neso_api_key_",
+                "nv_inference_",    "nv_model_load_",     "nv_pinned_memory_pool_",
+                "nv_cpu_",          "nv_cache_num_hits_", "nv_cache_num_misses_",
+                "nv_cache_hit_",    "nv_cache_miss_",     "neso_request_",
+                "neso_queue_",      "neso_compute_",      "neso_batch_size",
+                "neso_executions_", "neso_rejected_",     "neso_api_key_",
         };
 
         for (size_t i = 0; i < ARRAY_LEN(begins); i++)
@@ -83,7 +82,7 @@ static bool is_of_servers(const char *name) {
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_MetricFamilyNew(struct TRITONSERVER_MetricFamily **family,
-                                                        const TRITONSERVER_MetricKind kind,
+                                                        const TRITONSERVER_MetricKind      kind,
                                                         const char *name, const char *description) {
         struct metric_family *f;
 
@@ -123,7 +122,7 @@ struct TRITONSERVER_Error *TRITONSERVER_MetricArgsNew(struct TRITONSERVER_Metric
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_MetricArgsSetHistogram(struct TRITONSERVER_MetricArgs *args,
-                                                               const double *buckets,
+                                                               const double  *buckets,
                                                                const uint64_t buckets_count) {
         struct metric_args *a = metric_args_from_api(args);
         double             *copy;
@@ -132,8 +131,7 @@ struct TRITONSERVER_Error *TRITONSERVER_MetricArgsSetHistogram(struct TRITONSERV
         API_NEEDS(args);
         if (buckets_count > 0)
                 API_NEEDS(buckets);
-        if (!size_mul(buckets_count, sizeof(*copy), &bytes) ||
-            (copy = try_alloc(bytes)) == NULL)
+        if (!size_mul(buckets_count, sizeof(*copy), &bytes) || (copy = try_alloc(bytes)) == NULL)
                 return error_to_api(error_new(ERR_UNAVAILABLE, "out of memory for buckets"));
         if (bytes > 0)
                 memcpy(copy, buckets, bytes);
@@ -179,19 +177,18 @@ struct TRITONSERVER_Error *TRITONSERVER_MetricNewWithArgs(
         struct TRITONSERVER_Metric **metric, struct TRITONSERVER_MetricFamily *family,
         const struct TRITONSERVER_Parameter **labels, const uint64_t label_count,
         const struct TRITONSERVER_MetricArgs *args) {
-        const struct metric_args *a =
-                metric_args_from_api((struct TRITONSERVER_MetricArgs *)args);
-        struct metric_label *copies;
-        struct metric       *m = NULL;
-        struct error        *err;
+        const struct metric_args *a = metric_args_from_api((struct TRITONSERVER_MetricArgs *)args);
+        struct metric_label      *copies;
+        struct metric            *m = NULL;
+        struct error             *err;
 
         API_NEEDS(metric);
         API_NEEDS(family);
         if (label_count > 0)
                 API_NEEDS(labels);
         if (label_count > MAX_LABELS)
-                return error_to_api(error_new(ERR_INVALID_ARG, "a metric has at most %d labels",
-                                              MAX_LABELS));
+                return error_to_api(
+                        error_new(ERR_INVALID_ARG, "a metric has at most %d labels", MAX_LABELS));
         copies = mem_zalloc((size_t)(label_count + 1) * sizeof(*copies));
         err = read_labels(labels, label_count, copies);
         if (err == NULL)
@@ -203,8 +200,8 @@ struct TRITONSERVER_Error *TRITONSERVER_MetricNewWithArgs(
         return NULL;
 }
 
-struct TRITONSERVER_Error *TRITONSERVER_MetricNew(struct TRITONSERVER_Metric **metric,
-                                                  struct TRITONSERVER_MetricFamily *family,
+struct TRITONSERVER_Error *TRITONSERVER_MetricNew(struct TRITONSERVER_Metric          **metric,
+                                                  struct TRITONSERVER_MetricFamily     *family,
                                                   const struct TRITONSERVER_Parameter **labels,
                                                   const uint64_t label_count) {
         return TRITONSERVER_MetricNewWithArgs(metric, family, labels, label_count, NULL);
@@ -217,32 +214,32 @@ struct TRITONSERVER_Error *TRITONSERVER_MetricDelete(struct TRITONSERVER_Metric 
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_MetricValue(struct TRITONSERVER_Metric *metric,
-                                                    double *value) {
+                                                    double                     *value) {
         API_NEEDS(metric);
         API_NEEDS(value);
         return error_to_api(metric_value(metric_from_api(metric), value));
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_MetricIncrement(struct TRITONSERVER_Metric *metric,
-                                                        double value) {
+                                                        double                      value) {
         API_NEEDS(metric);
         return error_to_api(metric_increment(metric_from_api(metric), value));
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_MetricSet(struct TRITONSERVER_Metric *metric,
-                                                  double value) {
+                                                  double                      value) {
         API_NEEDS(metric);
         return error_to_api(metric_set(metric_from_api(metric), value));
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_MetricObserve(struct TRITONSERVER_Metric *metric,
-                                                      double value) {
+                                                      double                      value) {
         API_NEEDS(metric);
         return error_to_api(metric_observe(metric_from_api(metric), value));
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_GetMetricKind(struct TRITONSERVER_Metric *metric,
-                                                      TRITONSERVER_MetricKind *kind) {
+                                                      TRITONSERVER_MetricKind    *kind) {
         API_NEEDS(metric);
         API_NEEDS(kind);
         *kind = (TRITONSERVER_MetricKind)metric_kind(metric_from_api(metric));

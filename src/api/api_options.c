@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The C API of TRITONSERVER_ServerOptions. */
 #include "api/api_types.h"
-
 #include "backend/host_policy.h"
 #include "base/mem.h"
 #include "codec/json_reader.h"
 #include "server/server_options.h"
-
 #include "triton/core/neso.h"
 
 #include <math.h>

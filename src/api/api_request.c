@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The C API of TRITONSERVER_InferenceRequest. */
 #include "api/api_types.h"
-
 #include "infer/model.h"
 #include "infer/request.h"
 #include "server/server.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The C API of TRITONSERVER_InferenceResponse. */
 #include "api/api_types.h"
-
 #include "infer/model.h"
 #include "infer/response.h"
 #include "triton/core/tritonbackend.h"
@@ -62,8 +61,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceResponseParameter(
         if (p == NULL)
                 return error_to_api(error_new(ERR_INVALID_ARG,
                                               "out of bounds index %u: response has %u parameters",
-                                              index,
-                                              RESPONSE(inference_response)->parameters.n));
+                                              index, RESPONSE(inference_response)->parameters.n));
         *name = p->name;
         *type = (TRITONSERVER_ParameterType)p->type;
         *vvalue = parameter_value(p);
@@ -82,9 +80,8 @@ static struct error *find_output(const struct response *response, uint32_t index
                                  struct response_output **ret) {
         *ret = response_output_at(response, index);
         if (*ret == NULL)
-                return error_new(ERR_INVALID_ARG,
-                                 "out of bounds index %u: response has %u outputs", index,
-                                 response->n_outputs);
+                return error_new(ERR_INVALID_ARG, "out of bounds index %u: response has %u outputs",
+                                 index, response->n_outputs);
         return NULL;
 }
 
@@ -131,7 +128,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceResponseOutputClassificationLab
 }
 
 static struct TRITONSERVER_Error *give_output(const struct response_output *o,
-                                              TRITONSERVER_DataType *datatype,
+                                              TRITONSERVER_DataType        *datatype,
                                               const int64_t **shape, uint64_t *dim_count) {
         API_NEEDS(datatype);
         API_NEEDS(shape);
@@ -143,10 +140,10 @@ static struct TRITONSERVER_Error *give_output(const struct response_output *o,
 }
 
 TRITONSERVER_Error *TRITONBACKEND_InferenceResponseOutputByName(TRITONBACKEND_Response *response,
-                                                                const char *name,
-                                                                TRITONSERVER_DataType *datatype,
-                                                                const int64_t **shape,
-                                                                uint64_t *dim_count) {
+                                                                const char             *name,
+                                                                TRITONSERVER_DataType  *datatype,
+                                                                const int64_t         **shape,
+                                                                uint64_t               *dim_count) {
         struct response_output *o;
 
         API_NEEDS(response);
@@ -161,8 +158,8 @@ TRITONSERVER_Error *TRITONBACKEND_InferenceResponseOutputByName(TRITONBACKEND_Re
 TRITONSERVER_Error *TRITONBACKEND_InferenceResponseOutput(TRITONBACKEND_Response *response,
                                                           const uint32_t index, const char **name,
                                                           TRITONSERVER_DataType *datatype,
-                                                          const int64_t **shape,
-                                                          uint64_t *dim_count) {
+                                                          const int64_t        **shape,
+                                                          uint64_t              *dim_count) {
         struct response_output *o;
 
         API_NEEDS(response);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The C API of TRITONSERVER_Server: life cycle, state, metadata and inference. */
 #include "api/api_types.h"
-
 #include "base/mem.h"
 #include "infer/model.h"
 #include "infer/request.h"

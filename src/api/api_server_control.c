@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Loading, unloading, polling, and registration of repositories while a server runs. */
 #include "api/api_types.h"
-
 #include "base/mem.h"
 #include "repo/load_parameters.h"
 #include "repo/load_slots.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The names of the C API's enum values, and the sizes of data types. */
 #include "api/api_types.h"
-
 #include "config/data_type.h"
 
 #define SAME_VALUE(name, value, ...)                                                               \
@@ -34,30 +33,21 @@ const char *TRITONSERVER_ParameterTypeString(TRITONSERVER_ParameterType paramtyp
 
 const char *TRITONSERVER_InstanceGroupKindString(TRITONSERVER_InstanceGroupKind kind) {
         switch (kind) {
-        case TRITONSERVER_INSTANCEGROUPKIND_AUTO:
-                return "AUTO";
-        case TRITONSERVER_INSTANCEGROUPKIND_CPU:
-                return "CPU";
-        case TRITONSERVER_INSTANCEGROUPKIND_GPU:
-                return "GPU";
-        case TRITONSERVER_INSTANCEGROUPKIND_MODEL:
-                return "MODEL";
+        case TRITONSERVER_INSTANCEGROUPKIND_AUTO: return "AUTO";
+        case TRITONSERVER_INSTANCEGROUPKIND_CPU: return "CPU";
+        case TRITONSERVER_INSTANCEGROUPKIND_GPU: return "GPU";
+        case TRITONSERVER_INSTANCEGROUPKIND_MODEL: return "MODEL";
         }
         return "<invalid>";
 }
 
 const char *TRITONSERVER_InferenceTraceLevelString(TRITONSERVER_InferenceTraceLevel level) {
         switch (level) {
-        case TRITONSERVER_TRACE_LEVEL_DISABLED:
-                return "DISABLED";
-        case TRITONSERVER_TRACE_LEVEL_MIN:
-                return "MIN";
-        case TRITONSERVER_TRACE_LEVEL_MAX:
-                return "MAX";
-        case TRITONSERVER_TRACE_LEVEL_TIMESTAMPS:
-                return "TIMESTAMPS";
-        case TRITONSERVER_TRACE_LEVEL_TENSORS:
-                return "TENSORS";
+        case TRITONSERVER_TRACE_LEVEL_DISABLED: return "DISABLED";
+        case TRITONSERVER_TRACE_LEVEL_MIN: return "MIN";
+        case TRITONSERVER_TRACE_LEVEL_MAX: return "MAX";
+        case TRITONSERVER_TRACE_LEVEL_TIMESTAMPS: return "TIMESTAMPS";
+        case TRITONSERVER_TRACE_LEVEL_TENSORS: return "TENSORS";
         }
         return "<unknown>";
 }

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The C API of TRITONSERVER_InferenceTrace. */
 #include "api/api_types.h"
-
 #include "infer/trace.h"
-
 #include "triton/core/neso.h"
 
 DEFINE_API_TYPE(TRITONSERVER_InferenceTrace, trace)
@@ -38,14 +36,15 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceNew(
         API_NEEDS(trace);
         API_NEEDS(activity_fn);
         API_NEEDS(release_fn);
-        return make(&(struct trace_options){
-                            .level = (uint32_t)level,
-                            .parent_id = parent_id,
-                            .on_activity = (trace_activity_fn)(any_fn)activity_fn,
-                            .on_release = (trace_release_fn)(any_fn)release_fn,
-                            .userp = trace_userp,
-                    },
-                    trace);
+        return make(
+                &(struct trace_options){
+                        .level = (uint32_t)level,
+                        .parent_id = parent_id,
+                        .on_activity = (trace_activity_fn)(any_fn)activity_fn,
+                        .on_release = (trace_release_fn)(any_fn)release_fn,
+                        .userp = trace_userp,
+                },
+                trace);
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceTensorNew(
@@ -58,15 +57,16 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceTensorNew(
         if ((level & TRITONSERVER_TRACE_LEVEL_TENSORS) != 0)
                 API_NEEDS(tensor_activity_fn);
         API_NEEDS(release_fn);
-        return make(&(struct trace_options){
-                            .level = (uint32_t)level,
-                            .parent_id = parent_id,
-                            .on_activity = (trace_activity_fn)(any_fn)activity_fn,
-                            .on_tensor = (trace_tensor_fn)(any_fn)tensor_activity_fn,
-                            .on_release = (trace_release_fn)(any_fn)release_fn,
-                            .userp = trace_userp,
-                    },
-                    trace);
+        return make(
+                &(struct trace_options){
+                        .level = (uint32_t)level,
+                        .parent_id = parent_id,
+                        .on_activity = (trace_activity_fn)(any_fn)activity_fn,
+                        .on_tensor = (trace_tensor_fn)(any_fn)tensor_activity_fn,
+                        .on_release = (trace_release_fn)(any_fn)release_fn,
+                        .userp = trace_userp,
+                },
+                trace);
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceReportActivity(

@@ -16,7 +16,6 @@
 #include "infer/message.h"
 #include "infer/parameter.h"
 #include "infer/response_allocator.h"
-
 #include "triton/core/tritonserver.h"
 
 #include <stdbool.h>

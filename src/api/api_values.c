@@ -3,7 +3,6 @@
  * TRITONSERVER_BufferAttributes.
  */
 #include "api/api_types.h"
-
 #include "base/mem.h"
 
 /* ---- parameters ------------------------------------------------------------------------------ */
@@ -17,7 +16,7 @@ _Static_assert((int)PARAMETER_BYTES == (int)TRITONSERVER_PARAMETER_BYTES, "types
 struct TRITONSERVER_Parameter *TRITONSERVER_ParameterNew(const char                      *name,
                                                          const TRITONSERVER_ParameterType type,
                                                          const void                      *value) {
-        if (!name || !value)
+        if (name == NULL || value == NULL)
                 return NULL;
         return parameter_to_api(parameter_new(name, (enum parameter_type)type, value));
 }
@@ -25,7 +24,7 @@ struct TRITONSERVER_Parameter *TRITONSERVER_ParameterNew(const char             
 struct TRITONSERVER_Parameter *TRITONSERVER_ParameterBytesNew(const char    *name,
                                                               const void    *byte_ptr,
                                                               const uint64_t size) {
-        if (!name || (!byte_ptr && size > 0))
+        if (name == NULL || (byte_ptr == NULL && size > 0))
                 return NULL;
         return parameter_to_api(parameter_new_bytes(name, byte_ptr, size));
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The versions of the C APIs and of Neso. */
 #include "api/api_types.h"
-
 #include "triton/core/neso.h"
 #include "triton/core/tritonbackend.h"
 #include "triton/core/tritoncache.h"

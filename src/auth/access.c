@@ -11,9 +11,9 @@
 static enum access_verdict refuse(const struct access *a, enum access_verdict verdict,
                                   const char *reason) {
         const struct endpoint_policy *p = a->policy;
-        bool                          is_named = verdict == ACCESS_NOT_ALLOWED && a->key;
+        bool                          is_named = verdict == ACCESS_NOT_ALLOWED && a->key != NULL;
 
-        if (p->on_key_refused)
+        if (p->on_key_refused != NULL)
                 p->on_key_refused(p->owner, is_named ? a->key->name : "", reason);
         return verdict;
 }
@@ -110,7 +110,7 @@ static enum access_verdict identify(const struct access_question *q, struct acce
 
         switch (find_key(q, &key)) {
         case PRESENTED_NONE:
-                if (!a->keys->file.anonymous.name)
+                if (a->keys->file.anonymous.name == NULL)
                         return refuse_without_key(a, q->arena, ret_text);
                 a->key = &a->keys->file.anonymous;
                 return ACCESS_GRANTED;
@@ -119,10 +119,11 @@ static enum access_verdict identify(const struct access_question *q, struct acce
         case PRESENTED_ONE: break;
         }
         err = digest_of(DIGEST_SHA256, key, digest);
-        if (err)
+        if (err != NULL)
                 return refuse_unknown(a, "the API key cannot be checked now", ret_text);
         a->key = api_key_file_find(&a->keys->file, digest);
-        return a->key ? ACCESS_GRANTED : refuse_unknown(a, "the API key is unknown", ret_text);
+        return a->key != NULL ? ACCESS_GRANTED
+                              : refuse_unknown(a, "the API key is unknown", ret_text);
 }
 
 static COLD enum access_verdict check_key(const struct access_question *q, struct access *a,
@@ -166,7 +167,7 @@ enum access_verdict access_check(const struct endpoint_policy *policy,
                                          q->noun, rule->header);
                 return ACCESS_NO_HEADER;
         }
-        if (LIKELY(!policy || !policy->keys))
+        if (LIKELY(policy == NULL || policy->keys == NULL))
                 return ACCESS_GRANTED;
         a->policy = policy;
         a->group = q->group;
@@ -178,7 +179,7 @@ enum access_verdict access_check(const struct endpoint_policy *policy,
 static const struct api_key *find_again(const struct access *a, const struct api_key_set *keys) {
         if (!is_anonymous(a))
                 return api_key_file_find(&keys->file, a->key->digest);
-        return keys->file.anonymous.name ? &keys->file.anonymous : NULL;
+        return keys->file.anonymous.name != NULL ? &keys->file.anonymous : NULL;
 }
 
 /* The key file was read again since the check: continues the request with the new rules. */
@@ -187,7 +188,7 @@ static COLD enum access_verdict recheck_keys(struct access *a, struct arena *are
         struct api_key_set   *keys = api_keys_hold(a->policy->keys);
         const struct api_key *key = find_again(a, keys);
 
-        if (!key) { /* the old snapshot stays, because the log needs the name of the key */
+        if (key == NULL) { /* the old snapshot stays, because the log needs the name of the key */
                 api_keys_release(keys);
                 if (is_anonymous(a))
                         return refuse_without_key(a, arena, ret_text);
@@ -203,7 +204,7 @@ enum access_verdict access_check_model(struct access *a, struct str model, struc
                                        const char **ret_text) {
         enum access_verdict verdict = ACCESS_GRANTED;
 
-        if (LIKELY(!a->keys))
+        if (LIKELY(a->keys == NULL))
                 return ACCESS_GRANTED;
         if (a->keys != api_keys_current(a->policy->keys))
                 verdict = recheck_keys(a, arena, ret_text);
@@ -226,7 +227,7 @@ bool access_hides_field(const struct access *a, struct str name) {
 }
 
 struct str access_key_name(const struct access *a) {
-        return a->key ? str_of(a->key->name) : str_range(NULL, 0);
+        return a->key != NULL ? str_of(a->key->name) : str_range(NULL, 0);
 }
 
 void access_release_keys(struct access *a) {

@@ -77,22 +77,22 @@ static struct admission_count *find_count(struct admission_gate *g, struct str w
 }
 
 struct error *admission_add(struct admission *a, const char *text) {
-        struct str              model, what;
-        struct str              rest = str_split(str_of(text), ',', &model);
-        struct str              value = str_split(rest.ptr ? rest : str_of(text), '=', &what);
+        struct str model, what;
+        struct str rest = str_split(str_of(text), ',', &model);
+        struct str value = str_split(rest.ptr != NULL ? rest : str_of(text), '=', &what);
         struct admission_gate  *gate = &a->all;
         struct admission_count *count;
         uint64_t                max;
 
-        if ((rest.ptr && model.len == 0) || !find_count(gate, what) || !str_to_u64(value, &max) ||
-            max == 0)
+        if ((rest.ptr != NULL && model.len == 0) || find_count(gate, what) == NULL ||
+            !str_to_u64(value, &max) || max == 0)
                 return error_new(ERR_INVALID_ARG,
                                  "limits of what is in flight must be given as "
                                  "[<model>,]requests=<n> or [<model>,]bytes=<n>, got '%s'",
                                  text);
-        if (rest.ptr)
+        if (rest.ptr != NULL)
                 gate = find_gate(a, model);
-        if (!gate)
+        if (gate == NULL)
                 gate = add_gate(a, model);
         count = find_count(gate, what);
         if (count->max != UINT64_MAX)
@@ -127,9 +127,9 @@ static struct error *refuse(const struct admission *a, const struct admission_ga
         bool        is_bytes = full == &g->bytes;
         const char *what = is_bytes ? "bytes" : "requests";
 
-        if (a->on_rejected)
+        if (a->on_rejected != NULL)
                 a->on_rejected(a->owner, is_bytes ? "bytes_in_flight" : "requests_in_flight");
-        if (g->model)
+        if (g->model != NULL)
                 return error_new(ERR_UNAVAILABLE,
                                  "too many %s in flight for model '%s', the limit is %" PRIu64,
                                  what, g->model, full->max);
@@ -157,14 +157,14 @@ struct error *admission_enter(struct admission *a, const char *model, uint64_t b
         struct admission_gate *own;
         struct error          *err;
 
-        if (LIKELY(!a))
+        if (LIKELY(a == NULL))
                 return NULL;
         own = a->n_models > 0 ? find_gate(a, str_of(model)) : NULL;
-        if (own)
+        if (own != NULL)
                 TRY(enter_gate(a, own, bytes));
         err = enter_gate(a, &a->all, bytes);
-        if (err) {
-                if (own)
+        if (err != NULL) {
+                if (own != NULL)
                         leave_gate(own, bytes);
                 return err;
         }
@@ -173,10 +173,10 @@ struct error *admission_enter(struct admission *a, const char *model, uint64_t b
 }
 
 void admission_leave(struct admission_pass *pass) {
-        if (LIKELY(!pass->all))
+        if (LIKELY(pass->all == NULL))
                 return;
         leave_gate(pass->all, pass->bytes);
-        if (pass->model)
+        if (pass->model != NULL)
                 leave_gate(pass->model, pass->bytes);
         *pass = (struct admission_pass){ 0 };
 }

@@ -49,9 +49,9 @@ static bool matches(struct str pattern, struct str name) {
 bool api_key_grants_model(const struct api_key *key, struct str model) {
         struct str rest = str_of(key->models), pattern;
 
-        if (!key->models)
+        if (key->models == NULL)
                 return true;
-        while (model.len > 0 && rest.ptr) {
+        while (model.len > 0 && rest.ptr != NULL) {
                 rest = str_split(rest, ',', &pattern);
                 if (matches(pattern, model))
                         return true;
@@ -119,7 +119,7 @@ static struct error *read_name(struct key_reader *r, struct str word, struct api
                              "the name of a key has 1 to %d letters, digits, '.', '_' or '-', got "
                              "'%.*s'",
                              API_KEY_MAX_NAME, STR_ARG(short_word(word)));
-        if (f->anonymous.name && str_is(word, f->anonymous.name))
+        if (f->anonymous.name != NULL && str_is(word, f->anonymous.name))
                 return FAULT(r, word.ptr, "the name '%.*s' is that of line %u", STR_ARG(word),
                              f->anonymous.line);
         for (size_t i = 0; i < f->n_keys; i++)
@@ -145,7 +145,7 @@ static struct error *read_digest(struct key_reader *r, struct str word, struct a
         if (digest_equal(key->digest, empty, DIGEST_SHA256_BYTES))
                 return FAULT(r, word.ptr, "this is the SHA-256 of an empty key");
         same = api_key_file_find(r->keys, key->digest);
-        if (same)
+        if (same != NULL)
                 return FAULT(r, word.ptr, "the digest is that of line %u", same->line);
         return NULL;
 }
@@ -157,7 +157,7 @@ static struct error *read_groups(struct key_reader *r, struct str word, struct a
         if (word.len == 0)
                 return FAULT(r, word.ptr,
                              "the groups of endpoints are missing; '*' is all of them");
-        while (word.ptr) {
+        while (word.ptr != NULL) {
                 word = str_split(word, ',', &name);
                 if (str_is(name, "*")) {
                         key->groups = UINT32_MAX;
@@ -167,8 +167,9 @@ static struct error *read_groups(struct key_reader *r, struct str word, struct a
                         const char *nearest = endpoint_group_suggest(name);
 
                         return FAULT(r, name.ptr, "unknown group '%.*s'%s%s%s",
-                                     STR_ARG(short_word(name)), nearest ? "; did you mean '" : "",
-                                     nearest ? nearest : "", nearest ? "'?" : "");
+                                     STR_ARG(short_word(name)),
+                                     nearest != NULL ? "; did you mean '" : "",
+                                     nearest != NULL ? nearest : "", nearest != NULL ? "'?" : "");
                 }
         }
         return NULL;
@@ -179,7 +180,7 @@ static struct error *read_models(struct key_reader *r, struct str word, struct a
 
         if (word.len == 0)
                 return NULL;
-        while (rest.ptr) {
+        while (rest.ptr != NULL) {
                 rest = str_split(rest, ',', &pattern);
                 if (pattern.len == 0)
                         return FAULT(r, pattern.ptr, "a pattern of model names is empty");
@@ -201,7 +202,7 @@ static struct error *read_key(struct key_reader *r, struct str name, struct api_
         *ret_is_anonymous = str_is(word, "-");
         if (!*ret_is_anonymous)
                 TRY(read_digest(r, word, key));
-        else if (r->keys->anonymous.name)
+        else if (r->keys->anonymous.name != NULL)
                 return FAULT(r, word.ptr, "line %u says already what requests without a key may do",
                              r->keys->anonymous.line);
         TRY(read_groups(r, take_word(r), key));
@@ -230,7 +231,7 @@ static struct error *read_line(struct key_reader *r) {
         if (f->n_keys == API_KEY_FILE_MAX_KEYS)
                 return FAULT(r, name.ptr, "there are more than %d keys", API_KEY_FILE_MAX_KEYS);
         err = read_key(r, name, &key, &is_anonymous);
-        if (err) {
+        if (err != NULL) {
                 free_key(&key);
                 return err;
         }
@@ -249,17 +250,17 @@ struct error *api_key_file_read(struct str text, const char *file_for_errors,
         struct key_reader   r = { .file = file_for_errors, .keys = &f };
         struct error       *err = NULL;
 
-        while (text.ptr && !err) {
+        while (text.ptr != NULL && err == NULL) {
                 text = str_split(text, '\n', &r.line);
                 r.at = 0;
                 r.number++;
                 err = read_line(&r);
         }
         /* An empty file would refuse every request. An interrupted writer may leave such a file. */
-        if (!err && f.n_keys == 0 && !f.anonymous.name)
+        if (err == NULL && f.n_keys == 0 && f.anonymous.name == NULL)
                 err = error_new(ERR_INVALID_ARG, "%s:%u:1: there is no key in the file",
                                 file_for_errors, MAX(r.number, 1u));
-        if (err) {
+        if (err != NULL) {
                 api_key_file_done(&f);
                 return err;
         }

@@ -19,7 +19,7 @@ static struct error *read_file(const char *path, struct api_key_file *ret) {
         AUTO_STRBUF   text = { 0 };
         struct error *err = file_read(path, API_KEY_FILE_MAX_BYTES, &text);
 
-        if (!err)
+        if (err == NULL)
                 err = api_key_file_read(strbuf_str(&text), path, ret);
         return err;
 }
@@ -29,13 +29,13 @@ static struct api_key_set *take_set_locked(struct api_keys *k) {
         const struct api_key_set *current = atomic_load(&k->current);
         struct api_key_set       *idle = NULL;
 
-        for (struct api_key_set *s = k->sets; s; s = s->next) {
+        for (struct api_key_set *s = k->sets; s != NULL; s = s->next) {
                 if (s == current || atomic_load(&s->n_holders) > 0)
                         continue;
                 api_key_file_done(&s->file);
                 idle = s;
         }
-        if (!idle) {
+        if (idle == NULL) {
                 idle = mem_zalloc(sizeof(*idle));
                 idle->next = k->sets;
                 k->sets = idle;
@@ -66,9 +66,9 @@ struct error *api_keys_open(const char *path, struct api_keys **ret) {
 }
 
 void api_keys_free(struct api_keys *k) {
-        if (!k)
+        if (k == NULL)
                 return;
-        while (k->sets) {
+        while (k->sets != NULL) {
                 struct api_key_set *set = k->sets;
 
                 k->sets = set->next;
@@ -120,7 +120,7 @@ struct api_key_set *api_keys_hold(struct api_keys *k) {
 }
 
 void api_keys_release(struct api_key_set *set) {
-        if (set)
+        if (set != NULL)
                 atomic_fetch_sub(&set->n_holders, 1);
 }
 

@@ -63,7 +63,7 @@ static struct error *add_rule(struct endpoint_policy *p, struct str group, struc
         if (!endpoint_group_find(group, &i) || (i == ENDPOINT_METRICS && prefix[0] != '\0'))
                 return error_new(ERR_INVALID_ARG, "unknown restricted %s '%.*s' ", kind,
                                  STR_ARG(group));
-        if (p->rules[i].header)
+        if (p->rules[i].header != NULL)
                 return error_new(ERR_INVALID_ARG,
                                  "restricted %s '%.*s' can not be specified in multiple config "
                                  "groups",
@@ -77,14 +77,14 @@ struct error *endpoint_policy_add(struct endpoint_policy *p, const char *text, c
                                   const char *header_prefix) {
         struct str groups, header, group;
         struct str rest = str_split(str_of(text), ':', &groups);
-        struct str value = rest.ptr ? str_split(rest, '=', &header) : rest;
+        struct str value = rest.ptr != NULL ? str_split(rest, '=', &header) : rest;
 
-        if (!value.ptr || header.len == 0)
+        if (value.ptr == NULL || header.len == 0)
                 return error_new(ERR_INVALID_ARG,
                                  "restricted %ss must be given as "
                                  "<group>,<group>:<header>=<value>, got '%s'",
                                  kind, text);
-        while (groups.ptr) {
+        while (groups.ptr != NULL) {
                 groups = str_split(groups, ',', &group);
                 TRY(add_rule(p, group, header, value, kind, header_prefix));
         }
@@ -93,7 +93,7 @@ struct error *endpoint_policy_add(struct endpoint_policy *p, const char *text, c
 
 const struct endpoint_rule *endpoint_policy_find(const struct endpoint_policy *p,
                                                  enum endpoint_group           group) {
-        if (!p || !endpoint_group_is_valid(group) || !p->rules[group].header)
+        if (p == NULL || !endpoint_group_is_valid(group) || p->rules[group].header == NULL)
                 return NULL;
         return &p->rules[group];
 }
@@ -102,7 +102,7 @@ bool endpoint_rule_allows(const struct endpoint_rule *rule, struct str presented
         size_t        len = strlen(rule->value);
         unsigned char difference = presented.len != len;
 
-        if (!presented.ptr)
+        if (presented.ptr == NULL)
                 return false;
         /* Reads every byte of the presented value, so that the time does not depend on the
          * match. */

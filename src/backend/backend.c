@@ -117,7 +117,7 @@ void backend_unref(struct backend *b) {
         free(b);
 }
 
-void backend_attributes_add_group(struct backend_attributes *a,
+void backend_attributes_add_group(struct backend_attributes    *a,
                                   const struct preferred_group *group) {
         struct preferred_group *copy;
 

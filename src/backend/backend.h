@@ -25,13 +25,13 @@
 struct dl;
 
 typedef TRITONSERVER_Error *(*backend_life_fn)(TRITONBACKEND_Backend *backend);
-typedef TRITONSERVER_Error *(*backend_attribute_fn)(TRITONBACKEND_Backend *backend,
+typedef TRITONSERVER_Error *(*backend_attribute_fn)(TRITONBACKEND_Backend          *backend,
                                                     TRITONBACKEND_BackendAttribute *attributes);
 typedef TRITONSERVER_Error *(*backend_model_fn)(TRITONBACKEND_Model *model);
 typedef TRITONSERVER_Error *(*backend_instance_fn)(TRITONBACKEND_ModelInstance *instance);
 typedef TRITONSERVER_Error *(*backend_execute_fn)(TRITONBACKEND_ModelInstance *instance,
-                                                  TRITONBACKEND_Request **requests,
-                                                  const uint32_t n);
+                                                  TRITONBACKEND_Request      **requests,
+                                                  const uint32_t               n);
 
 /* Neso's own extensions, optional: see include/triton/core/neso.h. */
 typedef TRITONSERVER_Error *(*backend_batch_range_fn)(TRITONBACKEND_ModelInstance *instance,
@@ -42,15 +42,15 @@ typedef TRITONSERVER_Error *(*backend_stacks_fn)(TRITONBACKEND_ModelInstance *in
 
 /* All are optional except execute. */
 struct backend_entry {
-        backend_life_fn      initialize;
-        backend_life_fn      finalize;
-        backend_attribute_fn get_attributes;
-        backend_model_fn     model_initialize;
-        backend_model_fn     model_finalize;
-        backend_instance_fn  instance_initialize;
-        backend_instance_fn  instance_finalize;
-        backend_instance_fn  instance_ready;
-        backend_execute_fn   execute;
+        backend_life_fn        initialize;
+        backend_life_fn        finalize;
+        backend_attribute_fn   get_attributes;
+        backend_model_fn       model_initialize;
+        backend_model_fn       model_finalize;
+        backend_instance_fn    instance_initialize;
+        backend_instance_fn    instance_finalize;
+        backend_instance_fn    instance_ready;
+        backend_execute_fn     execute;
         backend_batch_range_fn instance_batch_range;
         backend_stacks_fn      instance_stacks;
 };
@@ -63,18 +63,18 @@ struct backend_attributes {
 };
 
 struct backend {
-        struct ref                ref;
-        char                     *name;      /* owned; "onnxruntime" */
-        char                     *path;      /* owned; path of the library */
-        struct plugin_place       place;     /* for crash reports of calls that concern no model */
-        char                     *directory; /* owned; directory of the library with its artifacts */
-        struct dl                *library;   /* owned */
-        struct backend_entry      entry;
-        struct backend_attributes attributes;
-        struct message           *config;    /* owned; {"cmdline":{…}} */
+        struct ref           ref;
+        char                *name;      /* owned; "onnxruntime" */
+        char                *path;      /* owned; path of the library */
+        struct plugin_place  place;     /* for crash reports of calls that concern no model */
+        char                *directory; /* owned; directory of the library with its artifacts */
+        struct dl           *library;   /* owned */
+        struct backend_entry entry;
+        struct backend_attributes     attributes;
+        struct message               *config; /* owned; {"cmdline":{…}} */
         TRITONBACKEND_ExecutionPolicy policy;
-        void                     *state;     /* belongs to the backend */
-        bool                      is_inline_safe; /* it declares that execute() never blocks for long */
+        void                         *state; /* belongs to the backend */
+        bool is_inline_safe;                 /* it declares that execute() never blocks for long */
 };
 
 /* Takes the text of config_json (an overflowed buffer is an error). */
@@ -85,4 +85,5 @@ void          backend_unref(struct backend *b); /* NULL is fine */
 /* True for the python backend, also as that of a backend that is a Python program. */
 bool backend_is_python(const struct backend *b);
 
-void backend_attributes_add_group(struct backend_attributes *a, const struct preferred_group *group);
+void backend_attributes_add_group(struct backend_attributes    *a,
+                                  const struct preferred_group *group);

@@ -16,8 +16,9 @@ static struct error *call_execute(struct backend_instance *in, struct request **
                                   uint32_t n) {
         PLUGIN_CALL(&in->model->place, "TRITONBACKEND_ModelInstanceExecute");
 
-        return (struct error *)in->model->backend->entry.execute(
-                (TRITONBACKEND_ModelInstance *)in, (TRITONBACKEND_Request **)requests, n);
+        return (struct error *)in->model->backend->entry.execute((TRITONBACKEND_ModelInstance *)in,
+                                                                 (TRITONBACKEND_Request **)requests,
+                                                                 n);
 }
 
 static struct error *call(struct backend_instance *in, backend_instance_fn function,
@@ -65,8 +66,7 @@ static TRITONSERVER_InstanceGroupKind public_kind(Inference__ModelInstanceGroup_
                 return TRITONSERVER_INSTANCEGROUPKIND_MODEL;
         case INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU:
                 return TRITONSERVER_INSTANCEGROUPKIND_CPU;
-        default:
-                return TRITONSERVER_INSTANCEGROUPKIND_AUTO;
+        default: return TRITONSERVER_INSTANCEGROUPKIND_AUTO;
         }
 }
 
@@ -84,7 +84,8 @@ static struct error *call_batch_range(struct backend_instance *in, uint32_t *min
 }
 
 /* Asks for the backend's range and limits it to the configuration's. */
-static struct error *ask_batch_range(struct backend_instance *in, const struct batch_member *member) {
+static struct error *ask_batch_range(struct backend_instance   *in,
+                                     const struct batch_member *member) {
         struct executor *e = &in->executor;
         uint32_t         min_rows = 1, max_rows = e->max_rows;
 
@@ -111,7 +112,7 @@ static struct error *ask_batch_range(struct backend_instance *in, const struct b
 }
 
 struct error *backend_instance_new(const struct backend_instance_options *o,
-                                   struct backend_instance **ret) {
+                                   struct backend_instance              **ret) {
         struct backend_instance *in = mem_zalloc(sizeof(*in));
         backend_instance_fn      initialise = o->model->backend->entry.instance_initialize;
         struct error            *err;

@@ -15,17 +15,17 @@
 #include "infer/response_factory.h"
 
 struct backend_instance {
-        struct executor              executor;
-        struct backend_model        *model; /* borrowed */
-        char                        *name;  /* owned */
-        TRITONSERVER_InstanceGroupKind kind;
-        int32_t                      device_id;
-        const Inference__ModelInstanceGroup *group; /* borrowed from the configuration */
-        struct message              *host_policy;   /* owned; {"<policy>":{…}} */
-        void                        *state;         /* the backend's own */
-        bool                         is_started; /* to be finalised, initialised or not */
-        char                        *file;       /* owned; of its group; NULL: the model's */
-        struct shared_group         *shared; /* the model's: what it shares with others of its group */
+        struct executor                      executor;
+        struct backend_model                *model; /* borrowed */
+        char                                *name;  /* owned */
+        TRITONSERVER_InstanceGroupKind       kind;
+        int32_t                              device_id;
+        const Inference__ModelInstanceGroup *group;       /* borrowed from the configuration */
+        struct message                      *host_policy; /* owned; {"<policy>":{…}} */
+        void                                *state;       /* the backend's own */
+        bool                                 is_started;  /* to be finalised, initialised or not */
+        char                                *file; /* owned; of its group; NULL: the model's */
+        struct shared_group *shared; /* the model's: what it shares with others of its group */
 };
 
 /* Options of an instance; `name` and `host_policy_json` are copied. */
@@ -33,7 +33,7 @@ struct backend_instance_options {
         struct backend_model                *model;
         const char                          *name;
         const Inference__ModelInstanceGroup *group;
-        const struct batch_member           *member; /* of the group; borrowed for the call */
+        const struct batch_member           *member;       /* of the group; borrowed for the call */
         uint32_t                             group_number; /* index in the configuration, from 0 */
         uint32_t                             index;        /* in the group */
         int32_t                              device_id;
@@ -46,7 +46,7 @@ struct backend_instance_options {
 /* Calls TRITONBACKEND_ModelInstanceInitialize, and asks the backend for the batch sizes that it takes,
  * if it exports that function. INVALID_ARG when the configuration permits others. */
 struct error *backend_instance_new(const struct backend_instance_options *options,
-                                   struct backend_instance **ret) NODISCARD;
+                                   struct backend_instance              **ret) NODISCARD;
 /* Calls TRITONBACKEND_ModelInstanceFinalize. NULL is fine. */
 void backend_instance_free(struct backend_instance *in);
 

@@ -28,8 +28,8 @@ struct error *backend_model_start(struct backend_model *m) {
 
 void backend_model_stop(struct backend_model *m) {
         if (m->is_started && m->backend->entry.model_finalize != NULL) {
-                AUTO_ERROR err = call(m, m->backend->entry.model_finalize,
-                                      "TRITONBACKEND_ModelFinalize");
+                AUTO_ERROR err =
+                        call(m, m->backend->entry.model_finalize, "TRITONBACKEND_ModelFinalize");
 
                 if (err != NULL)
                         log_error("backend '%s' failed to finalize model '%s' version %lld: %s",

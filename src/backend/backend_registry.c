@@ -120,10 +120,10 @@ static char *find_python_library(const struct backend_registry *r, const struct 
 /* Searches the three directories in order. */
 struct error *backend_registry_find(const struct backend_registry *r,
                                     const struct backend_wanted *w, char **ret_path) {
-        AUTO_CHARS  library = *w->runtime != '\0' ? mem_strdup(w->runtime)
-                                                  : mem_printf("libtriton_%s.so", w->backend);
-        AUTO_CHARS  version_path = mem_printf("%s/%lld/%s", w->model_directory,
-                                              (long long)w->version, library);
+        AUTO_CHARS library = *w->runtime != '\0' ? mem_strdup(w->runtime)
+                                                 : mem_printf("libtriton_%s.so", w->backend);
+        AUTO_CHARS version_path =
+                mem_printf("%s/%lld/%s", w->model_directory, (long long)w->version, library);
         AUTO_CHARS  model_path = mem_printf("%s/%s", w->model_directory, library);
         AUTO_CHARS  backend_path = mem_printf("%s/%s/%s", r->directory, w->backend, library);
         const char *paths[] = { version_path, model_path, backend_path };
@@ -188,8 +188,8 @@ struct error *backend_registry_get(struct backend_registry *r, const struct back
         b = get_or_claim(r, path);
         if (b == NULL) {
                 AUTO_CHARS  python = find_python_library(r, wanted);
-                const char *name = python != NULL && strcmp(python, path) == 0 ? "python"
-                                                                               : wanted->backend;
+                const char *name =
+                        python != NULL && strcmp(python, path) == 0 ? "python" : wanted->backend;
 
                 /* The library gets its own settings, not those of the first program that needs it. */
                 print_config(r, name, &config);

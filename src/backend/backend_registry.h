@@ -43,8 +43,7 @@ struct error *backend_registry_get(struct backend_registry *r, const struct back
 
 /* Returns the path of the library that would be opened; the caller owns it. Opens nothing. */
 struct error *backend_registry_find(const struct backend_registry *r,
-                                    const struct backend_wanted   *wanted,
-                                    char                         **ret_path) NODISCARD;
+                                    const struct backend_wanted *wanted, char **ret_path) NODISCARD;
 
 /* Calls `each` for every open backend, for tables in the log. */
 void backend_registry_each(struct backend_registry *r,

@@ -39,7 +39,7 @@ struct batch_strategy {
         TRITONBACKEND_Batcher *batcher; /* belongs to the library */
         bool                   is_started;
         bool                   is_in_batch; /* `userp` is valid */
-        void                  *userp;       /* belongs to the library: state of the batch being formed */
+        void                  *userp; /* belongs to the library: state of the batch being formed */
 };
 
 /* ---- batches --------------------------------------------------------------------------------- */
@@ -64,9 +64,9 @@ static void on_begin(struct batch_filter *f) {
         PLUGIN_CALL(&s->place, names[BATCH_BEGIN]);
 
         s->userp = NULL;
-        s->is_in_batch = succeeded(
-                s, BATCH_BEGIN,
-                ((batch_begin_fn)s->functions[BATCH_BEGIN])(s->batcher, &s->userp));
+        s->is_in_batch =
+                succeeded(s, BATCH_BEGIN,
+                          ((batch_begin_fn)s->functions[BATCH_BEGIN])(s->batcher, &s->userp));
 }
 
 static bool on_admits(struct batch_filter *f, struct request *req) {
@@ -137,8 +137,8 @@ static struct error *path_of_parameter(const char *directory, const char *given,
 
 /* NULL when there is none. */
 static char *find_path(const struct backend_model *m) {
-        AUTO_CHARS version = mem_printf("%s/%lld/" LIBRARY_NAME, m->directory,
-                                        (long long)m->version);
+        AUTO_CHARS version =
+                mem_printf("%s/%lld/" LIBRARY_NAME, m->directory, (long long)m->version);
         AUTO_CHARS model = path_join(m->directory, LIBRARY_NAME);
         AUTO_CHARS backend = path_join(m->backend->directory, LIBRARY_NAME);
 
@@ -185,17 +185,17 @@ static struct error *open_library(struct batch_strategy *s, const char *path) {
 
 static bool is_batched(const struct backend_model *m, const char *given) {
         switch (m->config->pb->scheduling_choice_case) {
-        case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING:
-                return true;
+        case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_DYNAMIC_BATCHING: return true;
         case INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING:
                 if (given != NULL)
                         log_warn(PATH_PARAMETER " cannot be specified with sequence batcher, using "
-                                 "default batching strategy");
+                                                "default batching strategy");
                 return false;
         default:
                 if (given != NULL)
                         log_warn("model '%s': " PATH_PARAMETER " has no effect without "
-                                 "dynamic_batching", m->name);
+                                 "dynamic_batching",
+                                 m->name);
                 return false;
         }
 }

@@ -23,7 +23,8 @@ struct error *batch_strategy_check(const struct model_config *config, const char
 
 /* ret is NULL for a model without custom batching. A model without a dynamic batcher has none; when it
  * sets the parameter, a warning is logged. Calls TRITONBACKEND_ModelBatcherInitialize. */
-struct error *batch_strategy_open(struct backend_model *model, struct batch_strategy **ret) NODISCARD;
+struct error *batch_strategy_open(struct backend_model *model, struct batch_strategy **ret)
+        NODISCARD;
 /* Calls TRITONBACKEND_ModelBatcherFinalize. NULL is fine. */
 void batch_strategy_close(struct batch_strategy *s);
 /* The filter for the model's scheduler; NULL for NULL. */

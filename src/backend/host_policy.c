@@ -50,8 +50,8 @@ static struct host_policy *find(const struct host_policies *policies, const char
 static struct host_policy *add(struct host_policies *policies, const char *name) {
         struct host_policy *policy;
 
-        policies->items = mem_realloc(policies->items,
-                                      (policies->n_items + 1) * sizeof(*policies->items));
+        policies->items =
+                mem_realloc(policies->items, (policies->n_items + 1) * sizeof(*policies->items));
         policy = &policies->items[policies->n_items++];
         *policy = (struct host_policy){ .name = mem_strdup(name) };
         return policy;
@@ -99,8 +99,7 @@ static struct error *settle(struct host_policies *policies, const char *nodes_di
         return placement_get(&policies->anywhere, has_memory);
 }
 
-struct error *host_policies_new(const struct host_policies_options *o,
-                                struct host_policies              **ret) {
+struct error *host_policies_new(const struct host_policies_options *o, struct host_policies **ret) {
         struct host_policies *policies;
         const char           *nodes = o->nodes_directory;
         struct error         *err = NULL;
@@ -173,9 +172,7 @@ char *host_policy_name(const Inference__ModelInstanceGroup *group, int32_t devic
         switch (group->kind) {
         case INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU:
                 return mem_printf("gpu_%d", (int)device_id);
-        case INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_MODEL:
-                return mem_strdup("model");
-        default:
-                return mem_strdup("cpu");
+        case INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_MODEL: return mem_strdup("model");
+        default: return mem_strdup("cpu");
         }
 }

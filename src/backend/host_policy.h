@@ -37,7 +37,7 @@ struct host_policies_options {
 /* Tries each policy on a thread of its own. INVALID_ARG "host policy '<name>': ..." with the resource
  * that this machine lacks. *ret is NULL when there are no settings, which means no policies. */
 struct error *host_policies_new(const struct host_policies_options *options,
-                                struct host_policies **ret) NODISCARD;
+                                struct host_policies              **ret) NODISCARD;
 void          host_policies_free(struct host_policies *policies); /* NULL is fine, as below */
 
 /* UNSUPPORTED "Unsupported host policy setting '<name>' is specified, supported settings are

@@ -42,10 +42,10 @@ size_t arena_max(const struct arena *a) {
 void arena_init(struct arena *a, void *first, size_t first_bytes, size_t max_bytes) {
         *a = (struct arena){
                 .first = first,
-                .first_bytes = first ? (uint32_t)MIN(first_bytes, INT32_MAX) : 0,
+                .first_bytes = first != NULL ? (uint32_t)MIN(first_bytes, INT32_MAX) : 0,
                 .max_pieces = pieces_of(max_bytes),
         };
-        if (first)
+        if (first != NULL)
                 use_range(a, first, a->first_bytes);
 }
 
@@ -64,14 +64,14 @@ static NOINLINE void free_blocks(struct arena *a, const struct arena_block *last
 
                 a->blocks = block->older;
                 a->used_bytes -= block->bytes;
-                if (a->budget)
+                if (a->budget != NULL)
                         byte_budget_give(a->budget, block->bytes);
                 free(block);
         }
 }
 
 void arena_done(struct arena *a) {
-        if (a->blocks) /* a small arena needs no block */
+        if (a->blocks != NULL) /* a small arena needs no block */
                 free_blocks(a, NULL);
         *a = (struct arena){ .max_pieces = a->max_pieces, .budget = a->budget };
 }
@@ -79,15 +79,15 @@ void arena_done(struct arena *a) {
 void arena_reset(struct arena *a) {
         struct arena_block *oldest = a->blocks;
 
-        if (a->first || !oldest) {
-                if (oldest)
+        if (a->first != NULL || oldest == NULL) {
+                if (oldest != NULL)
                         free_blocks(a, NULL);
                 a->next = a->end = NULL;
-                if (a->first)
+                if (a->first != NULL)
                         use_range(a, a->first, a->first_bytes);
                 return;
         }
-        while (oldest->older)
+        while (oldest->older != NULL)
                 oldest = oldest->older;
         free_blocks(a, oldest);
         use_range(a, oldest->memory, oldest->bytes);
@@ -97,7 +97,8 @@ void arena_cut(struct arena *a, const struct arena_block *newest) {
         if (a->blocks == newest)
                 return;
         free_blocks(a, newest);
-        a->next = a->end = NULL; /* the place where the arena was in that block is not known any more */
+        a->next = a->end =
+                NULL; /* the place where the arena was in that block is not known any more */
 }
 
 static void open_block(struct arena *a, struct arena_block *block, size_t bytes) {
@@ -112,12 +113,12 @@ static void open_block(struct arena *a, struct arena_block *block, size_t bytes)
 static bool try_block(struct arena *a, size_t bytes) {
         struct arena_block *block;
 
-        if (a->budget && !byte_budget_take(a->budget, bytes))
+        if (a->budget != NULL && !byte_budget_take(a->budget, bytes))
                 return false;
         block = try_alloc(sizeof(*block) + bytes);
-        if (block)
+        if (block != NULL)
                 open_block(a, block, bytes);
-        else if (a->budget)
+        else if (a->budget != NULL)
                 byte_budget_give(a->budget, bytes);
         return block != NULL;
 }
@@ -125,7 +126,7 @@ static bool try_block(struct arena *a, size_t bytes) {
 /* Size of the next block: twice the newest one up to a bound, then a quarter of all blocks; at
  * least `size`, at most `left`. */
 static size_t next_bytes(const struct arena *a, size_t size, size_t left) {
-        size_t bytes = a->blocks ? a->blocks->bytes : ARENA_FIRST_BLOCK_BYTES / 2;
+        size_t bytes = a->blocks != NULL ? a->blocks->bytes : ARENA_FIRST_BLOCK_BYTES / 2;
 
         bytes = MIN(bytes, SIZE_MAX / 2) * 2;
         bytes = MIN(bytes, MAX(ARENA_LARGE_BLOCK_BYTES, a->used_bytes / 4));
@@ -143,7 +144,7 @@ static bool try_add_block(struct arena *a, size_t size) {
         bytes = next_bytes(a, size, left);
         if (try_block(a, bytes) || (bytes > size && try_block(a, size)))
                 return true;
-        if (a->budget && !byte_budget_fits(a->budget, size))
+        if (a->budget != NULL && !byte_budget_fits(a->budget, size))
                 byte_budget_refused(a->budget);
         return false;
 }
@@ -152,7 +153,7 @@ static bool try_add_block(struct arena *a, size_t size) {
 static void add_block(struct arena *a, size_t size) {
         size_t bytes = next_bytes(a, size, ARENA_FIRST_BLOCK_BYTES);
 
-        if (a->budget)
+        if (a->budget != NULL)
                 byte_budget_force(a->budget, bytes);
         open_block(a, mem_alloc(sizeof(struct arena_block) + bytes), bytes);
 }
@@ -188,11 +189,11 @@ void *arena_room_grow(struct arena *a, struct arena_room *room, size_t bytes) {
         size_t grown = MAX(bytes, doubled);
         void  *memory = arena_try_alloc(a, grown);
 
-        if (!memory && grown > bytes) {
+        if (memory == NULL && grown > bytes) {
                 grown = bytes;
                 memory = arena_try_alloc(a, grown);
         }
-        if (memory)
+        if (memory != NULL)
                 *room = (struct arena_room){ .memory = memory, .bytes = grown };
         return memory;
 }
@@ -223,7 +224,7 @@ char *arena_strndup(struct arena *a, const char *text, size_t len) {
 }
 
 char *arena_strdup(struct arena *a, const char *text) {
-        return text ? arena_strndup(a, text, strlen(text)) : NULL;
+        return text != NULL ? arena_strndup(a, text, strlen(text)) : NULL;
 }
 
 char *arena_str(struct arena *a, struct str s) {

@@ -30,27 +30,27 @@ struct byte_budget;
 #define ARENA_ALIGNMENT 16
 
 struct arena {
-        char               *next;      /* borrowed: in the current block or in `first` */
-        char               *end;       /* borrowed */
-        struct arena_block *blocks;    /* owned, newest first */
-        void               *first;     /* borrowed: memory given at arena_init(), may be NULL */
-        struct byte_budget *budget;    /* borrowed; NULL: blocks are not counted */
+        char               *next;       /* borrowed: in the current block or in `first` */
+        char               *end;        /* borrowed */
+        struct arena_block *blocks;     /* owned, newest first */
+        void               *first;      /* borrowed: memory given at arena_init(), may be NULL */
+        struct byte_budget *budget;     /* borrowed; NULL: blocks are not counted */
         size_t              used_bytes; /* size of all blocks */
         uint32_t            first_bytes : 31;
         uint32_t            lacked_memory : 1; /* arena_try_alloc() failed last for that */
-        uint32_t            max_pieces; /* maximum, in units of ARENA_ALIGNMENT bytes */
+        uint32_t            max_pieces;        /* maximum, in units of ARENA_ALIGNMENT bytes */
 };
 
 /* `first` may be NULL; max_bytes 0 means 1 GiB, and 64 GiB is the largest maximum. */
-void  arena_init(struct arena *a, void *first, size_t first_bytes, size_t max_bytes);
+void arena_init(struct arena *a, void *first, size_t first_bytes, size_t max_bytes);
 /* Must be called before the first block is allocated; the budget outlives the arena. `budget` may
  * be NULL. */
-void  arena_set_budget(struct arena *a, struct byte_budget *budget);
+void arena_set_budget(struct arena *a, struct byte_budget *budget);
 /* Sets another maximum. Memory that the arena has already stays, even if it exceeds the maximum. */
-void  arena_set_max(struct arena *a, size_t max_bytes);
+void   arena_set_max(struct arena *a, size_t max_bytes);
 size_t arena_max(const struct arena *a);
-void  arena_done(struct arena *a);
-void  arena_reset(struct arena *a);
+void   arena_done(struct arena *a);
+void   arena_reset(struct arena *a);
 /* Frees the blocks that were added after `newest` (a->blocks at that time); data in older blocks
  * stays. */
 void  arena_cut(struct arena *a, const struct arena_block *newest);
@@ -91,7 +91,7 @@ void *arena_room_grow(struct arena *a, struct arena_room *room, size_t bytes) NO
  * stays as it was. */
 NODISCARD static inline void *arena_room_get(struct arena *a, struct arena_room *room,
                                              size_t bytes) {
-        if (bytes <= room->bytes && room->memory)
+        if (bytes <= room->bytes && room->memory != NULL)
                 return room->memory;
         return arena_room_grow(a, room, bytes);
 }

@@ -19,17 +19,17 @@
 
 /* A pool that has drawn this much more from the budget than it uses has room for a few heads. */
 #define ROOM_BYTES ((size_t)16 << 10)
-#define KEPT_SHARE 16    /* largest part of the byte budget that free buffers may take */
+#define KEPT_SHARE 16 /* largest part of the byte budget that free buffers may take */
 
 struct buf_pool {
         struct ref ref; /* one reference of the owner, one of each buffer in use */
         size_t     max_kept_bytes;
 
-        struct mutex lock;              /* rank LOCK_MAILBOX; guards everything below */
-        struct byte_account account;    /* charged with the buffers in use */
-        struct buf  *kept[BUF_CLASSES]; /* owned; linked by next_free */
-        size_t       kept_bytes;
-        bool         is_closed; /* the owner has released the pool: freed buffers are not kept any
+        struct mutex        lock;              /* rank LOCK_MAILBOX; guards everything below */
+        struct byte_account account;           /* charged with the buffers in use */
+        struct buf         *kept[BUF_CLASSES]; /* owned; linked by next_free */
+        size_t              kept_bytes;
+        bool is_closed; /* the owner has released the pool: freed buffers are not kept any
                                  * more */
 };
 
@@ -64,7 +64,7 @@ static void free_buf(struct buf *b) {
 }
 
 static void free_chain(struct buf *b) {
-        while (b) {
+        while (b != NULL) {
                 struct buf *next = b->next_free;
 
                 free_buf(b);
@@ -87,7 +87,7 @@ void buf_pool_set_budget(struct buf_pool *pool, struct byte_budget *budget) {
 }
 
 struct byte_budget *buf_pool_budget(const struct buf_pool *pool) {
-        return pool ? pool->account.budget : NULL;
+        return pool != NULL ? pool->account.budget : NULL;
 }
 
 static void put_pool(struct buf_pool *pool) {
@@ -104,7 +104,7 @@ static struct buf *shrink_locked(struct buf_pool *pool, size_t target) {
         struct buf *chain = NULL;
 
         for (uint32_t i = BUF_CLASSES; i-- > 0;) {
-                while (pool->kept[i] && pool->kept_bytes > target) {
+                while (pool->kept[i] != NULL && pool->kept_bytes > target) {
                         struct buf *b = pool->kept[i];
 
                         pool->kept[i] = b->next_free;
@@ -119,7 +119,7 @@ static struct buf *shrink_locked(struct buf_pool *pool, size_t target) {
 void buf_pool_unref(struct buf_pool *pool) {
         struct buf *chain;
 
-        if (!pool)
+        if (pool == NULL)
                 return;
         mutex_lock(&pool->lock);
         pool->is_closed = true;
@@ -149,7 +149,7 @@ static bool take_kept(struct buf_pool *pool, uint32_t size_class, struct buf **r
         if (UNLIKELY(!byte_account_take(&pool->account, cost_of(class_bytes(size_class)))))
                 return false;
         b = pool->kept[size_class];
-        if (b) {
+        if (b != NULL) {
                 pool->kept[size_class] = b->next_free;
                 pool->kept_bytes -= b->cap;
         }
@@ -170,7 +170,7 @@ static struct buf *allocate(size_t cap, uint32_t size_class) {
         if (!size_add(sizeof(*b), cap, &total))
                 return NULL;
         b = try_aligned_alloc(BUF_ALIGNMENT, total);
-        if (b) {
+        if (b != NULL) {
                 b->cap = cap;
                 b->size_class = size_class;
         }
@@ -187,14 +187,14 @@ static void begin(struct buf *b, struct buf_pool *pool, struct byte_budget *budg
 
 /* False, after a notice to the budget's owner, when it has no room. */
 static bool take_or_count(struct byte_budget *budget, size_t bytes) {
-        if (!budget || byte_budget_take(budget, bytes))
+        if (budget == NULL || byte_budget_take(budget, bytes))
                 return true;
         byte_budget_refused(budget);
         return false;
 }
 
 static void give(struct byte_budget *budget, size_t bytes) {
-        if (budget)
+        if (budget != NULL)
                 byte_budget_give(budget, bytes);
 }
 
@@ -205,7 +205,7 @@ static struct buf *new_alone(struct byte_budget *budget, size_t cap) {
         if (!take_or_count(budget, cost_of(cap)))
                 return NULL;
         b = allocate(cap, BUF_CLASSES);
-        if (b)
+        if (b != NULL)
                 begin(b, NULL, budget);
         else
                 give(budget, cost_of(cap));
@@ -222,17 +222,17 @@ struct held {
         void *object;
 };
 
-struct buf *buf_new_holding(struct byte_budget *budget, size_t n_bytes,
+struct buf *buf_new_holding(struct byte_budget *budget, size_t   n_bytes,
                             void (*release)(void *object), void *object) {
         struct buf *b;
 
-        if (budget && !byte_budget_take(budget, n_bytes)) {
+        if (budget != NULL && !byte_budget_take(budget, n_bytes)) {
                 byte_budget_refused(budget);
                 return NULL;
         }
         b = allocate(sizeof(struct held), BUF_HOLDS);
-        if (!b) {
-                if (budget)
+        if (b == NULL) {
+                if (budget != NULL)
                         byte_budget_give(budget, n_bytes);
                 return NULL;
         }
@@ -253,7 +253,7 @@ static struct buf *lend_new(struct buf_pool *pool, uint32_t size_class) {
         size_t      cap = class_bytes(size_class);
         struct buf *b = allocate(cap, size_class);
 
-        if (b)
+        if (b != NULL)
                 return lend(pool, b);
         give_back(pool, cost_of(cap));
         return NULL;
@@ -263,13 +263,13 @@ struct buf *buf_new(struct buf_pool *pool, size_t cap) {
         uint32_t    size_class = class_of(cap);
         struct buf *b = NULL;
 
-        if (!pool || size_class == BUF_CLASSES)
+        if (pool == NULL || size_class == BUF_CLASSES)
                 return new_alone(buf_pool_budget(pool), cap);
         if (UNLIKELY(!take_kept(pool, size_class, &b))) {
                 byte_budget_refused(pool->account.budget);
                 return NULL;
         }
-        return b ? lend(pool, b) : lend_new(pool, size_class);
+        return b != NULL ? lend(pool, b) : lend_new(pool, size_class);
 }
 
 /* ---- buffers that grow ---- */
@@ -280,7 +280,7 @@ static struct buf *map_new(struct byte_budget *budget, size_t cap) {
         if (!take_or_count(budget, cap))
                 return NULL;
         b = try_map(mapped_bytes(cap));
-        if (!b) {
+        if (b == NULL) {
                 give(budget, cap);
                 return NULL;
         }
@@ -312,7 +312,7 @@ bool buf_grow(struct buf **ret, size_t bytes) {
         if (!take_or_count(b->budget, more))
                 return false;
         grown = try_remap(b, mapped_bytes(b->cap), mapped_bytes(cap));
-        if (!grown) {
+        if (grown == NULL) {
                 give(b->budget, more);
                 return false;
         }
@@ -377,7 +377,7 @@ static void free_alone(struct buf *b) {
         const struct held *h = (const struct held *)b->bytes;
         bool               holds = b->size_class == BUF_HOLDS;
 
-        if (b->budget)
+        if (b->budget != NULL)
                 byte_budget_give(b->budget, holds ? b->len : cost_of(b->cap));
         if (holds)
                 h->release(h->object);
@@ -387,10 +387,10 @@ static void free_alone(struct buf *b) {
 void buf_unref(struct buf *b) {
         struct buf_pool *pool;
 
-        if (!b || !ref_put(&b->ref))
+        if (b == NULL || !ref_put(&b->ref))
                 return;
         pool = STEAL(b->pool);
-        if (!pool) {
+        if (pool == NULL) {
                 free_alone(b);
                 return;
         }

@@ -27,22 +27,22 @@ struct buf_pool;
 struct byte_budget;
 
 struct buf {
-        struct ref       ref;
-        uint32_t         size_class;
-        struct buf_pool *pool; /* ref; NULL = plain allocation */
-        struct buf      *next_free;
+        struct ref          ref;
+        uint32_t            size_class;
+        struct buf_pool    *pool; /* ref; NULL = plain allocation */
+        struct buf         *next_free;
         struct byte_budget *budget; /* borrowed; of a buffer without a pool that is charged */
-        size_t           cap;
-        size_t           len;  /* bytes in use; set by the buffer's owner */
-        char             bytes[] __attribute__((aligned(64)));
+        size_t              cap;
+        size_t              len; /* bytes in use; set by the buffer's owner */
+        char                bytes[] __attribute__((aligned(64)));
 };
 
 struct buf_pool *buf_pool_new(size_t max_kept_bytes);
 /* Must be called before the first buffer is allocated; `budget` outlives the pool and its buffers. */
-void             buf_pool_set_budget(struct buf_pool *pool, struct byte_budget *budget);
+void                buf_pool_set_budget(struct buf_pool *pool, struct byte_budget *budget);
 struct byte_budget *buf_pool_budget(const struct buf_pool *pool); /* NULL: none; pool may be NULL */
-void             buf_pool_unref(struct buf_pool *pool);
-void             buf_pool_trim(struct buf_pool *pool); /* halves the free buffers */
+void                buf_pool_unref(struct buf_pool *pool);
+void                buf_pool_trim(struct buf_pool *pool); /* halves the free buffers */
 
 /* Returns a buffer of at least `cap` bytes, uninitialised, len 0; pool may be NULL. NULL when
  * memory is short, or the byte budget has no room for it. */
@@ -53,7 +53,7 @@ struct buf *buf_new_charged(struct byte_budget *budget, size_t cap) NODISCARD;
 /* A reference count for memory of another kind: `release` is called with `object` by the last buf_unref(),
  * on its thread. `n_bytes` are charged to the budget, which may be NULL. NULL when memory is short or the
  * budget has no room; then the caller keeps the object. */
-struct buf *buf_new_holding(struct byte_budget *budget, size_t n_bytes,
+struct buf *buf_new_holding(struct byte_budget *budget, size_t   n_bytes,
                             void (*release)(void *object), void *object) NODISCARD;
 /* As buf_new(), but beyond the budget, of at most BYTE_BUDGET_SMALL bytes: for what is answered however little
  * room there is. NULL only when memory is short. */
@@ -65,12 +65,12 @@ struct buf *buf_new_beyond(struct buf_pool *pool, size_t cap) NODISCARD;
 struct buf *buf_new_growing(struct buf_pool *pool, size_t bytes, size_t first) NODISCARD;
 /* `*b` is full and has no other owner; it may move. False, with nothing changed, when memory is short
  * or the budget has no room. */
-bool        buf_grow(struct buf **b, size_t bytes) NODISCARD;
+bool buf_grow(struct buf **b, size_t bytes) NODISCARD;
 /* Largest message of which the pool's budget could ever have room. */
-size_t      buf_pool_largest(const struct buf_pool *pool);
+size_t buf_pool_largest(const struct buf_pool *pool);
 /* True when the budget is tight (byte_budget_is_tight()) and the pool has drawn no more of it than it
  * uses. False without a budget. */
-bool        buf_pool_is_tight(struct buf_pool *pool);
+bool buf_pool_is_tight(struct buf_pool *pool);
 /* Reason of a failed buf_new() for an error message: memory is short, or the budget has no room.
  * Static. */
 const char *buf_pool_shortage(const struct buf_pool *pool, size_t cap);

@@ -52,7 +52,7 @@ void byte_budget_give(struct byte_budget *b, size_t bytes) {
 }
 
 void byte_budget_refused(const struct byte_budget *b) {
-        if (b->on_refused)
+        if (b->on_refused != NULL)
                 b->on_refused(b->owner);
 }
 
@@ -61,26 +61,26 @@ size_t byte_budget_used(const struct byte_budget *b) {
 }
 
 bool byte_budget_fits(const struct byte_budget *b, size_t bytes) {
-        size_t used = b ? byte_budget_used(b) : 0;
-        size_t limit = b ? limit_of(b, bytes) : SIZE_MAX;
+        size_t used = b != NULL ? byte_budget_used(b) : 0;
+        size_t limit = b != NULL ? limit_of(b, bytes) : SIZE_MAX;
 
         return used <= limit && bytes <= limit - used;
 }
 
 size_t byte_budget_largest(const struct byte_budget *b) {
-        return b ? limit_of(b, SIZE_MAX) : SIZE_MAX;
+        return b != NULL ? limit_of(b, SIZE_MAX) : SIZE_MAX;
 }
 
 bool byte_budget_is_tight(const struct byte_budget *b) {
-        return b && byte_budget_used(b) > b->max - b->max / 16;
+        return b != NULL && byte_budget_used(b) > b->max - b->max / 16;
 }
 
 bool byte_budget_is_nearly_used(const struct byte_budget *b) {
-        return b && byte_budget_used(b) > b->max - b->max / 32;
+        return b != NULL && byte_budget_used(b) > b->max - b->max / 32;
 }
 
 bool byte_budget_is_half_used(const struct byte_budget *b) {
-        return b && byte_budget_used(b) > b->max / 2;
+        return b != NULL && byte_budget_used(b) > b->max / 2;
 }
 
 /* ---- the default ---- */
@@ -92,9 +92,9 @@ static void lower_to_file(const char *path, uint64_t *least) {
         FILE    *f = fopen(path, "re");
         uint64_t n;
 
-        if (!f)
+        if (f == NULL)
                 return;
-        if (fgets(text, sizeof(text), f) && str_to_u64(str_trim(str_of(text)), &n))
+        if (fgets(text, sizeof(text), f) != NULL && str_to_u64(str_trim(str_of(text)), &n))
                 *least = MIN(*least, n);
         fclose(f);
 }
@@ -106,11 +106,11 @@ static void lower_to_groups(const char *root, char *path, const char *file, uint
                 char  full[4096];
                 char *slash = strrchr(path, '/');
                 int   n = snprintf(full, sizeof(full), "%s%s/%s", root,
-                                   strcmp(path, "/") == 0 ? "" : path, file);
+                                 strcmp(path, "/") == 0 ? "" : path, file);
 
                 if (n > 0 && (size_t)n < sizeof(full))
                         lower_to_file(full, least);
-                if (!slash || slash[1] == '\0')
+                if (slash == NULL || slash[1] == '\0')
                         return;
                 slash[slash == path ? 1 : 0] = '\0';
         }
@@ -119,9 +119,9 @@ static void lower_to_groups(const char *root, char *path, const char *file, uint
 /* "0::/path" is version 2, "7:cpu,memory:/path" version 1. */
 static void lower_to_line(char *line, uint64_t *least) {
         char *controllers = strchr(line, ':');
-        char *path = controllers ? strchr(controllers + 1, ':') : NULL;
+        char *path = controllers != NULL ? strchr(controllers + 1, ':') : NULL;
 
-        if (!path)
+        if (path == NULL)
                 return;
         *path++ = '\0';
         path[strcspn(path, "\n")] = '\0';
@@ -144,9 +144,9 @@ static void lower_to_control_groups(uint64_t *least) {
          * root. */
         lower_to_file("/sys/fs/cgroup/memory.max", least);
         lower_to_file("/sys/fs/cgroup/memory/memory.limit_in_bytes", least);
-        if (!f)
+        if (f == NULL)
                 return;
-        while (fgets(line, sizeof(line), f))
+        while (fgets(line, sizeof(line), f) != NULL)
                 lower_to_line(line, least);
         fclose(f);
 }
@@ -186,7 +186,7 @@ static bool draw(struct byte_account *a, size_t bytes) {
 }
 
 bool byte_account_take(struct byte_account *a, size_t bytes) {
-        if (!a->budget)
+        if (a->budget == NULL)
                 return true;
         if (UNLIKELY(a->spare < bytes) && !draw(a, bytes))
                 return false;
@@ -197,7 +197,7 @@ bool byte_account_take(struct byte_account *a, size_t bytes) {
 void byte_account_give(struct byte_account *a, size_t bytes) {
         size_t slab;
 
-        if (!a->budget)
+        if (a->budget == NULL)
                 return;
         a->spare += bytes;
         slab = slab_of(a);
@@ -208,7 +208,7 @@ void byte_account_give(struct byte_account *a, size_t bytes) {
 }
 
 void byte_account_close(struct byte_account *a) {
-        if (a->budget && a->spare > 0)
+        if (a->budget != NULL && a->spare > 0)
                 byte_budget_give(a->budget, a->spare);
         a->spare = 0;
 }

@@ -36,7 +36,7 @@ struct byte_budget {
         /* Set by the owner before the first charge; NULL: refusals are not counted. Called on any
          * thread. */
         void (*on_refused)(void *owner);
-        void  *owner; /* borrowed */
+        void *owner; /* borrowed */
 };
 
 /* Largest small piece, in bytes: read buffers, small bodies, the first blocks of arenas. */
@@ -48,26 +48,26 @@ void byte_budget_init(struct byte_budget *b, size_t max);
 void byte_budget_share(struct byte_budget *b, size_t max, _Atomic size_t *used);
 
 /* False, with nothing changed, when `bytes` more do not fit. */
-bool   byte_budget_take(struct byte_budget *b, size_t bytes) NODISCARD;
+bool byte_budget_take(struct byte_budget *b, size_t bytes) NODISCARD;
 /* Charges even beyond the maximum: for small allocations of our own that must not fail. */
-void   byte_budget_force(struct byte_budget *b, size_t bytes);
-void   byte_budget_give(struct byte_budget *b, size_t bytes);
+void byte_budget_force(struct byte_budget *b, size_t bytes);
+void byte_budget_give(struct byte_budget *b, size_t bytes);
 /* Notifies the owner of a refusal for lack of room. */
 void   byte_budget_refused(const struct byte_budget *b);
 size_t byte_budget_used(const struct byte_budget *b);
 /* Whether `bytes` more would fit now: for the text of an error. True for a budget of NULL. */
-bool   byte_budget_fits(const struct byte_budget *b, size_t bytes);
+bool byte_budget_fits(const struct byte_budget *b, size_t bytes);
 
 /* Largest piece that fits into an empty budget; SIZE_MAX for a budget of NULL. */
 size_t byte_budget_largest(const struct byte_budget *b);
 
 /* True in the last sixteenth: it is for requests that are complete. Who holds a part of a request makes
  * room or is refused. False for a budget of NULL. */
-bool   byte_budget_is_tight(const struct byte_budget *b);
+bool byte_budget_is_tight(const struct byte_budget *b);
 /* True in the last half of that: few small pieces still fit. */
-bool   byte_budget_is_nearly_used(const struct byte_budget *b);
+bool byte_budget_is_nearly_used(const struct byte_budget *b);
 /* True once half of it is used: time to hold no more than is needed. */
-bool   byte_budget_is_half_used(const struct byte_budget *b);
+bool byte_budget_is_half_used(const struct byte_budget *b);
 
 /* Text of errors about an allocation that did not fit. */
 #define BYTE_BUDGET_USED_UP "the server's memory budget (--memory-budget) is used up"

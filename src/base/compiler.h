@@ -55,7 +55,8 @@
         })
 
 /* The struct of `type` whose member `member` is at `pointer`. */
-#define CONTAINER_OF(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
+#define CONTAINER_OF(pointer, type, member)                                                        \
+        ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
 /* Holds the whole product of two 64-bit words. */
 __extension__ typedef unsigned __int128 uint128;

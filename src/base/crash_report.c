@@ -38,8 +38,8 @@ struct line {
 };
 
 static void add(struct line *l, const char *text) {
-        l->parts[l->n++] = (struct iovec){ .iov_base = (void *)(uintptr_t)text,
-                                           .iov_len = strlen(text) };
+        l->parts[l->n++] =
+                (struct iovec){ .iov_base = (void *)(uintptr_t)text, .iov_len = strlen(text) };
 }
 
 /* Writes the digits from the end of the caller's memory. */
@@ -56,8 +56,8 @@ static void add_number(struct line *l, uint64_t value, unsigned base, char memor
 
 static void report(const struct fatal *f, const siginfo_t *why) {
         const struct plugin_call *call = &plugin_call_now;
-        char                      address[NUMBER_BYTES], version[NUMBER_BYTES], thread[NUMBER_BYTES];
-        struct line               l = { .n = 0 };
+        char        address[NUMBER_BYTES], version[NUMBER_BYTES], thread[NUMBER_BYTES];
+        struct line l = { .n = 0 };
 
         add(&l, "neso: ");
         add(&l, f->name);
@@ -88,9 +88,8 @@ static void report(const struct fatal *f, const siginfo_t *why) {
 
         /* A reader that has stalled must not keep the process from ending. */
         struct pollfd console = { .fd = STDERR_FILENO, .events = POLLOUT };
-        ssize_t       written = poll(&console, 1, CONSOLE_WAIT_MS) > 0
-                                        ? writev(STDERR_FILENO, l.parts, l.n)
-                                        : -1;
+        ssize_t       written =
+                poll(&console, 1, CONSOLE_WAIT_MS) > 0 ? writev(STDERR_FILENO, l.parts, l.n) : -1;
 
         (void)written; /* a failed write cannot be reported */
 }

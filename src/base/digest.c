@@ -9,7 +9,7 @@ size_t digest_bytes(enum digest_kind kind) {
 
 struct error *digest_init(struct digest *d, enum digest_kind kind) {
         *d = (struct digest){ .state = EVP_MD_CTX_new(), .kind = kind };
-        if (!d->state)
+        if (d->state == NULL)
                 return error_new(ERR_UNAVAILABLE, "out of memory for a digest");
         if (EVP_DigestInit_ex(d->state, kind == DIGEST_MD5 ? EVP_md5() : EVP_sha256(), NULL) != 1)
                 return error_new(ERR_UNSUPPORTED, "OpenSSL has no %s here",

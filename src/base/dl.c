@@ -16,7 +16,7 @@ struct dl {
 static const char *last_reason(void) {
         const char *reason = dlerror();
 
-        return reason ? reason : "unknown reason";
+        return reason != NULL ? reason : "unknown reason";
 }
 
 struct error *dl_open(const char *path, struct dl **ret) {
@@ -25,7 +25,7 @@ struct error *dl_open(const char *path, struct dl **ret) {
 
         dlerror();
         native = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-        if (!native)
+        if (native == NULL)
                 return error_new(ERR_INTERNAL, "unable to load shared library '%s': %s", path,
                                  last_reason());
 
@@ -36,7 +36,7 @@ struct error *dl_open(const char *path, struct dl **ret) {
 }
 
 void dl_close(struct dl *library) {
-        if (!library)
+        if (library == NULL)
                 return;
         dlclose(library->native);
         free(library->path);
@@ -57,7 +57,7 @@ dl_symbol_fn dl_find(struct dl *library, const char *symbol) {
 struct error *dl_get(struct dl *library, const char *symbol, dl_symbol_fn *ret) {
         dl_symbol_fn function = dl_find(library, symbol);
 
-        if (!function)
+        if (function == NULL)
                 return error_new(ERR_NOT_FOUND, "unable to find symbol '%s' in shared library '%s'",
                                  symbol, library->path);
         *ret = function;

@@ -19,7 +19,7 @@ static struct error *new_with_room(enum error_code code, size_t len, char **ret_
         if (!size_add(len, sizeof(*err) + 1, &total))
                 return NULL;
         err = try_alloc(total);
-        if (!err)
+        if (err == NULL)
                 return NULL;
         *ret_text = (char *)(err + 1);
         *err = (struct error){ .code = code, .message = *ret_text };
@@ -45,7 +45,7 @@ static struct error *new_joined(enum error_code code, const char *separator, con
         if (!size_add(head_len, separator_len, &len) || !size_add(len, tail_len, &len))
                 return &error_out_of_memory;
         err = new_with_room(code, len, &text);
-        if (!err)
+        if (err == NULL)
                 return &error_out_of_memory;
 
         vsnprintf(text, head_len + 1, format, args);
@@ -70,7 +70,7 @@ struct error *error_new_text(enum error_code code, const char *text) {
         char         *copy;
 
         err = new_with_room(code, len, &copy);
-        if (!err)
+        if (err == NULL)
                 return &error_out_of_memory;
         memcpy(copy, text, len + 1);
         return err;
@@ -87,7 +87,7 @@ struct error *error_wrap(struct error *err, const char *format, ...) {
         struct error *wrapped;
         va_list       args;
 
-        if (!err)
+        if (err == NULL)
                 return NULL;
         va_start(args, format);
         wrapped = new_joined(err->code, ": ", err->message, format, args);
@@ -101,7 +101,7 @@ struct error *error_prefix(struct error *err, const char *format, ...) {
         struct error *prefixed;
         va_list       args;
 
-        if (!err)
+        if (err == NULL)
                 return NULL;
         va_start(args, format);
         prefixed = new_joined(err->code, "", err->message, format, args);
@@ -112,7 +112,7 @@ struct error *error_prefix(struct error *err, const char *format, ...) {
 }
 
 struct error *error_recode(struct error *err, enum error_code code) {
-        if (!err || err->code == code)
+        if (err == NULL || err->code == code)
                 return err;
         if (!err->is_static) {
                 err->code = code;
@@ -125,13 +125,13 @@ struct error *error_at(struct error *err, const char *format, ...) {
         va_list args;
         char   *outer, *joined;
 
-        if (!err || err->is_static)
+        if (err == NULL || err->is_static)
                 return err;
         va_start(args, format);
         if (vasprintf(&outer, format, args) < 0)
                 outer = NULL;
         va_end(args);
-        if (!outer || !err->field) {
+        if (outer == NULL || err->field == NULL) {
                 free(err->field);
                 err->field = outer;
                 return err;
@@ -145,13 +145,13 @@ struct error *error_at(struct error *err, const char *format, ...) {
 }
 
 struct error *error_copy(const struct error *err) {
-        struct error *copy = err ? error_new_text(err->code, err->message) : NULL;
+        struct error *copy = err != NULL ? error_new_text(err->code, err->message) : NULL;
 
-        return err && err->field ? error_at(copy, "%s", err->field) : copy;
+        return err != NULL && err->field != NULL ? error_at(copy, "%s", err->field) : copy;
 }
 
 void error_free(struct error *err) {
-        if (!err || err->is_static)
+        if (err == NULL || err->is_static)
                 return;
         free(err->field);
         free(err);

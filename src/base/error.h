@@ -34,7 +34,8 @@ struct error {
                                     * about, as in "input[1].dims[0]"; NULL: not known */
 };
 
-#define ERROR_STATIC(error_code, text) { .code = (error_code), .is_static = true, .message = (text) }
+#define ERROR_STATIC(error_code, text)                                                             \
+        { .code = (error_code), .is_static = true, .message = (text) }
 
 /* A new error. Never NULL: when memory is short, a static INTERNAL error "out of memory". */
 struct error *error_new(enum error_code code, const char *format, ...) PRINTF_LIKE(2, 3) COLD;

@@ -10,8 +10,8 @@ struct subscription {
         event_fn             on_change;
         void                *userp; /* borrowed */
         struct list_node     node;
-        uint64_t             n_notified;    /* changes that it was notified of */
-        unsigned             n_running; /* its callbacks that run now */
+        uint64_t             n_notified; /* changes that it was notified of */
+        unsigned             n_running;  /* its callbacks that run now */
 };
 
 void event_source_init(struct event_source *n) {
@@ -76,7 +76,7 @@ struct subscription *event_source_subscribe(struct event_source *n, event_fn on_
 void subscription_free(struct subscription *w) {
         struct event_source *n;
 
-        if (!w)
+        if (w == NULL)
                 return;
         n = w->source;
         mutex_lock(&n->lock);

@@ -44,13 +44,13 @@ char *path_join(const char *directory, const char *name) {
 const char *path_basename(const char *path) {
         const char *slash = strrchr(path, '/');
 
-        return slash ? slash + 1 : path;
+        return slash != NULL ? slash + 1 : path;
 }
 
 char *path_dirname(const char *path) {
         const char *slash = strrchr(path, '/');
 
-        if (!slash)
+        if (slash == NULL)
                 return mem_strdup(".");
         return slash == path ? mem_strdup("/") : mem_strndup(path, (size_t)(slash - path));
 }
@@ -86,7 +86,8 @@ static size_t first_read_bytes(int fd, size_t max_bytes) {
         size_t      expected = 4096;
 
         if (fstat(fd, &native) == 0 && S_ISREG(native.st_mode) && native.st_size > 0)
-                expected = (size_t)native.st_size + 1; /* one more byte, to see the end of the file */
+                expected =
+                        (size_t)native.st_size + 1; /* one more byte, to see the end of the file */
         return MIN(expected, max_bytes + 1);
 }
 
@@ -123,7 +124,7 @@ struct error *file_read_fd(int fd, const char *name, size_t max_bytes, struct st
         max_bytes = MIN(max_bytes, (size_t)SSIZE_MAX - 1);
         strbuf_init(&out, max_bytes + 1);
         err = read_all(fd, name, max_bytes, &out);
-        if (err) {
+        if (err != NULL) {
                 strbuf_done(&out);
                 return err;
         }
@@ -152,7 +153,7 @@ static struct error *check_relative(const char *directory, const char *relative)
                 return error_new(ERR_INVALID_ARG, "empty path beneath directory '%s'", directory);
         if (relative[0] == '/')
                 return leaves(directory, relative);
-        while (rest.ptr) {
+        while (rest.ptr != NULL) {
                 rest = str_split(rest, '/', &part);
                 if (str_is(part, ".."))
                         return leaves(directory, relative);
@@ -189,13 +190,13 @@ struct error *file_open_beneath_walk(const char *directory, const char *relative
 
         TRY(check_relative(directory, relative));
         TRY(open_root(directory, &at));
-        while (rest.ptr) {
+        while (rest.ptr != NULL) {
                 AUTO_CHARS name = NULL;
                 bool       is_last;
                 int        next;
 
                 rest = str_split(rest, '/', &part);
-                is_last = !rest.ptr;
+                is_last = rest.ptr == NULL;
                 /* "a//b" is "a/b", and "a/" is "a/." */
                 name = part.len > 0 ? mem_strndup(part.ptr, part.len) : mem_strdup(".");
                 next = openat(at, name,
@@ -234,7 +235,8 @@ struct error *file_open_beneath(const char *directory, const char *relative, int
         TRY(check_relative(directory, relative));
         TRY(open_root(directory, &root));
         fd = openat2_beneath(root, relative);
-        if (fd < 0 && (errno == ENOSYS || errno == EPERM)) /* EPERM: a container's system call filter */
+        if (fd < 0 &&
+            (errno == ENOSYS || errno == EPERM)) /* EPERM: a container's system call filter */
                 return file_open_beneath_walk(directory, relative, ret_fd);
         if (fd < 0)
                 return open_failure(errno, directory, relative);
@@ -274,10 +276,9 @@ static struct error *read_names(DIR *stream, const char *path, bool directories_
 
                 errno = 0;
                 entry = readdir(stream);
-                if (!entry)
+                if (entry == NULL)
                         break;
-                if (is_dot(entry->d_name) ||
-                    (directories_only && !is_directory(stream, entry)))
+                if (is_dot(entry->d_name) || (directories_only && !is_directory(stream, entry)))
                         continue;
                 if (l->n_names == cap) {
                         cap = cap > 0 ? cap * 2 : 16;
@@ -293,11 +294,11 @@ static struct error *read_list(const char *path, bool directories_only, struct d
         DIR            *stream = opendir(path);
         struct error   *err;
 
-        if (!stream)
+        if (stream == NULL)
                 return not_opened(path);
         err = read_names(stream, path, directories_only, &l);
         closedir(stream);
-        if (err) {
+        if (err != NULL) {
                 dir_list_done(&l);
                 return err;
         }

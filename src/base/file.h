@@ -21,9 +21,9 @@ struct file_stat {
         uint64_t inode; /* distinguishes a file from one that replaced it */
 };
 
-char *path_join(const char *directory, const char *name); /* owned by the caller */
-const char *path_basename(const char *path);              /* borrowed: in path */
-char *path_dirname(const char *path);                     /* owned by the caller */
+char       *path_join(const char *directory, const char *name); /* owned by the caller */
+const char *path_basename(const char *path);                    /* borrowed: in path */
+char       *path_dirname(const char *path);                     /* owned by the caller */
 
 bool          file_exists(const char *path);
 struct error *file_stat(const char *path, struct file_stat *ret);
@@ -35,11 +35,12 @@ struct error *file_read(const char *path, size_t max_bytes, struct strbuf *ret);
 struct error *file_open_beneath(const char *directory, const char *relative, int *ret_fd);
 /* file_open_beneath() for kernels without openat2(2): follows no symbolic link at all. */
 struct error *file_open_beneath_walk(const char *directory, const char *relative, int *ret_fd);
-struct error *file_read_fd(int fd, const char *name_for_errors, size_t max_bytes, struct strbuf *ret);
+struct error *file_read_fd(int fd, const char *name_for_errors, size_t max_bytes,
+                           struct strbuf *ret);
 
 struct dir_list {
-        char  **names; /* owned; sorted by byte value; without "." and ".." */
-        size_t  n_names;
+        char **names; /* owned; sorted by byte value; without "." and ".." */
+        size_t n_names;
 };
 
 struct error *dir_list_read(const char *path, struct dir_list *ret);

@@ -144,7 +144,6 @@ void keyed_hash_finish(const struct keyed_hash *h, uint64_t ret[2]) {
                 take_sums(outer, h->sum);
         /* SipHash's last word: seven bytes of pair count, and the number of all bytes that it was
          * given. */
-        siphash_take(outer, (h->n_pairs & UINT64_MAX >> 8) |
-                                    (n_blocks * sizeof(h->sum) + 7) << 56);
+        siphash_take(outer, (h->n_pairs & UINT64_MAX >> 8) | (n_blocks * sizeof(h->sum) + 7) << 56);
         siphash_end(outer, ret);
 }

@@ -57,10 +57,10 @@ WITH_CARRYLESS void carryless_add(uint128 sum[2], const uint64_t *key, const uns
                 first = _mm256_xor_si256(first, product_2(_mm256_xor_si256(text, load_2(key))));
                 second = _mm256_xor_si256(second,
                                           product_2(_mm256_xor_si256(text, load_2(key + 2))));
-                other_first = _mm256_xor_si256(
-                        other_first, product_2(_mm256_xor_si256(next, load_2(key + 4))));
-                other_second = _mm256_xor_si256(
-                        other_second, product_2(_mm256_xor_si256(next, load_2(key + 6))));
+                other_first = _mm256_xor_si256(other_first,
+                                               product_2(_mm256_xor_si256(next, load_2(key + 4))));
+                other_second = _mm256_xor_si256(other_second,
+                                                product_2(_mm256_xor_si256(next, load_2(key + 6))));
         }
         add_to(&sum[0], fold(_mm256_xor_si256(first, other_first)));
         add_to(&sum[1], fold(_mm256_xor_si256(second, other_second)));

@@ -39,8 +39,8 @@ static const char *rank_name(enum lock_rank rank) {
 static NORETURN COLD void end_with(const char *what, const struct mutex *m,
                                    const struct mutex *other) {
         fprintf(stderr, "lock check: %s '%s' (rank %d)%s%s%s\n", what, rank_name(m->rank), m->rank,
-                other ? " while holding '" : "", other ? rank_name(other->rank) : "",
-                other ? "'" : "");
+                other != NULL ? " while holding '" : "",
+                other != NULL ? rank_name(other->rank) : "", other != NULL ? "'" : "");
         abort();
 }
 

@@ -94,7 +94,7 @@ void log_set_sink(log_sink_fn new_sink, log_enabled_fn enabled) {
 bool log_is_enabled(enum log_level level) {
         log_enabled_fn enabled = atomic_load_explicit(&sink_enabled, memory_order_relaxed);
 
-        if (enabled)
+        if (enabled != NULL)
                 return enabled(level);
         if (level == LOG_VERBOSE)
                 return atomic_load_explicit(&verbose_level, memory_order_relaxed) > 0;
@@ -150,7 +150,7 @@ static pthread_once_t must_quote_once = PTHREAD_ONCE_INIT;
 static void read_must_quote(void) {
         const char *value = getenv("TRITON_SERVER_ESCAPE_LOG_MESSAGES");
 
-        must_quote = !value || (strcasecmp(value, "false") != 0 && strcmp(value, "0") != 0);
+        must_quote = value == NULL || (strcasecmp(value, "false") != 0 && strcmp(value, "0") != 0);
 }
 
 static void put_head(struct strbuf *line, enum log_format format, enum log_level level) {
@@ -197,7 +197,7 @@ static void put_line(struct strbuf *out, enum log_level level, const char *file,
         const char     *slash = strrchr(file, '/');
 
         put_head(out, format, level);
-        put_escaped(out, str_of(slash ? slash + 1 : file), format == LOG_FORMAT_JSON);
+        put_escaped(out, str_of(slash != NULL ? slash + 1 : file), format == LOG_FORMAT_JSON);
         strbuf_printf(out, ":%d", line);
         put_tail(out, format, message);
 }
@@ -206,7 +206,7 @@ static void put_line(struct strbuf *out, enum log_level level, const char *file,
 static void put_short_line(struct strbuf *out, enum log_level level, const char *file, int line,
                            struct str message) {
         const char *slash = strrchr(file, '/');
-        size_t      name_bytes = strlen(slash ? slash + 1 : file);
+        size_t      name_bytes = strlen(slash != NULL ? slash + 1 : file);
 
         message.len = MIN(message.len, SHORT_MESSAGE_BYTES);
         put_line(out, level, name_bytes <= SHORT_NAME_BYTES ? file : "", line, message);
@@ -244,14 +244,14 @@ uint64_t log_n_lost(void) {
 }
 
 void log_write(enum log_level level, const char *file, int line, const char *message) {
-        log_sink_fn to_sink = atomic_load_explicit(&sink, memory_order_acquire);
-        struct str  text = str_of(message);
-        AUTO_STRBUF out = { 0 };
+        log_sink_fn   to_sink = atomic_load_explicit(&sink, memory_order_acquire);
+        struct str    text = str_of(message);
+        AUTO_STRBUF   out = { 0 };
         char          memory[SHORT_LINE_BYTES]; /* for a line without other memory */
         struct strbuf small = { .ptr = memory, .cap = sizeof(memory), .max = sizeof(memory) - 1 };
 
         strbuf_init(&out, LOG_MAX_LINE_BYTES);
-        if (to_sink) {
+        if (to_sink != NULL) {
                 to_sink(level, file, line, message);
                 return;
         }

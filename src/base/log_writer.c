@@ -66,7 +66,7 @@ static size_t next_piece(struct str text, bool is_file) {
         size_t      max = is_file ? text.len : MIN(text.len, (size_t)PIPE_BUF);
         const char *end = memrchr(text.ptr, '\n', max);
 
-        return end ? (size_t)(end - text.ptr) + 1 : max;
+        return end != NULL ? (size_t)(end - text.ptr) + 1 : max;
 }
 
 /* What a full disk or a closed pipe refuses is lost. */
@@ -123,9 +123,10 @@ static void close_retired_locked(void) {
         writer.retired_fd = -1;
 }
 
-static void write_waiting(void *arg UNUSED) {
+static void write_waiting(void *arg) {
         struct strbuf lines = { 0 };
 
+        (void)arg;
         strbuf_init(&lines, 0);
         mutex_lock(&writer.lock);
         for (;;) {

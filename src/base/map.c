@@ -78,7 +78,7 @@ static size_t probe(const struct map *m, struct str key, uint64_t hash) {
         while (m->slots[slot] != 0) {
                 const struct map_entry *e = &m->entries[m->slots[slot] - 1];
 
-                if (e->key && e->hash == hash && e->key_len == key.len &&
+                if (e->key != NULL && e->hash == hash && e->key_len == key.len &&
                     (key.len == 0 || memcmp(e->key, key.ptr, key.len) == 0))
                         break;
                 slot = (slot + 1) & mask;
@@ -98,7 +98,7 @@ static struct map_entry *find_entry(const struct map *m, struct str key) {
 void *map_find(const struct map *m, struct str key) {
         const struct map_entry *e = find_entry(m, key);
 
-        return e ? e->value : NULL;
+        return e != NULL ? e->value : NULL;
 }
 
 /* Closes the gaps of removed entries, and doubles the slots when too few are free. */
@@ -113,7 +113,7 @@ static void rebuild(struct map *m) {
                 abort(); /* two thousand million keys: no map of this server can grow so large */
 
         for (size_t i = 0; i < m->n_entries; i++) {
-                if (m->entries[i].key)
+                if (m->entries[i].key != NULL)
                         m->entries[n_kept++] = m->entries[i];
         }
         m->n_entries = n_kept;
@@ -136,7 +136,7 @@ void *map_set(struct map *m, struct str key, void *value) {
         struct map_entry *e = find_entry(m, key);
         uint64_t          hash;
 
-        if (e) {
+        if (e != NULL) {
                 void *old = e->value;
 
                 e->value = value;
@@ -160,7 +160,7 @@ void *map_set(struct map *m, struct str key, void *value) {
 void *map_remove(struct map *m, struct str key) {
         struct map_entry *e = find_entry(m, key);
 
-        if (!e)
+        if (e == NULL)
                 return NULL;
         free((char *)e->key);
         e->key = NULL; /* its slot stays taken until rebuild(), so that probes pass over it */
@@ -176,7 +176,7 @@ const struct map_entry *map_next(const struct map *m, size_t *at) {
         while (*at < m->n_entries) {
                 const struct map_entry *e = &m->entries[(*at)++];
 
-                if (e->key)
+                if (e->key != NULL)
                         return e;
         }
         return NULL;

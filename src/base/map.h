@@ -21,18 +21,18 @@ struct map_entry {
 };
 
 struct map {
-        struct map_entry *entries; /* owned; insertion order, removed ones have key NULL */
-        uint32_t         *slots;   /* owned; index + 1 into entries, 0 = free */
+        struct map_entry *entries;   /* owned; insertion order, removed ones have key NULL */
+        uint32_t         *slots;     /* owned; index + 1 into entries, 0 = free */
         size_t            n_entries; /* used elements of entries, removed ones included */
         size_t            n_live;
         size_t            n_slots;
 };
 
-void  map_init(struct map *m);
-void  map_done(struct map *m);
-void *map_find(const struct map *m, struct str key);                /* NULL when absent */
-void *map_set(struct map *m, struct str key, void *value);         /* returns the old value or NULL */
-void *map_remove(struct map *m, struct str key);                   /* returns the value or NULL */
+void   map_init(struct map *m);
+void   map_done(struct map *m);
+void  *map_find(const struct map *m, struct str key);       /* NULL when absent */
+void  *map_set(struct map *m, struct str key, void *value); /* returns the old value or NULL */
+void  *map_remove(struct map *m, struct str key);           /* returns the value or NULL */
 size_t map_size(const struct map *m);
 
 /* Walk: `size_t at = 0; while ((e = map_next(m, &at)))`. Meanwhile the map must not change, except

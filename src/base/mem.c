@@ -56,7 +56,7 @@ static COLD NORETURN void end_process(size_t size) {
 static COLD void *take_reserve(size_t size) {
         void *memory = reserve_take(size);
 
-        if (!memory)
+        if (memory == NULL)
                 end_process(size);
         return memory;
 }
@@ -91,7 +91,7 @@ void *mem_zalloc(size_t size) {
 void *mem_realloc(void *old, size_t size) {
         void *memory = realloc(old, at_least_one(size));
 
-        if (UNLIKELY(!memory) && !(memory = reserve_move(old, size)))
+        if (UNLIKELY(memory == NULL) && (memory = reserve_move(old, size)) == NULL)
                 end_process(size);
         return memory;
 }
@@ -110,7 +110,7 @@ char *mem_strndup(const char *text, size_t len) {
 }
 
 char *mem_strdup(const char *text) {
-        return text ? mem_strndup(text, strlen(text)) : NULL;
+        return text != NULL ? mem_strndup(text, strlen(text)) : NULL;
 }
 
 char *mem_printf(const char *format, ...) {
@@ -194,12 +194,12 @@ void mem_free_large_by(mem_take_fn take) {
 }
 
 void mem_free_large(void *block, size_t size) {
-        if (size < MEM_LARGE_BYTES || !take_large || !take_large(block, size, false))
+        if (size < MEM_LARGE_BYTES || take_large == NULL || !take_large(block, size, false))
                 free(block);
 }
 
 void mem_unmap_large(void *block, size_t size) {
-        if (size < MEM_LARGE_BYTES || !take_large || !take_large(block, size, true))
+        if (size < MEM_LARGE_BYTES || take_large == NULL || !take_large(block, size, true))
                 mem_unmap(block, size);
 }
 

@@ -27,7 +27,8 @@ void *mem_aligned_alloc(size_t alignment, size_t size);
 
 void *try_alloc(size_t size) NODISCARD;
 void *try_zalloc(size_t size) NODISCARD;
-void *try_realloc(void *old, size_t size) NODISCARD; /* on NULL, `old` still belongs to the caller */
+void *try_realloc(void *old, size_t size)
+        NODISCARD; /* on NULL, `old` still belongs to the caller */
 /* try_* variant of mem_aligned_alloc(). */
 void *try_aligned_alloc(size_t alignment, size_t size) NODISCARD;
 

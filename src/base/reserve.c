@@ -56,7 +56,7 @@ static bool fill_locked(unsigned part) {
                 while (reserve.n_free[i] < (classes[i].n + part - 1) / part) {
                         struct reserve_block *block = new_block(classes[i].bytes);
 
-                        if (!block)
+                        if (block == NULL)
                                 return false;
                         block->next = reserve.free[i];
                         reserve.free[i] = block;
@@ -82,7 +82,7 @@ void reserve_open(void) {
 
 static void drop_locked(void) {
         for (size_t i = 0; i < N_CLASSES; i++) {
-                while (reserve.free[i]) {
+                while (reserve.free[i] != NULL) {
                         struct reserve_block *block = reserve.free[i];
 
                         reserve.free[i] = block->next;
@@ -104,7 +104,7 @@ static void *take_locked(size_t size) {
         for (size_t i = 0; i < N_CLASSES; i++) {
                 struct reserve_block *block = reserve.free[i];
 
-                if (classes[i].bytes < size || !block)
+                if (classes[i].bytes < size || block == NULL)
                         continue;
                 reserve.free[i] = block->next;
                 reserve.n_free[i]--;
@@ -126,7 +126,7 @@ void *reserve_take(size_t size) {
 void *reserve_move(void *old, size_t size) {
         void *block = reserve_take(size);
 
-        if (block && old) {
+        if (block != NULL && old != NULL) {
                 memcpy(block, old, MIN(size, malloc_usable_size(old)));
                 free(old);
         }

@@ -50,7 +50,7 @@ struct str str_split(struct str s, char separator, struct str *ret_head) {
         const char *at = s.len > 0 ? memchr(s.ptr, separator, s.len) : NULL;
         size_t      head_len;
 
-        if (!at) {
+        if (at == NULL) {
                 *ret_head = s;
                 return (struct str){ NULL, 0 };
         }
@@ -195,7 +195,7 @@ const char *str_suggest(struct str word, const char *const *candidates, size_t n
                 if (candidate.len == 0 || candidate.len > SUGGEST_MAX_LEN)
                         continue;
                 distance = edit_distance(word, candidate);
-                if (distance > limit || (nearest && distance == limit))
+                if (distance > limit || (nearest != NULL && distance == limit))
                         continue;
                 nearest = candidates[i];
                 limit = distance;

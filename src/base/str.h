@@ -20,7 +20,7 @@ struct str {
 #define STR_LIT(literal) ((struct str){ "" literal, sizeof(literal) - 1 })
 
 static inline struct str str_of(const char *text) {
-        return (struct str){ text, text ? strlen(text) : 0 };
+        return (struct str){ text, text != NULL ? strlen(text) : 0 };
 }
 
 static inline struct str str_range(const char *ptr, size_t len) {

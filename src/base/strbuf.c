@@ -26,7 +26,7 @@ void strbuf_clear(struct strbuf *b) {
 }
 
 char *strbuf_take(struct strbuf *b) {
-        char *text = b->ptr ? STEAL(b->ptr) : mem_strdup("");
+        char *text = b->ptr != NULL ? STEAL(b->ptr) : mem_strdup("");
 
         strbuf_init(b, b->max);
         return text;
@@ -44,7 +44,7 @@ static NOINLINE bool grow(struct strbuf *b, size_t extra) {
                 cap = b->max + 1; /* needed is at most this: checked above */
 
         memory = try_realloc(b->ptr, cap);
-        if (!memory)
+        if (memory == NULL)
                 return false;
         b->ptr = memory;
         b->cap = cap;

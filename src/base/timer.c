@@ -135,7 +135,7 @@ struct error *timer_thread_new(struct timer_thread **ret) {
         cond_init(&tt->changed);
         cond_init(&tt->finished);
         err = thread_start(&tt->thread, "timer", run_timers, tt);
-        if (err) {
+        if (err != NULL) {
                 release(tt);
                 return err;
         }
@@ -144,7 +144,7 @@ struct error *timer_thread_new(struct timer_thread **ret) {
 }
 
 void timer_thread_free(struct timer_thread *tt) {
-        if (!tt)
+        if (tt == NULL)
                 return;
         mutex_lock(&tt->lock);
         tt->is_stopping = true;

@@ -40,7 +40,7 @@ struct work_pool *work_pool_new(const char *name, size_t max_threads, enum work_
 static struct work *take_locked(struct work_pool *p) {
         struct list_node *first = list_is_empty(&p->waiting) ? NULL : list_first(&p->waiting);
 
-        if (!first)
+        if (first == NULL)
                 return NULL;
         list_remove(first);
         return CONTAINER_OF(first, struct work, node);
@@ -104,7 +104,7 @@ static bool start_worker_locked(struct work_pool *p) {
         worker = mem_zalloc(sizeof(*worker));
         worker->pool = p;
         err = thread_start(&worker->thread, p->name, worker_main, worker);
-        if (err) {
+        if (err != NULL) {
                 error_free(err);
                 free(worker);
                 return false;
@@ -144,7 +144,7 @@ static void wait_for_threads(struct work_pool *p) {
 }
 
 void work_pool_free(struct work_pool *p) {
-        if (!p)
+        if (p == NULL)
                 return;
         wait_for_threads(p);
         while (!list_is_empty(&p->leaving)) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cache/cache_library.h"
 
+#include "base/dl.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/dl.h"
 #include "base/plugin_call.h"
 #include "triton/core/tritoncache.h"
 
@@ -49,7 +49,7 @@ static struct error *initialize(struct dl *library, initialize_fn call, const ch
 }
 
 struct error *cache_library_open(const struct cache_library_options *o,
-                                 struct cache_library **ret) {
+                                 struct cache_library              **ret) {
         struct cache_library *l;
         dl_symbol_fn          found[N_SYMBOLS];
         struct dl            *library;

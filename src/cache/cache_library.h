@@ -22,10 +22,10 @@ struct cache_library_options {
 };
 
 /* Opens the library and calls TRITONCACHE_CacheInitialize; errors name the path. */
-struct error *cache_library_open(const struct cache_library_options *o,
-                                 struct cache_library **ret) NODISCARD;
+struct error *cache_library_open(const struct cache_library_options *o, struct cache_library **ret)
+        NODISCARD;
 /* Calls TRITONCACHE_CacheFinalize. NULL is fine. */
-void          cache_library_close(struct cache_library *l);
+void cache_library_close(struct cache_library *l);
 
 /* Call the library's entry points. */
 struct error *cache_library_lookup(struct cache_library *l, const char *key, struct cache_entry *e,

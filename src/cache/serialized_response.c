@@ -27,7 +27,7 @@ struct kept_parameter {
 struct kept_output {
         uint32_t type;
         uint32_t n_dims;
-        uint32_t place; /* index among the model's outputs, which gives the name */
+        uint32_t place;      /* index among the model's outputs, which gives the name */
         uint32_t name_bytes; /* 0, unless `place` is NO_PLACE */
         uint64_t byte_size;
 };
@@ -82,10 +82,9 @@ static void put_parameter(struct writer *w, const struct parameter *p) {
 static void put_output(struct writer *w, const struct response_output *o) {
         const struct model_io_set *io = o->response->source.model->io;
         const struct model_io     *known = model_io_find_output(io, str_of(o->name), 0);
-        struct kept_output         head = { .type = o->type,
-                                            .n_dims = o->n_dims,
-                                            .place = NO_PLACE,
-                                            .byte_size = o->byte_size };
+        struct kept_output         head = {
+                        .type = o->type, .n_dims = o->n_dims, .place = NO_PLACE, .byte_size = o->byte_size
+        };
 
         if (known != NULL)
                 head.place = (uint32_t)(known - io->outputs);
@@ -236,7 +235,7 @@ static struct error *add_output(struct response *r, const char *name,
                         return error_new(ERR_UNAVAILABLE, "out of memory for a response");
         }
         TRY(response_add_client_output(r, name, (enum data_type)head->type, head->n_dims, &o,
-                                     &shape));
+                                       &shape));
         memcpy(shape, dims, head->n_dims * sizeof(*shape));
         TRY(response_output_buffer(o, head->byte_size, &type, &id, &to));
         if (UNLIKELY(type == MEMORY_GPU))
@@ -255,8 +254,7 @@ static const char *take_name(struct reader *in, const struct model_io_set *io,
                                                                     : NULL;
 }
 
-static struct error *read_output(struct reader *in, const struct request *req,
-                                 struct response *r) {
+static struct error *read_output(struct reader *in, const struct request *req, struct response *r) {
         struct kept_output head;
         const void        *dims, *bytes;
         const char        *name;
@@ -290,7 +288,7 @@ static struct error *read_all(struct reader *in, const struct request *req, stru
 }
 
 struct error *serialized_response_read(const void *bytes, size_t n_bytes, const struct request *req,
-                                 struct response **ret) {
+                                       struct response **ret) {
         struct reader    in = { bytes, n_bytes };
         struct response *r;
         struct error    *err;

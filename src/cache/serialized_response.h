@@ -31,4 +31,4 @@ void serialized_response_write(const struct response *r, void *to);
 /* Creates a response to `req` with the outputs that it asks for, in memory of its allocator.
  * NOT_FOUND when one of them was not kept, INTERNAL when the bytes are not a kept response. */
 struct error *serialized_response_read(const void *bytes, size_t n_bytes, const struct request *req,
-                                 struct response **ret) NODISCARD;
+                                       struct response **ret) NODISCARD;

@@ -139,14 +139,14 @@ static void select_best(const struct classify_source *s, const char *row, size_t
 
 static void put_class(const struct classify_source *s, const char *row, uint32_t index,
                       struct strbuf *out) {
-        const char *label = s->label ? s->label(s->labels, index) : NULL;
+        const char *label = s->label != NULL ? s->label(s->labels, index) : NULL;
         size_t      start = out->len;
         uint32_t    len = 0;
 
         strbuf_put(out, &len, sizeof(len));
         print_element(out, s->datatype, row + index * datatype_bytes(s->datatype));
         strbuf_printf(out, ":%" PRIu32, index);
-        if (label && *label) {
+        if (label != NULL && *label) {
                 strbuf_putc(out, ':');
                 strbuf_puts(out, label);
         }
@@ -180,7 +180,7 @@ struct error *classify(const struct classify_source *s, struct strbuf *out, size
         n_per_row = s->n_rows > 0 ? n_elements / s->n_rows : 0;
         k = MIN(s->n_classes, n_per_row);
         best = try_alloc(k * sizeof(*best));
-        if (!best)
+        if (best == NULL)
                 return error_new(ERR_UNAVAILABLE, "out of memory for the classification");
         for (size_t row = 0; k > 0 && row < s->n_rows; row++) {
                 const char *at = s->bytes.ptr + row * n_per_row * element_bytes;

@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "base/strbuf.h"
-
 #include "triton/core/tritonserver.h"
 
 #include <stddef.h>

@@ -9,7 +9,7 @@ struct error *header_forward_init(struct header_forward *f, const char *pattern)
         int  failure;
 
         f->has_pattern = false;
-        if (!pattern || pattern[0] == '\0')
+        if (pattern == NULL || pattern[0] == '\0')
                 return NULL;
         failure = regcomp(&f->pattern, pattern, REG_EXTENDED | REG_ICASE | REG_NOSUB);
         if (failure != 0) {
@@ -48,7 +48,7 @@ struct error *header_forward_add(const struct header_forward *f, struct str name
         if (!f->has_pattern)
                 return NULL;
         name_text = arena_try_str(arena, name);
-        if (!name_text)
+        if (name_text == NULL)
                 return infer_no_memory();
         if (regexec(&f->pattern, name_text, 0, NULL, 0) != 0)
                 return NULL;
@@ -58,7 +58,7 @@ struct error *header_forward_add(const struct header_forward *f, struct str name
                         "Header '%s' is reserved for Triton usage and cannot be forwarded.",
                         name_text);
         value_text = arena_try_str(arena, value);
-        if (!value_text)
+        if (value_text == NULL)
                 return infer_no_memory();
         TRY(infer_request_add_parameter(q, arena, &p));
         p->name = name_text;

@@ -18,14 +18,14 @@
 enum { PENDING_FINAL = 1, PENDING_RELEASE = 1, PENDING_RETURN = 1 };
 
 void infer_call_response_free(struct infer_call_response *r) {
-        if (!r)
+        if (r == NULL)
                 return;
         core_error_drop(TRITONSERVER_InferenceResponseDelete(r->response));
         free(r);
 }
 
 static void free_responses(struct infer_call_response *r) {
-        while (r) {
+        while (r != NULL) {
                 struct infer_call_response *next = r->next;
 
                 infer_call_response_free(r);
@@ -42,16 +42,16 @@ static void take_arrived(struct infer_call *c) {
         struct infer_call_response *newest = atomic_exchange(&c->arrived, NULL), *last = newest;
         struct infer_call_response *oldest = NULL;
 
-        while (newest) {
+        while (newest != NULL) {
                 struct infer_call_response *next = newest->next;
 
                 newest->next = oldest;
                 oldest = newest;
                 newest = next;
         }
-        if (!oldest)
+        if (oldest == NULL)
                 return;
-        if (c->first_due)
+        if (c->first_due != NULL)
                 c->last_due->next = oldest;
         else
                 c->first_due = oldest;
@@ -67,7 +67,7 @@ static bool deliver_responses(struct infer_call *c) {
         unsigned n = 0;
 
         take_arrived(c);
-        while (c->first_due) {
+        while (c->first_due != NULL) {
                 if (n++ == RESPONSES_AT_ONCE) {
                         if (loop_is_late(clock_now_ns()))
                                 return false;
@@ -89,7 +89,7 @@ static void on_response_mail(struct mail *m) {
 
         /* First, so that a response that arrives from here on posts the mail again. */
         atomic_store(&c->is_response_mail_posted, false);
-        if (!c->options.on_response)
+        if (c->options.on_response == NULL)
                 c->options.on_early(c);
         else if (!deliver_responses(c))
                 post_responses(c);
@@ -99,8 +99,8 @@ static void on_response_mail(struct mail *m) {
 
 /* With responses left over, or a mail of responses that comes again for them, that mail ends the call. */
 static void finish(struct infer_call *c) {
-        if (c->options.on_response && (!deliver_responses(c) ||
-                                       atomic_load(&c->is_response_mail_posted))) {
+        if (c->options.on_response != NULL &&
+            (!deliver_responses(c) || atomic_load(&c->is_response_mail_posted))) {
                 c->has_ended = true;
                 post_responses(c);
                 return;
@@ -118,7 +118,7 @@ static void prefetch_next(const struct mail *next) {
 }
 
 static void on_done_mail(struct mail *m) {
-        if (m->next && m->next->deliver == on_done_mail)
+        if (m->next != NULL && m->next->deliver == on_done_mail)
                 prefetch_next(m->next);
         finish(CONTAINER_OF(m, struct infer_call, done_mail));
 }
@@ -183,9 +183,9 @@ static void on_response(struct TRITONSERVER_InferenceResponse *response, const u
                 atomic_fetch_add(&c->n_pending, 1);
         else if (UNLIKELY(c->trace != NULL))
                 trace_record_point(c->trace, TRACE_POINT_INFER_RESPONSE_COMPLETE, clock_now_ns());
-        if (response) {
+        if (response != NULL) {
                 is_first = atomic_fetch_add(&c->n_responses, 1) == 0;
-                if (c->options.on_response)
+                if (c->options.on_response != NULL)
                         push_response(c, response, is_final);
                 else if (is_first)
                         keep_unary(c, response, is_final);
@@ -226,13 +226,13 @@ void infer_call_init(struct infer_call *c, const struct infer_call_options *opti
 }
 
 void infer_call_done(struct infer_call *c) {
-        if (c->options.on_response) {
+        if (c->options.on_response != NULL) {
                 free_responses(atomic_exchange(&c->arrived, NULL));
                 free_responses(STEAL(c->first_due));
         }
-        if (c->unary)
+        if (c->unary != NULL)
                 core_error_drop(TRITONSERVER_InferenceResponseDelete(c->unary));
-        if (c->request)
+        if (c->request != NULL)
                 core_error_drop(TRITONSERVER_InferenceRequestDelete(c->request));
         c->unary = NULL;
         c->request = NULL;
@@ -274,7 +274,7 @@ static void register_thread(void) {
 static struct error *limit_responses(struct infer_call *c) {
         const struct infer_call_limits *limits = &c->options.limits;
 
-        if (!c->options.on_response || limits->max_responses == 0)
+        if (c->options.on_response == NULL || limits->max_responses == 0)
                 return NULL;
         return core_error_take(NESO_InferenceRequestLimitResponses(c->request,
                                                                    limits->max_responses,
@@ -282,8 +282,9 @@ static struct error *limit_responses(struct infer_call *c) {
 }
 
 struct error *infer_call_submit(struct infer_call *c, struct trace_record *trace) {
-        struct TRITONSERVER_InferenceTrace *core_trace = trace ? trace_record_core(trace) : NULL;
-        struct error                       *err = limit_responses(c);
+        struct TRITONSERVER_InferenceTrace *core_trace =
+                trace != NULL ? trace_record_core(trace) : NULL;
+        struct error *err = limit_responses(c);
 
         if (UNLIKELY(err != NULL)) {
                 trace_record_abandon(trace);
@@ -310,7 +311,7 @@ struct error *infer_call_take_back(struct infer_call *c, const struct loop_work 
                                    struct error *err, bool client_has_gone) {
         if (w->is_cancelled)
                 return error_new_text(ERR_CANCELLED, "the client has gone");
-        if (err)
+        if (err != NULL)
                 return err;
         if (client_has_gone)
                 infer_call_cancel(c);
@@ -326,7 +327,7 @@ struct error *infer_call_start(struct infer_call *c, struct trace_record *trace)
 }
 
 void infer_call_cancel(struct infer_call *c) {
-        if (c->is_started && c->request)
+        if (c->is_started && c->request != NULL)
                 core_error_drop(TRITONSERVER_InferenceRequestCancel(c->request));
 }
 
@@ -371,7 +372,7 @@ static struct error *copy_input(struct infer_call *c, struct infer_input *in) {
                                  "allowed",
                                  in->name, in->bytes.len, MAX_COPIED_BYTES);
         copy = buf_new(c->options.pool, in->bytes.len);
-        if (!copy)
+        if (copy == NULL)
                 return infer_no_memory();
         memcpy(copy->bytes, in->bytes.ptr, in->bytes.len);
         in->bytes.ptr = copy->bytes;
@@ -382,7 +383,7 @@ static struct error *copy_input(struct infer_call *c, struct infer_input *in) {
 static struct error *place_input(struct infer_call *c, struct infer_input *in) {
         char *memory;
 
-        if (!in->shared_memory.region)
+        if (in->shared_memory.region == NULL)
                 return NULL;
         TRY(find_place(c, &in->shared_memory, &memory));
         in->bytes = str_range(memory, (size_t)in->shared_memory.byte_size);
@@ -392,7 +393,7 @@ static struct error *place_input(struct infer_call *c, struct infer_input *in) {
 static struct error *place_output(struct infer_call *c, const struct infer_requested_output *out) {
         char *memory;
 
-        if (!out->shared_memory.region)
+        if (out->shared_memory.region == NULL)
                 return NULL;
         TRY(find_place(c, &out->shared_memory, &memory));
         c->targets[c->n_targets++] = (struct infer_call_target){
@@ -427,7 +428,7 @@ struct error *infer_call_find_regions(struct infer_call *c, struct infer_request
                 return NULL;
         c->regions = arena_try_alloc(arena, (n_inputs + n_outputs) * sizeof(*c->regions));
         c->targets = arena_try_alloc(arena, MAX(n_outputs, 1) * sizeof(*c->targets));
-        if (!c->regions || !c->targets)
+        if (c->regions == NULL || c->targets == NULL)
                 return infer_no_memory();
         for (uint32_t i = 0; i < q->n_inputs; i++)
                 TRY(place_input(c, &q->inputs[i]));
@@ -449,7 +450,7 @@ static const char raw_input_name[] = "raw_input";
 
 static struct error *set_sequence(struct TRITONSERVER_InferenceRequest *r,
                                   const struct infer_request           *q) {
-        if (q->sequence_name)
+        if (q->sequence_name != NULL)
                 TRY(core_error_take(
                         TRITONSERVER_InferenceRequestSetCorrelationIdString(r, q->sequence_name)));
         else if (q->sequence_id != 0)
@@ -571,17 +572,17 @@ static struct error *allocate_output(struct infer_call *c, const char *output, s
         const struct infer_call_target *target = find_target(c, output);
 
         *ret_holder = NULL;
-        if (target && bytes > target->bytes)
+        if (target != NULL && bytes > target->bytes)
                 return error_new(ERR_INVALID_ARG,
                                  "shared memory size specified with the request for output '%s' "
                                  "(%zu bytes) should be at least %zu bytes to hold the results",
                                  output, target->bytes, bytes);
-        *ret_memory = target ? target->memory : take_inline(c, bytes);
-        if (*ret_memory)
+        *ret_memory = target != NULL ? target->memory : take_inline(c, bytes);
+        if (*ret_memory != NULL)
                 return NULL;
 
         *ret_holder = buf_new(c->options.pool, bytes);
-        if (!*ret_holder)
+        if (*ret_holder == NULL)
                 return error_new(ERR_UNAVAILABLE, "%s for output '%s' of %zu bytes",
                                  buf_pool_shortage(c->options.pool, bytes), output, bytes);
         (*ret_holder)->len = bytes;
@@ -645,14 +646,14 @@ struct error *infer_core_init(struct infer_core *core, const struct infer_core_o
         };
         TRY(header_forward_init(&core->header_forward, options->header_forward_pattern));
         err = make_allocator(core);
-        if (err)
+        if (err != NULL)
                 infer_core_done(core);
         return err;
 }
 
 void infer_core_done(struct infer_core *core) {
         header_forward_done(&core->header_forward);
-        if (core->allocator)
+        if (core->allocator != NULL)
                 core_error_drop(TRITONSERVER_ResponseAllocatorDelete(core->allocator));
         core->allocator = NULL;
 }

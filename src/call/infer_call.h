@@ -133,12 +133,13 @@ struct infer_call {
         bool                        is_final_response; /* in on_response(): it is the last */
         struct infer_call_response *current; /* in on_response(), until the protocol keeps it */
 
-        _Atomic uint32_t                       n_pending;   /* events to come and running
+        _Atomic uint32_t                      n_pending;   /* events to come and running
                                                              * callbacks */
-        _Atomic uint32_t                       n_responses; /* responses so far */
-        _Atomic(struct infer_call_response *)  arrived;     /* owned: newest first */
-        struct infer_call_response *first_due, *last_due; /* owned: taken from there, oldest first */
-        bool                        has_ended; /* on_done() follows the last of those */
+        _Atomic uint32_t                      n_responses; /* responses so far */
+        _Atomic(struct infer_call_response *) arrived;     /* owned: newest first */
+        struct infer_call_response           *first_due,
+                *last_due; /* owned: taken from there, oldest first */
+        bool                                   has_ended; /* on_done() follows the last of those */
         _Atomic bool                           is_response_mail_posted;
         struct TRITONSERVER_InferenceResponse *unary; /* owned: the first response */
         struct mail                            response_mail;

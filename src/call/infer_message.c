@@ -50,7 +50,7 @@ struct error *infer_array_grow(struct arena *arena, void **array, uint32_t n,
         if (!is_full(n))
                 return NULL;
         grown = arena_try_alloc(arena, (n == 0 ? 4 : 2 * (size_t)n) * element_bytes);
-        if (!grown)
+        if (grown == NULL)
                 return infer_no_memory();
         if (n > 0)
                 memcpy(grown, *array, n * element_bytes);
@@ -127,7 +127,7 @@ size_t infer_request_work(const struct infer_request *q) {
                 if (in->datatype != TRITONSERVER_TYPE_BYTES)
                         continue;
                 work = add(work, in->bytes.len);
-                if (in->shared_memory.region)
+                if (in->shared_memory.region != NULL)
                         work = add(work, in->shared_memory.byte_size);
         }
         return work;

@@ -19,7 +19,6 @@
 #include "base/compiler.h"
 #include "base/error.h"
 #include "base/str.h"
-
 #include "triton/core/tritonserver.h"
 
 #include <stdbool.h>

@@ -3,7 +3,6 @@
 
 #include "call/classify.h"
 #include "core_api/core_error.h"
-
 #include "triton/core/tritonserver.h"
 
 static void store_value(struct infer_parameter *p, const void *value) {
@@ -22,7 +21,7 @@ static struct error *read_parameters(struct TRITONSERVER_InferenceResponse *resp
         if (r->n_parameters == 0)
                 return NULL;
         r->parameters = arena_try_alloc(arena, r->n_parameters * sizeof(*r->parameters));
-        if (!r->parameters)
+        if (r->parameters == NULL)
                 return error_new(ERR_UNAVAILABLE, "out of memory for the response");
         for (uint32_t i = 0; i < r->n_parameters; i++) {
                 struct infer_parameter *p = &r->parameters[i];
@@ -38,10 +37,10 @@ static struct error *read_parameters(struct TRITONSERVER_InferenceResponse *resp
 /* Outputs that the request does not list have its default form. */
 static void choose_form(const struct infer_request *q, struct infer_output *out) {
         const struct infer_requested_output *asked = infer_request_find_output(q, out->name);
-        bool is_binary = asked ? asked->is_binary : q->is_binary_by_default;
+        bool is_binary = asked != NULL ? asked->is_binary : q->is_binary_by_default;
 
-        out->n_classes = asked ? asked->n_classes : 0;
-        if (asked && asked->shared_memory.region)
+        out->n_classes = asked != NULL ? asked->n_classes : 0;
+        if (asked != NULL && asked->shared_memory.region != NULL)
                 out->form = INFER_OUTPUT_SHARED_MEMORY;
         else
                 out->form = is_binary ? INFER_OUTPUT_BINARY : INFER_OUTPUT_JSON;
@@ -74,7 +73,7 @@ static struct error *read_outputs(struct TRITONSERVER_InferenceResponse *respons
         if (r->n_outputs == 0)
                 return NULL;
         r->outputs = arena_try_alloc(arena, r->n_outputs * sizeof(*r->outputs));
-        if (!r->outputs)
+        if (r->outputs == NULL)
                 return error_new(ERR_UNAVAILABLE, "out of memory for the response");
         for (uint32_t i = 0; i < r->n_outputs; i++) {
                 TRY(read_output(response, i, &r->outputs[i]));
@@ -145,7 +144,7 @@ static struct error *replace_output(struct infer_classes                  *c,
         int64_t *shape = arena_try_alloc(arena, 2 * sizeof(*shape));
         size_t   n_classes;
 
-        if (!shape)
+        if (shape == NULL)
                 return error_new(ERR_UNAVAILABLE, "out of memory for the response");
         is_batched = is_batched && out->n_dims > 0;
         if (is_batched)
@@ -177,11 +176,11 @@ struct error *infer_classes_replace(struct infer_classes *c, struct TRITONSERVER
         for (uint32_t i = 0; i < r->n_outputs; i++) {
                 if (!wants_classes(&r->outputs[i]))
                         continue;
-                if (!c->tensors) {
+                if (c->tensors == NULL) {
                         TRY(core_error_take(TRITONSERVER_ServerModelBatchProperties(
                                 core, r->model_name, r->model_version, &flags, &unused)));
                         c->tensors = arena_try_alloc(arena, r->n_outputs * sizeof(*c->tensors));
-                        if (!c->tensors)
+                        if (c->tensors == NULL)
                                 return error_new(ERR_UNAVAILABLE, "out of memory for the response");
                 }
                 TRY(replace_output(c, response, (flags & TRITONSERVER_BATCH_FIRST_DIM) != 0,

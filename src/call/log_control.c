@@ -3,7 +3,6 @@
 
 #include "base/compiler.h"
 #include "core_api/core_error.h"
-
 #include "triton/core/tritonserver.h"
 
 static const char *const format_names[] = {

@@ -4,7 +4,6 @@
 #include "base/byte_budget.h"
 #include "base/mem.h"
 #include "core_api/core_error.h"
-
 #include "triton/core/tritonserver.h"
 
 /* A gauge without labels, and its family, which has no other metric. */
@@ -25,9 +24,9 @@ static struct error *open_gauge(struct gauge *g, const char *name, const char *h
 }
 
 static void close_gauge(struct gauge *g) {
-        if (g->metric)
+        if (g->metric != NULL)
                 core_error_drop(TRITONSERVER_MetricDelete(g->metric));
-        if (g->family)
+        if (g->family != NULL)
                 core_error_drop(TRITONSERVER_MetricFamilyDelete(g->family));
 }
 
@@ -45,7 +44,7 @@ struct error *memory_metrics_new(const struct byte_budget *budget, struct memory
 
         m->budget = budget;
         err = open_gauges(m);
-        if (err) {
+        if (err != NULL) {
                 memory_metrics_free(m);
                 return err;
         }
@@ -54,7 +53,7 @@ struct error *memory_metrics_new(const struct byte_budget *budget, struct memory
 }
 
 void memory_metrics_free(struct memory_metrics *m) {
-        if (!m)
+        if (m == NULL)
                 return;
         close_gauge(&m->used);
         close_gauge(&m->limit);
@@ -62,7 +61,7 @@ void memory_metrics_free(struct memory_metrics *m) {
 }
 
 void memory_metrics_refresh(struct memory_metrics *m) {
-        if (m)
+        if (m != NULL)
                 core_error_drop(TRITONSERVER_MetricSet(m->used.metric,
                                                        (double)byte_budget_used(m->budget)));
 }

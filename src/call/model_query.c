@@ -2,7 +2,6 @@
 #include "call/model_query.h"
 
 #include "core_api/core_error.h"
-
 #include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
 
@@ -69,17 +68,17 @@ void bulk_query_init(struct bulk_query *b, struct TRITONSERVER_Server *core,
 static void run_ready(struct loop_work *w) {
         struct ready_query *q = CONTAINER_OF(w, struct ready_query, work);
 
-        q->failure =
-                core_error_take(q->model ? TRITONSERVER_ServerModelIsReady(q->core, q->model,
-                                                                           q->version, &q->is_ready)
-                                         : TRITONSERVER_ServerIsReady(q->core, &q->is_ready));
+        q->failure = core_error_take(
+                q->model != NULL ? TRITONSERVER_ServerModelIsReady(q->core, q->model, q->version,
+                                                                   &q->is_ready)
+                                 : TRITONSERVER_ServerIsReady(q->core, &q->is_ready));
 }
 
 bool ready_query_answer(struct ready_query *q) {
         bool asks_backends = false;
 
-        q->failure = core_error_take(NESO_ServerReadiness(q->core, q->model, q->version,
-                                                          &q->is_ready, &asks_backends));
+        q->failure = core_error_take(
+                NESO_ServerReadiness(q->core, q->model, q->version, &q->is_ready, &asks_backends));
         return !asks_backends;
 }
 

@@ -4,7 +4,6 @@
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "core_api/core_error.h"
-
 #include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
 
@@ -29,26 +28,27 @@ static bool permits(const char *model, void *userp) {
 
         if (access_grants_model(o->access, str_of(model)))
                 return true;
-        if (!o->refused)
+        if (o->refused == NULL)
                 o->refused = mem_strdup(model);
         return false;
 }
 
 static void run_load(struct loop_work *w) {
-        struct repository_order *o = CONTAINER_OF(w, struct repository_order, work);
+        struct repository_order              *o = CONTAINER_OF(w, struct repository_order, work);
         const struct TRITONSERVER_Parameter **parameters =
                 (const struct TRITONSERVER_Parameter **)o->parameters;
 
         o->failure =
-                o->access ? NESO_ServerLoadPermittedModel(o->core, o->model, parameters,
-                                                          o->n_parameters, permits, o)
-                          : TRITONSERVER_ServerLoadModelWithParameters(o->core, o->model,
-                                                                       parameters, o->n_parameters);
+                o->access != NULL
+                        ? NESO_ServerLoadPermittedModel(o->core, o->model, parameters,
+                                                        o->n_parameters, permits, o)
+                        : TRITONSERVER_ServerLoadModelWithParameters(o->core, o->model, parameters,
+                                                                     o->n_parameters);
 }
 
 static struct TRITONSERVER_Error *unload_with_dependents(struct repository_order *o) {
-        return o->access ? NESO_ServerUnloadPermittedModels(o->core, o->model, permits, o)
-                         : TRITONSERVER_ServerUnloadModelAndDependents(o->core, o->model);
+        return o->access != NULL ? NESO_ServerUnloadPermittedModels(o->core, o->model, permits, o)
+                                 : TRITONSERVER_ServerUnloadModelAndDependents(o->core, o->model);
 }
 
 static void run_unload(struct loop_work *w) {
@@ -77,7 +77,7 @@ void repository_order_init(struct repository_order *o, enum repository_order_kin
 static struct error *make_room(struct repository_order *o, struct arena *arena) {
         if (o->n_parameters == MAX_PARAMETERS)
                 return error_new(ERR_INVALID_ARG, "more than %d load parameters", MAX_PARAMETERS);
-        if (!o->parameters)
+        if (o->parameters == NULL)
                 o->parameters = arena_alloc(arena, MAX_PARAMETERS * sizeof(o->parameters[0]));
         return NULL;
 }
@@ -85,7 +85,7 @@ static struct error *make_room(struct repository_order *o, struct arena *arena) 
 /* Takes the parameter; NULL: there was no memory for it. */
 static struct error *add(struct repository_order *o, const char *name,
                          struct TRITONSERVER_Parameter *parameter) {
-        if (!parameter)
+        if (parameter == NULL)
                 return error_new(ERR_UNAVAILABLE, "no memory for load parameter '%s'", name);
         o->parameters[o->n_parameters++] = parameter;
         return NULL;
@@ -115,7 +115,7 @@ struct error *repository_order_answer(struct repository_order *o, struct access 
         const char   *text;
 
         *ret_verdict = ACCESS_GRANTED;
-        if (!refused)
+        if (refused == NULL)
                 return err;
         *ret_verdict = access_check_model(access, str_of(refused), arena, &text);
         if (*ret_verdict == ACCESS_GRANTED) /* the key file has granted it since */

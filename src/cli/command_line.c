@@ -11,8 +11,8 @@ static struct error *unknown_option(const struct command_line *l, struct str nam
         const char *nearest = option_table_suggest(l->options, name);
 
         return error_new(ERR_INVALID_ARG, "unknown option '--%.*s'%s%s%s", STR_ARG(name),
-                         nearest ? "; did you mean '--" : "", nearest ? nearest : "",
-                         nearest ? "'?" : "");
+                         nearest != NULL ? "; did you mean '--" : "",
+                         nearest != NULL ? nearest : "", nearest != NULL ? "'?" : "");
 }
 
 static struct error *set_option(struct command_line *l, const struct option_row *row,

@@ -334,8 +334,8 @@ static struct error *check_gpu_option(const char *option, const struct option_te
                 uint64_t   number;
                 double     fraction;
                 char      *end;
-                bool       is_right = value.ptr != NULL && str_to_u64(device, &number) &&
-                                number <= INT32_MAX;
+                bool       is_right =
+                        value.ptr != NULL && str_to_u64(device, &number) && number <= INT32_MAX;
 
                 if (is_right && is_fraction) {
                         fraction = strtod(value.ptr, &end);

@@ -119,8 +119,8 @@ static struct error *unknown_command(const char *name) {
                 names[i] = commands[i].name;
         nearest = str_suggest(str_of(name), names, ARRAY_LEN(names));
         return error_new(ERR_INVALID_ARG, "unknown command '%s'%s%s%s", name,
-                         nearest ? "; did you mean '" : "", nearest ? nearest : "",
-                         nearest ? "'?" : "");
+                         nearest != NULL ? "; did you mean '" : "", nearest != NULL ? nearest : "",
+                         nearest != NULL ? "'?" : "");
 }
 
 static struct error *check_words(const struct command_word *k, const struct option_texts *words) {
@@ -137,8 +137,7 @@ static struct error *check_words(const struct command_word *k, const struct opti
 
 static struct error *check_options(const struct command_word *k, const struct command_line *l) {
         for (size_t i = 0; i < ctl_options.n_rows; i++)
-                if (l->given[i] && rows[i].used_by != FOR_ALL &&
-                    (rows[i].used_by & k->takes) == 0)
+                if (l->given[i] && rows[i].used_by != FOR_ALL && (rows[i].used_by & k->takes) == 0)
                         return error_new(ERR_INVALID_ARG, "%s takes no option --%s", k->name,
                                          rows[i].name);
         return NULL;
@@ -193,7 +192,7 @@ static int ctl_run(struct ctl *c, const struct command_word *k) {
 
 static int ctl_read_and_run(struct ctl *c, struct command_line *l, int argc, char **argv) {
         const struct command_word *k;
-        AUTO_ERROR                err = command_line_read(l, argc, argv);
+        AUTO_ERROR                 err = command_line_read(l, argc, argv);
 
         c->exit_code = CTL_USAGE;
         if (err == NULL && l->wants_help) {

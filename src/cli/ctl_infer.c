@@ -293,9 +293,10 @@ static void put_output_row(struct ctl *c, const struct output *o, void *to) {
         text_table_put(t, strbuf_str(&values));
 }
 
-static void put_output_json(struct ctl *c UNUSED, const struct output *o, void *to) {
+static void put_output_json(struct ctl *c, const struct output *o, void *to) {
         struct json_writer *w = to;
 
+        (void)c;
         json_begin_object(w);
         json_key(w, "name");
         json_put_str(w, o->name);

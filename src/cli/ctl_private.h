@@ -38,10 +38,10 @@ struct ctl {
         const char         *model;    /* NULL: no model was named; borrowed */
 
         struct http_client_options http;
-        struct http_client *client; /* owned */
-        struct arena        arena;
-        struct strbuf       out; /* for stdout */
-        enum ctl_exit       exit_code;
+        struct http_client        *client; /* owned */
+        struct arena               arena;
+        struct strbuf              out; /* for stdout */
+        enum ctl_exit              exit_code;
 };
 
 /* Sends a request. Returns the body of an answer with status 200; the text of any other answer is

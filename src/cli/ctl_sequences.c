@@ -40,11 +40,13 @@ static void put_idle(const struct json_row *row, const char *path, const char *s
                 text_table_put(t, STR_LIT("-"));
 }
 
-static void put_state(const struct json_row *row, const char *path UNUSED,
-                      const char *second UNUSED, struct text_table *t) {
+static void put_state(const struct json_row *row, const char *path, const char *second,
+                      struct text_table *t) {
         bool        is_old = json_find_flag(row->parent, "retired");
         const char *state = is_old ? "on an old load" : "";
 
+        (void)path;
+        (void)second;
         if (json_find_flag(row->object, "ending"))
                 state = is_old ? "ending, on an old load" : "ending";
         else if (!has_slot(row))

@@ -13,12 +13,13 @@
 /* ---- stats ---------------------------------------------------------------------------------- */
 
 /* Puts the executions of each batch size: "1:20 4:3". */
-static void put_batch_sizes(const struct json_row *row, const char *path, const char *second UNUSED,
+static void put_batch_sizes(const struct json_row *row, const char *path, const char *second,
                             struct text_table *t) {
         AUTO_STRBUF      text = { 0 };
         struct json_list list;
         struct str       batch;
 
+        (void)second;
         strbuf_init(&text, 0);
         for (json_list_init(&list, json_find(row->object, path)); json_list_next(&list, &batch);)
                 strbuf_printf(&text, "%s%llu:%llu", text.len > 0 ? " " : "",

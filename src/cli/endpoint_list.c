@@ -37,7 +37,7 @@ static void visit_http(const char *protocol, const struct http_route_table *tabl
                                    .names_model = strstr(row->pattern, "{m}") != NULL,
                            });
         }
-        if (table->fallback)
+        if (table->fallback != NULL)
                 entry(out, &(struct endpoint_entry){
                                    .protocol = protocol,
                                    .method = "*",

@@ -47,9 +47,9 @@ static struct str host_of(const char *url) {
         const char *begin = strstr(url, "://");
         struct str  host, user;
 
-        host = str_of(begin ? begin + 3 : url);
+        host = str_of(begin != NULL ? begin + 3 : url);
         host.len = strcspn(host.ptr, "/?#");
-        while (memchr(host.ptr, '@', host.len))
+        while (memchr(host.ptr, '@', host.len) != NULL)
                 host = str_split(host, '@', &user);
         if (host.len > 0 && host.ptr[0] == '[') {
                 host = str_range(host.ptr + 1, host.len - 1);
@@ -90,18 +90,19 @@ static void set_tls(struct http_client *c) {
                 c->curl.easy_setopt(c->easy, CURLOPT_SSL_VERIFYPEER, 0L);
                 c->curl.easy_setopt(c->easy, CURLOPT_SSL_VERIFYHOST, 0L);
         }
-        if (o->cacert)
+        if (o->cacert != NULL)
                 c->curl.easy_setopt(c->easy, CURLOPT_CAINFO, o->cacert);
-        if (o->cert)
+        if (o->cert != NULL)
                 c->curl.easy_setopt(c->easy, CURLOPT_SSLCERT, o->cert);
-        if (o->key_file)
+        if (o->key_file != NULL)
                 c->curl.easy_setopt(c->easy, CURLOPT_SSLKEY, o->key_file);
 }
 
 static struct error *http_client_set_up(struct http_client *c) {
         struct curl_functions *curl = &c->curl;
 
-        if (curl->global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK || !(c->easy = curl->easy_init()))
+        if (curl->global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK ||
+            (c->easy = curl->easy_init()) == NULL)
                 return error_new_text(ERR_INTERNAL, "libcurl could not be initialised");
         curl->easy_setopt(c->easy, CURLOPT_PROTOCOLS_STR, "http,https");
         curl->easy_setopt(c->easy, CURLOPT_PATH_AS_IS, 1L); /* a model's name may be ".." */
@@ -130,9 +131,9 @@ struct error *http_client_new(const struct http_client_options *o, struct http_c
         c = mem_zalloc(sizeof(*c));
         c->options = o;
         err = error_recode(curl_library_open("neso ctl", &c->curl), ERR_UNAVAILABLE);
-        if (!err)
+        if (err == NULL)
                 err = http_client_set_up(c);
-        if (err) {
+        if (err != NULL) {
                 http_client_free(c);
                 return err;
         }
@@ -141,9 +142,9 @@ struct error *http_client_new(const struct http_client_options *o, struct http_c
 }
 
 void http_client_free(struct http_client *c) {
-        if (!c)
+        if (c == NULL)
                 return;
-        if (c->easy)
+        if (c->easy != NULL)
                 c->curl.easy_cleanup(c->easy);
         free(c);
 }
@@ -165,7 +166,7 @@ static struct curl_slist *add_header(struct http_client *c, struct curl_slist *l
                                      const char *text) {
         struct curl_slist *longer = c->curl.slist_append(list, text);
 
-        return longer ? longer : list;
+        return longer != NULL ? longer : list;
 }
 
 static struct curl_slist *make_headers(struct http_client *c, const struct http_question *q) {
@@ -173,7 +174,7 @@ static struct curl_slist *make_headers(struct http_client *c, const struct http_
         AUTO_CHARS length = mem_printf("Inference-Header-Content-Length: %zu", q->header_length);
         AUTO_CHARS key = NULL;
 
-        if (c->options->key) {
+        if (c->options->key != NULL) {
                 key = mem_printf("Authorization: Bearer %s", c->options->key);
                 list = add_header(c, list, key);
         }
@@ -204,7 +205,8 @@ struct error *http_client_ask(struct http_client *c, const struct http_question 
         curl->easy_setopt(c->easy, CURLOPT_HEADERDATA, &reply);
         curl->easy_setopt(c->easy, q->is_post ? CURLOPT_POST : CURLOPT_HTTPGET, 1L);
         if (q->is_post) {
-                curl->easy_setopt(c->easy, CURLOPT_POSTFIELDS, q->body.ptr ? q->body.ptr : "");
+                curl->easy_setopt(c->easy, CURLOPT_POSTFIELDS,
+                                  q->body.ptr != NULL ? q->body.ptr : "");
                 curl->easy_setopt(c->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)q->body.len);
         }
         code = curl->easy_perform(c->easy);

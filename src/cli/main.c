@@ -85,7 +85,8 @@ static const struct command_page version_page = {
 };
 
 static const struct command_page *const listed[] = {
-        &serve_page, &check_page, &ctl_page, &bench_page, &options_page, &endpoints_page, &version_page,
+        &serve_page,   &check_page,     &ctl_page,     &bench_page,
+        &options_page, &endpoints_page, &version_page,
 };
 static const struct command_pages pages = { listed, ARRAY_LEN(listed) };
 

@@ -107,7 +107,7 @@ static struct error *start_core(struct serve *s) {
         TRY(core_options_make(&s->options, &core_options));
         err = core_error_take(NESO_ServerOptionsSetMemoryBudget(core_options, s->budget.max,
                                                                 (size_t *)s->budget.used));
-        if (!err)
+        if (err == NULL)
                 err = core_error_take(TRITONSERVER_ServerNew(&s->core, core_options));
         TRITONSERVER_ServerOptionsDelete(core_options);
         return start_error(err, "creating server");
@@ -176,8 +176,9 @@ static struct error *start_http(struct serve *s) {
         options.net.n_threads = (size_t)o->http_threads;
         options.net.limits = (struct net_limits){
                 .connections = (size_t)o->http_max_connections,
-                .connections_per_address = cli_connections_per_address(
-                        o->http_max_connections_per_address, o->http_max_connections),
+                .connections_per_address =
+                        cli_connections_per_address(o->http_max_connections_per_address,
+                                                    o->http_max_connections),
                 .handshake_time_ns = (uint64_t)o->http_header_timeout_ms * NS_PER_MS,
         };
         set_http_limits(o, &options.limits);

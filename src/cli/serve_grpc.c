@@ -78,8 +78,9 @@ struct error *serve_grpc_start(struct serve_grpc *g, const struct service *servi
         options.net.n_threads = (size_t)o->grpc_threads;
         options.net.limits = (struct net_limits){
                 .connections = (size_t)o->grpc_max_connections,
-                .connections_per_address = cli_connections_per_address(
-                        o->grpc_max_connections_per_address, o->grpc_max_connections),
+                .connections_per_address =
+                        cli_connections_per_address(o->grpc_max_connections_per_address,
+                                                    o->grpc_max_connections),
                 .handshake_time_ns = ns_of(o->grpc_header_timeout_ms),
         };
         set_grpc_limits(o, &options.limits);

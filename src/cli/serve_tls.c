@@ -39,7 +39,8 @@ static struct error *open_context(const struct tls_service *s, struct tls_contex
         if (!s->use_ssl && !s->use_ssl_mutual) {
                 if (is_given(s->server_cert) || is_given(s->server_key))
                         log_warn("--%s-server-cert and --%s-server-key do nothing without "
-                                 "--%s-use-ssl", s->option, s->option, s->option);
+                                 "--%s-use-ssl",
+                                 s->option, s->option, s->option);
                 return NULL;
         }
         if (!is_given(s->server_cert) || !is_given(s->server_key))
@@ -62,8 +63,14 @@ static void borrow_certificate(struct tls_service *metrics, const struct tls_ser
 }
 
 /* Names of the protocols in the form of ALPN: each name follows its length. */
-#define HTTP_PROTOCOLS STR_LIT("\x08" "http/1.1" "\x08" "http/1.0")
-#define GRPC_PROTOCOLS STR_LIT("\x02" "h2")
+#define HTTP_PROTOCOLS                                                                             \
+        STR_LIT("\x08"                                                                             \
+                "http/1.1"                                                                         \
+                "\x08"                                                                             \
+                "http/1.0")
+#define GRPC_PROTOCOLS                                                                             \
+        STR_LIT("\x02"                                                                             \
+                "h2")
 
 struct error *serve_tls_prepare(struct serve_tls *t, const struct cli_options *o) {
         const struct tls_service http = { "HTTP", "http", HTTP_PROTOCOLS, GIVEN(o, http) };
@@ -77,11 +84,11 @@ struct error *serve_tls_prepare(struct serve_tls *t, const struct cli_options *o
 }
 
 static void reload_one(struct tls_context *context, const char *name) {
-        AUTO_ERROR err = context ? tls_context_reload(context) : NULL;
+        AUTO_ERROR err = context != NULL ? tls_context_reload(context) : NULL;
 
-        if (err)
+        if (err != NULL)
                 log_error("TLS of %s: %s; what was read before stays in use", name, err->message);
-        else if (context)
+        else if (context != NULL)
                 log_info("TLS of %s: certificates were read again", name);
 }
 

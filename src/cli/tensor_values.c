@@ -94,7 +94,7 @@ static struct error *check_json(struct str json, struct json_reader *r) {
         json_read_end(r);
         if (json_failed(r))
                 return error_new(ERR_INVALID_ARG, "'%.*s' is not JSON: %s at %zu",
-                                 (int)MIN(json.len, 60), json.ptr ? json.ptr : "",
+                                 (int)MIN(json.len, 60), json.ptr != NULL ? json.ptr : "",
                                  json_error_text(r), json_error_offset(r));
         json_reader_init(r, json);
         return NULL;

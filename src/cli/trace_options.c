@@ -4,7 +4,6 @@
 #include "base/compiler.h"
 #include "base/str.h"
 #include "cli/cli_options.h"
-
 #include "triton/core/tritonserver.h"
 
 #include <stdlib.h>
@@ -101,8 +100,9 @@ static struct error *read_mode(const struct source *s, const char *value, enum t
 
 /* An address without a scheme is an HTTP address. */
 static struct error *read_url(const struct source *s, const char *value, const char **ret) {
-        if (*value == '\0' || (strstr(value, "://") && strncasecmp(value, "http://", 7) != 0 &&
-                               strncasecmp(value, "https://", 8) != 0))
+        if (*value == '\0' ||
+            (strstr(value, "://") != NULL && strncasecmp(value, "http://", 7) != 0 &&
+             strncasecmp(value, "https://", 8) != 0))
                 return bad_setting(s, "expects an address of http:// or https://");
         *ret = value;
         return NULL;
@@ -110,7 +110,7 @@ static struct error *read_url(const struct source *s, const char *value, const c
 
 static struct error *add_resource(const struct source *s, const char *value,
                                   struct trace_config *c) {
-        if (!strchr(value, '=') || *value == '=')
+        if (strchr(value, '=') == NULL || *value == '=')
                 return bad_setting(s, "expects resource=<key>=<value>");
         if (c->n_resources == TRACE_CONFIG_MAX_RESOURCES)
                 return bad_setting(s, "too many resources");
@@ -150,7 +150,7 @@ static const char *find_setting(struct str mode, struct str name) {
                 const char *wanted = mode_names[settings[i].modes];
 
                 if (str_is(name, settings[i].name) &&
-                    (wanted ? str_is(mode, wanted) : mode.ptr == NULL))
+                    (wanted != NULL ? str_is(mode, wanted) : mode.ptr == NULL))
                         return settings[i].name;
         }
         return NULL;
@@ -164,15 +164,15 @@ static struct error *read_setting(const char *text, struct trace_config *c) {
         struct str    rest;
         const char   *setting;
 
-        if (!value.ptr)
+        if (value.ptr == NULL)
                 return bad_setting(&s, "expects [<mode>,]<setting>=<value>");
         rest = str_split(name, ',', &mode);
-        if (rest.ptr)
+        if (rest.ptr != NULL)
                 name = rest;
         else
                 mode = (struct str){ 0 };
         setting = find_setting(mode, name);
-        if (!setting)
+        if (setting == NULL)
                 return bad_setting(&s, "unknown trace setting");
         return set_setting(&s, setting, value.ptr, c);
 }
@@ -192,7 +192,7 @@ static struct error *read_environment(struct trace_config *c) {
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 const char *value = getenv(rows[i].variable);
 
-                if (value && *value != '\0')
+                if (value != NULL && *value != '\0')
                         TRY(set_setting(&(struct source){ rows[i].variable, value },
                                         rows[i].setting, value, c));
         }
@@ -204,7 +204,7 @@ static struct error *read_older(const struct cli_options *o, struct trace_config
         for (size_t i = 0; i < o->trace_level.n_items; i++)
                 TRY(read_level(&(struct source){ "--trace-level", o->trace_level.items[i] },
                                o->trace_level.items[i], &c->values.level));
-        if (o->trace_file)
+        if (o->trace_file != NULL)
                 c->file = o->trace_file;
         if (o->trace_rate >= 0)
                 c->values.rate = (uint32_t)o->trace_rate;

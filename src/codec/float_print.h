@@ -13,7 +13,7 @@
 
 #include <stdint.h>
 
-#define FLOAT_PRINT_MAX 32  /* longest text in bytes */
+#define FLOAT_PRINT_MAX 32       /* longest text in bytes */
 #define FLOAT_PRINT_MAX_POINT 21 /* digits before the dot; larger numbers have an exponent */
 #define FLOAT_PRINT_ROOM 64 /* bytes that the functions may overwrite, so as to copy fixed sizes */
 

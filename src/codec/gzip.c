@@ -3,11 +3,11 @@
 #include "codec/gzip.h"
 
 #define ZLIB_CONST /* next_in points to const */
-#include <string.h>
-#include <zlib.h>
-
 #include "base/byte_budget.h"
 #include "base/mem.h"
+
+#include <string.h>
+#include <zlib.h>
 
 /* Added to the window bits: selects the header of inflateInit2() and deflateInit2(). */
 #define WINDOW_ZLIB 15

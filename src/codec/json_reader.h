@@ -45,18 +45,18 @@ enum json_type {
 struct json_number {
         bool     is_integer; /* no dot, no exponent, magnitude fits in 64 bits */
         bool     is_negative;
-        uint64_t magnitude;  /* of an integer */
-        double   real;       /* always set */
+        uint64_t magnitude; /* of an integer */
+        double   real;      /* always set */
 };
 
 struct json_reader {
-        const char *begin;       /* borrowed */
-        const char *at;          /* borrowed */
-        const char *end;         /* borrowed */
-        const char *error_text;  /* static; NULL without a failure */
+        const char *begin;      /* borrowed */
+        const char *at;         /* borrowed */
+        const char *end;        /* borrowed */
+        const char *error_text; /* static; NULL without a failure */
         size_t      error_offset;
         unsigned    depth;
-        bool        at_first;    /* just after the opening bracket of an array or object */
+        bool        at_first; /* just after the opening bracket of an array or object */
 };
 
 /* Skips a byte order mark at the front, as the reference server does (RFC 8259, 8.1, allows it). */
@@ -95,9 +95,9 @@ void               json_read_null(struct json_reader *r);
 struct json_number json_read_number(struct json_reader *r);
 /* Reads an unsigned integer in its usual form. False, with nothing consumed, for other numbers,
  * other types and failures. */
-bool               json_try_u64(struct json_reader *r, uint64_t *ret);
+bool json_try_u64(struct json_reader *r, uint64_t *ret);
 /* Likewise a string that is a range of the text: ASCII without escapes, and so without NUL. */
-bool               json_try_string(struct json_reader *r, struct str *ret);
+bool json_try_string(struct json_reader *r, struct str *ret);
 /* UTF-8 text with escapes resolved (surrogate pairs too); NUL bytes may occur. */
 struct str json_read_string(struct json_reader *r, struct arena *arena);
 /* Skips one value of any kind. Returns its text. */
@@ -131,7 +131,7 @@ enum json_element {
 
 enum json_tensor_status {
         JSON_TENSOR_OK,
-        JSON_TENSOR_TOO_MANY,   /* more elements than requested */
+        JSON_TENSOR_TOO_MANY, /* more elements than requested */
         JSON_TENSOR_TOO_FEW,
         JSON_TENSOR_WRONG_TYPE, /* *ret_type is the type found; see json_tensor_type_error() */
         JSON_TENSOR_TOO_DEEP,   /* nesting beyond JSON_MAX_DEPTH */

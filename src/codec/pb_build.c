@@ -19,7 +19,7 @@ struct error *pb_message_new(const ProtobufCMessageDescriptor *type, struct aren
                              ProtobufCMessage **ret) {
         ProtobufCMessage *message = arena_try_alloc(arena, type->sizeof_message);
 
-        if (!message)
+        if (message == NULL)
                 return pb_out_of_memory();
         protobuf_c_message_init(type, message);
         *ret = message;
@@ -32,7 +32,7 @@ struct error *pb_build_start(struct pb_build *b, const ProtobufCMessageDescripto
         b->has_map = false;
         TRY(pb_message_new(type, arena, &b->message));
         b->was_given = arena_try_alloc(arena, MAX(type->n_fields, 1) * sizeof(bool));
-        if (!b->was_given)
+        if (b->was_given == NULL)
                 return pb_out_of_memory();
         memset(b->was_given, 0, type->n_fields * sizeof(bool));
         return NULL;
@@ -78,7 +78,7 @@ static struct error *grow(struct pb_build *b, const ProtobufCFieldDescriptor *fi
         if (!size_mul(n > 0 ? n * 2 : FIRST_CAPACITY, each, &bytes))
                 return pb_out_of_memory();
         larger = arena_try_alloc(b->arena, bytes);
-        if (!larger)
+        if (larger == NULL)
                 return pb_out_of_memory();
         if (n > 0)
                 memcpy(larger, *array, n * each);
@@ -152,7 +152,7 @@ static struct error *drop_repeated_keys(struct pb_build *b, const ProtobufCField
         if (!size_mul(*n, sizeof(*places), &bytes))
                 return pb_out_of_memory();
         places = arena_try_alloc(b->arena, bytes);
-        if (!places)
+        if (places == NULL)
                 return pb_out_of_memory();
         for (size_t i = 0; i < *n; i++)
                 places[i] = (struct map_place){ pb_map_key(map), entries[i], i };
@@ -161,7 +161,7 @@ static struct error *drop_repeated_keys(struct pb_build *b, const ProtobufCField
                 if (is_same_key(&places[i], &places[i + 1]))
                         entries[places[i].index] = NULL;
         for (size_t i = 0; i < *n; i++)
-                if (entries[i])
+                if (entries[i] != NULL)
                         entries[n_left++] = entries[i];
         *n = n_left;
         return NULL;
@@ -201,12 +201,12 @@ struct error *pb_build_finish(struct pb_build *b) {
 struct error *pb_text_value(struct str bytes, struct arena *arena, union pb_value *ret) {
         if (!str_is_utf8(bytes))
                 return error_new(ERR_INVALID_ARG, "string is not valid UTF-8");
-        if (bytes.len > 0 && memchr(bytes.ptr, '\0', bytes.len))
+        if (bytes.len > 0 && memchr(bytes.ptr, '\0', bytes.len) != NULL)
                 return error_new(ERR_INVALID_ARG, "string contains a NUL byte");
         if (bytes.len == 0) {
                 ret->text = (char *)protobuf_c_empty_string;
                 return NULL;
         }
         ret->text = arena_try_str(arena, bytes);
-        return ret->text ? NULL : pb_out_of_memory();
+        return ret->text != NULL ? NULL : pb_out_of_memory();
 }

@@ -131,7 +131,7 @@ const ProtobufCFieldDescriptor *pb_field_find_json(const ProtobufCMessageDescrip
                                                    struct str                        name) {
         const ProtobufCFieldDescriptor *field = pb_field_find(type, name);
 
-        for (unsigned i = 0; !field && i < type->n_fields; i++)
+        for (unsigned i = 0; field == NULL && i < type->n_fields; i++)
                 if (is_camel_case_of(name, type->fields[i].name))
                         field = &type->fields[i];
         return field;
@@ -142,11 +142,11 @@ const ProtobufCFieldDescriptor *pb_field_find_json(const ProtobufCMessageDescrip
 static const char *nearer(struct str name, const char *nearest, const char *candidate) {
         const char *pair[] = { nearest, candidate };
 
-        if (nearest && str_equal_nocase(name, str_of(nearest)))
+        if (nearest != NULL && str_equal_nocase(name, str_of(nearest)))
                 return nearest;
         if (str_equal_nocase(name, str_of(candidate)))
                 return candidate;
-        return nearest ? str_suggest(name, pair, 2) : str_suggest(name, pair + 1, 1);
+        return nearest != NULL ? str_suggest(name, pair, 2) : str_suggest(name, pair + 1, 1);
 }
 
 const char *pb_field_suggest(const ProtobufCMessageDescriptor *type, struct str name) {
@@ -219,7 +219,7 @@ static bool is_optional_set(const ProtobufCMessage         *message,
         if (pb_field_kind(field) == PB_STRING) {
                 const char *text = *(char *const *)member_at(message, field->offset);
 
-                return text && text != field->default_value;
+                return text != NULL && text != field->default_value;
         }
         return *(const protobuf_c_boolean *)member_at(message, field->quantifier_offset);
 }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Protobuf messages to JSON (pb_json.h). */
-#include "codec/pb_json.h"
-
 #include "codec/base64.h"
 #include "codec/json_writer.h"
 #include "codec/pb_field.h"
+#include "codec/pb_json.h"
 #include "codec/pb_order.h"
 
 #include <inttypes.h>
@@ -56,7 +55,7 @@ static void print_integer(struct json_printer *p, const ProtobufCMessageDescript
         bool is_number = pb_field_bits(field) == 32;
         char digits[24];
 
-        if (!is_number && p->options && p->options->int64_as_number)
+        if (!is_number && p->options != NULL && p->options->int64_as_number != NULL)
                 is_number = p->options->int64_as_number(type, field);
         if (!is_number)
                 json_put_str(&p->writer, integer_text(digits, is_signed, value));
@@ -77,12 +76,12 @@ static void print_value(struct json_printer *p, const ProtobufCMessageDescriptor
         case PB_BOOL: json_put_bool(&p->writer, value.truth); return;
         case PB_ENUM:
                 name = pb_enum_name(field, (int)value.i64);
-                if (name)
+                if (name != NULL)
                         json_put_string(&p->writer, name);
                 else
                         json_put_i64(&p->writer, value.i64);
                 return;
-        case PB_STRING: json_put_string(&p->writer, value.text ? value.text : ""); return;
+        case PB_STRING: json_put_string(&p->writer, value.text != NULL ? value.text : ""); return;
         case PB_BYTES: print_bytes(p, value.bytes); return;
         case PB_MESSAGE: print_message(p, value.message); return;
         }
@@ -93,7 +92,7 @@ static void print_key(struct json_printer *p, const ProtobufCFieldDescriptor *fi
         char digits[24];
 
         if (pb_field_kind(field) == PB_STRING)
-                json_key(&p->writer, value.text ? value.text : "");
+                json_key(&p->writer, value.text != NULL ? value.text : "");
         else if (pb_field_kind(field) == PB_BOOL)
                 json_key(&p->writer, value.truth ? "true" : "false");
         else
@@ -144,7 +143,7 @@ static void print_message(struct json_printer *p, const ProtobufCMessage *messag
 
         json_begin_object(&p->writer);
         /* NULL: a value of a map that was not set on the wire. */
-        while (message && (field = pb_order_next(message->descriptor, field)))
+        while (message != NULL && (field = pb_order_next(message->descriptor, field)) != NULL)
                 print_field(p, message, field);
         json_end_object(&p->writer);
 }

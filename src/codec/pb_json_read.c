@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* JSON to protobuf messages (pb_json.h). */
-#include "codec/pb_json.h"
-
 #include "base/mem.h"
 #include "codec/base64.h"
 #include "codec/json_reader.h"
 #include "codec/pb_build.h"
+#include "codec/pb_json.h"
 
 #include <float.h>
 #include <math.h>
@@ -37,22 +36,22 @@ static bool take_null(struct json_message_reader *r) {
 }
 
 static void print_place(const struct json_place *place, struct strbuf *out) {
-        if (!place)
+        if (place == NULL)
                 return;
         print_place(place->outer, out);
-        if (!place->name.ptr)
+        if (place->name.ptr == NULL)
                 strbuf_printf(out, "[%zu]", place->index);
         else if (place->is_key)
                 strbuf_printf(out, "[\"%.*s\"]", STR_ARG(place->name));
         else
-                strbuf_printf(out, "%s%.*s", place->outer ? "." : "", STR_ARG(place->name));
+                strbuf_printf(out, "%s%.*s", place->outer != NULL ? "." : "", STR_ARG(place->name));
 }
 
 /* Prepends "input[0].dims: " to the text of an error; takes `err`. */
 static struct error *locate(const struct json_place *place, struct error *err) {
         AUTO_STRBUF text = { 0 };
 
-        if (!place || !err)
+        if (place == NULL || err == NULL)
                 return err;
         strbuf_init(&text, 0);
         print_place(place, &text);
@@ -207,10 +206,11 @@ static struct error *unknown_enum_value(const ProtobufCFieldDescriptor *field,
                                         const struct json_place *place, struct str name) {
         const char *nearest = pb_enum_suggest(field, name);
 
-        return locate(place, error_new(ERR_INVALID_ARG, "enum '%s' has no value '%.*s'%s%s%s",
-                                       pb_field_type_name(field), STR_ARG(name),
-                                       nearest ? "; did you mean '" : "", nearest ? nearest : "",
-                                       nearest ? "'?" : ""));
+        return locate(place,
+                      error_new(ERR_INVALID_ARG, "enum '%s' has no value '%.*s'%s%s%s",
+                                pb_field_type_name(field), STR_ARG(name),
+                                nearest != NULL ? "; did you mean '" : "",
+                                nearest != NULL ? nearest : "", nearest != NULL ? "'?" : ""));
 }
 
 /* True when the number is one that the field's enum names. */
@@ -288,7 +288,7 @@ static struct error *read_bytes(struct json_message_reader *r, const struct json
         if (decoded.len == 0)
                 return NULL;
         ret->bytes.data = arena_try_alloc(r->arena, decoded.len);
-        if (!ret->bytes.data)
+        if (ret->bytes.data == NULL)
                 return pb_out_of_memory();
         memcpy(ret->bytes.data, decoded.ptr, decoded.len);
         return NULL;
@@ -422,8 +422,8 @@ static struct error *unknown_field(const ProtobufCMessageDescriptor *type,
         return locate(place,
                       error_new(ERR_INVALID_ARG, "message '%s' has no field named '%.*s'%s%s%s",
                                 pb_type_name(type), STR_ARG(name),
-                                nearest ? "; did you mean '" : "", nearest ? nearest : "",
-                                nearest ? "'?" : ""));
+                                nearest != NULL ? "; did you mean '" : "",
+                                nearest != NULL ? nearest : "", nearest != NULL ? "'?" : ""));
 }
 
 /* Reads one member of an object, whose key was read. */
@@ -459,11 +459,11 @@ static struct error *read_message(struct json_message_reader       *r,
         while (json_next_key(&r->json, r->arena, &name)) {
                 const ProtobufCFieldDescriptor *field = pb_field_find_json(type, name);
 
-                if (!field && r->skips_unknown) {
+                if (field == NULL && r->skips_unknown) {
                         json_skip(&r->json);
                         continue;
                 }
-                if (!field)
+                if (field == NULL)
                         return unknown_field(type, place, name);
                 TRY(read_field(r, &b, field, place));
         }

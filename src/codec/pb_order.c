@@ -25,7 +25,7 @@ static unsigned offset_after_oneof(const ProtobufCMessageDescriptor *type) {
                 if (strcmp(type->name, place->message) != 0)
                         continue;
                 next = pb_field_find(type, str_of(place->next_field));
-                if (next)
+                if (next != NULL)
                         return next->offset;
         }
         return UINT32_MAX;
@@ -47,8 +47,8 @@ const ProtobufCFieldDescriptor *pb_order_next(const ProtobufCMessageDescriptor *
                                               const ProtobufCFieldDescriptor   *previous) {
         const ProtobufCFieldDescriptor *next = NULL;
         unsigned                        after_oneof = offset_after_oneof(type);
-        uint64_t                        floor = previous ? place_of(previous, after_oneof) : 0;
-        uint64_t                        nearest = UINT64_MAX;
+        uint64_t floor = previous != NULL ? place_of(previous, after_oneof) : 0;
+        uint64_t nearest = UINT64_MAX;
 
         for (unsigned i = 0; i < type->n_fields; i++) {
                 uint64_t place = place_of(&type->fields[i], after_oneof);

@@ -59,8 +59,8 @@ struct str pb_read_text(struct pb_reader *r); /* pb_read_bytes() that must be UT
 static inline void pb_reader_init(struct pb_reader *r, const void *bytes, size_t len) {
         static const uint8_t nothing[1];
 
-        r->at = bytes ? bytes : nothing;
-        r->end = r->at + (bytes ? len : 0);
+        r->at = bytes != NULL ? bytes : nothing;
+        r->end = r->at + (bytes != NULL ? len : 0);
         r->failed = false;
 }
 

@@ -290,8 +290,9 @@ static struct error *unknown_field(const struct reader *r) {
         const char                       *nearest = pb_field_suggest(type, name);
 
         return error_new(ERR_INVALID_ARG, "message '%s' has no field named '%.*s'%s%s%s",
-                         pb_type_name(type), STR_ARG(name), nearest ? "; did you mean '" : "",
-                         nearest ? nearest : "", nearest ? "'?" : "");
+                         pb_type_name(type), STR_ARG(name),
+                         nearest != NULL ? "; did you mean '" : "", nearest != NULL ? nearest : "",
+                         nearest != NULL ? "'?" : "");
 }
 
 static struct error *missing_bracket(const struct reader *r) {

@@ -35,7 +35,7 @@ static int digit_value(char c, int base) {
 }
 
 struct error *pb_lexer_locate(const struct pb_lexer *l, struct pb_place place, struct error *err) {
-        if (l->file)
+        if (l->file != NULL)
                 return error_prefix(err, "%s:%u:%u: ", l->file, place.line, place.column);
         return error_prefix(err, "%u:%u: ", place.line, place.column);
 }
@@ -98,7 +98,8 @@ struct error *pb_lexer_expected(const struct pb_lexer *l, const char *format, ..
         TRY(strbuf_check(&shown, "the text of an error"));
         return pb_lexer_locate(l, l->token.place,
                                error_new(ERR_INVALID_ARG, "expected %s, got %s",
-                                         what ? what : "something else", strbuf_cstr(&shown)));
+                                         what != NULL ? what : "something else",
+                                         strbuf_cstr(&shown)));
 }
 
 static void skip_blanks(struct pb_lexer *l) {
@@ -106,8 +107,8 @@ static void skip_blanks(struct pb_lexer *l) {
                 if (*l->at == '#') {
                         const char *newline = memchr(l->at, '\n', (size_t)(l->end - l->at));
 
-                        l->at = newline ? newline : l->end;
-                        if (!newline)
+                        l->at = newline != NULL ? newline : l->end;
+                        if (newline == NULL)
                                 return;
                 }
                 if (*l->at == '\n') {
@@ -335,7 +336,7 @@ static struct error *read_escape(struct string_cursor *s, struct strbuf *out) {
         const char       *letter = c ? strchr(letters, c) : NULL;
         uint32_t          code;
 
-        if (letter) {
+        if (letter != NULL) {
                 s->at++;
                 strbuf_putc(out, values[letter - letters]);
                 return NULL;
@@ -363,11 +364,11 @@ static struct error *read_one_string(const struct pb_lexer *l, struct strbuf *ou
 
         while (s.at < s.end) {
                 const char *escape = memchr(s.at, '\\', (size_t)(s.end - s.at));
-                const char *plain_end = escape ? escape : s.end;
+                const char *plain_end = escape != NULL ? escape : s.end;
 
                 strbuf_put(out, s.at, (size_t)(plain_end - s.at));
                 s.at = plain_end;
-                if (escape) {
+                if (escape != NULL) {
                         s.at++;
                         TRY(read_escape(&s, out));
                 }

@@ -170,13 +170,12 @@ static struct error *unknown_enum_value(const struct pb_lexer *l, struct pb_plac
                                         const ProtobufCFieldDescriptor *field, bool is_negative) {
         const char *nearest = pb_enum_suggest(field, l->token.text);
 
-        return pb_lexer_locate(l, place,
-                               error_new(ERR_INVALID_ARG,
-                                         "enum '%s' of field '%s' has no value '%s%.*s'%s%s%s",
-                                         pb_field_type_name(field), field->name,
-                                         is_negative ? "-" : "", STR_ARG(l->token.text),
-                                         nearest ? "; did you mean '" : "", nearest ? nearest : "",
-                                         nearest ? "'?" : ""));
+        return pb_lexer_locate(
+                l, place,
+                error_new(ERR_INVALID_ARG, "enum '%s' of field '%s' has no value '%s%.*s'%s%s%s",
+                          pb_field_type_name(field), field->name, is_negative ? "-" : "",
+                          STR_ARG(l->token.text), nearest != NULL ? "; did you mean '" : "",
+                          nearest != NULL ? nearest : "", nearest != NULL ? "'?" : ""));
 }
 
 static struct error *read_enum(struct pb_lexer *l, const ProtobufCFieldDescriptor *field,
@@ -222,11 +221,11 @@ static struct error *read_string(struct pb_lexer *l, const ProtobufCFieldDescrip
         text = strbuf_str(scratch);
         if (pb_field_kind(field) == PB_STRING) {
                 err = pb_text_value(text, arena, ret);
-                return err ? pb_lexer_locate(l, place, err) : NULL;
+                return err != NULL ? pb_lexer_locate(l, place, err) : NULL;
         }
         ret->bytes.len = text.len;
         ret->bytes.data = text.len > 0 ? arena_try_alloc(arena, text.len) : NULL;
-        if (text.len > 0 && !ret->bytes.data)
+        if (text.len > 0 && ret->bytes.data == NULL)
                 return pb_out_of_memory();
         if (text.len > 0)
                 memcpy(ret->bytes.data, text.ptr, text.len);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Checks of inputs, outputs, batch inputs and batch outputs.
  */
-#include "config/config_check.h"
-
 #include "base/map.h"
+#include "config/config_check.h"
 #include "config/shape.h"
 
 /* The fields that inputs and outputs have in common. */

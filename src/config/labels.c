@@ -30,8 +30,8 @@ static struct error *split_lines(struct label_set *set, size_t len) {
         size_t n = 0;
         char  *end = set->text + len;
 
-        for (const char *at = set->text; at < end && (at = memchr(at, '\n', (size_t)(end - at)));
-             at++)
+        for (const char *at = set->text;
+             at < end && (at = memchr(at, '\n', (size_t)(end - at))) != NULL; at++)
                 n++;
         if (len > 0 && end[-1] != '\n')
                 n++; /* the last line has no newline of its own */

@@ -95,7 +95,9 @@ static void *allocate_piece(void *arena, size_t bytes) {
 }
 
 /* Frees nothing: the arena frees all its memory at once. */
-static void free_piece(void *arena UNUSED, void *piece UNUSED) {
+static void free_piece(void *arena, void *piece) {
+        (void)arena;
+        (void)piece;
 }
 
 Inference__ModelConfig *model_config_copy_message(struct model_config          *c,
@@ -135,7 +137,8 @@ struct error *model_config_copy(const struct model_config *from, struct model_co
 /* proto3 JSON writes 64-bit integers as strings; the reference server converts them to numbers
  * after printing, except in these three messages (model configuration: JSON form). */
 static bool is_number(const ProtobufCMessageDescriptor *type,
-                      const ProtobufCFieldDescriptor   *field UNUSED) {
+                      const ProtobufCFieldDescriptor   *field) {
+        (void)field;
         return type != &inference__model_sequence_batching__initial_state__descriptor &&
                type != &inference__model_optimization_policy__cuda__graph_spec__shape__descriptor &&
                type != &inference__model_instance_group__secondary_device__descriptor;

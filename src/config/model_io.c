@@ -7,7 +7,8 @@
 #include <string.h>
 
 #define SAME_VALUE(name, value, config_name, ...)                                                  \
-        _Static_assert((int)INFERENCE__DATA_TYPE__TYPE_##config_name == (value), "data types differ");
+        _Static_assert((int)INFERENCE__DATA_TYPE__TYPE_##config_name == (value),                   \
+                       "data types differ");
 DATA_TYPES(SAME_VALUE)
 
 /* The fields that inputs and outputs have in common in the message. */

@@ -15,7 +15,7 @@ struct error *core_error_take_any(struct TRITONSERVER_Error *core) {
 struct TRITONSERVER_Error *core_error_give(struct error *err) {
         struct TRITONSERVER_Error *core;
 
-        if (!err)
+        if (err == NULL)
                 return NULL;
         core = TRITONSERVER_ErrorNew((TRITONSERVER_Error_Code)err->code, err->message);
         error_free(err);

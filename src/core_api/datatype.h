@@ -9,7 +9,6 @@
 
 #include "base/str.h"
 #include "codec/json_reader.h"
-
 #include "triton/core/tritonserver.h"
 
 /* Returns TRITONSERVER_TYPE_INVALID for an unknown name. */

@@ -134,7 +134,7 @@ static void log_access(const struct grpc_stream *st) {
         const struct service *service = &st->h2.conn->home->options->service;
         struct access_entry   entry;
 
-        if (!service->on_access)
+        if (service->on_access == NULL)
                 return;
         entry = (struct access_entry){
                 .peer = grpc_call_peer(&st->call),
@@ -152,7 +152,7 @@ static void log_access(const struct grpc_stream *st) {
 
 /* Recycles a call that neither the connection nor a handler owns. */
 static void recycle(struct grpc_stream *st) {
-        if (st->call.on_sent)
+        if (st->call.on_sent != NULL)
                 st->call.on_sent(&st->call);
         log_access(st);
         access_done(&st->call.access);
@@ -271,8 +271,8 @@ static void respond(struct grpc_stream *st, struct str http_status, bool has_bod
 static void flush_soon(struct grpc_stream *st) {
         struct h2_conn *c = st->h2.conn;
 
-        h2_conn_flush_soon(c, c->n_streams == 1 &&
-                                      !(st->call.method && st->call.method->is_server_stream));
+        h2_conn_flush_soon(c, c->n_streams == 1 && !(st->call.method != NULL &&
+                                                     st->call.method->is_server_stream));
 }
 
 /* ---- statuses ---- */
@@ -317,7 +317,7 @@ static void abort_call(struct grpc_stream *st, enum grpc_abort reason) {
         st->call.abort_reason = reason;
         st->is_answered = true;
         on_abort = st->call.method->on_abort;
-        if (on_abort)
+        if (on_abort != NULL)
                 on_abort(&st->call);
 }
 
@@ -391,7 +391,7 @@ static void on_path(struct grpc_stream *st, struct str path) {
         if (LIKELY(st->call.method))
                 return;
         copy = arena_try_str(&st->call.arena, path);
-        if (copy)
+        if (copy != NULL)
                 st->call.path = str_range(copy, path.len);
         else
                 refuse_headers(st, GRPC_LIMIT_MEMORY);
@@ -414,7 +414,7 @@ static struct grpc_metadata *add_field(struct grpc_stream *st) {
                 struct grpc_metadata *grown =
                         arena_try_alloc(&st->call.arena, cap * sizeof(*grown));
 
-                if (!grown)
+                if (grown == NULL)
                         return NULL;
                 if (st->n_fields > 0)
                         memcpy(grown, st->fields, st->n_fields * sizeof(*grown));
@@ -428,7 +428,7 @@ static struct grpc_metadata *add_field(struct grpc_stream *st) {
 static struct str copy_str(struct grpc_stream *st, struct str s) {
         char *copy = arena_try_alloc(&st->call.arena, s.len + 1);
 
-        if (!copy)
+        if (copy == NULL)
                 return str_range(NULL, 0);
         memcpy(copy, s.ptr, s.len);
         copy[s.len] = '\0';
@@ -439,11 +439,11 @@ static void on_metadata(struct grpc_stream *st, enum h2_field field, struct str 
                         struct str value) {
         struct grpc_metadata *m = add_field(st);
 
-        if (m) {
+        if (m != NULL) {
                 m->name = field == H2_FIELD_OTHER ? copy_str(st, name) : h2_field_name(field);
                 m->value = copy_str(st, value);
         }
-        if (UNLIKELY(!m || !m->name.ptr || !m->value.ptr))
+        if (UNLIKELY(m == NULL || m->name.ptr == NULL || m->value.ptr == NULL))
                 refuse_headers(st, GRPC_LIMIT_MEMORY);
         else
                 remember(st, field, m->value);
@@ -510,7 +510,7 @@ static bool check_timeout(struct grpc_stream *st) {
         struct loop *loop = st->h2.conn->home->net.loop;
         uint64_t     timeout_ns;
 
-        if (!st->timeout.ptr)
+        if (st->timeout.ptr == NULL)
                 return true;
         if (!grpc_timeout_decode(st->timeout, &timeout_ns)) {
                 refuse(st, GRPC_INTERNAL, "malformed grpc-timeout");
@@ -522,7 +522,7 @@ static bool check_timeout(struct grpc_stream *st) {
         }
         if (timeout_ns < CLOCK_NEVER - st->h2.conn->now_ns)
                 st->call.deadline_ns = st->h2.conn->now_ns + timeout_ns;
-        if (!loop || loop_timer_arm(loop, &st->deadline, st->call.deadline_ns))
+        if (loop == NULL || loop_timer_arm(loop, &st->deadline, st->call.deadline_ns))
                 return true;
         h2_conn_count_rejected(st->h2.conn, GRPC_LIMIT_MEMORY);
         refuse(st, GRPC_RESOURCE_EXHAUSTED, "not enough memory for the deadline");
@@ -577,8 +577,8 @@ static bool check_request(struct grpc_stream *st) {
 static COLD void log_arrival(const struct grpc_stream *st) {
         const char *path = st->call.method->path;
         const char *name = strrchr(path, '/') + 1;
-        bool        is_inference = strcmp(name, "ModelInfer") == 0 ||
-                            strcmp(name, "ModelStreamInfer") == 0;
+        bool        is_inference =
+                strcmp(name, "ModelInfer") == 0 || strcmp(name, "ModelStreamInfer") == 0;
 
         log_verbose(1, "Process for %s%s, rpc_ok=1, %d step START", name,
                     is_inference ? "Handler" : "", (int)st->h2.id);
@@ -592,7 +592,7 @@ static void on_headers(struct h2_stream *h2) {
         call->n_metadata = st->n_fields;
         if (!check_request(st))
                 return;
-        if (!call->method) {
+        if (call->method == NULL) {
                 refuse_method(st);
                 return;
         }
@@ -603,7 +603,7 @@ static void on_headers(struct h2_stream *h2) {
         if (call->method->is_compressible)
                 st->encoding_out = grpc_encoding_choose(st->h2.conn->home->options->compression,
                                                         st->accept_encoding);
-        if (call->method->on_open) {
+        if (call->method->on_open != NULL) {
                 st->is_given = true;
                 call->method->on_open(call);
         }
@@ -709,7 +709,7 @@ static bool unpack(struct grpc_stream *st, struct grpc_message *m) {
         if (LIKELY(!m->is_compressed))
                 return true;
         max = max_decompressed(st);
-        here = st->h2.conn->home->net.loop ? MIN(max, LOOP_MAX_WORK_BYTES) : max;
+        here = st->h2.conn->home->net.loop != NULL ? MIN(max, LOOP_MAX_WORK_BYTES) : max;
         /* Compressed bytes beyond the limit: do not even try. */
         if (m->bytes.len <= here)
                 status = grpc_decompress(m->bytes, here, st->h2.conn->home->pool, &plain);
@@ -789,7 +789,7 @@ static void read_messages(struct grpc_stream *st, struct str *in, struct buf *ow
 static void drop_stash(struct grpc_stream *st) {
         struct h2_conn *c = st->h2.conn;
 
-        if (!st->stash.buf)
+        if (st->stash.buf == NULL)
                 return;
         c->stashed_bytes -= st->stash.buf->len - st->stash.at;
         buf_unref(st->stash.buf);
@@ -800,11 +800,11 @@ static void drop_stash(struct grpc_stream *st) {
  * these bytes to the client. */
 static bool stash(struct grpc_stream *st, struct str bytes) {
         struct buf *b = st->stash.buf;
-        size_t      used = b ? b->len - st->stash.at : 0;
+        size_t      used = b != NULL ? b->len - st->stash.at : 0;
 
-        if (!b || b->cap - b->len < bytes.len) {
+        if (b == NULL || b->cap - b->len < bytes.len) {
                 b = buf_new(st->h2.conn->home->pool, 2 * used + bytes.len);
-                if (!b)
+                if (b == NULL)
                         return false;
                 if (used > 0)
                         memcpy(b->bytes, st->stash.buf->bytes + st->stash.at, used);
@@ -824,7 +824,7 @@ static size_t on_bytes(struct h2_stream *h2, struct str bytes, struct buf *owner
 
         st->bytes_in += len;
         st->h2.conn->pace_bytes += len;
-        if (!st->stash.buf)
+        if (st->stash.buf == NULL)
                 read_messages(st, &bytes, owner);
         if (st->is_answered || bytes.len == 0)
                 return len; /* bytes after the answer are discarded */
@@ -855,14 +855,14 @@ static void on_end(struct h2_stream *h2) {
         struct grpc_stream *st = stream_of(h2);
 
         st->has_ended = true;
-        if (!st->is_answered && !st->stash.buf && !st->is_unpacking)
+        if (!st->is_answered && st->stash.buf == NULL && !st->is_unpacking)
                 end_of_messages(st);
 }
 
 static struct iovec room(struct h2_stream *h2) {
         struct grpc_stream *st = stream_of(h2);
 
-        if (st->is_answered || st->pauses || st->stash.buf)
+        if (st->is_answered || st->pauses || st->stash.buf != NULL)
                 return (struct iovec){ NULL, 0 };
         return grpc_frame_room(&st->frame);
 }
@@ -871,7 +871,7 @@ static struct iovec room(struct h2_stream *h2) {
 static bool is_partial(struct h2_stream *h2) {
         const struct grpc_stream *st = stream_of(h2);
 
-        return !st->is_answered && !st->pauses && !st->stash.buf &&
+        return !st->is_answered && !st->pauses && st->stash.buf == NULL &&
                (grpc_frame_is_partial(&st->frame) || (st->has_only && !st->has_ended));
 }
 
@@ -906,7 +906,7 @@ static void set_pause(struct grpc_stream *st, enum grpc_pause pause, bool is_on)
                 return;
         }
         st->pauses &= ~(unsigned)pause;
-        if (st->pauses || st->is_delivering || !st->stash.buf || st->h2.id == 0)
+        if (st->pauses || st->is_delivering || st->stash.buf == NULL || st->h2.id == 0)
                 return;
         c->is_busy = true; /* a flush could free the stream */
         unstash(st);
@@ -973,7 +973,7 @@ static bool put_parts(struct send_queue *q, const struct grpc_part *parts, size_
         for (size_t i = 0; i < n; i++) {
                 if (!is_fine)
                         buf_unref(parts[i].buf);
-                else if (parts[i].buf)
+                else if (parts[i].buf != NULL)
                         is_fine = send_queue_put_buf(q, parts[i].ptr, parts[i].len, parts[i].buf);
                 else
                         is_fine = send_queue_put(q, parts[i].ptr, parts[i].len);
@@ -996,7 +996,7 @@ bool grpc_call_pack(const struct grpc_call *call, const struct grpc_part *parts,
                 return false;
         if (n_parts > FEW_PARTS)
                 iov = many = try_alloc(n_parts * sizeof(*iov));
-        if (!iov)
+        if (iov == NULL)
                 return false;
         for (size_t i = 0; i < n_parts; i++)
                 iov[i] = (struct iovec){ (void *)(uintptr_t)parts[i].ptr, parts[i].len };
@@ -1139,7 +1139,7 @@ static void emit(struct h2_stream *h2, size_t n, struct h2_out *out) {
         st->h2.conn->unsent_bytes -= n;
         st->bytes_out += n;
         may_resume = (st->pauses & GRPC_PAUSE_UNSENT) && st->out.bytes <= l->unsent_pause_bytes / 2;
-        if (st->call.on_written)
+        if (st->call.on_written != NULL)
                 st->has_written = true;
         if (may_resume || st->has_written)
                 st->h2.is_due = st->h2.conn->has_due = true;
@@ -1150,7 +1150,7 @@ static void on_due(struct h2_stream *h2) {
         bool                has_written = st->has_written;
 
         st->h2.is_due = st->has_written = false;
-        if (has_written && st->call.on_written && !st->is_answered)
+        if (has_written && st->call.on_written != NULL && !st->is_answered)
                 st->call.on_written(&st->call);
         if ((st->pauses & GRPC_PAUSE_UNSENT) &&
             st->out.bytes <= h2_conn_limits(st->h2.conn)->unsent_pause_bytes / 2)
@@ -1220,7 +1220,8 @@ void grpc_call_conclude(struct grpc_call *call, enum grpc_code code, const char 
 
         if (st->h2.id == 0 || st->is_answered)
                 return;
-        set_status(st, code, message ? keep_message(call, message) : STR_LIT(""), status_ok);
+        set_status(st, code, message != NULL ? keep_message(call, message) : STR_LIT(""),
+                   status_ok);
         h2_conn_flush_soon(st->h2.conn, false);
 }
 
@@ -1239,7 +1240,7 @@ void grpc_call_finish(struct grpc_call *call, enum grpc_code code, const char *m
         }
         if (st->is_answered)
                 return;
-        if (message)
+        if (message != NULL)
                 text = keep_message(call, message);
         if (UNLIKELY(call->arena.used_bytes > KEPT_ARENA_BYTES && !call->method->is_client_stream))
                 free_handler_memory(st, &text);
@@ -1391,6 +1392,7 @@ void grpc_call_compute(struct grpc_call *call, struct loop_work *work) {
         loop_compute(call->stream->h2.conn->home->net.loop, work);
 }
 
-void grpc_call_compute_cancel(struct grpc_call *call UNUSED, struct loop_work *work) {
+void grpc_call_compute_cancel(struct grpc_call *call, struct loop_work *work) {
+        (void)call;
         loop_compute_cancel(work);
 }

@@ -52,7 +52,7 @@ static void finish(struct grpc_frame *f, struct str bytes, struct buf *owner,
 
 /* Makes room for at least a part of the bytes. A full buffer grows only here: bytes that are in place fit. */
 static bool make_room(struct grpc_frame *f, size_t n_bytes) {
-        if (!f->gathered)
+        if (f->gathered == NULL)
                 f->gathered = buf_new_growing(f->pool, f->len, n_bytes);
         else if (f->got == f->gathered->cap)
                 return buf_grow(&f->gathered, f->len);
@@ -86,7 +86,7 @@ enum grpc_frame_status grpc_frame_read(struct grpc_frame *f, struct str *in, str
                 finish(f, str_range("", 0), NULL, ret);
                 return GRPC_FRAME_MESSAGE;
         }
-        if (!f->gathered && owner && in->len >= f->len) {
+        if (f->gathered == NULL && owner != NULL && in->len >= f->len) {
                 struct str bytes = str_range(in->ptr, f->len);
 
                 take(in, f->len);
@@ -114,7 +114,7 @@ bool grpc_frame_is_partial(const struct grpc_frame *f) {
 }
 
 struct iovec grpc_frame_room(const struct grpc_frame *f) {
-        if (!f->gathered)
+        if (f->gathered == NULL)
                 return (struct iovec){ NULL, 0 };
         return (struct iovec){ f->gathered->bytes + f->got, room_of(f) };
 }

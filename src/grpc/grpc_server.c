@@ -103,9 +103,9 @@ struct error *grpc_server_new(const struct grpc_server_options *o, struct grpc_s
         s->options.net.address = NULL;
         measure_paths(s);
         err = check_methods(&o->methods);
-        if (!err)
+        if (err == NULL)
                 err = net_server_new(&net, &server_ops, &s->net);
-        if (err) {
+        if (err != NULL) {
                 free(s->paths);
                 free(s);
                 return err;
@@ -115,11 +115,11 @@ struct error *grpc_server_new(const struct grpc_server_options *o, struct grpc_s
 }
 
 struct net_server *grpc_server_net(struct grpc_server *s) {
-        return s ? s->net : NULL;
+        return s != NULL ? s->net : NULL;
 }
 
 void grpc_server_free(struct grpc_server *s) {
-        if (!s)
+        if (s == NULL)
                 return;
         net_server_free(s->net);
         free(s->paths);

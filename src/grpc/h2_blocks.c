@@ -51,7 +51,7 @@ static void free_block(struct h2_blocks *b, struct h2_block *block) {
 
 void h2_blocks_done(struct h2_blocks *b) {
         for (size_t i = 0; i < H2_BLOCK_CLASSES; i++)
-                while (b->kept[i]) {
+                while (b->kept[i] != NULL) {
                         struct h2_block *block = b->kept[i];
 
                         b->kept[i] = block->next;
@@ -76,7 +76,7 @@ void *h2_blocks_alloc(size_t size, void *blocks) {
         size_t           cap = size, bytes;
 
         if (class < H2_BLOCK_CLASSES) {
-                if (b->kept[class])
+                if (b->kept[class] != NULL)
                         return take_kept(b, class);
                 cap = (class + 1) * STEP;
         }
@@ -85,7 +85,7 @@ void *h2_blocks_alloc(size_t size, void *blocks) {
         if (!charge(b, size, bytes))
                 return NULL;
         block = size <= SURE_BYTES ? mem_alloc(bytes) : try_alloc(bytes);
-        if (!block) {
+        if (block == NULL) {
                 byte_account_give(&b->account, bytes);
                 return NULL;
         }
@@ -97,7 +97,7 @@ void *h2_blocks_zalloc(size_t n, size_t size, void *blocks) {
         void  *block;
         size_t bytes;
 
-        if (!size_mul(n, size, &bytes) || !(block = h2_blocks_alloc(bytes, blocks)))
+        if (!size_mul(n, size, &bytes) || (block = h2_blocks_alloc(bytes, blocks)) == NULL)
                 return NULL;
         return memset(block, 0, bytes);
 }
@@ -107,7 +107,7 @@ void h2_blocks_free(void *block, void *blocks) {
         struct h2_block  *freed;
         size_t class;
 
-        if (!block)
+        if (block == NULL)
                 return;
         freed = block_of(block);
         class = freed->cap > 0 ? class_of(freed->cap) : H2_BLOCK_CLASSES;
@@ -124,13 +124,13 @@ void *h2_blocks_realloc(void *block, size_t size, void *blocks) {
         void  *grown;
         size_t cap;
 
-        if (!block)
+        if (block == NULL)
                 return h2_blocks_alloc(size, blocks);
         cap = block_of(block)->cap;
         if (size <= cap)
                 return block;
         grown = h2_blocks_alloc(size, blocks);
-        if (!grown)
+        if (grown == NULL)
                 return NULL;
         memcpy(grown, block, cap);
         h2_blocks_free(block, blocks);

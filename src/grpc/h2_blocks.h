@@ -27,7 +27,8 @@ struct h2_block;
 struct h2_blocks {
         struct h2_block *kept[H2_BLOCK_CLASSES]; /* owned */
         uint32_t         n_kept[H2_BLOCK_CLASSES];
-        struct byte_account account; /* its budget, NULL without one, is set before the first block */
+        struct byte_account
+                account; /* its budget, NULL without one, is set before the first block */
 };
 
 void h2_blocks_done(struct h2_blocks *b);

@@ -38,7 +38,7 @@ const struct grpc_limits *h2_conn_limits(const struct h2_conn *c) {
 }
 
 static void count_rejected(const struct h2_loop *home, enum grpc_limit limit) {
-        if (limit != GRPC_LIMIT_NONE && home->on_rejected)
+        if (limit != GRPC_LIMIT_NONE && home->on_rejected != NULL)
                 home->on_rejected(home->rejected_owner, grpc_limit_name(limit));
 }
 
@@ -47,7 +47,7 @@ void h2_conn_count_rejected(struct h2_conn *c, enum grpc_limit limit) {
 }
 
 const char *h2_conn_peer(const struct h2_conn *c) {
-        return c->net ? conn_peer(c->net) : "unknown";
+        return c->net != NULL ? conn_peer(c->net) : "unknown";
 }
 
 /* ---- making room ---- */
@@ -55,7 +55,8 @@ const char *h2_conn_peer(const struct h2_conn *c) {
 static enum leave_claim claim_since(const struct h2_conn *c, uint64_t now_ns, uint64_t stuck_ns) {
         bool has_block = c->head_ns != 0;
 
-        if (has_block && now_ns - c->head_ns > stuck_ns && c->n_streams == (c->head ? 1 : 0))
+        if (has_block && now_ns - c->head_ns > stuck_ns &&
+            c->n_streams == (c->head != NULL ? 1 : 0))
                 return LEAVE_IDLE;
         if (has_block || c->n_streams > 0)
                 return LEAVE_STAYS;
@@ -72,7 +73,7 @@ static enum leave_claim claim_of(const struct leave_place *place, uint64_t now_n
         enum leave_claim      claim;
 
         /* A busy one is the connection whose call needs the room. */
-        if (!c->net || c->is_busy || c->is_flushing || conn_is_closing(c->net) ||
+        if (c->net == NULL || c->is_busy || c->is_flushing || conn_is_closing(c->net) ||
             turns_is_waiting(&c->turn))
                 return LEAVE_STAYS;
         claim = claim_since(c, now_ns, stuck_ns);
@@ -95,7 +96,7 @@ static bool make_room(struct h2_loop *home, enum leave_need need, leave_claim_fn
         struct leave_place *place = leave_order_pick(&home->net.conns, need, claim, clock_now_ns());
         struct h2_conn     *c;
 
-        if (!place)
+        if (place == NULL)
                 return false;
         c = CONTAINER_OF(place, struct h2_conn, place);
         h2_conn_drain(c); /* the client learns that no call was lost */
@@ -163,7 +164,7 @@ static void session_terminate(struct h2_conn *c, enum h2_code code, const char *
 }
 
 static void session_close(struct h2_conn *c) {
-        if (c->session)
+        if (c->session != NULL)
                 nghttp2_session_del(STEAL(c->session));
 }
 
@@ -189,7 +190,7 @@ static struct h2_stream *new_stream(struct h2_loop *home) {
                 return NULL;
         }
         st = try_alloc(bytes);
-        if (!st)
+        if (st == NULL)
                 byte_account_give(&home->blocks.account, bytes);
         return st;
 }
@@ -220,7 +221,7 @@ static struct h2_stream *open_stream(struct h2_conn *c, int32_t id) {
                 h2_conn_count_rejected(c, GRPC_LIMIT_STREAMS);
         else if ((st = take_spare(c->home)) == NULL)
                 h2_conn_count_rejected(c, GRPC_LIMIT_MEMORY);
-        if (!st)
+        if (st == NULL)
                 return NULL;
         *st = (struct h2_stream){ .conn = c, .id = id, .body_left = -1 };
         c->home->ops->on_open(st);
@@ -259,7 +260,7 @@ static void free_conn(struct h2_conn *c) {
         buf_unref(c->rest_owner);
         h2_out_free(c->writing);
         free(c);
-        if (home->net.server)
+        if (home->net.server != NULL)
                 net_home_conn_gone(&home->net);
 }
 
@@ -275,7 +276,7 @@ void h2_stream_recycle(struct h2_stream *st) {
         } else {
                 free_stream(home, st);
         }
-        if (!c->session && !c->is_ending && c->n_streams == 0)
+        if (c->session == NULL && !c->is_ending && c->n_streams == 0)
                 free_conn(c);
 }
 
@@ -351,7 +352,7 @@ static void on_ping_ack(struct h2_conn *c, const char opaque[8]) {
 static bool take_share(struct h2_conn *c) {
         struct loop *l = c->home->net.loop;
 
-        if (UNLIKELY(!l || !c->net)) /* in tests */
+        if (UNLIKELY(l == NULL || c->net == NULL)) /* in tests */
                 return true;
         if (turns_is_waiting(&c->turn))
                 return false;
@@ -390,10 +391,10 @@ static bool check_continuations(struct h2_conn *c) {
         return false;
 }
 
-static int on_begin_frame(nghttp2_session *session UNUSED, const nghttp2_frame_hd *hd,
-                          void *owner) {
+static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd, void *owner) {
         struct h2_conn *c = owner;
 
+        (void)session;
         c->frame_left = 0;
         switch (hd->type) {
         case NGHTTP2_DATA:
@@ -428,7 +429,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
                 return 0;
         take_share(c); /* the next callback that can pause does so */
         st = open_stream(c, id);
-        if (!st)
+        if (st == NULL)
                 return callback_result(nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, id,
                                                                  NGHTTP2_REFUSED_STREAM) == 0);
         c->head = st;
@@ -439,7 +440,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
 static bool refuse_stream(struct h2_conn *c, int32_t id) {
         struct h2_stream *st = find_stream(c, id);
 
-        if (st && !st->is_reset)
+        if (st != NULL && !st->is_reset)
                 ops_of(st)->on_malformed(st);
         return count_reset(c);
 }
@@ -452,14 +453,16 @@ static NOINLINE int refuse_block(struct h2_conn *c, int32_t id) {
 }
 
 /* The signature of nghttp2's nghttp2_on_header_callback. */
-static int on_header(nghttp2_session *session UNUSED, const nghttp2_frame *frame,
+static int on_header(nghttp2_session *session, const nghttp2_frame *frame,
                      const uint8_t *name_bytes, size_t name_len, const uint8_t *value_bytes,
-                     size_t value_len, uint8_t flags UNUSED, void *owner) {
+                     size_t value_len, uint8_t flags, void *owner) {
         struct h2_conn *c = owner;
         struct str      name = str_range((const char *)name_bytes, name_len);
         struct str      value = str_range((const char *)value_bytes, value_len);
         enum h2_field   field;
 
+        (void)session;
+        (void)flags;
         c->head_bytes += name.len + value.len + 32; /* counted as in RFC 9113, 6.5.2 */
         if (c->head_bytes > HEADER_BOMB_FACTOR * h2_conn_limits(c)->header_bytes) {
                 enhance_your_calm(c, GRPC_LIMIT_HEADER_BYTES, "too_many_header_bytes");
@@ -468,7 +471,7 @@ static int on_header(nghttp2_session *session UNUSED, const nghttp2_frame *frame
         field = h2_fields_read(&c->fields, name, value);
         if (UNLIKELY(field == H2_FIELD_MALFORMED))
                 return refuse_block(c, frame->hd.stream_id);
-        if (c->head && field != H2_FIELD_LEFT_OUT)
+        if (c->head != NULL && field != H2_FIELD_LEFT_OUT)
                 c->home->ops->on_header(c->head, field, name, value);
         return pause_or_go_on(c);
 }
@@ -482,7 +485,7 @@ static bool end_block(struct h2_conn *c, const nghttp2_frame *frame) {
                 return frame->hd.flags & NGHTTP2_FLAG_END_STREAM;
         if (!h2_fields_are_complete(&c->fields))
                 return false;
-        if (!st)
+        if (st == NULL)
                 return true;
         st->body_left = c->fields.content_length;
         ops_of(st)->on_headers(st);
@@ -493,7 +496,7 @@ static bool end_block(struct h2_conn *c, const nghttp2_frame *frame) {
 static bool end_stream(struct h2_conn *c, int32_t id) {
         struct h2_stream *st = find_stream(c, id);
 
-        if (!st)
+        if (st == NULL)
                 return true;
         if (UNLIKELY(st->body_left > 0))
                 return false;
@@ -501,9 +504,10 @@ static bool end_stream(struct h2_conn *c, int32_t id) {
         return true;
 }
 
-static int on_frame(nghttp2_session *session UNUSED, const nghttp2_frame *frame, void *owner) {
+static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *owner) {
         struct h2_conn *c = owner;
 
+        (void)session;
         switch (frame->hd.type) {
         case NGHTTP2_HEADERS:
                 if (UNLIKELY(!end_block(c, frame)))
@@ -545,41 +549,46 @@ void h2_stream_consumed(struct h2_stream *st, size_t n) {
         st->used = 0;
 }
 
-static int on_data(nghttp2_session *session UNUSED, uint8_t flags UNUSED, int32_t id,
-                   const uint8_t *bytes, size_t len, void *owner) {
+static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *bytes,
+                   size_t len, void *owner) {
         struct h2_conn   *c = owner;
         struct h2_stream *st = find_stream(c, id);
         size_t            used = len;
 
+        (void)session;
+        (void)flags;
         c->frame_left -= MIN(c->frame_left, len);
-        if (st && UNLIKELY(!count_body(st, len)) && !refuse_stream(c, id))
+        if (st != NULL && UNLIKELY(!count_body(st, len)) && !refuse_stream(c, id))
                 return NGHTTP2_ERR_CALLBACK_FAILURE;
-        if (st)
+        if (st != NULL)
                 used = ops_of(st)->on_bytes(st, str_range((const char *)bytes, len), c->feed_owner);
         if (holds_much(c))
                 c->withheld_bytes += len;
         else
                 c->fed_bytes += len;
-        if (st)
+        if (st != NULL)
                 h2_stream_consumed(st, used);
         return c->must_end ? NGHTTP2_ERR_CALLBACK_FAILURE : pause_or_go_on(c);
 }
 
 /* nghttp2 has reset the stream of an invalid frame; this counts as a reset. */
-static int on_invalid_frame(nghttp2_session *session UNUSED, const nghttp2_frame *frame UNUSED,
-                            int code UNUSED, void *owner) {
+static int on_invalid_frame(nghttp2_session *session, const nghttp2_frame *frame, int code,
+                            void *owner) {
+        (void)session;
+        (void)frame;
+        (void)code;
         return callback_result(count_reset(owner));
 }
 
-static int on_stream_closed(nghttp2_session *session UNUSED, int32_t id, uint32_t code,
-                            void *owner) {
+static int on_stream_closed(nghttp2_session *session, int32_t id, uint32_t code, void *owner) {
         struct h2_conn   *c = owner;
         struct h2_stream *st = find_stream(c, id);
-        bool              counts = code != NGHTTP2_NO_ERROR && (!st || !st->is_reset);
+        bool              counts = code != NGHTTP2_NO_ERROR && (st == NULL || !st->is_reset);
 
+        (void)session;
         if (c->head == st)
                 c->head = NULL;
-        if (st)
+        if (st != NULL)
                 close_stream(st);
         if (!counts || c->must_end || count_reset(c))
                 return 0;
@@ -609,11 +618,15 @@ static int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame, v
                 nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, id, NGHTTP2_NO_ERROR) == 0);
 }
 
-static ssize_t on_frame_length(nghttp2_session *session UNUSED, uint8_t type UNUSED,
-                               int32_t id UNUSED, int32_t connection_window, int32_t stream_window,
-                               uint32_t max_frame, void *owner UNUSED) {
+static ssize_t on_frame_length(nghttp2_session *session, uint8_t type, int32_t id,
+                               int32_t connection_window, int32_t stream_window, uint32_t max_frame,
+                               void *owner) {
         size_t window = (size_t)MAX(0, MIN(connection_window, stream_window));
 
+        (void)session;
+        (void)type;
+        (void)id;
+        (void)owner;
         return (ssize_t)MIN(MIN(window, max_frame), H2_MAX_SENT_FRAME_BYTES);
 }
 
@@ -627,13 +640,15 @@ static int submit_trailers(nghttp2_session *session, struct h2_stream *st) {
         return nghttp2_submit_trailer(session, st->id, nv, n);
 }
 
-static ssize_t on_pull(nghttp2_session *session, int32_t id UNUSED, uint8_t *bytes UNUSED,
-                       size_t max, uint32_t *flags, nghttp2_data_source *source,
-                       void *owner UNUSED) {
+static ssize_t on_pull(nghttp2_session *session, int32_t id, uint8_t *bytes, size_t max,
+                       uint32_t *flags, nghttp2_data_source *source, void *owner) {
         struct h2_stream *st = source->ptr;
         bool              is_last;
         size_t            n = ops_of(st)->pull(st, max, &is_last);
 
+        (void)id;
+        (void)bytes;
+        (void)owner;
         if (n == 0 && !is_last)
                 return NGHTTP2_ERR_DEFERRED;
         if (n > 0)
@@ -646,10 +661,12 @@ static ssize_t on_pull(nghttp2_session *session, int32_t id UNUSED, uint8_t *byt
         return (ssize_t)n;
 }
 
-static int on_emit(nghttp2_session *session UNUSED, nghttp2_frame *frame UNUSED,
-                   const uint8_t *header, size_t len, nghttp2_data_source *source, void *owner) {
+static int on_emit(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *header,
+                   size_t len, nghttp2_data_source *source, void *owner) {
         struct h2_conn *c = owner;
 
+        (void)session;
+        (void)frame;
         if (!h2_out_has_room(c->gathering)) {
                 c->is_full = true;
                 return NGHTTP2_ERR_WOULDBLOCK;
@@ -693,7 +710,7 @@ static bool gather_frame(struct h2_conn *c, const uint8_t *bytes, size_t len) {
                 return true;
         }
         own = buf_new(c->home->pool, len);
-        if (!own)
+        if (own == NULL)
                 return false;
         memcpy(own->bytes, bytes, len);
         h2_out_refer(c->gathering, own->bytes, len, own);
@@ -800,7 +817,7 @@ static void drop_rest(struct h2_conn *c) {
 static struct buf *copy_of(const struct h2_conn *c, struct str bytes) {
         struct buf *b = buf_new(c->home->pool, bytes.len);
 
-        if (b)
+        if (b != NULL)
                 memcpy(b->bytes, bytes.ptr, bytes.len);
         return b;
 }
@@ -808,9 +825,9 @@ static struct buf *copy_of(const struct h2_conn *c, struct str bytes) {
 /* Keeps what nghttp2 has not taken before it paused. Bytes without an owner were read into a message, which
  * ends with them, so nothing of them is left; or into home->scratch, out of which they are copied. */
 static bool keep_rest(struct h2_conn *c, struct str rest, struct buf *owner) {
-        if (rest.len > 0 && !owner) {
+        if (rest.len > 0 && owner == NULL) {
                 owner = copy_of(c, rest);
-                if (!owner)
+                if (owner == NULL)
                         return false;
                 rest.ptr = owner->bytes;
         } else if (rest.len > 0) {
@@ -821,7 +838,7 @@ static bool keep_rest(struct h2_conn *c, struct str rest, struct buf *owner) {
                 c->rest_owner = owner;
                 c->rest = rest;
         }
-        if (c->net)
+        if (c->net != NULL)
                 conn_read_stop(c->net);
         return true;
 }
@@ -851,7 +868,7 @@ static struct iovec session_room(struct h2_conn *c) {
         if (c->frame_left < MIN_DIRECT_BYTES)
                 return none;
         st = find_stream(c, c->frame_id);
-        if (!st)
+        if (st == NULL)
                 return none;
         room = ops_of(st)->room(st);
         room.iov_len = MIN(room.iov_len, c->frame_left);
@@ -895,7 +912,7 @@ void h2_conn_end(struct h2_conn *c) {
 
 void h2_conn_kill(struct h2_conn *c) {
         c->must_end = true;
-        if (c->net)
+        if (c->net != NULL)
                 conn_close(c->net);
 }
 
@@ -903,15 +920,15 @@ static void linger(struct h2_conn *c) {
         c->is_lingering = true;
         c->linger_ns = c->now_ns;
         end_streams(c);
-        if (c->net)
+        if (c->net != NULL)
                 conn_shutdown(c->net);
 }
 
 /* ---- writing ---- */
 
 static bool can_write(const struct h2_conn *c) {
-        return c->session && !c->is_lingering &&
-               (!c->net || (!conn_is_closing(c->net) && !conn_is_writing(c->net)));
+        return c->session != NULL && !c->is_lingering &&
+               (c->net == NULL || (!conn_is_closing(c->net) && !conn_is_writing(c->net)));
 }
 
 /* Writes the gathered frames. Returns true when there may be more to write now. */
@@ -920,7 +937,7 @@ static bool write_some(struct h2_conn *c, enum h2_gathered gathered) {
         enum conn_write rc = CONN_WRITE_DONE;
 
         c->written_bytes += out->n_bytes;
-        if (out->n_bytes > 0 && c->net)
+        if (out->n_bytes > 0 && c->net != NULL)
                 rc = conn_write(c->net, out->parts, out->n_parts);
         if (rc == CONN_WRITE_PENDING) {
                 c->writing = STEAL(c->home->out);
@@ -935,9 +952,9 @@ static bool write_some(struct h2_conn *c, enum h2_gathered gathered) {
 static bool gather_and_write(struct h2_conn *c) {
         enum h2_gathered gathered;
 
-        if (!c->home->out)
+        if (c->home->out == NULL)
                 c->home->out = h2_out_new(c->home->pool);
-        if (!c->home->out) {
+        if (c->home->out == NULL) {
                 h2_conn_kill(c);
                 return false;
         }
@@ -1002,7 +1019,7 @@ void h2_conn_flush_soon(struct h2_conn *c, bool is_alone) {
         struct h2_loop *home = c->home;
 
         c->wants_flush = true;
-        if (c->is_busy || c->is_flushing || !c->net)
+        if (c->is_busy || c->is_flushing || c->net == NULL)
                 return;
         if (is_alone) {
                 flush(c);
@@ -1029,7 +1046,7 @@ static void on_written(struct conn *net, bool is_ok) {
         struct h2_conn *c = conn_owner(net);
 
         h2_out_clear(c->writing);
-        if (c->home->out)
+        if (c->home->out != NULL)
                 h2_out_free(c->writing);
         else
                 c->home->out = c->writing;
@@ -1052,11 +1069,11 @@ static bool is_sole_owner(const struct buf *b) {
 static COLD struct iovec scratch_room(struct h2_conn *c) {
         struct h2_loop *home = c->home;
 
-        if (!home->scratch)
+        if (home->scratch == NULL)
                 home->scratch = try_alloc(H2_MIN_READ_ROOM);
         c->is_direct = true;
         c->read_at = home->scratch;
-        return (struct iovec){ home->scratch, home->scratch ? H2_MIN_READ_ROOM : 0 };
+        return (struct iovec){ home->scratch, home->scratch != NULL ? H2_MIN_READ_ROOM : 0 };
 }
 
 static struct iovec on_room(struct conn *net) {
@@ -1070,14 +1087,14 @@ static struct iovec on_room(struct conn *net) {
         c->read_at = room.iov_base;
         if (c->is_direct)
                 return room;
-        if (home->in && is_sole_owner(home->in))
+        if (home->in != NULL && is_sole_owner(home->in))
                 home->in_len = 0;
-        if (!home->in || home->in->cap - home->in_len < H2_MIN_READ_ROOM) {
+        if (home->in == NULL || home->in->cap - home->in_len < H2_MIN_READ_ROOM) {
                 buf_unref(home->in);
                 home->in = buf_new(home->pool, H2_READ_BYTES);
                 home->in_len = 0;
         }
-        if (!home->in)
+        if (home->in == NULL)
                 return scratch_room(c);
         c->read_at = home->in->bytes + home->in_len;
         return (struct iovec){ c->read_at, home->in->cap - home->in_len };
@@ -1105,8 +1122,7 @@ static void run_streams(struct h2_conn *c) {
         size_t n = c->n_streams;
 
         for (size_t i = 0; i < n && !list_is_empty(&c->streams); i++) {
-                struct h2_stream *st =
-                        LIST_ENTRY(list_first(&c->streams), struct h2_stream, node);
+                struct h2_stream *st = LIST_ENTRY(list_first(&c->streams), struct h2_stream, node);
 
                 list_remove(&st->node);
                 list_append(&c->streams, &st->node);
@@ -1120,7 +1136,7 @@ static void run_streams(struct h2_conn *c) {
 /* nghttp2 goes on where it paused, with or without further bytes. */
 static void run_rest(struct h2_conn *c) {
         struct buf *owner = STEAL(c->rest_owner);
-        struct str  rest = owner ? c->rest : str_of("");
+        struct str  rest = owner != NULL ? c->rest : str_of("");
 
         c->rest = (struct str){ 0 };
         if (!session_receive(c, rest, owner))
@@ -1131,7 +1147,7 @@ static void run_rest(struct h2_conn *c) {
 static void on_turn(struct turn *turn) {
         struct h2_conn *c = CONTAINER_OF(turn, struct h2_conn, turn);
 
-        if (!c->net || !c->session || conn_is_closing(c->net))
+        if (c->net == NULL || c->session == NULL || conn_is_closing(c->net))
                 return;
         c->now_ns = clock_now_ns();
         if (c->is_lingering || c->must_end) {
@@ -1144,7 +1160,7 @@ static void on_turn(struct turn *turn) {
                 c->is_busy = false;
                 flush(c);
         }
-        if (c->net && !turns_is_waiting(&c->turn))
+        if (c->net != NULL && !turns_is_waiting(&c->turn))
                 conn_read_start(c->net);
 }
 
@@ -1160,7 +1176,8 @@ static void on_read(struct conn *net, size_t n_bytes) {
 }
 
 /* A half-closed connection is useless, so a client that closes its sending side ends the connection. */
-static void on_end(struct conn *net, bool is_reset UNUSED) {
+static void on_end(struct conn *net, bool is_reset) {
+        (void)is_reset;
         h2_conn_kill(conn_owner(net));
 }
 
@@ -1221,9 +1238,9 @@ static bool check_write_rate(struct h2_conn *c) {
         uint64_t                  taken;
         int64_t                   gained;
 
-        if (!c->writing)
+        if (c->writing == NULL)
                 c->write_ns = 0;
-        if (!c->writing || (c->write_ns > 0 && c->now_ns - c->write_ns < l->write_stall_ns))
+        if (c->writing == NULL || (c->write_ns > 0 && c->now_ns - c->write_ns < l->write_stall_ns))
                 return true;
         taken = c->written_bytes - conn_unwritten_bytes(c->net) - conn_unacknowledged_bytes(c->net);
         gained = (int64_t)(taken - c->write_bytes);
@@ -1306,7 +1323,7 @@ void h2_conn_run_stream(struct h2_conn *c, struct h2_stream *st, void (*fn)(stru
 void h2_conn_drain(struct h2_conn *c) {
         if (c->is_lingering || c->must_end)
                 return;
-        if (c->net &&
+        if (c->net != NULL &&
             conn_is_in_handshake(c->net)) { /* GOAWAY would have to wait for the handshake */
                 h2_conn_kill(c);
                 return;
@@ -1360,7 +1377,7 @@ static uint64_t age_end(const struct h2_conn *c) {
 struct h2_conn *h2_conn_new(struct h2_loop *home, uint64_t now_ns) {
         struct h2_conn *c = try_zalloc(sizeof(*c));
 
-        if (!c)
+        if (c == NULL)
                 return NULL;
         c->home = home;
         c->turn.run = on_turn;
@@ -1385,14 +1402,15 @@ void h2_conn_open(struct h2_loop *home, int fd) {
 
         make_room_when_tight(home);
         c = h2_conn_new(home, clock_now_ns());
-        if (!c) {
+        if (c == NULL) {
                 count_rejected(home, GRPC_LIMIT_MEMORY);
                 close(fd);
                 net_home_conn_gone(&home->net);
                 return;
         }
         err = net_home_open(&home->net, fd, &conn_ops, c, &c->net);
-        if (err) { /* out of memory or descriptors: as if the connection had not been accepted */
+        if (err !=
+            NULL) { /* out of memory or descriptors: as if the connection had not been accepted */
                 error_free(err);
                 h2_conn_end(c);
                 return;

@@ -156,10 +156,10 @@ struct h2_loop {
         struct mailbox   *mailbox; /* borrowed: the loop's */
         struct buf       *in;      /* ref; NULL until needed */
         size_t            in_len;  /* bytes of it that messages use */
-        char             *scratch; /* owned: read into when there is no room for `in`; NULL until then */
-        struct h2_out    *out;     /* owned; NULL until needed */
-        struct list       spares;  /* struct h2_stream */
-        size_t            n_spares;
+        char *scratch;      /* owned: read into when there is no room for `in`; NULL until then */
+        struct h2_out *out; /* owned; NULL until needed */
+        struct list    spares; /* struct h2_stream */
+        size_t         n_spares;
         /* NULL = rejections are not counted. Must not block. */
         void (*on_rejected)(void *owner, const char *limit);
         void            *rejected_owner; /* borrowed */
@@ -175,8 +175,8 @@ enum h2_leaving {
 };
 
 struct h2_conn {
-        struct conn            *net;  /* NULL once the socket is closed, and in tests */
-        struct h2_loop         *home; /* borrowed */
+        struct conn            *net;   /* NULL once the socket is closed, and in tests */
+        struct h2_loop         *home;  /* borrowed */
         struct leave_place      place; /* in home->net.conns */
         struct list_node        unflushed_node;
         struct nghttp2_session *session; /* owned */
@@ -194,8 +194,8 @@ struct h2_conn {
         bool has_settings;       /* preface and first frame have arrived */
         bool has_sent_encodings; /* an answer had grpc-accept-encoding */
 
-        uint64_t        now_ns;   /* time of the last read or tick */
-        uint64_t        read_ns;  /* time of the last read */
+        uint64_t        now_ns;  /* time of the last read or tick */
+        uint64_t        read_ns; /* time of the last read */
         uint64_t        opened_ns;
         uint64_t        head_ns;      /* start of the open header block; 0 = none */
         uint64_t        linger_ns;    /* start of LINGER */
@@ -221,8 +221,8 @@ struct h2_conn {
         struct buf *rest_owner; /* ref; NULL = nothing is kept */
         struct str  rest;
 
-        char *read_at;   /* borrowed: place of the next read */
-        bool  is_direct; /* read_at is inside a message, or home->scratch: nothing may refer to it */
+        char *read_at;  /* borrowed: place of the next read */
+        bool is_direct; /* read_at is inside a message, or home->scratch: nothing may refer to it */
 
         struct grpc_pings        pings;
         struct grpc_token_bucket resets, control_frames;

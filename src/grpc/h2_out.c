@@ -13,7 +13,7 @@ _Static_assert(H2_OUT_FRAME_COPIED_BYTES <= H2_OUT_STAGING_BYTES, "a frame fits"
 struct h2_out *h2_out_new(struct buf_pool *pool) {
         struct h2_out *o = try_zalloc(sizeof(*o));
 
-        if (o)
+        if (o != NULL)
                 o->pool = pool;
         return o;
 }
@@ -26,7 +26,7 @@ void h2_out_clear(struct h2_out *o) {
 }
 
 void h2_out_free(struct h2_out *o) {
-        if (!o)
+        if (o == NULL)
                 return;
         h2_out_clear(o);
         buf_unref(o->staging);
@@ -34,9 +34,9 @@ void h2_out_free(struct h2_out *o) {
 }
 
 bool h2_out_has_room(struct h2_out *o) {
-        if (!o->staging)
+        if (o->staging == NULL)
                 o->staging = buf_new(o->pool, H2_OUT_STAGING_BYTES);
-        return o->staging && o->n_bytes < H2_OUT_MAX_BYTES &&
+        return o->staging != NULL && o->n_bytes < H2_OUT_MAX_BYTES &&
                o->n_parts + 2 * H2_OUT_FRAME_REFS + 1 <= H2_OUT_PARTS &&
                o->n_staged + H2_OUT_FRAME_COPIED_BYTES <= H2_OUT_STAGING_BYTES;
 }
@@ -45,7 +45,7 @@ static void add(struct h2_out *o, const void *bytes, size_t len) {
         struct iovec *last = o->n_parts > 0 ? &o->parts[o->n_parts - 1] : NULL;
 
         o->n_bytes += len;
-        if (last && (char *)last->iov_base + last->iov_len == bytes) {
+        if (last != NULL && (char *)last->iov_base + last->iov_len == bytes) {
                 last->iov_len += len;
                 return;
         }

@@ -92,7 +92,7 @@ static ALWAYS_INLINE struct error *copy(struct infer_decoder *d, struct str text
                                         const char **ret) {
         char *place = arena_try_alloc(d->source->arena, text.len + 1);
 
-        if (UNLIKELY(!place))
+        if (UNLIKELY(place == NULL))
                 return infer_no_memory();
         memcpy(place, text.ptr, text.len);
         place[text.len] = '\0';
@@ -327,7 +327,7 @@ static struct error *drop_repeated(struct infer_decoder *d) {
         if (q->n_parameters < 2)
                 return NULL;
         sorted = arena_try_alloc(d->source->arena, q->n_parameters * sizeof(*sorted));
-        if (!sorted)
+        if (sorted == NULL)
                 return infer_no_memory();
         for (uint32_t i = 0; i < q->n_parameters; i++)
                 sorted[i] = (struct named){ q->parameters[i].name, i };
@@ -336,7 +336,7 @@ static struct error *drop_repeated(struct infer_decoder *d) {
                 if (strcmp(sorted[i].name, sorted[i + 1].name) == 0)
                         q->parameters[sorted[i].index].name = NULL;
         for (uint32_t i = 0; i < q->n_parameters; i++)
-                if (q->parameters[i].name)
+                if (q->parameters[i].name != NULL)
                         q->parameters[n++] = q->parameters[i];
         q->n_parameters = n;
         return NULL;
@@ -400,7 +400,7 @@ static struct error *read_region(struct infer_decoder *d, const struct wire_tens
                                  const char *tensor, struct infer_shared_memory *ret,
                                  struct error **fault) {
         *fault = check_region(p, tensor, ret);
-        if (*fault || p->region.kind == WIRE_ABSENT)
+        if (*fault != NULL || p->region.kind == WIRE_ABSENT)
                 return NULL;
         return copy_text(d, p->region.text, &ret->region);
 }
@@ -573,7 +573,7 @@ static struct error *walk_contents(struct str input, enum contents_field field,
                         continue;
                 }
                 inner = pb_read_message(&r);
-                if (out)
+                if (out != NULL)
                         convert_contents(&inner, field, out);
                 else
                         count_contents(&inner, count);
@@ -634,7 +634,7 @@ static char *allocate(struct infer_decoder *d, struct infer_input *in, size_t by
         if (bytes <= MAX_BYTES_IN_ARENA)
                 return arena_try_alloc(d->source->arena, bytes);
         in->converted = buf_new(d->source->pool, bytes);
-        return in->converted ? in->converted->bytes : NULL;
+        return in->converted != NULL ? in->converted->bytes : NULL;
 }
 
 /* True for a single packed run of floats, which have the same form on the wire and in memory. */
@@ -654,7 +654,7 @@ static struct error *read_contents(struct infer_decoder *d, const struct wire_in
         TRY(walk_contents(wire->body, 0, &count, NULL));
         fault = choose_field(d, &count, in, &field);
         keep_first(&d->data_fault, fault);
-        if (fault || field == 0)
+        if (fault != NULL || field == 0)
                 return NULL;
         if (is_borrowed(&count, field)) {
                 in->bytes = count.last_run;
@@ -664,7 +664,7 @@ static struct error *read_contents(struct infer_decoder *d, const struct wire_in
         if (field != CONTENTS_BYTES && !size_mul(count.n[field], out.width, &bytes))
                 return infer_no_memory();
         out.at = allocate(d, in, bytes);
-        if (!out.at)
+        if (out.at == NULL)
                 return infer_no_memory();
         out.end = out.at + bytes;
         in->bytes = str_range(out.at, bytes);
@@ -771,7 +771,7 @@ static struct error *keep_shape(struct infer_decoder *d, const struct input_scan
         if (bytes == 0)
                 return NULL;
         dims = arena_try_alloc(d->source->arena, bytes);
-        if (!dims)
+        if (dims == NULL)
                 return infer_no_memory();
         memcpy(dims, s->dims, bytes);
         s->in->shape = dims;
@@ -830,9 +830,9 @@ static struct error *place_input(struct infer_decoder *d, const struct wire_inpu
 
         TRY(read_region(d, &wire->parameters, in->name, &in->shared_memory, &fault));
         keep_first(&d->data_fault, fault);
-        if (fault)
+        if (fault != NULL)
                 return NULL;
-        if (in->shared_memory.region) {
+        if (in->shared_memory.region != NULL) {
                 keep_first(&d->data_fault, check_no_contents(d, wire, in));
                 return NULL;
         }
@@ -874,9 +874,9 @@ static struct error *place_output(struct infer_decoder *d, const struct wire_ten
         struct error *fault = NULL;
 
         TRY(read_region(d, p, out->name, &out->shared_memory, &fault));
-        if (!fault)
+        if (fault == NULL)
                 fault = read_classification(&p->classification, &out->n_classes);
-        if (!fault && out->shared_memory.region && out->n_classes > 0)
+        if (fault == NULL && out->shared_memory.region != NULL && out->n_classes > 0)
                 fault = error_new_text(ERR_INVALID_ARG, "output can't set both "
                                                         "'shared_memory_region' and "
                                                         "'classification'");

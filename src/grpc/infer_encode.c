@@ -213,7 +213,7 @@ static void add_part(struct infer_answer_parts *p, const void *ptr, size_t len,
                      struct buf *holder) {
         if (len == 0)
                 return;
-        if (holder)
+        if (holder != NULL)
                 buf_ref(holder);
         p->parts[p->n_parts++] = (struct grpc_part){ ptr, len, holder };
 }
@@ -248,7 +248,7 @@ static bool measure(const struct infer_answer *a, struct arena *arena, struct si
 
         if (a->n_outputs > 0) {
                 s.outputs = arena_try_alloc(arena, a->n_outputs * sizeof(*s.outputs));
-                if (!s.outputs)
+                if (s.outputs == NULL)
                         return false;
         }
         s.bytes = text_bytes(s.model_name) + text_bytes(s.model_version) + text_bytes(s.id) +
@@ -305,10 +305,10 @@ static struct error *open_memory(const struct infer_answer_memory *m, size_t byt
                         m->arena, bytes + 1); /* an empty message needs a valid pointer as well */
         } else {
                 o->holder = buf_new(m->pool, bytes + 1);
-                o->at = o->holder ? o->holder->bytes : NULL;
+                o->at = o->holder != NULL ? o->holder->bytes : NULL;
         }
         o->start = o->at;
-        return o->at ? NULL : no_memory(bytes);
+        return o->at != NULL ? NULL : no_memory(bytes);
 }
 
 struct error *infer_encode(const struct infer_answer *a, const struct infer_answer_memory *m,
@@ -328,7 +328,7 @@ struct error *infer_encode(const struct infer_answer *a, const struct infer_answ
         /* At most one part for each output and one of text before it, and the last text. */
         parts.parts =
                 arena_try_alloc(m->arena, (2 * (size_t)a->n_outputs + 1) * sizeof(*parts.parts));
-        if (!parts.parts)
+        if (parts.parts == NULL)
                 return no_memory(parts.bytes);
         TRY(open_memory(m, parts.bytes - sized.outside, &o));
         o.at = put_stream_head(o.at, a, sized.bytes);

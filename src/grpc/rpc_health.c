@@ -24,16 +24,16 @@
 #include "grpc_service.pb-c.h"
 #include "health.pb-c.h"
 #include "net/loop_timer.h"
-
 #include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
 
 #include <stdatomic.h>
 
-struct error *rpc_server_live(struct grpc_call *call, const ProtobufCMessage *request UNUSED,
+struct error *rpc_server_live(struct grpc_call *call, const ProtobufCMessage *request,
                               ProtobufCMessage **ret_answer) {
         bool is_live = false;
 
+        (void)request;
         TRY(core_error_take(TRITONSERVER_ServerIsLive(call->core, &is_live)));
         TRY(pb_message_new(&inference__server_live_response__descriptor, &call->arena, ret_answer));
         ((Inference__ServerLiveResponse *)(void *)*ret_answer)->live = is_live;
@@ -51,7 +51,7 @@ struct question {
 static void on_asked(struct loop_work *w) {
         struct question *q = CONTAINER_OF(w, struct question, query.work);
 
-        if (q->query.failure) {
+        if (q->query.failure != NULL) {
                 grpc_call_fail(q->call, q->query.failure);
                 return;
         }
@@ -85,8 +85,9 @@ static void fill_server_ready(ProtobufCMessage *answer, bool is_ready) {
         ((Inference__ServerReadyResponse *)(void *)answer)->ready = is_ready;
 }
 
-struct error *rpc_server_ready(struct grpc_call *call, const ProtobufCMessage *request UNUSED,
+struct error *rpc_server_ready(struct grpc_call *call, const ProtobufCMessage *request,
                                ProtobufCMessage **ret_answer) {
+        (void)request;
         return ask(call, NULL, -1, &inference__server_ready_response__descriptor, fill_server_ready,
                    ret_answer);
 }
@@ -116,15 +117,16 @@ static void fill_status(ProtobufCMessage *answer, bool is_ready) {
         ((Grpc__Health__V1__HealthCheckResponse *)(void *)answer)->status = status_of(is_ready);
 }
 
-struct error *rpc_health_check(struct grpc_call *call, const ProtobufCMessage *request UNUSED,
+struct error *rpc_health_check(struct grpc_call *call, const ProtobufCMessage *request,
                                ProtobufCMessage **ret_answer) {
+        (void)request;
         return ask(call, NULL, -1, &grpc__health__v1__health_check_response__descriptor,
                    fill_status, ret_answer);
 }
 
 /* One Watch; in the arena of its call. */
 struct watch {
-        struct NESO_ReadyWatch *ready;     /* owned; NULL once it has ended */
+        struct NESO_ReadyWatch *ready; /* owned; NULL once it has ended */
         struct ready_query      query;
         struct loop_timer       timer;     /* period of the queries of backends */
         struct grpc_call       *call;      /* borrowed: holds this */
@@ -158,7 +160,7 @@ static void finish_if_free(struct watch *w) {
 
         if (w->is_asking || atomic_load(&w->is_posted))
                 return;
-        if (w->failure)
+        if (w->failure != NULL)
                 grpc_call_fail(call, STEAL(w->failure));
         else
                 grpc_call_finish(call, GRPC_CANCELLED, NULL);
@@ -168,7 +170,7 @@ static void finish_if_free(struct watch *w) {
 static void end(struct watch *w) {
         loop_timer_cancel(&w->timer);
         core_error_drop(NESO_ReadyWatchDelete(STEAL(w->ready)));
-        if (w->failure && w->is_asking)
+        if (w->failure != NULL && w->is_asking)
                 grpc_call_conclude(w->call, grpc_code_of_error(w->failure->code),
                                    w->failure->message);
         finish_if_free(w);
@@ -206,7 +208,7 @@ static void query_state(struct watch *w) {
         is_known = ready_query_answer(&now);
         loop_timer_cancel(&w->timer);
         w->is_stale = true;
-        if (now.failure)
+        if (now.failure != NULL)
                 fail(w, now.failure);
         else if (is_known)
                 send_state(w, now.is_ready);
@@ -221,7 +223,7 @@ static void on_watch_asked(struct loop_work *work) {
 
         w->is_asking = false;
         error_free(STEAL(w->query.failure));
-        if (!w->ready) {
+        if (w->ready == NULL) {
                 finish_if_free(w);
                 return;
         }
@@ -238,7 +240,7 @@ static void on_posted(struct grpc_call *call) {
         struct watch *w = call->pending;
 
         atomic_store(&w->is_posted, false); /* before the query: a later change posts again */
-        if (w->ready)
+        if (w->ready != NULL)
                 query_state(w);
         else
                 finish_if_free(w);
@@ -256,15 +258,17 @@ static void on_time(struct loop_timer *t) {
         query_state(CONTAINER_OF(t, struct watch, timer));
 }
 
-void rpc_health_watch(struct grpc_call *call, struct str message UNUSED, struct buf *owner UNUSED) {
+void rpc_health_watch(struct grpc_call *call, struct str message, struct buf *owner) {
         struct watch *w = ARENA_NEW(&call->arena, struct watch);
         struct error *err;
 
+        (void)message;
+        (void)owner;
         loop_timer_init(&w->timer, on_time);
         w->call = call;
         call->pending = w;
         err = core_error_take(NESO_ReadyWatchNew(&w->ready, call->core, on_change, w));
-        if (err)
+        if (err != NULL)
                 grpc_call_fail(call, err);
         else
                 query_state(w);
@@ -273,6 +277,6 @@ void rpc_health_watch(struct grpc_call *call, struct str message UNUSED, struct 
 void rpc_health_end_watch(struct grpc_call *call) {
         struct watch *w = call->pending;
 
-        if (w->ready)
+        if (w->ready != NULL)
                 end(w);
 }

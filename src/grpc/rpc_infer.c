@@ -58,11 +58,11 @@ static void answer(struct rpc_infer *r, struct error *err, const struct infer_an
         struct grpc_call *grpc = r->inference.grpc;
         struct arena      memory = { 0 };
 
-        if (r->memory)
+        if (r->memory != NULL)
                 memory = r->memory->arena;
         /* Small outputs are copied by now, and the parts hold the buffers of the others. */
         rpc_inference_done(&r->inference);
-        if (err)
+        if (err != NULL)
                 fail(grpc, err);
         else if (parts->is_packed)
                 grpc_call_reply_packed(grpc, parts->parts);
@@ -72,7 +72,7 @@ static void answer(struct rpc_infer *r, struct error *err, const struct infer_an
 }
 
 static struct long_work *get_long_work(struct rpc_infer *r) {
-        if (!r->memory) {
+        if (r->memory == NULL) {
                 r->memory = ARENA_NEW(&r->inference.grpc->arena, struct long_work);
                 r->memory->r = r;
                 arena_init(&r->memory->arena, NULL, 0, 0);
@@ -98,7 +98,7 @@ static void run_answer(struct loop_work *work) {
         struct TRITONSERVER_InferenceResponse *response;
 
         w->err = infer_call_get_response(&i->call, &response);
-        if (!w->err)
+        if (w->err == NULL)
                 w->err = rpc_inference_encode_long(i, response, &framing, &w->arena, &w->parts);
 }
 
@@ -159,7 +159,7 @@ static void refuse(struct rpc_infer *r, struct error *err) {
         enum access_verdict verdict = r->inference.verdict;
         struct arena        memory = { 0 };
 
-        if (r->memory)
+        if (r->memory != NULL)
                 memory = r->memory->arena;
         rpc_inference_done(&r->inference);
         if (verdict == ACCESS_GRANTED)
@@ -197,7 +197,7 @@ static void on_reading(struct loop_work *work) {
         rpc_inference_attach_trace(r->inference.grpc, w->trace);
         err = infer_call_take_back(&r->inference.call, work, w->err,
                                    grpc_call_is_aborted(r->inference.grpc));
-        if (err)
+        if (err != NULL)
                 refuse(r, err);
 }
 
@@ -207,7 +207,7 @@ static void start_long_read(struct rpc_infer *r, struct str message, struct buf 
 
         w->message = message;
         w->owner = owner;
-        if (owner)
+        if (owner != NULL)
                 buf_ref(owner);
         start_long_work(w, run_reading, on_reading);
 }
@@ -226,15 +226,15 @@ void rpc_infer(struct grpc_call *grpc, struct str message, struct buf *owner) {
                 return;
         }
         err = read_message(i, message, owner);
-        if (!err && UNLIKELY(rpc_inference_has_long_tensors(i))) {
+        if (err == NULL && UNLIKELY(rpc_inference_has_long_tensors(i))) {
                 start_long_read(r, STR_LIT(""), NULL);
                 return;
         }
-        if (!err)
+        if (err == NULL)
                 err = rpc_inference_fill(i);
-        if (!err)
+        if (err == NULL)
                 err = infer_call_start(&i->call, start_trace(i));
-        if (err)
+        if (err != NULL)
                 refuse(r, err);
         /* On success `r` may already be gone, because the call was answered. */
 }

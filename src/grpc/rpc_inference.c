@@ -8,7 +8,6 @@
 #include "core_api/model_version.h"
 #include "net/loop.h"
 #include "trace/tracer.h"
-
 #include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
 
@@ -57,10 +56,10 @@ static struct error *report_exit(const struct rpc_inference *i, struct error *er
         bool          is_live;
         struct error *exiting;
 
-        if (!err || err->code != ERR_UNAVAILABLE)
+        if (err == NULL || err->code != ERR_UNAVAILABLE)
                 return err;
         exiting = core_error_take(TRITONSERVER_ServerIsLive(i->grpc->core, &is_live));
-        if (!exiting)
+        if (exiting == NULL)
                 return err;
         error_free(exiting);
         error_free(err);
@@ -83,7 +82,7 @@ struct error *rpc_inference_read(struct rpc_inference *i, struct str message, st
                 .pool = grpc_call_buf_pool(i->grpc),
         };
 
-        if (owner)
+        if (owner != NULL)
                 buf_ref(owner);
         i->bytes = owner;
         i->call.options.message_bytes = message.len;
@@ -144,7 +143,7 @@ static struct error *encode(const struct rpc_inference            *i,
         infer_classes_init(&classes);
         err = infer_classes_replace(&classes, i->grpc->core, response, r, arena);
         print_version(r->model_version, version);
-        if (!err)
+        if (err == NULL)
                 err = infer_encode(
                         &(struct infer_answer){
                                 .model_name = r->model_name,
@@ -232,7 +231,7 @@ static void on_sent(struct grpc_call *call) {
 void rpc_inference_attach_trace(struct grpc_call *call, struct trace_record *r) {
         char text[TRACEPARENT_CHARS + 1];
 
-        if (!r)
+        if (r == NULL)
                 return;
         call->trace = r;
         call->on_sent = on_sent;
@@ -251,7 +250,7 @@ static NOINLINE struct trace_record *start(const struct grpc_call               
                                  .traceparent = grpc_call_metadata(call, "traceparent"),
                                  .tracestate = grpc_call_metadata(call, "tracestate"),
                          });
-        if (!r)
+        if (r == NULL)
                 return NULL;
         trace_record_point(r, TRACE_POINT_GRPC_WAITREAD_START, read->start_ns);
         trace_record_point(r, TRACE_POINT_GRPC_WAITREAD_END, read->end_ns);

@@ -20,7 +20,8 @@ static const SETTING_IN *find(const Inference__LogSettingsRequest *q, const char
 
         for (size_t i = q->n_settings; i > 0; i--)
                 if (strcmp(q->settings[i - 1]->key, key) == 0)
-                        return q->settings[i - 1]->value ? q->settings[i - 1]->value : &unset;
+                        return q->settings[i - 1]->value != NULL ? q->settings[i - 1]->value
+                                                                 : &unset;
         return NULL;
 }
 
@@ -67,7 +68,7 @@ static struct error *read_settings(const Inference__LogSettingsRequest *q, struc
         for (size_t i = 0; i < LOG_N_ROWS; i++) {
                 const SETTING_IN *value = find(q, log_rows[i].name);
 
-                if (value)
+                if (value != NULL)
                         TRY(read_setting(value, &log_rows[i], s));
         }
         return NULL;

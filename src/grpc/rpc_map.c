@@ -9,7 +9,6 @@
 #include "codec/pb_reader.h"
 #include "core_api/core_error.h"
 #include "grpc_service.pb-c.h"
-
 #include "triton/core/tritonserver.h"
 
 /* An answer up to this size is packed into the arena, from which the call copies it. */
@@ -60,7 +59,7 @@ static bool is_field_valid(const ProtobufCMessage *message, const ProtobufCField
 
                 if (pb_field_kind(field) == PB_STRING && !str_is_utf8(str_of(value.text)))
                         return false;
-                if (pb_field_kind(field) == PB_MESSAGE && value.message &&
+                if (pb_field_kind(field) == PB_MESSAGE && value.message != NULL &&
                     !is_text_valid(value.message))
                         return false;
         }
@@ -128,7 +127,7 @@ struct error *rpc_map_request(const ProtobufCMessageDescriptor *type, struct str
         budget.left = MAX(budget.left, MIN_MEMORY);
         message =
                 protobuf_c_message_unpack(type, &allocator, bytes.len, (const uint8_t *)bytes.ptr);
-        if (!message || !is_text_valid(message))
+        if (message == NULL || !is_text_valid(message))
                 return error_new(ERR_INVALID_ARG, "failed to parse the %s message",
                                  type->short_name);
         TRY(refuse_nul(type, bytes));
@@ -150,7 +149,7 @@ static struct error *read_json(const ProtobufCMessageDescriptor *type, struct st
         const struct wrapped_row *row = find_wrapped(type);
         AUTO_STRBUF               text = { 0 };
 
-        if (!row)
+        if (row == NULL)
                 return pb_json_read_known(type, json, arena,
                                           ret); /* the JSON has more members than the message */
         strbuf_init(&text, 0);
@@ -172,7 +171,7 @@ struct error *rpc_map_answer(const ProtobufCMessageDescriptor *type,
         TRY(core_error_take(TRITONSERVER_MessageSerializeToJson(answer, &json, &len)));
         err = read_json(type, str_range(json, len), arena, ret);
         /* The core produced this JSON, so it is an internal error. */
-        if (err && err->code == ERR_INVALID_ARG)
+        if (err != NULL && err->code == ERR_INVALID_ARG)
                 err = error_recode(err, ERR_INTERNAL);
         return error_wrap(err, "%s", type->short_name);
 }
@@ -188,9 +187,9 @@ struct error *rpc_map_pack(const ProtobufCMessage *message, struct buf_pool *poo
                         scratch, bytes + 1); /* an empty message needs a valid pointer as well */
         } else {
                 holder = buf_new(pool, bytes);
-                at = holder ? holder->bytes : NULL;
+                at = holder != NULL ? holder->bytes : NULL;
         }
-        if (!at)
+        if (at == NULL)
                 return error_new(ERR_UNAVAILABLE, "out of memory for the response of %zu bytes",
                                  bytes);
         protobuf_c_message_pack(message, (uint8_t *)at);
@@ -211,7 +210,7 @@ void rpc_map_reply(struct grpc_call *call, const ProtobufCMessage *message) {
         struct grpc_part part;
         struct error    *err = rpc_map_pack(message, grpc_call_buf_pool(call), &call->arena, &part);
 
-        if (err)
+        if (err != NULL)
                 grpc_call_fail(call, err);
         else
                 grpc_call_reply(call, &part, 1);

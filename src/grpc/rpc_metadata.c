@@ -6,7 +6,6 @@
 #include "grpc/rpc_map.h"
 #include "grpc/rpc_methods.h"
 #include "grpc_service.pb-c.h"
-
 #include "triton/core/tritonserver.h"
 
 /* Converts the JSON and frees it. */
@@ -18,10 +17,11 @@ static struct error *map_answer(struct grpc_call *call, const ProtobufCMessageDe
         return err;
 }
 
-struct error *rpc_server_metadata(struct grpc_call *call, const ProtobufCMessage *request UNUSED,
+struct error *rpc_server_metadata(struct grpc_call *call, const ProtobufCMessage *request,
                                   ProtobufCMessage **ret_answer) {
         struct TRITONSERVER_Message *json;
 
+        (void)request;
         TRY(core_error_take(TRITONSERVER_ServerMetadata(call->core, &json)));
         return map_answer(call, &inference__server_metadata_response__descriptor, json, ret_answer);
 }
@@ -82,7 +82,7 @@ static void on_done(struct loop_work *w) {
         struct bulk *b = CONTAINER_OF(w, struct bulk, query.work);
         struct arena scratch = b->scratch;
 
-        if (b->query.failure)
+        if (b->query.failure != NULL)
                 grpc_call_fail(b->call, b->query.failure);
         else
                 grpc_call_reply(b->call, &b->answer, 1);

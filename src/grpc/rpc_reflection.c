@@ -108,7 +108,7 @@ static bool file_declares(const struct rpc_descriptor *d, struct str symbol) {
             symbol.ptr[package.len] != '.')
                 return false;
         symbol = str_range(symbol.ptr + package.len + 1, symbol.len - package.len - 1);
-        while (symbol.ptr) {
+        while (symbol.ptr != NULL) {
                 symbol = str_split(symbol, '.', &name);
                 if (!enter(&r, &kind, name))
                         return false;
@@ -159,7 +159,7 @@ static struct error *tell_file(REFLECTION_RESPONSE *answer, struct arena *arena,
         told = (void *)message;
         told->file_descriptor_proto =
                 arena_try_alloc(arena, rpc_n_descriptors * sizeof(told->file_descriptor_proto[0]));
-        if (!is_needed || !told->file_descriptor_proto)
+        if (is_needed == NULL || told->file_descriptor_proto == NULL)
                 return pb_out_of_memory();
         memset(is_needed, 0, rpc_n_descriptors * sizeof(*is_needed));
         is_needed[first] = true;
@@ -171,7 +171,8 @@ static struct error *tell_file(REFLECTION_RESPONSE *answer, struct arena *arena,
                         continue;
                 told->file_descriptor_proto[told->n_file_descriptor_proto++] =
                         (ProtobufCBinaryData){ d->len, (uint8_t *)d->bytes };
-                for (size_t n = 0; (import = find_bytes(read_file(d), FILE_DEPENDENCY, n)).ptr; n++)
+                for (size_t n = 0;
+                     (import = find_bytes(read_file(d), FILE_DEPENDENCY, n)).ptr != NULL; n++)
                         is_needed[find_file(import) - rpc_descriptors] = true;
         }
         answer->message_response_case = RESPONSE_KIND(FILE_DESCRIPTOR_RESPONSE);
@@ -181,7 +182,7 @@ static struct error *tell_file(REFLECTION_RESPONSE *answer, struct arena *arena,
 
 static struct error *tell_found(REFLECTION_RESPONSE *answer, struct arena *arena,
                                 const struct rpc_descriptor *file, const char *otherwise) {
-        if (!file)
+        if (file == NULL)
                 return tell_failure(answer, arena, GRPC_NOT_FOUND, otherwise);
         return tell_file(answer, arena, file);
 }
@@ -194,7 +195,7 @@ static struct error *add_service(Grpc__Reflection__V1__ListServiceResponse *told
         TRY(pb_message_new(&grpc__reflection__v1__service_response__descriptor, arena, &message));
         service = (void *)message;
         service->name = arena_try_alloc(arena, package.len + name.len + 2);
-        if (!service->name)
+        if (service->name == NULL)
                 return pb_out_of_memory();
         memcpy(service->name, package.ptr, package.len);
         service->name[package.len] = '.';
@@ -213,13 +214,13 @@ static struct error *tell_services(REFLECTION_RESPONSE *answer, struct arena *ar
                            &message));
         told = (void *)message;
         told->service = arena_try_alloc(arena, rpc_n_descriptors * sizeof(told->service[0]));
-        if (!told->service)
+        if (told->service == NULL)
                 return pb_out_of_memory();
         for (size_t i = 0; i < rpc_n_descriptors; i++) {
                 struct pb_reader r = read_file(&rpc_descriptors[i]);
                 struct str       service = find_bytes(r, FILE_SERVICE, 0);
 
-                if (service.ptr)
+                if (service.ptr != NULL)
                         TRY(add_service(told, arena, find_bytes(r, FILE_PACKAGE, 0),
                                         find_bytes(read_range(service), NAME, 0)));
         }
@@ -233,7 +234,7 @@ static struct error *tell_extensions(REFLECTION_RESPONSE *answer, struct arena *
         ProtobufCMessage                              *message;
         Grpc__Reflection__V1__ExtensionNumberResponse *told;
 
-        if (!find_symbol(type))
+        if (find_symbol(type) == NULL)
                 return tell_failure(answer, arena, GRPC_NOT_FOUND, "Type not found.");
         TRY(pb_message_new(&grpc__reflection__v1__extension_number_response__descriptor, arena,
                            &message));
@@ -289,7 +290,7 @@ static void end(struct grpc_call *call, struct error *err, enum grpc_code code) 
         struct reflection *s = call->pending;
 
         arena_done(&s->scratch);
-        if (err)
+        if (err != NULL)
                 grpc_call_fail(call, err);
         else
                 grpc_call_finish(call, code, NULL);
@@ -302,15 +303,16 @@ void rpc_reflection_open(struct grpc_call *call) {
         call->pending = s;
 }
 
-void rpc_reflection_read(struct grpc_call *call, struct str message, struct buf *owner UNUSED) {
+void rpc_reflection_read(struct grpc_call *call, struct str message, struct buf *owner) {
         struct reflection *s = call->pending;
         struct error      *err;
 
+        (void)owner;
         s->is_reading = true;
         err = reply(call, message, &s->scratch);
         s->is_reading = false;
         arena_reset(&s->scratch);
-        if (err || s->is_aborted)
+        if (err != NULL || s->is_aborted)
                 end(call, err, GRPC_CANCELLED);
 }
 

@@ -26,7 +26,7 @@ static void on_ordered(struct loop_work *w) {
                 AUTO_ERROR refusal = err;
 
                 grpc_call_finish(o->call, grpc_code_of_access(verdict), refusal->message);
-        } else if (err)
+        } else if (err != NULL)
                 grpc_call_fail(o->call, err);
         else
                 rpc_map_reply(o->call, o->answer);
@@ -44,7 +44,7 @@ static struct order *new_order(struct grpc_call *call, enum repository_order_kin
 
 /* Starts the order, or returns the error of reading it; takes the error. */
 static struct error *start_order(struct order *o, struct error *err) {
-        if (err)
+        if (err != NULL)
                 error_free(repository_order_end(&o->order)); /* nothing was ordered */
         else
                 grpc_call_start_work_thread(o->call, &o->order.work);
@@ -114,7 +114,7 @@ static const Inference__ModelRepositoryParameter *value_of(
         static const Inference__ModelRepositoryParameter unset =
                 INFERENCE__MODEL_REPOSITORY_PARAMETER__INIT;
 
-        return value ? value : &unset;
+        return value != NULL ? value : &unset;
 }
 
 static struct error *read_load(const Inference__RepositoryModelLoadRequest *q, struct order *o) {

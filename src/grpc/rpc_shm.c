@@ -49,7 +49,7 @@ struct error *rpc_system_shm_status(struct grpc_call *call, const ProtobufCMessa
                            &call->arena, ret_answer));
         answer = (void *)*ret_answer;
         answer->regions = arena_try_alloc(&call->arena, MAX(n, 1) * sizeof(answer->regions[0]));
-        if (!answer->regions)
+        if (answer->regions == NULL)
                 return pb_out_of_memory();
         for (size_t i = 0; i < n; i++)
                 TRY(add_region(answer, &entries[i], &call->arena));
@@ -94,14 +94,17 @@ struct error *rpc_system_shm_unregister(struct grpc_call *call, const ProtobufCM
         const char *name =
                 RPC_REQUEST(Inference__SystemSharedMemoryUnregisterRequest, request)->name;
 
-        TRY(shared_memory_unregister(call->service->shared_memory, SHARED_MEMORY_SYSTEM, str_of(name)));
+        TRY(shared_memory_unregister(call->service->shared_memory, SHARED_MEMORY_SYSTEM,
+                                     str_of(name)));
         return pb_message_new(&inference__system_shared_memory_unregister_response__descriptor,
                               &call->arena, ret_answer);
 }
 
 /* This error comes before the check of the option that permits shared memory. */
-struct error *rpc_cuda_shm_register(struct grpc_call *call UNUSED, const ProtobufCMessage *request,
-                                    ProtobufCMessage **ret_answer UNUSED) {
+struct error *rpc_cuda_shm_register(struct grpc_call *call, const ProtobufCMessage *request,
+                                    ProtobufCMessage **ret_answer) {
+        (void)call;
+        (void)ret_answer;
         return shared_memory_refuse_cuda(
                 RPC_REQUEST(Inference__CudaSharedMemoryRegisterRequest, request)->name);
 }
@@ -110,7 +113,8 @@ struct error *rpc_cuda_shm_unregister(struct grpc_call *call, const ProtobufCMes
                                       ProtobufCMessage **ret_answer) {
         const char *name = RPC_REQUEST(Inference__CudaSharedMemoryUnregisterRequest, request)->name;
 
-        TRY(shared_memory_unregister(call->service->shared_memory, SHARED_MEMORY_CUDA, str_of(name)));
+        TRY(shared_memory_unregister(call->service->shared_memory, SHARED_MEMORY_CUDA,
+                                     str_of(name)));
         return pb_message_new(&inference__cuda_shared_memory_unregister_response__descriptor,
                               &call->arena, ret_answer);
 }

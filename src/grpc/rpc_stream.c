@@ -10,7 +10,6 @@
 #include "grpc/rpc_inference.h"
 #include "net/loop.h"
 #include "trace/tracer.h"
-
 #include "triton/core/tritonserver.h"
 
 /* First memory of a request's arena: a few small tensors fit without another allocation. */
@@ -158,7 +157,7 @@ static void release(struct stream_request *r) {
 static void keep_response(struct stream *s, struct infer_call_response *r) {
         r->mark = grpc_call_written_bytes(s->call) + grpc_call_unsent_bytes(s->call);
         r->next = NULL;
-        if (s->first_kept)
+        if (s->first_kept != NULL)
                 s->last_kept->next = r;
         else
                 s->first_kept = r;
@@ -166,7 +165,7 @@ static void keep_response(struct stream *s, struct infer_call_response *r) {
 }
 
 static void drop_kept(struct stream *s, uint64_t written) {
-        while (s->first_kept && s->first_kept->mark <= written) {
+        while (s->first_kept != NULL && s->first_kept->mark <= written) {
                 struct infer_call_response *r = s->first_kept;
 
                 s->first_kept = r->next;
@@ -226,7 +225,7 @@ static bool is_full(const struct stream *s) {
 }
 
 static bool must_wait(const struct stream *s) {
-        return s->reading || s->n_long_work >= MAX_LONG_WORK || is_full(s);
+        return s->reading != NULL || s->n_long_work >= MAX_LONG_WORK || is_full(s);
 }
 
 /* Ends a callback, which counts as a user while it runs. The stream may be gone afterwards. */
@@ -292,7 +291,7 @@ static void send_now(struct stream_request *r, const struct infer_answer *answer
         struct infer_answer_parts parts;
         struct error             *err = encode(r, answer, &s->scratch, &parts);
 
-        if (err)
+        if (err != NULL)
                 fail_stream(s, err);
         else
                 send_parts(r, &parts);
@@ -304,7 +303,7 @@ static void put_in_order(struct stream_request *r, const struct infer_answer *an
         struct stream *s = r->stream;
         struct error  *err = encode(r, answer, &r->arena, &r->answer);
 
-        if (err)
+        if (err != NULL)
                 fail_stream(s, err);
         r->is_ready = true;
         flush_ordered(s);
@@ -332,7 +331,7 @@ static void send_failure(struct stream_request *r, struct error *err, bool is_fi
                                .is_streamed = true,
                                .has_final = true,
                                .is_final = is_final,
-                               .error_message = err ? err->message : NULL,
+                               .error_message = err != NULL ? err->message : NULL,
                        });
         error_free(err);
 }
@@ -394,10 +393,10 @@ static bool try_send_response(struct stream_request                 *r,
 
         err = rpc_inference_encode(&r->inference, response, &framing, &s->scratch, &parts,
                                    &is_long);
-        if (!err && !is_long)
+        if (err == NULL && !is_long)
                 send_parts(r, &parts);
         arena_reset(&s->scratch);
-        if (err)
+        if (err != NULL)
                 send_failure(r, err, is_final);
         return !is_long;
 }
@@ -411,7 +410,7 @@ static void keep_or_free(struct stream *s, struct infer_call_response *response)
 
 static void queue_response(struct stream_request *r, struct infer_call_response *response) {
         response->next = NULL;
-        if (r->first_waiting)
+        if (r->first_waiting != NULL)
                 r->last_waiting->next = response;
         else
                 r->first_waiting = response;
@@ -451,7 +450,7 @@ static void on_response_encoded(struct loop_work *work) {
         s->n_users++;
         r->has_long_work = false;
         s->n_long_work--;
-        if (w->err)
+        if (w->err != NULL)
                 send_failure(r, STEAL(w->err), is_final);
         else
                 send_parts(r, &w->parts);
@@ -466,7 +465,7 @@ static void on_response_encoded(struct loop_work *work) {
 static void send_waiting(struct stream_request *r) {
         struct stream *s = r->stream;
 
-        while (r->first_waiting) {
+        while (r->first_waiting != NULL) {
                 struct infer_call_response *response = take_waiting(r);
 
                 if (!s->is_over && !try_send_response(r, response->response, response->is_final)) {
@@ -503,7 +502,7 @@ static void on_response(struct infer_call *c, struct TRITONSERVER_InferenceRespo
 /* Finishes an ordered answer: frees the inference, and sends the answer when its turn comes. Takes the
  * error. */
 static void answer_ordered(struct stream_request *r, struct error *err) {
-        if (err) {
+        if (err != NULL) {
                 send_failure(r, err, true);
                 return;
         }
@@ -514,7 +513,7 @@ static void answer_ordered(struct stream_request *r, struct error *err) {
 
 /* Finishes an early answer. The model may send more responses, which are dropped. Takes the error. */
 static void answer_early(struct stream_request *r, struct error *err) {
-        if (err)
+        if (err != NULL)
                 send_failure(r, err, false);
         else
                 r->is_ready = true;
@@ -594,7 +593,7 @@ static void run_answer(struct loop_work *work) {
         struct TRITONSERVER_InferenceResponse *response;
 
         w->err = infer_call_get_response(&r->inference.call, &response);
-        if (!w->err)
+        if (w->err == NULL)
                 w->err = rpc_inference_encode_long(&r->inference, response, &framing, &r->arena,
                                                    &r->answer);
 }
@@ -617,7 +616,7 @@ static void end_ordered(struct stream_request *r) {
         struct error *err = infer_call_get_response(&r->inference.call, &response);
         bool          is_long = false;
 
-        if (!err)
+        if (err == NULL)
                 err = rpc_inference_encode(&r->inference, response, &framing, &r->arena, &r->answer,
                                            &is_long);
         if (UNLIKELY(is_long))
@@ -730,12 +729,13 @@ static void on_reading(struct loop_work *work) {
                 w->err = error_new_text(ERR_CANCELLED, "the client has gone");
         if (w->message.len > 0)
                 append_ordered(r);
-        if (w->err) {
+        if (w->err != NULL) {
                 send_refusal(r, STEAL(w->err));
         } else {
                 if (s->is_over)
                         infer_call_cancel(&r->inference.call);
-                if (r->first_waiting) /* the response came before this; the request has not ended */
+                if (r->first_waiting !=
+                    NULL) /* the response came before this; the request has not ended */
                         send_waiting(r);
                 if (r->has_early && !s->is_over)
                         send_early(r);
@@ -749,7 +749,7 @@ static void start_long_read(struct stream_request *r, struct str message, struct
         r->long_work.message = message;
         r->long_work.owner = owner;
         r->long_work.limits = get_limits(r->stream);
-        if (owner)
+        if (owner != NULL)
                 buf_ref(owner);
         r->stream->reading = r;
         start_long_work(r, run_reading, on_reading);
@@ -771,15 +771,15 @@ static void start(struct stream *s, struct str message, struct buf *owner) {
         limits = get_limits(s);
         err = read_message(r, message, owner, &limits);
         append_ordered(r);
-        if (!err && UNLIKELY(rpc_inference_has_long_tensors(&r->inference))) {
+        if (err == NULL && UNLIKELY(rpc_inference_has_long_tensors(&r->inference))) {
                 start_long_read(r, STR_LIT(""), NULL);
                 return;
         }
-        if (!err)
+        if (err == NULL)
                 err = fill(r);
-        if (!err)
+        if (err == NULL)
                 err = infer_call_start(&r->inference.call, start_trace(r));
-        if (err)
+        if (err != NULL)
                 send_refusal(r, err);
         /* On success `r` may already be gone, because the request was answered. */
 }

@@ -169,13 +169,14 @@ static struct str model_of(const struct control_row *row, const ProtobufCMessage
         return str_of(name);
 }
 
-static void on_control(struct grpc_call *call, struct str message, struct buf *owner UNUSED) {
+static void on_control(struct grpc_call *call, struct str message, struct buf *owner) {
         const struct control_row *row = &control_rows[call->method - methods];
         ProtobufCMessage         *request, *answer = NULL;
         struct error *err = rpc_map_request(row->request, message, &call->arena, &request);
         const char   *text;
 
-        if (!err) {
+        (void)owner;
+        if (err == NULL) {
                 enum access_verdict verdict =
                         access_check_model(&call->access, model_of(row, request), &call->arena,
                                            &text);
@@ -186,9 +187,9 @@ static void on_control(struct grpc_call *call, struct str message, struct buf *o
                 }
                 err = row->answer(call, request, &answer);
         }
-        if (err)
+        if (err != NULL)
                 grpc_call_fail(call, err);
-        else if (answer)
+        else if (answer != NULL)
                 rpc_map_reply(call, answer);
 }
 

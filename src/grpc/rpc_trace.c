@@ -5,7 +5,6 @@
 #include "grpc/rpc_methods.h"
 #include "grpc_service.pb-c.h"
 #include "trace/tracer.h"
-
 #include "triton/core/tritonserver.h"
 
 #include <string.h>
@@ -32,7 +31,7 @@ static struct error *read_setting(const char *key, const SETTING_IN *value,
                 return trace_settings_refuse_file();
         if (setting == N_TRACE_SETTINGS)
                 return NULL;
-        if (!value || value->n_value == 0) {
+        if (value == NULL || value->n_value == 0) {
                 change->actions[setting] = TRACE_CLEAR;
                 return NULL;
         }

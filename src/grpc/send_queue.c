@@ -51,7 +51,7 @@ static bool make_room(struct send_queue *q) {
         if (!size_mul(2 * q->cap, sizeof(*grown), &bytes))
                 return false;
         grown = try_realloc(q->ranges == q->few ? NULL : q->ranges, bytes);
-        if (!grown)
+        if (grown == NULL)
                 return false;
         if (q->ranges == q->few)
                 memcpy(grown, q->few, sizeof(q->few));
@@ -73,14 +73,14 @@ static bool push(struct send_queue *q, const char *ptr, size_t len, struct buf *
 static bool push_copied(struct send_queue *q, const char *ptr, size_t len, struct buf *owner) {
         struct send_range *last = q->n_ranges > q->first ? &q->ranges[q->n_ranges - 1] : NULL;
 
-        if (last && last->owner == owner && last->ptr + last->len == ptr) {
+        if (last != NULL && last->owner == owner && last->ptr + last->len == ptr) {
                 last->len += len;
                 q->bytes += len;
                 return true;
         }
         if (!push(q, ptr, len, owner))
                 return false;
-        if (owner)
+        if (owner != NULL)
                 buf_ref(owner);
         return true;
 }
@@ -88,11 +88,11 @@ static bool push_copied(struct send_queue *q, const char *ptr, size_t len, struc
 static bool put_in_tail(struct send_queue *q, const char *bytes, size_t len) {
         char *place;
 
-        if (q->tail && q->tail->cap - q->tail->len < len)
+        if (q->tail != NULL && q->tail->cap - q->tail->len < len)
                 drop_tail(q);
-        if (!q->tail)
+        if (q->tail == NULL)
                 q->tail = buf_new(q->pool, len);
-        if (!q->tail)
+        if (q->tail == NULL)
                 return false;
         place = q->tail->bytes + q->tail->len;
         memcpy(place, bytes, len);
@@ -120,7 +120,7 @@ bool send_queue_put_buf(struct send_queue *q, const void *bytes, size_t len, str
 }
 
 static bool is_referred(const struct send_range *r) {
-        return r->owner && r->len >= SEND_QUEUE_REFER_BYTES;
+        return r->owner != NULL && r->len >= SEND_QUEUE_REFER_BYTES;
 }
 
 size_t send_queue_fit(const struct send_queue *q, size_t max) {

@@ -17,7 +17,7 @@
 struct str http_call_find(const struct http_call *call, enum http_name name) {
         const struct http_message *m = call->conn->message;
 
-        if (!call->head || m->known[name] == 0)
+        if (call->head == NULL || m->known[name] == 0)
                 return str_range(NULL, 0);
         return http_message_header(m, call->head, m->known[name] - 1).value;
 }
@@ -25,7 +25,7 @@ struct str http_call_find(const struct http_call *call, enum http_name name) {
 const struct http_header *http_call_headers(struct http_call *call) {
         struct http_header *headers;
 
-        if (!call->headers) {
+        if (call->headers == NULL) {
                 headers = arena_alloc(&call->arena, (call->n_headers + 1) * sizeof(*headers));
                 for (size_t i = 0; i < call->n_headers; i++)
                         headers[i] = http_message_header(call->conn->message, call->head, i);
@@ -62,7 +62,7 @@ static bool keep_text(struct http_call *call, struct str text, struct http_part 
                 return true;
         }
         holder = buf_new(http_call_buf_pool(call), text.len);
-        if (!holder)
+        if (holder == NULL)
                 return false;
         memcpy(holder->bytes, text.ptr, text.len);
         *ret = (struct http_part){ holder->bytes, text.len, holder };
@@ -89,7 +89,7 @@ void http_call_reply_text(struct http_call *call, const char *content_type, stru
 void http_call_reply_json(struct http_call *call, const struct strbuf *text) {
         struct error *err = strbuf_check(text, "the answer");
 
-        if (err)
+        if (err != NULL)
                 http_call_reply_error(call, err, HTTP_JSON);
         else
                 http_call_reply_text(call, HTTP_JSON, strbuf_str(text));

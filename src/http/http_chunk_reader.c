@@ -26,7 +26,7 @@ static int digit_of(char c) {
 
 static bool is_token_character(char c) {
         return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') ||
-               (c != '\0' && strchr("!#$%&'*+-.^_`|~", c));
+               (c != '\0' && strchr("!#$%&'*+-.^_`|~", c) != NULL);
 }
 
 /* True for a visible character, blank, tab, or byte above ASCII. */

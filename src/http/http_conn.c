@@ -51,7 +51,7 @@ static void enter(struct http_conn *c, enum http_conn_state state, enum http_pha
 static void count_rejected(struct http_conn *c, enum http_limit limit) {
         const struct http_server_options *o = &c->server->options;
 
-        if (limit != HTTP_LIMIT_NONE && o->net.on_rejected)
+        if (limit != HTTP_LIMIT_NONE && o->net.on_rejected != NULL)
                 o->net.on_rejected(o->net.rejected_owner, http_limit_name(limit));
 }
 
@@ -64,7 +64,7 @@ static void stop_waiting(struct http_conn *c) {
 
 void http_conn_close(struct http_conn *c) {
         stop_waiting(c);
-        if (c->net)
+        if (c->net != NULL)
                 conn_close(c->net);
 }
 
@@ -86,7 +86,7 @@ static void abort_call(struct http_conn *c) {
                 return;
         c->call.is_aborted = true;
         c->call.on_abort = NULL;
-        if (on_abort)
+        if (on_abort != NULL)
                 on_abort(&c->call);
 }
 
@@ -98,7 +98,8 @@ static bool is_sole_owner(const struct buf *b) {
 }
 
 static void put_spare(struct http_loop *home, struct buf *b) {
-        if (b && b->cap == HTTP_READ_BYTES && is_sole_owner(b) && home->n_spare < HTTP_SPARE_BUFS)
+        if (b != NULL && b->cap == HTTP_READ_BYTES && is_sole_owner(b) &&
+            home->n_spare < HTTP_SPARE_BUFS)
                 home->spare[home->n_spare++] = b;
         else
                 buf_unref(b);
@@ -115,10 +116,10 @@ static struct buf *take_spare(struct http_loop *home) {
 /* Puts the current request where `room` more bytes fit. Only before its head is complete, since ranges
  * point into the buffer afterwards. False when memory is short. */
 static bool make_room(struct http_conn *c, size_t room) {
-        size_t      used = c->in ? c->in_len - c->in_at : 0;
+        size_t      used = c->in != NULL ? c->in_len - c->in_at : 0;
         struct buf *fresh;
 
-        if (!c->in) {
+        if (c->in == NULL) {
                 c->in = take_spare(c->home);
                 c->in_at = c->in_len = 0;
                 return c->in != NULL;
@@ -129,7 +130,7 @@ static bool make_room(struct http_conn *c, size_t room) {
                 memmove(c->in->bytes, c->in->bytes + c->in_at, used);
         } else {
                 fresh = buf_new(pool_of(c), MAX(used + room, 2 * used));
-                if (!fresh)
+                if (fresh == NULL)
                         return false;
                 memcpy(fresh->bytes, c->in->bytes + c->in_at, used);
                 put_spare(c->home, c->in);
@@ -141,7 +142,7 @@ static bool make_room(struct http_conn *c, size_t room) {
 }
 
 static void drop_input(struct http_conn *c) {
-        if (c->in)
+        if (c->in != NULL)
                 put_spare(c->home, c->in);
         c->in = NULL;
         c->in_at = c->in_len = 0;
@@ -160,7 +161,7 @@ static void shrink_input(struct http_conn *c, size_t bytes) {
         if (bytes > c->in->cap / 4)
                 return;
         small = buf_new(pool_of(c), bytes);
-        if (!small)
+        if (small == NULL)
                 return;
         memcpy(small->bytes, c->in->bytes + c->in_at, used);
         put_spare(c->home, c->in);
@@ -187,17 +188,16 @@ static struct iovec input_room(struct http_conn *c) {
         case HTTP_CONN_HEAD:
                 if (make_room(c, 1))
                         return room_in_place(c);
-                return c->in ? none : scratch_room(c);
+                return c->in != NULL ? none : scratch_room(c);
         case HTTP_CONN_BODY:
-                if (c->body_buf)
+                if (c->body_buf != NULL)
                         return (struct iovec){ c->body_buf->bytes + c->body_got,
                                                body_room(c) - c->body_got };
                 return room_in_place(c);
-        case HTTP_CONN_LINGER:
-                return scratch_room(c);
+        case HTTP_CONN_LINGER: return scratch_room(c);
         case HTTP_CONN_CHUNKS:
         case HTTP_CONN_CALL:
-        case HTTP_CONN_WRITE: return c->in ? room_in_place(c) : none;
+        case HTTP_CONN_WRITE: return c->in != NULL ? room_in_place(c) : none;
         }
         return none;
 }
@@ -209,11 +209,11 @@ static void log_access(struct http_conn *c) {
         const struct http_call *call = &c->call;
         struct access_entry     entry;
 
-        if (!service->on_access)
+        if (service->on_access == NULL)
                 return;
         entry = (struct access_entry){
                 .peer = c->peer,
-                .method = call->head ? str_of(c->message->method_text) : (struct str){ 0 },
+                .method = call->head != NULL ? str_of(c->message->method_text) : (struct str){ 0 },
                 .path = call->path,
                 .model = call->model,
                 .key = access_key_name(&call->access),
@@ -228,7 +228,7 @@ static void log_access(struct http_conn *c) {
 
 /* Fields that only some requests set. */
 static void clear_rare_fields(struct http_call *call) {
-        if (call->access.policy) {
+        if (call->access.policy != NULL) {
                 access_done(&call->access);
                 call->access = (struct access){ 0 };
         }
@@ -286,7 +286,7 @@ static void hold_parts(struct http_conn *c, const struct http_part *parts, size_
         if (n > HTTP_HELD_BUFS)
                 c->out.more_held = arena_alloc(&c->call.arena, n * sizeof(struct buf *));
         for (size_t i = 0; i < n; i++)
-                if (parts[i].buf)
+                if (parts[i].buf != NULL)
                         hold(c, parts[i].buf);
 }
 
@@ -300,8 +300,8 @@ static void release_held(struct http_conn *c) {
 
 /* The answer is written or given up: gets ready for the next request. */
 static void end_call(struct http_conn *c) {
-        c->call.is_aborted = c->call.is_aborted || !c->net || conn_is_closing(c->net);
-        if (c->call.on_sent)
+        c->call.is_aborted = c->call.is_aborted || c->net == NULL || conn_is_closing(c->net);
+        if (c->call.on_sent != NULL)
                 c->call.on_sent(&c->call);
         log_access(c);
         release_held(c);
@@ -311,7 +311,7 @@ static void end_call(struct http_conn *c) {
         http_message_reset(c->message);
         enter(c, HTTP_CONN_HEAD, HTTP_PHASE_IDLE, c->now_ns);
         c->in_at = c->next_at;
-        if (!c->net || conn_is_closing(c->net))
+        if (c->net == NULL || conn_is_closing(c->net))
                 return;
         if (!c->has_ended && (c->must_linger || (c->out.close && has_more(c))))
                 linger(c);
@@ -334,7 +334,7 @@ static struct iovec keep_part(struct http_conn *c, const struct http_reply *repl
         const struct http_part *part = &reply->parts[i];
         void                   *bytes = (void *)(uintptr_t)part->ptr;
 
-        if (reply->is_brief && !part->buf)
+        if (reply->is_brief && part->buf == NULL)
                 bytes = arena_strndup(&c->call.arena, part->ptr, part->len);
         return (struct iovec){ bytes, part->len };
 }
@@ -354,7 +354,8 @@ static void list_parts(struct http_conn *c, const struct http_reply *reply, bool
 static enum conn_write write_reply(struct http_conn *c, const struct http_reply *reply,
                                    bool is_chunked) {
         struct http_framing f = {
-                .content_type = str_of(reply->content_type ? reply->content_type : "text/plain"),
+                .content_type =
+                        str_of(reply->content_type != NULL ? reply->content_type : "text/plain"),
                 .content_length = body_bytes_of(reply),
                 .is_chunked = is_chunked,
                 .is_http10 = c->out.is_http10,
@@ -367,7 +368,7 @@ static enum conn_write write_reply(struct http_conn *c, const struct http_reply 
         size_t       n = 1 + reply->n_parts;
 
         hold_parts(c, reply->parts, reply->n_parts);
-        if (!c->net || conn_is_closing(c->net))
+        if (c->net == NULL || conn_is_closing(c->net))
                 return CONN_WRITE_FAILED;
         if (reply->n_parts > INLINE_PARTS)
                 iov = arena_alloc(&c->call.arena, n * sizeof(*iov));
@@ -447,7 +448,7 @@ static bool holds_much(const struct http_conn *c) {
         const struct http_call *call = &c->call;
 
         return call->arena.used_bytes > KEPT_BYTES ||
-               (call->body_buf && call->body_buf->cap > KEPT_BYTES);
+               (call->body_buf != NULL && call->body_buf->cap > KEPT_BYTES);
 }
 
 /* Frees the handler's memory before the client has read its answer. */
@@ -474,7 +475,7 @@ static enum http_encoding accepted_encoding(const struct http_call *call) {
         const struct http_message  *m = call->conn->message;
         struct http_encoding_choice choice = { 0 };
 
-        if (!call->head || m->known[HTTP_NAME_ACCEPT_ENCODING] == 0)
+        if (call->head == NULL || m->known[HTTP_NAME_ACCEPT_ENCODING] == 0)
                 return HTTP_ENCODING_IDENTITY;
         for (size_t i = m->known[HTTP_NAME_ACCEPT_ENCODING] - 1; i < m->n_fields; i++) {
                 struct http_header h = http_message_header(m, call->head, i);
@@ -504,7 +505,7 @@ const char *http_call_pack(struct http_call *call, struct http_part *parts, size
 static enum conn_write write_answer(struct http_conn *c, const struct http_reply *reply) {
         enum http_encoding encoding = HTTP_ENCODING_IDENTITY;
 
-        if (reply->packed_as)
+        if (reply->packed_as != NULL)
                 return write_packed(c, reply, reply->packed_as);
         if (reply->is_compressible)
                 encoding = accepted_encoding(&c->call);
@@ -636,7 +637,7 @@ static void end_chunks(struct http_conn *c) {
 }
 
 static bool is_gone(const struct http_conn *c) {
-        return !c->net || conn_is_closing(c->net);
+        return c->net == NULL || conn_is_closing(c->net);
 }
 
 /* While the handler works, the peer is slow only if a write to it is pending. */
@@ -678,7 +679,8 @@ static void flush_chunks(struct http_conn *c) {
                 return;
         }
         watch_reader(c);
-        if (c->out.n_chunks_written > before && c->call.on_written && !c->out.is_last_queued)
+        if (c->out.n_chunks_written > before && c->call.on_written != NULL &&
+            !c->out.is_last_queued)
                 c->call.on_written(&c->call);
 }
 
@@ -702,12 +704,12 @@ void http_call_begin_chunks(struct http_call *call, const struct http_reply *rep
 
 /* Returns NULL when memory is short: a chunk is as large as the model makes it. */
 static struct http_chunk *new_chunk(const struct http_part *part) {
-        size_t             copied = part->buf ? 0 : part->len;
+        size_t             copied = part->buf != NULL ? 0 : part->len;
         struct http_chunk *k = try_alloc(sizeof(*k) + copied); /* len is limited */
 
-        if (!k)
+        if (k == NULL)
                 return NULL;
-        k->ptr = part->buf ? part->ptr : k->copy;
+        k->ptr = part->buf != NULL ? part->ptr : k->copy;
         k->len = part->len;
         k->buf = part->buf;
         if (copied > 0)
@@ -735,7 +737,7 @@ void http_call_send_chunk(struct http_call *call, const struct http_part *part) 
                 return;
         }
         k = new_chunk(part);
-        if (!k) {
+        if (k == NULL) {
                 refuse_chunk(c, part, HTTP_LIMIT_MEMORY);
                 return;
         }
@@ -779,7 +781,8 @@ static void refuse_as(struct http_conn *c, unsigned status, enum http_limit limi
 
 static void refuse_request(struct http_conn *c, unsigned status, enum http_limit limit,
                            const char *text) {
-        refuse_as(c, status, limit, text, c->call.route ? c->call.route->refusal_type : NULL);
+        refuse_as(c, status, limit, text,
+                  c->call.route != NULL ? c->call.route->refusal_type : NULL);
 }
 
 static void fill_call(struct http_conn *c) {
@@ -796,8 +799,8 @@ static void fill_call(struct http_conn *c) {
 /* The number that the reference server logs for a method: that of its HTTP library. */
 static unsigned method_number(const char *method) {
         static const char *const methods[] = {
-                "GET",      "HEAD",      "POST", "PUT",    "DELETE", "MKCOL",   "COPY",  "MOVE",
-                "OPTIONS", "PROPFIND", "PROPPATCH", "LOCK", "UNLOCK", "TRACE",  "CONNECT", "PATCH",
+                "GET",     "HEAD",     "POST",      "PUT",  "DELETE", "MKCOL", "COPY",    "MOVE",
+                "OPTIONS", "PROPFIND", "PROPPATCH", "LOCK", "UNLOCK", "TRACE", "CONNECT", "PATCH",
         };
         unsigned at = 0;
 
@@ -880,7 +883,7 @@ static bool check_route(struct http_conn *c) {
 
         verdict = http_route_find(table, call->method, call->path, &row, &found);
         if (verdict == HTTP_ROUTE_NOT_FOUND) {
-                if (table->fallback)
+                if (table->fallback != NULL)
                         return check_access(c, table->fallback_group, NULL);
                 http_call_reply_refusal(call, 404, "Not Found", NULL);
                 return false;
@@ -915,7 +918,7 @@ static void hand_out(struct http_conn *c) {
         c->bytes_in += call->body.len;
         enter(c, HTTP_CONN_CALL, HTTP_PHASE_HANDLER, c->now_ns);
         c->was_handed_out = true;
-        if (call->route)
+        if (call->route != NULL)
                 call->route->handler(call);
         else
                 c->server->options.routes.fallback(call);
@@ -938,7 +941,7 @@ static bool begin_large_body(struct http_conn *c) {
         size_t have = c->in_len - at;
 
         c->body_buf = buf_new_growing(pool_of(c), c->message->content_length, have);
-        if (!c->body_buf)
+        if (c->body_buf == NULL)
                 return false;
         memcpy(c->body_buf->bytes, c->in->bytes + at, have);
         c->body_got = have;
@@ -980,7 +983,7 @@ static bool is_vital(struct http_conn *c) {
 
         find_refused_route(c);
         route = c->call.route;
-        return route && is_body_here(c) &&
+        return route != NULL && is_body_here(c) &&
                (route->group == ENDPOINT_HEALTH || route->group == ENDPOINT_METRICS);
 }
 
@@ -1054,14 +1057,14 @@ static bool check_body(struct http_conn *c) {
         struct http_message           *m = c->message;
         const struct http_route       *row = c->call.route;
         struct http_body_limit         limit = { http_limits_body_bytes(limits),
-                                                 row ? row->refusal_type : NULL };
+                                         row != NULL ? row->refusal_type : NULL };
         AUTO_ERROR                     err = NULL;
 
         if (LIKELY(m->content_length <= limit.max_bytes && !m->is_chunked))
                 return true;
-        if (row && table->check_body)
+        if (row != NULL && table->check_body != NULL)
                 err = table->check_body(&c->call, m->content_length, &limit);
-        if (!err && m->content_length > limit.max_bytes)
+        if (err == NULL && m->content_length > limit.max_bytes)
                 err = http_call_body_too_large(m->content_length, limits->input_bytes);
         if (UNLIKELY(err != NULL)) {
                 refuse_as(c, http_status_of_code(err->code), HTTP_LIMIT_BODY_BYTES, err->message,
@@ -1139,7 +1142,7 @@ static bool on_head(struct http_conn *c) {
 static bool take_head(struct http_conn *c) {
         enum http_parse verdict;
 
-        if (!c->in || c->in_at == c->in_len) {
+        if (c->in == NULL || c->in_at == c->in_len) {
                 drop_input(c);
                 if (c->has_ended)
                         http_conn_close(c);
@@ -1170,7 +1173,7 @@ static bool take_head(struct http_conn *c) {
 
 /* True when run() must parse before more can be read. */
 static bool is_full(const struct http_conn *c) {
-        if (c->state == HTTP_CONN_BODY && c->body_buf)
+        if (c->state == HTTP_CONN_BODY && c->body_buf != NULL)
                 return c->body_got == body_room(c);
         return c->in_len == c->in->cap;
 }
@@ -1178,7 +1181,7 @@ static bool is_full(const struct http_conn *c) {
 static bool take_body(struct http_conn *c) {
         size_t want = c->message->content_length;
 
-        if (c->body_buf) {
+        if (c->body_buf != NULL) {
                 if (c->body_got < want && is_full(c) && !buf_grow(&c->body_buf, want)) {
                         refuse_memory(c, want);
                         return true;
@@ -1216,7 +1219,7 @@ static bool take_chunks(struct http_conn *c) {
         c->in_len -= used;
         if (verdict == HTTP_PARSE_MORE)
                 return false;
-        if (m->body) {
+        if (m->body != NULL) {
                 c->call.body_buf = STEAL(m->body);
                 c->call.body = str_range(c->call.body_buf->bytes, c->call.body_buf->len);
         }
@@ -1248,7 +1251,7 @@ static void free_conn(struct http_conn *c) {
 }
 
 static bool step(struct http_conn *c) {
-        if (!c->net || conn_is_closing(c->net))
+        if (c->net == NULL || conn_is_closing(c->net))
                 return false;
         switch (c->state) {
         case HTTP_CONN_HEAD: return take_head(c);
@@ -1276,7 +1279,7 @@ static bool may_step(struct http_conn *c) {
 
         if (turns_is_waiting(&c->turn))
                 return false;
-        if (!c->net || conn_is_closing(c->net) || !is_before_request(c) ||
+        if (c->net == NULL || conn_is_closing(c->net) || !is_before_request(c) ||
             loop_take_share(l, &c->turn, c->now_ns))
                 return true;
         loop_wait_turn(l, &c->turn);
@@ -1290,9 +1293,9 @@ static void run(struct http_conn *c) {
         while (may_step(c) && step(c))
                 ;
         c->is_running = false;
-        if (c->net && turns_is_waiting(&c->turn))
+        if (c->net != NULL && turns_is_waiting(&c->turn))
                 conn_read_stop(c->net);
-        else if (c->net)
+        else if (c->net != NULL)
                 conn_read_start(c->net);
         else if (!is_with_handler(c))
                 free_conn(c);
@@ -1323,11 +1326,11 @@ static COLD void take_scratch(struct http_conn *c, size_t n) {
         if (buf_pool_is_tight(pool_of(c)))
                 free_waiting(c->home, c->now_ns);
         c->in = buf_new(pool_of(c), n);
-        if (!c->in) {
+        if (c->in == NULL) {
                 c->is_beyond = true;
                 c->in = buf_new_beyond(pool_of(c), n);
         }
-        if (!c->in) {
+        if (c->in == NULL) {
                 count_rejected(c, HTTP_LIMIT_MEMORY);
                 http_conn_close(c);
                 return;
@@ -1336,7 +1339,7 @@ static COLD void take_scratch(struct http_conn *c, size_t n) {
         c->in_at = 0;
         c->in_len = n;
         run(c);
-        if (c->is_beyond && c->state == HTTP_CONN_HEAD && c->in && !has_unparsed(c))
+        if (c->is_beyond && c->state == HTTP_CONN_HEAD && c->in != NULL && !has_unparsed(c))
                 refuse_request(c, 503, HTTP_LIMIT_MEMORY, BYTE_BUDGET_USED_UP);
 }
 
@@ -1353,7 +1356,7 @@ static void on_read(struct conn *net, size_t n_bytes) {
                 take_scratch(c, n_bytes);
                 return;
         }
-        if (c->state == HTTP_CONN_BODY && c->body_buf)
+        if (c->state == HTTP_CONN_BODY && c->body_buf != NULL)
                 c->body_got += n_bytes;
         else
                 c->in_len += n_bytes;
@@ -1430,10 +1433,10 @@ static void on_closed(struct conn *net) {
 static uint64_t moved_bytes(const struct http_conn *c) {
         switch (c->rate_watch.phase) {
         case HTTP_PHASE_BODY:
-                if (c->body_buf)
+                if (c->body_buf != NULL)
                         return c->body_got;
                 if (c->state == HTTP_CONN_CHUNKS)
-                        return c->message->body ? c->message->body->len : 0;
+                        return c->message->body != NULL ? c->message->body->len : 0;
                 return c->in_len - c->in_at;
         case HTTP_PHASE_WRITE:
                 return c->out.bytes - conn_unwritten_bytes(c->net) -
@@ -1493,7 +1496,8 @@ void http_conn_open(struct http_loop *home, int fd) {
 
         memset(c, 0, offsetof(struct http_conn, arena_bytes));
         err = net_home_open(&home->net, fd, &conn_ops, c, &c->net);
-        if (err) { /* out of memory or descriptors: as if the connection had not been accepted */
+        if (err !=
+            NULL) { /* out of memory or descriptors: as if the connection had not been accepted */
                 error_free(err);
                 free(c);
                 net_home_conn_gone(&home->net);
@@ -1503,7 +1507,7 @@ void http_conn_open(struct http_loop *home, int fd) {
         c->turn.run = on_turn;
         c->server = home->server;
         c->home = home;
-        if (c->server->options.service.on_access)
+        if (c->server->options.service.on_access != NULL)
                 c->peer = mem_strdup(conn_peer(c->net));
         list_append(&home->net.conns, &c->place.node);
         list_init(&c->out.chunks);
@@ -1528,7 +1532,7 @@ static bool is_idle(const struct http_conn *c) {
 }
 
 void http_conn_leave(struct http_conn *c) {
-        if (!c->net || conn_is_closing(c->net) || !is_idle(c) || conn_has_unread(c->net))
+        if (c->net == NULL || conn_is_closing(c->net) || !is_idle(c) || conn_has_unread(c->net))
                 return;
         c->now_ns = clock_now_ns();
         if (conn_is_in_handshake(c->net))
@@ -1581,7 +1585,7 @@ static enum leave_claim claim_of(const struct leave_place *place, uint64_t now_n
         const struct http_conn *c = CONTAINER_OF(place, struct http_conn, place);
         enum leave_claim        claim;
 
-        if (!c->net || conn_is_closing(c->net) || has_unparsed(c))
+        if (c->net == NULL || conn_is_closing(c->net) || has_unparsed(c))
                 return LEAVE_STAYS;
         claim = phase_claim(c, now_ns);
         return claim != LEAVE_STAYS && conn_has_unread(c->net) ? LEAVE_UNREAD : claim;
@@ -1591,7 +1595,7 @@ bool http_loop_make_room(struct http_loop *home, enum leave_need need) {
         struct leave_place *place =
                 leave_order_pick(&home->net.conns, need, claim_of, clock_now_ns());
 
-        if (place)
+        if (place != NULL)
                 http_conn_close(CONTAINER_OF(place, struct http_conn, place));
         return place != NULL;
 }

@@ -81,10 +81,10 @@ struct http_loop {
         size_t              n_spare;
         /* Owned: HTTP_READ_BYTES, where connections without a buffer read while the budget is tight, and
          * where input is discarded. */
-        char               *scratch;
-        struct list         waiting;    /* struct http_conn that hold a part of a head; oldest first */
-        struct loop_timer   leave;      /* armed while the server stops */
-        bool                is_leaving; /* close idle connections */
+        char             *scratch;
+        struct list       waiting; /* struct http_conn that hold a part of a head; oldest first */
+        struct loop_timer leave;   /* armed while the server stops */
+        bool              is_leaving; /* close idle connections */
 };
 
 enum http_conn_state {
@@ -120,25 +120,25 @@ struct http_out {
  * each request touches are adjacent, from the end of `out` to the middle of `call`, followed by the first
  * memory of the arena. */
 struct http_conn {
-        struct leave_place place;  /* in home->net.conns */
-        struct buf      *body_buf; /* ref: a large body's own; NULL = in place or chunked */
-        size_t           body_got; /* bytes received of body_buf */
-        struct turn      turn;     /* waits with requests in the buffer; then it does not read */
-        struct http_out  out;
+        struct leave_place place;    /* in home->net.conns */
+        struct buf        *body_buf; /* ref: a large body's own; NULL = in place or chunked */
+        size_t             body_got; /* bytes received of body_buf */
+        struct turn        turn;     /* waits with requests in the buffer; then it does not read */
+        struct http_out    out;
 
         struct conn         *net;    /* NULL once the socket is closed */
         struct http_server  *server; /* borrowed */
         struct http_loop    *home;   /* borrowed */
         enum http_conn_state state;
-        bool                 is_running;     /* inside run(), which does not nest */
-        bool                 has_ended;      /* the peer sends no more */
-        bool                 must_linger;    /* a part of the request was not read */
+        bool                 is_running;         /* inside run(), which does not nest */
+        bool                 has_ended;          /* the peer sends no more */
+        bool                 must_linger;        /* a part of the request was not read */
         bool                 was_handed_out : 1; /* the current call reached a handler */
-        bool                 in_scratch : 1; /* the place of the next bytes is home->scratch */
-        bool                 is_beyond : 1;  /* its input was allocated beyond the budget */
-        bool                 is_waiting : 1; /* it is in home->waiting */
-        uint64_t             now_ns;         /* time of the last read */
-        uint64_t             bytes_in;       /* of the current request: head and body */
+        bool                 in_scratch : 1;     /* the place of the next bytes is home->scratch */
+        bool                 is_beyond : 1;      /* its input was allocated beyond the budget */
+        bool                 is_waiting : 1;     /* it is in home->waiting */
+        uint64_t             now_ns;             /* time of the last read */
+        uint64_t             bytes_in;           /* of the current request: head and body */
 
         struct buf            *in;         /* ref; NULL while idle */
         size_t                 in_at;      /* first byte of the current request */

@@ -55,7 +55,7 @@ static void keep_response(struct pending_generate *p, struct infer_call *c) {
 
         r->mark = http_call_chunks_sent(p->http);
         r->next = NULL;
-        if (p->first_kept)
+        if (p->first_kept != NULL)
                 p->last_kept->next = r;
         else
                 p->first_kept = r;
@@ -63,7 +63,7 @@ static void keep_response(struct pending_generate *p, struct infer_call *c) {
 }
 
 static void drop_kept(struct pending_generate *p, uint64_t written) {
-        while (p->first_kept && p->first_kept->mark <= written) {
+        while (p->first_kept != NULL && p->first_kept->mark <= written) {
                 struct infer_call_response *r = p->first_kept;
 
                 p->first_kept = r->next;
@@ -134,9 +134,9 @@ static unsigned put_outcome(struct pending_generate               *p,
         AUTO_ERROR err = put_response(p, response);
 
         arena_reset(&p->scratch);
-        if (err)
+        if (err != NULL)
                 put_error(p, err->message);
-        return err ? http_status_of_code(err->code) : 200;
+        return err != NULL ? http_status_of_code(err->code) : 200;
 }
 
 /* ---- generate_stream ---- */
@@ -184,9 +184,9 @@ static struct error *take_text(struct pending_generate *p, struct http_part *ret
                 memory = arena_try_alloc(&p->http->arena, text.len);
         } else {
                 holder = buf_new(http_call_buf_pool(p->http), text.len);
-                memory = holder ? holder->bytes : NULL;
+                memory = holder != NULL ? holder->bytes : NULL;
         }
-        if (!memory)
+        if (memory == NULL)
                 return error_new(ERR_UNAVAILABLE, "out of memory for the response of %zu bytes",
                                  text.len);
         memcpy(memory, text.ptr, text.len);
@@ -197,7 +197,7 @@ static struct error *take_text(struct pending_generate *p, struct http_part *ret
 static unsigned status_of(struct TRITONSERVER_InferenceResponse *response) {
         AUTO_ERROR err = core_error_take(TRITONSERVER_InferenceResponseError(response));
 
-        return err ? http_status_of_code(err->code) : 200;
+        return err != NULL ? http_status_of_code(err->code) : 200;
 }
 
 static unsigned put_only_response(struct pending_generate *p) {
@@ -209,7 +209,7 @@ static unsigned put_only_response(struct pending_generate *p) {
                 return put_outcome(p, first);
         put_error(p, "generate expects model to produce exactly 1 response, use generate stream "
                      "for model that generates various number of responses");
-        return first ? status_of(first) : 200;
+        return first != NULL ? status_of(first) : 200;
 }
 
 /* True when printing the response takes too long for the loop. */
@@ -219,11 +219,11 @@ static bool is_long(struct pending_generate *p) {
         AUTO_ERROR            err = NULL;
         bool                  is_long;
 
-        if (!infer_call_first_response(&p->call, &n) || n != 1)
+        if (infer_call_first_response(&p->call, &n) == NULL || n != 1)
                 return false;
         err = infer_response_read(infer_call_first_response(&p->call, &n), &p->request, &p->scratch,
                                   &r);
-        is_long = !err && infer_response_bytes(&r) > LOOP_MAX_WORK_BYTES;
+        is_long = err == NULL && infer_response_bytes(&r) > LOOP_MAX_WORK_BYTES;
         arena_reset(&p->scratch);
         return is_long;
 }
@@ -249,7 +249,7 @@ static void send_answer(struct loop_work *work) {
         };
 
         pending_done(p);
-        if (err)
+        if (err != NULL)
                 http_infer_reply_error(http, err, HTTP_JSON);
         else
                 http_call_reply(http, &reply);
@@ -338,7 +338,7 @@ static void run_reading(struct loop_work *work) {
         struct http_call        *http = p->http;
 
         p->err = read_request(p);
-        if (!p->err)
+        if (p->err == NULL)
                 p->err = infer_call_submit(&p->call, http_trace_start(http, http_call_model(http)));
 }
 
@@ -348,7 +348,7 @@ static void on_reading(struct loop_work *work) {
 
         p->is_reading = false;
         err = infer_call_take_back(&p->call, work, p->err, p->http->is_aborted);
-        if (err)
+        if (err != NULL)
                 refuse(p, err);
 }
 
@@ -368,9 +368,9 @@ static void start(struct pending_generate *p) {
                 return;
         }
         err = read_request(p);
-        if (!err)
+        if (err == NULL)
                 err = infer_call_start(&p->call, http_trace_start(http, http_call_model(http)));
-        if (err)
+        if (err != NULL)
                 refuse(p, err);
         /* On success `p` may already be gone, because the request was answered. */
 }

@@ -50,7 +50,7 @@ static struct error *make_shape(struct generate_decoder *g, const struct http_ge
         size_t   n_dims = (size_t)model->n_dims + model->is_batched;
         int64_t *shape = arena_try_alloc(g->source->arena, (n_dims + 1) * sizeof(*shape));
 
-        if (!shape)
+        if (shape == NULL)
                 return infer_no_memory();
         shape[0] = -1;
         if (model->n_dims > 0)
@@ -72,7 +72,7 @@ static struct error *open_array(struct generate_decoder *g, struct str text,
                 return NULL;
         }
         copy = arena_try_alloc(g->source->arena, text.len + 2);
-        if (!copy)
+        if (copy == NULL)
                 return infer_no_memory();
         copy[0] = '[';
         memcpy(copy + 1, text.ptr, text.len);
@@ -151,9 +151,9 @@ static struct error *read_named(struct generate_decoder *g, struct str key) {
         const char                *name;
         struct error              *err = http_infer_copy_text(d, "parameters", key, &name);
 
-        if (!err)
+        if (err == NULL)
                 err = g->source->find(g->source->owner, name, &model);
-        if (err) {
+        if (err != NULL) {
                 json_skip(&d->json);
                 return err;
         }
@@ -186,20 +186,20 @@ static struct error *read_nested(struct generate_decoder *g) {
         struct str                 key;
 
         first = g->source->find(g->source->owner, "parameters", &model);
-        if (!first && model.datatype != TRITONSERVER_TYPE_INVALID)
+        if (first == NULL && model.datatype != TRITONSERVER_TYPE_INVALID)
                 first = error_new(ERR_INVALID_ARG, "Keyword 'parameters' for nested schema also "
                                                    "given as input tensor name");
-        if (!first && json_peek(&d->json) != JSON_OBJECT)
+        if (first == NULL && json_peek(&d->json) != JSON_OBJECT)
                 first = error_new(ERR_INVALID_ARG, "Expected JSON object for keyword: "
                                                    "'parameters': attempt to access JSON "
                                                    "non-object as object");
-        if (first) {
+        if (first != NULL) {
                 json_skip(&d->json);
                 return first;
         }
         json_enter_object(&d->json);
         while (json_next_key(&d->json, g->source->arena, &key)) {
-                if (first)
+                if (first != NULL)
                         json_skip(&d->json);
                 else
                         first = read_named(g, key);
@@ -226,7 +226,7 @@ static struct error *read_document(struct generate_decoder *g) {
                 return error_new(ERR_INVALID_ARG, "attempt to get members for non-object");
         }
         while (json_next_key(json, g->source->arena, &key)) {
-                if (first)
+                if (first != NULL)
                         json_skip(json);
                 else
                         first = read_member(g, key);
@@ -261,7 +261,7 @@ struct error *http_generate_decode(const struct http_generate_source *source,
                 error_free(err);
                 err = json_syntax_error(&g.infer.json);
         }
-        if (err)
+        if (err != NULL)
                 infer_request_done(ret);
         return err;
 }
@@ -342,9 +342,9 @@ static struct error *put_output(struct json_writer *w, const struct infer_output
 }
 
 static struct error *put_member(struct json_writer *w, const struct member *m) {
-        if (m->output)
+        if (m->output != NULL)
                 return put_output(w, m->output);
-        if (m->parameter) {
+        if (m->parameter != NULL) {
                 http_infer_put_parameter(w, m->parameter);
                 return NULL;
         }
@@ -360,7 +360,7 @@ struct error *http_generate_print(const struct infer_response *r, struct arena *
         struct json_writer w;
         char               version[24]; /* fits an int64_t in decimal */
 
-        if (!l.members)
+        if (l.members == NULL)
                 return error_new(ERR_UNAVAILABLE, "out of memory for the response");
         snprintf(version, sizeof(version), "%lld", (long long)r->model_version);
         list_members(r, version, &l);

@@ -215,11 +215,11 @@ static bool note_field(struct http_message *m, enum http_name name, struct str v
 static bool take_field(struct http_message *m, const char *base, struct cursor *c) {
         const char    *name_at = c->at;
         const char    *colon = find_colon(name_at, c->end);
-        struct str     name = str_range(name_at, colon ? (size_t)(colon - name_at) : 0);
+        struct str     name = str_range(name_at, colon != NULL ? (size_t)(colon - name_at) : 0);
         enum http_name known = http_head_find_name(name);
         struct str     value;
 
-        if (!colon || (known == HTTP_NAME_OTHER && !is_plain_name(name)))
+        if (colon == NULL || (known == HTTP_NAME_OTHER && !is_plain_name(name)))
                 return false;
         c->at = colon + 1;
         TAKE(c, " ");

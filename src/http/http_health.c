@@ -4,12 +4,11 @@
 #include "core_api/core_error.h"
 #include "core_api/model_version.h"
 #include "http/http_handlers.h"
-
 #include "triton/core/tritonserver.h"
 
 /* The status alone reports health; only an error (the server is exiting) has a body. */
 static void reply_health(struct http_call *call, struct error *err, bool is_well) {
-        if (err)
+        if (err != NULL)
                 http_call_reply_error(call, err, NULL);
         else
                 http_call_reply_empty(call, is_well ? 200 : 400);
@@ -53,9 +52,9 @@ static void on_model_asked(struct loop_work *w) {
         struct question *q = CONTAINER_OF(w, struct question, query.work);
         struct error    *err = q->query.failure;
 
-        if (!err && !q->query.is_ready)
+        if (err == NULL && !q->query.is_ready)
                 err = error_new_text(ERR_INVALID_ARG, "Model version not ready");
-        if (err)
+        if (err != NULL)
                 http_call_reply_error(q->call, err, NULL);
         else
                 http_call_reply_empty(q->call, 200);
@@ -65,7 +64,7 @@ void http_health_model(struct http_call *call) {
         int64_t       version;
         struct error *err = model_version_read(call->version, &version);
 
-        if (err)
+        if (err != NULL)
                 http_call_reply_error(call, err, NULL);
         else
                 ask(call, http_call_model(call), version, on_model_asked);

@@ -12,7 +12,6 @@
 #include "http/http_route.h"
 #include "http/http_trace.h"
 #include "net/loop.h"
-
 #include "triton/core/neso.h"
 
 /* Temporary memory on the stack for encoding an answer: its arrays, and the text of a small one. */
@@ -131,7 +130,7 @@ static struct error *make_answer(struct pending_infer *p, struct arena *scratch,
                 return NULL;
         infer_classes_init(&classes);
         err = infer_classes_replace(&classes, http->core, core_response, &response, scratch);
-        if (!err)
+        if (err == NULL)
                 err = http_infer_encode(&response, &room, ret);
         infer_classes_done(&classes);
         return err;
@@ -148,7 +147,7 @@ static void answer(struct pending_infer *p, struct error *err, struct http_infer
         struct http_call *http = p->http;
 
         pending_done(p);
-        if (err)
+        if (err != NULL)
                 http_infer_reply_error(http, err, HTTP_JSON);
         else
                 send_answer(http, body);
@@ -172,7 +171,7 @@ static void run_answer(struct loop_work *work) {
         arena_init(&w->scratch, NULL, 0, MAX_SCRATCH_BYTES);
         arena_set_budget(&w->scratch, buf_pool_budget(http_call_buf_pool(w->p->http)));
         w->err = make_answer(w->p, &w->scratch, SIZE_MAX, body, &is_more);
-        if (!w->err)
+        if (w->err == NULL)
                 body->packed_as = http_call_pack(w->p->http, body->parts, &body->n_parts);
 }
 
@@ -300,7 +299,7 @@ static void refuse(struct pending_infer *p, struct error *err) {
 static void start(struct pending_infer *p) {
         struct error *err = infer_call_start(&p->call, http_trace_start(p->http, p->model));
 
-        if (err)
+        if (err != NULL)
                 refuse(p, err);
         /* On success `p` may already be gone, because the request was answered. */
 }
@@ -311,7 +310,7 @@ static void run_reading(struct loop_work *work) {
         struct pending_infer *p = w->p;
 
         w->err = read_request(p, SIZE_MAX);
-        if (!w->err)
+        if (w->err == NULL)
                 w->err = infer_call_submit(&p->call, http_trace_start(p->http, p->model));
 }
 
@@ -322,7 +321,7 @@ static void on_reading(struct loop_work *work) {
 
         p->long_work = NULL;
         err = infer_call_take_back(&p->call, work, w->err, p->http->is_aborted);
-        if (err)
+        if (err != NULL)
                 refuse(p, err);
 }
 
@@ -357,7 +356,7 @@ static struct error *find_model(struct pending_infer *p) {
 static void on_abort(struct http_call *http) {
         struct pending_infer *p = http->pending;
 
-        if (!p->long_work)
+        if (p->long_work == NULL)
                 infer_call_cancel(&p->call);
         else if (p->long_work->work.run == run_reading)
                 loop_compute_cancel(&p->long_work->work);
@@ -383,10 +382,10 @@ static enum content content_of(const struct http_call *http, size_t *ret_json_by
                 return CONTENT_COMPRESSED;
         if (encoding.len > 0 && !str_is(encoding, "identity"))
                 return CONTENT_OTHER;
-        if (!length.ptr)
+        if (length.ptr == NULL)
                 return CONTENT_JSON;
         err = http_infer_read_json_bytes(length, SIZE_MAX, ret_json_bytes);
-        if (err)
+        if (err != NULL)
                 return CONTENT_OTHER;
         return *ret_json_bytes == 0 ? CONTENT_RAW : CONTENT_TENSORS;
 }
@@ -415,11 +414,11 @@ void http_infer_post(struct http_call *http) {
 
         init_pending(p, http);
         err = find_model(p);
-        if (!err) {
+        if (err == NULL) {
                 p->stage = STAGE_BODY;
                 err = read_request(p, LOOP_MAX_WORK_BYTES);
         }
-        if (err) {
+        if (err != NULL) {
                 refuse(p, err);
                 return;
         }

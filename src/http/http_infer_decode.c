@@ -15,9 +15,10 @@
 static struct error *read_sequence_number(struct http_infer_decoder *d) {
         AUTO_ERROR err = http_infer_read_u64(d, "sequence_id", &d->request->sequence_id);
 
-        return err ? error_new(ERR_INVALID_ARG, "Unable to parse 'sequence_id': attempt to access "
-                                                "JSON non-string as string")
-                   : NULL;
+        return err != NULL ? error_new(ERR_INVALID_ARG,
+                                       "Unable to parse 'sequence_id': attempt to access "
+                                       "JSON non-string as string")
+                           : NULL;
 }
 
 static struct error *read_sequence_id(struct http_infer_decoder *d) {
@@ -60,7 +61,7 @@ struct error *http_infer_read_free_parameter(struct http_infer_decoder *d, struc
         struct infer_parameter *slot;
         struct error           *err = http_infer_copy_text(d, "parameters", key, &p.name);
 
-        if (err) {
+        if (err != NULL) {
                 json_skip(&d->json);
                 return err;
         }
@@ -121,7 +122,7 @@ static struct error *read_parameters(struct http_infer_decoder *d) {
                                  "non-object");
         }
         while (json_next_key(&d->json, d->source->arena, &key)) {
-                if (first)
+                if (first != NULL)
                         json_skip(&d->json);
                 else
                         first = read_parameter(d, key);
@@ -185,11 +186,11 @@ static struct error *read_dims(struct http_infer_decoder *d, int64_t *dims, uint
                         continue;
                 }
                 first = http_infer_read_u64(d, "shape", &dim);
-                if (!first && n == INFER_MAX_DIMS)
+                if (first == NULL && n == INFER_MAX_DIMS)
                         first = error_new(ERR_INVALID_ARG,
                                           "Unable to parse 'shape': more than %d dimensions",
                                           INFER_MAX_DIMS);
-                if (!first)
+                if (first == NULL)
                         dims[n++] = (int64_t)dim;
         }
         *ret_n = n;
@@ -204,7 +205,7 @@ static struct error *read_shape(struct http_infer_decoder *d, struct input_scan 
         TRY(http_infer_enter(d, "shape", JSON_ARRAY));
         TRY(read_dims(d, dims, &n));
         kept = arena_try_alloc(d->source->arena, (size_t)n * sizeof(*kept));
-        if (!kept)
+        if (kept == NULL)
                 return infer_no_memory();
         for (uint32_t i = 0; i < n; i++)
                 kept[i] = dims[i];
@@ -305,21 +306,21 @@ static struct error *take_binary(struct http_infer_decoder *d, struct input_scan
 /* Returns the first error of an input, which moves out of the scan. */
 static struct error *finish_input(struct http_infer_decoder *d, struct input_scan *s) {
         TRY(check_one_source(s));
-        if (s->name_error)
+        if (s->name_error != NULL)
                 return STEAL(s->name_error);
         if (!s->has_name)
                 return http_infer_missing("name");
-        if (s->datatype_error)
+        if (s->datatype_error != NULL)
                 return STEAL(s->datatype_error);
         if (!s->has_datatype)
                 return http_infer_missing("datatype");
-        if (s->shape_error)
+        if (s->shape_error != NULL)
                 return STEAL(s->shape_error);
         if (!s->has_shape)
                 return http_infer_missing("shape");
-        if (s->parameters_error)
+        if (s->parameters_error != NULL)
                 return STEAL(s->parameters_error);
-        if (s->data_error)
+        if (s->data_error != NULL)
                 return STEAL(s->data_error);
 
         if (s->has_binary)
@@ -347,9 +348,9 @@ static struct error *read_input(struct http_infer_decoder *d) {
         struct error     *err = infer_request_add_input(d->request, d->source->arena, &s.in);
         struct str        key;
 
-        if (err || !json_try_enter(&d->json, JSON_OBJECT)) {
+        if (err != NULL || !json_try_enter(&d->json, JSON_OBJECT)) {
                 json_skip(&d->json);
-                return err ? err : check_one_source(&s);
+                return err != NULL ? err : check_one_source(&s);
         }
         while (json_next_key(&d->json, d->source->arena, &key))
                 read_input_member(d, &s, key);
@@ -382,7 +383,7 @@ static struct error *read_classification(struct http_infer_decoder     *d,
         uint64_t      n = 0;
         struct error *err = http_infer_read_u64(d, "classification", &n);
 
-        if (err) {
+        if (err != NULL) {
                 error_free(err);
                 return error_new(ERR_INVALID_ARG,
                                  "Unable to set 'classification': attempt to access JSON "
@@ -432,16 +433,16 @@ static void read_output_member(struct http_infer_decoder *d, struct output_scan 
 static struct error *finish_output(struct output_scan *s) {
         const char *region = s->out->shared_memory.region;
 
-        if (s->name_error)
+        if (s->name_error != NULL)
                 return STEAL(s->name_error);
         if (!s->has_name)
                 return http_infer_missing("name");
-        if (s->parameters_error)
+        if (s->parameters_error != NULL)
                 return STEAL(s->parameters_error);
-        if (region && s->out->n_classes > 0)
+        if (region != NULL && s->out->n_classes > 0)
                 return error_new(ERR_INVALID_ARG, "Output can't set both 'shared_memory_region' "
                                                   "and 'classification'");
-        if (region && s->out->is_binary)
+        if (region != NULL && s->out->is_binary)
                 return error_new(ERR_INVALID_ARG, "Output can't set both 'shared_memory_region' "
                                                   "and 'binary_data'");
         return NULL;
@@ -452,9 +453,9 @@ static struct error *read_output(struct http_infer_decoder *d) {
         struct error      *err = infer_request_add_output(d->request, d->source->arena, &s.out);
         struct str         key;
 
-        if (err || !json_try_enter(&d->json, JSON_OBJECT)) {
+        if (err != NULL || !json_try_enter(&d->json, JSON_OBJECT)) {
                 json_skip(&d->json);
-                return err ? err : http_infer_missing("name");
+                return err != NULL ? err : http_infer_missing("name");
         }
         while (json_next_key(&d->json, d->source->arena, &key))
                 read_output_member(d, &s, key);
@@ -508,7 +509,7 @@ static NOINLINE struct error *read_odd_json_bytes(struct str value, size_t body_
 struct error *http_infer_read_json_bytes(struct str value, size_t body_bytes, size_t *ret) {
         size_t n = 0, i = 0;
 
-        if (!value.ptr) {
+        if (value.ptr == NULL) {
                 *ret = body_bytes;
                 return NULL;
         }
@@ -579,7 +580,7 @@ static struct error *take_first(struct error **errors) {
         struct error *first = NULL;
 
         for (size_t i = 0; i < N_PARTS; i++)
-                if (errors[i])
+                if (errors[i] != NULL)
                         http_infer_keep_first(&first, errors[i]);
         return first;
 }
@@ -644,7 +645,7 @@ struct error *http_infer_decode(const struct http_infer_source *source, struct i
         infer_arena_limit(source->arena, source->body.len, &max);
         err = decode_json(source, ret);
         infer_arena_release(source->arena, max);
-        if (err)
+        if (err != NULL)
                 infer_request_done(ret);
         return err;
 }

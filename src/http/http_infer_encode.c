@@ -241,10 +241,10 @@ static struct error *open_text(struct text *t, size_t bytes, const struct http_i
                                          bytes);
         } else {
                 t->holder = bytes <= MAX_TEXT_BYTES ? buf_new(room->pool, bytes) : NULL;
-                memory = t->holder ? t->holder->bytes : NULL;
-                bytes = t->holder ? t->holder->cap : bytes;
+                memory = t->holder != NULL ? t->holder->bytes : NULL;
+                bytes = t->holder != NULL ? t->holder->cap : bytes;
         }
-        if (!memory)
+        if (memory == NULL)
                 return error_new(ERR_UNAVAILABLE, "out of memory for the response of %zu bytes",
                                  bytes);
         memory[0] = '\0';
@@ -277,7 +277,7 @@ static struct error *make_text(const struct infer_response *r, const struct http
                 TRY(open_text(t, bytes, room));
                 body->is_brief = bytes <= MAX_BRIEF_TEXT;
                 err = print_text(r, t, body);
-                if (!err && !t->print.overflowed)
+                if (err == NULL && !t->print.overflowed)
                         return NULL;
                 buf_unref(t->holder);
                 t->holder = NULL;
@@ -288,7 +288,7 @@ static struct error *make_text(const struct infer_response *r, const struct http
 static void add_part(struct http_infer_body *body, struct str bytes, struct buf *holder) {
         if (bytes.len == 0)
                 return;
-        if (holder)
+        if (holder != NULL)
                 buf_ref(holder);
         body->parts[body->n_parts++] = (struct http_part){ bytes.ptr, bytes.len, holder };
 }
@@ -324,7 +324,7 @@ struct error *http_infer_encode(const struct infer_response *r, const struct htt
         /* At most one part for each output, one of text before it, and the last text. */
         body.parts = arena_try_alloc(room->scratch,
                                      (2 * (size_t)r->n_outputs + 1) * sizeof(*body.parts));
-        if (!body.parts)
+        if (body.parts == NULL)
                 return error_new(ERR_UNAVAILABLE, "out of memory for the response");
         TRY(make_text(r, room, &t, &body));
         make_parts(r, &t, &body);

@@ -15,11 +15,10 @@
  */
 #pragma once
 
-#include "call/infer_message.h"
-#include "http/http_call.h"
-
 #include "base/strbuf.h"
+#include "call/infer_message.h"
 #include "codec/json_writer.h"
+#include "http/http_call.h"
 
 struct http_infer_body {
         struct http_part *parts; /* in scratch; each holds a reference on its buf */

@@ -63,9 +63,9 @@ static struct error *get_room(struct http_infer_decoder *d, struct infer_input *
                 *ret = arena_try_alloc(d->source->arena, bytes);
         } else {
                 in->converted = buf_new(d->source->pool, bytes);
-                *ret = in->converted ? in->converted->bytes : NULL;
+                *ret = in->converted != NULL ? in->converted->bytes : NULL;
         }
-        if (!*ret)
+        if (*ret == NULL)
                 return error_new(ERR_UNAVAILABLE, "%s for input '%s'",
                                  buf_pool_shortage(d->source->pool, bytes), in->name);
         return NULL;
@@ -216,9 +216,9 @@ static struct error *read_strings(struct http_infer_decoder *d, struct json_read
         arena_done(&scratch);
 
         in->bytes = str_range(room, (size_t)(w.at - room));
-        if (!err && n > text.len)
+        if (err == NULL && n > text.len)
                 err = too_few();
-        if (!err && in->bytes.len > d->source->max_input_bytes)
+        if (err == NULL && in->bytes.len > d->source->max_input_bytes)
                 err = refuse_size(in, in->bytes.len, d->source->max_input_bytes);
         return err;
 }
@@ -246,7 +246,7 @@ struct error *http_infer_read_tensor(struct http_infer_decoder *d, struct json_r
         struct json_reader before = *json;
         struct error      *err = read_elements(d, json, in);
 
-        if (err) {
+        if (err != NULL) {
                 *json = before;
                 json_skip(json);
         }

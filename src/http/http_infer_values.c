@@ -31,7 +31,7 @@ static ALWAYS_INLINE struct error *copy_text(struct http_infer_decoder *d, struc
         } else {
                 copy = arena_try_str(d->source->arena, text);
         }
-        if (UNLIKELY(!copy))
+        if (UNLIKELY(copy == NULL))
                 return infer_no_memory();
         *ret = copy;
         return NULL;
@@ -39,7 +39,7 @@ static ALWAYS_INLINE struct error *copy_text(struct http_infer_decoder *d, struc
 
 struct error *http_infer_copy_text(struct http_infer_decoder *d, const char *what, struct str text,
                                    const char **ret) {
-        if (text.len > 0 && memchr(text.ptr, '\0', text.len))
+        if (text.len > 0 && memchr(text.ptr, '\0', text.len) != NULL)
                 return error_new(ERR_INVALID_ARG,
                                  "Unable to parse '%s': the text contains a NUL character", what);
         return copy_text(d, text, ret);
@@ -116,7 +116,7 @@ struct error *http_infer_read_list(struct http_infer_decoder *d, const char *wha
 
         TRY(http_infer_enter(d, what, JSON_ARRAY));
         while (json_next_element(&d->json)) {
-                if (first)
+                if (first != NULL)
                         json_skip(&d->json);
                 else
                         first = read_one(d);

@@ -46,10 +46,10 @@ struct http_limits {
         uint64_t leave_ns; /* a stopping server still accepts requests on open connections; 0.1 s */
 };
 
-void        http_limits_init(struct http_limits *l); /* the defaults above */
+void http_limits_init(struct http_limits *l); /* the defaults above */
 /* Limit of a body: input_bytes and the slack. */
 size_t      http_limits_body_bytes(const struct http_limits *l);
-const char *http_limit_name(enum http_limit limit);  /* "header_bytes"; "none" for NONE */
+const char *http_limit_name(enum http_limit limit); /* "header_bytes"; "none" for NONE */
 
 enum http_phase {
         HTTP_PHASE_IDLE, /* no byte of a request has arrived */

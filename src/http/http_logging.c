@@ -79,7 +79,7 @@ static struct error *read_setting(void *owner, struct json_reader *r, struct str
                 json_read_null(r);
                 return NULL;
         }
-        if (!row) {
+        if (row == NULL) {
                 json_skip(r);
                 return NULL;
         }
@@ -98,9 +98,9 @@ void http_logging_post(struct http_call *call) {
 
         log_get_settings(&c.settings);
         err = http_members_read(call->body, c.arena, read_setting, &c);
-        if (!err)
+        if (err == NULL)
                 err = log_control_apply(NULL, &c.settings);
-        if (err)
+        if (err != NULL)
                 http_call_reply_error(call, err, HTTP_JSON);
         else
                 http_logging_get(call);

@@ -19,7 +19,7 @@ struct error *http_members_read_nested(struct json_reader *r, struct arena *aren
 
         if (!json_try_enter(r, JSON_OBJECT))
                 return error_new_text(ERR_INVALID_ARG, "attempt to get members for non-object");
-        while (!err && json_next_key(r, arena, &key))
+        while (err == NULL && json_next_key(r, arena, &key))
                 err = read(owner, r, key);
         if (!json_failed(r))
                 return err;

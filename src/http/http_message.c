@@ -98,7 +98,8 @@ static int on_field_value(llhttp_t *native, const char *at, size_t len) {
 }
 
 /* Pauses the parser: the caller decides how the body is read. */
-static int on_headers_complete(llhttp_t *native UNUSED) {
+static int on_headers_complete(llhttp_t *native) {
+        (void)native;
         return HPE_PAUSED;
 }
 
@@ -110,7 +111,7 @@ static int refuse_body(struct http_message *m) {
 }
 
 static size_t room_for_body(const struct http_message *m) {
-        return m->max_body_bytes - (m->body ? m->body->len : 0);
+        return m->max_body_bytes - (m->body != NULL ? m->body->len : 0);
 }
 
 /* Checks the size of a chunk before its bytes arrive. */
@@ -139,22 +140,22 @@ static int on_chunk_extension(struct http_message *m, size_t len) {
 /* Makes room for `len` more bytes; the buffer doubles, up to the limit. */
 static int grow_body(struct http_message *m, size_t len) {
         size_t      max = m->max_body_bytes;
-        size_t      used = m->body ? m->body->len : 0;
+        size_t      used = m->body != NULL ? m->body->len : 0;
         size_t      cap;
         struct buf *larger;
 
         if (len > max - used)
                 return refuse_body(m);
-        if (m->body && len <= m->body->cap - used)
+        if (m->body != NULL && len <= m->body->cap - used)
                 return 0;
         cap = MAX(MAX(used * 2, used + len), FIRST_BODY_BYTES); /* used + len <= max */
         larger = buf_new(m->pool, MIN(cap, MAX(max, FIRST_BODY_BYTES)));
-        if (!larger) /* the byte budget has counted its own refusal */
+        if (larger == NULL) /* the byte budget has counted its own refusal */
                 return refuse(m, 503,
                               byte_budget_fits(buf_pool_budget(m->pool), cap) ? HTTP_LIMIT_MEMORY
                                                                               : HTTP_LIMIT_NONE,
                               mem_strdup(buf_pool_shortage(m->pool, cap)));
-        if (m->body)
+        if (m->body != NULL)
                 memcpy(larger->bytes, m->body->bytes, used);
         larger->len = used;
         buf_unref(m->body);
@@ -201,7 +202,7 @@ struct http_message *http_message_new(const struct http_limits *limits, struct b
 }
 
 void http_message_free(struct http_message *m) {
-        if (!m)
+        if (m == NULL)
                 return;
         buf_unref(m->body);
         free(m->refusal.text);

@@ -6,7 +6,6 @@
 #include "core_api/core_error.h"
 #include "core_api/model_version.h"
 #include "http/http_handlers.h"
-
 #include "triton/core/tritonserver.h"
 
 #include <string.h>
@@ -17,13 +16,13 @@ static void reply_message(struct http_call *call, struct error *err,
         const char *json = NULL;
         size_t      len = 0;
 
-        if (!err)
+        if (err == NULL)
                 err = core_error_take(TRITONSERVER_MessageSerializeToJson(message, &json, &len));
-        if (err)
+        if (err != NULL)
                 http_call_reply_error(call, err, HTTP_JSON);
         else
                 http_call_reply_text(call, HTTP_JSON, str_range(json, len));
-        if (message)
+        if (message != NULL)
                 core_error_drop(TRITONSERVER_MessageDelete(message));
 }
 
@@ -41,7 +40,7 @@ static void reply_about_model(struct http_call *call, enum model_query_kind kind
         struct TRITONSERVER_Message *message = NULL;
         struct error                *err = model_version_read(call->version, &query.version);
 
-        if (!err)
+        if (err == NULL)
                 err = model_query_ask(&query, call->core, &message);
         reply_message(call, err, message);
 }
@@ -79,7 +78,7 @@ static struct error *encode(struct bulk_query *query, struct TRITONSERVER_Messag
 
         TRY(core_error_take(TRITONSERVER_MessageSerializeToJson(message, &json, &len)));
         b->json = buf_new(NULL, len + 1);
-        if (!b->json)
+        if (b->json == NULL)
                 return error_new(ERR_UNAVAILABLE, "out of memory for the response of %zu bytes",
                                  len);
         memcpy(b->json->bytes, json, len);
@@ -90,7 +89,7 @@ static struct error *encode(struct bulk_query *query, struct TRITONSERVER_Messag
 static void on_done(struct loop_work *w) {
         struct bulk *b = CONTAINER_OF(w, struct bulk, query.work);
 
-        if (b->query.failure) {
+        if (b->query.failure != NULL) {
                 http_call_reply_error(b->call, b->query.failure, HTTP_JSON);
                 return;
         }
@@ -116,7 +115,7 @@ void http_metadata_stacks(struct http_call *call) {
         struct model_query query = { .kind = MODEL_QUERY_STACKS, .model = http_call_model(call) };
         struct error      *err = model_version_read(call->version, &query.version);
 
-        if (err)
+        if (err != NULL)
                 http_call_reply_error(call, err, HTTP_JSON);
         else
                 http_metadata_reply_bulk(call, &query);
@@ -132,7 +131,7 @@ void http_metadata_statistics(struct http_call *call) {
                 return;
         }
         err = model_version_read(call->version, &query.version);
-        if (err)
+        if (err != NULL)
                 http_call_reply_error(call, err, HTTP_JSON);
         else
                 http_metadata_reply_bulk(call, &query);

@@ -7,7 +7,6 @@
 #include "http/http_handlers.h"
 #include "http/http_server.h"
 #include "net/mailbox.h"
-
 #include "triton/core/tritonserver.h"
 
 /* As in the reference, without the version of the format. */
@@ -29,10 +28,10 @@ static struct buf *hold(struct TRITONSERVER_Metrics *metrics, size_t len,
                         struct byte_budget *budget) {
         struct buf *holder;
 
-        if (!budget || len > BYTE_BUDGET_SMALL)
+        if (budget == NULL || len > BYTE_BUDGET_SMALL)
                 return buf_new_holding(budget, len, delete_page, metrics);
         holder = buf_new_holding(NULL, len, delete_page, metrics);
-        if (!holder)
+        if (holder == NULL)
                 return NULL;
         byte_budget_force(budget, len);
         holder->budget = budget;
@@ -55,7 +54,7 @@ static void answer(struct http_call *call, struct str page, struct buf *holder) 
 static struct http_call *take_next(struct http_call **calls) {
         struct http_call *call = *calls;
 
-        if (call)
+        if (call != NULL)
                 *calls = call->pending;
         return call;
 }
@@ -91,13 +90,13 @@ static struct error *make_page(struct http_call *call, struct TRITONSERVER_Metri
 
         memory_metrics_refresh(call->service->memory_metrics);
         TRY(core_error_take(TRITONSERVER_ServerMetrics(call->core, ret)));
-        TRY(core_error_take(TRITONSERVER_MetricsFormatted(*ret, TRITONSERVER_METRIC_PROMETHEUS,
-                                                          &text, &len)));
+        TRY(core_error_take(
+                TRITONSERVER_MetricsFormatted(*ret, TRITONSERVER_METRIC_PROMETHEUS, &text, &len)));
         *ret_page = str_range(text, len);
         return NULL;
 }
 
-static void answer_scrapes(struct mail *m UNUSED) {
+static void answer_scrapes(struct mail *m) {
         struct http_call            *calls = STEAL(scrapes.first);
         struct buf_pool             *pool = http_call_buf_pool(calls);
         struct TRITONSERVER_Metrics *metrics = NULL;
@@ -105,24 +104,25 @@ static void answer_scrapes(struct mail *m UNUSED) {
         struct error                *err = make_page(calls, &metrics, &page);
         struct buf                  *holder = NULL;
 
-        if (!err)
+        (void)m;
+        if (err == NULL)
                 holder = hold(metrics, page.len, buf_pool_budget(pool));
-        if (holder) {
+        if (holder != NULL) {
                 answer_all(calls, page, holder);
                 return;
         }
-        if (err)
+        if (err != NULL)
                 fail_all(calls, err);
         else
                 refuse_all(calls, buf_pool_shortage(pool, page.len));
-        if (metrics)
+        if (metrics != NULL)
                 delete_page(metrics);
 }
 
 static void on_metrics(struct http_call *call) {
         call->pending = scrapes.first;
         scrapes.first = call;
-        if (call->pending)
+        if (call->pending != NULL)
                 return;
         scrapes.mail.deliver = answer_scrapes;
         mailbox_post(http_call_mailbox(call), &scrapes.mail);

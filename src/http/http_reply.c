@@ -125,7 +125,7 @@ bool http_reply_compress(const struct http_part *parts, size_t n_parts, enum htt
         struct iovec *iov = arena_try_alloc(arena, (n_parts + 1) * sizeof(*iov));
         struct buf   *packed;
 
-        if (!iov)
+        if (iov == NULL)
                 return false;
         for (size_t i = 0; i < n_parts; i++)
                 iov[i] = (struct iovec){ (void *)(uintptr_t)parts[i].ptr, parts[i].len };
@@ -158,7 +158,7 @@ static size_t measure_gathered(const struct http_reply *reply) {
         size_t bytes = 0;
 
         for (size_t i = 0; i < reply->n_parts; i++)
-                bytes += reply->parts[i].buf ? 0 : reply->parts[i].len;
+                bytes += reply->parts[i].buf != NULL ? 0 : reply->parts[i].len;
         for (size_t i = 0; i < reply->n_headers; i++)
                 bytes += reply->headers[i].name.len + reply->headers[i].value.len;
         return bytes;
@@ -180,7 +180,7 @@ bool http_reply_gather(const struct http_reply *reply, struct buf_pool *pool,
         if (reply->n_parts > HTTP_GATHERED_PARTS || reply->n_headers > HTTP_GATHERED_HEADERS)
                 return false;
         b = buf_new(pool, measure_gathered(reply));
-        if (!b)
+        if (b == NULL)
                 return false;
         ret->reply = *reply;
         ret->reply.parts = ret->parts;
@@ -188,7 +188,7 @@ bool http_reply_gather(const struct http_reply *reply, struct buf_pool *pool,
         ret->reply.is_brief = false;
         for (size_t i = 0; i < reply->n_parts; i++) {
                 ret->parts[i] = reply->parts[i];
-                if (ret->parts[i].buf)
+                if (ret->parts[i].buf != NULL)
                         continue;
                 ret->parts[i].ptr = append(b, reply->parts[i].ptr, reply->parts[i].len);
                 ret->parts[i].buf = b;
@@ -255,7 +255,7 @@ static unsigned read_weight(struct str s) {
 static unsigned find_weight(struct str parameters) {
         struct str one;
 
-        while (parameters.ptr) {
+        while (parameters.ptr != NULL) {
                 parameters = str_split(parameters, ';', &one);
                 one = str_trim(one);
                 if (one.len >= 2 && (one.ptr[0] | 0x20) == 'q' && one.ptr[1] == '=')
@@ -267,7 +267,7 @@ static unsigned find_weight(struct str parameters) {
 void http_encoding_consider(struct http_encoding_choice *choice, struct str accept) {
         struct str one, name;
 
-        while (accept.ptr) {
+        while (accept.ptr != NULL) {
                 struct str parameters;
                 unsigned   weight;
 

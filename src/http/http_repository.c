@@ -16,7 +16,7 @@ struct order {
 };
 
 static void reply(struct order *o, struct error *err) {
-        if (err)
+        if (err != NULL)
                 http_call_reply_error(o->call, err, HTTP_JSON);
         else
                 http_call_reply_text(o->call, HTTP_JSON, STR_LIT(""));
@@ -47,7 +47,7 @@ static struct order *new_order(struct http_call *call, enum repository_order_kin
 
 /* Starts the order, or answers the error of reading it; takes the error. */
 static void start_order(struct order *o, struct error *err) {
-        if (!err) {
+        if (err == NULL) {
                 http_call_start_work_thread(o->call, &o->order.work);
                 return;
         }
@@ -83,7 +83,7 @@ void http_repository_index(struct http_call *call) {
         if (call->body.len > 0)
                 err = http_members_read_lenient(call->body, &call->arena, read_index_member,
                                                 &query);
-        if (err)
+        if (err != NULL)
                 http_call_reply_error(call, err, HTTP_JSON);
         else
                 http_metadata_reply_bulk(call, &query);
@@ -103,7 +103,7 @@ static struct error *add_file(struct order *o, const char *name, struct str valu
         strbuf_init(&bytes, o->call->service->max_input_bytes);
         base64_decode_lenient(value, &bytes);
         kept = bytes.overflowed ? NULL : arena_try_alloc(&o->call->arena, bytes.len + 1);
-        if (!kept)
+        if (kept == NULL)
                 return no_memory(name);
         memcpy(kept, strbuf_cstr(&bytes), bytes.len);
         return repository_order_add_file(&o->order, &o->call->arena, name,
@@ -113,7 +113,7 @@ static struct error *add_file(struct order *o, const char *name, struct str valu
 static struct error *add_text(struct order *o, const char *name, struct str value) {
         const char *text = arena_try_str(&o->call->arena, value);
 
-        if (!text)
+        if (text == NULL)
                 return no_memory(name);
         return repository_order_add_text(&o->order, &o->call->arena, name, text);
 }
@@ -127,7 +127,7 @@ static struct error *add_parameter(struct order *o, struct str key, struct str v
         enum load_parameter_kind kind = load_parameter_kind(key);
         const char              *name = arena_try_str(&o->call->arena, key);
 
-        if (!name)
+        if (name == NULL)
                 return no_memory("");
         if (holds_nul(key))
                 return error_new_text(ERR_INVALID_ARG,

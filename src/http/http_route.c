@@ -30,7 +30,7 @@ static struct str take_segment(const char **at, const char *end) {
         const char *begin = *at;
         const char *slash = memchr(begin, '/', (size_t)(end - begin));
 
-        *at = slash ? slash : end;
+        *at = slash != NULL ? slash : end;
         return str_range(begin, (size_t)(*at - begin));
 }
 
@@ -67,7 +67,7 @@ enum http_route_verdict http_route_find(const struct http_route_table *table,
         for (size_t i = 0; i < table->n_rows; i++) {
                 const struct http_route *row = &table->rows[i];
 
-                if (other && row->method != method)
+                if (other != NULL && row->method != method)
                         continue;
                 if (!http_route_matches(row->pattern, path, &captures))
                         continue;
@@ -79,7 +79,7 @@ enum http_route_verdict http_route_find(const struct http_route_table *table,
                 other = row;
                 *ret_captures = captures;
         }
-        if (!other)
+        if (other == NULL)
                 return HTTP_ROUTE_NOT_FOUND;
         *ret_row = other;
         return HTTP_ROUTE_WRONG_METHOD;
@@ -90,7 +90,7 @@ struct error *http_route_check(const struct http_route_table *table) {
                 if (!endpoint_group_is_valid(table->rows[i].group))
                         return error_new(ERR_INTERNAL, "the route '%s' is in no group of endpoints",
                                          table->rows[i].pattern);
-        if (table->fallback && !endpoint_group_is_valid(table->fallback_group))
+        if (table->fallback != NULL && !endpoint_group_is_valid(table->fallback_group))
                 return error_new(ERR_INTERNAL, "the route of unknown paths is in no group of "
                                                "endpoints");
         return NULL;
@@ -111,7 +111,7 @@ struct str http_route_path(struct str target) {
                 return path;
         path = str_range(path.ptr + scheme.len, path.len - scheme.len);
         slash = memchr(path.ptr, '/', path.len);
-        if (!slash)
+        if (slash == NULL)
                 return STR_LIT("/");
         return str_range(slash, path.len - (size_t)(slash - path.ptr));
 }
@@ -160,12 +160,12 @@ static struct error *decode(struct str segment, struct arena *arena, struct str 
                 return error_new(ERR_INVALID_ARG,
                                  "the model name '%.*s' is not percent-encoded UTF-8",
                                  STR_ARG(segment));
-        if (memchr(name.ptr, '/', name.len) || memchr(name.ptr, '\0', name.len))
+        if (memchr(name.ptr, '/', name.len) != NULL || memchr(name.ptr, '\0', name.len) != NULL)
                 return error_new(ERR_INVALID_ARG,
                                  "the model name '%.*s' contains a slash or a NUL character",
                                  STR_ARG(segment));
         kept = arena_try_str(arena, strbuf_str(&name));
-        if (!kept)
+        if (kept == NULL)
                 return error_new(ERR_UNAVAILABLE, "out of memory for the model name");
         *ret = str_range(kept, name.len);
         return NULL;

@@ -115,9 +115,9 @@ struct error *http_server_new(const struct http_server_options *o, struct http_s
         s->options = *o;
         s->options.net.address = NULL;
         err = http_route_check(&o->routes);
-        if (!err)
+        if (err == NULL)
                 err = net_server_new(&net, &server_ops, &s->net);
-        if (err) {
+        if (err != NULL) {
                 free(s);
                 return err;
         }
@@ -126,11 +126,11 @@ struct error *http_server_new(const struct http_server_options *o, struct http_s
 }
 
 struct net_server *http_server_net(struct http_server *s) {
-        return s ? s->net : NULL;
+        return s != NULL ? s->net : NULL;
 }
 
 void http_server_free(struct http_server *s) {
-        if (!s)
+        if (s == NULL)
                 return;
         net_server_free(s->net);
         free(s);

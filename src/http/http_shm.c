@@ -31,7 +31,7 @@ static void reply_status(struct http_call *call, enum shared_memory_kind kind) {
         struct error *err = shared_memory_list(call->service->shared_memory, kind, call->region,
                                                &call->arena, &entries, &n);
 
-        if (err) {
+        if (err != NULL) {
                 http_call_reply_error(call, err, HTTP_JSON);
                 return;
         }
@@ -112,9 +112,9 @@ static struct error *finish(const struct http_infer_decoder *d, struct scan *s) 
                 return json_syntax_error(&d->json);
         if (!s->is_seen[MEMBER_KEY])
                 return missing("key");
-        if (s->faults[MEMBER_KEY])
+        if (s->faults[MEMBER_KEY] != NULL)
                 return STEAL(s->faults[MEMBER_KEY]);
-        if (s->faults[MEMBER_OFFSET])
+        if (s->faults[MEMBER_OFFSET] != NULL)
                 return STEAL(s->faults[MEMBER_OFFSET]);
         if (!s->is_seen[MEMBER_BYTE_SIZE])
                 return missing("byte_size");
@@ -133,7 +133,7 @@ struct error *http_shm_decode(struct str body, struct arena *arena, struct shm_p
         err = finish(&d, &s);
         for (size_t i = 0; i < N_MEMBERS; i++)
                 error_free(s.faults[i]);
-        if (err)
+        if (err != NULL)
                 return err;
         ret->key = place.key;
         ret->offset = place.offset;
@@ -167,7 +167,7 @@ static struct error *register_cuda(struct http_call *call) {
 }
 
 static void reply(struct http_call *call, struct error *err) {
-        if (err)
+        if (err != NULL)
                 http_call_reply_error(call, err, HTTP_JSON);
         else
                 http_call_reply_text(call, HTTP_JSON, STR_LIT(""));

@@ -10,7 +10,6 @@
 #include "http/http_handlers.h"
 #include "http/http_members.h"
 #include "trace/tracer.h"
-
 #include "triton/core/tritonserver.h"
 
 #include <string.h>
@@ -35,7 +34,7 @@ static NOINLINE struct trace_record *start(struct http_call *call, const char *m
                                  .traceparent = http_call_header(call, "traceparent"),
                                  .tracestate = http_call_header(call, "tracestate"),
                          });
-        if (!r)
+        if (r == NULL)
                 return NULL;
         trace_record_point(r, TRACE_POINT_HTTP_RECV_START, call->recv_start_ns);
         trace_record_point(r, TRACE_POINT_HTTP_RECV_END, call->recv_end_ns);
@@ -51,7 +50,7 @@ struct trace_record *http_trace_start(struct http_call *call, const char *model)
 bool http_trace_answer_header(struct http_call *call, struct http_header *ret) {
         char text[TRACEPARENT_CHARS + 1];
 
-        if (LIKELY(!call->trace) || !tracer_answer_header(call->trace, text))
+        if (LIKELY(call->trace == NULL) || !tracer_answer_header(call->trace, text))
                 return false;
         ret->name = STR_LIT("traceparent");
         ret->value = str_of(arena_strdup(&call->arena, text));
@@ -94,7 +93,7 @@ static void reply_settings(struct http_call *call) {
 void http_trace_get(struct http_call *call) {
         struct error *err = check_model(call);
 
-        if (err)
+        if (err != NULL)
                 http_call_reply_error(call, err, HTTP_JSON);
         else
                 reply_settings(call);
@@ -162,11 +161,11 @@ void http_trace_post(struct http_call *call) {
         struct reading reading = { .arena = &call->arena };
         struct error  *err = check_model(call);
 
-        if (!err)
+        if (err == NULL)
                 err = http_members_read(call->body, reading.arena, read_setting, &reading);
-        if (!err)
+        if (err == NULL)
                 err = tracer_change(call->service->tracer, model_of(call), &reading.change);
-        if (err)
+        if (err != NULL)
                 http_call_reply_error(call, err, HTTP_JSON);
         else
                 reply_settings(call);

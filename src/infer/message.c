@@ -18,7 +18,7 @@ struct error *message_new_parsed(struct str json, struct message **ret) {
                 return json_syntax_error(&reader);
 
         /* One block for the struct and the text. */
-        if (!size_add(json.len, sizeof(*m) + 1, &total) || !(m = try_alloc(total)))
+        if (!size_add(json.len, sizeof(*m) + 1, &total) || (m = try_alloc(total)) == NULL)
                 return error_new(ERR_UNAVAILABLE, "no memory for a message of %zu bytes", json.len);
         m->text = (char *)(m + 1);
         m->len = json.len;
@@ -32,7 +32,7 @@ struct error *message_new_parsed(struct str json, struct message **ret) {
 struct error *message_new_take(struct strbuf *json, struct message **ret) {
         struct message *m;
 
-        struct error   *err = strbuf_check(json, "a message");
+        struct error *err = strbuf_check(json, "a message");
 
         if (err != NULL) {
                 strbuf_done(json);
@@ -47,7 +47,7 @@ struct error *message_new_take(struct strbuf *json, struct message **ret) {
 }
 
 void message_free(struct message *m) {
-        if (!m)
+        if (m == NULL)
                 return;
         free(m->owned_text);
         free(m);

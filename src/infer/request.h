@@ -192,7 +192,7 @@ struct request {
         bool         is_uncacheable : 1; /* see NESO_InferenceRequestSetCacheable() */
         bool         runs_alone : 1;     /* see NESO_InferenceRequestSetRunsAlone() */
         bool         has_states : 1;
-        bool         is_checked : 1;   /* request_prepare() has nothing to do, see request_plan.h */
+        bool         is_checked : 1; /* request_prepare() has nothing to do, see request_plan.h */
         bool         runs_cancelled : 1; /* runs even when it is cancelled: sequence/sequence.h */
         /* They belong to the scheduler as `queued` does. */
         bool is_delayed : 1; /* its timeout has passed, and it waits nevertheless */
@@ -228,7 +228,7 @@ struct request {
          * has_states, during an execution. */
         struct implicit_states *states;
         /* Borrowed from the request of which this one is a step; NULL: none. Valid with is_inner. */
-        struct compute_sums  *sums;
+        struct compute_sums *sums;
         /* Borrowed: the client's request, of which this one is a step. Its cancellation holds for this
          * one as well. NULL: none. Valid with is_inner. */
         const struct request *outer;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The inputs of a request, and the chunks that hold their bytes. */
-#include "infer/request.h"
-
 #include "base/mem.h"
 #include "infer/model.h"
+#include "infer/request.h"
 #include "infer/request_plan.h"
 
 #include <string.h>

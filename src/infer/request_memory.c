@@ -19,7 +19,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t  exit_key; /* its destructor, free_kept(), runs at the end of a thread */
 static bool           has_key;
 
-static void free_kept(void *unused UNUSED) {
+static void free_kept(void *unused) {
+        (void)unused;
         while (kept != NULL) {
                 struct kept_block *block = kept;
 

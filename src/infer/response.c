@@ -118,7 +118,7 @@ static uint64_t release_buffer(struct response_output *o) {
 
 void response_free(struct response *r) {
         struct response_stream *stream;
-        struct model           *model; /* NULL: the model is borrowed */
+        struct model           *model;       /* NULL: the model is borrowed */
         uint64_t                n_bytes = 0; /* of its outputs */
 
         if (r == NULL)

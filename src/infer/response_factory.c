@@ -53,6 +53,5 @@ uint32_t response_factory_room(struct response_factory *f) {
 }
 
 bool response_factory_when_room(struct response_factory *f, response_room_fn call, void *userp) {
-        return f->source.ticket == NULL &&
-               response_stream_when_room(f->source.stream, call, userp);
+        return f->source.ticket == NULL && response_stream_when_room(f->source.stream, call, userp);
 }

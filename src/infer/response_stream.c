@@ -9,16 +9,16 @@
 #include "infer/submitter.h"
 
 struct response_window {
-        struct response_limits limits; /* constant */
-        size_t                 n_paid; /* bytes that the budget was charged for in advance */
-        struct response_stream *ahead; /* ref; its room counts, not the window's; NULL: none */
-        _Atomic uint32_t       n_responses;
-        _Atomic uint64_t       n_bytes;
-        _Atomic uint32_t       n_waiting;
-        struct mutex           lock; /* rank LOCK_MAILBOX; held while waiting; guards all below */
-        uint32_t               n_granted; /* responses that room was promised for */
-        response_room_fn       room_call; /* NULL: none is outstanding */
-        void                  *room_userp;
+        struct response_limits  limits; /* constant */
+        size_t                  n_paid; /* bytes that the budget was charged for in advance */
+        struct response_stream *ahead;  /* ref; its room counts, not the window's; NULL: none */
+        _Atomic uint32_t        n_responses;
+        _Atomic uint64_t        n_bytes;
+        _Atomic uint32_t        n_waiting;
+        struct mutex            lock; /* rank LOCK_MAILBOX; held while waiting; guards all below */
+        uint32_t                n_granted; /* responses that room was promised for */
+        response_room_fn        room_call; /* NULL: none is outstanding */
+        void                   *room_userp;
         struct cond credit; /* signalled when a response was deleted or the inference cancelled */
 };
 
@@ -147,7 +147,8 @@ bool response_stream_limit(struct response_stream *s, const struct response_limi
 }
 
 bool response_stream_follow(struct response_stream *s, struct response_stream *ahead) {
-        const struct response_limits none = { .max_responses = UINT32_MAX, .max_bytes = UINT64_MAX };
+        const struct response_limits none = { .max_responses = UINT32_MAX,
+                                              .max_bytes = UINT64_MAX };
 
         if (!response_stream_limit(s, &none))
                 return false;

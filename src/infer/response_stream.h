@@ -76,7 +76,8 @@ struct response_stream {
 /* What the responses of all windows of a server hold. A counter of each response would cost as much as the
  * response, so the budget is charged in pieces. Outputs are not charged here: their allocators do that. */
 struct response_share {
-        _Atomic uint64_t    n_charged; /* bytes of responses, and of what their receivers keep with them */
+        _Atomic uint64_t
+                n_charged; /* bytes of responses, and of what their receivers keep with them */
         _Atomic uint64_t    n_outputs; /* bytes of their outputs */
         _Atomic uint32_t    n_windows;
         uint64_t            max;    /* of the bytes of both */
@@ -94,7 +95,8 @@ struct response_limits {
         uint64_t max_bytes;     /* > 0 */
         uint64_t max_wait_ns;   /* longest wait for room; then it is created anyway; 0: no limit */
         struct response_share *share; /* borrowed: outlives the model; NULL: none */
-        uint32_t beside_bytes; /* what the receiver keeps with each response, charged to the share */
+        uint32_t
+                beside_bytes; /* what the receiver keeps with each response, charged to the share */
         bool is_paid; /* RESPONSE_STREAM_LEAST responses were charged to the budget by the caller */
 };
 

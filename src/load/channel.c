@@ -98,7 +98,9 @@ static void on_written(struct conn *conn, bool is_ok) {
                 ch->protocol->on_written(ch);
 }
 
-static void on_tick(struct conn *conn UNUSED, uint64_t now_ns UNUSED) {
+static void on_tick(struct conn *conn, uint64_t now_ns) {
+        (void)conn;
+        (void)now_ns;
 }
 
 static void on_connected(struct conn *conn) {

@@ -40,8 +40,10 @@ struct error *grpc_message_make(const struct target *t, enum control_question q,
         return strbuf_check(ret_message, "a question");
 }
 
-static bool as_number(const ProtobufCMessageDescriptor *type UNUSED,
-                      const ProtobufCFieldDescriptor   *field UNUSED) {
+static bool as_number(const ProtobufCMessageDescriptor *type,
+                      const ProtobufCFieldDescriptor   *field) {
+        (void)type;
+        (void)field;
         return true;
 }
 

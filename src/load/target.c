@@ -95,7 +95,8 @@ static bool is_field(struct str name, struct str value) {
         if (name.len == 0)
                 return false;
         for (size_t i = 0; i < name.len; i++)
-                if (!isalnum((unsigned char)name.ptr[i]) && !strchr("-_.!#$%&'*+^`|~", name.ptr[i]))
+                if (!isalnum((unsigned char)name.ptr[i]) &&
+                    strchr("-_.!#$%&'*+^`|~", name.ptr[i]) == NULL)
                         return false;
         for (size_t i = 0; i < value.len; i++)
                 if ((unsigned char)value.ptr[i] < ' ' && value.ptr[i] != '\t')

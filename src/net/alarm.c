@@ -18,10 +18,12 @@ struct alarm {
         void     *owner; /* borrowed */
 };
 
-static void on_ready(uv_poll_t *poll, int status UNUSED, int events UNUSED) {
+static void on_ready(uv_poll_t *poll, int status, int events) {
         struct alarm *a = CONTAINER_OF(poll, struct alarm, poll);
         uint64_t      n;
 
+        (void)status;
+        (void)events;
         if (read(a->fd, &n, sizeof(n)) == sizeof(n))
                 a->fire(a->owner);
 }

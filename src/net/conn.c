@@ -38,9 +38,9 @@ static void on_closed(uv_handle_t *native) {
 
         list_remove(&c->node);
         loop_conn_removed(c->loop);
-        if (c->filter)
+        if (c->filter != NULL)
                 c->filter->free(c);
-        if (c->entry)
+        if (c->entry != NULL)
                 peer_table_leave(c->peers, c->entry);
         if (list_is_linked(&c->deferred.node))
                 deferred_notify(c);
@@ -51,7 +51,8 @@ static void on_closed(uv_handle_t *native) {
         free(c);
 }
 
-static void ignore_closed(struct conn *c UNUSED) {
+static void ignore_closed(struct conn *c) {
+        (void)c;
 }
 
 /* For an abandoned connection: its owner is not called any more, but the loop still has to close its
@@ -82,7 +83,7 @@ static struct conn *conn_new(struct loop *l, int fd, const struct conn_ops *ops,
         c->tcp.data = owner;
         list_append(&l->conns, &c->node);
         l->conn_ops = &conn_loop_ops;
-        if (!l->writes.memory)
+        if (l->writes.memory == NULL)
                 write_batch_init(&l->writes);
         loop_conn_added(l);
         return c;
@@ -115,8 +116,8 @@ static void on_connected(uv_connect_t *request, int status) {
         }
 }
 
-struct error *conn_connect(struct loop *l, const struct sockaddr *address, const struct conn_ops *ops,
-                           void *owner, struct conn **ret) {
+struct error *conn_connect(struct loop *l, const struct sockaddr *address,
+                           const struct conn_ops *ops, void *owner, struct conn **ret) {
         int          fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         int          on = 1;
         struct conn *c;
@@ -140,7 +141,7 @@ struct error *conn_connect(struct loop *l, const struct sockaddr *address, const
 void conn_close(struct conn *c) {
         if (c->is_closing)
                 return;
-        if (c->filter)
+        if (c->filter != NULL)
                 c->filter->close(c);
         c->is_closing = true;
         c->is_reading = false;
@@ -161,10 +162,11 @@ static char *print_address(const struct sockaddr_storage *address) {
         const struct sockaddr_in  *v4 = (const struct sockaddr_in *)address;
         char                       host[INET6_ADDRSTRLEN];
 
-        if (address->ss_family == AF_INET && inet_ntop(AF_INET, &v4->sin_addr, host, sizeof(host)))
+        if (address->ss_family == AF_INET &&
+            inet_ntop(AF_INET, &v4->sin_addr, host, sizeof(host)) != NULL)
                 return mem_printf("%s:%u", host, ntohs(v4->sin_port));
         if (address->ss_family == AF_INET6 &&
-            inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof(host)))
+            inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof(host)) != NULL)
                 return mem_printf("[%s]:%u", host, ntohs(v6->sin6_port));
         return mem_strdup("unknown");
 }
@@ -179,7 +181,7 @@ static struct sockaddr_storage find_address(const struct conn *c) {
 }
 
 const char *conn_peer(struct conn *c) {
-        if (!c->peer) {
+        if (c->peer == NULL) {
                 struct sockaddr_storage address = find_address(c);
 
                 c->peer = print_address(&address);
@@ -195,16 +197,18 @@ bool conn_count_peer(struct conn *c, struct peer_table *peers) {
         return c->entry != NULL;
 }
 
-static void on_room(uv_handle_t *native, size_t suggested UNUSED, uv_buf_t *ret) {
+static void on_room(uv_handle_t *native, size_t suggested, uv_buf_t *ret) {
         struct conn *c = CONTAINER_OF(native, struct conn, tcp);
         struct iovec room = c->ops->on_room(c);
 
+        (void)suggested;
         *ret = uv_buf_init(room.iov_base, (unsigned)MIN(room.iov_len, (size_t)1 << 30));
 }
 
-static void on_read(uv_stream_t *native, ssize_t n, const uv_buf_t *room UNUSED) {
+static void on_read(uv_stream_t *native, ssize_t n, const uv_buf_t *room) {
         struct conn *c = CONTAINER_OF(native, struct conn, tcp);
 
+        (void)room;
         if (n > 0) {
                 c->ops->on_read(c, (size_t)n);
                 return;
@@ -215,7 +219,7 @@ static void on_read(uv_stream_t *native, ssize_t n, const uv_buf_t *room UNUSED)
         if (c->is_closing)
                 return;
         if (n == UV_ENOBUFS) {
-                if (c->ops->on_no_room)
+                if (c->ops->on_no_room != NULL)
                         c->ops->on_no_room(c);
                 return;
         }
@@ -227,7 +231,7 @@ void conn_read_start(struct conn *c) {
         if (c->is_reading || c->is_closing || c->has_ended)
                 return;
         c->is_reading = true;
-        if (c->filter)
+        if (c->filter != NULL)
                 c->filter->read_start(c);
         else
                 uv_read_start(conn_stream(c), on_room, on_read);
@@ -237,7 +241,7 @@ void conn_read_stop(struct conn *c) {
         if (!c->is_reading)
                 return;
         c->is_reading = false;
-        if (c->filter)
+        if (c->filter != NULL)
                 c->filter->read_stop(c);
         else
                 uv_read_stop(conn_stream(c));
@@ -264,7 +268,7 @@ static enum conn_write queue_copy(struct conn *c, const struct iovec *parts, siz
                                   size_t bytes) {
         uv_buf_t whole = uv_buf_init(try_alloc(bytes), (unsigned)bytes);
 
-        if (!whole.base)
+        if (whole.base == NULL)
                 return CONN_WRITE_FAILED;
         conn_copy_parts(whole.base, parts, n);
         c->rest = whole.base; /* on_written() frees it; on_closed() when it is not called */
@@ -284,7 +288,7 @@ static enum conn_write queue_rest(struct conn *c, const struct iovec *parts, siz
                 n--;
         }
         rest = try_alloc(n * sizeof(*rest)); /* no overflow: the caller's array has this size */
-        if (!rest)
+        if (rest == NULL)
                 return CONN_WRITE_FAILED;
         memcpy(rest, parts, n * sizeof(*rest));
         rest->iov_base = (char *)rest->iov_base + skip;
@@ -310,7 +314,8 @@ ssize_t conn_try_send(struct conn *c, const struct iovec *parts, size_t n_parts,
         else
                 conn_copy_parts(gathered, parts, n_parts);
         do {
-                n = whole ? send(c->fd, whole, bytes, flags) : sendmsg(c->fd, &message, flags);
+                n = whole != NULL ? send(c->fd, whole, bytes, flags)
+                                  : sendmsg(c->fd, &message, flags);
         } while (n < 0 && errno == EINTR);
         if (n < 0)
                 return errno == EAGAIN || errno == ENOBUFS ? 0 : -1;
@@ -335,7 +340,7 @@ enum conn_write conn_write(struct conn *c, const struct iovec *parts, size_t n_p
                 return CONN_WRITE_FAILED;
         if (total == 0)
                 return CONN_WRITE_DONE;
-        if (c->filter)
+        if (c->filter != NULL)
                 return c->filter->write(c, parts, n_parts);
         return conn_send(c, parts, n_parts, total);
 }
@@ -356,7 +361,7 @@ static void deferred_send(struct conn *c) {
         if (bytes == 0)
                 return;
         c->deferred.bytes = 0;
-        if (c->deferred.copy)
+        if (c->deferred.copy != NULL)
                 c->deferred_result =
                         conn_send(c, &(struct iovec){ c->deferred.copy, bytes }, 1, bytes);
         else
@@ -410,7 +415,7 @@ enum conn_write conn_write_soon(struct conn *c, const struct iovec *parts, size_
         struct write_batch *batch = &c->loop->writes;
         size_t              bytes;
 
-        if (!c->loop->delivers_several || c->filter || c->is_closing || c->is_shut_down ||
+        if (!c->loop->delivers_several || c->filter != NULL || c->is_closing || c->is_shut_down ||
             n_parts > CONN_DEFERRED_PARTS)
                 return conn_write(c, parts, n_parts);
         assert(!c->is_writing);
@@ -437,11 +442,11 @@ bool conn_is_writing(const struct conn *c) {
 }
 
 bool conn_is_in_handshake(const struct conn *c) {
-        return c->filter && c->filter->is_in_handshake(c);
+        return c->filter != NULL && c->filter->is_in_handshake(c);
 }
 
 size_t conn_unwritten_bytes(const struct conn *c) {
-        if (c->filter)
+        if (c->filter != NULL)
                 return c->filter->unwritten_bytes(c);
         return c->deferred.bytes + uv_stream_get_write_queue_size(conn_stream(c));
 }
@@ -464,7 +469,7 @@ void conn_shutdown(struct conn *c) {
                 return;
         c->is_shut_down = true;
         deferred_send(c);
-        if (c->filter)
+        if (c->filter != NULL)
                 c->filter->shutdown(c);
         else
                 uv_shutdown(&c->shutdown, conn_stream(c), NULL); /* on_end() or the tick follows */
@@ -474,7 +479,7 @@ static void tick_all(struct loop *l, uint64_t now_ns) {
         LIST_FOR_EACH(&l->conns, node) {
                 struct conn *c = LIST_ENTRY(node, struct conn, node);
 
-                if (!c->is_closing && c->filter)
+                if (!c->is_closing && c->filter != NULL)
                         c->filter->tick(c, now_ns);
                 if (!c->is_closing)
                         c->ops->on_tick(c, now_ns);

@@ -58,8 +58,8 @@ struct error *conn_open(struct loop *l, int fd, const struct conn_ops *ops, void
                         struct conn **ret) NODISCARD;
 /* Connects to the address. on_connected() follows, or on_end() when the connection fails; no other function
  * may be called before, except conn_secure() and conn_close(). */
-struct error *conn_connect(struct loop *l, const struct sockaddr *address, const struct conn_ops *ops,
-                           void *owner, struct conn **ret) NODISCARD;
+struct error *conn_connect(struct loop *l, const struct sockaddr *address,
+                           const struct conn_ops *ops, void *owner, struct conn **ret) NODISCARD;
 /* Counts the connection for its peer's address until it is freed; false when the address is at its
  * limit. */
 bool conn_count_peer(struct conn *c, struct peer_table *peers) NODISCARD;

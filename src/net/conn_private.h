@@ -61,11 +61,11 @@ struct conn {
         struct peer_table *peers; /* borrowed; NULL = connections per address are not counted */
         struct peer_entry *entry; /* its entry in `peers` */
         char              *rest;  /* owned: unsent bytes of a small write */
-        uv_connect_t      *connecting; /* owned: request of conn_connect(), freed with the connection */
-        struct iovec       deferred_parts[CONN_DEFERRED_PARTS];
-        size_t             n_deferred_parts;
-        uv_write_t         write;
-        uv_shutdown_t      shutdown;
+        uv_connect_t *connecting; /* owned: request of conn_connect(), freed with the connection */
+        struct iovec  deferred_parts[CONN_DEFERRED_PARTS];
+        size_t        n_deferred_parts;
+        uv_write_t    write;
+        uv_shutdown_t shutdown;
 };
 
 /* The layout of the rest of the handle is private to libuv. */

@@ -34,13 +34,13 @@
 #define LINGER_NS NS_PER_S
 /* State that the connections of a loop share. */
 struct loop_tls {
-        struct tls_out *out;      /* owned; NULL until needed */
-        struct list     resuming; /* struct conn_tls: connections that `resume` lets read again */
-        struct mail     resume;
-        bool            is_resume_posted;
+        struct tls_out  *out;      /* owned; NULL until needed */
+        struct list      resuming; /* struct conn_tls: connections that `resume` lets read again */
+        struct mail      resume;
+        bool             is_resume_posted;
         struct log_limit limit; /* of logged failures; it keeps peers from filling the disk */
-        char            in[IN_BYTES];
-        char            record[TLS_RECORD_BYTES]; /* gathers small parts into one record */
+        char             in[IN_BYTES];
+        char             record[TLS_RECORD_BYTES]; /* gathers small parts into one record */
 };
 
 enum conn_tls_state {
@@ -94,7 +94,7 @@ static bool may_log(struct loop_tls *l) {
 static void report_failure(struct conn *c, const char *limit, const char *reason) {
         const struct conn_security *how = c->tls->how;
 
-        if (how->on_rejected)
+        if (how->on_rejected != NULL)
                 how->on_rejected(how->owner, limit);
         if (may_log(c->loop->tls))
                 log_warn("TLS %s %s failed: %s",
@@ -118,10 +118,10 @@ static struct tls_out *lend_out(struct conn *c) {
         struct loop_tls *l = c->loop->tls;
         struct conn_tls *t = c->tls;
 
-        if (!l->out && !t->sending && (l->out = try_alloc(sizeof(*l->out))) != NULL)
+        if (l->out == NULL && t->sending == NULL && (l->out = try_alloc(sizeof(*l->out))) != NULL)
                 l->out->len = 0;
-        tls_session_lend(t->session, t->sending ? NULL : l->out);
-        return t->sending ? NULL : l->out;
+        tls_session_lend(t->session, t->sending != NULL ? NULL : l->out);
+        return t->sending != NULL ? NULL : l->out;
 }
 
 static void on_sent(uv_write_t *request, int status);
@@ -133,7 +133,7 @@ static bool flush_output(struct conn *c) {
         uv_buf_t         part;
         ssize_t          n;
 
-        if (t->sending || !out || out->len == 0)
+        if (t->sending != NULL || out == NULL || out->len == 0)
                 return true;
         n = conn_try_send(c, &(struct iovec){ out->bytes, out->len }, 1, out->len);
         if (n < 0 || (size_t)n == out->len) {
@@ -179,7 +179,7 @@ static bool encrypt_records(struct conn *c, struct cursor *at) {
         struct conn_tls *t = c->tls;
         struct tls_out  *out = lend_out(c);
 
-        if (!out)
+        if (out == NULL)
                 return false;
         while (at->n_parts > 0 && sizeof(out->bytes) - out->len >= TLS_ENCRYPTED_BYTES) {
                 struct str record = take_record(at, c->loop->tls->record);
@@ -199,7 +199,7 @@ static enum conn_write encrypt_and_send(struct conn *c, struct cursor *at) {
         for (;;) {
                 if (!encrypt_records(c, at) || !flush_output(c))
                         return CONN_WRITE_FAILED;
-                if (c->tls->sending)
+                if (c->tls->sending != NULL)
                         return CONN_WRITE_PENDING;
                 c->tls->encrypted_bytes = 0;
                 if (at->n_parts == 0)
@@ -218,7 +218,7 @@ static bool copy_rest(struct conn_tls *t, const struct cursor *at) {
         struct cursor from = *at;
         struct str    bytes;
 
-        if (!one)
+        if (one == NULL)
                 return false;
         one->iov_base = one + 1;
         one->iov_len = t->rest_bytes;
@@ -239,7 +239,7 @@ static bool keep_rest(struct conn_tls *t, const struct cursor *at) {
                 return copy_rest(t, at);
         t->rest_parts =
                 try_alloc(at->n_parts * sizeof(*t->rest_parts)); /* size of the given array */
-        if (!t->rest_parts)
+        if (t->rest_parts == NULL)
                 return false;
         memcpy(t->rest_parts, at->parts, at->n_parts * sizeof(*t->rest_parts));
         t->rest = (struct cursor){ t->rest_parts, at->n_parts, at->at };
@@ -260,7 +260,7 @@ static enum conn_write tls_write(struct conn *c, const struct iovec *parts, size
 
         if (t->state == CONN_TLS_LINGER)
                 return CONN_WRITE_FAILED;
-        if (t->state == CONN_TLS_OPEN && !t->sending)
+        if (t->state == CONN_TLS_OPEN && t->sending == NULL)
                 rc = encrypt_and_send(c, &at);
         if (rc == CONN_WRITE_PENDING && !keep_rest(t, &at))
                 return CONN_WRITE_FAILED;
@@ -289,7 +289,7 @@ static void continue_write(struct conn *c) {
         struct conn_tls *t = c->tls;
         enum conn_write  rc;
 
-        if (!c->is_writing || t->sending || t->state != CONN_TLS_OPEN || c->is_closing)
+        if (!c->is_writing || t->sending != NULL || t->state != CONN_TLS_OPEN || c->is_closing)
                 return;
         rc = encrypt_and_send(c, &t->rest);
         if (rc != CONN_WRITE_PENDING)
@@ -300,7 +300,7 @@ static void send_end(struct conn *c) {
         struct conn_tls *t = c->tls;
 
         t->wants_shutdown = false;
-        if (t->state == CONN_TLS_OPEN && lend_out(c)) {
+        if (t->state == CONN_TLS_OPEN && lend_out(c) != NULL) {
                 tls_session_close(t->session);
                 flush_output(c);
         }
@@ -308,7 +308,7 @@ static void send_end(struct conn *c) {
 }
 
 static void tls_shutdown(struct conn *c) {
-        if (c->is_writing || c->tls->sending)
+        if (c->is_writing || c->tls->sending != NULL)
                 c->tls->wants_shutdown = true;
         else
                 send_end(c);
@@ -318,7 +318,8 @@ static void tls_close(struct conn *c) {
         struct conn_tls *t = c->tls;
         struct tls_out  *out;
 
-        if (t->state != CONN_TLS_OPEN || c->is_writing || c->is_shut_down || !(out = lend_out(c)))
+        if (t->state != CONN_TLS_OPEN || c->is_writing || c->is_shut_down ||
+            (out = lend_out(c)) == NULL)
                 return;
         tls_session_close(t->session);
         /* If the socket does not take the close_notify, the peer still sees the FIN. */
@@ -334,7 +335,7 @@ static void on_sent(uv_write_t *request, int status) {
         struct tls_out  *out = STEAL(t->sending);
 
         out->len = 0;
-        if (c->loop->tls->out)
+        if (c->loop->tls->out != NULL)
                 free(out);
         else
                 c->loop->tls->out = out;
@@ -347,9 +348,9 @@ static void on_sent(uv_write_t *request, int status) {
         continue_write(c);
         if (c->is_closing)
                 return;
-        if (t->wants_shutdown && !c->is_writing && !t->sending)
+        if (t->wants_shutdown && !c->is_writing && t->sending == NULL)
                 send_end(c);
-        if (t->is_blocked && !t->sending) {
+        if (t->is_blocked && t->sending == NULL) {
                 t->is_blocked = false;
                 resume_soon(c);
         }
@@ -357,9 +358,10 @@ static void on_sent(uv_write_t *request, int status) {
 
 /* ---- reading ---- */
 
-static void on_room(uv_handle_t *native, size_t suggested UNUSED, uv_buf_t *ret) {
+static void on_room(uv_handle_t *native, size_t suggested, uv_buf_t *ret) {
         struct conn *c = CONTAINER_OF(native, struct conn, tcp);
 
+        (void)suggested;
         *ret = uv_buf_init(c->loop->tls->in, IN_BYTES);
 }
 
@@ -401,7 +403,7 @@ static bool make_output_room(struct conn *c) {
 
         flush_output(c);
         t->is_blocked = t->sending != NULL;
-        if (!t->is_blocked && !lend_out(c))
+        if (!t->is_blocked && lend_out(c) == NULL)
                 notify_end(c, true); /* memory is short */
         return !t->is_blocked && !c->has_ended;
 }
@@ -409,7 +411,7 @@ static bool make_output_room(struct conn *c) {
 static void on_handshake_done(struct conn *c) {
         c->tls->state = CONN_TLS_OPEN;
         continue_write(c);
-        if (!c->is_closing && c->tls->wants_shutdown && !c->is_writing && !c->tls->sending)
+        if (!c->is_closing && c->tls->wants_shutdown && !c->is_writing && c->tls->sending == NULL)
                 send_end(c);
 }
 
@@ -462,7 +464,7 @@ static bool read_some(struct conn *c) {
         room = c->ops->on_room(c);
         if (room.iov_len == 0) {
                 c->is_reading = false;
-                if (c->ops->on_no_room)
+                if (c->ops->on_no_room != NULL)
                         c->ops->on_no_room(c);
                 return c->is_reading;
         }
@@ -495,7 +497,7 @@ static bool step(struct conn *c) {
 /* Copies unread records to the stash, or frees the stash when there are none. `records` may be the
  * stash itself. */
 static bool stash_records(struct conn_tls *t, struct str records) {
-        if (records.len > 0 && !t->stash && (t->stash = try_alloc(IN_BYTES)) == NULL)
+        if (records.len > 0 && t->stash == NULL && (t->stash = try_alloc(IN_BYTES)) == NULL)
                 return false;
         if (records.len > 0)
                 memmove(t->stash, records.ptr, records.len);
@@ -611,7 +613,7 @@ static void free_loop_tls(struct loop_tls *t) {
 }
 
 static struct loop_tls *get_loop_tls(struct loop *l) {
-        if (l->tls || !(l->tls = try_alloc(sizeof(*l->tls))))
+        if (l->tls != NULL || (l->tls = try_alloc(sizeof(*l->tls))) == NULL)
                 return l->tls;
         memset(l->tls, 0, offsetof(struct loop_tls, in));
         list_init(&l->tls->resuming);
@@ -648,11 +650,11 @@ static const struct conn_filter filter = {
 };
 
 struct error *conn_secure(struct conn *c, const struct conn_security *how) {
-        struct conn_tls *t = get_loop_tls(c->loop) ? try_zalloc(sizeof(*t)) : NULL;
+        struct conn_tls *t = get_loop_tls(c->loop) != NULL ? try_zalloc(sizeof(*t)) : NULL;
 
-        if (t)
+        if (t != NULL)
                 t->session = tls_session_new(how->context);
-        if (!t || !t->session) {
+        if (t == NULL || t->session == NULL) {
                 free(t);
                 return error_new(ERR_UNAVAILABLE, "out of memory");
         }

@@ -23,11 +23,11 @@ struct error *curl_library_open(const char *purpose, struct curl_functions *ret)
                 { "curl_slist_append", (dl_symbol_fn *)&c.slist_append },
                 { "curl_slist_free_all", (dl_symbol_fn *)&c.slist_free_all },
         };
-        struct error *err = library ? NULL : dl_open(LIBRARY, &library);
+        struct error *err = library != NULL ? NULL : dl_open(LIBRARY, &library);
 
-        if (err)
-                return error_wrap(
-                        err, "%s needs libcurl (" LIBRARY "), which could not be loaded", purpose);
+        if (err != NULL)
+                return error_wrap(err, "%s needs libcurl (" LIBRARY "), which could not be loaded",
+                                  purpose);
         for (size_t i = 0; i < ARRAY_LEN(symbols); i++)
                 TRY(dl_get(library, symbols[i].name, symbols[i].place));
         *ret = c;

@@ -8,7 +8,7 @@ static struct list_node *note(struct list *places, struct leave_place *p, uint64
         p->noted_ns = now_ns;
         list_remove(&p->node);
         list_append(places, &p->node);
-        return next ? next : &p->node;
+        return next != NULL ? next : &p->node;
 }
 
 struct leave_place *leave_order_pick(struct list *places, enum leave_need need,
@@ -17,12 +17,12 @@ struct leave_place *leave_order_pick(struct list *places, enum leave_need need,
         bool                takes_new = need == LEAVE_TAKES_NEW;
         struct list_node   *node = list_first(places);
 
-        for (int i = 0; i < LEAVE_MAX_LOOKS && node; i++) {
+        for (int i = 0; i < LEAVE_MAX_LOOKS && node != NULL; i++) {
                 struct leave_place *p = LIST_ENTRY(node, struct leave_place, node);
                 enum leave_claim    found = claim(p, now_ns);
 
                 if (found == LEAVE_NEW) {
-                        oldest_new = oldest_new ? oldest_new : p;
+                        oldest_new = oldest_new != NULL ? oldest_new : p;
                         node = list_next(places, node);
                         continue;
                 }

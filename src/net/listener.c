@@ -151,7 +151,7 @@ static bool accept_next(struct listener *ln) {
         open_spare(ln);
         fd = accept_one(ln);
         if (fd >= 0) {
-                if (ln->options.can_accept && !ln->options.can_accept(ln->options.owner))
+                if (ln->options.can_accept != NULL && !ln->options.can_accept(ln->options.owner))
                         close(fd);
                 else
                         hand_over(ln, fd);
@@ -171,9 +171,11 @@ static bool accept_next(struct listener *ln) {
         }
 }
 
-static void on_acceptable(uv_poll_t *poll, int status UNUSED, int events UNUSED) {
+static void on_acceptable(uv_poll_t *poll, int status, int events) {
         struct listener *ln = CONTAINER_OF(poll, struct listener, poll);
 
+        (void)status;
+        (void)events;
         for (int i = 0; i < MAX_ACCEPTS && accept_next(ln); i++)
                 ;
 }
@@ -279,7 +281,7 @@ static int open_socket(const struct addrinfo *ai, bool reuse_port) {
 static struct error *bind_address(const struct listener_options *o, int *ret_fd) {
         const struct addrinfo hints = { .ai_flags = AI_PASSIVE | AI_NUMERICSERV,
                                         .ai_socktype = SOCK_STREAM };
-        const char           *address = o->address ? o->address : "0.0.0.0";
+        const char           *address = o->address != NULL ? o->address : "0.0.0.0";
         struct addrinfo      *found;
         char                  port[sizeof("65535")];
         int                   rc, failure = 0, fd = -1;
@@ -289,7 +291,7 @@ static struct error *bind_address(const struct listener_options *o, int *ret_fd)
         if (rc != 0)
                 return error_new(ERR_INVALID_ARG, "unable to listen at %s:%s: %s", address, port,
                                  gai_strerror(rc));
-        for (const struct addrinfo *ai = found; ai && fd < 0; ai = ai->ai_next) {
+        for (const struct addrinfo *ai = found; ai != NULL && fd < 0; ai = ai->ai_next) {
                 fd = open_socket(ai, o->reuse_port);
                 failure = errno;
         }
@@ -329,7 +331,7 @@ void listener_start(struct listener *ln) {
 }
 
 void listener_close(struct listener *ln) {
-        if (!ln)
+        if (ln == NULL)
                 return;
         mailbox_post(&ln->loop->mailbox, &ln->close);
         mutex_lock(&ln->lock);

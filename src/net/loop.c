@@ -75,7 +75,8 @@ static bool deliver_own_mail(struct loop *l) {
 }
 
 /* Nothing to do: a loop with an active idle handle polls without sleeping. */
-static void on_not_idle(uv_idle_t *idle UNUSED) {
+static void on_not_idle(uv_idle_t *idle) {
+        (void)idle;
 }
 
 static void run_turns(struct loop *l) {
@@ -98,7 +99,7 @@ bool loop_take_share(struct loop *l, struct turn *t, uint64_t now_ns) {
 }
 
 bool loop_is_late(uint64_t now_ns) {
-        return current_loop && turns_is_late(&current_loop->turns, now_ns);
+        return current_loop != NULL && turns_is_late(&current_loop->turns, now_ns);
 }
 
 void loop_wait_turn(struct loop *l, struct turn *t) {
@@ -116,7 +117,7 @@ static void on_prepare(uv_prepare_t *prepare) {
         run_turns(l);
         do {
                 run_tasks(&l->tasks[LOOP_HANDLE]);
-                if (l->waker)
+                if (l->waker != NULL)
                         l->waker();
                 has_more = deliver_own_mail(l);
                 has_more = run_tasks(&l->tasks[LOOP_WRITE]) || has_more;
@@ -134,7 +135,7 @@ void loop_defer(struct loop *l, enum loop_phase phase, struct loop_task *t) {
 bool loop_set_waker(void (*wake)(void)) {
         struct loop *l = current_loop;
 
-        if (!l || (l->waker && l->waker != wake))
+        if (l == NULL || (l->waker != NULL && l->waker != wake))
                 return false;
         l->waker = wake;
         return true;
@@ -153,7 +154,7 @@ static void trim_memory(struct loop *l, bool is_quiet) {
 static void on_tick(uv_timer_t *timer) {
         struct loop *l = CONTAINER_OF(timer, struct loop, tick);
 
-        if (l->conn_ops)
+        if (l->conn_ops != NULL)
                 l->conn_ops->tick(l, clock_now_ns());
         l->n_ticks++;
         if (!list_is_empty(&l->conns)) {
@@ -195,7 +196,7 @@ static void *uv_calloc(size_t n, size_t size) {
         size_t bytes;
         void  *memory = size_mul(n, size, &bytes) ? uv_malloc(bytes) : NULL;
 
-        return memory ? memset(memory, 0, bytes) : NULL;
+        return memory != NULL ? memset(memory, 0, bytes) : NULL;
 }
 
 static void *uv_realloc(void *old, size_t size) {
@@ -216,7 +217,7 @@ void loop_use_reserve(void) {
 static struct mail *reverse_mails(struct mail *m) {
         struct mail *reversed = NULL;
 
-        while (m) {
+        while (m != NULL) {
                 struct mail *next = m->next;
 
                 m->next = reversed;
@@ -232,7 +233,7 @@ static void deliver_all(struct mailbox *box) {
 
         m = reverse_mails(m);
         l->delivers_several = m->next != NULL;
-        while (m) {
+        while (m != NULL) {
                 struct mail *next = m->next; /* the owner may reuse the mail once it is delivered */
 
                 m->deliver(m);
@@ -241,10 +242,12 @@ static void deliver_all(struct mailbox *box) {
         l->delivers_several = false;
 }
 
-static void on_wake_up(uv_poll_t *poll_handle, int status UNUSED, int events UNUSED) {
+static void on_wake_up(uv_poll_t *poll_handle, int status, int events) {
         struct mailbox *box = CONTAINER_OF(poll_handle, struct mailbox, poll);
         eventfd_t       n;
 
+        (void)status;
+        (void)events;
         /* Reads the eventfd before it empties the mailbox. In the other order, a mail that is posted
          * between the two steps would lose its wake-up. */
         if (eventfd_read(box->wake_fd, &n) == 0)
@@ -309,7 +312,7 @@ void mailbox_post(struct mailbox *box, struct mail *m) {
 static struct loop_timer *first_timer(const struct loop *l) {
         struct due *first = due_heap_first(&l->timers);
 
-        return first ? CONTAINER_OF(first, struct loop_timer, due) : NULL;
+        return first != NULL ? CONTAINER_OF(first, struct loop_timer, due) : NULL;
 }
 
 static void on_alarm(uv_timer_t *alarm);
@@ -339,7 +342,7 @@ static void on_alarm(uv_timer_t *alarm) {
         }
         l->firing_ns = 0;
         l->alarm_ns = CLOCK_NEVER;
-        if (t)
+        if (t != NULL)
                 set_alarm(l, t->due.due_ns);
 }
 
@@ -362,7 +365,7 @@ bool loop_timer_arm(struct loop *l, struct loop_timer *t, uint64_t due_ns) {
 }
 
 void loop_timer_cancel(struct loop_timer *t) {
-        if (!t->loop)
+        if (t->loop == NULL)
                 return;
         due_heap_remove(&t->loop->timers, &t->due);
         t->loop = NULL;
@@ -421,9 +424,9 @@ static void free_slice(struct loop *l) {
 static void on_discard(uv_idle_t *idle) {
         struct loop *l = CONTAINER_OF(idle, struct loop, discarder);
 
-        if (l->discarded)
+        if (l->discarded != NULL)
                 free_slice(l);
-        if (!l->discarded)
+        if (l->discarded == NULL)
                 uv_idle_stop(idle);
 }
 
@@ -442,7 +445,7 @@ static bool discard_block(void *block, size_t size, bool is_mapped) {
 
 static void loop_discard_close(struct loop *l) {
         mem_free_large_by(NULL);
-        while (l->discarded)
+        while (l->discarded != NULL)
                 free_slice(l);
         uv_close((uv_handle_t *)&l->discarder, NULL);
 }
@@ -458,7 +461,8 @@ struct work_thread {
         struct thread     thread;
         struct error     *refusal; /* owned; NULL once a thread was started */
         struct mail       done;
-        struct list_node  node; /* in loop->waiting before the thread starts, in loop->finished after it
+        struct list_node
+                node; /* in loop->waiting before the thread starts, in loop->finished after it
                                  * has ended */
 };
 
@@ -503,7 +507,7 @@ static void join_work_threads(struct loop *l) {
 static void start_or_refuse(struct work_thread *t) {
         AUTO_ERROR err = thread_start(&t->thread, "neso-work", work_thread_main, t);
 
-        if (!err)
+        if (err == NULL)
                 return;
         t->refusal = error_new(ERR_UNAVAILABLE, "no thread for this request: %s", err->message);
         mailbox_post(loop_mailbox(t->loop), &t->done);
@@ -528,7 +532,7 @@ static void on_thread_done(struct mail *m) {
         t->loop->n_work_threads--;
         join_finished_threads(t->loop);
         start_next_thread(t->loop);
-        if (refusal) {
+        if (refusal != NULL) {
                 w->refuse(w, refusal);
                 free(t);
         } else {
@@ -609,7 +613,7 @@ static struct error *open_loop(struct loop *l) {
                 return error_new(ERR_INTERNAL, "unable to create an event loop: %s",
                                  uv_strerror(rc));
         err = mailbox_init(&l->mailbox, &l->uv);
-        if (err) {
+        if (err != NULL) {
                 uv_run(&l->uv, UV_RUN_DEFAULT);
                 uv_loop_close(&l->uv);
                 return err;
@@ -629,7 +633,7 @@ static void on_opened(struct opening *o, struct error *err) {
         MUTEX_GUARD(&o->lock);
 
         o->n_left--;
-        if (!o->err)
+        if (o->err == NULL)
                 o->err = err;
         else
                 error_free(err);
@@ -682,7 +686,7 @@ static void loop_done(struct loop *l) {
         join_work_threads(l);
         loop_timers_done(l);
         buf_pool_unref(l->pool);
-        if (l->tls)
+        if (l->tls != NULL)
                 l->free_tls(l->tls);
         free(l->writes.memory);
         free(l->name);
@@ -693,16 +697,16 @@ static void loop_done(struct loop *l) {
 static struct error *open_all(struct loop_group *g, struct opening *o) {
         struct error *err = NULL, *failure;
 
-        for (size_t i = 0; !err && i < g->n_loops; i++) {
+        for (size_t i = 0; err == NULL && i < g->n_loops; i++) {
                 mutex_lock(&o->lock);
                 o->n_left++;
                 mutex_unlock(&o->lock);
                 err = thread_start(&g->loops[i].thread, g->loops[i].name, loop_main, &g->loops[i]);
-                if (err)
+                if (err != NULL)
                         on_opened(o, NULL);
         }
         failure = wait_until_open(o);
-        if (!err)
+        if (err == NULL)
                 return failure;
         error_free(failure);
         return err;
@@ -727,7 +731,7 @@ struct error *loop_group_new(const char *name, size_t n_loops, struct loop_group
         err = open_all(g, &opening);
         cond_done(&opening.changed);
         mutex_done(&opening.lock);
-        if (err) {
+        if (err != NULL) {
                 loop_group_free(g);
                 return err;
         }
@@ -736,7 +740,7 @@ struct error *loop_group_new(const char *name, size_t n_loops, struct loop_group
 }
 
 void loop_group_free(struct loop_group *g) {
-        if (!g)
+        if (g == NULL)
                 return;
         work_pool_free(g->workers); /* before the loops: its threads post to them */
         for (size_t i = 0; i < g->n_loops; i++)

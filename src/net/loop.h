@@ -107,7 +107,7 @@ struct loop_work {
         loop_work_fn   run;    /* on the separate thread */
         loop_refuse_fn refuse; /* on the loop's thread; loop_compute() does not need it */
         loop_work_fn   done;   /* on the loop's thread */
-        bool is_background; /* long: other threads preempt it, see thread_enter_background() */
+        bool is_background;    /* long: other threads preempt it, see thread_enter_background() */
         /* It gets a smaller share of the CPUs, see thread_lower_priority(). Threads that `run` starts
          * would inherit that, so it must start none. */
         bool is_low_priority;

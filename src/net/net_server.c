@@ -24,9 +24,9 @@ struct net_server {
 
         struct mutex lock; /* rank LOCK_MAILBOX; guards the fields below */
         struct cond  changed;
-        size_t       n_conns;      /* open connections, including those on their way to a loop */
-        size_t       n_leaving;    /* of them, those that on_make_room() closes: their places are free */
-        size_t       n_homes_busy; /* homes that have not yet handled the mail of run_on_homes() */
+        size_t       n_conns; /* open connections, including those on their way to a loop */
+        size_t n_leaving;     /* of them, those that on_make_room() closes: their places are free */
+        size_t n_homes_busy;  /* homes that have not yet handled the mail of run_on_homes() */
 };
 
 void net_limits_init(struct net_limits *l) {
@@ -59,7 +59,7 @@ static bool can_accept(void *owner) {
         if (is_room)
                 s->n_conns++;
         mutex_unlock(&s->lock);
-        if (!is_room && s->options.on_rejected)
+        if (!is_room && s->options.on_rejected != NULL)
                 s->options.on_rejected(s->options.rejected_owner, limit);
         return is_room;
 }
@@ -77,7 +77,8 @@ static void make_room(struct net_server *s, struct net_home *home) {
         enum leave_need need =
                 n > max - last_tenth + last_tenth / 2 ? LEAVE_TAKES_NEW : LEAVE_SPARES_NEW;
 
-        if (!s->ops->on_make_room || n <= max - last_tenth || !s->ops->on_make_room(home, need))
+        if (s->ops->on_make_room == NULL || n <= max - last_tenth ||
+            !s->ops->on_make_room(home, need))
                 return;
         mutex_lock(&s->lock);
         s->n_leaving++;
@@ -98,17 +99,17 @@ struct error *net_home_open(struct net_home *home, int fd, const struct conn_ops
         struct conn       *c;
 
         TRY(conn_open(home->loop, fd, ops, owner, &c));
-        if (s->peers && !conn_count_peer(c, s->peers)) {
-                if (s->options.on_rejected)
+        if (s->peers != NULL && !conn_count_peer(c, s->peers)) {
+                if (s->options.on_rejected != NULL)
                         s->options.on_rejected(s->options.rejected_owner,
                                                "connections_per_address");
                 conn_abandon(c);
                 return error_new(ERR_UNAVAILABLE, "too many connections of one address");
         }
-        if (s->options.tls) {
+        if (s->options.tls != NULL) {
                 struct error *err = conn_secure(c, &s->security);
 
-                if (err) {
+                if (err != NULL) {
                         conn_abandon(c);
                         return err;
                 }
@@ -192,13 +193,13 @@ struct error *net_server_new(const struct net_server_options *o, const struct ne
         mutex_init(&s->lock, LOCK_MAILBOX);
         cond_init(&s->changed);
         err = loop_group_new(o->name, n_threads, &s->loops);
-        if (!err && o->budget)
+        if (err == NULL && o->budget != NULL)
                 loop_group_set_budget(s->loops, o->budget);
-        if (!err) {
+        if (err == NULL) {
                 init_homes(s);
                 err = open_listener(s, o->address);
         }
-        if (err) {
+        if (err != NULL) {
                 net_server_free(s);
                 return err;
         }
@@ -225,7 +226,7 @@ static void run_on_homes(struct net_server *s, size_t mail_offset) {
 }
 
 void net_server_stop(struct net_server *s) {
-        if (!s->listener)
+        if (s->listener == NULL)
                 return;
         listener_close(STEAL(s->listener));
         run_on_homes(s, offsetof(struct net_home, drain));
@@ -240,7 +241,7 @@ size_t net_server_wait(struct net_server *s, uint64_t deadline_ns) {
 }
 
 void net_server_free(struct net_server *s) {
-        if (!s)
+        if (s == NULL)
                 return;
         net_server_stop(s);
         run_on_homes(s, offsetof(struct net_home, kill));

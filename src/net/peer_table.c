@@ -35,7 +35,7 @@ struct peer_table *peer_table_new(size_t max_per_address) {
 }
 
 void peer_table_free(struct peer_table *t) {
-        if (!t)
+        if (t == NULL)
                 return;
         map_done(&t->peers);
         mutex_done(&t->lock);
@@ -59,7 +59,7 @@ static void set_key(struct peer_entry *e, const struct sockaddr *address) {
                 bytes = &v6->sin6_addr;
                 e->key_bytes = V6_BYTES;
         }
-        if (bytes)
+        if (bytes != NULL)
                 memcpy(e->key, bytes, e->key_bytes);
 }
 
@@ -74,7 +74,7 @@ struct peer_entry *peer_table_enter(struct peer_table *t, const struct sockaddr 
 
         set_key(&wanted, address);
         e = map_find(&t->peers, key_of(&wanted));
-        if (!e) {
+        if (e == NULL) {
                 e = mem_alloc(sizeof(*e));
                 *e = wanted;
                 map_set(&t->peers, key_of(e), e);

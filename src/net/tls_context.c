@@ -28,7 +28,7 @@ struct pem {
 
 static void pem_done(struct pem *p) {
         BIO_free(p->bio);
-        if (p->text.ptr)
+        if (p->text.ptr != NULL)
                 OPENSSL_cleanse(p->text.ptr, p->text.len);
         strbuf_done(&p->text);
         ERR_clear_error();
@@ -38,10 +38,10 @@ static void pem_done(struct pem *p) {
 static struct error *pem_open(struct pem *p) {
         struct error *err = file_read(p->path, MAX_FILE_BYTES, &p->text);
 
-        if (err)
+        if (err != NULL)
                 return error_wrap(err, "%s", p->what);
         p->bio = BIO_new_mem_buf(strbuf_cstr(&p->text), (int)p->text.len);
-        if (!p->bio)
+        if (p->bio == NULL)
                 return error_new(ERR_INTERNAL, "%s '%s': out of memory", p->what, p->path);
         return NULL;
 }
@@ -63,7 +63,7 @@ static struct error *certificate_error(const struct pem *p) {
         if (is_at_end())
                 return pem_error(p, "no PEM certificate in it");
         return error_new(ERR_INVALID_ARG, "%s '%s': no valid PEM certificate: %s", p->what, p->path,
-                         reason ? reason : "unknown reason");
+                         reason != NULL ? reason : "unknown reason");
 }
 
 static void warn_of_dates(const struct pem *p, const X509 *cert) {
@@ -91,7 +91,7 @@ static struct error *read_certificate(SSL_CTX *native, const char *what, const c
 
         TRY(pem_open(&p));
         cert = PEM_read_bio_X509_AUX(p.bio, NULL, NULL, NULL);
-        if (!cert)
+        if (cert == NULL)
                 return certificate_error(&p);
         warn_of_dates(&p, cert);
         rc = SSL_CTX_use_certificate(native, cert);
@@ -99,7 +99,7 @@ static struct error *read_certificate(SSL_CTX *native, const char *what, const c
         if (rc != 1) {
                 const char *reason = ERR_reason_error_string(ERR_peek_last_error());
 
-                return pem_error(&p, reason ? reason : "refused");
+                return pem_error(&p, reason != NULL ? reason : "refused");
         }
         return read_chain(native, &p);
 }
@@ -121,7 +121,7 @@ static struct error *read_key(SSL_CTX *native, const char *what, const char *pat
 
         TRY(pem_open(&p));
         key = PEM_read_bio_PrivateKey(p.bio, NULL, on_passphrase, &was_asked);
-        if (!key)
+        if (key == NULL)
                 return pem_error(&p, was_asked ? "the key is encrypted; one without a pass phrase "
                                                  "is needed"
                                                : "no valid PEM private key in it");
@@ -197,20 +197,20 @@ static bool apply_settings(SSL_CTX *native, struct tls_context *t) {
 static struct error *read_files(SSL_CTX *native, const struct tls_context *t) {
         TRY(read_certificate(native, "server certificate", t->cert_path));
         TRY(read_key(native, "server key", t->key_path));
-        return t->root_path ? read_roots(native, t->root_path) : NULL;
+        return t->root_path != NULL ? read_roots(native, t->root_path) : NULL;
 }
 
 static struct error *make_native(struct tls_context *t, SSL_CTX **ret) {
         SSL_CTX      *native = SSL_CTX_new(TLS_server_method());
         struct error *err;
 
-        if (!native || !apply_settings(native, t)) {
+        if (native == NULL || !apply_settings(native, t)) {
                 SSL_CTX_free(native);
                 ERR_clear_error();
                 return error_new(ERR_INTERNAL, "unable to set TLS up");
         }
         err = read_files(native, t);
-        if (err) {
+        if (err != NULL) {
                 SSL_CTX_free(native);
                 return err;
         }
@@ -228,9 +228,9 @@ struct error *tls_context_new(const struct tls_options *o, struct tls_context **
         t->protocols = o->protocols;
         mutex_init(&t->lock, LOCK_MAILBOX);
         t->bio_method = tls_bio_method_new();
-        err = t->bio_method ? make_native(t, &t->native)
-                            : error_new(ERR_INTERNAL, "unable to set TLS up");
-        if (err) {
+        err = t->bio_method != NULL ? make_native(t, &t->native)
+                                    : error_new(ERR_INTERNAL, "unable to set TLS up");
+        if (err != NULL) {
                 tls_context_free(t);
                 return err;
         }
@@ -259,8 +259,9 @@ bool tls_is_address(const char *host) {
 }
 
 static struct error *read_trusted(SSL_CTX *native, const struct tls_client_options *o) {
-        if (!o->root_path) {
-                SSL_CTX_set_default_verify_paths(native); /* without them every certificate is refused */
+        if (o->root_path == NULL) {
+                SSL_CTX_set_default_verify_paths(
+                        native); /* without them every certificate is refused */
                 return NULL;
         }
         AUTO_PEM    p = { .what = "root certificate", .path = o->root_path };
@@ -300,10 +301,10 @@ static struct error *set_client(SSL_CTX *native, const struct tls_client_options
                            NULL);
         if (!o->accepts_any_certificate)
                 TRY(read_trusted(native, o));
-        if (o->cert_path && !o->key_path)
+        if (o->cert_path != NULL && o->key_path == NULL)
                 return error_new(ERR_INVALID_ARG, "the client certificate '%s' needs a private key",
                                  o->cert_path);
-        if (!o->cert_path)
+        if (o->cert_path == NULL)
                 return NULL;
         TRY(read_certificate(native, "client certificate", o->cert_path));
         return read_key(native, "client key", o->key_path);
@@ -317,10 +318,11 @@ struct error *tls_client_context_new(const struct tls_client_options *o, struct 
         mutex_init(&t->lock, LOCK_MAILBOX);
         t->bio_method = tls_bio_method_new();
         t->native = SSL_CTX_new(TLS_client_method());
-        err = t->bio_method && t->native ? set_client(t->native, o)
-                                         : error_new(ERR_INTERNAL, "unable to set TLS up");
+        err = t->bio_method != NULL && t->native != NULL
+                      ? set_client(t->native, o)
+                      : error_new(ERR_INTERNAL, "unable to set TLS up");
         ERR_clear_error();
-        if (err) {
+        if (err != NULL) {
                 tls_context_free(t);
                 return err;
         }
@@ -329,7 +331,7 @@ struct error *tls_client_context_new(const struct tls_client_options *o, struct 
 }
 
 void tls_context_free(struct tls_context *t) {
-        if (!t)
+        if (t == NULL)
                 return;
         SSL_CTX_free(t->native);
         BIO_meth_free(t->bio_method);

@@ -33,7 +33,7 @@ static int bio_read(BIO *bio, char *to, size_t len, size_t *ret_n) {
 
 static int bio_write(BIO *bio, const char *bytes, size_t len, size_t *ret_n) {
         struct tls_session *s = BIO_get_data(bio);
-        size_t              n = s->out ? MIN(len, sizeof(s->out->bytes) - s->out->len) : 0;
+        size_t              n = s->out != NULL ? MIN(len, sizeof(s->out->bytes) - s->out->len) : 0;
 
         BIO_clear_retry_flags(bio);
         if (n == 0) {
@@ -57,7 +57,7 @@ static long bio_ctrl(BIO *bio, int command, long number, void *pointer) {
 BIO_METHOD *tls_bio_method_new(void) {
         BIO_METHOD *method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "neso wire");
 
-        if (!method)
+        if (method == NULL)
                 return NULL;
         BIO_meth_set_read_ex(method, bio_read);
         BIO_meth_set_write_ex(method, bio_write);
@@ -79,13 +79,13 @@ struct tls_session *tls_session_new(struct tls_context *t) {
         SSL_CTX            *native;
         BIO                *bio;
 
-        if (!s)
+        if (s == NULL)
                 return NULL;
         native = ref_native(t);
         s->native = SSL_new(native);
         SSL_CTX_free(native);
         bio = BIO_new(t->bio_method);
-        if (!s->native || !bio) {
+        if (s->native == NULL || bio == NULL) {
                 BIO_free(bio);
                 tls_session_free(s);
                 ERR_clear_error();
@@ -110,7 +110,7 @@ bool tls_session_is_client(const struct tls_session *s) {
 }
 
 void tls_session_free(struct tls_session *s) {
-        if (!s)
+        if (s == NULL)
                 return;
         SSL_free(s->native);
         free(s->reason);
@@ -158,7 +158,7 @@ static void keep_reason(struct tls_session *s) {
         if (verdict != X509_V_OK)
                 s->reason = mem_printf("%s certificate: %s", s->is_client ? "server" : "client",
                                        X509_verify_cert_error_string(verdict));
-        else if (text || (text = ERR_reason_error_string(code)) != NULL)
+        else if (text != NULL || (text = ERR_reason_error_string(code)) != NULL)
                 s->reason = mem_strdup(text);
         else
                 s->reason = mem_strdup("unknown reason");
@@ -216,5 +216,5 @@ void tls_session_free_buffers(struct tls_session *s) {
 }
 
 const char *tls_session_reason(const struct tls_session *s) {
-        return s->reason ? s->reason : "";
+        return s->reason != NULL ? s->reason : "";
 }

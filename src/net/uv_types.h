@@ -55,14 +55,14 @@ struct loop {
         struct list       waiting;  /* struct work_thread: work for which there was no room yet */
         struct list       finished; /* struct work_thread: threads that have finished their work */
         unsigned          n_work_threads;
-        struct work_pool *workers;  /* borrowed: the group's; for loop_compute() */
+        struct work_pool *workers;              /* borrowed: the group's; for loop_compute() */
         struct list       tasks[N_LOOP_PHASES]; /* struct loop_task, in the order of loop_defer() */
-        struct turns turns;                     /* shares of the round */
-        uint64_t     openings_round;            /* round of n_openings */
-        unsigned     n_openings;                /* of connections, see listener.c */
-        uv_idle_t    not_idle;                  /* runs while `turns` has a queue: the loop does not sleep */
-        void (*waker)(void);                    /* NULL until loop_set_waker() */
-        bool has_own_mail; /* the loop's thread posted into the empty mailbox */
+        struct turns      turns;                /* shares of the round */
+        uint64_t          openings_round;       /* round of n_openings */
+        unsigned          n_openings;           /* of connections, see listener.c */
+        uv_idle_t         not_idle; /* runs while `turns` has a queue: the loop does not sleep */
+        void (*waker)(void);        /* NULL until loop_set_waker() */
+        bool has_own_mail;          /* the loop's thread posted into the empty mailbox */
         /* The own mail of this round was delivered; more own mail waits for the next round. */
         bool            wakes_itself;
         uv_timer_t      alarm;     /* set to the first of `timers`, or earlier */

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Creates and frees the statistics of models (model_stats.h), and lists those that GET /metrics
  * prints. */
-#include "observe/model_stats.h"
-
 #include "base/clock.h"
 #include "base/mem.h"
 #include "observe/batch_counts.h"
+#include "observe/model_stats.h"
 #include "observe/model_stats_private.h"
 #include "observe/prometheus.h"
 

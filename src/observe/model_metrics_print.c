@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The statistics of models as Prometheus text. */
-#include "observe/model_stats_private.h"
-
 #include "base/clock.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "observe/batch_counts.h"
+#include "observe/model_stats_private.h"
 #include "observe/prometheus.h"
 
 /* What the page prints of one model, read once for all families. */

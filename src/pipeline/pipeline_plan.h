@@ -109,8 +109,9 @@ struct pipeline_plan {
         uint32_t            n_outputs;
         bool                is_chain;
         size_t              step_bytes; /* cost of the largest request to a step (step_cost.h) */
-        size_t              run_bytes;  /* what a run is charged at its beginning; set by the runner */
-        struct plan_choice  all; /* for requests that ask for all outputs; every request of a chain */
+        size_t run_bytes; /* what a run is charged at its beginning; set by the runner */
+        struct plan_choice
+                all; /* for requests that ask for all outputs; every request of a chain */
 };
 
 /* Returns zeroed memory; NULL when memory is short. */

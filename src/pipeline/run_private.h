@@ -137,12 +137,13 @@ struct frame {
         uint32_t      stream;
         /* Needed steps that have not ended, frames that began with their responses, and 1 until its
          * outputs were sent. */
-        uint32_t n_left;
-        uint32_t    n_missing;        /* outputs of the composed model that are not present yet */
-        bool        is_dead;          /* one of these outputs will never come */
-        struct list_node    node;     /* in the run's frames; frame 0 is not listed */
-        struct list_node    out_node; /* in the run's out_frames */
-        struct kept_outputs origin;   /* the response of the decoupled step that began the frame: kept as
+        uint32_t         n_left;
+        uint32_t         n_missing; /* outputs of the composed model that are not present yet */
+        bool             is_dead;   /* one of these outputs will never come */
+        struct list_node node;      /* in the run's frames; frame 0 is not listed */
+        struct list_node out_node;  /* in the run's out_frames */
+        struct kept_outputs
+                         origin; /* the response of the decoupled step that began the frame: kept as
                                        * long as the frame, so that the step's limit bounds the frames */
         struct value    *values; /* by place */
         struct step_run *steps;  /* by place */

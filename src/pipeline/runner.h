@@ -43,9 +43,9 @@ struct step_memory;
 struct step_models;
 
 struct runner_options {
-        struct step_memory  *memory;  /* borrowed: the server's; outlives the runner */
-        uint32_t             n_steps; /* with limits */
-        uint32_t             max_inflight; /* of each step; 0: no limit */
+        struct step_memory *memory;       /* borrowed: the server's; outlives the runner */
+        uint32_t            n_steps;      /* with limits */
+        uint32_t            max_inflight; /* of each step; 0: no limit */
 
         /* Of chains. */
         struct chain_metrics *metrics;       /* borrowed, likewise; NULL: it runs an ensemble */

@@ -42,5 +42,6 @@ size_t step_cost_request(const struct model *model) {
 }
 
 size_t step_cost_response(uint32_t n_outputs) {
-        return sizeof(struct response) + response_blocks(n_outputs) + n_outputs * SMALL_BUFFER_BYTES;
+        return sizeof(struct response) + response_blocks(n_outputs) +
+               n_outputs * SMALL_BUFFER_BYTES;
 }

@@ -33,8 +33,8 @@ struct load_item {
         struct model_needs        needs;
         struct load_item        **waits_for; /* owned array; items before this one */
         size_t                    n_waits;
-        struct error             *error;   /* owned; the error of its load */
-        struct error             *refusal; /* owned; the error of an invalid chain declaration */
+        struct error             *error;      /* owned; the error of its load */
+        struct error             *refusal;    /* owned; the error of an invalid chain declaration */
         const struct error       *refused_by; /* borrowed: its refusal, or that of one it needs */
         char                     *cycle;   /* owned; text of the cycle that it closes; NULL: none */
         bool                      is_done; /* guarded by the table's lock */
@@ -45,10 +45,10 @@ struct load_plan {
         const struct repo_scan *scan;  /* borrowed; all models; NULL: one model at a time */
         struct repo_scan      **scans; /* owned; one for each model that was scanned for */
         size_t                  n_scans;
-        struct load_user        user;    /* that of the thread which began the plan */
+        struct load_user        user; /* that of the thread which began the plan */
         struct load_hold        hold;
         uint64_t                n_unloads; /* r->n_unloads when the plan began */
-        struct load_item      **items; /* owned; each after those that it needs */
+        struct load_item      **items;     /* owned; each after those that it needs */
         size_t                  n_items;
         /* Loads one item. */
         struct error *(*load)(struct repo *r, struct load_item *item);

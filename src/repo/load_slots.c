@@ -13,10 +13,10 @@
 /* The initialization of `user` waits for a change of `target`. */
 struct load_wait {
         struct load_wait *next;
-        struct load_slot *slot;   /* borrowed: the user's, which was given back; NULL: none */
-        char             *user;   /* owned */
-        char             *target; /* owned */
-        char             *label;  /* owned; of the target */
+        struct load_slot *slot;      /* borrowed: the user's, which was given back; NULL: none */
+        char             *user;      /* owned */
+        char             *target;    /* owned */
+        char             *label;     /* owned; of the target */
         uint64_t          last_hold; /* the holds up to this one are waited for */
 };
 
@@ -58,7 +58,8 @@ void load_slot_release(struct repo *r, struct load_slot *slot) {
                 r->n_loading--;
         for (struct load_wait *w = r->waits; w != NULL; w = w->next)
                 if (w->slot == slot)
-                        w->slot = NULL; /* its initialization has ended before the load it waited for */
+                        w->slot =
+                                NULL; /* its initialization has ended before the load it waited for */
         cond_broadcast(&r->table.changed);
 }
 

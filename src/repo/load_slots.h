@@ -30,7 +30,7 @@ struct load_slot {
         struct load_slot *next;
         const char       *name; /* of the model; borrowed */
         int64_t           version;
-        unsigned          n_waits; /* loads that its initialization waits for; > 0: it was given back */
+        unsigned n_waits; /* loads that its initialization waits for; > 0: it was given back */
 };
 
 /* Waits for a slot. UNAVAILABLE when the server is stopping. */
@@ -50,6 +50,6 @@ struct load_user load_user_get(void);
 /* To be called before a change of the entry is waited for, and after it. An unload waits for the holds
  * up to `last_hold` (load_hold.h); 0: a load. INVALID_ARG when that change, or the load of such a hold,
  * waits for the thread's user. */
-struct error *load_wait_begin_locked(struct repo *r, const struct repo_entry *e,
-                                     uint64_t last_hold) NODISCARD;
-void          load_wait_end_locked(struct repo *r, const struct repo_entry *e);
+struct error *load_wait_begin_locked(struct repo *r, const struct repo_entry *e, uint64_t last_hold)
+        NODISCARD;
+void load_wait_end_locked(struct repo *r, const struct repo_entry *e);

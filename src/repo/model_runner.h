@@ -44,11 +44,11 @@ struct model_runner_ops {
  * the model needs. */
 bool model_is_ready(struct model *model);
 /* The same, without the models that it needs. */
-bool             model_is_ready_itself(struct model *model);
+bool model_is_ready_itself(struct model *model);
 /* What the core knows of that without a call of a backend. */
 struct readiness model_readiness(struct model *model);
-struct error *model_update(struct model *model, const struct model_files *files,
-                           struct model_update **ret) NODISCARD;
+struct error    *model_update(struct model *model, const struct model_files *files,
+                              struct model_update **ret) NODISCARD;
 
 /* run_backend.c: runs instances of one backend. */
 extern const struct model_runner_ops run_backend;

@@ -36,8 +36,10 @@ struct override_files {
         char      *directory; /* owned */
 };
 
-static int remove_one(const char *path, const struct stat *stat UNUSED, int kind UNUSED,
-                      struct FTW *place UNUSED) {
+static int remove_one(const char *path, const struct stat *stat, int kind, struct FTW *place) {
+        (void)stat;
+        (void)kind;
+        (void)place;
         return remove(path);
 }
 

@@ -99,8 +99,8 @@ void repo_compose_add_needs_locked(struct repo *r, const struct model_key *user,
                                    const struct model_needs *needs, struct label_list *to) {
         for (size_t i = 0; i < needs->n; i++) {
                 const struct repo_entry *e = find_need_locked(r, user, &needs->items[i]);
-                const char        *label = e != NULL ? e->label : needs->items[i].name;
-                struct model_order order = { 0 };
+                const char              *label = e != NULL ? e->label : needs->items[i].name;
+                struct model_order       order = { 0 };
 
                 error_free(model_graph_order(r->graph, &label, 1, &order)); /* a cycle: its load
                                                                              * fails */

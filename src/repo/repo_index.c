@@ -3,11 +3,10 @@
  * sorted by name, then namespace. They are merged under the table's lock; only texts are copied
  * there. The directories are read before that, so that a model that is loaded meanwhile does not
  * count as unknown. The JSON is printed after it. */
-#include "repo/repo.h"
-
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "codec/json_writer.h"
+#include "repo/repo.h"
 #include "repo/repo_private.h"
 
 #include <stdio.h>

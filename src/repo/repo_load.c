@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Loads and unloads models on request and at the start (repo.h). */
-#include "repo/repo.h"
-
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -12,6 +10,7 @@
 #include "repo/model_files.h"
 #include "repo/model_load.h"
 #include "repo/override.h"
+#include "repo/repo.h"
 #include "repo/repo_change.h"
 #include "repo/repo_compose.h"
 #include "repo/repo_scan.h"
@@ -271,8 +270,8 @@ static struct error *load_uploaded_files(struct repo *r, const char *name,
 
 /* `name` is the requested model. */
 static struct error *circular(const char *name, const struct load_item *item) {
-        struct error *err = error_new(ERR_INVALID_ARG, "load failed for model '%s': %s\n", name,
-                                      item->cycle);
+        struct error *err =
+                error_new(ERR_INVALID_ARG, "load failed for model '%s': %s\n", name, item->cycle);
 
         log_error("%.*s", (int)strlen(err->message) - 1, err->message);
         return err;

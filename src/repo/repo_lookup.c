@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Finds a model by name and version (repo.h). */
-#include "repo/repo.h"
-
 #include "base/mem.h"
 #include "infer/model.h"
 #include "infer/model_generations.h"
 #include "repo/model_runner.h"
+#include "repo/repo.h"
 #include "repo/repo_compose.h"
 #include "repo/repo_private.h"
 

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Polls the repositories: finds changes of the files, and loads or unloads what has changed
  * (repo.h). */
-#include "repo/repo.h"
-
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/work_pool.h"
 #include "repo/dir_fingerprint.h"
 #include "repo/model_files.h"
+#include "repo/repo.h"
 #include "repo/repo_change.h"
 #include "repo/repo_scan.h"
 

@@ -270,7 +270,8 @@ static void unlink_locked(struct repo_table *t, struct repo_entry *e) {
 void repo_table_forget_locked(struct repo_table *t, struct repo_entry *e) {
         assert(mutex_is_held(&t->lock));
         if (e->n_versions > 0 || e->is_busy || e->is_planned || e->is_wanted || e->is_duplicate ||
-            e->is_versionless || e->n_waiting > 0 || e->n_unloads > 0 || e->seen != NULL || e->tried != NULL)
+            e->is_versionless || e->n_waiting > 0 || e->n_unloads > 0 || e->seen != NULL ||
+            e->tried != NULL)
                 return;
         unlink_locked(t, e);
         erase(t, e);

@@ -76,9 +76,9 @@ struct repo_entry {
         size_t                    n_versions;
 
         /* Computed from the above by each function below that changes it. */
-        bool   is_unready;       /* counted in the table */
-        size_t n_may_be_unready; /* READY versions whose backend must be queried */
-        struct list_node queried; /* in table->queried when there are any */
+        bool             is_unready;       /* counted in the table */
+        size_t           n_may_be_unready; /* READY versions whose backend must be queried */
+        struct list_node queried;          /* in table->queried when there are any */
 };
 
 struct repo_table {

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The runner of models that a backend runs (model_runner.h). It opens the backend, which completes
  * the configuration. Then it makes the instances, and the scheduler that gives them batches. */
-#include "repo/model_runner.h"
-
 #include "backend/backend_registry.h"
 #include "backend/batch_strategy.h"
 #include "base/mem.h"
@@ -11,6 +9,7 @@
 #include "config/config_normalize.h"
 #include "repo/loaded_model.h"
 #include "repo/model_instances.h"
+#include "repo/model_runner.h"
 #include "repo/scheduler_choice.h"
 #include "repo/warmup.h"
 #include "sched/sched_setup.h"

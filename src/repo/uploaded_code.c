@@ -29,7 +29,7 @@ static bool is_named_like_library(struct str name) {
 /* Returns the kind of code in the file; NULL when it is no code. */
 static const char *kind_of_code(const struct override_file *f) {
         const char *slash = strrchr(f->path, '/');
-        struct str  name = str_of(slash ? slash + 1 : f->path);
+        struct str  name = str_of(slash != NULL ? slash + 1 : f->path);
 
         if (begins_like_elf(f) || is_named_like_library(name))
                 return "a shared object";
@@ -43,7 +43,7 @@ struct error *uploaded_code_check_files(const char *model, const struct override
         for (size_t i = 0; i < n_files; i++) {
                 const char *kind = kind_of_code(&files[i]);
 
-                if (kind)
+                if (kind != NULL)
                         return error_new(ERR_UNSUPPORTED,
                                          "Uploaded code is disabled: 'file:%.64s' of model '%s' is "
                                          "%s. " HINT,

@@ -25,7 +25,7 @@ struct error *uploaded_code_check_files(const char *model, const struct override
 /* UNSUPPORTED when a sent configuration names a library, an agent or a file of the server's own
  * parameters that `own`, the configuration in the repository, does not. `own` is NULL when there is
  * none; `origin` compares the two. */
-struct error *uploaded_code_check_config(const struct model_config *given,
-                                         const struct model_config *own,
+struct error *uploaded_code_check_config(const struct model_config  *given,
+                                         const struct model_config  *own,
                                          const struct config_origin *origin, const char *model)
         NODISCARD;

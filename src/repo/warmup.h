@@ -28,7 +28,8 @@ bool warmup_fits(const Inference__ModelWarmup *sample, const struct executor *ex
 /* What ends a warm-up between two batches; each may be NULL: never. */
 struct warmup_ends {
         const atomic_bool *is_stopping; /* true: the server stops */
-        const atomic_uint *n_superseding; /* not 0: changes of the model wait that make it needless */
+        const atomic_uint
+                *n_superseding; /* not 0: changes of the model wait that make it needless */
 };
 
 /* Runs the samples that fit the instance of that name. UNAVAILABLE when it ends early. */

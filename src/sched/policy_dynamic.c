@@ -17,14 +17,13 @@
  * would wait may run earlier. It also runs earlier once the model is unloaded or replaced or the server
  * stops, since clients send no more requests then.
  */
-#include "sched/policy.h"
-
 #include "base/clock.h"
 #include "base/mem.h"
 #include "config/batching_config.h"
 #include "infer/batch_filter.h"
 #include "infer/request_shape.h"
 #include "sched/instance.h"
+#include "sched/policy.h"
 
 /* The batch that the first requests of the queue would form (rules 1 to 4). */
 struct forming {

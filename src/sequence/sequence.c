@@ -27,9 +27,9 @@ struct sequence_scheduler {
         struct model             *model;    /* borrowed: the owner */
         struct sequence_controls *controls; /* owned */
         struct sequence_batching  batching;
-        struct pull_options       engine;   /* of each instance: without executors and policy */
+        struct pull_options       engine; /* of each instance: without executors and policy */
         struct timer              timer;
-        struct sequence_counts   *counts;  /* borrowed: the model's statistics; may be NULL */
+        struct sequence_counts   *counts; /* borrowed: the model's statistics; may be NULL */
         bool                      is_oldest;
         bool                      is_iterative;
 

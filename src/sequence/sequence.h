@@ -36,4 +36,5 @@ struct sequence_options {
 };
 
 /* INVALID_ARG for controls or states that the model's configuration declares wrongly. */
-struct error *sequence_new(const struct sequence_options *options, struct scheduler **ret) NODISCARD;
+struct error *sequence_new(const struct sequence_options *options, struct scheduler **ret)
+        NODISCARD;

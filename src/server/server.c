@@ -154,7 +154,8 @@ static void on_over_budget(void *owner) {
 static void init_memory(struct server *s, const struct server_options *o) {
         size_t max = max_or_default(o->memory_bytes);
 
-        byte_budget_init(&s->state_memory, max_or_default((uint64_t)MAX(o->memory_budget_bytes, 0)));
+        byte_budget_init(&s->state_memory,
+                         max_or_default((uint64_t)MAX(o->memory_budget_bytes, 0)));
         if (o->memory_used != NULL)
                 byte_budget_share(&s->memory, max, o->memory_used);
         else
@@ -289,9 +290,9 @@ static struct error *stop_changes(struct server *s, uint64_t deadline_ns,
 }
 
 struct error *server_stop(struct server *s) {
-        uint32_t timeout_s = atomic_load(&s->exit_timeout_s);
-        uint64_t deadline_ns = clock_now_ns() + timeout_s * NS_PER_S;
-        uint64_t end_sequences_ns = deadline_ns - MIN(MODELS_END_NS, timeout_s * NS_PER_S / 2);
+        uint32_t      timeout_s = atomic_load(&s->exit_timeout_s);
+        uint64_t      deadline_ns = clock_now_ns() + timeout_s * NS_PER_S;
+        uint64_t      end_sequences_ns = deadline_ns - MIN(MODELS_END_NS, timeout_s * NS_PER_S / 2);
         struct error *err;
 
         if (atomic_exchange(&s->state, SERVER_EXITING) == SERVER_EXITING &&

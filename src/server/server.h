@@ -63,11 +63,11 @@ struct server {
         struct byte_budget       memory;        /* of requests; the program may share it */
         struct step_memory       step_memory;
         struct response_share    responses;
-        struct rate_limiter     *limiter;       /* owned; NULL: no limit of executions */
-        struct backend_registry *backends;      /* owned */
-        struct host_policies    *policies;      /* owned; NULL = none */
-        struct agent_registry   *agents;        /* owned; repository agents */
-        char                    *scheduler;     /* owned; default of models without a setting */
+        struct rate_limiter     *limiter;   /* owned; NULL: no limit of executions */
+        struct backend_registry *backends;  /* owned */
+        struct host_policies    *policies;  /* owned; NULL = none */
+        struct agent_registry   *agents;    /* owned; repository agents */
+        char                    *scheduler; /* owned; default of models without a setting */
         char                    *scheduler_directory; /* owned */
         struct reaper           *reaper;              /* owned */
         struct repo             *repo;                /* owned */

@@ -12,8 +12,8 @@
 #include "repo/model_files.h"
 #include "repo/model_graph.h"
 #include "repo/model_needs.h"
-#include "server/model_check.h"
 #include "server/ensemble_checks.h"
+#include "server/model_check.h"
 #include "server/server_options.h"
 
 #include <string.h>

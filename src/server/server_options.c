@@ -32,7 +32,7 @@ struct server_options *server_options_new(void) {
 }
 
 void server_options_free(struct server_options *o) {
-        if (!o)
+        if (o == NULL)
                 return;
         option_table_done(&table, o);
         free(o->cuda_pools);

@@ -69,9 +69,9 @@ struct server_options {
         bool                    load_reasons; /* answers to load requests contain the reason */
 
         /* memory and devices */
-        uint64_t        memory_bytes; /* of requests; 0: byte_budget_default() */
-        _Atomic size_t *memory_used;  /* borrowed; NULL: a counter of the server's */
-        struct device_bytes    *cuda_pools; /* owned */
+        uint64_t                memory_bytes; /* of requests; 0: byte_budget_default() */
+        _Atomic size_t         *memory_used;  /* borrowed; NULL: a counter of the server's */
+        struct device_bytes    *cuda_pools;   /* owned */
         size_t                  n_cuda_pools;
         struct device_bytes    *cuda_virtual_sizes; /* owned */
         size_t                  n_cuda_virtual_sizes;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* JSON about running models: statistics, live sequences, and call stacks of the processes that run
  * their instances. */
-#include "server/server.h"
-
 #include "backend/backend_instance.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -14,6 +12,7 @@
 #include "repo/loaded_model.h"
 #include "repo/model_instances.h"
 #include "repo/repo.h"
+#include "server/server.h"
 #include "server/server_chain.h"
 
 /* ---- statistics ----------------------------------------------------------------------------- */

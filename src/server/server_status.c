@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Metadata of server and models, configurations and the repository index, as JSON. */
-#include "server/server.h"
-
 #include "base/mem.h"
 #include "codec/json_writer.h"
 #include "config/model_config.h"
@@ -9,6 +7,7 @@
 #include "pipeline/step_models.h"
 #include "repo/model_instances.h"
 #include "repo/repo.h"
+#include "server/server.h"
 #include "server/server_chain.h"
 
 #include <stdio.h>

@@ -13,4 +13,4 @@ struct request;
  * ensembles, as often as it runs; else with the name of the request's own model. Returns true for an
  * ensemble or a chain; one whose models are not ready has none. */
 bool server_each_step(const struct request *req, void (*each)(const char *model, void *userp),
-                      void *userp);
+                      void                 *userp);

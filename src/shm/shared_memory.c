@@ -26,7 +26,7 @@ struct error *shared_memory_new(struct shared_memory **ret) {
 }
 
 struct error *shared_memory_check_change(const struct shared_memory *m) {
-        if (m)
+        if (m != NULL)
                 return NULL;
         return error_new_text(ERR_UNSUPPORTED,
                               "Client shared memory is disabled. Start the server with "
@@ -78,7 +78,7 @@ static bool has(struct shared_memory *m, struct str name) {
 static bool insert(struct shared_memory *m, struct str name, struct shm_region *r) {
         MUTEX_GUARD(&m->lock);
 
-        if (map_find(&m->by_name, name))
+        if (map_find(&m->by_name, name) != NULL)
                 return false;
         map_set(&m->by_name, name, r);
         return true;
@@ -126,7 +126,7 @@ static void unregister_all(struct shared_memory *m, enum shared_memory_kind kind
         if (kind != SHARED_MEMORY_SYSTEM)
                 return;
         all = take_out_all(m);
-        while ((e = map_next(&all, &at)))
+        while ((e = map_next(&all, &at)) != NULL)
                 shm_region_unref(e->value);
         map_done(&all);
 }
@@ -142,7 +142,7 @@ struct error *shared_memory_unregister(struct shared_memory *m, enum shared_memo
 }
 
 void shared_memory_free(struct shared_memory *m) {
-        if (!m)
+        if (m == NULL)
                 return;
         unregister_all(m, SHARED_MEMORY_SYSTEM);
         map_done(&m->by_name);
@@ -157,7 +157,7 @@ static struct shm_region *take_ref(struct shared_memory *m, struct str name) {
         MUTEX_GUARD(&m->lock);
         struct shm_region *r = map_find(&m->by_name, name);
 
-        return r ? shm_region_ref(r) : NULL;
+        return r != NULL ? shm_region_ref(r) : NULL;
 }
 
 struct error *shared_memory_take(struct shared_memory *m, const char *name,
@@ -165,8 +165,8 @@ struct error *shared_memory_take(struct shared_memory *m, const char *name,
         struct shm_region *r;
 
         TRY(check_length(str_of(name)));
-        r = m ? take_ref(m, str_of(name)) : NULL;
-        if (!r)
+        r = m != NULL ? take_ref(m, str_of(name)) : NULL;
+        if (r == NULL)
                 return error_new(ERR_NOT_FOUND, "Unable to find shared memory region: '%s'", name);
         *ret = r;
         return NULL;
@@ -187,7 +187,7 @@ static struct error *describe(const struct shm_region *r, struct arena *arena,
                 .offset = r->offset,
                 .byte_size = r->byte_size,
         };
-        return ret->name && ret->key ? NULL : no_memory();
+        return ret->name != NULL && ret->key != NULL ? NULL : no_memory();
 }
 
 static int compare(const void *left, const void *right) {
@@ -203,9 +203,9 @@ static struct error *list_all_locked(struct shared_memory *m, struct arena *aren
         size_t                  at = 0, n = 0;
 
         *ret = arena_try_alloc(arena, MAX(map_size(&m->by_name), 1) * sizeof(**ret));
-        if (!*ret)
+        if (*ret == NULL)
                 return no_memory();
-        while ((e = map_next(&m->by_name, &at)))
+        while ((e = map_next(&m->by_name, &at)) != NULL)
                 TRY(describe(e->value, arena, &(*ret)[n++]));
         *ret_n = n;
         return NULL;
@@ -221,7 +221,7 @@ static struct error *list_all(struct shared_memory *m, struct arena *arena,
 static struct error *list_one(struct shm_region *r, struct arena *arena,
                               struct shared_memory_entry **ret) {
         *ret = arena_try_alloc(arena, sizeof(**ret));
-        return *ret ? describe(r, arena, *ret) : no_memory();
+        return *ret != NULL ? describe(r, arena, *ret) : no_memory();
 }
 
 static struct error *not_found(enum shared_memory_kind kind, struct str name) {
@@ -235,7 +235,7 @@ static struct error *find_one(struct shared_memory *m, enum shared_memory_kind k
         struct shm_region *r = take_ref(m, name);
         struct error      *err;
 
-        if (!r)
+        if (r == NULL)
                 return not_found(kind, name);
         if (kind == SHARED_MEMORY_CUDA)
                 err = error_new(ERR_NOT_FOUND,
@@ -255,11 +255,11 @@ struct error *shared_memory_list(struct shared_memory *m, enum shared_memory_kin
         *ret_n = 0;
         if (name.len > 0) {
                 TRY(check_length(name));
-                TRY(m ? find_one(m, kind, name, arena, ret) : not_found(kind, name));
+                TRY(m != NULL ? find_one(m, kind, name, arena, ret) : not_found(kind, name));
                 *ret_n = 1;
                 return NULL;
         }
-        if (!m || kind == SHARED_MEMORY_CUDA)
+        if (m == NULL || kind == SHARED_MEMORY_CUDA)
                 return NULL;
         TRY(list_all(m, arena, ret, ret_n));
         qsort(*ret, *ret_n, sizeof(**ret), compare);

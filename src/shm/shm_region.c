@@ -127,7 +127,7 @@ struct error *shm_region_open(const struct shm_place *p, struct shm_region **ret
         r->offset = p->offset;
         r->byte_size = p->byte_size;
         err = fill(r, p);
-        if (err) {
+        if (err != NULL) {
                 shm_region_unref(r);
                 return err;
         }
@@ -143,9 +143,9 @@ struct shm_region *shm_region_ref(struct shm_region *r) {
 }
 
 void shm_region_unref(struct shm_region *r) {
-        if (!r || !ref_put(&r->refs))
+        if (r == NULL || !ref_put(&r->refs))
                 return;
-        if (r->memory) {
+        if (r->memory != NULL) {
                 shm_guard_remove(r->guard);
                 munmap(r->memory, (size_t)r->byte_size);
         }

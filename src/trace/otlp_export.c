@@ -100,7 +100,7 @@ static bool deliver(struct otlp_export *e, struct str body) {
 static uint64_t free_records(struct trace_record *first) {
         uint64_t n = 0;
 
-        for (struct trace_record *r = first, *next; r; r = next, n++) {
+        for (struct trace_record *r = first, *next; r != NULL; r = next, n++) {
                 next = r->next;
                 trace_record_free(r);
         }
@@ -130,9 +130,9 @@ static void finish(struct trace_sink *sink) {
 static void free_export(struct trace_sink *sink) {
         struct otlp_export *e = self(sink);
 
-        if (e->easy)
+        if (e->easy != NULL)
                 e->curl.easy_cleanup(e->easy);
-        if (e->headers)
+        if (e->headers != NULL)
                 e->curl.slist_free_all(e->headers);
         free(e);
 }
@@ -156,7 +156,7 @@ struct error *otlp_export_check(void) {
 static struct error *set_up(struct otlp_export *e) {
         struct curl_functions *c = &e->curl;
 
-        if (c->global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK || !(e->easy = c->easy_init()))
+        if (c->global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK || (e->easy = c->easy_init()) == NULL)
                 return error_new_text(ERR_INTERNAL, "libcurl could not be initialised");
         e->headers = c->slist_append(NULL, "Content-Type: application/json");
         /* No "Expect: 100-continue": the body is sent at once. */
@@ -183,9 +183,9 @@ struct error *otlp_export_new(const struct otlp_export_options *o, struct trace_
         e->sink.ops = &export_ops;
         e->options = *o;
         err = curl_library_open(PURPOSE, &e->curl);
-        if (!err)
+        if (err == NULL)
                 err = set_up(e);
-        if (err) {
+        if (err != NULL) {
                 free_export(&e->sink);
                 return err;
         }

@@ -3,7 +3,6 @@
 
 #include "codec/json_writer.h"
 #include "trace/trace_record.h"
-
 #include "triton/core/tritonserver.h"
 
 #include <inttypes.h>
@@ -88,7 +87,7 @@ static void begin_span(struct otlp *o, const struct span *s) {
                 json_key(w, "traceState");
                 json_put_string(w, o->record->tracestate);
         }
-        if (s->parent_id) {
+        if (s->parent_id != NULL) {
                 json_key(w, "parentSpanId");
                 json_put_string(w, s->parent_id);
         }
@@ -143,7 +142,7 @@ static bool is_of_computing(const struct trace_event *e) {
 
 static const struct trace_event *find_event(const struct trace_record    *r,
                                             const struct trace_inference *i, int activity) {
-        for (const struct trace_event *e = r->first_event; e; e = e->next)
+        for (const struct trace_event *e = r->first_event; e != NULL; e = e->next)
                 if (e->inference == i && e->activity == activity)
                         return e;
         return NULL;
@@ -154,8 +153,8 @@ static void set_times(struct span *s, const struct trace_record *r,
                       const struct trace_inference *i) {
         s->start_ns = UINT64_MAX;
         s->end_ns = 0;
-        for (const struct trace_event *e = r->first_event; e; e = e->next) {
-                if (i && e->inference != i)
+        for (const struct trace_event *e = r->first_event; e != NULL; e = e->next) {
+                if (i != NULL && e->inference != i)
                         continue;
                 if (e->at_ns < s->start_ns)
                         s->start_ns = e->at_ns;
@@ -172,7 +171,7 @@ static void put_compute(struct otlp *o, const struct trace_inference *i, const c
         const struct trace_event  *end = find_event(r, i, TRITONSERVER_TRACE_COMPUTE_END);
         struct span s = { .parent_id = parent_id, .name = "compute", .kind = KIND_INTERNAL };
 
-        if (!start || !end)
+        if (start == NULL || end == NULL)
                 return;
         new_id(&s);
         s.start_ns = start->at_ns;
@@ -180,7 +179,7 @@ static void put_compute(struct otlp *o, const struct trace_inference *i, const c
         begin_span(o, &s);
         put_model(o, i);
         begin_events(o);
-        for (const struct trace_event *e = r->first_event; e; e = e->next)
+        for (const struct trace_event *e = r->first_event; e != NULL; e = e->next)
                 if (e->inference == i && is_of_computing(e))
                         put_event(o, e);
         end_span(o);
@@ -196,7 +195,7 @@ static const struct trace_event *find_custom_end(const struct trace_event *start
             !str_ends(name, STR_LIT("_START")) || name.len == sizeof("_START") - 1)
                 return NULL;
         *ret_name_bytes = name.len - (sizeof("_START") - 1);
-        for (const struct trace_event *e = start->next; e; e = e->next)
+        for (const struct trace_event *e = start->next; e != NULL; e = e->next)
                 if (e->inference == start->inference && e->activity == start->activity &&
                     strncmp(e->name, start->name, *ret_name_bytes) == 0 &&
                     strcmp(e->name + *ret_name_bytes, "_END") == 0)
@@ -210,7 +209,7 @@ static void put_custom(struct otlp *o, const struct trace_event *start, const ch
         struct span               s = { .parent_id = parent_id, .kind = KIND_INTERNAL };
         AUTO_STRBUF               name = { 0 };
 
-        if (!end)
+        if (end == NULL)
                 return;
         strbuf_init(&name, 0);
         strbuf_put(&name, start->name, name_bytes);
@@ -233,7 +232,8 @@ static void derive_id(const struct trace_record *r, const struct trace_inference
         uint64_t at = 1;
         uint8_t  bytes[8];
 
-        for (const struct trace_inference *i = r->first_inference; i && i != wanted; i = i->next)
+        for (const struct trace_inference *i = r->first_inference; i != NULL && i != wanted;
+             i = i->next)
                 at++;
         for (int b = 0; b < 8; b++)
                 bytes[b] = (uint8_t)(r->context.span_id[b] ^ (uint8_t)((at << 8) >> (8 * b)));
@@ -242,7 +242,7 @@ static void derive_id(const struct trace_record *r, const struct trace_inference
 
 static const struct trace_inference *find_parent(const struct trace_record    *r,
                                                  const struct trace_inference *child) {
-        for (const struct trace_inference *i = r->first_inference; i; i = i->next)
+        for (const struct trace_inference *i = r->first_inference; i != NULL; i = i->next)
                 if (i->id == child->parent_id && i != child)
                         return i;
         return NULL;
@@ -254,20 +254,20 @@ static void put_inference(struct otlp *o, const struct trace_inference *i, const
         char                          parent_id[ID_CHARS];
         struct span                   s = { .name = i->model_name, .kind = KIND_INTERNAL };
 
-        if (parent)
+        if (parent != NULL)
                 derive_id(r, parent, parent_id);
-        s.parent_id = parent ? parent_id : root_id;
+        s.parent_id = parent != NULL ? parent_id : root_id;
         derive_id(r, i, s.id);
         set_times(&s, r, i);
         begin_span(o, &s);
         put_model(o, i);
         begin_events(o);
-        for (const struct trace_event *e = r->first_event; e; e = e->next)
+        for (const struct trace_event *e = r->first_event; e != NULL; e = e->next)
                 if (e->inference == i && !is_of_computing(e))
                         put_event(o, e);
         end_span(o);
         put_compute(o, i, s.id);
-        for (const struct trace_event *e = r->first_event; e; e = e->next)
+        for (const struct trace_event *e = r->first_event; e != NULL; e = e->next)
                 if (e->inference == i)
                         put_custom(o, e, s.id);
 }
@@ -285,14 +285,14 @@ static void put_record(struct otlp *o, const struct trace_record *r) {
         }
         set_times(&root, r, NULL);
         begin_span(o, &root);
-        if (r->first_inference)
+        if (r->first_inference != NULL)
                 put_model(o, r->first_inference);
         begin_events(o);
-        for (const struct trace_event *e = r->first_event; e; e = e->next)
-                if (!e->inference)
+        for (const struct trace_event *e = r->first_event; e != NULL; e = e->next)
+                if (e->inference == NULL)
                         put_event(o, e);
         end_span(o);
-        for (const struct trace_inference *i = r->first_inference; i; i = i->next)
+        for (const struct trace_inference *i = r->first_inference; i != NULL; i = i->next)
                 put_inference(o, i, root.id);
 }
 
@@ -341,7 +341,7 @@ size_t otlp_json_print(const struct otlp_resource *resource, const struct trace_
         json_end_object(w);
         json_key(w, "spans");
         json_begin_array(w);
-        for (const struct trace_record *r = first; r; r = r->next)
+        for (const struct trace_record *r = first; r != NULL; r = r->next)
                 put_record(&o, r);
         json_end_array(w);
         json_end_object(w);

@@ -223,7 +223,7 @@ static void add_record(struct trace_file *f, struct trace_record *r) {
 }
 
 static void take(struct trace_sink *sink, struct trace_record *first) {
-        for (struct trace_record *r = first, *next; r; r = next) {
+        for (struct trace_record *r = first, *next; r != NULL; r = next) {
                 next = r->next;
                 add_record(self(sink), r);
                 trace_record_free(r);

@@ -5,7 +5,6 @@
 #include "codec/json_writer.h"
 #include "core_api/datatype.h"
 #include "trace/trace_record.h"
-
 #include "triton/core/tritonserver.h"
 
 #include <inttypes.h>
@@ -36,10 +35,10 @@ static void print_inference(struct json_writer *w, const struct trace_inference 
 
 static void print_event(struct json_writer *w, const struct trace_record *r,
                         const struct trace_event *e) {
-        const struct trace_inference *i = e->inference ? e->inference : r->first_inference;
+        const struct trace_inference *i = e->inference != NULL ? e->inference : r->first_inference;
         bool                          is_custom = e->activity == TRITONSERVER_TRACE_CUSTOM_ACTIVITY;
 
-        begin_element(w, i ? i->id : 0);
+        begin_element(w, i != NULL ? i->id : 0);
         json_key(w, "timestamps");
         json_begin_array(w);
         json_begin_object(w);
@@ -132,7 +131,7 @@ static void print_tensor(struct json_writer *w, const struct trace_tensor *t) {
 
         strbuf_init(&contents, 0);
         strbuf_init(&shape, 0);
-        if (t->bytes)
+        if (t->bytes != NULL)
                 print_contents(&contents, t);
         for (uint64_t i = 0; i < t->n_dims; i++)
                 strbuf_printf(&shape, "%s%" PRId64, i > 0 ? "," : "", t->shape[i]);
@@ -151,7 +150,7 @@ static void print_tensor(struct json_writer *w, const struct trace_tensor *t) {
         json_put_str(w, strbuf_str(&shape));
         json_key(w, "dtype");
         json_put_string(w, datatype_name((TRITONSERVER_DataType)t->type));
-        if (!t->bytes && t->n_bytes > 0) {
+        if (t->bytes == NULL && t->n_bytes > 0) {
                 json_key(w, "omitted_bytes");
                 json_put_u64(w, t->n_bytes);
         }
@@ -163,10 +162,10 @@ void trace_json_print(const struct trace_record *r, struct strbuf *out) {
         struct json_writer w;
 
         json_writer_init(&w, out);
-        for (const struct trace_inference *i = r->first_inference; i; i = i->next)
+        for (const struct trace_inference *i = r->first_inference; i != NULL; i = i->next)
                 print_inference(&w, i);
-        for (const struct trace_event *e = r->first_event; e; e = e->next)
+        for (const struct trace_event *e = r->first_event; e != NULL; e = e->next)
                 print_event(&w, r, e);
-        for (const struct trace_tensor *t = r->first_tensor; t; t = t->next)
+        for (const struct trace_tensor *t = r->first_tensor; t != NULL; t = t->next)
                 print_tensor(&w, t);
 }

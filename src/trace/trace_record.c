@@ -5,7 +5,6 @@
 #include "base/mem.h"
 #include "core_api/core_error.h"
 #include "trace/trace_settings.h"
-
 #include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
 
@@ -32,19 +31,19 @@ static const char *const point_names[] = {
 static const char *keep_text(struct trace_record *r, const char *text) {
         const char *copy = arena_try_str(&r->arena, str_of(text));
 
-        return copy ? copy : "";
+        return copy != NULL ? copy : "";
 }
 
 static void add_event_locked(struct trace_record *r, const struct trace_event *event) {
         struct trace_event *e =
                 r->n_events < MAX_EVENTS ? arena_try_alloc(&r->arena, sizeof(*e)) : NULL;
 
-        if (!e) {
+        if (e == NULL) {
                 r->n_omitted++;
                 return;
         }
         *e = *event;
-        if (r->last_event)
+        if (r->last_event != NULL)
                 r->last_event->next = e;
         else
                 r->first_event = e;
@@ -58,7 +57,7 @@ static struct trace_inference *add_inference_locked(struct trace_record         
         struct trace_inference *i = arena_try_alloc(&r->arena, sizeof(*i));
         const char             *model = "", *request_id = "";
 
-        if (!i)
+        if (i == NULL)
                 return NULL;
         *i = (struct trace_inference){ .id = id };
         core_error_drop(TRITONSERVER_InferenceTraceParentId(core, &i->parent_id));
@@ -67,7 +66,7 @@ static struct trace_inference *add_inference_locked(struct trace_record         
         core_error_drop(TRITONSERVER_InferenceTraceRequestId(core, &request_id));
         i->model_name = keep_text(r, model);
         i->request_id = keep_text(r, request_id);
-        if (r->last_inference)
+        if (r->last_inference != NULL)
                 r->last_inference->next = i;
         else
                 r->first_inference = i;
@@ -81,7 +80,7 @@ static struct trace_inference *find_inference_locked(struct trace_record        
         uint64_t id = 0;
 
         core_error_drop(TRITONSERVER_InferenceTraceId(core, &id));
-        for (struct trace_inference *i = r->first_inference; i; i = i->next)
+        for (struct trace_inference *i = r->first_inference; i != NULL; i = i->next)
                 if (i->id == id)
                         return i;
         return add_inference_locked(r, core, id);
@@ -95,14 +94,14 @@ static void on_activity(struct TRITONSERVER_InferenceTrace *core,
 
         MUTEX_GUARD(&r->lock);
         e.inference = find_inference_locked(r, core);
-        if (!e.inference) {
+        if (e.inference == NULL) {
                 r->n_omitted++;
                 return;
         }
         e.name = TRITONSERVER_InferenceTraceActivityString(activity);
         if (activity == TRITONSERVER_TRACE_CUSTOM_ACTIVITY)
                 core_error_drop(NESO_InferenceTraceCustomActivity(core, &custom));
-        if (custom)
+        if (custom != NULL)
                 e.name = keep_text(r, custom);
         add_event_locked(r, &e);
 }
@@ -110,25 +109,25 @@ static void on_activity(struct TRITONSERVER_InferenceTrace *core,
 static const void *try_keep(struct trace_record *r, const void *from, size_t n) {
         void *copy = arena_try_alloc(&r->arena, n > 0 ? n : 1);
 
-        return copy && n > 0 ? memcpy(copy, from, n) : copy;
+        return copy != NULL && n > 0 ? memcpy(copy, from, n) : copy;
 }
 
 static void add_tensor_locked(struct trace_record *r, const struct trace_tensor *tensor) {
         struct trace_tensor *t = arena_try_alloc(&r->arena, sizeof(*t));
 
-        if (!t || !tensor->inference) {
+        if (t == NULL || tensor->inference == NULL) {
                 r->n_omitted++;
                 return;
         }
         *t = *tensor;
         t->name = keep_text(r, tensor->name);
         t->shape = try_keep(r, tensor->shape, tensor->n_dims * sizeof(*tensor->shape));
-        if (!t->shape)
+        if (t->shape == NULL)
                 t->n_dims = 0;
-        t->bytes = tensor->bytes ? try_keep(r, tensor->bytes, tensor->n_bytes) : NULL;
-        if (t->bytes)
+        t->bytes = tensor->bytes != NULL ? try_keep(r, tensor->bytes, tensor->n_bytes) : NULL;
+        if (t->bytes != NULL)
                 r->n_bytes += t->n_bytes;
-        if (r->last_tensor)
+        if (r->last_tensor != NULL)
                 r->last_tensor->next = t;
         else
                 r->first_tensor = t;
@@ -171,7 +170,7 @@ static void on_release(struct TRITONSERVER_InferenceTrace *core, void *userp) {
 }
 
 void trace_record_point(struct trace_record *r, enum trace_point point, uint64_t at_ns) {
-        if (!r || (r->source->values.level & TRITONSERVER_TRACE_LEVEL_TIMESTAMPS) == 0)
+        if (r == NULL || (r->source->values.level & TRITONSERVER_TRACE_LEVEL_TIMESTAMPS) == 0)
                 return;
 
         MUTEX_GUARD(&r->lock);
@@ -185,7 +184,7 @@ void trace_record_point(struct trace_record *r, enum trace_point point, uint64_t
 static void set_context(struct trace_record *r, const struct trace_record_options *o) {
         r->has_context = true;
         r->wall_offset_ns = (int64_t)(clock_wall_ns() - clock_now_ns());
-        if (o->parent) {
+        if (o->parent != NULL) {
                 r->has_parent = true;
                 r->context = *o->parent;
                 memcpy(r->parent_span_id, o->parent->span_id, sizeof(r->parent_span_id));
@@ -231,7 +230,7 @@ struct error *trace_record_new(const struct trace_record_options *o, struct trac
         struct trace_record *r = try_alloc(sizeof(*r));
         struct error        *err;
 
-        if (!r)
+        if (r == NULL)
                 return error_new_text(ERR_UNAVAILABLE, "out of memory for a trace");
         memset(r, 0, offsetof(struct trace_record, first_memory));
         arena_init(&r->arena, r->first_memory, sizeof(r->first_memory), TRACE_RECORD_MAX_BYTES);
@@ -245,8 +244,8 @@ struct error *trace_record_new(const struct trace_record_options *o, struct trac
         if (o->has_context)
                 set_context(r, o);
         err = make_core(r);
-        if (err) {
-                if (r->core)
+        if (err != NULL) {
+                if (r->core != NULL)
                         core_error_drop(TRITONSERVER_InferenceTraceDelete(r->core));
                 r->source = NULL; /* the caller still owns it */
                 trace_record_free(r);
@@ -257,7 +256,7 @@ struct error *trace_record_new(const struct trace_record_options *o, struct trac
 }
 
 void trace_record_free(struct trace_record *r) {
-        if (!r)
+        if (r == NULL)
                 return;
         trace_source_unref(r->source);
         mutex_done(&r->lock);
@@ -270,11 +269,11 @@ struct TRITONSERVER_InferenceTrace *trace_record_core(const struct trace_record 
 }
 
 void trace_record_abandon(struct trace_record *r) {
-        if (r)
+        if (r != NULL)
                 on_release(r->core, r);
 }
 
 void trace_record_unref(struct trace_record *r) {
-        if (r && ref_put(&r->ref))
+        if (r != NULL && ref_put(&r->ref))
                 r->on_complete(r, r->owner);
 }

@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 #include "base/strbuf.h"
-
 #include "triton/core/tritonserver.h"
 
 #include <inttypes.h>
@@ -46,7 +45,7 @@ void trace_source_ref(struct trace_source *source) {
 }
 
 void trace_source_unref(struct trace_source *source) {
-        if (source && ref_put(&source->ref))
+        if (source != NULL && ref_put(&source->ref))
                 free(source);
 }
 
@@ -54,7 +53,7 @@ static void replace_source(struct trace_source **place, const struct trace_value
         struct trace_source *old = *place;
 
         *place = source_new(values);
-        if (!old)
+        if (old == NULL)
                 return;
         atomic_store(&old->is_retired, true);
         trace_source_unref(old);
@@ -106,7 +105,7 @@ static struct error *check_values(const struct trace_config *c, const struct tra
                 reason = "sample rate must be non-zero";
         else if (c->mode == TRACE_MODE_TRITON && *c->file == '\0')
                 reason = "trace file name is not given";
-        if (!reason)
+        if (reason == NULL)
                 return NULL;
         return error_new(ERR_INVALID_ARG, "Attempting to set invalid trace setting :%s", reason);
 }
@@ -131,7 +130,7 @@ static void update_is_on_locked(struct trace_settings *s) {
         const struct map_entry *e;
         size_t                  at = 0;
 
-        while ((e = map_next(&s->models, &at)))
+        while ((e = map_next(&s->models, &at)) != NULL)
                 is_on = is_on || is_traced(s, ((struct model_settings *)e->value)->source);
         atomic_store(&s->is_on, is_on);
 }
@@ -157,7 +156,7 @@ void trace_settings_done(struct trace_settings *s) {
         const struct map_entry *e;
         size_t                  at = 0;
 
-        while ((e = map_next(&s->models, &at)))
+        while ((e = map_next(&s->models, &at)) != NULL)
                 free_model(e->value);
         map_done(&s->models);
         trace_source_unref(s->source);
@@ -169,7 +168,7 @@ void trace_settings_done(struct trace_settings *s) {
 static struct error *change_model_locked(struct trace_settings *s, const char *model,
                                          const struct trace_change *change) {
         struct model_settings *m = map_find(&s->models, str_of(model));
-        struct model_settings  next = m ? *m : (struct model_settings){ 0 };
+        struct model_settings  next = m != NULL ? *m : (struct model_settings){ 0 };
         struct trace_values    in_force = s->config.values;
 
         apply_change(&next.values, next.is_set, change);
@@ -177,11 +176,11 @@ static struct error *change_model_locked(struct trace_settings *s, const char *m
         apply_set(&in_force, &next.values, next.is_set);
         TRY(check(s, &in_force));
         if (!has_any(next.is_set)) {
-                if (m)
+                if (m != NULL)
                         free_model(map_remove(&s->models, str_of(model)));
                 return NULL;
         }
-        if (!m) {
+        if (m == NULL) {
                 m = mem_alloc(sizeof(*m));
                 map_set(&s->models, str_of(model), m);
         }
@@ -212,7 +211,7 @@ static struct error *change_global_locked(struct trace_settings     *s,
         apply_change(&global, is_set, change);
         apply_set(&in_force, &global, is_set);
         TRY(check(s, &in_force));
-        while ((e = map_next(&s->models, &at))) {
+        while ((e = map_next(&s->models, &at)) != NULL) {
                 struct trace_values v = values_of(e->value, in_force);
 
                 TRY(check(s, &v));
@@ -222,7 +221,7 @@ static struct error *change_global_locked(struct trace_settings     *s,
         memcpy(s->global_is_set, is_set, sizeof(is_set));
         replace_source(&s->source, &in_force);
         at = 0;
-        while ((e = map_next(&s->models, &at))) {
+        while ((e = map_next(&s->models, &at)) != NULL) {
                 struct model_settings *m = e->value;
                 struct trace_values    v = values_of(m, in_force);
 
@@ -236,7 +235,8 @@ struct error *trace_settings_change(struct trace_settings *s, const char *model,
                                     const struct trace_change *change) {
         MUTEX_GUARD(&s->lock);
 
-        TRY(model ? change_model_locked(s, model, change) : change_global_locked(s, change));
+        TRY(model != NULL ? change_model_locked(s, model, change)
+                          : change_global_locked(s, change));
         update_is_on_locked(s);
         return NULL;
 }
@@ -244,9 +244,9 @@ struct error *trace_settings_change(struct trace_settings *s, const char *model,
 /* ---- sampling -------------------------------------------------------------------------------- */
 
 static struct trace_source *find_source_locked(struct trace_settings *s, const char *model) {
-        const struct model_settings *m = model ? map_find(&s->models, str_of(model)) : NULL;
+        const struct model_settings *m = model != NULL ? map_find(&s->models, str_of(model)) : NULL;
 
-        return m ? m->source : s->source;
+        return m != NULL ? m->source : s->source;
 }
 
 struct trace_source *trace_settings_sample(struct trace_settings *s, const char *model,

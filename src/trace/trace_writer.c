@@ -31,7 +31,7 @@ static void drop(struct trace_writer *w, struct trace_record *r) {
 }
 
 static bool is_full_locked(const struct trace_writer *w, const struct trace_record *r) {
-        if (!w->first)
+        if (w->first == NULL)
                 return false;
         return w->n_spans + trace_record_n_spans(r) > w->options.max_spans ||
                w->n_bytes + trace_record_bytes(r) > w->options.max_bytes;
@@ -44,7 +44,7 @@ void trace_writer_push(struct trace_writer *w, struct trace_record *r) {
         mutex_lock(&w->lock);
         is_dropped = is_full_locked(w, r);
         if (!is_dropped) {
-                if (w->last)
+                if (w->last != NULL)
                         w->last->next = r;
                 else
                         w->first = r;
@@ -92,7 +92,7 @@ static struct trace_record *take_batch_locked(struct trace_writer *w) {
         struct trace_record *first = w->first, *last = first;
         size_t               n = 0;
 
-        for (struct trace_record *r = first; r; r = r->next) {
+        for (struct trace_record *r = first; r != NULL; r = r->next) {
                 size_t spans = trace_record_n_spans(r);
 
                 if (n > 0 && n + spans > w->options.batch_spans)
@@ -103,7 +103,7 @@ static struct trace_record *take_batch_locked(struct trace_writer *w) {
                 last = r;
         }
         w->first = last->next;
-        if (!w->first)
+        if (w->first == NULL)
                 w->last = NULL;
         last->next = NULL;
         return first;
@@ -112,7 +112,7 @@ static struct trace_record *take_batch_locked(struct trace_writer *w) {
 /* True when a batch is due. Otherwise *ret_due_ns is the time at which it will be. */
 static bool is_due_locked(const struct trace_writer *w, uint64_t *ret_due_ns) {
         *ret_due_ns = CLOCK_NEVER;
-        if (!w->first)
+        if (w->first == NULL)
                 return false;
         if (w->is_stopping || w->n_spans >= w->options.batch_spans)
                 return true;
@@ -138,7 +138,7 @@ static void run(void *arg) {
                 } else if (w->is_woken) {
                         w->is_woken = false;
                         mutex_unlock(&w->lock);
-                        if (sink->ops->on_change)
+                        if (sink->ops->on_change != NULL)
                                 sink->ops->on_change(sink);
                         mutex_lock(&w->lock);
                 } else if (w->is_stopping) {
@@ -174,7 +174,7 @@ struct error *trace_writer_start(const struct trace_writer_options *o, struct tr
         cond_init(&w->ended);
         o->sink->writer = w;
         err = thread_start(&w->thread, "neso-traces", run, w);
-        if (err) {
+        if (err != NULL) {
                 free_writer(w);
                 return err;
         }
@@ -202,14 +202,14 @@ void trace_writer_flush(struct trace_writer *w) {
 }
 
 void trace_writer_stop(struct trace_writer *w) {
-        if (!w)
+        if (w == NULL)
                 return;
         mutex_lock(&w->lock);
         begin_to_stop_locked(w);
         mutex_unlock(&w->lock);
         thread_join(&w->thread);
         /* Records that came after a flush has ended the thread. */
-        while (w->first) {
+        while (w->first != NULL) {
                 struct trace_record *r = w->first;
 
                 w->first = r->next;

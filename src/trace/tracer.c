@@ -8,7 +8,6 @@
 #include "trace/otlp_export.h"
 #include "trace/trace_file.h"
 #include "trace/trace_writer.h"
-
 #include "triton/core/tritonserver.h"
 
 /* Limits of the queue in front of a file. They bound the memory while the disk is slower than the
@@ -29,7 +28,7 @@ struct tracer {
 static void on_drop(void *owner, uint64_t n) {
         struct tracer *t = owner;
 
-        if (t->dropped)
+        if (t->dropped != NULL)
                 core_error_drop(TRITONSERVER_MetricIncrement(t->dropped, (double)n));
 }
 
@@ -95,9 +94,9 @@ struct error *tracer_new(const struct trace_config *config, struct TRITONSERVER_
         struct error  *err = trace_settings_init(&t->settings, config);
 
         (void)core; /* not used: the metric only needs the core to exist */
-        if (!err)
+        if (err == NULL)
                 err = start(t);
-        if (err) {
+        if (err != NULL) {
                 tracer_free(t);
                 return err;
         }
@@ -106,30 +105,30 @@ struct error *tracer_new(const struct trace_config *config, struct TRITONSERVER_
 }
 
 void tracer_free(struct tracer *t) {
-        if (!t)
+        if (t == NULL)
                 return;
         trace_writer_stop(t->writer);
-        if (t->dropped)
+        if (t->dropped != NULL)
                 core_error_drop(TRITONSERVER_MetricDelete(t->dropped));
-        if (t->family)
+        if (t->family != NULL)
                 core_error_drop(TRITONSERVER_MetricFamilyDelete(t->family));
         trace_settings_done(&t->settings);
         free(t);
 }
 
 void tracer_flush(struct tracer *t) {
-        if (t && t->writer)
+        if (t != NULL && t->writer != NULL)
                 trace_writer_flush(t->writer);
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
 bool tracer_is_on(const struct tracer *t) {
-        return t && atomic_load_explicit(&t->settings.is_on, memory_order_relaxed);
+        return t != NULL && atomic_load_explicit(&t->settings.is_on, memory_order_relaxed);
 }
 
 static enum trace_choice choose(const struct traceparent *parent) {
-        if (!parent)
+        if (parent == NULL)
                 return TRACE_BY_RATE;
         return (parent->flags & TRACEPARENT_SAMPLED) != 0 ? TRACE_ALWAYS : TRACE_NEVER;
 }
@@ -152,16 +151,17 @@ struct trace_record *tracer_start(struct tracer *t, const struct trace_request *
         if (LIKELY(!tracer_is_on(t)))
                 return NULL;
         o.has_context = t->settings.config.mode == TRACE_MODE_OPENTELEMETRY;
-        if (o.has_context && q->traceparent.ptr && traceparent_read(q->traceparent, &parent)) {
+        if (o.has_context && q->traceparent.ptr != NULL &&
+            traceparent_read(q->traceparent, &parent)) {
                 o.parent = &parent;
                 if (can_pass_on(q->tracestate))
                         o.tracestate = q->tracestate;
         }
         o.source = trace_settings_sample(&t->settings, q->model, choose(o.parent));
-        if (!o.source)
+        if (o.source == NULL)
                 return NULL;
         err = trace_record_new(&o, &r);
-        if (!err)
+        if (err == NULL)
                 return r;
         log_error("a request is not traced: %s", err->message);
         error_free(err);
@@ -173,7 +173,7 @@ struct trace_record *tracer_start(struct tracer *t, const struct trace_request *
 }
 
 bool tracer_answer_header(const struct trace_record *r, char out[TRACEPARENT_CHARS + 1]) {
-        if (!r || !r->has_context)
+        if (r == NULL || !r->has_context)
                 return false;
         traceparent_print(&r->context, out);
         return true;
@@ -184,7 +184,7 @@ bool tracer_answer_header(const struct trace_record *r, char out[TRACEPARENT_CHA
 struct error *tracer_check_model(struct TRITONSERVER_Server *core, const char *model) {
         bool is_ready = false;
 
-        if (!model)
+        if (model == NULL)
                 return NULL;
         TRY(core_error_take(TRITONSERVER_ServerModelIsReady(core, model, -1, &is_ready)));
         if (is_ready)
@@ -195,7 +195,7 @@ struct error *tracer_check_model(struct TRITONSERVER_Server *core, const char *m
 struct error *tracer_change(struct tracer *t, const char *model,
                             const struct trace_change *change) {
         TRY(trace_settings_change(&t->settings, model, change));
-        if (t->writer)
+        if (t->writer != NULL)
                 trace_writer_wake(t->writer); /* the replaced source may be complete now */
         return NULL;
 }

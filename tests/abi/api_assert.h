@@ -13,17 +13,16 @@
 #include <cmocka.h>
 
 __attribute__((unused)) static void assert_ok(struct TRITONSERVER_Error *err) {
-        if (err)
+        if (err != NULL)
                 fail_msg("%s: %s", TRITONSERVER_ErrorCodeString(err),
                          TRITONSERVER_ErrorMessage(err));
 }
 
 /* `text` NULL: any but the empty one. Ends the error. */
 __attribute__((unused)) static void assert_error(struct TRITONSERVER_Error *err,
-                                                 TRITONSERVER_Error_Code    code,
-                                                 const char                *text) {
+                                                 TRITONSERVER_Error_Code code, const char *text) {
         assert_non_null(err);
-        if (text)
+        if (text != NULL)
                 assert_string_equal(TRITONSERVER_ErrorMessage(err), text);
         else
                 assert_true(strlen(TRITONSERVER_ErrorMessage(err)) > 0);

@@ -7,10 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-TRITONCACHE_ISPEC struct cache_probe cache_probe = { .fail_lookup = -1,
-                                                     .fail_insert = -1,
-                                                     .copies = 1,
-                                                     .buffers = 1 };
+TRITONCACHE_ISPEC struct cache_probe cache_probe = {
+        .fail_lookup = -1, .fail_insert = -1, .copies = 1, .buffers = 1
+};
 
 /* Notes the text of an error and passes it on. */
 static TRITONSERVER_Error *note(TRITONSERVER_Error *err) {

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "embedded.h"
+
+#include "api_assert.h"
+
+#include <pthread.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
-#include "embedded.h"
-
-#include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 
-#include "api_assert.h"
+#include <cmocka.h>
 
 #define TIMEOUT_S 60
 

@@ -10,8 +10,8 @@ struct TRITONSERVER_Error;
 struct TRITONSERVER_Server;
 
 struct TRITONSERVER_Error *with_struct(TRITONSERVER_Error *error);
-TRITONSERVER_Error *with_struct(struct TRITONSERVER_Error *error) {
-        return error;
+TRITONSERVER_Error        *with_struct(struct TRITONSERVER_Error *error) {
+               return error;
 }
 
 /* An entry point, as a backend defines it. */
@@ -22,9 +22,9 @@ extern "C" {
 TRITONBACKEND_ISPEC TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(
         TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request **requests,
         const uint32_t request_count) {
-        TRITONBACKEND_Model   *model;
-        TRITONSERVER_DataType  type = TRITONSERVER_TYPE_INVALID;
-        TRITONSERVER_LogLevel  level = TRITONSERVER_LOG_INFO;
+        TRITONBACKEND_Model       *model;
+        TRITONSERVER_DataType      type = TRITONSERVER_TYPE_INVALID;
+        TRITONSERVER_LogLevel      level = TRITONSERVER_LOG_INFO;
         struct TRITONSERVER_Error *error = TRITONBACKEND_ModelInstanceModel(instance, &model);
 
         (void)type;
@@ -48,8 +48,8 @@ static void on_release(struct TRITONSERVER_InferenceRequest *request, const uint
 }
 
 static struct TRITONSERVER_Error *attributes(TRITONSERVER_ResponseAllocator *allocator,
-                                             const char *tensor_name,
-                                             TRITONSERVER_BufferAttributes *buffer_attributes,
+                                             const char                     *tensor_name,
+                                             TRITONSERVER_BufferAttributes  *buffer_attributes,
                                              void *userp, void *buffer_userp) {
         (void)allocator;
         (void)tensor_name;
@@ -58,7 +58,7 @@ static struct TRITONSERVER_Error *attributes(TRITONSERVER_ResponseAllocator *all
         return TRITONSERVER_BufferAttributesSetCudaIpcHandle(buffer_attributes, NULL);
 }
 
-TRITONSERVER_InferenceRequestReleaseFn_t            release_fn = on_release;
+TRITONSERVER_InferenceRequestReleaseFn_t           release_fn = on_release;
 TRITONSERVER_ResponseAllocatorBufferAttributesFn_t attributes_fn = attributes;
 
 #ifdef __cplusplus

@@ -72,14 +72,14 @@ static void fail(const char *what, const char *why) {
 }
 
 static void must(struct TRITONSERVER_Error *err) {
-        if (err)
+        if (err != NULL)
                 fail(TRITONSERVER_ErrorCodeString(err), TRITONSERVER_ErrorMessage(err));
 }
 
 static void *must_alloc(size_t bytes) {
         void *memory = calloc(1, bytes > 0 ? bytes : 1);
 
-        if (!memory)
+        if (memory == NULL)
                 fail("memory", "there is not enough");
         return memory;
 }
@@ -97,7 +97,7 @@ static struct reader read_file(const char *path) {
         long          size = 0;
         char         *content;
 
-        if (!file || fseek(file, 0, SEEK_END) != 0 || (size = ftell(file)) < 0)
+        if (file == NULL || fseek(file, 0, SEEK_END) != 0 || (size = ftell(file)) < 0)
                 fail(path, "cannot be read");
         rewind(file);
         content = must_alloc((size_t)size);
@@ -132,7 +132,7 @@ static const char *read_text(struct reader *r, size_t *ret_length) {
 
         if (*read_bytes(r, 1) != '\0')
                 fail("cases", "a text does not end");
-        if (ret_length)
+        if (ret_length != NULL)
                 *ret_length = length;
         return text;
 }
@@ -179,8 +179,8 @@ static void on_response(struct TRITONSERVER_InferenceResponse *response, const u
                         void *userp) {
         struct inference *inference = userp;
 
-        if (response) {
-                if (inference->response)
+        if (response != NULL) {
+                if (inference->response != NULL)
                         fail("answers", "a request has two responses");
                 inference->response = response;
         }
@@ -220,7 +220,7 @@ static void on_trace_release(struct TRITONSERVER_InferenceTrace *trace, void *us
 static struct TRITONSERVER_InferenceTrace *new_trace(void) {
         struct TRITONSERVER_InferenceTrace *trace = NULL;
 
-        if (traces)
+        if (traces != NULL)
                 must(TRITONSERVER_InferenceTraceNew(&trace, TRITONSERVER_TRACE_LEVEL_TIMESTAMPS, 0,
                                                     on_activity, on_trace_release, NULL));
         return trace;
@@ -289,7 +289,7 @@ static struct TRITONSERVER_Error *add_input(struct TRITONSERVER_InferenceRequest
         struct TRITONSERVER_Error *err;
 
         err = TRITONSERVER_InferenceRequestAddInput(request, name, type, shape, n_dims);
-        if (err)
+        if (err != NULL)
                 return err;
         return TRITONSERVER_InferenceRequestAppendInputData(request, name, content, n_bytes,
                                                             TRITONSERVER_MEMORY_CPU, 0);
@@ -310,9 +310,9 @@ static void add_parts(struct inference *inference, struct TRITONSERVER_Inference
         for (int64_t n = read_word(r); n > 0; n--) {
                 struct TRITONSERVER_Error *err = add(request, r);
 
-                if (err && inference->err)
+                if (err != NULL && inference->err != NULL)
                         TRITONSERVER_ErrorDelete(err);
-                else if (err)
+                else if (err != NULL)
                         inference->err = err;
         }
 }
@@ -323,20 +323,20 @@ static void submit(struct inference *inference, struct reader *r) {
         struct TRITONSERVER_InferenceRequest *request = NULL;
 
         inference->err = TRITONSERVER_InferenceRequestNew(&request, server, model, -1);
-        if (request)
+        if (request != NULL)
                 must(TRITONSERVER_InferenceRequestSetId(request, id));
         add_parts(inference, request, r, add_parameter);
         add_parts(inference, request, r, add_input);
         add_parts(inference, request, r, add_output);
-        if (!request)
+        if (request == NULL)
                 return;
         must(TRITONSERVER_InferenceRequestSetReleaseCallback(request, on_release, NULL));
         must(TRITONSERVER_InferenceRequestSetResponseCallback(request, allocator, NULL, on_response,
                                                               inference));
         change_pending(2);
-        if (!inference->err)
+        if (inference->err == NULL)
                 inference->err = TRITONSERVER_ServerInferAsync(server, request, new_trace());
-        if (inference->err) {
+        if (inference->err != NULL) {
                 change_pending(-2);
                 must(TRITONSERVER_InferenceRequestDelete(request));
         }
@@ -387,7 +387,7 @@ static void print_labels(FILE *out, struct TRITONSERVER_InferenceResponse *respo
         for (; n < MAX_LABELS; n++) {
                 must(TRITONSERVER_InferenceResponseOutputClassificationLabel(response, index, n,
                                                                              &labels[n]));
-                if (!labels[n])
+                if (labels[n] == NULL)
                         break;
         }
         print_word(out, (int64_t)n);
@@ -425,7 +425,7 @@ static void print_response(FILE *out, struct TRITONSERVER_InferenceResponse *res
         int64_t                    version;
         uint32_t                   n;
 
-        if (err) {
+        if (err != NULL) {
                 print_error(out, err);
                 return;
         }
@@ -448,14 +448,14 @@ static void print_response(FILE *out, struct TRITONSERVER_InferenceResponse *res
 static void print_answers(const char *path, struct inference *inferences, size_t n) {
         FILE *out = fopen(path, "wb");
 
-        if (!out)
+        if (out == NULL)
                 fail(path, "cannot be written");
         for (size_t i = 0; i < n; i++) {
-                if (inferences[i].err) {
+                if (inferences[i].err != NULL) {
                         print_error(out, inferences[i].err);
                         continue;
                 }
-                if (!inferences[i].response)
+                if (inferences[i].response == NULL)
                         fail("answers", "a request has no response");
                 print_response(out, inferences[i].response);
                 must(TRITONSERVER_InferenceResponseDelete(inferences[i].response));
@@ -493,7 +493,7 @@ static void answer_questions(void) {
 
 static void open_traces(const char *path) {
         traces = fopen(path, "w");
-        if (!traces)
+        if (traces == NULL)
                 fail(path, "cannot be written");
 }
 
@@ -525,7 +525,7 @@ static bool start_server(char **argv) {
         must(TRITONSERVER_ServerOptionsSetBackendDirectory(options, argv[2]));
         must(TRITONSERVER_ServerOptionsSetStrictModelConfig(options, false));
         must(TRITONSERVER_ServerOptionsSetLogInfo(options, false));
-        for (char **option = argv + 5; *option; option++)
+        for (char **option = argv + 5; *option != NULL; option++)
                 is_one_by_one |= set_option(options, *option);
         must(TRITONSERVER_ServerNew(&server, options));
         must(TRITONSERVER_ServerOptionsDelete(options));
@@ -536,7 +536,7 @@ static bool start_server(char **argv) {
 static void stop_server(void) {
         must(TRITONSERVER_ServerDelete(server));
         must(TRITONSERVER_ResponseAllocatorDelete(allocator));
-        if (traces && fclose(traces) != 0)
+        if (traces != NULL && fclose(traces) != 0)
                 fail("traces", "cannot be written");
 }
 

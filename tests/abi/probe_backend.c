@@ -3,10 +3,9 @@
 #include "triton/core/tritonbackend.h"
 
 typedef TRITONSERVER_Error *(*execute_fn)(TRITONBACKEND_ModelInstance *instance,
-                                          TRITONBACKEND_Request      **requests,
-                                          uint32_t                     request_count);
+                                          TRITONBACKEND_Request **requests, uint32_t request_count);
 
-extern execute_fn probe_execute;
+extern execute_fn                                 probe_execute;
 __attribute__((visibility("default"))) execute_fn probe_execute;
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance *instance,

@@ -6,24 +6,23 @@
  *
  * The model "kept" repeats INT32 [ -1 ], "plain" does the same without a cache.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "api_assert.h"
 #include "cache_probe.h"
 #include "embedded.h"
 #include "heap_allocator.h"
 #include "model_place.h"
 #include "triton/core/neso.h"
 
-#include "api_assert.h"
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
 
 static const char                            *backend_directory, *probe_path;
 static struct model_place                     place;

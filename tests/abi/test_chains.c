@@ -5,25 +5,24 @@
  *
  *   test_chains <directory of backends>
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "api_assert.h"
+#include "embedded.h"
+#include "heap_allocator.h"
+#include "model_place.h"
+#include "triton/core/neso.h"
 
 #include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "triton/core/neso.h"
-
-#include "api_assert.h"
-#include "embedded.h"
-#include "heap_allocator.h"
-#include "model_place.h"
+#include <cmocka.h>
 
 #define NONE                                                                                       \
         (struct NESO_LoadParameters) {                                                             \

@@ -6,21 +6,20 @@
  *
  * The model "square" answers a number with that many responses, from a thread of the request's.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <string.h>
-
-#include "triton/core/neso.h"
-
 #include "api_assert.h"
 #include "embedded.h"
 #include "heap_allocator.h"
 #include "model_place.h"
+#include "triton/core/neso.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
 
 static const char config_text[] = "name: \"square\"\n"
                                   "backend: \"square\"\n"

@@ -7,24 +7,23 @@
  * The backend's executions are functions of this file (probe_backend.c). What is looked at is the
  * warm-up of each model.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "api_assert.h"
+#include "embedded.h"
+#include "model_place.h"
+#include "triton/core/tritonbackend.h"
 
 #include <dlfcn.h>
 #include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "triton/core/tritonbackend.h"
-
-#include "api_assert.h"
-#include "embedded.h"
-#include "model_place.h"
+#include <cmocka.h>
 
 #define CONFIG                                                                                     \
         "backend: \"probe\"\nruntime: \"libtriton_probe.so\"\n"                                    \

@@ -6,23 +6,22 @@
  * The repository has one model, "twin", of the identity backend: two FP32 inputs of 3 elements in
  * batches of up to 4, each repeated as an output.
  */
+#include "api_assert.h"
+#include "embedded.h"
+#include "model_place.h"
+#include "triton/core/neso.h"
+
+#include <pthread.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "triton/core/neso.h"
-
-#include "api_assert.h"
-#include "embedded.h"
-#include "model_place.h"
+#include <cmocka.h>
 
 #define TIMEOUT_S 60
 
@@ -75,7 +74,7 @@ static struct TRITONSERVER_Error *allocate(struct TRITONSERVER_ResponseAllocator
                                            TRITONSERVER_MemoryType type, int64_t id, void *userp,
                                            void **buffer, void **buffer_userp,
                                            TRITONSERVER_MemoryType *actual_type,
-                                           int64_t *actual_id) {
+                                           int64_t                 *actual_id) {
         (void)a, (void)type, (void)id;
         if (userp != &allocator_userp || strncmp(tensor_name, "OUTPUT", 6) != 0)
                 return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INTERNAL, "not what was set");
@@ -107,7 +106,7 @@ static struct TRITONSERVER_Error *give_back(struct TRITONSERVER_ResponseAllocato
 static void on_response(struct TRITONSERVER_InferenceResponse *response, const uint32_t flags,
                         void *userp) {
         pthread_mutex_lock(&seen.lock);
-        if (userp == &response_userp && response) {
+        if (userp == &response_userp && response != NULL) {
                 seen.response = response;
                 seen.n_responses++;
         }
@@ -159,8 +158,9 @@ static struct TRITONSERVER_InferenceRequest *new_request(void) {
         assert_ok(TRITONSERVER_InferenceRequestNew(&request, server, "twin", -1));
         assert_ok(TRITONSERVER_InferenceRequestSetReleaseCallback(request, on_release,
                                                                   &release_userp));
-        assert_ok(TRITONSERVER_InferenceRequestSetResponseCallback(
-                request, allocator, &allocator_userp, on_response, &response_userp));
+        assert_ok(TRITONSERVER_InferenceRequestSetResponseCallback(request, allocator,
+                                                                   &allocator_userp, on_response,
+                                                                   &response_userp));
         return request;
 }
 
@@ -170,9 +170,9 @@ static void add_input(struct TRITONSERVER_InferenceRequest *request, const char 
 
         assert_ok(TRITONSERVER_InferenceRequestAddInput(request, name, TRITONSERVER_TYPE_FP32,
                                                         shape, 2));
-        assert_ok(TRITONSERVER_InferenceRequestAppendInputData(
-                request, name, values, (size_t)batch * 3 * sizeof(*values),
-                TRITONSERVER_MEMORY_CPU, 0));
+        assert_ok(TRITONSERVER_InferenceRequestAppendInputData(request, name, values,
+                                                               (size_t)batch * 3 * sizeof(*values),
+                                                               TRITONSERVER_MEMORY_CPU, 0));
 }
 
 /* Sends the request and waits until its response and the request itself have come back. */
@@ -248,7 +248,7 @@ static void assert_message_has(struct TRITONSERVER_Message *message, const char 
         size_t      byte_size;
 
         assert_ok(TRITONSERVER_MessageSerializeToJson(message, &base, &byte_size));
-        if (!memmem(base, byte_size, part, strlen(part)))
+        if (memmem(base, byte_size, part, strlen(part)) == NULL)
                 fail_msg("%.*s does not contain %s", (int)byte_size, base, part);
 }
 
@@ -352,8 +352,8 @@ static void test_infer(void **state) {
 
 /* Data in two pieces; one output asked for; then the same request with other data. */
 static void test_infer_again(void **state) {
-        float values[6] = { 1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f };
-        const int64_t shape[2] = { 1, 3 };
+        float                                  values[6] = { 1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f };
+        const int64_t                          shape[2] = { 1, 3 };
         struct TRITONSERVER_InferenceRequest  *request = new_request();
         struct TRITONSERVER_InferenceResponse *response;
         uint32_t                               count = 0;
@@ -513,8 +513,8 @@ static void on_activity(struct TRITONSERVER_InferenceTrace *trace,
         assert_ok(NESO_InferenceTraceCustomActivity(trace, &name));
         pthread_mutex_lock(&seen.lock);
         told->times[told->n_activities++ % 16] = timestamp_ns;
-        strncat(told->activities, name ? name : TRITONSERVER_InferenceTraceActivityString(activity),
-                64);
+        strncat(told->activities,
+                name != NULL ? name : TRITONSERVER_InferenceTraceActivityString(activity), 64);
         strcat(told->activities, " ");
         pthread_mutex_unlock(&seen.lock);
         if (activity == TRITONSERVER_TRACE_QUEUE_START && told->wants_child) {
@@ -535,9 +535,10 @@ static void on_tensor(struct TRITONSERVER_InferenceTrace *trace,
         (void)trace, (void)memory_type_id;
         pthread_mutex_lock(&seen.lock);
         len = strlen(told->tensors);
-        snprintf(told->tensors + len, sizeof(told->tensors) - len, "%d %s %s [%lld,%lld]/%llu %zu %g; ",
-                 (int)activity - 7, name, TRITONSERVER_DataTypeString(datatype),
-                 (long long)shape[0], (long long)shape[1], (unsigned long long)dim_count, byte_size,
+        snprintf(told->tensors + len, sizeof(told->tensors) - len,
+                 "%d %s %s [%lld,%lld]/%llu %zu %g; ", (int)activity - 7, name,
+                 TRITONSERVER_DataTypeString(datatype), (long long)shape[0], (long long)shape[1],
+                 (unsigned long long)dim_count, byte_size,
                  memory_type == TRITONSERVER_MEMORY_CPU ? ((const float *)base)[2] : -1.0f);
         pthread_mutex_unlock(&seen.lock);
 }
@@ -568,12 +569,13 @@ static void wait_for_trace(struct told *told) {
 /* Times, then tensors, then both, with one trace each. */
 static void test_traced(void **state) {
         static const float values[3] = { 1.0f, 2.0f, 3.5f };
-        static const char  all_times[] = "REQUEST_START QUEUE_START COMPUTE_START COMPUTE_INPUT_END "
-                                         "COMPUTE_OUTPUT_START COMPUTE_END REQUEST_END ";
-        static const char  all_tensors[] = "0 INPUT0 FP32 [1,3]/2 12 3.5; 0 INPUT1 FP32 [1,3]/2 12 3.5; "
-                                          "1 INPUT0 FP32 [1,3]/2 12 3.5; 1 INPUT1 FP32 [1,3]/2 12 3.5; "
-                                          "2 OUTPUT0 FP32 [1,3]/2 12 3.5; "
-                                          "2 OUTPUT1 FP32 [1,3]/2 12 3.5; ";
+        static const char all_times[] = "REQUEST_START QUEUE_START COMPUTE_START COMPUTE_INPUT_END "
+                                        "COMPUTE_OUTPUT_START COMPUTE_END REQUEST_END ";
+        static const char all_tensors[] =
+                "0 INPUT0 FP32 [1,3]/2 12 3.5; 0 INPUT1 FP32 [1,3]/2 12 3.5; "
+                "1 INPUT0 FP32 [1,3]/2 12 3.5; 1 INPUT1 FP32 [1,3]/2 12 3.5; "
+                "2 OUTPUT0 FP32 [1,3]/2 12 3.5; "
+                "2 OUTPUT1 FP32 [1,3]/2 12 3.5; ";
         uint64_t last_id = 0;
 
         (void)state;
@@ -671,9 +673,9 @@ static void test_child_trace(void **state) {
 
 /* An inference on behalf of another one, and after its end: the parent waits for the child. */
 static void test_child_inference(void **state) {
-        static const char  all_times[] = "REQUEST_START QUEUE_START COMPUTE_START COMPUTE_INPUT_END "
-                                         "COMPUTE_OUTPUT_START COMPUTE_END REQUEST_END ";
-        static const float values[3] = { 1.0f, 2.0f, 3.5f };
+        static const char all_times[] = "REQUEST_START QUEUE_START COMPUTE_START COMPUTE_INPUT_END "
+                                        "COMPUTE_OUTPUT_START COMPUTE_END REQUEST_END ";
+        static const float                  values[3] = { 1.0f, 2.0f, 3.5f };
         struct TRITONSERVER_InferenceTrace *trace;
         struct told                         told = { .wants_child = true };
         uint64_t                            id, parent_id;
@@ -739,13 +741,12 @@ static void test_stopped(void **state) {
 
 int main(int argc, char **argv) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_ready),         cmocka_unit_test(test_metadata),
-                cmocka_unit_test(test_infer),         cmocka_unit_test(test_infer_again),
-                cmocka_unit_test(test_unknown_model), cmocka_unit_test(test_refused),
-                cmocka_unit_test(test_statistics),    cmocka_unit_test(test_traced),
-                cmocka_unit_test(test_traced_refusal), cmocka_unit_test(test_child_trace),
-                cmocka_unit_test(test_child_inference),
-                cmocka_unit_test(test_stopped),
+                cmocka_unit_test(test_ready),           cmocka_unit_test(test_metadata),
+                cmocka_unit_test(test_infer),           cmocka_unit_test(test_infer_again),
+                cmocka_unit_test(test_unknown_model),   cmocka_unit_test(test_refused),
+                cmocka_unit_test(test_statistics),      cmocka_unit_test(test_traced),
+                cmocka_unit_test(test_traced_refusal),  cmocka_unit_test(test_child_trace),
+                cmocka_unit_test(test_child_inference), cmocka_unit_test(test_stopped),
         };
 
         if (argc != 2) {

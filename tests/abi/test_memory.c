@@ -6,22 +6,21 @@
  *
  * The backend's executions are functions of this file (probe_backend.c).
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
-#include <dlfcn.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "triton/core/tritonbackend.h"
-
 #include "api_assert.h"
 #include "embedded.h"
 #include "model_place.h"
+#include "triton/core/tritonbackend.h"
+
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
 
 #define MAX_BUFFERS 4
 

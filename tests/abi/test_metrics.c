@@ -2,22 +2,21 @@
 /* Metrics of a program's own: families, counters, gauges and histograms, and how they are seen on the
  * page of a server.
  */
+#include "api_assert.h"
+#include "embedded.h"
+#include "triton/core/tritonserver.h"
+
+#include <math.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "triton/core/tritonserver.h"
-
-#include "api_assert.h"
-#include "embedded.h"
+#include <cmocka.h>
 
 static char                        root[64];
 static struct TRITONSERVER_Server *server;

@@ -3,21 +3,20 @@
  *
  *   test_model_control <directory of backends>
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
-#include <stdbool.h>
-#include <stdio.h>
-#include <string.h>
-
-#include "triton/core/neso.h"
-
 #include "api_assert.h"
 #include "embedded.h"
 #include "model_place.h"
+#include "triton/core/neso.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
 
 #define IO                                                                                         \
         "input [ { name: \"INPUT0\" data_type: TYPE_FP32 dims: [ -1 ] } ]\n"                       \
@@ -129,8 +128,9 @@ static void test_explicit(void **state) {
  * no repository has. Unloading what is not there succeeds, whatever it is called. */
 static void test_names(void **state) {
         static const char *const blank[] = { "", " ", "  ", "\t", "\n", " \r\n", "\v\f" };
-        static const char *const leading_out[] = { ".",      "..",  " ..",  ".. ",
-                                                   "../etc", "a/b", "a\\b" };
+        static const char *const leading_out[] = {
+                ".", "..", " ..", ".. ", "../etc", "a/b", "a\\b"
+        };
         static const char *const unknown[] = { "...", "..m", " m", "nobody" };
         struct place             p;
 
@@ -395,10 +395,14 @@ static void test_none(void **state) {
 
 int main(int argc, char **argv) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_explicit),   cmocka_unit_test(test_names),
-                cmocka_unit_test(test_sent_files), cmocka_unit_test(test_repositories),
-                cmocka_unit_test(test_poll),       cmocka_unit_test(test_none),
-                cmocka_unit_test(test_namespaces), cmocka_unit_test(test_unreadable),
+                cmocka_unit_test(test_explicit),
+                cmocka_unit_test(test_names),
+                cmocka_unit_test(test_sent_files),
+                cmocka_unit_test(test_repositories),
+                cmocka_unit_test(test_poll),
+                cmocka_unit_test(test_none),
+                cmocka_unit_test(test_namespaces),
+                cmocka_unit_test(test_unreadable),
                 cmocka_unit_test(test_sent_list_of_one),
         };
 

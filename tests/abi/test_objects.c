@@ -2,23 +2,22 @@
 /* The small objects of the C API through the library's exported functions alone: errors,
  * parameters, buffer attributes, messages, allocators, options, names, the log.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
+#include "api_assert.h"
 #include "triton/core/neso.h"
 #include "triton/core/tritonbackend.h"
 #include "triton/core/tritoncache.h"
 #include "triton/core/tritonrepoagent.h"
 
-#include "api_assert.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
 
 static void test_versions(void **state) {
         uint32_t major = 99, minor = 99;
@@ -47,10 +46,10 @@ static void test_versions(void **state) {
 }
 
 static void test_errors(void **state) {
-        static const char *const names[] = { "Unknown",     "Internal",    "Not found",
+        static const char *const names[] = { "Unknown",          "Internal",    "Not found",
                                              "Invalid argument", "Unavailable", "Unsupported",
                                              "Already exists",   "Cancelled" };
-        char text[] = "a % sign, kept as it is: %s %n";
+        char                     text[] = "a % sign, kept as it is: %s %n";
 
         (void)state;
         for (int code = 0; code < 8; code++) {
@@ -112,9 +111,9 @@ static void test_other_names(void **state) {
         static const char *const parameters[] = { "STRING", "INT",   "BOOL",
                                                   "DOUBLE", "BYTES", "<invalid>" };
         static const char *const kinds[] = { "AUTO", "CPU", "GPU", "MODEL", "<invalid>" };
-        static const char *const levels[] = { "DISABLED",   "MIN",       "MAX", "<unknown>",
-                                              "TIMESTAMPS", "<unknown>", "<unknown>",
-                                              "<unknown>",  "TENSORS",   "<unknown>" };
+        static const char *const levels[] = { "DISABLED",   "MIN",       "MAX",       "<unknown>",
+                                              "TIMESTAMPS", "<unknown>", "<unknown>", "<unknown>",
+                                              "TENSORS",    "<unknown>" };
         static const char *const activities[] = { "REQUEST_START",        "QUEUE_START",
                                                   "COMPUTE_START",        "COMPUTE_INPUT_END",
                                                   "COMPUTE_OUTPUT_START", "COMPUTE_END",
@@ -144,9 +143,9 @@ static void test_other_names(void **state) {
 }
 
 static void test_parameters(void **state) {
-        int64_t number = INT64_MIN;
-        bool    flag = true;
-        double  real = 0.5;
+        int64_t                        number = INT64_MIN;
+        bool                           flag = true;
+        double                         real = 0.5;
         struct TRITONSERVER_Parameter *all[] = {
                 TRITONSERVER_ParameterNew("s", TRITONSERVER_PARAMETER_STRING, "text"),
                 TRITONSERVER_ParameterNew("i", TRITONSERVER_PARAMETER_INT, &number),
@@ -247,10 +246,12 @@ static void test_message_depth(void **state) {
         assert_null(m);
 }
 
-static struct TRITONSERVER_Error *no_memory(
-        struct TRITONSERVER_ResponseAllocator *allocator, const char *tensor_name, size_t byte_size,
-        TRITONSERVER_MemoryType type, int64_t id, void *userp, void **buffer, void **buffer_userp,
-        TRITONSERVER_MemoryType *actual_type, int64_t *actual_id) {
+static struct TRITONSERVER_Error *no_memory(struct TRITONSERVER_ResponseAllocator *allocator,
+                                            const char *tensor_name, size_t byte_size,
+                                            TRITONSERVER_MemoryType type, int64_t id, void *userp,
+                                            void **buffer, void **buffer_userp,
+                                            TRITONSERVER_MemoryType *actual_type,
+                                            int64_t                 *actual_id) {
         (void)allocator, (void)tensor_name, (void)byte_size, (void)type, (void)id, (void)userp;
         (void)buffer, (void)buffer_userp, (void)actual_type, (void)actual_id;
         return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNAVAILABLE, "none");
@@ -284,9 +285,9 @@ static void test_options_that_are_checked(void **state) {
 
         (void)state;
         assert_ok(TRITONSERVER_ServerOptionsNew(&o));
-        assert_error(TRITONSERVER_ServerOptionsSetModelControlMode(
-                             o, (TRITONSERVER_ModelControlMode)3),
-                     TRITONSERVER_ERROR_INVALID_ARG, NULL);
+        assert_error(
+                TRITONSERVER_ServerOptionsSetModelControlMode(o, (TRITONSERVER_ModelControlMode)3),
+                TRITONSERVER_ERROR_INVALID_ARG, NULL);
         assert_error(TRITONSERVER_ServerOptionsSetRateLimiterMode(o, (TRITONSERVER_RateLimitMode)2),
                      TRITONSERVER_ERROR_INVALID_ARG, NULL);
         assert_error(TRITONSERVER_ServerOptionsSetModelLoadThreadCount(o, 0),
@@ -318,8 +319,9 @@ static void test_options_that_are_checked(void **state) {
         assert_error(TRITONSERVER_ServerOptionsAddRateLimiterResource(o, "R", 2, 0),
                      TRITONSERVER_ERROR_ALREADY_EXISTS,
                      "rate limit resource 'R' is given twice for device 0");
-        assert_error(TRITONSERVER_ServerOptionsSetServerId(o, NULL), TRITONSERVER_ERROR_INVALID_ARG,
-                     "TRITONSERVER_ServerOptionsSetServerId: argument 'server_id' must not be NULL");
+        assert_error(
+                TRITONSERVER_ServerOptionsSetServerId(o, NULL), TRITONSERVER_ERROR_INVALID_ARG,
+                "TRITONSERVER_ServerOptionsSetServerId: argument 'server_id' must not be NULL");
         assert_ok(TRITONSERVER_ServerOptionsDelete(o));
 }
 

@@ -5,22 +5,21 @@
  *
  * The backend's executions are functions of this file (probe_backend.c).
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
-#include <dlfcn.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "triton/core/tritonbackend.h"
-
 #include "api_assert.h"
 #include "embedded.h"
 #include "model_place.h"
+#include "triton/core/tritonbackend.h"
+
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
 
 #define N_OUTPUTS 2
 #define ID_WANTED 1
@@ -44,7 +43,7 @@ enum query { NO_QUERY, QUERY_EACH, QUERY_UNNAMED };
 /* What the backend is to do, and what it got. */
 static struct {
         enum query query;
-        size_t     n_bytes; /* of each output; of a query without a name: of all of them */
+        size_t     n_bytes;    /* of each output; of a query without a name: of all of them */
         bool       asks_twice; /* for each buffer */
         void      *buffers[N_OUTPUTS];
 } plan;

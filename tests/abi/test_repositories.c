@@ -11,21 +11,20 @@
  *     two/    lamp 2, chair 3
  *     named/  box 4    its configuration has the name "crate"
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
-#include <stdbool.h>
-#include <stdio.h>
-#include <string.h>
-
-#include "triton/core/tritonserver.h"
-
 #include "api_assert.h"
 #include "embedded.h"
 #include "model_place.h"
+#include "triton/core/tritonserver.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
 
 #define CONFIG                                                                                     \
         "backend: \"identity\"\n"                                                                  \
@@ -85,7 +84,7 @@ static void end(struct place *p) {
 /* Registers the repository with these names, "directory=model directory=model". */
 static struct TRITONSERVER_Error *add(const struct place *p, const char *repository,
                                       const char *names) {
-        struct TRITONSERVER_Parameter *owned[MAX_NAMES];
+        struct TRITONSERVER_Parameter       *owned[MAX_NAMES];
         const struct TRITONSERVER_Parameter *mapping[MAX_NAMES];
         struct TRITONSERVER_Error           *err;
         char                                 text[128], *rest = text, *word;
@@ -270,8 +269,8 @@ static void test_names_that_conflict(void **state) {
 
         (void)state;
         begin(&p, TRITONSERVER_MODEL_CONTROL_EXPLICIT);
-        assert_refused(&p, add(&p, "two", "lamp=thing chair=thing"),
-                       TRITONSERVER_ERROR_INVALID_ARG, within, "two", "thing");
+        assert_refused(&p, add(&p, "two", "lamp=thing chair=thing"), TRITONSERVER_ERROR_INVALID_ARG,
+                       within, "two", "thing");
         assert_refused(&p, add(&p, "two", "lamp=thing lamp=thing"), TRITONSERVER_ERROR_INVALID_ARG,
                        within, "two", "thing");
         assert_refused(&p, take_away(&p, "two"), TRITONSERVER_ERROR_INVALID_ARG,

@@ -9,25 +9,24 @@
  * The backend's executions are functions of this file (probe_backend.c). They only note what is
  * wrong; the test's own thread asserts.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
-#include <dlfcn.h>
-#include <pthread.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "triton/core/tritonbackend.h"
-
 #include "api_assert.h"
 #include "embedded.h"
 #include "heap_allocator.h"
 #include "model_place.h"
+#include "triton/core/tritonbackend.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
 
 #define INT32 " data_type: TYPE_INT32 dims: 1 "
 #define CONTROL(name, kind, values)                                                                \

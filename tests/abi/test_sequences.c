@@ -5,21 +5,20 @@
  *
  * The model "sum" of the testing backend adds up the values of a sequence.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <string.h>
-
-#include "triton/core/neso.h"
-
 #include "api_assert.h"
 #include "embedded.h"
 #include "heap_allocator.h"
 #include "model_place.h"
+#include "triton/core/neso.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
 
 #define START TRITONSERVER_REQUEST_FLAG_SEQUENCE_START
 #define END TRITONSERVER_REQUEST_FLAG_SEQUENCE_END

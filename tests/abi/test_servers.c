@@ -7,22 +7,21 @@
  * Each server has a repository of its own with one model of the testing backend, "m", which takes a
  * while for each execution, and one of the identity backend, "id".
  */
+#include "api_assert.h"
+#include "embedded.h"
+#include "model_place.h"
+#include "triton/core/neso.h"
+
+#include <pthread.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "triton/core/neso.h"
-
-#include "api_assert.h"
-#include "embedded.h"
-#include "model_place.h"
+#include <cmocka.h>
 
 #define MAX_REQUESTS 8
 

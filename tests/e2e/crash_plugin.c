@@ -46,8 +46,9 @@ static void answer(TRITONBACKEND_Request *request) {
         TRITONBACKEND_Response *response;
 
         if (TRITONBACKEND_ResponseNew(&response, request) != NULL ||
-            TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, NULL) ||
-            TRITONBACKEND_RequestRelease(request, TRITONSERVER_REQUEST_RELEASE_ALL))
+            TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, NULL) !=
+                    NULL ||
+            TRITONBACKEND_RequestRelease(request, TRITONSERVER_REQUEST_RELEASE_ALL) != NULL)
                 exit(1);
 }
 

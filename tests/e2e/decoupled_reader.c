@@ -224,8 +224,7 @@ static void end(struct reader *r) {
         pthread_mutex_lock(&lock);
         while (r->n_finals == 0 || r->n_releases == 0)
                 pthread_cond_wait(&changed, &lock);
-        if (r->n_finals != 1 || r->n_releases != 1 ||
-            (r->n_read != r->n_kept && !r->is_cancelled))
+        if (r->n_finals != 1 || r->n_releases != 1 || (r->n_read != r->n_kept && !r->is_cancelled))
                 fail("more came than was to come");
         pthread_mutex_unlock(&lock);
         must(TRITONSERVER_InferenceRequestDelete(r->request));
@@ -257,8 +256,10 @@ static void print_statistics(void) {
 
 int main(int argc, char **argv) {
         if (argc < 5) {
-                fprintf(stderr, "usage: %s <model repository> <directory of backends> <model> "
-                                "<step>...\n", argv[0]);
+                fprintf(stderr,
+                        "usage: %s <model repository> <directory of backends> <model> "
+                        "<step>...\n",
+                        argv[0]);
                 return 2;
         }
         open_server(argv[1], argv[2]);

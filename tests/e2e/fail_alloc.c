@@ -34,9 +34,9 @@ extern void *__libc_realloc(void *old, size_t size);
 extern void *__libc_memalign(size_t alignment, size_t size);
 
 static struct control *_Atomic control; /* NULL: nothing fails */
-static struct range    ranges[MAX_RANGES];
-static _Atomic size_t  n_ranges;
-static _Atomic uint32_t n_counted;
+static struct range            ranges[MAX_RANGES];
+static _Atomic size_t          n_ranges;
+static _Atomic uint32_t        n_counted;
 
 /* Whether one of the names is a part of the file's, without its folders. */
 static int is_named(const char *path) {
@@ -44,17 +44,17 @@ static int is_named(const char *path) {
         const char *slash = strrchr(path, '/');
         char        name[64];
 
-        if (slash)
+        if (slash != NULL)
                 path = slash + 1;
         else if (path[0] == '\0')
                 path = "neso";
-        while (names && *names) {
+        while (names != NULL && *names) {
                 size_t len = strcspn(names, ",");
 
                 if (len < sizeof(name)) {
                         memcpy(name, names, len);
                         name[len] = '\0';
-                        if (strstr(path, name))
+                        if (strstr(path, name) != NULL)
                                 return 1;
                 }
                 names += len + (names[len] == ',');
@@ -82,7 +82,7 @@ static int add_ranges(struct dl_phdr_info *info, size_t size, void *arg) {
 /* Libraries that are loaded at the start; plug-ins have allocators of their own in mind. */
 __attribute__((constructor)) static void begin(void) {
         const char *path = getenv("FAIL_ALLOC");
-        int         fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+        int         fd = path != NULL ? open(path, O_RDWR | O_CLOEXEC) : -1;
         void       *shared;
 
         if (fd < 0)
@@ -97,7 +97,7 @@ __attribute__((constructor)) static void begin(void) {
 static int must_fail(const void *caller, size_t size) {
         struct control *c = atomic_load_explicit(&control, memory_order_relaxed);
         uintptr_t       at = (uintptr_t)caller;
-        uint32_t        n = c ? atomic_load_explicit(&c->n, memory_order_relaxed) : 0;
+        uint32_t        n = c != NULL ? atomic_load_explicit(&c->n, memory_order_relaxed) : 0;
 
         if (n == 0 || size < atomic_load_explicit(&c->min_bytes, memory_order_relaxed))
                 return 0;
@@ -132,7 +132,7 @@ int posix_memalign(void **ret, size_t alignment, size_t size) {
                                ? NULL
                                : __libc_memalign(alignment, size);
 
-        if (!memory)
+        if (memory == NULL)
                 return ENOMEM;
         *ret = memory;
         return 0;

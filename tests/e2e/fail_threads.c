@@ -24,7 +24,7 @@ static struct control *control;
 
 __attribute__((constructor)) static void map_control(void) {
         const char *path = getenv("FAIL_THREADS");
-        int         fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+        int         fd = path != NULL ? open(path, O_RDWR | O_CLOEXEC) : -1;
         void       *at;
 
         if (fd < 0)
@@ -35,13 +35,12 @@ __attribute__((constructor)) static void map_control(void) {
                 control = at;
 }
 
-__attribute__((visibility("default"))) int pthread_create(pthread_t *thread,
+__attribute__((visibility("default"))) int pthread_create(pthread_t            *thread,
                                                           const pthread_attr_t *attributes,
-                                                          void *(*run)(void *),
-                                                          void *arg) {
+                                                          void *(*run)(void *), void *arg) {
         create_fn next = (create_fn)(uintptr_t)dlsym(RTLD_NEXT, "pthread_create");
 
-        if (control && atomic_load(&control->fails) != 0) {
+        if (control != NULL && atomic_load(&control->fails) != 0) {
                 atomic_fetch_add(&control->n_failed, 1);
                 return EAGAIN;
         }

@@ -10,13 +10,12 @@
  * as microseconds per run and per sample.
  */
 #include <errno.h>
+#include <onnxruntime_c_api.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#include <onnxruntime_c_api.h>
 
 #define MAX_DIMS 8
 #define NS_PER_US 1000.0

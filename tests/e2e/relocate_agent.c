@@ -65,8 +65,9 @@ static TRITONSERVER_Error *relocate(TRITONREPOAGENT_Agent      *agent,
         const char                  *from, *to;
 
         TRY(TRITONREPOAGENT_ModelRepositoryLocation(agent, model, &type, &from));
-        TRY(TRITONREPOAGENT_ModelRepositoryLocationAcquire(
-                agent, model, TRITONREPOAGENT_ARTIFACT_FILESYSTEM, &to));
+        TRY(TRITONREPOAGENT_ModelRepositoryLocationAcquire(agent, model,
+                                                           TRITONREPOAGENT_ARTIFACT_FILESYSTEM,
+                                                           &to));
         log_line("uses", to);
         if (!unseal(from, to))
                 return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INTERNAL, "nothing is sealed");

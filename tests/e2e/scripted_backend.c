@@ -35,9 +35,9 @@ struct instance {
 struct job {
         struct kit_stream      stream;
         struct instance       *instance; /* borrowed */
-        TRITONBACKEND_Request *request; /* NULL: released */
-        char                  *script;  /* owned */
-        const char            *at;      /* in the script */
+        TRITONBACKEND_Request *request;  /* NULL: released */
+        char                  *script;   /* owned */
+        const char            *at;       /* in the script */
         int32_t                n_sent;
 };
 

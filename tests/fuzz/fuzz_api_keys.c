@@ -12,24 +12,23 @@ static void check_key(const struct api_key_file *f, const struct api_key *key) {
                 abort();
         if (!api_key_grants_model(key, STR_LIT("")) != (key->models != NULL))
                 abort();
-        if (key->models && strchr(key->models, '*') == NULL && strchr(key->models, ',') == NULL &&
-            !api_key_grants_model(key, str_of(key->models)))
+        if (key->models != NULL && strchr(key->models, '*') == NULL &&
+            strchr(key->models, ',') == NULL && !api_key_grants_model(key, str_of(key->models)))
                 abort();
         (void)!api_key_grants_model(key, STR_LIT("aaaaaaaaaaaaaaaaaaaaaaaab"));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {
         struct api_key_file f;
-        struct error       *err =
-                api_key_file_read(str_range((const char *)input, size), "keys", &f);
+        struct error *err = api_key_file_read(str_range((const char *)input, size), "keys", &f);
 
-        if (err) {
+        if (err != NULL) {
                 if (strncmp(err->message, "keys:", 5) != 0)
                         abort();
                 error_free(err);
                 return 0;
         }
-        if (f.n_keys == 0 && !f.anonymous.name)
+        if (f.n_keys == 0 && f.anonymous.name == NULL)
                 abort();
         for (size_t i = 0; i < f.n_keys; i++)
                 check_key(&f, &f.keys[i]);

@@ -101,7 +101,7 @@ static void on_unused(struct model *m) {
 /* Statistics take the most of a model's making: they are kept, by `index`. */
 static struct model_stats *stats_of(unsigned index) {
         static struct metric_registry *registry;
-        static struct model_metrics     *metrics;
+        static struct model_metrics   *metrics;
         static struct model_stats     *all[MAX_STEPS + 1];
 
         if (metrics == NULL) {
@@ -110,7 +110,7 @@ static struct model_stats *stats_of(unsigned index) {
         }
         if (all[index] == NULL)
                 all[index] = model_stats_new(metrics, &(struct model_stats_options){
-                                                            .model = "m", .version = index });
+                                                              .model = "m", .version = index });
         return all[index];
 }
 

@@ -96,7 +96,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
         arena_init(&arena, NULL, 0, 8u << 20);
 
         err = http_generate_decode(&source, &q);
-        if (!err) {
+        if (err == NULL) {
                 touch_request(&q);
                 infer_request_done(&q);
         }

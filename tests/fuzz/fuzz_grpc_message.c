@@ -31,7 +31,7 @@ static void touch(const void *bytes, size_t n) {
 }
 
 static void touch_text(const char *text) {
-        if (text)
+        if (text != NULL)
                 touch(text, strlen(text) + 1);
 }
 
@@ -136,11 +136,11 @@ static void fuzz_infer(struct str message, struct arena *arena) {
         struct error                 *err = infer_decode(&source, &wire);
         Inference__ModelInferRequest *other;
 
-        if (!err) {
+        if (err == NULL) {
                 touch_request(&wire.request);
                 other = inference__model_infer_request__unpack(NULL, message.len,
                                                                (const uint8_t *)message.ptr);
-                if (other) {
+                if (other != NULL) {
                         compare(&wire, other);
                         inference__model_infer_request__free_unpacked(other, NULL);
                 }
@@ -167,7 +167,7 @@ static void fuzz_control(struct str message, size_t choice, struct arena *arena)
         ProtobufCMessage                 *request;
         struct error                     *err = rpc_map_request(type, message, arena, &request);
 
-        if (!err)
+        if (err == NULL)
                 sink = (unsigned char)protobuf_c_message_get_packed_size(request);
         error_free(err);
 }

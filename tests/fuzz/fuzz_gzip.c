@@ -49,7 +49,7 @@ static void check_inflate(struct str in) {
         strbuf_init(&pieces, 0);
         status = gzip_inflate_buf(in, MAX_BYTES, NULL, &whole);
         piece_status = inflate_pieces(in, 1 + in.len % 97, &pieces);
-        if ((whole && whole->len > MAX_BYTES) || pieces.len > MAX_BYTES)
+        if ((whole != NULL && whole->len > MAX_BYTES) || pieces.len > MAX_BYTES)
                 stop("more than the maximum", status);
         if (piece_status != status)
                 stop("pieces end differently", piece_status);

@@ -39,17 +39,20 @@ static void finish(struct grpc_call *call, enum grpc_code code, const char *text
 static void echo(struct grpc_call *call, struct str message, struct buf *owner) {
         const struct grpc_part part = { message.ptr, message.len, owner };
 
-        if (owner)
+        if (owner != NULL)
                 buf_ref(owner);
         grpc_call_reply(call, &part, 1);
 }
 
-static void fail(struct grpc_call *call, struct str message, struct buf *owner UNUSED) {
+static void fail(struct grpc_call *call, struct str message, struct buf *owner) {
+        (void)owner;
         grpc_call_fail(call, error_new(ERR_INVALID_ARG, "%.*s", STR_ARG(message)));
 }
 
 /* Answered when the input ends, or when it is aborted. */
-static void hold(struct grpc_call *call, struct str message UNUSED, struct buf *owner UNUSED) {
+static void hold(struct grpc_call *call, struct str message, struct buf *owner) {
+        (void)message;
+        (void)owner;
         n_given++;
         if (n_held < MAX_HELD)
                 held[n_held++] = call;
@@ -69,13 +72,14 @@ static void release(struct grpc_call *call) {
 
 static void open_chat(struct grpc_call *call) {
         n_given++;
-        if (grpc_call_metadata(call, "x").ptr)
+        if (grpc_call_metadata(call, "x").ptr != NULL)
                 grpc_call_add_initial(call, STR_LIT("x"), grpc_call_metadata(call, "x"));
 }
 
-static void chat(struct grpc_call *call, struct str message, struct buf *owner UNUSED) {
+static void chat(struct grpc_call *call, struct str message, struct buf *owner) {
         const struct grpc_part part = { message.ptr, message.len, NULL };
 
+        (void)owner;
         grpc_call_send(call, &part, 1);
         if (message.len > 0 && message.ptr[0] == 'p')
                 grpc_call_pause(call);
@@ -91,8 +95,13 @@ static const struct grpc_method rows[] = {
         { .path = "/e", .group = ENDPOINT_HEALTH, .is_compressible = true, .on_message = echo },
         { .path = "/f", .group = ENDPOINT_HEALTH, .on_message = fail },
         { .path = "/h", .group = ENDPOINT_HEALTH, .on_message = hold, .on_abort = release },
-        { .path = "/c", .group = ENDPOINT_HEALTH, .is_client_stream = true, .is_server_stream = true,
-          .on_open = open_chat, .on_message = chat, .on_half_close = end_chat,
+        { .path = "/c",
+          .group = ENDPOINT_HEALTH,
+          .is_client_stream = true,
+          .is_server_stream = true,
+          .on_open = open_chat,
+          .on_message = chat,
+          .on_half_close = end_chat,
           .on_abort = end_chat },
 };
 

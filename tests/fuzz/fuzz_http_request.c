@@ -63,9 +63,9 @@ static void look_at_fields(const struct http_message *m, const char *base, struc
         for (size_t i = 0; i < m->n_fields; i++) {
                 struct http_header h = http_message_header(m, base, i);
 
-                if (memchr(h.name.ptr, '\n', h.name.len) ||
-                    memchr(h.value.ptr, '\n', h.value.len) ||
-                    memchr(h.value.ptr, '\r', h.value.len) || h.name.len == 0)
+                if (memchr(h.name.ptr, '\n', h.name.len) != NULL ||
+                    memchr(h.value.ptr, '\n', h.value.len) != NULL ||
+                    memchr(h.value.ptr, '\r', h.value.len) != NULL || h.name.len == 0)
                         abort();
                 u->hash = mix(mix(u->hash, h.name), h.value);
                 http_encoding_consider(&choice, h.value);
@@ -85,14 +85,13 @@ static void read_chunks(struct http_message *m, struct str rest, size_t step,
                 at += used;
         }
         u->total_bytes = m->head_bytes + at;
-        if (u->verdict != HTTP_PARSE_DONE || !m->body)
+        if (u->verdict != HTTP_PARSE_DONE || m->body == NULL)
                 return;
         u->body_bytes = m->body->len;
         u->hash = mix(u->hash, str_range(m->body->bytes, m->body->len));
 }
 
-static void read_request(struct http_message *m, struct str in, size_t step,
-                         struct understood *u) {
+static void read_request(struct http_message *m, struct str in, size_t step, struct understood *u) {
         char  *copy = NULL;
         size_t len = 0;
 
@@ -147,7 +146,8 @@ static bool is_same(const struct understood *a, const struct understood *b) {
                  a->body_bytes == b->body_bytes && a->hash == b->hash));
 }
 
-static void compare(const struct understood *a, size_t n_a, const struct understood *b, size_t n_b) {
+static void compare(const struct understood *a, size_t n_a, const struct understood *b,
+                    size_t n_b) {
         for (size_t i = 0; i < n_a && i < n_b; i++) {
                 if (!is_same(&a[i], &b[i]))
                         abort();

@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
         source.arena = &arena;
         strbuf_init(&text, 0);
         err = http_infer_decode(&source, &q);
-        if (!err) {
+        if (err == NULL) {
                 request_text_print(&text, source.body, &q);
                 infer_request_done(&q);
         }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the load generator reads from a server: HTTP/1.1 responses, HTTP/2 frames, messages of ModelStreamInfer.
  * The first byte chooses the decoder and the size of the pieces; the result must not depend on the pieces. */
+#include "base/compiler.h"
 #include "load/grpc_answer.h"
 #include "load/h2_client.h"
 #include "load/http_response.h"
-
-#include "base/compiler.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -18,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 static char *copy_piece(const char *from, size_t n) {
         char *copy = malloc(n + 1);
 
-        if (!copy)
+        if (copy == NULL)
                 abort();
         memcpy(copy, from, n);
         return copy;
@@ -49,16 +48,19 @@ static void read_http(struct str in, size_t n_piece, struct strbuf *out) {
 
 static struct strbuf *seen;
 
-static void on_field(struct h2_client_stream *s UNUSED, struct str name, struct str value) {
+static void on_field(struct h2_client_stream *s, struct str name, struct str value) {
+        (void)s;
         strbuf_put(seen, name.ptr, name.len);
         strbuf_put(seen, value.ptr, value.len);
 }
 
-static void on_data(struct h2_client_stream *s UNUSED, struct str data) {
+static void on_data(struct h2_client_stream *s, struct str data) {
+        (void)s;
         strbuf_put(seen, data.ptr, data.len);
 }
 
-static void on_end(struct h2_client_stream *s UNUSED, uint32_t code) {
+static void on_end(struct h2_client_stream *s, uint32_t code) {
+        (void)s;
         strbuf_printf(seen, "end %u", code);
 }
 
@@ -93,10 +95,11 @@ static bool on_output(void *owner, const struct grpc_output *o) {
         return true;
 }
 
-static void read_message(struct str in, size_t n_piece UNUSED, struct strbuf *out) {
+static void read_message(struct str in, size_t n_piece, struct strbuf *out) {
         char              *copy = copy_piece(in.ptr, in.len);
         struct grpc_answer a;
 
+        (void)n_piece;
         if (grpc_stream_answer_read(str_range(copy, in.len), &a)) {
                 strbuf_put(out, a.error.ptr, a.error.len);
                 grpc_outputs_read(a.response, on_output, out);

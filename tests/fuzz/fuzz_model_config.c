@@ -99,7 +99,7 @@ static void drop_error(void *owner, struct error *err) {
 
 /* What is right of a text with mistakes is a configuration like any other. */
 static void check_reviewed(struct str text) {
-        struct model_config *c = NULL;
+        struct model_config  *c = NULL;
         struct pb_text_review review;
 
         pb_text_review_init(&review, drop_error, NULL);

@@ -42,10 +42,10 @@ static void check_json(const ProtobufCMessageDescriptor *type, struct str json) 
         strbuf_init(&first, 0);
         strbuf_init(&second, 0);
         err = pb_json_read(type, json, &arena, &message);
-        if (!err) {
+        if (err == NULL) {
                 pb_json_print(message, NULL, &first);
                 err = pb_json_read(type, strbuf_str(&first), &arena, &again);
-                if (err)
+                if (err != NULL)
                         stop("printed JSON cannot be read", err->message);
                 pb_json_print(again, NULL, &second);
                 if (!str_equal(strbuf_str(&first), strbuf_str(&second)))
@@ -92,9 +92,9 @@ static void print_wire(const ProtobufCMessageDescriptor *type, const uint8_t *by
         AUTO_STRBUF       json;
 
         strbuf_init(&json, 0);
-        if (message)
+        if (message != NULL)
                 pb_json_print(message, NULL, &json);
-        if (message)
+        if (message != NULL)
                 protobuf_c_message_free_unpacked(message, NULL);
 }
 

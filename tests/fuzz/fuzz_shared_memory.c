@@ -38,16 +38,17 @@ static void read_body(struct str body) {
         struct error    *err;
         char            *copy = malloc(body.len > 0 ? body.len : 1);
 
-        if (!copy)
+        if (copy == NULL)
                 return;
         memcpy(copy, body.ptr, body.len);
         arena_init(&arena, NULL, 0, 0);
         err = http_shm_decode(str_range(copy, body.len), &arena, &place);
         expect((place.key != NULL) == (err == NULL));
-        if (!err)
+        if (err == NULL)
                 err = shm_region_check_key("r", place.key);
-        if (!err)
-                expect(place.key[0] != '\0' && !strchr(place.key + strspn(place.key, "/"), '/'));
+        if (err == NULL)
+                expect(place.key[0] != '\0' &&
+                       strchr(place.key + strspn(place.key, "/"), '/') == NULL);
         error_free(err);
         arena_done(&arena);
         free(copy);
@@ -82,18 +83,16 @@ static void use(struct shared_memory *m, const struct step *s, const struct obje
         struct infer_shared_memory    at = { s->name, s->offset, s->byte_size };
         struct infer_input            in = { .name = "I", .shared_memory = at };
         struct infer_requested_output out = { .name = "O", .shared_memory = at };
-        struct infer_request          q = {
-                         .inputs = &in, .outputs = &out, .n_inputs = 1, .n_outputs = 1
-        };
-        struct infer_call call;
-        struct arena      arena;
-        struct error     *err;
+        struct infer_request q = { .inputs = &in, .outputs = &out, .n_inputs = 1, .n_outputs = 1 };
+        struct infer_call    call;
+        struct arena         arena;
+        struct error        *err;
 
         in.datatype = s->what & 0x10 ? TRITONSERVER_TYPE_BYTES : TRITONSERVER_TYPE_UINT8;
         arena_init(&arena, NULL, 0, 0);
         infer_call_init(&call, &options);
         err = infer_call_find_regions(&call, &q, &arena);
-        if (!err) {
+        if (err == NULL) {
                 expect(in.bytes.len == s->byte_size && in.bytes.len <= o->bytes);
                 for (size_t i = 0; i < in.bytes.len; i++)
                         sink = (unsigned char)in.bytes.ptr[i];
@@ -126,7 +125,9 @@ static void take_step(struct shared_memory *m, const struct step *s, struct obje
         switch (s->what % 8) {
         case 0:
         case 1: error_free(shared_memory_register(m, &place)); break;
-        case 2: error_free(shared_memory_unregister(m, SHARED_MEMORY_SYSTEM, str_of(s->name))); break;
+        case 2:
+                error_free(shared_memory_unregister(m, SHARED_MEMORY_SYSTEM, str_of(s->name)));
+                break;
         case 3: list(m, s); break;
         case 4: error_free(shared_memory_unregister(m, SHARED_MEMORY_SYSTEM, STR_LIT(""))); break;
         case 5:

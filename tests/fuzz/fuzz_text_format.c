@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 #define TYPE (&inference__model_config__descriptor)
 
 static void stop(const char *what, struct error *err, const struct strbuf *json) {
-        fprintf(stderr, "%s: %s\n%s\n", what, err ? err->message : "", strbuf_cstr(json));
+        fprintf(stderr, "%s: %s\n%s\n", what, err != NULL ? err->message : "", strbuf_cstr(json));
         abort();
 }
 
@@ -32,7 +32,7 @@ static void check_round_trip(const ProtobufCMessage *message, struct arena *aren
         strbuf_init(&second, 0);
         pb_json_print(message, NULL, &first);
         err = pb_json_read(TYPE, strbuf_str(&first), arena, &again);
-        if (err)
+        if (err != NULL)
                 stop("printed JSON cannot be read", err, &first);
         pb_json_print(again, NULL, &second);
         if (!str_equal(strbuf_str(&first), strbuf_str(&second)))
@@ -63,19 +63,18 @@ static void on_error(void *owner, struct error *err) {
 
 /* A text is right for one reader when it is for the other. */
 static void read_all(struct str text, bool is_right) {
-        size_t             n_errors = 0;
+        size_t                n_errors = 0;
         struct pb_text_review review;
-        struct arena       arena;
-        ProtobufCMessage  *message = NULL;
-        struct error      *err;
+        struct arena          arena;
+        ProtobufCMessage     *message = NULL;
+        struct error         *err;
 
         arena_init(&arena, NULL, 0, 64u << 20);
         pb_text_review_init(&review, on_error, &n_errors);
         err = pb_text_read_all(&review, TYPE, text, "config.pbtxt", &arena, &message);
         if (n_errors > PB_REVIEW_MAX_ERRORS || n_errors != review.n_errors ||
             review.n_places > PB_REVIEW_MAX_PLACES ||
-            (err == NULL && (n_errors == 0) != is_right) ||
-            (err == NULL && message == NULL))
+            (err == NULL && (n_errors == 0) != is_right) || (err == NULL && message == NULL))
                 stop("review", err, &(struct strbuf){ .ptr = NULL });
         if (message != NULL)
                 check_round_trip(message, &arena);
@@ -94,9 +93,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
 
         arena_init(&arena, NULL, 0, 64u << 20);
         err = pb_text_read(TYPE, text, "config.pbtxt", &arena, &message);
-        if (err && !str_is_utf8(str_of(err->message)))
+        if (err != NULL && !str_is_utf8(str_of(err->message)))
                 stop("error is not UTF-8", err, &(struct strbuf){ .ptr = NULL });
-        if (!err)
+        if (err == NULL)
                 check_round_trip(message, &arena);
         read_all(text, err == NULL);
         error_free(err);

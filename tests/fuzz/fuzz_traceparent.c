@@ -14,13 +14,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
         char               text[TRACEPARENT_CHARS + 1];
         char              *copy = malloc(n + 1); /* of its own size: reading beyond it is seen */
 
-        if (!copy)
+        if (copy == NULL)
                 abort();
         memcpy(copy, bytes, n);
         if (traceparent_read(str_range(copy, n), &first)) {
                 traceparent_print(&first, text);
-                if (strlen(text) != TRACEPARENT_CHARS ||
-                    !traceparent_read(str_of(text), &again) ||
+                if (strlen(text) != TRACEPARENT_CHARS || !traceparent_read(str_of(text), &again) ||
                     memcmp(&first, &again, sizeof(first)) != 0 ||
                     memcmp(text + 2, copy + 2, TRACEPARENT_CHARS - 2) != 0)
                         abort();

@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 static void run_one(const char *bytes, size_t size) {
         char *exact = malloc(size > 0 ? size : 1);
 
-        if (!exact)
+        if (exact == NULL)
                 abort();
         memcpy(exact, bytes, size);
         LLVMFuzzerTestOneInput((const uint8_t *)exact, size);
@@ -30,12 +30,12 @@ static char *read_file(const char *path, size_t *ret_size) {
         char *bytes = NULL;
         long  size;
 
-        if (!file)
+        if (file == NULL)
                 return NULL;
         if (fseek(file, 0, SEEK_END) == 0 && (size = ftell(file)) >= 0) {
                 rewind(file);
                 bytes = malloc((size_t)size + 1);
-                if (bytes)
+                if (bytes != NULL)
                         *ret_size = fread(bytes, 1, (size_t)size, file);
         }
         fclose(file);
@@ -46,7 +46,7 @@ static int replay_file(const char *path) {
         size_t size = 0, step;
         char  *bytes = read_file(path, &size);
 
-        if (!bytes) {
+        if (bytes == NULL) {
                 fprintf(stderr, "replay: unable to read '%s'\n", path);
                 return -1;
         }
@@ -66,7 +66,7 @@ static int replay_folder(const char *folder) {
         struct dirent *entry;
         int            n_files = 0;
 
-        while (stream && n_files >= 0 && (entry = readdir(stream))) {
+        while (stream != NULL && n_files >= 0 && (entry = readdir(stream)) != NULL) {
                 char *path;
 
                 if (entry->d_name[0] == '.')
@@ -76,7 +76,7 @@ static int replay_folder(const char *folder) {
                 n_files = replay_file(path) == 0 ? n_files + 1 : -1;
                 free(path);
         }
-        if (stream)
+        if (stream != NULL)
                 closedir(stream);
         return n_files;
 }

@@ -42,8 +42,8 @@ struct peer;
 struct stream {
         struct peer *peer;
         int32_t      id;
-        uint32_t     number;     /* of all streams */
-        uint32_t     n_sent;     /* messages given to the session as a whole */
+        uint32_t     number; /* of all streams */
+        uint32_t     n_sent; /* messages given to the session as a whole */
         uint32_t     n_answered;
         char         out[MAX_MESSAGE]; /* the message being sent */
         size_t       out_len, out_at;
@@ -185,7 +185,7 @@ static void check_answer(struct stream *st, bool is_streamed) {
 
         if (is_streamed) {
                 text = find_field(all, 1);
-                if (text.at && text.end > text.at)
+                if (text.at != NULL && text.end > text.at)
                         fail("refused: %.*s", (int)(text.end - text.at), (const char *)text.at);
                 all = find_field(all, 2);
         }
@@ -207,8 +207,7 @@ static ssize_t on_pull(nghttp2_session *session, int32_t id, uint8_t *to, size_t
                 size_t n = st->out_len - st->out_at;
 
                 if (n == 0) {
-                        if (st->n_sent == load.n_messages ||
-                            (st->n_sent == 1 && !load.may_go_on))
+                        if (st->n_sent == load.n_messages || (st->n_sent == 1 && !load.may_go_on))
                                 break;
                         make_message(st, st->n_sent++);
                         continue;
@@ -231,7 +230,7 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
         struct stream *st = nghttp2_session_get_stream_user_data(session, id);
 
         (void)flags, (void)userp;
-        while (st && len > 0) {
+        while (st != NULL && len > 0) {
                 const unsigned char *head = (const unsigned char *)st->in;
                 size_t               wanted = 5, n;
 
@@ -257,7 +256,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, nghtt
         nghttp2_vec    n = nghttp2_rcbuf_get_buf(name), v = nghttp2_rcbuf_get_buf(value);
 
         (void)flags, (void)userp;
-        if (st && n.len == 11 && memcmp(n.base, "grpc-status", 11) == 0)
+        if (st != NULL && n.len == 11 && memcmp(n.base, "grpc-status", 11) == 0)
                 st->status = atoi((const char *)v.base);
         return 0;
 }
@@ -266,7 +265,7 @@ static int on_close(nghttp2_session *session, int32_t id, uint32_t code, void *u
         struct stream *st = nghttp2_session_get_stream_user_data(session, id);
 
         (void)userp;
-        if (!st)
+        if (st == NULL)
                 return 0;
         if (code != 0 || st->status != 0 || st->n_answered != load.n_messages)
                 fail("stream %u ends with code %u, status %d, after %u answers", st->number, code,
@@ -282,8 +281,10 @@ static nghttp2_nv header(const char *name, const char *value) {
 }
 
 static void begin(struct stream *st, const char *path) {
-        const nghttp2_nv      fields[] = { header(":method", "POST"), header(":scheme", "http"),
-                                           header(":path", path), header(":authority", "localhost"),
+        const nghttp2_nv      fields[] = { header(":method", "POST"),
+                                           header(":scheme", "http"),
+                                           header(":path", path),
+                                           header(":authority", "localhost"),
                                            header("content-type", "application/grpc"),
                                            header("te", "trailers") };
         nghttp2_data_provider body = { { .ptr = st }, on_pull };

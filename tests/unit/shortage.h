@@ -12,9 +12,10 @@
  */
 #pragma once
 
+#include "suite.h"
+
 #include "base/error.h"
 #include "base/mem.h"
-#include "suite.h"
 
 #include <string.h>
 

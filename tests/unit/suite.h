@@ -15,10 +15,11 @@
 #pragma once
 
 /* cmocka.h needs these before it. */
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <setjmp.h>
+
 #include <cmocka.h>
 
 /* Returns the number of tests that failed. */

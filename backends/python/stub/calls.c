@@ -13,7 +13,7 @@ uint32_t calls_new(enum shm_call_kind kind, uint32_t handle, uint64_t n_bytes) {
         struct shm_call *call;
 
         if (block == 0) {
-                if (!PyErr_Occurred())
+                if (PyErr_Occurred() == NULL)
                         (void)raise_model_exception("a call of the server is larger than 2 GiB");
                 return 0;
         }

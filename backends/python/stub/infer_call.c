@@ -16,8 +16,8 @@ struct caller {
 };
 
 static struct {
-        pthread_t thread;
-        bool      is_executing;
+        pthread_t     thread;
+        bool          is_executing;
         struct caller caller;
         pthread_t     loop_thread; /* of the event loop that runs coroutines */
         bool          has_loop;
@@ -171,7 +171,7 @@ static bool measure_inputs(struct infer_plan *plan) {
                 const void          *bytes = tensor_bytes(t);
                 uint64_t             place;
 
-                if (bytes == NULL && t->n_bytes > 0 && PyErr_Occurred())
+                if (bytes == NULL && t->n_bytes > 0 && PyErr_Occurred() != NULL)
                         return false;
                 plan->n_bytes += t->n_dims * sizeof(int64_t);
                 if (!connection_has(bytes, t->n_bytes, &place))
@@ -331,7 +331,7 @@ PyObject *infer_call_start(PyObject *module, PyObject *args) {
         struct infer_options o = { .is_async = true };
         PyObject            *request, *key;
         int                  is_decoupled;
-        uint32_t     block;
+        uint32_t             block;
 
         (void)module;
         if (!PyArg_ParseTuple(args, "O!IpO:infer", request_type, &request, &o.id, &is_decoupled,
@@ -428,7 +428,7 @@ static PyObject *make_response(uint32_t block) {
         else if (answer->parameters.len == 0)
                 Py_CLEAR(parameters); /* then parameters() returns {} */
         if (outputs != NULL && (error != NULL || answer->kind != SHM_ANSWER_ERROR) &&
-            !PyErr_Occurred())
+            PyErr_Occurred() == NULL)
                 response = response_make(outputs, error, parameters);
         Py_XDECREF(outputs);
         Py_XDECREF(error);

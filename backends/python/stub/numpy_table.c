@@ -83,7 +83,8 @@ bool numpy_is_array(PyObject *object) {
 
 static uint32_t type_of_kind(char kind, int n_bytes) {
         for (uint32_t type = 0; type < N_ELEMENT_TYPES; type++)
-                if (element_types[type].numpy_kind == kind && element_types[type].n_bytes == n_bytes)
+                if (element_types[type].numpy_kind == kind &&
+                    element_types[type].n_bytes == n_bytes)
                         return type;
         return kind == 'S' || (kind == 'O' && n_bytes == (int)sizeof(PyObject *))
                        ? TRITONSERVER_TYPE_BYTES

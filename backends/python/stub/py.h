@@ -38,9 +38,9 @@ struct connection {
         struct server_segment server_segments[SHM_SEGMENTS];
         uint32_t              n_server_segments;
         uint32_t              n_removed; /* removals of the server that were followed */
-        uint32_t           execution_head;
-        uint32_t           message_tail;
-        bool               is_decoupled;
+        uint32_t              execution_head;
+        uint32_t              message_tail;
+        bool                  is_decoupled;
         bool      is_forked;    /* this process is a child of the stub, which must not free the
                                  * memory */
         PyObject *input_names;  /* tuple of interned str */

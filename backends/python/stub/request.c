@@ -190,7 +190,7 @@ static bool take_correlation(struct request *r, PyObject *correlation) {
         }
         if (PyLong_Check(correlation)) {
                 r->record.correlation = PyLong_AsUnsignedLongLong(correlation);
-                if (!PyErr_Occurred()) {
+                if (PyErr_Occurred() == NULL) {
                         r->correlation = new_reference(correlation);
                         return true;
                 }
@@ -493,7 +493,7 @@ bool request_trace_handle(const struct request *r, uint32_t *ret) {
         if (handle != NULL)
                 *ret = (uint32_t)PyLong_AsUnsignedLong(handle);
         Py_XDECREF(handle);
-        return !PyErr_Occurred();
+        return PyErr_Occurred() == NULL;
 }
 
 static PyMethodDef methods[] = {

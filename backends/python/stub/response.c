@@ -190,7 +190,7 @@ static bool measure_error(struct answer_plan *plan) {
         }
         Py_XDECREF(code);
         Py_XDECREF(text);
-        if (plan->text == NULL || PyErr_Occurred())
+        if (plan->text == NULL || PyErr_Occurred() != NULL)
                 return false;
         plan->n_bytes += rounded((uint64_t)PyBytes_Size(plan->text));
         return true;
@@ -205,7 +205,7 @@ static bool measure_output(struct answer_plan *plan, struct tensor *t) {
                 return true;
         plan->n_outputs++;
         bytes = tensor_bytes(t);
-        if (bytes == NULL && t->n_bytes > 0 && PyErr_Occurred())
+        if (bytes == NULL && t->n_bytes > 0 && PyErr_Occurred() != NULL)
                 return false;
         plan->n_bytes += sizeof(struct shm_tensor) + t->n_dims * sizeof(int64_t);
         if (t->output_index == SHM_NO_INDEX) {
@@ -309,7 +309,7 @@ uint64_t answer_write(const struct answer_plan *plan, unsigned char *base, uint6
         at += sizeof(*answer);
         *answer =
                 (struct shm_answer){ .kind = plan->text != NULL ? SHM_ANSWER_ERROR : SHM_ANSWER_OK,
-                                       .code = plan->code };
+                                     .code = plan->code };
         answer->text = put_text(base, &at, plan->text);
         answer->parameters = put_text(base, &at, plan->parameters);
         if (plan->text != NULL)

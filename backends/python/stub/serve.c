@@ -81,7 +81,7 @@ static Py_ssize_t count_given(struct request *const *requests, Py_ssize_t n) {
 
 static PyObject *check_list(struct outcome *o, PyObject *result) {
         Py_ssize_t n_given = count_given(o->requests, o->n), next = 0;
-        PyObject *fault = NULL;
+        PyObject  *fault = NULL;
 
         if (PyList_Size(result) != n_given)
                 return PyUnicode_FromFormat(
@@ -304,7 +304,7 @@ static PyObject *make_requests(const struct shm_execution *execution, struct req
         }
         for (Py_ssize_t i = 0; list != NULL && i < n; i++)
                 if (ret[i]->refusal == NULL)
-                Py_INCREF(ret[i]);
+                        Py_INCREF(ret[i]);
         if (list != NULL && n_given < n)
                 (void)PyList_SetSlice(list, n_given, n, NULL);
         return list;
@@ -328,7 +328,7 @@ static uint32_t depth_of(struct request *const *requests, Py_ssize_t n) {
 static PyObject *call_model(PyObject *list, struct request *const *requests, Py_ssize_t n,
                             uint32_t i) {
         struct shm_slot *slot = &connection.header->slots[i];
-        PyObject *result;
+        PyObject        *result;
 
         infer_call_begin_execution(requests, n, depth_of(requests, n), i);
         result = PyObject_CallFunctionObjArgs(loop.execute, list, NULL);
@@ -356,7 +356,7 @@ static bool end(struct request *const *requests, Py_ssize_t n, PyObject *result,
                 fail(&o, take_exception());
         } else {
                 fault = check_result(&o, result);
-                if (fault != NULL || PyErr_Occurred())
+                if (fault != NULL || PyErr_Occurred() != NULL)
                         fail(&o, fault != NULL ? fault : take_exception());
                 else if (!plan_answers(&o, result))
                         fail(&o, take_exception());
@@ -472,7 +472,7 @@ static bool start_pending(const struct shm_execution *execution) {
                                                                   NULL)
                                    : NULL;
                 Py_XDECREF(key);
-        is_right = done != NULL || end_pending(p, NULL);
+                is_right = done != NULL || end_pending(p, NULL);
         } else {
                 done = none();
                 is_right = end_pending(p, done);

@@ -21,10 +21,11 @@
 #define PATIENCE_NS UINT64_C(1000000000) /* time to wait for the interpreter lock */
 
 static struct {
-        _Atomic uint32_t taken; /* number of the last question that a thread has taken; a futex word */
-        int              signal;
-        int              fd; /* descriptor that faulthandler writes to */
-        struct stat      file;
+        _Atomic uint32_t
+                    taken; /* number of the last question that a thread has taken; a futex word */
+        int         signal;
+        int         fd; /* descriptor that faulthandler writes to */
+        struct stat file;
 } stacks;
 
 static bool take(uint32_t question) {
@@ -73,8 +74,9 @@ static void dump(uint32_t question) {
         if (n > 0)
                 answer(question, connection.header->stacks, (uint64_t)n);
         else
-                answer_text(question, "The model holds the interpreter lock, and handles the signal "
-                                      "for its stacks itself.\n");
+                answer_text(question,
+                            "The model holds the interpreter lock, and handles the signal "
+                            "for its stacks itself.\n");
 }
 
 static void *watch(void *userp) {

@@ -206,7 +206,7 @@ static PyObject *make_strings(const struct tensor *t) {
         if (array != NULL && strings_read(t->bytes, t->n_bytes, elements, n))
                 return array;
         Py_XDECREF(array);
-        if (PyErr_Occurred())
+        if (PyErr_Occurred() != NULL)
                 return NULL;
         list = strings_deserialize(t->bytes, t->n_bytes); /* or what is wrong with them */
         if (list == NULL)
@@ -232,7 +232,8 @@ static PyObject *as_numpy(PyObject *self, PyObject *unused) {
                 return raise_model_exception(text);
         }
         if (t->array == NULL)
-                t->array = t->type == TRITONSERVER_TYPE_BYTES ? make_strings(t) : numpy_over(t, t->owner);
+                t->array = t->type == TRITONSERVER_TYPE_BYTES ? make_strings(t)
+                                                              : numpy_over(t, t->owner);
         Py_XINCREF(t->array);
         return t->array;
 }

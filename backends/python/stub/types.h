@@ -10,7 +10,14 @@
 #include <stdint.h>
 
 /* DLDataTypeCode of DLPack; bits are 8 times the bytes. */
-enum { CODE_NONE = -1, CODE_INT = 0, CODE_UINT = 1, CODE_FLOAT = 2, CODE_BFLOAT = 4, CODE_BOOL = 6 };
+enum {
+        CODE_NONE = -1,
+        CODE_INT = 0,
+        CODE_UINT = 1,
+        CODE_FLOAT = 2,
+        CODE_BFLOAT = 4,
+        CODE_BOOL = 6
+};
 
 struct element_type {
         const char *name;

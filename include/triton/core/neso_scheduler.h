@@ -85,10 +85,10 @@ typedef struct sched_host sched_host;
 
 /* An item, for reading. It stays where on_enqueue() has shown it, unchanged, until the item ends. */
 typedef struct sched_item {
-        uint64_t id;          /* of this item alone, never 0; not used again */
-        uint32_t rows;        /* 1 or more */
-        uint32_t priority;    /* level in force, 1 is served first; 0: the model has no priorities */
-        uint64_t arrival_ns;  /* on the clock of now_ns() */
+        uint64_t id;         /* of this item alone, never 0; not used again */
+        uint32_t rows;       /* 1 or more */
+        uint32_t priority;   /* level in force, 1 is served first; 0: the model has no priorities */
+        uint64_t arrival_ns; /* on the clock of now_ns() */
         uint64_t deadline_ns; /* when the server takes it back; 0: never */
         uint64_t shape_class; /* equal: may share a batch */
 } sched_item;
@@ -99,7 +99,7 @@ typedef struct sched_member {
         uint32_t    virtual_index; /* which one of its group */
         uint32_t    lo, hi;        /* rows of a batch that it takes */
         const char *name;
-        uint32_t    is_busy;       /* 1: executes; on_member_free() will come. 0 when a model is loaded */
+        uint32_t    is_busy; /* 1: executes; on_member_free() will come. 0 when a model is loaded */
 } sched_member;
 
 /* What a scheduler may call. */

@@ -53,20 +53,20 @@ extern "C" {
 
 /* Objects of the server, known to a backend by pointer only. TRITONBACKEND_Batcher is the
  * backend's own: whatever its batching functions make of it. */
-typedef struct TRITONBACKEND_MemoryManager TRITONBACKEND_MemoryManager;
-typedef struct TRITONBACKEND_Input TRITONBACKEND_Input;
-typedef struct TRITONBACKEND_Output TRITONBACKEND_Output;
-typedef struct TRITONBACKEND_State TRITONBACKEND_State;
-typedef struct TRITONBACKEND_Request TRITONBACKEND_Request;
+typedef struct TRITONBACKEND_MemoryManager   TRITONBACKEND_MemoryManager;
+typedef struct TRITONBACKEND_Input           TRITONBACKEND_Input;
+typedef struct TRITONBACKEND_Output          TRITONBACKEND_Output;
+typedef struct TRITONBACKEND_State           TRITONBACKEND_State;
+typedef struct TRITONBACKEND_Request         TRITONBACKEND_Request;
 typedef struct TRITONBACKEND_ResponseFactory TRITONBACKEND_ResponseFactory;
-typedef struct TRITONBACKEND_Response TRITONBACKEND_Response;
-typedef struct TRITONBACKEND_Backend TRITONBACKEND_Backend;
-typedef struct TRITONBACKEND_Model TRITONBACKEND_Model;
-typedef struct TRITONBACKEND_ModelInstance TRITONBACKEND_ModelInstance;
+typedef struct TRITONBACKEND_Response        TRITONBACKEND_Response;
+typedef struct TRITONBACKEND_Backend         TRITONBACKEND_Backend;
+typedef struct TRITONBACKEND_Model           TRITONBACKEND_Model;
+typedef struct TRITONBACKEND_ModelInstance   TRITONBACKEND_ModelInstance;
 typedef struct TRITONBACKEND_ModelInstanceResponseStatistics
-        TRITONBACKEND_ModelInstanceResponseStatistics;
+                                              TRITONBACKEND_ModelInstanceResponseStatistics;
 typedef struct TRITONBACKEND_BackendAttribute TRITONBACKEND_BackendAttribute;
-typedef struct TRITONBACKEND_Batcher TRITONBACKEND_Batcher;
+typedef struct TRITONBACKEND_Batcher          TRITONBACKEND_Batcher;
 
 /* How the files of a model or of a backend can be reached. */
 typedef enum TRITONBACKEND_ArtifactType_enum {
@@ -82,8 +82,8 @@ typedef enum TRITONBACKEND_ExecutionPolicy_enum {
 /* ---- Version --------------------------------------------------------------------------------- */
 
 /* Gives the version of this interface that the server implements. */
-TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_ApiVersion(
-        uint32_t *major, uint32_t *minor);
+TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_ApiVersion(uint32_t *major,
+                                                                    uint32_t *minor);
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
 /* The server's allocator for a backend's scratch memory; pinned memory comes from the server's
@@ -158,8 +158,8 @@ TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_OutputBufferAttributes(
  * from the moment it returns success, until TRITONBACKEND_RequestRelease(). */
 
 /* The client's id, "" when it gave none. */
-TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_RequestId(
-        TRITONBACKEND_Request *request, const char **id);
+TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_RequestId(TRITONBACKEND_Request *request,
+                                                                   const char           **id);
 
 /* Whether the client has withdrawn the request. A backend may then answer with a CANCELLED
  * error instead of computing. */
@@ -335,8 +335,8 @@ TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_StateBufferAttributes(
 /* ---- Backend --------------------------------------------------------------------------------- */
 
 /* The backend's name. */
-TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_BackendName(
-        TRITONBACKEND_Backend *backend, const char **name);
+TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_BackendName(TRITONBACKEND_Backend *backend,
+                                                                     const char           **name);
 
 /* {"cmdline": {...}}: the settings given to the server for this backend, each value a text. The
  * message belongs to the backend. */
@@ -372,7 +372,7 @@ TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_BackendSetState(
  * configuration does not say; the first call is the first choice. `count` instances (0: the
  * server decides) of `kind`, on `id_count` devices. */
 TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(
-        TRITONBACKEND_BackendAttribute *backend_attributes,
+        TRITONBACKEND_BackendAttribute      *backend_attributes,
         const TRITONSERVER_InstanceGroupKind kind, const uint64_t count, const uint64_t *device_ids,
         const uint64_t id_count);
 
@@ -385,12 +385,12 @@ TRITONBACKEND_BackendAttributeSetParallelModelInstanceLoading(
 /* ---- Model ----------------------------------------------------------------------------------- */
 
 /* The model's name. */
-TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_ModelName(
-        TRITONBACKEND_Model *model, const char **name);
+TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_ModelName(TRITONBACKEND_Model *model,
+                                                                   const char         **name);
 
 /* The version's number. */
-TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_ModelVersion(
-        TRITONBACKEND_Model *model, uint64_t *version);
+TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_ModelVersion(TRITONBACKEND_Model *model,
+                                                                      uint64_t            *version);
 
 /* The directory of the model, the parent of its versions' directories. */
 TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_ModelRepository(
@@ -414,20 +414,20 @@ TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_ModelSetConfig(
         TRITONSERVER_Message *model_config);
 
 /* The server that runs the model, for inferences of the backend's own. */
-TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_ModelServer(
-        TRITONBACKEND_Model *model, TRITONSERVER_Server **server);
+TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_ModelServer(TRITONBACKEND_Model  *model,
+                                                                     TRITONSERVER_Server **server);
 
 /* The backend of the model. */
 TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_ModelBackend(
         TRITONBACKEND_Model *model, TRITONBACKEND_Backend **backend);
 
 /* The pointer set with TRITONBACKEND_ModelSetState(), or NULL. */
-TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_ModelState(
-        TRITONBACKEND_Model *model, void **state);
+TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_ModelState(TRITONBACKEND_Model *model,
+                                                                    void               **state);
 
 /* Keeps a pointer of the backend's own. */
-TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_ModelSetState(
-        TRITONBACKEND_Model *model, void *state);
+TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_ModelSetState(TRITONBACKEND_Model *model,
+                                                                       void                *state);
 
 /* Reports the memory that the model takes, one entry per place; replaces what was reported. The
  * attributes stay the backend's. */
@@ -519,25 +519,25 @@ TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_ModelInstanceResponseSt
 TRITONBACKEND_DECLSPEC TRITONSERVER_Error *
 TRITONBACKEND_ModelInstanceResponseStatisticsSetModelInstance(
         TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,
-        TRITONBACKEND_ModelInstance *model_instance);
+        TRITONBACKEND_ModelInstance                   *model_instance);
 
 /* Which factory it came from. Required. */
 TRITONBACKEND_DECLSPEC TRITONSERVER_Error *
 TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseFactory(
         TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,
-        TRITONBACKEND_ResponseFactory *response_factory);
+        TRITONBACKEND_ResponseFactory                 *response_factory);
 
 /* When the backend began with it, ns. Required. */
 TRITONBACKEND_DECLSPEC TRITONSERVER_Error *
 TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseStart(
         TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,
-        uint64_t response_start);
+        uint64_t                                       response_start);
 
 /* When its outputs began to be written, ns. Not set: the response was empty. */
 TRITONBACKEND_DECLSPEC TRITONSERVER_Error *
 TRITONBACKEND_ModelInstanceResponseStatisticsSetComputeOutputStart(
         TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,
-        uint64_t compute_output_start);
+        uint64_t                                       compute_output_start);
 
 /* When it was sent, ns. Required. */
 TRITONBACKEND_DECLSPEC TRITONSERVER_Error *
@@ -547,7 +547,7 @@ TRITONBACKEND_ModelInstanceResponseStatisticsSetResponseEnd(
 /* The failure it reported, NULL for none; stays the backend's. */
 TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_ModelInstanceResponseStatisticsSetError(
         TRITONBACKEND_ModelInstanceResponseStatistics *response_statistics,
-        TRITONSERVER_Error *error);
+        TRITONSERVER_Error                            *error);
 
 /* Counts the record. It may be filled again afterwards. */
 TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportResponseStatistics(

@@ -35,9 +35,9 @@ extern "C" {
 #define TRITONCACHE_API_VERSION_MINOR 1
 
 /* TRITONCACHE_Cache is the cache's own; the others are objects of the server. */
-typedef struct TRITONCACHE_Cache TRITONCACHE_Cache;
+typedef struct TRITONCACHE_Cache      TRITONCACHE_Cache;
 typedef struct TRITONCACHE_CacheEntry TRITONCACHE_CacheEntry;
-typedef struct TRITONCACHE_Allocator TRITONCACHE_Allocator;
+typedef struct TRITONCACHE_Allocator  TRITONCACHE_Allocator;
 
 /* ---- What a cache can call ------------------------------------------------------------------- */
 
@@ -67,28 +67,30 @@ TRITONCACHE_DECLSPEC TRITONSERVER_Error *TRITONCACHE_CacheEntrySetBuffer(
 
 /* Copies between the cache's buffers in `entry` and the response: on insertion into the buffers
  * that the cache has set in the entry, on a lookup out of those it has added. */
-TRITONCACHE_DECLSPEC TRITONSERVER_Error *TRITONCACHE_Copy(
-        TRITONCACHE_Allocator *allocator, TRITONCACHE_CacheEntry *entry);
+TRITONCACHE_DECLSPEC TRITONSERVER_Error *TRITONCACHE_Copy(TRITONCACHE_Allocator  *allocator,
+                                                          TRITONCACHE_CacheEntry *entry);
 
 /* ---- Entry points that a cache defines ------------------------------------------------------- */
 
 /* A cache is made. `config` is the JSON object that it was configured with. */
-TRITONCACHE_ISPEC TRITONSERVER_Error *TRITONCACHE_CacheInitialize(
-        TRITONCACHE_Cache **cache, const char *config);
+TRITONCACHE_ISPEC TRITONSERVER_Error *TRITONCACHE_CacheInitialize(TRITONCACHE_Cache **cache,
+                                                                  const char         *config);
 
 /* A cache ends. */
 TRITONCACHE_ISPEC TRITONSERVER_Error *TRITONCACHE_CacheFinalize(TRITONCACHE_Cache *cache);
 
 /* Fills `entry` with what is kept under `key` and calls TRITONCACHE_Copy(); NOT_FOUND when
  * there is nothing. */
-TRITONCACHE_ISPEC TRITONSERVER_Error *TRITONCACHE_CacheLookup(
-        TRITONCACHE_Cache *cache, const char *key, TRITONCACHE_CacheEntry *entry,
-        TRITONCACHE_Allocator *allocator);
+TRITONCACHE_ISPEC TRITONSERVER_Error *TRITONCACHE_CacheLookup(TRITONCACHE_Cache      *cache,
+                                                              const char             *key,
+                                                              TRITONCACHE_CacheEntry *entry,
+                                                              TRITONCACHE_Allocator  *allocator);
 
 /* Keeps what is in `entry` under `key`; ALREADY_EXISTS when there is something. */
-TRITONCACHE_ISPEC TRITONSERVER_Error *TRITONCACHE_CacheInsert(
-        TRITONCACHE_Cache *cache, const char *key, TRITONCACHE_CacheEntry *entry,
-        TRITONCACHE_Allocator *allocator);
+TRITONCACHE_ISPEC TRITONSERVER_Error *TRITONCACHE_CacheInsert(TRITONCACHE_Cache      *cache,
+                                                              const char             *key,
+                                                              TRITONCACHE_CacheEntry *entry,
+                                                              TRITONCACHE_Allocator  *allocator);
 
 #ifdef __cplusplus
 }

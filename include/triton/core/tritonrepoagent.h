@@ -37,29 +37,29 @@ extern "C" {
 #define TRITONREPOAGENT_API_VERSION_MINOR 1
 
 /* Objects of the server, known to an agent by pointer only. */
-typedef struct TRITONREPOAGENT_Agent TRITONREPOAGENT_Agent;
+typedef struct TRITONREPOAGENT_Agent      TRITONREPOAGENT_Agent;
 typedef struct TRITONREPOAGENT_AgentModel TRITONREPOAGENT_AgentModel;
 
 /* How the files of a model can be reached. */
 typedef enum TRITONREPOAGENT_ArtifactType_enum {
-        TRITONREPOAGENT_ARTIFACT_FILESYSTEM = 0, /* a local directory */
+        TRITONREPOAGENT_ARTIFACT_FILESYSTEM = 0,        /* a local directory */
         TRITONREPOAGENT_ARTIFACT_REMOTE_FILESYSTEM = 1, /* a path in a store of objects */
 } TRITONREPOAGENT_ArtifactType;
 
 /* What is happening to a model. */
 typedef enum TRITONREPOAGENT_ActionType_enum {
-        TRITONREPOAGENT_ACTION_LOAD = 0, /* about to be loaded; an error prevents it */
-        TRITONREPOAGENT_ACTION_LOAD_COMPLETE = 1, /* is ready */
-        TRITONREPOAGENT_ACTION_LOAD_FAIL = 2, /* could not be loaded */
-        TRITONREPOAGENT_ACTION_UNLOAD = 3, /* about to be unloaded */
+        TRITONREPOAGENT_ACTION_LOAD = 0,            /* about to be loaded; an error prevents it */
+        TRITONREPOAGENT_ACTION_LOAD_COMPLETE = 1,   /* is ready */
+        TRITONREPOAGENT_ACTION_LOAD_FAIL = 2,       /* could not be loaded */
+        TRITONREPOAGENT_ACTION_UNLOAD = 3,          /* about to be unloaded */
         TRITONREPOAGENT_ACTION_UNLOAD_COMPLETE = 4, /* is unloaded; the last action */
 } TRITONREPOAGENT_ActionType;
 
 /* ---- What an agent can call ------------------------------------------------------------------ */
 
 /* Gives the version of this interface that the server implements. */
-TRITONREPOAGENT_DECLSPEC TRITONSERVER_Error *TRITONREPOAGENT_ApiVersion(
-        uint32_t *major, uint32_t *minor);
+TRITONREPOAGENT_DECLSPEC TRITONSERVER_Error *TRITONREPOAGENT_ApiVersion(uint32_t *major,
+                                                                        uint32_t *minor);
 
 /* Where the model's files are: the repository's directory, or what the agent before this one
  * put in its place. Belongs to the model. */
@@ -107,12 +107,12 @@ TRITONREPOAGENT_DECLSPEC TRITONSERVER_Error *TRITONREPOAGENT_ModelSetState(
         TRITONREPOAGENT_AgentModel *model, void *state);
 
 /* The pointer set with TRITONREPOAGENT_SetState(), or NULL. */
-TRITONREPOAGENT_DECLSPEC TRITONSERVER_Error *TRITONREPOAGENT_State(
-        TRITONREPOAGENT_Agent *agent, void **state);
+TRITONREPOAGENT_DECLSPEC TRITONSERVER_Error *TRITONREPOAGENT_State(TRITONREPOAGENT_Agent *agent,
+                                                                   void                 **state);
 
 /* Keeps a pointer of the agent's own. */
-TRITONREPOAGENT_DECLSPEC TRITONSERVER_Error *TRITONREPOAGENT_SetState(
-        TRITONREPOAGENT_Agent *agent, void *state);
+TRITONREPOAGENT_DECLSPEC TRITONSERVER_Error *TRITONREPOAGENT_SetState(TRITONREPOAGENT_Agent *agent,
+                                                                      void                  *state);
 
 /* ---- Entry points that an agent defines ------------------------------------------------------ */
 

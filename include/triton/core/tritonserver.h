@@ -53,20 +53,20 @@ extern "C" {
 #define TRITONSERVER_API_VERSION_MINOR 34
 
 /* Objects of the server, known to a program by pointer only. */
-typedef struct TRITONSERVER_BufferAttributes TRITONSERVER_BufferAttributes;
-typedef struct TRITONSERVER_Error TRITONSERVER_Error;
-typedef struct TRITONSERVER_InferenceRequest TRITONSERVER_InferenceRequest;
+typedef struct TRITONSERVER_BufferAttributes  TRITONSERVER_BufferAttributes;
+typedef struct TRITONSERVER_Error             TRITONSERVER_Error;
+typedef struct TRITONSERVER_InferenceRequest  TRITONSERVER_InferenceRequest;
 typedef struct TRITONSERVER_InferenceResponse TRITONSERVER_InferenceResponse;
-typedef struct TRITONSERVER_InferenceTrace TRITONSERVER_InferenceTrace;
-typedef struct TRITONSERVER_Message TRITONSERVER_Message;
-typedef struct TRITONSERVER_Metrics TRITONSERVER_Metrics;
-typedef struct TRITONSERVER_Parameter TRITONSERVER_Parameter;
+typedef struct TRITONSERVER_InferenceTrace    TRITONSERVER_InferenceTrace;
+typedef struct TRITONSERVER_Message           TRITONSERVER_Message;
+typedef struct TRITONSERVER_Metrics           TRITONSERVER_Metrics;
+typedef struct TRITONSERVER_Parameter         TRITONSERVER_Parameter;
 typedef struct TRITONSERVER_ResponseAllocator TRITONSERVER_ResponseAllocator;
-typedef struct TRITONSERVER_Server TRITONSERVER_Server;
-typedef struct TRITONSERVER_ServerOptions TRITONSERVER_ServerOptions;
-typedef struct TRITONSERVER_Metric TRITONSERVER_Metric;
-typedef struct TRITONSERVER_MetricFamily TRITONSERVER_MetricFamily;
-typedef struct TRITONSERVER_MetricArgs TRITONSERVER_MetricArgs;
+typedef struct TRITONSERVER_Server            TRITONSERVER_Server;
+typedef struct TRITONSERVER_ServerOptions     TRITONSERVER_ServerOptions;
+typedef struct TRITONSERVER_Metric            TRITONSERVER_Metric;
+typedef struct TRITONSERVER_MetricFamily      TRITONSERVER_MetricFamily;
+typedef struct TRITONSERVER_MetricArgs        TRITONSERVER_MetricArgs;
 
 /* The type of a tensor's elements. */
 typedef enum TRITONSERVER_DataType_enum {
@@ -84,7 +84,7 @@ typedef enum TRITONSERVER_DataType_enum {
         TRITONSERVER_TYPE_FP32 = 11,
         TRITONSERVER_TYPE_FP64 = 12,
         TRITONSERVER_TYPE_BYTES = 13, /* each element: 4-byte length, then the bytes */
-        TRITONSERVER_TYPE_BF16 = 14, /* the upper half of an FP32 */
+        TRITONSERVER_TYPE_BF16 = 14,  /* the upper half of an FP32 */
 } TRITONSERVER_DataType;
 
 /* The kind of memory a buffer lies in. With each goes a memory type id: the number of the
@@ -98,10 +98,10 @@ typedef enum TRITONSERVER_MemoryType_enum {
 /* The type of a parameter's value, and in brackets what a `const void *` value points to. */
 typedef enum TRITONSERVER_ParameterType_enum {
         TRITONSERVER_PARAMETER_STRING = 0, /* NUL-terminated text (its first char) */
-        TRITONSERVER_PARAMETER_INT = 1, /* int64_t */
-        TRITONSERVER_PARAMETER_BOOL = 2, /* bool */
+        TRITONSERVER_PARAMETER_INT = 1,    /* int64_t */
+        TRITONSERVER_PARAMETER_BOOL = 2,   /* bool */
         TRITONSERVER_PARAMETER_DOUBLE = 3, /* double */
-        TRITONSERVER_PARAMETER_BYTES = 4, /* the bytes; never copied */
+        TRITONSERVER_PARAMETER_BYTES = 4,  /* the bytes; never copied */
 } TRITONSERVER_ParameterType;
 
 /* Where the instances of a model run. */
@@ -129,9 +129,9 @@ typedef enum TRITONSERVER_LogFormat_enum {
 
 /* What kind of failure it was. */
 typedef enum TRITONSERVER_Error_Code_enum {
-        TRITONSERVER_ERROR_UNKNOWN = 0, /* of no other kind */
-        TRITONSERVER_ERROR_INTERNAL = 1, /* the server or a backend is at fault */
-        TRITONSERVER_ERROR_NOT_FOUND = 2, /* what was named does not exist */
+        TRITONSERVER_ERROR_UNKNOWN = 0,     /* of no other kind */
+        TRITONSERVER_ERROR_INTERNAL = 1,    /* the server or a backend is at fault */
+        TRITONSERVER_ERROR_NOT_FOUND = 2,   /* what was named does not exist */
         TRITONSERVER_ERROR_INVALID_ARG = 3, /* the caller is at fault */
         TRITONSERVER_ERROR_UNAVAILABLE = 4, /* not now: not ready, full, too late */
         TRITONSERVER_ERROR_UNSUPPORTED = 5, /* known, but not possible here */
@@ -148,23 +148,23 @@ typedef enum TRITONSERVER_MetricFormat_enum {
  * with a bitwise or. */
 typedef enum TRITONSERVER_InferenceTraceLevel_enum {
         TRITONSERVER_TRACE_LEVEL_DISABLED = 0,
-        TRITONSERVER_TRACE_LEVEL_MIN = 1, /* deprecated: TIMESTAMPS */
-        TRITONSERVER_TRACE_LEVEL_MAX = 2, /* deprecated: TIMESTAMPS */
+        TRITONSERVER_TRACE_LEVEL_MIN = 1,          /* deprecated: TIMESTAMPS */
+        TRITONSERVER_TRACE_LEVEL_MAX = 2,          /* deprecated: TIMESTAMPS */
         TRITONSERVER_TRACE_LEVEL_TIMESTAMPS = 0x4, /* when each phase began and ended */
-        TRITONSERVER_TRACE_LEVEL_TENSORS = 0x8, /* the contents of tensors */
+        TRITONSERVER_TRACE_LEVEL_TENSORS = 0x8,    /* the contents of tensors */
 } TRITONSERVER_InferenceTraceLevel;
 
 /* The points of an inference that a trace reports, in the order they happen. */
 typedef enum TRITONSERVER_InferenceTraceActivity_enum {
         TRITONSERVER_TRACE_REQUEST_START = 0,
-        TRITONSERVER_TRACE_QUEUE_START = 1, /* handed to the scheduler */
-        TRITONSERVER_TRACE_COMPUTE_START = 2, /* handed to the backend */
-        TRITONSERVER_TRACE_COMPUTE_INPUT_END = 3, /* inputs are in place */
+        TRITONSERVER_TRACE_QUEUE_START = 1,          /* handed to the scheduler */
+        TRITONSERVER_TRACE_COMPUTE_START = 2,        /* handed to the backend */
+        TRITONSERVER_TRACE_COMPUTE_INPUT_END = 3,    /* inputs are in place */
         TRITONSERVER_TRACE_COMPUTE_OUTPUT_START = 4, /* the model has run */
-        TRITONSERVER_TRACE_COMPUTE_END = 5, /* outputs are in place */
+        TRITONSERVER_TRACE_COMPUTE_END = 5,          /* outputs are in place */
         TRITONSERVER_TRACE_REQUEST_END = 6,
-        TRITONSERVER_TRACE_TENSOR_QUEUE_INPUT = 7, /* TENSORS: an input as queued */
-        TRITONSERVER_TRACE_TENSOR_BACKEND_INPUT = 8, /* TENSORS: an input as the backend sees it */
+        TRITONSERVER_TRACE_TENSOR_QUEUE_INPUT = 7,    /* TENSORS: an input as queued */
+        TRITONSERVER_TRACE_TENSOR_BACKEND_INPUT = 8,  /* TENSORS: an input as the backend sees it */
         TRITONSERVER_TRACE_TENSOR_BACKEND_OUTPUT = 9, /* TENSORS: an output of the backend */
         TRITONSERVER_TRACE_CUSTOM_ACTIVITY = 10, /* TRITONSERVER_InferenceTraceReportActivity() */
 } TRITONSERVER_InferenceTraceActivity;
@@ -189,20 +189,20 @@ typedef enum TRITONSERVER_ResponseCompleteFlag_enum {
 
 /* Who decides which models are loaded. */
 typedef enum TRITONSERVER_ModelControlMode_enum {
-        TRITONSERVER_MODEL_CONTROL_NONE = 0, /* all of the repositories, once, at the start */
-        TRITONSERVER_MODEL_CONTROL_POLL = 1, /* all, following changes of the repositories */
+        TRITONSERVER_MODEL_CONTROL_NONE = 0,     /* all of the repositories, once, at the start */
+        TRITONSERVER_MODEL_CONTROL_POLL = 1,     /* all, following changes of the repositories */
         TRITONSERVER_MODEL_CONTROL_EXPLICIT = 2, /* the load and unload functions */
 } TRITONSERVER_ModelControlMode;
 
 /* Whether instances compete for the resources that their configurations name. */
 typedef enum TRITONSERVER_RateLimitMode_enum {
-        TRITONSERVER_RATE_LIMIT_OFF = 0, /* every idle instance may run */
+        TRITONSERVER_RATE_LIMIT_OFF = 0,        /* every idle instance may run */
         TRITONSERVER_RATE_LIMIT_EXEC_COUNT = 1, /* resources first; fewest executions first */
 } TRITONSERVER_RateLimitMode;
 
 /* How a model takes batches, as TRITONSERVER_ServerModelBatchProperties() reports it. */
 typedef enum TRITONSERVER_ModelBatchFlag_enum {
-        TRITONSERVER_BATCH_UNKNOWN = 1, /* no batching, or not known to the server */
+        TRITONSERVER_BATCH_UNKNOWN = 1,   /* no batching, or not known to the server */
         TRITONSERVER_BATCH_FIRST_DIM = 2, /* the first dimension of every tensor is the batch */
 } TRITONSERVER_ModelBatchFlag;
 
@@ -214,13 +214,13 @@ typedef enum TRITONSERVER_ModelIndexFlag_enum {
 /* How many responses a model sends for one request. */
 typedef enum TRITONSERVER_ModelTxnPropertyFlag_enum {
         TRITONSERVER_TXN_ONE_TO_ONE = 1, /* exactly one */
-        TRITONSERVER_TXN_DECOUPLED = 2, /* any number, none included */
+        TRITONSERVER_TXN_DECOUPLED = 2,  /* any number, none included */
 } TRITONSERVER_ModelTxnPropertyFlag;
 
 /* The kind of a metric, as in Prometheus. */
 typedef enum TRITONSERVER_MetricKind_enum {
-        TRITONSERVER_METRIC_KIND_COUNTER = 0, /* only grows */
-        TRITONSERVER_METRIC_KIND_GAUGE = 1, /* goes up and down */
+        TRITONSERVER_METRIC_KIND_COUNTER = 0,   /* only grows */
+        TRITONSERVER_METRIC_KIND_GAUGE = 1,     /* goes up and down */
         TRITONSERVER_METRIC_KIND_HISTOGRAM = 2, /* counts observations per bucket */
 } TRITONSERVER_MetricKind;
 
@@ -281,8 +281,8 @@ typedef void (*TRITONSERVER_InferenceTraceTensorActivityFn_t)(
 /* The server is done with the trace, which is the callee's again, to delete or to read first.
  * Also called for each child trace, so that what a child trace holds is freed by the same
  * function. */
-typedef void (*TRITONSERVER_InferenceTraceReleaseFn_t)(
-        struct TRITONSERVER_InferenceTrace *trace, void *userp);
+typedef void (*TRITONSERVER_InferenceTraceReleaseFn_t)(struct TRITONSERVER_InferenceTrace *trace,
+                                                       void                               *userp);
 
 /* The server is done with a request and with all its input buffers: the request is the callee's
  * again. `flags` is TRITONSERVER_REQUEST_RELEASE_ALL. It comes exactly once for each successful
@@ -302,8 +302,8 @@ typedef void (*TRITONSERVER_InferenceResponseCompleteFn_t)(
 
 /* Gives the version of this interface that the server implements, to compare with
  * TRITONSERVER_API_VERSION_MAJOR and _MINOR of the headers a program was built with. */
-TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *TRITONSERVER_ApiVersion(
-        uint32_t *major, uint32_t *minor);
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *TRITONSERVER_ApiVersion(uint32_t *major,
+                                                                         uint32_t *minor);
 
 /* ---- Names of values ------------------------------------------------------------------------- */
 /* The texts are static and NUL-terminated. A value outside the enum gives "<invalid>" unless
@@ -367,15 +367,15 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *TRITONSERVER_LogMessage(
 
 /* A new error; `msg` is copied (NULL counts as ""). Never NULL: when memory is short, it is an
  * INTERNAL error that says so. */
-TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *TRITONSERVER_ErrorNew(
-        TRITONSERVER_Error_Code code, const char *msg);
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *TRITONSERVER_ErrorNew(TRITONSERVER_Error_Code code,
+                                                                       const char             *msg);
 
 /* Ends an error. NULL is fine. */
 TRITONSERVER_DECLSPEC void TRITONSERVER_ErrorDelete(struct TRITONSERVER_Error *error);
 
 /* The kind of the failure; TRITONSERVER_ERROR_UNKNOWN for NULL. */
-TRITONSERVER_DECLSPEC TRITONSERVER_Error_Code TRITONSERVER_ErrorCode(
-        struct TRITONSERVER_Error *error);
+TRITONSERVER_DECLSPEC TRITONSERVER_Error_Code
+TRITONSERVER_ErrorCode(struct TRITONSERVER_Error *error);
 
 /* "Unknown", "Internal", "Not found", "Invalid argument", "Unavailable", "Unsupported",
  * "Already exists" or "Cancelled". Static. "Unknown" for NULL. */
@@ -390,20 +390,20 @@ TRITONSERVER_DECLSPEC const char *TRITONSERVER_ErrorMessage(struct TRITONSERVER_
 
 /* `alloc_fn` and `release_fn` are required; `start_fn` may be NULL. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *TRITONSERVER_ResponseAllocatorNew(
-        struct TRITONSERVER_ResponseAllocator **allocator,
-        TRITONSERVER_ResponseAllocatorAllocFn_t alloc_fn,
+        struct TRITONSERVER_ResponseAllocator   **allocator,
+        TRITONSERVER_ResponseAllocatorAllocFn_t   alloc_fn,
         TRITONSERVER_ResponseAllocatorReleaseFn_t release_fn,
-        TRITONSERVER_ResponseAllocatorStartFn_t start_fn);
+        TRITONSERVER_ResponseAllocatorStartFn_t   start_fn);
 
 /* Sets the optional callback that adds to what is known about a buffer. NULL removes it. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *
 TRITONSERVER_ResponseAllocatorSetBufferAttributesFunction(
-        struct TRITONSERVER_ResponseAllocator *allocator,
+        struct TRITONSERVER_ResponseAllocator             *allocator,
         TRITONSERVER_ResponseAllocatorBufferAttributesFn_t buffer_attributes_fn);
 
 /* Sets the optional callback that tells a backend where an output will lie. NULL removes it. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *TRITONSERVER_ResponseAllocatorSetQueryFunction(
-        struct TRITONSERVER_ResponseAllocator *allocator,
+        struct TRITONSERVER_ResponseAllocator  *allocator,
         TRITONSERVER_ResponseAllocatorQueryFn_t query_fn);
 
 /* Ends an allocator. No response made with it may exist any more. */
@@ -502,7 +502,7 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceRequ
  * inference made on behalf of this one. It is the caller's until it is given to
  * TRITONSERVER_ServerInferAsync(). The parent is not released before all children are deleted. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceSpawnChildTrace(
-        struct TRITONSERVER_InferenceTrace *trace,
+        struct TRITONSERVER_InferenceTrace  *trace,
         struct TRITONSERVER_InferenceTrace **child_trace);
 
 /* Attaches a text that travels with the trace, such as a W3C trace context as JSON. Copied. */
@@ -667,13 +667,13 @@ TRITONSERVER_InferenceRequestRemoveAllRequestedOutputs(
 
 /* Sets who gets the request back. Required before TRITONSERVER_ServerInferAsync(). */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetReleaseCallback(
-        struct TRITONSERVER_InferenceRequest *inference_request,
+        struct TRITONSERVER_InferenceRequest    *inference_request,
         TRITONSERVER_InferenceRequestReleaseFn_t request_release_fn, void *request_release_userp);
 
 /* Sets who gets the responses, and who gives memory for their outputs. Required before
  * TRITONSERVER_ServerInferAsync(). The allocator stays the caller's. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetResponseCallback(
-        struct TRITONSERVER_InferenceRequest *inference_request,
+        struct TRITONSERVER_InferenceRequest  *inference_request,
         struct TRITONSERVER_ResponseAllocator *response_allocator, void *response_allocator_userp,
         TRITONSERVER_InferenceResponseCompleteFn_t response_fn, void *response_userp);
 
@@ -764,7 +764,7 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *TRITONSERVER_BufferAttributesSe
 /* Sets the kind of memory. INVALID_ARG outside the enum. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *TRITONSERVER_BufferAttributesSetMemoryType(
         struct TRITONSERVER_BufferAttributes *buffer_attributes,
-        TRITONSERVER_MemoryType memory_type);
+        TRITONSERVER_MemoryType               memory_type);
 
 /* Sets a pointer to the CUDA inter-process handle, which is not copied; NULL: none. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *TRITONSERVER_BufferAttributesSetCudaIpcHandle(
@@ -781,7 +781,7 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *TRITONSERVER_BufferAttributesMe
 /* The kind of memory. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *TRITONSERVER_BufferAttributesMemoryType(
         struct TRITONSERVER_BufferAttributes *buffer_attributes,
-        TRITONSERVER_MemoryType *memory_type);
+        TRITONSERVER_MemoryType              *memory_type);
 
 /* The pointer to the CUDA inter-process handle; NULL when there is none. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *TRITONSERVER_BufferAttributesCudaIpcHandle(
@@ -845,20 +845,20 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsAddRa
 
 /* The size of the pool of pinned memory; 0: none. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *
-TRITONSERVER_ServerOptionsSetPinnedMemoryPoolByteSize(
-        struct TRITONSERVER_ServerOptions *options, uint64_t size);
+TRITONSERVER_ServerOptionsSetPinnedMemoryPoolByteSize(struct TRITONSERVER_ServerOptions *options,
+                                                      uint64_t                           size);
 
 /* The size of one GPU's pool of memory. Kept; without effect where there is no GPU. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *
-TRITONSERVER_ServerOptionsSetCudaMemoryPoolByteSize(
-        struct TRITONSERVER_ServerOptions *options, int gpu_device, uint64_t size);
+TRITONSERVER_ServerOptionsSetCudaMemoryPoolByteSize(struct TRITONSERVER_ServerOptions *options,
+                                                    int gpu_device, uint64_t size);
 
 /* The range of addresses kept for growing buffers on one GPU. Kept; without effect where there
  * is no GPU. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *
-TRITONSERVER_ServerOptionsSetCudaVirtualAddressSize(
-        struct TRITONSERVER_ServerOptions *options, int gpu_device,
-        size_t cuda_virtual_address_size);
+TRITONSERVER_ServerOptionsSetCudaVirtualAddressSize(struct TRITONSERVER_ServerOptions *options,
+                                                    int                                gpu_device,
+                                                    size_t cuda_virtual_address_size);
 
 /* Deprecated: as TRITONSERVER_ServerOptionsSetCacheConfig() with "local" and {"size": "<size>"}. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetResponseCacheByteSize(
@@ -894,8 +894,8 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetEx
 
 /* How many threads copy tensors side by side; 0: each thread its own. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *
-TRITONSERVER_ServerOptionsSetBufferManagerThreadCount(
-        struct TRITONSERVER_ServerOptions *options, unsigned int thread_count);
+TRITONSERVER_ServerOptionsSetBufferManagerThreadCount(struct TRITONSERVER_ServerOptions *options,
+                                                      unsigned int thread_count);
 
 /* How many models are loaded at the same time. INVALID_ARG for 0. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetModelLoadThreadCount(

@@ -54,7 +54,7 @@ static TRITONSERVER_Error *give_back(struct TRITONSERVER_ResponseAllocator *allo
 
 static TRITONSERVER_Error *describe(struct TRITONSERVER_ResponseAllocator *allocator,
                                     const char                            *name,
-                                    struct TRITONSERVER_BufferAttributes  *attributes, void *userp,
+                                    struct TRITONSERVER_BufferAttributes *attributes, void *userp,
                                     void *buffer_userp) {
         (void)allocator, (void)name, (void)attributes, (void)userp, (void)buffer_userp;
         return NULL;
@@ -88,7 +88,7 @@ static void on_release(struct TRITONSERVER_InferenceRequest *request, const uint
         count(&seen.n_releases);
 }
 
-static void on_activity(struct TRITONSERVER_InferenceTrace   *trace,
+static void on_activity(struct TRITONSERVER_InferenceTrace *trace,
                         TRITONSERVER_InferenceTraceActivity activity, uint64_t ns, void *userp) {
         const char *name = NULL;
 
@@ -101,7 +101,7 @@ static void on_activity(struct TRITONSERVER_InferenceTrace   *trace,
 }
 
 /* The signature of TRITONSERVER_InferenceTraceTensorActivityFn_t. */
-static void on_tensor(struct TRITONSERVER_InferenceTrace   *trace,
+static void on_tensor(struct TRITONSERVER_InferenceTrace *trace,
                       TRITONSERVER_InferenceTraceActivity activity, const char *name,
                       TRITONSERVER_DataType type, const void *base, size_t size,
                       const int64_t *shape, uint64_t n_dims, TRITONSERVER_MemoryType memory_type,

@@ -95,11 +95,11 @@ void call_objects(void) {
 /* ---- metrics --------------------------------------------------------------------------------- */
 
 static void call_gauge(void) {
-        struct TRITONSERVER_MetricFamily   *family;
-        struct TRITONSERVER_Metric         *metric;
+        struct TRITONSERVER_MetricFamily    *family;
+        struct TRITONSERVER_Metric          *metric;
         const struct TRITONSERVER_Parameter *label;
-        TRITONSERVER_MetricKind             kind = TRITONSERVER_METRIC_KIND_COUNTER;
-        double                              value = 0;
+        TRITONSERVER_MetricKind              kind = TRITONSERVER_METRIC_KIND_COUNTER;
+        double                               value = 0;
 
         label = TRITONSERVER_ParameterNew("where", TRITONSERVER_PARAMETER_STRING, "here");
         OK(TRITONSERVER_MetricFamilyNew, &family, TRITONSERVER_METRIC_KIND_GAUGE, "calls_gauge",

@@ -54,10 +54,10 @@ static void set_all(struct TRITONSERVER_ServerOptions *options, const struct pla
         SET(SetLogFormat, TRITONSERVER_LOG_ISO8601);
 }
 
-struct TRITONSERVER_ServerOptions *call_options(const struct places              *places,
+struct TRITONSERVER_ServerOptions *call_options(const struct places          *places,
                                                 TRITONSERVER_ModelControlMode mode) {
         struct TRITONSERVER_ServerOptions *options;
-        bool                               is_explicit = mode == TRITONSERVER_MODEL_CONTROL_EXPLICIT;
+        bool is_explicit = mode == TRITONSERVER_MODEL_CONTROL_EXPLICIT;
 
         OK(TRITONSERVER_ServerOptionsNew, &options);
         set_all(options, places);

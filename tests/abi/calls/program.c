@@ -115,9 +115,9 @@ static void call_control(struct TRITONSERVER_Server *server, const struct places
 
 /* A server that polls. */
 static void call_poll(const struct places *places) {
-        struct TRITONSERVER_ServerOptions *options = call_options(places,
-                                                                  TRITONSERVER_MODEL_CONTROL_POLL);
-        struct TRITONSERVER_Server        *server;
+        struct TRITONSERVER_ServerOptions *options =
+                call_options(places, TRITONSERVER_MODEL_CONTROL_POLL);
+        struct TRITONSERVER_Server *server;
 
         OK(TRITONSERVER_ServerNew, &server, options);
         OK(TRITONSERVER_ServerOptionsDelete, options);

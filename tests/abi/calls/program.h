@@ -19,7 +19,7 @@ void call_objects(void);
 void call_metrics(void);
 
 /* Each option once, on options that are thrown away; then those of a server of `mode`. */
-struct TRITONSERVER_ServerOptions *call_options(const struct places              *places,
+struct TRITONSERVER_ServerOptions *call_options(const struct places          *places,
                                                 TRITONSERVER_ModelControlMode mode);
 
 /* Requests to the model "calls", traced; the backend calls its functions meanwhile. */

@@ -4,7 +4,6 @@
 
 #include "infer/fake_model.h"
 #include "server/server.h"
-
 #include "triton/core/tritonserver.h"
 
 #define CONFIG                                                                                     \
@@ -49,18 +48,21 @@ static void refused(struct TRITONSERVER_Error *err, const char *message) {
         assert_error((struct error *)err, ERR_INVALID_ARG, message);
 }
 
-static struct TRITONSERVER_Error *alloc_nothing(
-        struct TRITONSERVER_ResponseAllocator *allocator, const char *tensor, size_t byte_size,
-        TRITONSERVER_MemoryType type, int64_t id, void *userp, void **buffer, void **buffer_userp,
-        TRITONSERVER_MemoryType *actual_type, int64_t *actual_id) {
+static struct TRITONSERVER_Error *alloc_nothing(struct TRITONSERVER_ResponseAllocator *allocator,
+                                                const char *tensor, size_t byte_size,
+                                                TRITONSERVER_MemoryType type, int64_t id,
+                                                void *userp, void **buffer, void **buffer_userp,
+                                                TRITONSERVER_MemoryType *actual_type,
+                                                int64_t                 *actual_id) {
         (void)allocator, (void)tensor, (void)byte_size, (void)type, (void)id, (void)userp;
         (void)buffer, (void)buffer_userp, (void)actual_type, (void)actual_id;
         return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INTERNAL, "no outputs in this test");
 }
 
-static struct TRITONSERVER_Error *release_nothing(
-        struct TRITONSERVER_ResponseAllocator *allocator, void *buffer, void *buffer_userp,
-        size_t byte_size, TRITONSERVER_MemoryType type, int64_t id) {
+static struct TRITONSERVER_Error *release_nothing(struct TRITONSERVER_ResponseAllocator *allocator,
+                                                  void *buffer, void *buffer_userp,
+                                                  size_t byte_size, TRITONSERVER_MemoryType type,
+                                                  int64_t id) {
         (void)allocator, (void)buffer, (void)buffer_userp, (void)byte_size, (void)type, (void)id;
         return NULL;
 }

@@ -4,7 +4,6 @@
 
 #include "infer/fake_model.h"
 #include "infer/implicit_state.h"
-
 #include "triton/core/tritonbackend.h"
 
 static void refused(TRITONSERVER_Error *err, const char *message) {

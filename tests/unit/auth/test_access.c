@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "auth/access.h"
-
 #include "suite.h"
 
+#include "auth/access.h"
 #include "auth/api_keys.h"
 #include "backend/temp_tree.h"
 #include "base/mem.h"
@@ -46,7 +45,7 @@ static void begin(struct fixture *f, const char *file) {
         strbuf_init(&f->refused, 0);
         f->policy.on_key_refused = on_refused;
         f->policy.owner = f;
-        if (file) {
+        if (file != NULL) {
                 temp_tree_write(&f->tree, "keys", file);
                 assert_null(api_keys_open(path, &f->policy.keys));
         }
@@ -79,7 +78,7 @@ static enum access_verdict ask(struct fixture *f, enum endpoint_group group,
                                      .call = fields,
                                      .arena = &f->arena };
 
-        while (q.n_fields < MAX_FIELDS && fields[q.n_fields].name)
+        while (q.n_fields < MAX_FIELDS && fields[q.n_fields].name != NULL)
                 q.n_fields++;
         *a = (struct access){ 0 };
         *ret_text = "";
@@ -156,7 +155,7 @@ static void check_row(struct fixture *f, const struct row *row) {
         assert_int_equal(ask(f, row->group, row->fields, row->model, &a, &text), row->verdict);
         assert_string_equal(text, row->text);
         assert_string_equal(strbuf_cstr(&f->refused), row->counted);
-        if (row->key)
+        if (row->key != NULL)
                 assert_true(str_is(access_key_name(&a), row->key));
         else
                 assert_null(access_key_name(&a).ptr);
@@ -164,9 +163,10 @@ static void check_row(struct fixture *f, const struct row *row) {
         access_done(&a);
 }
 
-static void test_rows(void **state UNUSED) {
+static void test_rows(void **state) {
         struct fixture f;
 
+        (void)state;
         begin(&f, FILE_TEXT);
         for (size_t i = 0; i < ARRAY_LEN(rows); i++)
                 check_row(&f, &rows[i]);
@@ -192,9 +192,10 @@ static const struct row anonymous_rows[] = {
 };
 /* clang-format on */
 
-static void test_anonymous(void **state UNUSED) {
+static void test_anonymous(void **state) {
         struct fixture f;
 
+        (void)state;
         begin(&f, FILE_TEXT ANONYMOUS);
         for (size_t i = 0; i < ARRAY_LEN(anonymous_rows); i++)
                 check_row(&f, &anonymous_rows[i]);
@@ -202,7 +203,7 @@ static void test_anonymous(void **state UNUSED) {
 }
 
 /* Both are asked for; without a file, the rule alone. */
-static void test_rules(void **state UNUSED) {
+static void test_rules(void **state) {
         const struct field none[MAX_FIELDS] = { { NULL, NULL } };
         const struct field header[MAX_FIELDS] = { { "X-KEY", "v" } };
         const struct field both[MAX_FIELDS] = { { "x-key", "v" }, { "x-api-key", "two" } };
@@ -211,6 +212,7 @@ static void test_rules(void **state UNUSED) {
         struct access      a;
         const char        *text;
 
+        (void)state;
         begin(&f, NULL);
         assert_null(endpoint_policy_add(&f.policy, "trace:x-Key=v", "api", ""));
         assert_int_equal(ask(&f, ENDPOINT_TRACE, none, "", &a, &text), ACCESS_NO_HEADER);
@@ -238,12 +240,13 @@ static void reload(struct fixture *f, const char *file) {
 }
 
 /* A stream whose key changes, and goes, while it is open. */
-static void test_reload(void **state UNUSED) {
+static void test_reload(void **state) {
         const struct field fields[MAX_FIELDS] = { { "x-api-key", "one" } };
         struct fixture     f;
         struct access      a;
         const char        *text;
 
+        (void)state;
         begin(&f, FILE_TEXT);
         assert_int_equal(ask(&f, ENDPOINT_INFERENCE, fields, NULL, &a, &text), ACCESS_GRANTED);
         assert_int_equal(access_check_model(&a, STR_LIT("m"), &f.arena, &text), ACCESS_GRANTED);
@@ -251,15 +254,13 @@ static void test_reload(void **state UNUSED) {
         assert_true(access_hides_field(&a, STR_LIT("X-API-Key")));
         assert_false(access_hides_field(&a, STR_LIT("x-api-keys")));
         reload(&f, "renamed " ONE " inference x*");
-        assert_int_equal(access_check_model(&a, STR_LIT("m"), &f.arena, &text),
-                         ACCESS_NOT_ALLOWED);
+        assert_int_equal(access_check_model(&a, STR_LIT("m"), &f.arena, &text), ACCESS_NOT_ALLOWED);
         assert_string_equal(text, "the API key does not grant model 'm'");
         assert_string_equal(strbuf_cstr(&f.refused), "renamed:model");
         assert_int_equal(access_check_model(&a, STR_LIT("x"), &f.arena, &text), ACCESS_GRANTED);
         reload(&f, "renamed " ONE " health");
         strbuf_clear(&f.refused);
-        assert_int_equal(access_check_model(&a, STR_LIT("x"), &f.arena, &text),
-                         ACCESS_NOT_ALLOWED);
+        assert_int_equal(access_check_model(&a, STR_LIT("x"), &f.arena, &text), ACCESS_NOT_ALLOWED);
         assert_string_equal(strbuf_cstr(&f.refused), "renamed:group");
         reload(&f, "one " TWO " *");
         strbuf_clear(&f.refused);
@@ -275,12 +276,13 @@ static void test_reload(void **state UNUSED) {
         end(&f);
 }
 
-static void test_anonymous_reload(void **state UNUSED) {
+static void test_anonymous_reload(void **state) {
         const struct field none[MAX_FIELDS] = { { NULL, NULL } };
         struct fixture     f;
         struct access      a;
         const char        *text;
 
+        (void)state;
         begin(&f, FILE_TEXT ANONYMOUS);
         assert_int_equal(ask(&f, ENDPOINT_INFERENCE, none, NULL, &a, &text), ACCESS_GRANTED);
         reload(&f, "a - inference other");
@@ -293,10 +295,11 @@ static void test_anonymous_reload(void **state UNUSED) {
 }
 
 /* A request that was never checked, or not by keys. */
-static void test_without_keys(void **state UNUSED) {
+static void test_without_keys(void **state) {
         struct access a = { 0 };
         const char   *text;
 
+        (void)state;
         assert_int_equal(access_check_model(&a, STR_LIT("m"), NULL, &text), ACCESS_GRANTED);
         assert_null(access_key_name(&a).ptr);
         assert_false(access_hides_field(&a, STR_LIT("authorization")));
@@ -305,9 +308,12 @@ static void test_without_keys(void **state UNUSED) {
 
 SUITE(access) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_rows),   cmocka_unit_test(test_anonymous),
-                cmocka_unit_test(test_rules),  cmocka_unit_test(test_reload),
-                cmocka_unit_test(test_anonymous_reload), cmocka_unit_test(test_without_keys),
+                cmocka_unit_test(test_rows),
+                cmocka_unit_test(test_anonymous),
+                cmocka_unit_test(test_rules),
+                cmocka_unit_test(test_reload),
+                cmocka_unit_test(test_anonymous_reload),
+                cmocka_unit_test(test_without_keys),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

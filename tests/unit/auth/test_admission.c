@@ -15,7 +15,7 @@ static bool enters(struct admission *a, const char *model, uint64_t bytes,
                    struct admission_pass *pass) {
         struct error *err = admission_enter(a, model, bytes, pass);
 
-        if (!err)
+        if (err == NULL)
                 return true;
         assert_int_equal(err->code, ERR_UNAVAILABLE);
         error_free(err);
@@ -34,15 +34,16 @@ static void expect_refusal(struct admission *a, const char *model, uint64_t byte
         error_free(err);
 }
 
-static void test_bad_texts(void **state UNUSED) {
+static void test_bad_texts(void **state) {
         static const char *const rows[] = {
-                "",          "requests",       "requests=",     "requests=0",  "requests=-1",
-                "request=1", "requests=1x",    ",requests=1",   "m,requests",  "m,=1",
-                "m,n=1",     "m,n,requests=1", "requests=1,m",  "m",           "=1",
+                "",          "requests",       "requests=",    "requests=0", "requests=-1",
+                "request=1", "requests=1x",    ",requests=1",  "m,requests", "m,=1",
+                "m,n=1",     "m,n,requests=1", "requests=1,m", "m",          "=1",
                 "bytes= 1",  "m;requests=1",   "Requests=1",
         };
         struct admission a;
 
+        (void)state;
         admission_init(&a);
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 struct error *err = admission_add(&a, rows[i]);
@@ -56,7 +57,7 @@ static void test_bad_texts(void **state UNUSED) {
         admission_done(&a);
 }
 
-static void test_given_twice(void **state UNUSED) {
+static void test_given_twice(void **state) {
         static const struct {
                 const char *text, *error;
         } rows[] = {
@@ -65,6 +66,7 @@ static void test_given_twice(void **state UNUSED) {
         };
         struct admission a;
 
+        (void)state;
         admission_init(&a);
         add(&a, "bytes=9");
         add(&a, "m,requests=7");
@@ -78,10 +80,11 @@ static void test_given_twice(void **state UNUSED) {
         admission_done(&a);
 }
 
-static void test_requests(void **state UNUSED) {
+static void test_requests(void **state) {
         struct admission_pass passes[3] = { 0 };
         struct admission      a;
 
+        (void)state;
         admission_init(&a);
         add(&a, "requests=2");
         assert_true(enters(&a, "m", 100, &passes[0]));
@@ -96,10 +99,11 @@ static void test_requests(void **state UNUSED) {
         admission_done(&a);
 }
 
-static void test_bytes(void **state UNUSED) {
+static void test_bytes(void **state) {
         struct admission_pass passes[2] = { 0 };
         struct admission      a;
 
+        (void)state;
         admission_init(&a);
         add(&a, "bytes=100");
         expect_refusal(&a, "m", 101, "too many bytes in flight, the limit is 100");
@@ -116,10 +120,11 @@ static void test_bytes(void **state UNUSED) {
 }
 
 /* Who is refused at one gate has taken nothing at the other. */
-static void test_models(void **state UNUSED) {
+static void test_models(void **state) {
         struct admission_pass passes[4] = { 0 };
         struct admission      a;
 
+        (void)state;
         admission_init(&a);
         add(&a, "b,requests=1");
         add(&a, "ab,bytes=10");
@@ -148,9 +153,10 @@ static void test_models(void **state UNUSED) {
         admission_done(&a);
 }
 
-static void test_without(void **state UNUSED) {
+static void test_without(void **state) {
         struct admission_pass pass = { 0 };
 
+        (void)state;
         assert_true(enters(NULL, "m", UINT64_MAX, &pass));
         admission_leave(&pass);
 }
@@ -162,11 +168,12 @@ static void count(void *owner, const char *limit) {
         assert_true(limit[0] == 'b' || strcmp(limit, "requests_in_flight") == 0);
 }
 
-static void test_counting(void **state UNUSED) {
+static void test_counting(void **state) {
         size_t                n[2] = { 0, 0 };
         struct admission_pass pass = { 0 };
         struct admission      a;
 
+        (void)state;
         admission_init(&a);
         a.on_rejected = count;
         a.owner = n;
@@ -196,7 +203,7 @@ static void hurry(void *owner) {
         for (int i = 0; i < N_ROUNDS; i++) {
                 struct error *err = admission_enter(&c->a, "m", 7, &pass);
 
-                if (err) {
+                if (err != NULL) {
                         error_free(err);
                         continue;
                 }
@@ -208,10 +215,11 @@ static void hurry(void *owner) {
         }
 }
 
-static void test_threads(void **state UNUSED) {
+static void test_threads(void **state) {
         struct thread threads[4];
         struct crowd  crowd = { 0 };
 
+        (void)state;
         admission_init(&crowd.a);
         add(&crowd.a, "requests=3");
         add(&crowd.a, "m,bytes=20"); /* two of 7 */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "auth/api_key_file.h"
-
 #include "suite.h"
 
+#include "auth/api_key_file.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
 
@@ -19,7 +18,7 @@ static const struct api_key *find(const struct api_key_file *f, const char *key)
         return api_key_file_find(f, digest);
 }
 
-static void test_a_file(void **state UNUSED) {
+static void test_a_file(void **state) {
         static const char     text[] = "# who      what\n"
                                        "\n"
                                        "  team-a\t" ONE "   inference,health  llama-*,embedder\r\n"
@@ -28,6 +27,7 @@ static void test_a_file(void **state UNUSED) {
         struct api_key_file   f;
         const struct api_key *a, *operator;
 
+        (void)state;
         assert_null(api_key_file_read(str_of(text), "keys", &f));
         assert_int_equal(f.n_keys, 2);
         a = find(&f, "one");
@@ -56,7 +56,7 @@ struct good_row {
         const char *anonymous;
 };
 
-static void test_good_files(void **state UNUSED) {
+static void test_good_files(void **state) {
         static const struct good_row rows[] = {
                 { "a " ONE " health", 1, NULL },
                 { "\n\n \t\r\n# \xff comment\na " ONE " health\n\n", 1, NULL },
@@ -68,12 +68,13 @@ static void test_good_files(void **state UNUSED) {
                 { NAME_64 " " ONE " metrics", 1, NULL },
         };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 struct api_key_file f;
 
                 assert_null(api_key_file_read(str_of(rows[i].text), "keys", &f));
                 assert_int_equal(f.n_keys, rows[i].n_keys);
-                if (rows[i].anonymous)
+                if (rows[i].anonymous != NULL)
                         assert_string_equal(f.anonymous.name, rows[i].anonymous);
                 else
                         assert_null(f.anonymous.name);
@@ -85,7 +86,7 @@ struct bad_row {
         const char *text, *want;
 };
 
-static void test_bad_files(void **state UNUSED) {
+static void test_bad_files(void **state) {
         static const struct bad_row rows[] = {
                 { "", "keys:1:1: there is no key in the file" },
                 { "# nothing\n\n", "keys:3:1: there is no key in the file" },
@@ -99,7 +100,8 @@ static void test_bad_files(void **state UNUSED) {
                   "not all of them digits" },
                 { "a " EMPTY " health", "keys:1:3: this is the SHA-256 of an empty key" },
                 { "a " ONE " health\nb " ONE " health", "keys:2:3: the digest is that of line 1" },
-                { "a " ONE " health\n a " TWO " health", "keys:2:2: the name 'a' is that of line 1" },
+                { "a " ONE " health\n a " TWO " health",
+                  "keys:2:2: the name 'a' is that of line 1" },
                 { "a - health\n\na " TWO " health", "keys:3:1: the name 'a' is that of line 1" },
                 { "a - health\nb - health",
                   "keys:2:3: line 1 says already what requests without a key may do" },
@@ -117,6 +119,7 @@ static void test_bad_files(void **state UNUSED) {
                   "'" NAME_64 "'" },
         };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 struct api_key_file f;
                 AUTO_ERROR          err = api_key_file_read(str_of(rows[i].text), "keys", &f);
@@ -127,11 +130,12 @@ static void test_bad_files(void **state UNUSED) {
         }
 }
 
-static void test_too_many_keys(void **state UNUSED) {
+static void test_too_many_keys(void **state) {
         AUTO_STRBUF         text = { 0 };
         AUTO_ERROR          err = NULL;
         struct api_key_file f;
 
+        (void)state;
         strbuf_init(&text, 0);
         for (unsigned i = 0; i < API_KEY_FILE_MAX_KEYS; i++)
                 strbuf_printf(&text, "k%u %064x health\n", i, i);
@@ -151,21 +155,22 @@ struct pattern_row {
         bool        want;
 };
 
-static void test_patterns(void **state UNUSED) {
+static void test_patterns(void **state) {
         static const struct pattern_row rows[] = {
-                { "m", "m", true },          { "m", "mm", false },
-                { "m", "M", false },         { "m*", "m", true },
-                { "m*", "mno", true },       { "*m", "m", true },
-                { "*m", "xxm", true },       { "*m", "xmx", false },
-                { "a*b*c", "abc", true },    { "a*b*c", "a-b-b-c", true },
+                { "m", "m", true },           { "m", "mm", false },
+                { "m", "M", false },          { "m*", "m", true },
+                { "m*", "mno", true },        { "*m", "m", true },
+                { "*m", "xxm", true },        { "*m", "xmx", false },
+                { "a*b*c", "abc", true },     { "a*b*c", "a-b-b-c", true },
                 { "a*b*c", "a-b-b-", false }, { "**", "x", true },
-                { "a,b*", "bcd", true },     { "a,b*", "ab", false },
-                { "a,b*", "a", true },       { "a*a*a*a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaa", false },
-                { "m?", "mx", false },       { "[m]", "m", false },
-                { "m", "", false },          { "*x*", "", false },
-                { NULL, "", true },          { NULL, "anything", true },
+                { "a,b*", "bcd", true },      { "a,b*", "ab", false },
+                { "a,b*", "a", true },        { "a*a*a*a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaa", false },
+                { "m?", "mx", false },        { "[m]", "m", false },
+                { "m", "", false },           { "*x*", "", false },
+                { NULL, "", true },           { NULL, "anything", true },
         };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 struct api_key key = { .models = (char *)rows[i].models };
 

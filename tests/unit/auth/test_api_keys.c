@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "auth/api_keys.h"
-
 #include "suite.h"
 
+#include "auth/api_keys.h"
 #include "backend/temp_tree.h"
 #include "base/mem.h"
 
@@ -13,13 +12,14 @@
 #define ONE "7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed"
 #define TWO "3fc4ccfe745870e2c0d99f71f30ff0656c8dedd41cc1d7d3d376b0dbe685e2f3"
 
-static void test_reload(void **state UNUSED) {
+static void test_reload(void **state) {
         struct temp_tree    tree = temp_tree_make();
         AUTO_CHARS          path = temp_tree_path(&tree, "keys");
         AUTO_ERROR          err = NULL;
         struct api_keys    *k;
         struct api_key_set *first, *second;
 
+        (void)state;
         temp_tree_write(&tree, "keys", "a " ONE " health");
         assert_null(api_keys_open(path, &k));
         assert_int_equal(api_keys_count(k), 1);
@@ -53,21 +53,23 @@ static void test_reload(void **state UNUSED) {
         temp_tree_remove(&tree);
 }
 
-static void test_missing_file(void **state UNUSED) {
+static void test_missing_file(void **state) {
         struct api_keys *k = NULL;
         AUTO_ERROR       err = api_keys_open("/nowhere/keys", &k);
 
+        (void)state;
         assert_null(k);
         assert_string_equal(err->message,
                             "unable to open '/nowhere/keys': No such file or directory");
         api_keys_free(NULL);
 }
 
-static void test_permissions(void **state UNUSED) {
+static void test_permissions(void **state) {
         struct temp_tree tree = temp_tree_make();
         AUTO_CHARS       path = temp_tree_path(&tree, "keys");
         struct api_keys *k;
 
+        (void)state;
         temp_tree_write(&tree, "keys", "a " ONE " health");
         assert_null(api_keys_open(path, &k));
         assert_int_equal(chmod(path, 0644), 0);
@@ -108,12 +110,13 @@ static void *look(void *argument) {
         return NULL;
 }
 
-static void test_readers_meanwhile(void **state UNUSED) {
+static void test_readers_meanwhile(void **state) {
         struct temp_tree tree = temp_tree_make();
         AUTO_CHARS       path = temp_tree_path(&tree, "keys");
         struct crowd     c = { 0 };
         pthread_t        threads[3];
 
+        (void)state;
         temp_tree_write(&tree, "keys", "first " ONE " health x");
         assert_null(api_keys_open(path, &c.keys));
         for (size_t i = 0; i < ARRAY_LEN(threads); i++)

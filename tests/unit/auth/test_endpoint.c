@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "auth/endpoint.h"
-
 #include "suite.h"
 
-static void test_rules(void **state UNUSED) {
+#include "auth/endpoint.h"
+
+static void test_rules(void **state) {
         struct endpoint_policy      p;
         const struct endpoint_rule *rule;
 
+        (void)state;
         endpoint_policy_init(&p);
         assert_null(endpoint_policy_add(&p, "model-repository,inference:x-key=a=b:c", "api", ""));
         assert_null(endpoint_policy_add(&p, "health:probe=", "protocol", "triton-grpc-protocol-"));
@@ -36,10 +37,11 @@ static void test_rules(void **state UNUSED) {
 }
 
 /* A length that differs by 256 must not look equal. */
-static void test_long_values(void **state UNUSED) {
-        static const char           text[512];
-        struct endpoint_policy      p;
+static void test_long_values(void **state) {
+        static const char      text[512];
+        struct endpoint_policy p;
 
+        (void)state;
         endpoint_policy_init(&p);
         assert_null(endpoint_policy_add(&p, "health:probe=", "api", ""));
         assert_false(endpoint_rule_allows(endpoint_policy_find(&p, ENDPOINT_HEALTH),
@@ -51,7 +53,7 @@ struct bad_row {
         const char *text, *want;
 };
 
-static void test_bad_rules(void **state UNUSED) {
+static void test_bad_rules(void **state) {
         static const struct bad_row rows[] = {
                 { "infer:k=v", "unknown restricted api 'infer' " },
                 { "inference,,health:k=v", "unknown restricted api '' " },
@@ -65,6 +67,7 @@ static void test_bad_rules(void **state UNUSED) {
                                   "<value>, got 'inference:=v'" },
         };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 struct endpoint_policy p;
                 AUTO_ERROR             err = NULL;
@@ -78,7 +81,8 @@ static void test_bad_rules(void **state UNUSED) {
         }
 }
 
-static void test_names(void **state UNUSED) {
+static void test_names(void **state) {
+        (void)state;
         assert_string_equal(endpoint_group_name(ENDPOINT_SHARED_MEMORY), "shared-memory");
         assert_string_equal(endpoint_group_name(ENDPOINT_LOGGING), "logging");
         assert_string_equal(endpoint_group_name(ENDPOINT_NONE), "none");
@@ -97,10 +101,11 @@ static void test_names(void **state UNUSED) {
 }
 
 /* Metrics can be restricted where they are served. */
-static void test_metrics(void **state UNUSED) {
+static void test_metrics(void **state) {
         struct endpoint_policy p;
         AUTO_ERROR             err = NULL;
 
+        (void)state;
         endpoint_policy_init(&p);
         assert_null(endpoint_policy_add(&p, "metrics:k=v", "api", ""));
         assert_string_equal(endpoint_policy_find(&p, ENDPOINT_METRICS)->value, "v");
@@ -111,10 +116,8 @@ static void test_metrics(void **state UNUSED) {
 
 SUITE(endpoint) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_rules),
-                cmocka_unit_test(test_long_values),
-                cmocka_unit_test(test_bad_rules),
-                cmocka_unit_test(test_names),
+                cmocka_unit_test(test_rules),     cmocka_unit_test(test_long_values),
+                cmocka_unit_test(test_bad_rules), cmocka_unit_test(test_names),
                 cmocka_unit_test(test_metrics),
         };
 

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
 #include "backend/fake_host.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/mem.h"
+#include <cmocka.h>
 
 struct failure {
         const char             *name; /* borrowed; NULL: every call */

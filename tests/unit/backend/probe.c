@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
 #include "backend/probe.h"
-
-#include <stdlib.h>
 
 #include "base/mem.h"
 #include "infer/model.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
 
 static void on_response(struct response *response, uint32_t flags, void *userp) {
         struct probe    *p = userp;

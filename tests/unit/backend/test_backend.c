@@ -2,7 +2,6 @@
 #include "suite.h"
 
 #include "backend/backend.h"
-
 #include "backend/fake_host.h"
 #include "backend/log_lines.h"
 #include "base/mem.h"
@@ -152,9 +151,10 @@ static void test_initialize_fails(void **state) {
 
         (void)state;
         fake_host_fail(FAKE_INITIALIZE, NULL, TRITONSERVER_ERROR_UNSUPPORTED, "too old: 1.0 < 1.9");
-        AUTO_CHARS text = mem_printf("unable to initialize backend 'fake' from '%s' with backend API "
-                                     "1.19: too old: 1.0 < 1.9",
-                                     path);
+        AUTO_CHARS text =
+                mem_printf("unable to initialize backend 'fake' from '%s' with backend API "
+                           "1.19: too old: 1.0 < 1.9",
+                           path);
 
         assert_error(open_backend(library.path, &b), ERR_UNSUPPORTED, text);
         assert_null(b);

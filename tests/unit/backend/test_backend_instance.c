@@ -2,7 +2,6 @@
 #include "suite.h"
 
 #include "backend/backend_instance.h"
-
 #include "backend/fake_host.h"
 #include "backend/log_lines.h"
 #include "backend/probe.h"
@@ -56,11 +55,11 @@ static struct error *make_instance(struct place *p, const Inference__ModelInstan
                                    const char *host_policy, struct backend_instance **ret) {
         static const struct batch_member member = { .name = "m_0", .min_rows = 1, .max_rows = 1 };
         struct backend_instance_options  options = { .model = &p->model,
-                                                    .member = &member,
-                                                    .name = "m_0_1",
-                                                    .group = group,
-                                                    .device_id = 5,
-                                                    .host_policy_json = str_of(host_policy) };
+                                                     .member = &member,
+                                                     .name = "m_0_1",
+                                                     .group = group,
+                                                     .device_id = 5,
+                                                     .host_policy_json = str_of(host_policy) };
 
         return backend_instance_new(&options, ret);
 }
@@ -321,14 +320,14 @@ static void test_error_of_execute_answers_all(void **state) {
 }
 
 static void test_reports(void **state) {
-        struct request_times times = { .exec_start_ns = 1300,
-                                                    .compute_start_ns = 1310,
-                                                    .compute_end_ns = 1350,
-                                                    .exec_end_ns = 1370 };
-        struct backend_instance          *in;
-        struct model_stats_snapshot       s;
-        struct probe                      probe;
-        struct place                      p;
+        struct request_times        times = { .exec_start_ns = 1300,
+                                              .compute_start_ns = 1310,
+                                              .compute_end_ns = 1350,
+                                              .exec_end_ns = 1370 };
+        struct backend_instance    *in;
+        struct model_stats_snapshot s;
+        struct probe                probe;
+        struct place                p;
 
         (void)state;
         begin(&p, "fake_backend");

@@ -2,7 +2,6 @@
 #include "suite.h"
 
 #include "backend/backend_model.h"
-
 #include "backend/fake_host.h"
 #include "backend/log_lines.h"
 #include "infer/fake_model.h"

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "backend/backend_registry.h"
 #include "backend/fake_host.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "infer/fake_model.h"
-#include "suite.h"
 
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -292,9 +293,10 @@ static void test_failure_is_not_kept(void **state) {
         library = fake_library_open(&p.tree, "fake_backend", "backends/fake/libtriton_fake.so");
         fake_host_fail(FAKE_INITIALIZE, "fake", TRITONSERVER_ERROR_UNAVAILABLE, "not today");
 
-        AUTO_CHARS text = mem_printf("unable to initialize backend 'fake' from '%s' with backend API "
-                                     "1.19: not today",
-                                     library.path);
+        AUTO_CHARS text =
+                mem_printf("unable to initialize backend 'fake' from '%s' with backend API "
+                           "1.19: not today",
+                           library.path);
 
         assert_error(get(&p, "fake", "", &b), ERR_UNAVAILABLE, text);
         assert_null(b);

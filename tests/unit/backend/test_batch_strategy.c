@@ -2,7 +2,6 @@
 #include "suite.h"
 
 #include "backend/batch_strategy.h"
-
 #include "backend/temp_tree.h"
 #include "base/mem.h"
 #include "infer/fake_model.h"

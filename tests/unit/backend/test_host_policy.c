@@ -2,7 +2,6 @@
 #include "suite.h"
 
 #include "backend/host_policy.h"
-
 #include "base/mem.h"
 #include "infer/fake_model.h"
 
@@ -10,10 +9,10 @@
 
 #define SETTINGS(...) ((const struct setting[]){ __VA_ARGS__ })
 #define NEW(ret, ...)                                                                              \
-        host_policies_new(                                                                         \
-                &(struct host_policies_options){ .settings = SETTINGS(__VA_ARGS__),                \
-                                                 .n_settings = ARRAY_LEN(SETTINGS(__VA_ARGS__)) }, \
-                ret)
+        host_policies_new(&(struct host_policies_options){ .settings = SETTINGS(__VA_ARGS__),      \
+                                                           .n_settings = ARRAY_LEN(                \
+                                                                   SETTINGS(__VA_ARGS__)) },       \
+                          ret)
 
 /* The first core that this thread may use. */
 static size_t first_core(void) {

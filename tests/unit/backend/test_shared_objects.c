@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "backend/shared_objects.h"
 #include "suite.h"
+
+#include "backend/shared_objects.h"
 
 #include <string.h>
 

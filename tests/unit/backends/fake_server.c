@@ -411,8 +411,7 @@ TRITONSERVER_Error *TRITONBACKEND_RequestTrace(TRITONBACKEND_Request        *req
 }
 
 TRITONSERVER_Error *TRITONSERVER_InferenceTraceReportActivity(TRITONSERVER_InferenceTrace *trace,
-                                                              uint64_t                     at_ns,
-                                                              const char                  *name) {
+                                                              uint64_t at_ns, const char *name) {
         (void)trace, (void)at_ns, (void)name;
         abort();
 }

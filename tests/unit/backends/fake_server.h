@@ -99,8 +99,8 @@ struct TRITONBACKEND_Model {
         struct TRITONBACKEND_Backend *backend;
         const char                   *name;
         const char                   *path;
-        char                         *config;       /* owned: JSON, replaced by ModelSetConfig */
-        const char                   *sent;         /* the parameter that came with a load; or NULL */
+        char                         *config; /* owned: JSON, replaced by ModelSetConfig */
+        const char                   *sent;   /* the parameter that came with a load; or NULL */
         bool                          is_completed; /* what ModelAutoCompleteConfig says */
         bool                          was_set;
         void                         *state;
@@ -118,12 +118,12 @@ struct TRITONBACKEND_ModelInstance {
 /* What the fake refuses, when set. */
 struct fake_faults {
         bool        fail_response_new;
-        const char *fail_output;    /* OutputBuffer of this output fails */
-        size_t      output_offset;  /* bytes that outputs lie off their alignment */
-        void       *output_at;      /* where all outputs lie, the test's; NULL: memory of their own */
+        const char *fail_output;   /* OutputBuffer of this output fails */
+        size_t      output_offset; /* bytes that outputs lie off their alignment */
+        void       *output_at; /* where all outputs lie, the test's; NULL: memory of their own */
         uint32_t    n_errors_alive; /* errors that were not deleted; counted, not set */
         uint32_t    n_messages_alive;
-        uint32_t    n_rows;        /* of responses, begun and ended; counted */
+        uint32_t    n_rows; /* of responses, begun and ended; counted */
         bool        is_in_row;
         uint32_t    n_sent_in_row; /* responses sent within one */
 };

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Files are built of protobuf's bytes: the library that writes ONNX files makes none of the odd ones. */
+#include "suite.h"
+
 #include "fake_server.h"
 #include "onnxruntime/external_data.h"
-#include "suite.h"
 
 #include <fcntl.h>
 #include <stdio.h>

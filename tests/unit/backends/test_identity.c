@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "fake_server.h"
 #include "suite.h"
+
+#include "fake_server.h"
 
 #include <string.h>
 
@@ -80,7 +81,7 @@ static void test_pairs_and_batches(void **state) {
         output = fake_output(&requests[1], "OUTPUT0"); /* empty strings, for two rows */
         assert_int_equal(output->shape[0], 2);
         assert_int_equal(output->n_bytes, 16);
-        output = fake_output(&requests[1], "out");     /* by its place */
+        output = fake_output(&requests[1], "out"); /* by its place */
         assert_int_equal(output->shape[0], 2);
         assert_memory_equal(output->bytes, "1234", 4);
         assert_true(requests[0].was_success && requests[1].was_success);
@@ -105,7 +106,8 @@ static void test_output_over_the_input(void **state) {
         for (int i = 0; i < 400; i++)
                 bytes[i] = (char)i;
         for (size_t out = 0; out <= 200; out += 25) {
-                start("{\"max_batch_size\":0,\"input\":[{\"name\":\"A\",\"data_type\":\"TYPE_INT8\","
+                start("{\"max_batch_size\":0,\"input\":[{\"name\":\"A\",\"data_type\":\"TYPE_"
+                      "INT8\","
                       "\"dims\":[-1,2]}],\"output\":[{\"name\":\"B\",\"data_type\":\"TYPE_INT8\","
                       "\"dims\":[-1,2]}]}");
                 memcpy(base, bytes, sizeof(base));
@@ -182,9 +184,11 @@ static void test_inline_safe(void **state) {
 
 SUITE(identity_backend) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_pairs_and_batches), cmocka_unit_test(test_parameters),
+                cmocka_unit_test(test_pairs_and_batches),
+                cmocka_unit_test(test_parameters),
                 cmocka_unit_test(test_output_over_the_input),
-                cmocka_unit_test(test_load_fails),        cmocka_unit_test(test_one_fails),
+                cmocka_unit_test(test_load_fails),
+                cmocka_unit_test(test_one_fails),
                 cmocka_unit_test(test_inline_safe),
         };
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "fake_server.h"
 #include "kit/batch.h"
 #include "kit/input.h"
 #include "kit/output.h"
-#include "suite.h"
 
 #include <string.h>
 

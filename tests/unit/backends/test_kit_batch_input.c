@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "fake_server.h"
 #include "kit/batch_input.h"
-#include "suite.h"
 
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "kit/beneath.h"
 #include "suite.h"
+
+#include "kit/beneath.h"
 
 #include <errno.h>
 #include <fcntl.h>

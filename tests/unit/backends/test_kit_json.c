@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "fake_server.h"
 #include "kit/json.h"
 #include "kit/text.h"
-#include "suite.h"
 
 #include <stdlib.h>
 #include <string.h>

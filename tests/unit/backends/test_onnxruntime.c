@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The onnxruntime backend with the real runtime, in a server that is not one. The environment's
  * TEST_MODELS is the folder that tests/models/make_models.py has written. */
+#include "suite.h"
+
 #include "fake_server.h"
 #include "onnxruntime/ort.h"
-#include "suite.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "python/shm_heap.h"
 #include "suite.h"
+
+#include "python/shm_heap.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Calls from model to model that nobody could ever serve. */
+#include "suite.h"
+
 #include "fake_server.h"
 #include "kit/text.h"
 #include "python/instance.h"
 #include "python/waits.h"
-#include "suite.h"
 
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "fake_server.h"
 #include "suite.h"
+
+#include "fake_server.h"
 
 #include <fcntl.h>
 #include <pthread.h>

@@ -89,7 +89,7 @@ static size_t count_kept(struct buf_pool *pool, size_t cap) {
         size_t      n = 0;
 
         mem_fail_after(1);
-        while (n < 16 && (many[n] = buf_new(pool, cap)))
+        while (n < 16 && (many[n] = buf_new(pool, cap)) != NULL)
                 n++;
         mem_fail_after(0);
         for (size_t i = 0; i < n; i++)
@@ -158,7 +158,7 @@ static void test_buffers_outlive_their_pool(void **state) {
         memset(b->bytes, 1, b->cap);
         buf_unref(a);
         assert_true(byte_budget_used(&budget) >= 100 * KIB); /* b is charged still */
-        buf_unref(b); /* the last: the pool goes with it */
+        buf_unref(b);                                        /* the last: the pool goes with it */
         assert_int_equal(byte_budget_used(&budget), 0);
 }
 
@@ -231,25 +231,25 @@ static void release_all(void *arg) {
 
         do {
                 mutex_lock(&c->lock);
-                while (!c->passed && !c->is_closed)
+                while (c->passed == NULL && !c->is_closed)
                         cond_wait(&c->changed, &c->lock);
                 b = STEAL(c->passed);
                 cond_broadcast(&c->changed);
                 mutex_unlock(&c->lock);
 
-                if (b && memcmp(b->bytes, "full", 4) != 0)
+                if (b != NULL && memcmp(b->bytes, "full", 4) != 0)
                         c->n_bad++;
                 buf_unref(b);
-        } while (b);
+        } while (b != NULL);
 }
 
 static void pass(struct channel *c, struct buf *b) {
         MUTEX_GUARD(&c->lock);
 
-        while (c->passed)
+        while (c->passed != NULL)
                 cond_wait(&c->changed, &c->lock);
         c->passed = b;
-        c->is_closed = !b;
+        c->is_closed = b == NULL;
         cond_broadcast(&c->changed);
 }
 

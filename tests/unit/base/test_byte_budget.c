@@ -85,7 +85,7 @@ static void test_account(void **state) {
         assert_true(byte_account_take(&a, 13 * MIB));
         assert_int_equal(byte_budget_used(&b), 13 * MIB);
         assert_false(byte_account_take(&a, 2 * MIB));
-        assert_int_equal(n_refused, 0); /* the pool reports, once its lock is released */
+        assert_int_equal(n_refused, 0);          /* the pool reports, once its lock is released */
         assert_true(byte_account_take(&a, MIB)); /* no slab: exactly this */
         assert_int_equal(byte_budget_used(&b), 14 * MIB);
 

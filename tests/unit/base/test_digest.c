@@ -23,7 +23,8 @@ static const struct row rows[] = {
 };
 /* clang-format on */
 
-static void test_known(void **state UNUSED) {
+static void test_known(void **state) {
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 unsigned char want[DIGEST_MAX_BYTES], found[DIGEST_MAX_BYTES];
                 size_t        n = digest_bytes(rows[i].kind);
@@ -35,11 +36,12 @@ static void test_known(void **state UNUSED) {
 }
 
 /* Cut anywhere, the bytes give the same digest. */
-static void test_pieces(void **state UNUSED) {
+static void test_pieces(void **state) {
         static const char text[] = "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
         unsigned char     want[DIGEST_MAX_BYTES], found[DIGEST_MAX_BYTES];
         size_t            len = sizeof(text) - 1;
 
+        (void)state;
         assert_null(digest_of(DIGEST_SHA256, str_range(text, len), want));
         for (size_t cut = 0; cut <= len; cut++) {
                 AUTO_DIGEST d = { 0 };
@@ -52,18 +54,20 @@ static void test_pieces(void **state UNUSED) {
         }
 }
 
-static void test_unfinished(void **state UNUSED) {
+static void test_unfinished(void **state) {
         struct digest d;
 
+        (void)state;
         assert_null(digest_init(&d, DIGEST_MD5));
         digest_add(&d, "abc", 3);
         digest_done(&d);
         digest_done(&d);
 }
 
-static void test_hex(void **state UNUSED) {
+static void test_hex(void **state) {
         unsigned char bytes[2] = { 0 };
 
+        (void)state;
         assert_true(digest_read_hex(STR_LIT("0aF9"), bytes, 2));
         assert_int_equal(bytes[0], 0x0a);
         assert_int_equal(bytes[1], 0xf9);
@@ -74,9 +78,10 @@ static void test_hex(void **state UNUSED) {
         assert_false(digest_read_hex(STR_LIT(""), bytes, 2));
 }
 
-static void test_equal(void **state UNUSED) {
+static void test_equal(void **state) {
         static const unsigned char a[] = { 1, 2, 3 }, b[] = { 1, 2, 0x83 }, c[] = { 0, 2, 3 };
 
+        (void)state;
         assert_true(digest_equal(a, a, 3));
         assert_true(digest_equal(a, b, 2));
         assert_false(digest_equal(a, b, 3));

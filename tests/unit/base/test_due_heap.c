@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "base/compiler.h"
 #include "base/due_heap.h"
 #include "base/mem.h"
-#include "suite.h"
 
 #include <stdlib.h>
 

@@ -2,8 +2,8 @@
 #include "suite.h"
 
 #include "base/compiler.h"
-#include "base/mem.h"
 #include "base/event_source.h"
+#include "base/mem.h"
 #include "base/thread.h"
 
 #include <stdatomic.h>
@@ -12,11 +12,12 @@ static void count(void *userp) {
         atomic_fetch_add((_Atomic unsigned *)userp, 1);
 }
 
-static void test_all_are_told_once(void **state UNUSED) {
+static void test_all_are_told_once(void **state) {
         struct event_source  n;
         struct subscription *w[3];
         _Atomic unsigned     calls[3] = { 0 };
 
+        (void)state;
         event_source_init(&n);
         event_source_publish(&n); /* to nobody */
         for (int i = 0; i < 3; i++)
@@ -53,11 +54,12 @@ static void change_everything(void *userp) {
         event_source_publish(b->notice);
 }
 
-static void test_changes_from_a_callback(void **state UNUSED) {
+static void test_changes_from_a_callback(void **state) {
         struct event_source  n;
         struct busy          b = { .notice = &n };
         struct subscription *w;
 
+        (void)state;
         event_source_init(&n);
         w = event_source_subscribe(&n, change_everything, &b);
         b.other = event_source_subscribe(&n, count, &b.n_others);
@@ -110,9 +112,10 @@ static bool is_unlinked(struct event_source *n) {
         return list_is_empty(&n->subscriptions);
 }
 
-static void test_free_waits_for_the_callback(void **state UNUSED) {
+static void test_free_waits_for_the_callback(void **state) {
         struct held *h = mem_zalloc(sizeof(*h));
 
+        (void)state;
         event_source_init(&h->notice);
         mutex_init(&h->lock, LOCK_MODEL);
         cond_init(&h->changed);
@@ -146,12 +149,13 @@ static void announce_often(void *arg) {
                 event_source_publish(arg);
 }
 
-static void test_threads(void **state UNUSED) {
+static void test_threads(void **state) {
         struct event_source  n;
         struct thread        announcers[3] = { 0 };
         _Atomic unsigned     calls = 0, passing = 0;
         struct subscription *w;
 
+        (void)state;
         event_source_init(&n);
         w = event_source_subscribe(&n, count, &calls);
         for (size_t i = 0; i < ARRAY_LEN(announcers); i++)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "base/job_thread.h"
 #include "base/placement.h"
-#include "suite.h"
 
 #include <pthread.h>
 #include <semaphore.h>

@@ -24,9 +24,10 @@ static uint64_t next_random(uint64_t *state) {
         return (*state ^ *state >> 29) * UINT64_C(0xbf58476d1ce4e5b9);
 }
 
-static int fill(void **state UNUSED) {
+static int fill(void **state) {
         uint64_t random = 1;
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(key.word); i++)
                 key.word[i] = next_random(&random);
         for (size_t i = 0; i < ARRAY_LEN(short_key.word); i++)
@@ -63,7 +64,8 @@ struct wide {
 static void add_product(struct wide *sum, uint64_t a, uint64_t b) {
         for (int i = 0; i < 2; i++)
                 for (int k = 0; k < 2; k++) {
-                        uint64_t carry = (a >> (32 * i) & UINT32_MAX) * (b >> (32 * k) & UINT32_MAX);
+                        uint64_t carry =
+                                (a >> (32 * i) & UINT32_MAX) * (b >> (32 * k) & UINT32_MAX);
 
                         for (int at = i + k; at < 4; at++) {
                                 uint64_t low = (uint64_t)sum->limb[at] + (carry & UINT32_MAX);
@@ -129,7 +131,8 @@ static struct hash defined_hash(const unsigned char *bytes, size_t len) {
         return ret;
 }
 
-static void test_definition(void **state UNUSED) {
+static void test_definition(void **state) {
+        (void)state;
         for (size_t len = 0; len <= MAX_BYTES; len++) {
                 struct hash found = hash_of(text, len), want = defined_hash(text, len);
 
@@ -138,10 +141,11 @@ static void test_definition(void **state UNUSED) {
 }
 
 /* Carries through all words: the largest numbers there are; and nothing but zeros. */
-static void test_extremes(void **state UNUSED) {
-        static unsigned char bytes[3 * BLOCK_BYTES];
+static void test_extremes(void **state) {
+        static unsigned char  bytes[3 * BLOCK_BYTES];
         struct keyed_hash_key kept = key;
 
+        (void)state;
         for (int k = 0; k < 3; k++) {
                 memset(key.word, k == 0 ? 0 : 0xff, sizeof(key.word));
                 memset(bytes, k == 1 ? 0 : 0xff, sizeof(bytes));
@@ -156,11 +160,12 @@ static void test_extremes(void **state UNUSED) {
 
 /* ---- how it may be called -------------------------------------------------------------------- */
 
-static void test_pieces(void **state UNUSED) {
+static void test_pieces(void **state) {
         static const size_t lengths[] = { 1, 15, 16, 17, 33, 40 };
         static const size_t borders[] = { BLOCK_BYTES - 17, BLOCK_BYTES - 1, BLOCK_BYTES,
                                           BLOCK_BYTES + 1, 2 * BLOCK_BYTES - 3 };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(lengths); i++)
                 for (size_t a = 0; a <= lengths[i]; a++)
                         for (size_t b = a; b <= lengths[i]; b++) {
@@ -188,7 +193,8 @@ static void test_pieces(void **state UNUSED) {
         }
 }
 
-static void test_pairs(void **state UNUSED) {
+static void test_pairs(void **state) {
+        (void)state;
         for (size_t n = 0; n <= MAX_BYTES / 16; n++) {
                 struct hash       found, want = hash_of(text, 16 * n);
                 struct keyed_hash h;
@@ -202,10 +208,11 @@ static void test_pairs(void **state UNUSED) {
 }
 
 /* Where the bytes lie does not matter, and finishing does not end a message. */
-static void test_places_and_going_on(void **state UNUSED) {
+static void test_places_and_going_on(void **state) {
         static unsigned char moved[sizeof(text)];
         struct hash          want = hash_of(text, MAX_BYTES);
 
+        (void)state;
         for (size_t shift = 0; shift < KEYED_HASH_PAIR_BYTES; shift++) {
                 struct hash found;
 
@@ -236,9 +243,10 @@ static unsigned n_changed_bits(const struct hash *a, const struct hash *b) {
 
 /* Each bit of the message changes half of the bits of the hash: 64 of 128, with a deviation of
  * 5.7; seven of them are no chance. */
-static void test_each_bit_counts(void **state UNUSED) {
+static void test_each_bit_counts(void **state) {
         static const size_t lengths[] = { 1, 8, 16, 64, 100, BLOCK_BYTES, BLOCK_BYTES + 24 };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
                 struct hash want = hash_of(text, lengths[i]);
                 uint64_t    sum = 0;
@@ -261,10 +269,11 @@ static void test_each_bit_counts(void **state UNUSED) {
 }
 
 /* Zeros alone, of which NH takes the least notice: each number of pairs has a hash of its own. */
-static void test_lengths_differ(void **state UNUSED) {
+static void test_lengths_differ(void **state) {
         static unsigned char zeros[MAX_BYTES];
         static struct hash   seen[MAX_BYTES / 16 + 1];
 
+        (void)state;
         for (size_t n = 0; n <= MAX_BYTES / 16; n++) {
                 seen[n] = hash_of(zeros, 16 * n);
                 for (size_t i = 0; i < n; i++)
@@ -274,10 +283,11 @@ static void test_lengths_differ(void **state UNUSED) {
 
 /* Pairs that change places, whole blocks that do, and words that are added to one and taken from
  * another one: what sums might miss. */
-static void test_what_sums_might_miss(void **state UNUSED) {
+static void test_what_sums_might_miss(void **state) {
         static unsigned char other[MAX_BYTES];
         struct hash          want = hash_of(text, MAX_BYTES), found;
 
+        (void)state;
         for (size_t i = 0; i < MAX_BYTES / 16; i++)
                 for (size_t k = i + 1; k < MAX_BYTES / 16; k += 7) {
                         memcpy(other, text, MAX_BYTES);
@@ -305,9 +315,10 @@ static void test_what_sums_might_miss(void **state UNUSED) {
 }
 
 /* Every word of either key is used. */
-static void test_each_key_word_counts(void **state UNUSED) {
+static void test_each_key_word_counts(void **state) {
         struct hash want = hash_of(text, BLOCK_BYTES), found;
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(key.word); i++) {
                 key.word[i] ^= 1;
                 found = hash_of(text, BLOCK_BYTES);
@@ -322,9 +333,10 @@ static void test_each_key_word_counts(void **state UNUSED) {
         }
 }
 
-static void test_keys_differ(void **state UNUSED) {
+static void test_keys_differ(void **state) {
         static struct keyed_hash_key a, b;
 
+        (void)state;
         assert_null(keyed_hash_key_make(&a));
         assert_null(keyed_hash_key_make(&b));
         assert_int_equal(a.is_carryless, carryless_is_there());

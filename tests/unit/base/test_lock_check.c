@@ -6,9 +6,8 @@
 #ifndef LOCK_CHECK
 #define LOCK_CHECK
 #endif
-#include "base/lock.c"
-
 #include "base/compiler.h"
+#include "base/lock.c"
 
 #include <signal.h>
 #include <string.h>

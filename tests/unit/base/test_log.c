@@ -291,7 +291,7 @@ static void test_lines_of_threads_do_not_mix(void **state) {
         for (int i = 0; i < 3; i++)
                 thread_join(&threads[i]);
         AUTO_CHARS text = logged();
-        for (char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
+        for (char *line = text, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
                 char *message = strstr(line, "] \"");
 
                 *end = '\0';

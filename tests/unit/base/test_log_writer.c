@@ -82,16 +82,17 @@ static char *read_rest(struct place *p) {
 static unsigned count_lines(const char *text, char letter) {
         unsigned n = 0;
 
-        for (const char *at = text; at && *at; at = strchr(at, '\n'), at += at != NULL)
+        for (const char *at = text; at != NULL && *at; at = strchr(at, '\n'), at += at != NULL)
                 n += *at == letter;
         return n;
 }
 
 /* Lines are there when the writer has stopped, in their order. */
-static void test_in_order(void **state UNUSED) {
+static void test_in_order(void **state) {
         struct place p;
         char         expected[16];
 
+        (void)state;
         begin(&p);
         for (unsigned i = 0; i < 100; i++)
                 put(LOG_LINE_MESSAGE, 'm', i);
@@ -111,7 +112,7 @@ static void test_in_order(void **state UNUSED) {
 }
 
 /* Access lines use half of the memory, messages three quarters, what is important all of it. */
-static void test_what_is_kept(void **state UNUSED) {
+static void test_what_is_kept(void **state) {
         static const struct {
                 enum log_line_kind kind;
                 char               letter;
@@ -123,6 +124,7 @@ static void test_what_is_kept(void **state UNUSED) {
         unsigned       n_kept = 0;
         struct place   p;
 
+        (void)state;
         begin(&p);
         for (size_t k = 0; k < ARRAY_LEN(kinds); k++)
                 for (unsigned i = 0; i < n_each; i++)
@@ -165,12 +167,13 @@ static void read_to_end(void *arg) {
 }
 
 /* Without memory for the line about lost ones, the log says it with the next line. */
-static void test_lost_lines_are_told_later(void **state UNUSED) {
+static void test_lost_lines_are_told_later(void **state) {
         const unsigned n_put = LOG_WAITING_MAX_BYTES / LINE_BYTES * 2;
         struct thread  reader;
         struct place   p;
         uint64_t       n_lost;
 
+        (void)state;
         begin_with(&p, put_lost_later);
         for (unsigned i = 0; i < n_put; i++)
                 put(LOG_LINE_IMPORTANT, 'i', i);
@@ -196,10 +199,11 @@ static void test_lost_lines_are_told_later(void **state UNUSED) {
 }
 
 /* Without a reader the stop returns after its time-out, and later lines are dropped at once. */
-static void test_stuck(void **state UNUSED) {
+static void test_stuck(void **state) {
         struct place p;
         uint64_t     before;
 
+        (void)state;
         begin(&p);
         for (unsigned i = 0; i < 2000; i++) /* more than the pipe takes */
                 put(LOG_LINE_IMPORTANT, 'i', i);
@@ -214,9 +218,10 @@ static void test_stuck(void **state UNUSED) {
 }
 
 /* A caller that looks at errno afterwards finds its own. */
-static void test_errno_stays(void **state UNUSED) {
+static void test_errno_stays(void **state) {
         struct place p;
 
+        (void)state;
         begin(&p);
         errno = ENOTTY;
         put(LOG_LINE_ACCESS, 'a', 0);

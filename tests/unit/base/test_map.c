@@ -94,7 +94,7 @@ static void test_thousands_in_insertion_order(void **state) {
         for (int i = N_KEYS; i-- > 0;)
                 assert_ptr_equal(map_find(&m, key_of(i, text, sizeof(text))), &values[i]);
         assert_null(map_find(&m, STR_LIT("model-20000")));
-        while ((e = map_next(&m, &at)))
+        while ((e = map_next(&m, &at)) != NULL)
                 assert_ptr_equal(e->value, &values[expected++]);
         assert_int_equal(expected, N_KEYS);
         map_done(&m);
@@ -118,7 +118,7 @@ static void test_removal_keeps_order_and_the_rest(void **state) {
                 assert_ptr_equal(value, i % 2 ? &values[i] : NULL);
         }
         assert_null(map_set(&m, STR_LIT("model-0"), &values[0])); /* now the last one */
-        while ((e = map_next(&m, &at))) {
+        while ((e = map_next(&m, &at)) != NULL) {
                 assert_ptr_equal(e->value, expected < N_KEYS ? &values[expected] : &values[0]);
                 expected += 2;
         }
@@ -150,7 +150,7 @@ static void test_removal_while_walking(void **state) {
 
         map_init(&m);
         fill(&m, 1000);
-        while ((e = map_next(&m, &at))) {
+        while ((e = map_next(&m, &at)) != NULL) {
                 map_remove(&m, str_range(e->key, e->key_len));
                 n_seen++;
         }

@@ -39,10 +39,9 @@ static char *print_cores(const struct placement *p) {
                         core++;
                         continue;
                 }
-                longer = core - first == 1
-                                 ? mem_printf("%s%s%zu", text, *text ? "," : "", first)
-                                 : mem_printf("%s%s%zu-%zu", text, *text ? "," : "", first,
-                                              core - 1);
+                longer = core - first == 1 ? mem_printf("%s%s%zu", text, *text ? "," : "", first)
+                                           : mem_printf("%s%s%zu-%zu", text, *text ? "," : "",
+                                                        first, core - 1);
                 free(text);
                 text = longer;
         }
@@ -94,12 +93,20 @@ static void test_lists_of_cores(void **state) {
 
 static void test_lists_that_are_wrong(void **state) {
         static const char *const rows[][2] = {
-                { "", "" },          { "a", "a" },       { "1,", "" },
-                { ",1", "" },        { "0,x,1", "x" },   { "3-1", "3-1" },
-                { "1-2-3", "1-2-3" }, { "-1", "-1" },     { "1-", "1-" },
-                { "8192", "8192" },  { "0-8192", "0-8192" },
+                { "", "" },
+                { "a", "a" },
+                { "1,", "" },
+                { ",1", "" },
+                { "0,x,1", "x" },
+                { "3-1", "3-1" },
+                { "1-2-3", "1-2-3" },
+                { "-1", "-1" },
+                { "1-", "1-" },
+                { "8192", "8192" },
+                { "0-8192", "0-8192" },
                 { "99999999999999999999", "99999999999999999999" },
-                { "1 2", "1 2" },    { "+1", "+1" },
+                { "1 2", "1 2" },
+                { "+1", "+1" },
         };
 
         (void)state;
@@ -173,7 +180,7 @@ static void count_run(void *arg) {
 
 /* Alone, and beside one that is there: the kernel itself would take those without a word. */
 static void test_cores_that_are_not_there(void **state) {
-        AUTO_CHARS beside = mem_printf("%zu,8191", last_core());
+        AUTO_CHARS        beside = mem_printf("%zu,8191", last_core());
         const char *const lists[] = { "8191", beside };
         unsigned          n_runs = 0;
 
@@ -259,10 +266,11 @@ static void test_nodes(void **state) {
 }
 
 static void test_nodes_that_are_wrong(void **state) {
-        static const char *const numbers[] = { "",     "a",   "-1",
-                                               "1024", "0,1", "99999999999999999999" };
-        struct placement         p = { 0 };
-        struct nodes             nodes;
+        static const char *const numbers[] = {
+                "", "a", "-1", "1024", "0,1", "99999999999999999999"
+        };
+        struct placement p = { 0 };
+        struct nodes     nodes;
 
         (void)state;
         nodes_begin(&nodes);

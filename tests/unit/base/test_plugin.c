@@ -2,7 +2,6 @@
 #include "suite.h"
 
 #include "base/dl.h"
-
 #include "base/mem.h"
 
 #include <stdio.h>
@@ -12,14 +11,14 @@
 
 static const char *const symbols[] = { "probe_one", "probe_two" };
 
-static const struct plugin_kind kind = { .what = "probe",
-                                         .prefix = "probe",
-                                         .symbols = symbols,
-                                         .n_symbols = 2 };
+static const struct plugin_kind kind = {
+        .what = "probe", .prefix = "probe", .symbols = symbols, .n_symbols = 2
+};
 
-static void test_names(void **state UNUSED) {
+static void test_names(void **state) {
         static const char *const names[] = { "", ".", "..", "a/b", "/etc", "../x" };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(names); i++) {
                 struct dl   *library = NULL;
                 dl_symbol_fn found[2];
@@ -33,22 +32,24 @@ static void test_names(void **state UNUSED) {
         }
 }
 
-static void test_missing(void **state UNUSED) {
+static void test_missing(void **state) {
         struct dl   *library = NULL;
         dl_symbol_fn found[2];
         AUTO_ERROR   err = plugin_open(&kind, "/nonexistent", "x", &library, found);
 
+        (void)state;
         assert_non_null(err);
         assert_int_equal(err->code, ERR_NOT_FOUND);
         assert_string_equal(err->message,
                             "unable to find 'libprobe_x.so' for probe. Searched: /nonexistent/x");
 }
 
-static void test_no_library(void **state UNUSED) {
+static void test_no_library(void **state) {
         char         root[] = "/tmp/neso-plugin-XXXXXX";
         struct dl   *library = NULL;
         dl_symbol_fn found[2];
 
+        (void)state;
         assert_non_null(mkdtemp(root));
 
         AUTO_CHARS folder = mem_printf("%s/x", root);

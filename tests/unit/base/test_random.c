@@ -7,10 +7,11 @@
 #include <string.h>
 
 /* All bytes are written, and none beyond; also where the kernel may give fewer at once. */
-static void test_fill(void **state UNUSED) {
-        static const size_t sizes[] = { 0, 1, 7, 16, 256, 257, 4096, 100000 };
+static void test_fill(void **state) {
+        static const size_t  sizes[] = { 0, 1, 7, 16, 256, 257, 4096, 100000 };
         static unsigned char bytes[100001], seen[100001];
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
                 size_t n = sizes[i];
 
@@ -29,9 +30,10 @@ static void test_fill(void **state UNUSED) {
         }
 }
 
-static void test_differs(void **state UNUSED) {
+static void test_differs(void **state) {
         unsigned char a[16], b[16];
 
+        (void)state;
         assert_null(random_fill(a, sizeof(a)));
         assert_null(random_fill(b, sizeof(b)));
         assert_memory_not_equal(a, b, sizeof(a));

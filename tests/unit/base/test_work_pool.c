@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "base/work_pool.h"
-
 #include "suite.h"
 
 #include "base/compiler.h"
 #include "base/lock.h"
 #include "base/thread_failure.h"
+#include "base/work_pool.h"
 
 #include <pthread.h>
 
@@ -90,11 +89,12 @@ static struct work_pool *new_pool(size_t max_threads) {
         return work_pool_new("test", max_threads, WORK_BACKGROUND);
 }
 
-static void test_in_order(void **state UNUSED) {
+static void test_in_order(void **state) {
         struct work_pool *p = new_pool(1);
         struct record     r;
         struct job        jobs[N_JOBS];
 
+        (void)state;
         record_init(&r);
         for (unsigned i = 0; i < N_JOBS; i++)
                 push(p, &jobs[i], &r, i, i == 0); /* the first holds the others up */
@@ -106,11 +106,12 @@ static void test_in_order(void **state UNUSED) {
         record_done(&r);
 }
 
-static void test_threads_are_bounded(void **state UNUSED) {
+static void test_threads_are_bounded(void **state) {
         struct work_pool *p = new_pool(MAX_THREADS);
         struct record     r;
         struct job        jobs[N_JOBS];
 
+        (void)state;
         record_init(&r);
         for (unsigned i = 0; i < N_JOBS; i++)
                 push(p, &jobs[i], &r, i, true);
@@ -123,11 +124,12 @@ static void test_threads_are_bounded(void **state UNUSED) {
 }
 
 /* Work that ends before the next is pushed. */
-static void test_one_after_the_other(void **state UNUSED) {
+static void test_one_after_the_other(void **state) {
         struct work_pool *p = new_pool(MAX_THREADS);
         struct record     r;
         struct job        jobs[N_JOBS];
 
+        (void)state;
         record_init(&r);
         for (unsigned i = 0; i < N_JOBS; i++) {
                 push(p, &jobs[i], &r, i, false);
@@ -139,11 +141,12 @@ static void test_one_after_the_other(void **state UNUSED) {
         record_done(&r);
 }
 
-static void test_take_back(void **state UNUSED) {
+static void test_take_back(void **state) {
         struct work_pool *p = new_pool(1);
         struct record     r;
         struct job        jobs[3];
 
+        (void)state;
         record_init(&r);
         for (unsigned i = 0; i < 3; i++)
                 push(p, &jobs[i], &r, i, i == 0);
@@ -158,17 +161,19 @@ static void test_take_back(void **state UNUSED) {
         record_done(&r);
 }
 
-static void test_without_work(void **state UNUSED) {
+static void test_without_work(void **state) {
+        (void)state;
         work_pool_free(new_pool(MAX_THREADS));
         work_pool_free(NULL);
 }
 
 /* Work that does not end keeps its thread; the other thread does the rest. */
-static void test_work_that_hangs(void **state UNUSED) {
+static void test_work_that_hangs(void **state) {
         struct work_pool *p = new_pool(2);
         struct record     r;
         struct job        jobs[N_JOBS];
 
+        (void)state;
         record_init(&r);
         push(p, &jobs[0], &r, 0, true);
         wait_for_running(&r, 1);
@@ -182,9 +187,10 @@ static void test_work_that_hangs(void **state UNUSED) {
 }
 
 /* The caller runs what no thread can be started for. */
-static void test_without_threads(void **state UNUSED) {
+static void test_without_threads(void **state) {
         static const size_t sizes[] = { 0, 4 };
 
+        (void)state;
         for (size_t k = 0; k < ARRAY_LEN(sizes); k++) {
                 struct work_pool *p = new_pool(sizes[k]);
                 struct record     r;
@@ -219,7 +225,7 @@ static void run_all(struct record *r, struct job *jobs, size_t n, size_t max_thr
         record_done(r);
 }
 
-static void test_all_run(void **state UNUSED) {
+static void test_all_run(void **state) {
         static const struct {
                 size_t   n, max_threads;
                 unsigned n_started;
@@ -228,6 +234,7 @@ static void test_all_run(void **state UNUSED) {
                 { N_JOBS, 3, 3 }, { 5, 1024, 5 }, { 3, 0, 0 },
         };
 
+        (void)state;
         for (size_t k = 0; k < ARRAY_LEN(rows); k++) {
                 struct record r;
                 struct job    jobs[N_JOBS];
@@ -243,7 +250,8 @@ static void test_all_run(void **state UNUSED) {
         }
 }
 
-static void test_some_threads_start(void **state UNUSED) {
+static void test_some_threads_start(void **state) {
+        (void)state;
         for (unsigned fails_at = 1; fails_at <= 4; fails_at++) {
                 struct record r;
                 struct job    jobs[N_JOBS];

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "suite.h"
 
-#include "cache/cache_entry.h"
-
 #include "base/mem.h"
+#include "cache/cache_entry.h"
 #include "infer/fake_model.h"
 
-static void test_buffers(void **state UNUSED) {
+static void test_buffers(void **state) {
         struct cache_entry       e;
         struct buffer_attributes attributes = cpu_bytes(0), found;
         char                     bytes[100];
         void                    *base;
 
+        (void)state;
         cache_entry_init(&e);
         for (size_t i = 0; i < sizeof(bytes); i++) {
                 attributes.byte_size = i;
@@ -38,11 +38,12 @@ static void test_buffers(void **state UNUSED) {
         cache_entry_done(&e);
 }
 
-static void test_limits(void **state UNUSED) {
+static void test_limits(void **state) {
         struct cache_entry       e;
         struct buffer_attributes attributes = cpu_bytes(1);
         char                     byte;
 
+        (void)state;
         cache_entry_init(&e);
         for (size_t i = 0; i < CACHE_ENTRY_MAX_BUFFERS; i++)
                 assert_ok(cache_entry_add(&e, &byte, &attributes), "add");

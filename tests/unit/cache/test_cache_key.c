@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "suite.h"
 
-#include "cache/cache_key.h"
-
 #include "base/mem.h"
 #include "base/strbuf.h"
+#include "cache/cache_key.h"
 #include "infer/fake_model.h"
 #include "infer/request_check.h"
 
-static const char config[] = "backend: 'b' "
-                             "input { name: 'A' data_type: TYPE_UINT8 dims: [ -1 ] } "
-                             "input { name: 'B' data_type: TYPE_UINT8 dims: [ -1 ] optional: true } "
-                             "input { name: 'C' data_type: TYPE_UINT8 dims: [ -1, -1 ] "
-                             "optional: true } "
-                             "output { name: 'X' data_type: TYPE_UINT8 dims: [ -1 ] } "
-                             "output { name: 'Y' data_type: TYPE_UINT8 dims: [ -1 ] }";
+static const char config[] =
+        "backend: 'b' "
+        "input { name: 'A' data_type: TYPE_UINT8 dims: [ -1 ] } "
+        "input { name: 'B' data_type: TYPE_UINT8 dims: [ -1 ] optional: true } "
+        "input { name: 'C' data_type: TYPE_UINT8 dims: [ -1, -1 ] "
+        "optional: true } "
+        "output { name: 'X' data_type: TYPE_UINT8 dims: [ -1 ] } "
+        "output { name: 'Y' data_type: TYPE_UINT8 dims: [ -1 ] }";
 
 static struct keyed_hash_key secret;
 
-static int make_secret(void **state UNUSED) {
+static int make_secret(void **state) {
+        (void)state;
         return keyed_hash_key_make(&secret) != NULL;
 }
 
@@ -55,7 +56,7 @@ static struct cache_keys keys_of(struct fake_model *f, const char *text) {
         return keys;
 }
 
-static void test_same_or_not(void **state UNUSED) {
+static void test_same_or_not(void **state) {
         static const struct {
                 const char *a, *b;
                 bool        is_same;
@@ -78,6 +79,7 @@ static void test_same_or_not(void **state UNUSED) {
         };
         struct fake_model *f = fake_model_new(config);
 
+        (void)state;
         assert_ok(siphash_key_make(&f->model.cache_key), "key");
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 struct cache_keys a = keys_of(f, rows[i].a), b = keys_of(f, rows[i].b);
@@ -104,16 +106,17 @@ static struct cache_keys key_of_input(struct fake_model *f, const char *name, en
 }
 
 /* The same bytes in every shape of up to five dimensions. */
-static void test_shapes(void **state UNUSED) {
+static void test_shapes(void **state) {
         static const char    shaped[] = "backend: 'b' input { name: 'A' data_type: TYPE_UINT8 "
                                         "dims: [ -1, -1, -1, -1, -1 ] } "
                                         "output { name: 'X' data_type: TYPE_UINT8 dims: [ 1 ] }";
-        static const int64_t dims[][5] = { { 2, 2, 2, 2, 1 }, { 2, 2, 2, 1, 2 }, { 2, 2, 1, 2, 2 },
-                                           { 2, 1, 2, 2, 2 }, { 1, 2, 2, 2, 2 }, { 4, 4, 1, 1, 1 },
+        static const int64_t dims[][5] = { { 2, 2, 2, 2, 1 },  { 2, 2, 2, 1, 2 }, { 2, 2, 1, 2, 2 },
+                                           { 2, 1, 2, 2, 2 },  { 1, 2, 2, 2, 2 }, { 4, 4, 1, 1, 1 },
                                            { 16, 1, 1, 1, 1 }, { 1, 1, 1, 1, 16 } };
         struct cache_keys    keys[ARRAY_LEN(dims)];
         struct fake_model   *f = fake_model_new(shaped);
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(dims); i++) {
                 keys[i] = key_of_input(f, "A", DATA_TYPE_UINT8, dims[i], 5, "0123456789abcdef", 16);
                 for (size_t k = 0; k < i; k++)
@@ -123,23 +126,24 @@ static void test_shapes(void **state UNUSED) {
 }
 
 /* The lengths of texts are among their bytes, and how many bytes there are is in the key. */
-static void test_texts(void **state UNUSED) {
-        static const char     texts[] = "backend: 'b' "
-                                        "input { name: 'A' data_type: TYPE_STRING dims: [ -1 ] } "
-                                        "output { name: 'X' data_type: TYPE_UINT8 dims: [ 1 ] }";
-        static const int64_t  two[] = { 2 };
+static void test_texts(void **state) {
+        static const char    texts[] = "backend: 'b' "
+                                       "input { name: 'A' data_type: TYPE_STRING dims: [ -1 ] } "
+                                       "output { name: 'X' data_type: TYPE_UINT8 dims: [ 1 ] }";
+        static const int64_t two[] = { 2 };
         static const struct {
                 const char *bytes;
                 size_t      n;
         } rows[] = {
-                { "\1\0\0\0a\1\0\0\0b", 10 },     { "\1\0\0\0a\2\0\0\0b\0", 11 },
-                { "\2\0\0\0a\0\1\0\0\0b", 11 },  { "\1\0\0\0a\0\0\0\0", 9 },
-                { "\0\0\0\0\1\0\0\0a", 9 },       { "\0\0\0\0\0\0\0\0", 8 },
+                { "\1\0\0\0a\1\0\0\0b", 10 },   { "\1\0\0\0a\2\0\0\0b\0", 11 },
+                { "\2\0\0\0a\0\1\0\0\0b", 11 }, { "\1\0\0\0a\0\0\0\0", 9 },
+                { "\0\0\0\0\1\0\0\0a", 9 },     { "\0\0\0\0\0\0\0\0", 8 },
                 { "\1\0\0\0\0\0\0\0\0", 9 },
         };
         struct fake_model *f = fake_model_new(texts);
         struct cache_keys  keys[ARRAY_LEN(rows)];
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 keys[i] = key_of_input(f, "A", DATA_TYPE_BYTES, two, 1, rows[i].bytes, rows[i].n);
                 for (size_t k = 0; k < i; k++)
@@ -149,16 +153,18 @@ static void test_texts(void **state UNUSED) {
 }
 
 /* More outputs than bits of a word: which ones are asked for is seen of all. */
-static void test_many_outputs(void **state UNUSED) {
+static void test_many_outputs(void **state) {
         enum { N = 130 };
         struct strbuf      text;
         struct fake_model *f;
         struct cache_keys  keys[N];
 
+        (void)state;
         strbuf_init(&text, 0);
         strbuf_puts(&text, "backend: 'b' input { name: 'A' data_type: TYPE_UINT8 dims: [ -1 ] } ");
         for (int i = 0; i < N; i++)
-                strbuf_printf(&text, "output { name: 'O%d' data_type: TYPE_UINT8 dims: [ 1 ] } ", i);
+                strbuf_printf(&text, "output { name: 'O%d' data_type: TYPE_UINT8 dims: [ 1 ] } ",
+                              i);
         f = fake_model_new(strbuf_cstr(&text));
         strbuf_done(&text);
         for (int i = 0; i < N; i++) {
@@ -174,11 +180,12 @@ static void test_many_outputs(void **state UNUSED) {
         fake_model_free(f);
 }
 
-static void test_some_outputs(void **state UNUSED) {
+static void test_some_outputs(void **state) {
         struct fake_model *f = fake_model_new(config);
         struct cache_keys  all = keys_of(f, "A=a"), both = keys_of(f, "A=a >Y >X");
         struct cache_keys  x = keys_of(f, "A=a >X"), y = keys_of(f, "A=a >Y");
 
+        (void)state;
         assert_false(all.is_some);
         assert_false(both.is_some);
         assert_true(x.is_some && y.is_some);
@@ -187,10 +194,11 @@ static void test_some_outputs(void **state UNUSED) {
         fake_model_free(f);
 }
 
-static void test_each_load_has_its_own(void **state UNUSED) {
+static void test_each_load_has_its_own(void **state) {
         struct fake_model *f = fake_model_new(config);
         struct cache_keys  before, after;
 
+        (void)state;
         assert_ok(siphash_key_make(&f->model.cache_key), "key");
         before = keys_of(f, "A=a");
         assert_ok(siphash_key_make(&f->model.cache_key), "key");
@@ -199,9 +207,10 @@ static void test_each_load_has_its_own(void **state UNUSED) {
         fake_model_free(f);
 }
 
-static void test_what_has_no_key(void **state UNUSED) {
+static void test_what_has_no_key(void **state) {
         struct fake_model *f = fake_model_new(config);
 
+        (void)state;
         for (int i = 0; i < 3; i++) {
                 struct buffer_attributes attributes = cpu_bytes(1);
                 struct request          *req = fake_request(f);

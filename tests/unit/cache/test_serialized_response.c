@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "suite.h"
 
-#include "cache/serialized_response.h"
-
 #include "base/mem.h"
+#include "cache/serialized_response.h"
 #include "infer/fake_model.h"
 #include "infer/request_check.h"
 
@@ -53,7 +52,8 @@ static void add_output(struct response *r, const char *name, enum data_type type
         int64_t                 id = 0;
         void                   *base;
 
-        assert_ok(response_add_output(r, name, type, dims, type == DATA_TYPE_BYTES ? 1 : 2, &o), name);
+        assert_ok(response_add_output(r, name, type, dims, type == DATA_TYPE_BYTES ? 1 : 2, &o),
+                  name);
         assert_ok(response_output_buffer(o, n, &kind, &id, &base), name);
         memcpy(base, bytes, n);
 }
@@ -64,17 +64,20 @@ static char *keep(struct request *req, size_t *ret) {
         char            *bytes;
 
         assert_ok(response_new(req, &r), "response");
-        assert_ok(response_add_parameter(
-                          r, &(struct parameter){ .name = "s", .string = "text" }), "s");
+        assert_ok(response_add_parameter(r, &(struct parameter){ .name = "s", .string = "text" }),
+                  "s");
         assert_ok(response_add_parameter(r, &(struct parameter){ .name = "i",
                                                                  .type = PARAMETER_INT,
-                                                                 .integer = -5 }), "i");
+                                                                 .integer = -5 }),
+                  "i");
         assert_ok(response_add_parameter(r, &(struct parameter){ .name = "b",
                                                                  .type = PARAMETER_BOOL,
-                                                                 .boolean = true }), "b");
+                                                                 .boolean = true }),
+                  "b");
         assert_ok(response_add_parameter(r, &(struct parameter){ .name = "d",
                                                                  .type = PARAMETER_DOUBLE,
-                                                                 .real = 0.5 }), "d");
+                                                                 .real = 0.5 }),
+                  "d");
         add_output(r, "X", DATA_TYPE_INT32, 2, "\1\2\3\4\5\6\7\10", 8);
         add_output(r, "Y", DATA_TYPE_BYTES, 1, "\1\0\0\0z", 5);
         assert_true(serialized_response_measure(r, ret));
@@ -105,13 +108,14 @@ static void assert_is_all(const struct response *r) {
         assert_true(parameter_list_find(&r->parameters, "d")->real == 0.5);
 }
 
-static void test_round_trip(void **state UNUSED) {
+static void test_round_trip(void **state) {
         struct fake_model *f = fake_model_new(config);
         struct request    *req = ask(f, NULL), *some = ask(f, "Y");
         size_t             n_bytes;
         char              *bytes = keep(req, &n_bytes), *shifted = mem_alloc(n_bytes + 1);
         struct response   *r;
 
+        (void)state;
         assert_ok(serialized_response_read(bytes, n_bytes, req, &r), "read");
         assert_is_all(r);
         response_free(r);
@@ -132,13 +136,14 @@ static void test_round_trip(void **state UNUSED) {
 }
 
 /* A backend may answer with outputs that the configuration does not know. */
-static void test_unknown_output(void **state UNUSED) {
+static void test_unknown_output(void **state) {
         struct fake_model *f = fake_model_new(config);
         struct request    *req = ask(f, NULL);
         size_t             n_bytes;
         struct response   *r;
         char              *bytes;
 
+        (void)state;
         assert_ok(response_new(req, &r), "response");
         add_output(r, "more", DATA_TYPE_INT32, 1, "\1\2\3\4", 4);
         add_output(r, "X", DATA_TYPE_INT32, 2, "\1\2\3\4\5\6\7\10", 8);
@@ -159,12 +164,13 @@ static void test_unknown_output(void **state UNUSED) {
 
 /* Cut anywhere, or with any byte changed: refused, or a response. In memory of exactly that size,
  * so that a sanitizer sees what reads beyond. */
-static void test_damage(void **state UNUSED) {
+static void test_damage(void **state) {
         struct fake_model *f = fake_model_new(config);
         struct request    *req = ask(f, NULL);
         size_t             n_bytes;
         char              *bytes = keep(req, &n_bytes);
 
+        (void)state;
         for (size_t n = 0; n < n_bytes; n++) {
                 char            *cut = mem_alloc(n);
                 struct response *r = NULL;
@@ -194,7 +200,7 @@ static void test_damage(void **state UNUSED) {
         fake_model_free(f);
 }
 
-static void test_without_memory(void **state UNUSED) {
+static void test_without_memory(void **state) {
         struct fake_model *f = fake_model_new(config);
         struct request    *req = ask(f, NULL);
         size_t             n_bytes;
@@ -203,6 +209,7 @@ static void test_without_memory(void **state UNUSED) {
         unsigned           n = 0;
         bool               was_hit = true;
 
+        (void)state;
         while (was_hit) {
                 struct error *err;
 
@@ -221,12 +228,13 @@ static void test_without_memory(void **state UNUSED) {
         fake_model_free(f);
 }
 
-static void test_what_is_not_kept(void **state UNUSED) {
+static void test_what_is_not_kept(void **state) {
         struct fake_model *f = fake_model_new(config);
         struct request    *req = ask(f, NULL);
         struct response   *r;
         size_t             n_bytes;
 
+        (void)state;
         assert_ok(response_new(req, &r), "response");
         assert_true(serialized_response_measure(r, &n_bytes));
         r->error = error_new(ERR_INTERNAL, "failed");
@@ -245,7 +253,8 @@ static void test_what_is_not_kept(void **state UNUSED) {
         assert_ok(response_add_parameter(r, &(struct parameter){ .name = "p",
                                                                  .type = PARAMETER_BYTES,
                                                                  .bytes = "x",
-                                                                 .n_bytes = 1 }), "p");
+                                                                 .n_bytes = 1 }),
+                  "p");
         assert_false(serialized_response_measure(r, &n_bytes));
         response_free(r);
         request_free(req);
@@ -254,10 +263,8 @@ static void test_what_is_not_kept(void **state UNUSED) {
 
 SUITE(serialized_response) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_round_trip),
-                cmocka_unit_test(test_unknown_output),
-                cmocka_unit_test(test_damage),
-                cmocka_unit_test(test_without_memory),
+                cmocka_unit_test(test_round_trip),       cmocka_unit_test(test_unknown_output),
+                cmocka_unit_test(test_damage),           cmocka_unit_test(test_without_memory),
                 cmocka_unit_test(test_what_is_not_kept),
         };
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "caches/cache_host.h"
+
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
-#include "caches/cache_host.h"
-
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 TRITONSERVER_Error *TRITONCACHE_ApiVersion(uint32_t *major, uint32_t *minor) {
         *major = TRITONCACHE_API_VERSION_MAJOR;

@@ -216,11 +216,11 @@ static void test_order_of_eviction(void **unused) {
         static const struct {
                 const char *steps, *left;
         } rows[] = {
-                { "abcd", "abcd" },     { "abcde", "bcde" },     { "abcdefgh", "efgh" },
-                { "abcdAe", "acde" },   { "abcdABe", "abde" },   { "abcdABCDe", "bcde" },
-                { "abcdDCBAe", "abce" }, { "abcdAAAe", "acde" }, { "abcdAef", "adef" },
-                { "abcdAeBfb", "aefb" },
-                { "abcdDDDe", "bcde" }, { "abcdDDADe", "acde" }, { "abcdDDBBAAe", "abde" },
+                { "abcd", "abcd" },        { "abcde", "bcde" },    { "abcdefgh", "efgh" },
+                { "abcdAe", "acde" },      { "abcdABe", "abde" },  { "abcdABCDe", "bcde" },
+                { "abcdDCBAe", "abce" },   { "abcdAAAe", "acde" }, { "abcdAef", "adef" },
+                { "abcdAeBfb", "aefb" },   { "abcdDDDe", "bcde" }, { "abcdDDADe", "acde" },
+                { "abcdDDBBAAe", "abde" },
         };
         size_t cost = cost_of("text");
 

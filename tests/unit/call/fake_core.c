@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "call/fake_core.h"
+
+#include "base/mem.h"
+#include "triton/core/neso.h"
+
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/mem.h"
-#include "call/fake_core.h"
-
-#include "triton/core/neso.h"
+#include <cmocka.h>
 
 struct fake_core fake;
 
 #define RECORD(...) strbuf_printf(&fake.calls, __VA_ARGS__)
 
 static struct TRITONSERVER_Error *answer(const char *call) {
-        if (!fake.refuse || strcmp(fake.refuse, call) != 0)
+        if (fake.refuse == NULL || strcmp(fake.refuse, call) != 0)
                 return NULL;
         return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_NOT_FOUND, call);
 }
@@ -78,12 +78,12 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestNew(
 
         (void)server;
         RECORD("new %s %lld\n", model_name, (long long)model_version);
-        if (fake.refuse && strcmp(fake.refuse, "New") == 0)
+        if (fake.refuse != NULL && strcmp(fake.refuse, "New") == 0)
                 return answer("New");
-        if (fake.find_model) {
+        if (fake.find_model != NULL) {
                 struct TRITONSERVER_Error *err = fake.find_model(model_name, &is_decoupled);
 
-                if (err)
+                if (err != NULL)
                         return err;
         }
         *request = mem_zalloc(sizeof(**request));
@@ -127,7 +127,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestSetResponseCallback(
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestCancel(
         struct TRITONSERVER_InferenceRequest *request) {
         request->is_cancelled = true;
-        if (fake.cancel)
+        if (fake.cancel != NULL)
                 fake.cancel(request);
         return NULL;
 }
@@ -282,7 +282,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerInferAsync(
         struct TRITONSERVER_Error *err = answer("InferAsync");
 
         (void)server, (void)trace;
-        if (!err)
+        if (err == NULL)
                 fake.run(request);
         return err;
 }
@@ -290,7 +290,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerInferAsync(
 struct TRITONSERVER_Error *TRITONSERVER_InferenceResponseDelete(
         struct TRITONSERVER_InferenceResponse *r) {
         fake.n_responses--;
-        if (r->base)
+        if (r->base != NULL)
                 assert_null(r->allocator->release(r->allocator, r->base, r->userp, r->bytes,
                                                   TRITONSERVER_MEMORY_CPU, 0));
         free(r);
@@ -299,7 +299,8 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceResponseDelete(
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceResponseError(
         struct TRITONSERVER_InferenceResponse *r) {
-        return r->error ? TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNAVAILABLE, r->error) : NULL;
+        return r->error != NULL ? TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNAVAILABLE, r->error)
+                                : NULL;
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceResponseModel(

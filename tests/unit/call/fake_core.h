@@ -6,7 +6,6 @@
 #pragma once
 
 #include "base/strbuf.h"
-
 #include "triton/core/neso.h"
 
 #include <pthread.h>
@@ -54,17 +53,17 @@ typedef struct TRITONSERVER_Error *(*fake_find_fn)(const char *model, bool *ret_
 
 /* What the running test has arranged and seen. */
 struct fake_core {
-        struct strbuf calls;  /* what was set on the request, one line each */
-        fake_run_fn   run;    /* ServerInferAsync */
-        fake_run_fn   cancel; /* after InferenceRequestCancel; NULL: nothing */
-        const char   *refuse; /* the call of this name fails */
+        struct strbuf calls;        /* what was set on the request, one line each */
+        fake_run_fn   run;          /* ServerInferAsync */
+        fake_run_fn   cancel;       /* after InferenceRequestCancel; NULL: nothing */
+        const char   *refuse;       /* the call of this name fails */
         bool          is_decoupled; /* each model, unless find_model says otherwise */
         fake_find_fn  find_model;   /* InferenceRequestNew; NULL: every model is there */
         bool          puts_off;     /* more responses follow: ThreadAfterResponses notes */
         void (*after_responses)(void *userp);
-        void         *after_responses_userp;
-        _Atomic int   n_requests, n_responses, n_errors;
-        pthread_t     thread;
+        void       *after_responses_userp;
+        _Atomic int n_requests, n_responses, n_errors;
+        pthread_t   thread;
 };
 
 extern struct fake_core fake;

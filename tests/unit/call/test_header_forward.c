@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "base/compiler.h"
 #include "call/header_forward.h"
-#include "suite.h"
 
 #include <string.h>
 

@@ -2,6 +2,8 @@
 /* One inference against a core of the test's own: in which order it may end, on which thread, what
  * reaches the request, where outputs live, and that nothing leaks.
  */
+#include "suite.h"
+
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
@@ -10,7 +12,6 @@
 #include "call/infer_response.h"
 #include "core_api/core_error.h"
 #include "net/loop.h"
-#include "suite.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -44,7 +45,7 @@ bool mailbox_post_without_wake(struct mailbox *box, struct mail *m) {
 
         pthread_mutex_lock(&box->lock);
         m->next = NULL;
-        was_empty = !box->first;
+        was_empty = box->first == NULL;
         if (was_empty)
                 box->first = m;
         else
@@ -67,7 +68,7 @@ static void deliver_one(struct mailbox *box) {
         struct mail *m;
 
         pthread_mutex_lock(&box->lock);
-        while (!box->first)
+        while (box->first == NULL)
                 pthread_cond_wait(&box->arrived, &box->lock);
         m = box->first;
         box->first = m->next;
@@ -90,7 +91,7 @@ static struct TRITONSERVER_InferenceResponse *new_response(
         r->bytes = bytes;
         *ret_error = r->allocator->alloc(r->allocator, output, bytes, TRITONSERVER_MEMORY_GPU, 5,
                                          request->allocator_userp, &r->base, &r->userp, &type, &id);
-        if (*ret_error) {
+        if (*ret_error != NULL) {
                 free(r);
                 return NULL;
         }
@@ -191,14 +192,14 @@ static void run_keep(struct TRITONSERVER_InferenceRequest *request) {
 /* ---- the protocol ---- */
 
 struct fixture {
-        struct mailbox       box;
-        struct infer_core    core;
-        struct infer_call    call;
-        struct infer_request request;
-        struct arena         arena;
-        struct buf_pool     *pool;
-        bool                 is_done;
-        unsigned             n_streamed;
+        struct mailbox              box;
+        struct infer_core           core;
+        struct infer_call           call;
+        struct infer_request        request;
+        struct arena                arena;
+        struct buf_pool            *pool;
+        bool                        is_done;
+        unsigned                    n_streamed;
         struct infer_call_response *kept; /* newest first */
 };
 
@@ -464,9 +465,12 @@ static void test_early(void **state) {
                 unsigned    n_early;
                 bool        has_thread;
         } rows[] = {
-                { run_none, 0, false },           { run_release_last, 0, false },
-                { run_separate_final, 1, false }, { run_three, 1, false },
-                { run_thread_release_last, 0, true }, { run_thread_many, 1, true },
+                { run_none, 0, false },
+                { run_release_last, 0, false },
+                { run_separate_final, 1, false },
+                { run_three, 1, false },
+                { run_thread_release_last, 0, true },
+                { run_thread_many, 1, true },
         };
 
         (void)state;

@@ -129,15 +129,21 @@ static void test_errors(void **state) {
                 enum error_code            code;
                 const char                *text;
         } rows[] = {
-                { .inputs = { { "r", 0, 1 }, { "x", 0, 1 } }, .outputs = { { "y", 0, 1 } },
-                  .code = ERR_NOT_FOUND, .text = "Unable to find shared memory region: 'x'" },
-                { .outputs = { { "r", 0, 1 }, { "y", 0, 1 } }, .code = ERR_NOT_FOUND,
+                { .inputs = { { "r", 0, 1 }, { "x", 0, 1 } },
+                  .outputs = { { "y", 0, 1 } },
+                  .code = ERR_NOT_FOUND,
+                  .text = "Unable to find shared memory region: 'x'" },
+                { .outputs = { { "r", 0, 1 }, { "y", 0, 1 } },
+                  .code = ERR_NOT_FOUND,
                   .text = "Unable to find shared memory region: 'y'" },
-                { .inputs = { { "", 0, 1 } }, .code = ERR_NOT_FOUND,
+                { .inputs = { { "", 0, 1 } },
+                  .code = ERR_NOT_FOUND,
                   .text = "Unable to find shared memory region: ''" },
-                { .inputs = { { "r", BYTES, 0 } }, .code = ERR_INVALID_ARG,
+                { .inputs = { { "r", BYTES, 0 } },
+                  .code = ERR_INVALID_ARG,
                   .text = "Invalid offset for shared memory region: 'r'" },
-                { .outputs = { { "r", 1, BYTES } }, .code = ERR_INVALID_ARG,
+                { .outputs = { { "r", 1, BYTES } },
+                  .code = ERR_INVALID_ARG,
                   .text = "Invalid offset + byte size for shared memory region: 'r'" },
         };
 
@@ -163,7 +169,8 @@ static void test_held(void **state) {
         open_fixture(&f);
         put(&f.inputs[0].shared_memory, "r", 0, BYTES);
         assert_null(find(&f));
-        assert_null(shared_memory_unregister(f.core.shared_memory, SHARED_MEMORY_SYSTEM, STR_LIT("r")));
+        assert_null(
+                shared_memory_unregister(f.core.shared_memory, SHARED_MEMORY_SYSTEM, STR_LIT("r")));
         assert_int_equal(shm_count_mappings(), 1);
         assert_int_equal((unsigned char)f.inputs[0].bytes.ptr[BYTES - 1], (BYTES - 1) % 251);
         infer_call_done(&f.call);
@@ -192,9 +199,9 @@ static void test_too_large_a_copy(void **state) {
         (void)state;
         open_fixture(&f);
         shm_object_resize(&f.object, ((size_t)1 << 30) + 1); /* nothing is in it */
-        assert_null(shared_memory_register(
-                f.core.shared_memory,
-                &(struct shm_place){ "large", f.object.key, 0, ((size_t)1 << 30) + 1 }));
+        assert_null(shared_memory_register(f.core.shared_memory,
+                                           &(struct shm_place){ "large", f.object.key, 0,
+                                                                ((size_t)1 << 30) + 1 }));
         f.inputs[0].datatype = TRITONSERVER_TYPE_BYTES;
         put(&f.inputs[0].shared_memory, "large", 0, ((size_t)1 << 30) + 1);
         assert_refused(find(&f), ERR_INVALID_ARG,
@@ -228,9 +235,12 @@ static void test_without_memory(void **state) {
 
 SUITE(infer_call_regions) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_none),        cmocka_unit_test(test_places),
-                cmocka_unit_test(test_strings),     cmocka_unit_test(test_errors),
-                cmocka_unit_test(test_held),        cmocka_unit_test(test_lost),
+                cmocka_unit_test(test_none),
+                cmocka_unit_test(test_places),
+                cmocka_unit_test(test_strings),
+                cmocka_unit_test(test_errors),
+                cmocka_unit_test(test_held),
+                cmocka_unit_test(test_lost),
                 cmocka_unit_test(test_too_large_a_copy),
                 cmocka_unit_test(test_without_memory),
         };

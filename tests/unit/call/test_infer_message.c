@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "call/infer_message.h"
 #include "suite.h"
+
+#include "call/infer_message.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -74,9 +75,9 @@ static void test_full_arena(void **state) {
         (void)state;
         arena_init(&arena, NULL, 0, 8192);
         infer_request_init(&q);
-        while (!err) {
+        while (err == NULL) {
                 err = infer_request_add_input(&q, &arena, &in);
-                if (!err)
+                if (err == NULL)
                         n++;
                 assert_true(n < 1000);
         }
@@ -115,14 +116,13 @@ static void test_work(void **state) {
         static const char    bytes[1];
         static const int64_t rows[] = { 10, 100 };
         struct infer_input   inputs[] = {
-                { .datatype = TRITONSERVER_TYPE_FP32, .bytes = { bytes, MANY } },
-                { .datatype = TRITONSERVER_TYPE_BYTES, .bytes = { bytes, 7 } },
-                { .datatype = TRITONSERVER_TYPE_BYTES,
-                  .shared_memory = { .region = "r", .byte_size = MANY } },
+                  { .datatype = TRITONSERVER_TYPE_FP32, .bytes = { bytes, MANY } },
+                  { .datatype = TRITONSERVER_TYPE_BYTES, .bytes = { bytes, 7 } },
+                  { .datatype = TRITONSERVER_TYPE_BYTES,
+                    .shared_memory = { .region = "r", .byte_size = MANY } },
         };
         const struct infer_request q = { .inputs = inputs, .n_inputs = 3 };
-        struct infer_output        out = { .bytes = { bytes, 4 * MANY },
-                                           .form = INFER_OUTPUT_BINARY };
+        struct infer_output out = { .bytes = { bytes, 4 * MANY }, .form = INFER_OUTPUT_BINARY };
         const struct infer_response r = { .outputs = &out, .n_outputs = 1 };
 
         (void)state;
@@ -150,10 +150,8 @@ static void test_work(void **state) {
 
 SUITE(infer_message) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_growth),
-                cmocka_unit_test(test_limits),
-                cmocka_unit_test(test_work),
-                cmocka_unit_test(test_full_arena),
+                cmocka_unit_test(test_growth), cmocka_unit_test(test_limits),
+                cmocka_unit_test(test_work),   cmocka_unit_test(test_full_arena),
                 cmocka_unit_test(test_done),
         };
 

@@ -3,7 +3,6 @@
 
 #include "base/compiler.h"
 #include "call/log_control.h"
-
 #include "triton/core/tritonserver.h"
 
 /* What the core was told, in place of its own functions. */
@@ -17,7 +16,8 @@ struct TRITONSERVER_Error {
         const char *text;
 };
 
-TRITONSERVER_Error_Code TRITONSERVER_ErrorCode(struct TRITONSERVER_Error *e UNUSED) {
+TRITONSERVER_Error_Code TRITONSERVER_ErrorCode(struct TRITONSERVER_Error *e) {
+        (void)e;
         return TRITONSERVER_ERROR_INTERNAL;
 }
 
@@ -25,7 +25,8 @@ const char *TRITONSERVER_ErrorMessage(struct TRITONSERVER_Error *e) {
         return e->text;
 }
 
-void TRITONSERVER_ErrorDelete(struct TRITONSERVER_Error *e UNUSED) {
+void TRITONSERVER_ErrorDelete(struct TRITONSERVER_Error *e) {
+        (void)e;
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogInfo(
@@ -36,25 +37,29 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogInfo(
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogWarn(
-        struct TRITONSERVER_ServerOptions *o UNUSED, bool log) {
+        struct TRITONSERVER_ServerOptions *o, bool log) {
+        (void)o;
         told.s.warning = log;
         return NULL;
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogError(
-        struct TRITONSERVER_ServerOptions *o UNUSED, bool log) {
+        struct TRITONSERVER_ServerOptions *o, bool log) {
+        (void)o;
         told.s.error = log;
         return NULL;
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogVerbose(
-        struct TRITONSERVER_ServerOptions *o UNUSED, int level) {
+        struct TRITONSERVER_ServerOptions *o, int level) {
+        (void)o;
         told.s.verbose_level = (unsigned)level;
         return NULL;
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogFormat(
-        struct TRITONSERVER_ServerOptions *o UNUSED, const TRITONSERVER_LogFormat format) {
+        struct TRITONSERVER_ServerOptions *o, const TRITONSERVER_LogFormat format) {
+        (void)o;
         told.s.format = (enum log_format)format;
         return told.failure;
 }
@@ -145,10 +150,8 @@ static void test_rows(void **state) {
 
 SUITE(log_control) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_formats),
-                cmocka_unit_test(test_rows),
-                cmocka_unit_test(test_apply),
-                cmocka_unit_test(test_refused_by_the_core),
+                cmocka_unit_test(test_formats), cmocka_unit_test(test_rows),
+                cmocka_unit_test(test_apply),   cmocka_unit_test(test_refused_by_the_core),
                 cmocka_unit_test(test_file),
         };
 

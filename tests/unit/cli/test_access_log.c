@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "backend/temp_tree.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -6,7 +8,6 @@
 #include "base/mem.h"
 #include "call/service.h"
 #include "cli/access_log.h"
-#include "suite.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -43,13 +44,13 @@ static void assert_line(const char *line, const char *expected) {
 
 static void test_an_inference(void **state) {
         AUTO_CHARS line = logged(&(struct access_entry){ .peer = "127.0.0.1:4711",
-                                                        .method = STR_LIT("POST"),
-                                                        .path = STR_LIT("/v2/models/m/infer"),
-                                                        .model = STR_LIT("m"),
-                                                        .status = 200,
-                                                        .bytes_in = 512,
-                                                        .bytes_out = 1024,
-                                                        .duration_ns = 1234999 });
+                                                         .method = STR_LIT("POST"),
+                                                         .path = STR_LIT("/v2/models/m/infer"),
+                                                         .model = STR_LIT("m"),
+                                                         .status = 200,
+                                                         .bytes_in = 512,
+                                                         .bytes_out = 1024,
+                                                         .duration_ns = 1234999 });
 
         (void)state;
         assert_line(line, "\",\"level\":\"access\",\"peer\":\"127.0.0.1:4711\",\"method\":\"POST\","
@@ -59,11 +60,11 @@ static void test_an_inference(void **state) {
 
 static void test_without_a_model(void **state) {
         AUTO_CHARS line = logged(&(struct access_entry){ .peer = "[::1]:1",
-                                                        .method = STR_LIT("GET"),
-                                                        .path = STR_LIT("/v2"),
-                                                        .status = 404,
-                                                        .bytes_in = UINT64_MAX,
-                                                        .is_aborted = true });
+                                                         .method = STR_LIT("GET"),
+                                                         .path = STR_LIT("/v2"),
+                                                         .status = 404,
+                                                         .bytes_in = UINT64_MAX,
+                                                         .is_aborted = true });
 
         (void)state;
         assert_line(line, "\",\"level\":\"access\",\"peer\":\"[::1]:1\",\"method\":\"GET\","
@@ -74,9 +75,9 @@ static void test_without_a_model(void **state) {
 /* What a client sends cannot make a line of its own. */
 static void test_what_clients_send_is_quoted(void **state) {
         AUTO_CHARS line = logged(&(struct access_entry){ .peer = "p",
-                                                        .method = STR_LIT("GET"),
-                                                        .path = STR_LIT("/\"}\n{\"\\\t\x01"),
-                                                        .status = 400 });
+                                                         .method = STR_LIT("GET"),
+                                                         .path = STR_LIT("/\"}\n{\"\\\t\x01"),
+                                                         .status = 400 });
 
         (void)state;
         assert_line(line, "\",\"level\":\"access\",\"peer\":\"p\",\"method\":\"GET\","
@@ -91,9 +92,9 @@ static void test_a_line_beyond_the_limit_is_left_out(void **state) {
         (void)state;
         memset(path, 'x', 70000);
         line = logged(&(struct access_entry){ .peer = "p",
-                                             .method = STR_LIT("GET"),
-                                             .path = str_range(path, 70000),
-                                             .status = 414 });
+                                              .method = STR_LIT("GET"),
+                                              .path = str_range(path, 70000),
+                                              .status = 414 });
         assert_string_equal(line, "");
         free(path);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Options and words of the small commands. */
-#include "cli/command_line.h"
-
 #include "suite.h"
+
+#include "cli/command_line.h"
 
 #include <string.h>
 
@@ -16,13 +16,22 @@ struct values {
 };
 
 #define ROW(row_kind, row_name, member, row_argument)                                              \
-        { .kind = row_kind, .name = row_name, .offset = offsetof(struct values, member),           \
-          .argument = row_argument, .help = "" }
+        {                                                                                          \
+                .kind = row_kind, .name = row_name, .offset = offsetof(struct values, member),     \
+                .argument = row_argument, .help = ""                                               \
+        }
 
 static const struct option_row options[] = {
-        { .kind = OPTION_COUNT, .name = "rows", .letter = 'b', .argument = "N", .help = "",
+        { .kind = OPTION_COUNT,
+          .name = "rows",
+          .letter = 'b',
+          .argument = "N",
+          .help = "",
           .offset = offsetof(struct values, count) },
-        { .kind = OPTION_FLAG, .name = "all", .letter = 'a', .help = "",
+        { .kind = OPTION_FLAG,
+          .name = "all",
+          .letter = 'a',
+          .help = "",
           .offset = offsetof(struct values, flag) },
         ROW(OPTION_FLAG, "flag", flag, NULL),
         ROW(OPTION_TEXT, "word", word, "WORD"),
@@ -64,7 +73,7 @@ static const struct row {
 };
 
 static void print(const struct values *v, const struct command_line *l, struct strbuf *out) {
-        strbuf_printf(out, "%d %s %llu", v->flag, v->word ? v->word : "-",
+        strbuf_printf(out, "%d %s %llu", v->flag, v->word != NULL ? v->word : "-",
                       (unsigned long long)v->count);
         for (size_t i = 0; i < v->words.n_items; i++)
                 strbuf_printf(out, " %s", v->words.items[i]);
@@ -83,10 +92,10 @@ static void run_row(const struct row *row, struct strbuf *out) {
 
         option_table_init(&table, &v, sizeof(v));
         strcpy(copy, row->arguments);
-        for (char *w = strtok(copy, " "); w && argc < MAX_WORDS; w = strtok(NULL, " "))
+        for (char *w = strtok(copy, " "); w != NULL && argc < MAX_WORDS; w = strtok(NULL, " "))
                 argv[argc++] = w;
         err = command_line_read(&l, argc, argv);
-        if (err)
+        if (err != NULL)
                 strbuf_puts(out, err->message);
         else if (l.wants_help)
                 strbuf_puts(out, "help");
@@ -97,7 +106,8 @@ static void run_row(const struct row *row, struct strbuf *out) {
         option_table_done(&table, &v);
 }
 
-static void test_rows(void **state UNUSED) {
+static void test_rows(void **state) {
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 AUTO_STRBUF out = { 0 };
 
@@ -108,9 +118,9 @@ static void test_rows(void **state UNUSED) {
         }
 }
 
-static void test_given(void **state UNUSED) {
-        bool                      values[2] = { false, false };
-        const struct option_row   two[] = {
+static void test_given(void **state) {
+        bool                    values[2] = { false, false };
+        const struct option_row two[] = {
                 { .kind = OPTION_FLAG, .name = "a", .offset = 0 },
                 { .kind = OPTION_FLAG, .name = "b", .offset = sizeof(bool) },
         };
@@ -119,21 +129,24 @@ static void test_given(void **state UNUSED) {
         char                      word[] = "--b";
         char                     *argv[] = { word, word };
 
+        (void)state;
         assert_null(command_line_read(&l, 2, argv));
         assert_true(l.given[1] && !l.given[0]);
         assert_true(values[1] && !values[0]);
         command_line_done(&l);
 }
 
-static void test_help(void **state UNUSED) {
-        const struct option_row   two[] = {
+static void test_help(void **state) {
+        const struct option_row two[] = {
                 { .kind = OPTION_TEXT, .name = "word", .argument = "WORD", .help = "one line" },
-                { .kind = OPTION_FLAG, .name = "a-rather-long-name-of-an-option",
+                { .kind = OPTION_FLAG,
+                  .name = "a-rather-long-name-of-an-option",
                   .help = "two\nlines" },
         };
         const struct option_table t = { two, 2 };
         AUTO_STRBUF               out = { 0 };
 
+        (void)state;
         strbuf_init(&out, 0);
         command_line_print_options(&t, &out);
         assert_string_equal(strbuf_cstr(&out), "  --word=WORD               one line\n"

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "suite.h"
 
-#include "cli/core_options.h"
-
 #include "backend/temp_tree.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "cli/core_options.h"
 #include "cli/option_parse.h"
 #include "server/server_options.h"
 #include "triton/core/tritonserver.h"
@@ -119,10 +118,10 @@ static void test_values_reach_the_core(void **state) {
 
 /* As the reference server, which compares without regard to case. */
 static void test_values_in_any_case(void **state) {
-        struct server_options *o = make_well(ARGUMENTS("--model-control-mode=EXPLICIT",
-                                                       "--load-model=m",
-                                                       "--rate-limit=Execution_Count"),
-                                             NULL);
+        struct server_options *o =
+                make_well(ARGUMENTS("--model-control-mode=EXPLICIT", "--load-model=m",
+                                    "--rate-limit=Execution_Count"),
+                          NULL);
 
         (void)state;
         assert_int_equal(o->control_mode, MODEL_CONTROL_EXPLICIT);
@@ -220,14 +219,22 @@ static void test_settings_that_are_wrong(void **state) {
 }
 
 static void test_host_policies(void **state) {
-        static const char *const junk[] = { "",        "a",      "a,b",         "=",
-                                            "=v",      "a,=v",   ",=v",         "numa-node=0",
-                                            ",numa-node=0", "cpu,numa-node=", "cpu,numa-node" };
-        struct server_options *o = make_well(ARGUMENTS("--host-policy=cpu,cpu-cores=0-3,8",
-                                                       "--host-policy=cpu,numa-node=1",
-                                                       "--host-policy=gpu_0,numa-node=0"),
-                                             NULL);
-        const struct setting *items = o->host_policies.items;
+        static const char *const junk[] = { "",
+                                            "a",
+                                            "a,b",
+                                            "=",
+                                            "=v",
+                                            "a,=v",
+                                            ",=v",
+                                            "numa-node=0",
+                                            ",numa-node=0",
+                                            "cpu,numa-node=",
+                                            "cpu,numa-node" };
+        struct server_options   *o = make_well(ARGUMENTS("--host-policy=cpu,cpu-cores=0-3,8",
+                                                         "--host-policy=cpu,numa-node=1",
+                                                         "--host-policy=gpu_0,numa-node=0"),
+                                               NULL);
+        const struct setting    *items = o->host_policies.items;
 
         (void)state;
         assert_int_equal(o->host_policies.n_items, 3);
@@ -258,10 +265,8 @@ static void test_settings_of_metrics(void **state) {
                                              NULL);
 
         (void)state;
-        assert_string_equal(settings_find(&o->metrics_settings, "", "counter_latencies"),
-                            "false");
-        assert_string_equal(settings_find(&o->metrics_settings, "", "histogram_latencies"),
-                            "true");
+        assert_string_equal(settings_find(&o->metrics_settings, "", "counter_latencies"), "false");
+        assert_string_equal(settings_find(&o->metrics_settings, "", "histogram_latencies"), "true");
         server_options_free(o);
         assert_refused("--metrics-config=summary_latencies=true", ERR_UNSUPPORTED, missing);
         assert_refused("--metrics-config=summary_quantiles=0.5:0.05", ERR_UNSUPPORTED, missing);

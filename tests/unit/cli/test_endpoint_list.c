@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The tables of all protocols: nothing that can be asked may be without a group. */
+#include "suite.h"
+
 #include "base/compiler.h"
 #include "cli/endpoint_list.h"
 #include "grpc/grpc_server.h"
 #include "grpc/rpc_table.h"
 #include "http/http_server.h"
-#include "suite.h"
 
 #include <protobuf-c/protobuf-c.h>
 #include <string.h>
@@ -18,40 +19,42 @@ static void check_http(struct http_route_table table) {
                         fail_msg("%s has no group", table.rows[i].pattern);
                 assert_non_null(table.rows[i].handler);
         }
-        assert_true(!table.fallback || endpoint_group_is_valid(table.fallback_group));
+        assert_true(table.fallback == NULL || endpoint_group_is_valid(table.fallback_group));
 }
 
-static void test_http(void **state UNUSED) {
+static void test_http(void **state) {
+        (void)state;
         check_http(http_api_routes());
         check_http(http_metrics_routes());
 }
 
 static bool has_field(const ProtobufCMessageDescriptor *d, const char *name) {
-        return d && protobuf_c_message_descriptor_get_field_by_name(d, name);
+        return d != NULL && protobuf_c_message_descriptor_get_field_by_name(d, name) != NULL;
 }
 
 /* What names a model in its message is checked against it: the table must say where it is. */
-static void test_grpc(void **state UNUSED) {
+static void test_grpc(void **state) {
         const struct grpc_method_table table = rpc_table();
 
+        (void)state;
         assert_true(table.n_rows > 0);
         for (size_t i = 0; i < table.n_rows; i++) {
                 const struct grpc_method         *m = &table.rows[i];
                 const ProtobufCMessageDescriptor *d = rpc_table_request(i);
-                bool names_model = has_field(d, "model_name") ||
+                bool                              names_model = has_field(d, "model_name") ||
                                    (has_field(d, "name") && m->group != ENDPOINT_SHARED_MEMORY);
 
                 if (!endpoint_group_is_valid(m->group))
                         fail_msg("%s has no group", m->path);
-                if (d && rpc_table_names_model(i) != names_model)
+                if (d != NULL && rpc_table_names_model(i) != names_model)
                         fail_msg("%s: model_at is %s", m->path, names_model ? "missing" : "wrong");
                 assert_true(d || strstr(m->path, "Infer") || strstr(m->path, "/Watch") ||
                             strstr(m->path, "Reflection"));
         }
 }
 
-static void test_rows_without_group(void **state UNUSED) {
-        static const struct http_route row = { .pattern = "/open" };
+static void test_rows_without_group(void **state) {
+        static const struct http_route  row = { .pattern = "/open" };
         static const struct grpc_method method = { .path = "/open.Open/Open" };
         struct grpc_server_options      grpc;
         struct http_server_options      http;
@@ -59,6 +62,7 @@ static void test_rows_without_group(void **state UNUSED) {
         struct http_server             *http_server;
         struct error                   *err;
 
+        (void)state;
         http_server_options_init(&http);
         http.net.address = "127.0.0.1";
         http.routes = (struct http_route_table){ .rows = &row, .n_rows = 1 };
@@ -87,11 +91,12 @@ static size_t count(const char *text, const char *part) {
         return n;
 }
 
-static void test_list(void **state UNUSED) {
+static void test_list(void **state) {
         const struct http_route_table api = http_api_routes(), metrics = http_metrics_routes();
-        size_t      n = api.n_rows + metrics.n_rows + 1 + rpc_table().n_rows;
-        AUTO_STRBUF text = { 0 }, json = { 0 };
+        size_t                        n = api.n_rows + metrics.n_rows + 1 + rpc_table().n_rows;
+        AUTO_STRBUF                   text = { 0 }, json = { 0 };
 
+        (void)state;
         strbuf_init(&text, 0);
         strbuf_init(&json, 0);
         endpoint_list_print(&text);

@@ -43,13 +43,12 @@ static void test_rows(void **state) {
                                         &(struct json_rows){ .outer = "nothing" }),
                          0);
         json_table_end(&t, &out);
-        assert_string_equal(
-                strbuf_cstr(&out),
-                "   OF  NAME  N  SOME  ROWS       NS       US     MEAN  RATIO  RAW\n"
-                "x      a     3         1-8  5.00 us  3.00 us  2.50 us   8.00  [1,2]\n"
-                "x            0           0        0        0        -      -\n"
-                "   v1  b     0     4     4        0        0        -   1.00\n"
-                "   v3  c     0           0        0        0        -      -\n");
+        assert_string_equal(strbuf_cstr(&out),
+                            "   OF  NAME  N  SOME  ROWS       NS       US     MEAN  RATIO  RAW\n"
+                            "x      a     3         1-8  5.00 us  3.00 us  2.50 us   8.00  [1,2]\n"
+                            "x            0           0        0        0        -      -\n"
+                            "   v1  b     0     4     4        0        0        -   1.00\n"
+                            "   v3  c     0           0        0        0        -      -\n");
         arena_done(&arena);
 }
 

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "base/compiler.h"
 #include "cli/open_files.h"
 #include "cli/option_parse.h"
-#include "suite.h"
 
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void test_needed(void **state UNUSED) {
+static void test_needed(void **state) {
         struct cli_options o;
         uint64_t           all;
 
+        (void)state;
         cli_options_init(&o);
         o.http_max_connections = 1000;
         o.grpc_max_connections = 500;
@@ -58,16 +60,15 @@ static void check(const struct row *row) {
         assert_int_equal(status, 0);
 }
 
-static void test_raise(void **state UNUSED) {
+static void test_raise(void **state) {
         static const struct row rows[] = {
-                { 64, 512, 100, 100 },
-                { 64, 512, 512, 512 },
-                { 64, 512, 100000, 512 },  /* as far as may be */
-                { 64, 512, 64, 64 },
-                { 200, 512, 100, 200 },    /* never lowered */
+                { 64, 512, 100, 100 },     { 64, 512, 512, 512 },
+                { 64, 512, 100000, 512 },                          /* as far as may be */
+                { 64, 512, 64, 64 },       { 200, 512, 100, 200 }, /* never lowered */
                 { 512, 512, 100000, 512 },
         };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++)
                 check(&rows[i]);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "base/mem.h"
 #include "cli/option_parse.h"
 #include "cli/same_options.h"
-#include "suite.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,9 +95,9 @@ static void *field(struct cli_options *o, const struct option_row *row) {
 /* ---- each kind ------------------------------------------------------------------------------- */
 
 static void check_flag(const struct option_row *row) {
-        AUTO_CHARS         argument = mem_printf("--%s", row->name);
-        AUTO_CHARS         text = mem_printf("option '--%s' takes no value", row->name);
-        OPTIONS o = { 0 };
+        AUTO_CHARS argument = mem_printf("--%s", row->name);
+        AUTO_CHARS text = mem_printf("option '--%s' takes no value", row->name);
+        OPTIONS    o = { 0 };
 
         renew(&o);
         assert_false(*(bool *)field(&o, row));
@@ -121,9 +122,9 @@ static void check_bool(const struct option_row *row) {
                 { "false", false }, { "False", false }, { "FALSE", false }, { "0", false },
                 { "on", true },     { "On", true },     { "off", false },   { "OFF", false },
         };
-        static const char *const junk[] = { "",      "yes",   "no",        "2",  "01", "t",
+        static const char *const junk[] = { "",      "yes",   "no",        "2",   "01", "t",
                                             "true ", " true", "truefalse", "onn", "-1" };
-        OPTIONS o = { 0 };
+        OPTIONS                  o = { 0 };
 
         for (size_t i = 0; i < ARRAY_LEN(rows); i++)
                 for (int is_set = 0; is_set < 2; is_set++) {
@@ -146,8 +147,8 @@ static void test_booleans(void **state) {
 }
 
 static void assert_number(const struct option_row *row, int64_t value) {
-        AUTO_CHARS         text = mem_printf("%lld", (long long)value);
-        OPTIONS o = { 0 };
+        AUTO_CHARS text = mem_printf("%lld", (long long)value);
+        OPTIONS    o = { 0 };
 
         assert_ok(parse_joined(&o, row->name, text), row->name);
         assert_int_equal(*(int64_t *)field(&o, row), value);
@@ -200,7 +201,7 @@ static void check_real(const struct option_row *row) {
         AUTO_CHARS               above = mem_printf("%.1f", row->max + 0.5);
         AUTO_CHARS               least = mem_printf("%.1f", row->min);
         AUTO_CHARS               most = mem_printf("%.1f", row->max);
-        OPTIONS o = { 0 };
+        OPTIONS                  o = { 0 };
 
         assert_ok(parse_joined(&o, row->name, least), row->name);
         assert_true(*(double *)field(&o, row) == row->min);
@@ -222,7 +223,7 @@ static void test_reals(void **state) {
 static void check_text(const struct option_row *row) {
         static const char *const values[] = { "a", "a=b", "--looks-like-an-option", "\xc3\xa4 \n" };
         AUTO_CHARS               text = mem_printf("Error: empty argument for --%s", row->name);
-        OPTIONS o = { 0 };
+        OPTIONS                  o = { 0 };
 
         for (size_t i = 0; i < ARRAY_LEN(values); i++) {
                 AUTO_CHARS argument = mem_printf("--%s=%s", row->name, values[i]);
@@ -247,12 +248,12 @@ static void test_texts(void **state) {
 }
 
 static void check_list(const struct option_row *row) {
-        AUTO_CHARS         argument = mem_printf("--%s", row->name);
-        AUTO_CHARS         joined = mem_printf("--%s=second", row->name);
-        char              *argv[] = { (char *)"neso", argument, (char *)"first",
-                                      joined,         argument, (char *)"first" };
-        OPTIONS o = { 0 };
-        struct option_texts  *list;
+        AUTO_CHARS           argument = mem_printf("--%s", row->name);
+        AUTO_CHARS           joined = mem_printf("--%s=second", row->name);
+        char                *argv[] = { (char *)"neso", argument, (char *)"first",
+                                        joined,         argument, (char *)"first" };
+        OPTIONS              o = { 0 };
+        struct option_texts *list;
 
         renew(&o);
         list = field(&o, row);
@@ -273,7 +274,7 @@ static void test_lists(void **state) {
 
 static void check_missing(const struct option_row *row) {
         AUTO_CHARS text = mem_printf("--%s: %s is not supported yet", row->name, row->missing);
-        OPTIONS fresh = { 0 }, o = { 0 };
+        OPTIONS    fresh = { 0 }, o = { 0 };
 
         assert_true(strlen(row->missing) > 0);
         assert_refused(row, "something", ERR_UNSUPPORTED, text);
@@ -354,9 +355,9 @@ static void test_abbreviations(void **state) {
 }
 
 static void test_long_unknown_option(void **state) {
-        char              *argument = mem_alloc(100001);
-        AUTO_CHARS         text = NULL;
-        OPTIONS o = { 0 };
+        char      *argument = mem_alloc(100001);
+        AUTO_CHARS text = NULL;
+        OPTIONS    o = { 0 };
 
         (void)state;
         memset(argument, '-', 2);
@@ -384,7 +385,7 @@ static void test_connections_per_address(void **state) {
 
 static void test_stray_arguments(void **state) {
         static const char *const stray[] = { "models", "-h", "-", "--", "", "help" };
-        OPTIONS o = { 0 };
+        OPTIONS                  o = { 0 };
 
         (void)state;
         for (size_t i = 0; i < ARRAY_LEN(stray); i++) {
@@ -398,9 +399,9 @@ static void test_stray_arguments(void **state) {
 }
 
 static void check_needs_value(const struct option_row *row) {
-        AUTO_CHARS         argument = mem_printf("--%s", row->name);
-        AUTO_CHARS         text = mem_printf("option '--%s' needs a value", row->name);
-        OPTIONS o = { 0 };
+        AUTO_CHARS argument = mem_printf("--%s", row->name);
+        AUTO_CHARS text = mem_printf("option '--%s' needs a value", row->name);
+        OPTIONS    o = { 0 };
 
         renew(&o);
         assert_error(parse(&o, argument, NULL), ERR_INVALID_ARG, text);
@@ -417,18 +418,18 @@ static void test_values_that_are_missing(void **state) {
 }
 
 static void test_several_options(void **state) {
-        char              *argv[] = { (char *)"tritonserver",
-                                      (char *)"--model-store=/a",
-                                      (char *)"--http-port",
-                                      (char *)"18000",
-                                      (char *)"--help",
-                                      (char *)"--model-repository",
-                                      (char *)"/b",
-                                      (char *)"--http-port=18001",
-                                      (char *)"--log-info",
-                                      (char *)"0",
-                                      (char *)"--allow-grpc=0",
-                                      NULL };
+        char   *argv[] = { (char *)"tritonserver",
+                           (char *)"--model-store=/a",
+                           (char *)"--http-port",
+                           (char *)"18000",
+                           (char *)"--help",
+                           (char *)"--model-repository",
+                           (char *)"/b",
+                           (char *)"--http-port=18001",
+                           (char *)"--log-info",
+                           (char *)"0",
+                           (char *)"--allow-grpc=0",
+                           NULL };
         OPTIONS o = { 0 };
 
         (void)state;
@@ -445,7 +446,7 @@ static void test_several_options(void **state) {
 }
 
 static void test_no_options(void **state) {
-        char              *argv[] = { (char *)"neso", NULL };
+        char   *argv[] = { (char *)"neso", NULL };
         OPTIONS fresh = { 0 }, o = { 0 };
 
         (void)state;

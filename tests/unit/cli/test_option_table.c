@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "cli/option_parse.h"
 #include "cli/option_print.h"
 #include "cli/same_options.h"
-#include "suite.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -268,9 +269,9 @@ static void test_usage(void **state) {
         assert_contains(&text,
                         "\n  --http-port <integer>\n\tPort for HTTP requests; 0 takes a free "
                         "one and logs it. Default: 8000.\n");
-        assert_contains(&text,
-                        "\n  --vertex-ai-default-model <name>\n\tModel for requests that name none. "
-                        "Default: \"\". (Not supported yet.)\n");
+        assert_contains(
+                &text, "\n  --vertex-ai-default-model <name>\n\tModel for requests that name none. "
+                       "Default: \"\". (Not supported yet.)\n");
         assert_contains(&text, "\nScheduling and memory:\n  --rate-limit ");
 }
 
@@ -282,9 +283,9 @@ static void test_page(void **state) {
         option_print_markdown(&text);
         assert_memory_equal(strbuf_cstr(&text), "# Options of `neso serve`\n", 26);
         for (size_t i = 0; i < ARRAY_LEN(reference_names); i++) {
-                const char              *name = reference_names[i];
+                const char *name = reference_names[i];
                 AUTO_CHARS  wanted = mem_printf("\n| `--%s%s", name,
-                                                find(name)->kind == OPTION_FLAG ? "`" : " ");
+                                               find(name)->kind == OPTION_FLAG ? "`" : " ");
 
                 assert_contains(&text, wanted);
         }

@@ -44,7 +44,7 @@ static int run_child(void (*run)(void), char *text, size_t size) {
 static void on_hangup(void *owner) {
         unsigned *n = owner;
 
-        if (n)
+        if (n != NULL)
                 ++*n;
 }
 
@@ -161,10 +161,8 @@ static void test_broken_pipe(void **state) {
 
 SUITE(signals) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_first_signal),
-                cmocka_unit_test(test_second_signal),
-                cmocka_unit_test(test_echo),
-                cmocka_unit_test(test_hangup),
+                cmocka_unit_test(test_first_signal), cmocka_unit_test(test_second_signal),
+                cmocka_unit_test(test_echo),         cmocka_unit_test(test_hangup),
                 cmocka_unit_test(test_broken_pipe),
         };
 

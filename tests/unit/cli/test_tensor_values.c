@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Shapes and values for requests. */
+#include "suite.h"
+
 #include "cli/tensor_values.h"
 #include "codec/json_reader.h"
-#include "suite.h"
 
 #include <string.h>
 
@@ -10,7 +11,7 @@ static void check_text(const struct strbuf *out, const char *expected) {
         assert_string_equal(strbuf_cstr(out), expected);
 }
 
-static void test_shapes(void **state UNUSED) {
+static void test_shapes(void **state) {
         static const struct {
                 const char *text, *printed; /* NULL: refused */
         } rows[] = {
@@ -26,6 +27,7 @@ static void test_shapes(void **state UNUSED) {
                 { "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", NULL },
         };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 AUTO_STRBUF         out = { 0 };
                 struct tensor_shape shape;
@@ -33,19 +35,20 @@ static void test_shapes(void **state UNUSED) {
 
                 strbuf_init(&out, 0);
                 if ((err == NULL) != (rows[i].printed != NULL))
-                        fail_msg("'%s': %s", rows[i].text, err ? err->message : "taken");
-                if (err)
+                        fail_msg("'%s': %s", rows[i].text, err != NULL ? err->message : "taken");
+                if (err != NULL)
                         continue;
                 tensor_shape_print(&shape, &out);
                 check_text(&out, rows[i].printed);
         }
 }
 
-static void test_counts(void **state UNUSED) {
+static void test_counts(void **state) {
         struct tensor_shape shape = { { 2, 3, 4 }, 3 };
         uint64_t            n;
         struct error       *err;
 
+        (void)state;
         assert_null(tensor_shape_count(&shape, &n));
         assert_int_equal(n, 24);
         shape.n = 0;
@@ -64,7 +67,7 @@ static void test_counts(void **state UNUSED) {
         assert_int_equal(n, 1);
 }
 
-static void test_inferred_shapes(void **state UNUSED) {
+static void test_inferred_shapes(void **state) {
         static const struct {
                 const char *json, *model, *shape; /* shape NULL: refused */
         } rows[] = {
@@ -84,6 +87,7 @@ static void test_inferred_shapes(void **state UNUSED) {
                 { "nonsense", "-1", NULL },
         };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 AUTO_STRBUF         out = { 0 };
                 struct tensor_shape model, shape;
@@ -93,7 +97,7 @@ static void test_inferred_shapes(void **state UNUSED) {
                 assert_null(tensor_shape_read(str_of(rows[i].model), &model));
                 err = tensor_shape_infer(str_of(rows[i].json), &model, &shape);
                 if ((err == NULL) != (rows[i].shape != NULL))
-                        fail_msg("%s: %s", rows[i].json, err ? err->message : "taken");
+                        fail_msg("%s: %s", rows[i].json, err != NULL ? err->message : "taken");
                 if (err == NULL) {
                         tensor_shape_print(&shape, &out);
                         if (strcmp(strbuf_cstr(&out), rows[i].shape) != 0)
@@ -110,7 +114,7 @@ static void fill(TRITONSERVER_DataType type, enum tensor_fill fill, uint64_t n,
                            out);
 }
 
-static void test_zeros(void **state UNUSED) {
+static void test_zeros(void **state) {
         static const struct {
                 TRITONSERVER_DataType type;
                 const char           *json;
@@ -123,6 +127,7 @@ static void test_zeros(void **state UNUSED) {
                 { TRITONSERVER_TYPE_FP16, "[0.0,0.0]" },
         };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 AUTO_STRBUF out = { 0 };
 
@@ -132,11 +137,12 @@ static void test_zeros(void **state UNUSED) {
 }
 
 /* Whole numbers of 0 to 127, reals of 0 to 1; the same for the same seed, others for another. */
-static void test_random(void **state UNUSED) {
+static void test_random(void **state) {
         AUTO_STRBUF        first = { 0 }, again = { 0 }, other = { 0 };
         struct json_reader r;
         size_t             n = 0, n_set = 0;
 
+        (void)state;
         fill(TRITONSERVER_TYPE_INT8, TENSOR_RANDOM, 100, &first);
         fill(TRITONSERVER_TYPE_INT8, TENSOR_RANDOM, 100, &again);
         check_text(&again, strbuf_cstr(&first));
@@ -166,12 +172,13 @@ static void test_random(void **state UNUSED) {
         assert_false(json_failed(&r));
 }
 
-static void test_half_floats(void **state UNUSED) {
+static void test_half_floats(void **state) {
         static const uint8_t fp16[] = { 0x00, 0x38, 0x00, 0xc0, 0x00, 0x3c };
         static const uint8_t bf16[] = { 0x00, 0x3f, 0x00, 0xc0, 0x80, 0x3f };
         AUTO_STRBUF          out = { 0 }, json = { 0 };
         struct error        *err;
 
+        (void)state;
         strbuf_init(&out, 0);
         strbuf_init(&json, 0);
         assert_true(tensor_is_binary(TRITONSERVER_TYPE_BF16));

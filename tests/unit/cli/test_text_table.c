@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Tables, times and indented JSON for a terminal. */
-#include "cli/text_table.h"
-
 #include "suite.h"
 
 #include "cli/json_indent.h"
+#include "cli/text_table.h"
 
 static void put_row(struct text_table *t, const char *a, const char *b, const char *c) {
         text_table_put(t, str_of(a));
@@ -20,7 +19,7 @@ static void check(const struct text_table *t, const char *expected) {
         assert_string_equal(strbuf_cstr(&out), expected);
 }
 
-static void test_table(void **state UNUSED) {
+static void test_table(void **state) {
         static const struct text_column columns[] = {
                 { "MODEL", TEXT_LEFT },
                 { "N", TEXT_RIGHT },
@@ -28,6 +27,7 @@ static void test_table(void **state UNUSED) {
         };
         struct text_table t;
 
+        (void)state;
         text_table_init(&t, columns, ARRAY_LEN(columns));
         check(&t, "\n"); /* no rows: no columns */
         put_row(&t, "a", "1", "");
@@ -40,7 +40,7 @@ static void test_table(void **state UNUSED) {
         text_table_done(&t);
 }
 
-static void test_empty_columns_are_left_out(void **state UNUSED) {
+static void test_empty_columns_are_left_out(void **state) {
         static const struct text_column columns[] = {
                 { "A", TEXT_LEFT },
                 { "B", TEXT_LEFT },
@@ -48,6 +48,7 @@ static void test_empty_columns_are_left_out(void **state UNUSED) {
         };
         struct text_table t;
 
+        (void)state;
         text_table_init(&t, columns, ARRAY_LEN(columns));
         put_row(&t, "1", "", "");
         text_table_put(&t, str_range(NULL, 0));
@@ -57,7 +58,7 @@ static void test_empty_columns_are_left_out(void **state UNUSED) {
         text_table_done(&t);
 }
 
-static void test_durations(void **state UNUSED) {
+static void test_durations(void **state) {
         static const struct {
                 double      ns;
                 const char *text;
@@ -69,6 +70,7 @@ static void test_durations(void **state UNUSED) {
                 { 1.2e9, "1.20 s" },  { 1.2e13, "12000 s" },
         };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 AUTO_STRBUF out = { 0 };
 
@@ -78,7 +80,7 @@ static void test_durations(void **state UNUSED) {
         }
 }
 
-static void test_indented_json(void **state UNUSED) {
+static void test_indented_json(void **state) {
         static const struct {
                 const char *json, *text;
         } rows[] = {
@@ -94,6 +96,7 @@ static void test_indented_json(void **state UNUSED) {
                 { "{} {}", "{} {}" },
         };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 AUTO_STRBUF out = { 0 };
 

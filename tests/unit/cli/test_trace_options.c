@@ -4,7 +4,6 @@
 #include "base/compiler.h"
 #include "cli/option_parse.h"
 #include "cli/trace_options.h"
-
 #include "triton/core/tritonserver.h"
 
 #include <stdlib.h>
@@ -17,9 +16,9 @@ static struct cli_options options;
 
 /* Of a command line with these arguments. */
 static struct error *read(const char *const arguments[MAX_ARGUMENTS], struct trace_config *ret) {
-        char              *argv[MAX_ARGUMENTS + 1] = { (char *)"neso" };
-        int                argc = 1;
-        struct error      *err;
+        char         *argv[MAX_ARGUMENTS + 1] = { (char *)"neso" };
+        int           argc = 1;
+        struct error *err;
 
         for (; argc <= MAX_ARGUMENTS && arguments[argc - 1] != NULL; argc++)
                 argv[argc] = (char *)arguments[argc - 1];
@@ -42,22 +41,36 @@ static void test_values(void **state) {
                 { { "--trace-config=level=TIMESTAMPS", "--trace-config=rate=0",
                     "--trace-config=count=7", "--trace-config=triton,file=a,b=c",
                     "--trace-config=triton,log-frequency=4294967295" },
-                  TRACE_MODE_TRITON, { T, 0, 7, UINT32_MAX }, "a,b=c" },
+                  TRACE_MODE_TRITON,
+                  { T, 0, 7, UINT32_MAX },
+                  "a,b=c" },
                 { { "--trace-config=level=TENSORS", "--trace-config=level=MAX" },
-                  TRACE_MODE_TRITON, { T | D, 1000, -1, 0 }, "" },
+                  TRACE_MODE_TRITON,
+                  { T | D, 1000, -1, 0 },
+                  "" },
                 { { "--trace-config=level=TENSORS", "--trace-config=level=OFF" },
-                  TRACE_MODE_TRITON, { 0, 1000, -1, 0 }, "" },
+                  TRACE_MODE_TRITON,
+                  { 0, 1000, -1, 0 },
+                  "" },
                 { { "--trace-config=mode=opentelemetry", "--trace-config=mode=triton",
                     "--trace-config=mode=opentelemetry" },
-                  TRACE_MODE_OPENTELEMETRY, { 0, 1000, -1, 0 }, "" },
+                  TRACE_MODE_OPENTELEMETRY,
+                  { 0, 1000, -1, 0 },
+                  "" },
                 { { "--trace-level=MIN", "--trace-level=TENSORS", "--trace-rate=2",
                     "--trace-count=3", "--trace-log-frequency=4", "--trace-file=f" },
-                  TRACE_MODE_TRITON, { T | D, 2, 3, 4 }, "f" },
+                  TRACE_MODE_TRITON,
+                  { T | D, 2, 3, 4 },
+                  "f" },
                 { { "--trace-config=level=timestamps", "--trace-config=level=Tensors",
                     "--trace-config=mode=OpenTelemetry" },
-                  TRACE_MODE_OPENTELEMETRY, { T | D, 1000, -1, 0 }, "" },
+                  TRACE_MODE_OPENTELEMETRY,
+                  { T | D, 1000, -1, 0 },
+                  "" },
                 { { "--trace-config=rate=5", "--trace-rate=2", "--trace-file=f" },
-                  TRACE_MODE_TRITON, { 0, 5, -1, 0 }, "f" },
+                  TRACE_MODE_TRITON,
+                  { 0, 5, -1, 0 },
+                  "f" },
         };
 
         (void)state;
@@ -90,9 +103,10 @@ static void test_export(void **state) {
         setenv("OTEL_BSP_SCHEDULE_DELAY", "", 1);
         assert_null(read(given, &c));
         assert_string_equal(c.url, "http://x/?a=b,c");
-        assert_null(read((const char *const[MAX_ARGUMENTS]){
-                                 "--trace-config=opentelemetry,url=localhost:4318/v1/traces" },
-                         &c));
+        assert_null(read(
+                (const char *const[MAX_ARGUMENTS]){
+                        "--trace-config=opentelemetry,url=localhost:4318/v1/traces" },
+                &c));
         assert_string_equal(c.url, "localhost:4318/v1/traces");
         assert_null(read(given, &c));
         assert_int_equal(c.n_resources, 2);
@@ -115,7 +129,7 @@ static void test_export(void **state) {
 
 static void assert_refused(const char *argument, const char *text) {
         struct trace_config c;
-        AUTO_ERROR err = read((const char *const[MAX_ARGUMENTS]){ argument }, &c);
+        AUTO_ERROR          err = read((const char *const[MAX_ARGUMENTS]){ argument }, &c);
 
         assert_non_null(err);
         assert_string_equal(err->message, text);
@@ -130,8 +144,7 @@ static void test_refusals(void **state) {
                 { "--trace-config=file=x", "--trace-config: unknown trace setting, got: file=x" },
                 { "--trace-config=triton,rate=1",
                   "--trace-config: unknown trace setting, got: triton,rate=1" },
-                { "--trace-config=,rate=1",
-                  "--trace-config: unknown trace setting, got: ,rate=1" },
+                { "--trace-config=,rate=1", "--trace-config: unknown trace setting, got: ,rate=1" },
                 { "--trace-config=opentelemetry,file=x",
                   "--trace-config: unknown trace setting, got: opentelemetry,file=x" },
                 { "--trace-config=rate=-1", "--trace-config: value is out of range "

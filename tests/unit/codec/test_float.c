@@ -2,6 +2,8 @@
 /* Floats to text and back: the table of powers, both directions against the C library, and every
  * edge that has a name.
  */
+#include "suite.h"
+
 #include "codec/float_parse.h"
 #include "codec/float_print.h"
 #include "codec/float_print_run.h"
@@ -9,7 +11,6 @@
 #include "codec/json_reader.h"
 #include "codec/json_writer.h"
 #include "codec/pow10_table.h"
-#include "suite.h"
 
 #include <float.h>
 #include <math.h>

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Compressed bodies: both formats, every cut, junk, several members, and the two bounds.
  */
+#include "suite.h"
+
 #include "base/byte_budget.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "codec/gzip.h"
-#include "suite.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* FP16 and BF16: all 65 536 patterns, and rounding against a slow reference.
  */
-#include "codec/half_float.h"
 #include "suite.h"
+
+#include "codec/half_float.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The pull reader: grammar, texts and offsets of failures, depth, strings, numbers.
  */
+#include "suite.h"
+
 #include "base/mem.h"
 #include "codec/json_reader.h"
-#include "suite.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -125,9 +126,15 @@ static void test_failures(void **state) {
                 { "\xef\xbb\xbf 1 ", NULL, 0 },
                 { "\xef\xbb\xbf", EMPTY, 3 },
                 { "\xef\xbb\xbf[1,]", VALUE, 6 },
-                { "\xef\xbb\xbf\xef\xbb\xbf" "1", VALUE, 3 },
-                { " \xef\xbb\xbf" "1", VALUE, 1 },
-                { "\xef\xbb" "1", VALUE, 0 },
+                { "\xef\xbb\xbf\xef\xbb\xbf"
+                  "1",
+                  VALUE, 3 },
+                { " \xef\xbb\xbf"
+                  "1",
+                  VALUE, 1 },
+                { "\xef\xbb"
+                  "1",
+                  VALUE, 0 },
                 { "1\xef\xbb\xbf", TRAILING, 1 },
                 /* numbers */
                 { "0", NULL, 0 },
@@ -525,7 +532,7 @@ static void test_keys(void **state) {
                 json_reader_init(&r, e.text);
                 json_enter_object(&r);
                 assert_true(json_next_key(&r, NULL, &key));
-                if (*first && strchr(first, 'a')) {
+                if (*first && strchr(first, 'a') != NULL) {
                         assert_true(str_is(key, "a"));
                         assert_int_equal(json_read_number(&r).magnitude, 1);
                         assert_true(json_next_key(&r, NULL, &key));

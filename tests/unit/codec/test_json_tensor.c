@@ -2,9 +2,10 @@
 /* Arrays into tensors: shapes, statuses, every kind of element, the bounds of the quick way, and
  * whole tensors through writer and reader.
  */
+#include "suite.h"
+
 #include "codec/json_reader.h"
 #include "codec/json_writer.h"
-#include "suite.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The writer: commas, strings, numbers, tensors, and buffers that are full.
  */
+#include "suite.h"
+
 #include "base/mem.h"
 #include "codec/json_reader.h"
 #include "codec/json_writer.h"
-#include "suite.h"
 
 #include <math.h>
 #include <stdlib.h>

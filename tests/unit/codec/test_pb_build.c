@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "codec/pb_build.h"
 #include "pb_node.h"
-#include "suite.h"
 
 #include <stdio.h>
 

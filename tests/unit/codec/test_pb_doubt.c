@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which paths a doubt touches. */
-#include "codec/pb_doubt.h"
-
 #include "suite.h"
 
 #include "base/compiler.h"
+#include "codec/pb_doubt.h"
 #include "pb_node.h"
 
 struct row {
@@ -35,7 +34,8 @@ static const struct row rows[] = {
         { "", PB_DOUBT_UNNAMED, "a", false },
 };
 
-static void test_touch(void **state UNUSED) {
+static void test_touch(void **state) {
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 struct pb_doubts d;
                 struct arena     arena;
@@ -51,11 +51,12 @@ static void test_touch(void **state UNUSED) {
 }
 
 /* A field without a known name is one of those that are not there. */
-static void test_spread(void **state UNUSED) {
+static void test_spread(void **state) {
         struct pb_doubts d;
         struct arena     arena;
         struct node      node, child, *children[] = { &child };
 
+        (void)state;
         arena_init(&arena, NULL, 0, 0);
         pb_doubts_init(&d, &arena);
         node_type.message_init(&node.base);
@@ -77,10 +78,11 @@ static void test_spread(void **state UNUSED) {
 }
 
 /* Too many: then all is doubtful. */
-static void test_full(void **state UNUSED) {
+static void test_full(void **state) {
         struct pb_doubts d;
         struct arena     arena;
 
+        (void)state;
         arena_init(&arena, NULL, 0, 0);
         pb_doubts_init(&d, &arena);
         for (size_t i = 0; i < PB_DOUBTS_MAX; i++)

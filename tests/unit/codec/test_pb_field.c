@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "codec/pb_field.h"
-
 #include "suite.h"
 
 #include "base/compiler.h"
+#include "codec/pb_field.h"
 #include "model_config.pb-c.h"
 #include "pb_node.h"
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "codec/pb_json.h"
-
 #include "suite.h"
 
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
+#include "codec/pb_json.h"
 #include "codec/pb_text.h"
 #include "model_config.pb-c.h"
 #include "pb_node.h"
@@ -21,7 +20,7 @@ static void check_print(const ProtobufCMessageDescriptor *type,
         arena_init(&arena, NULL, 0, 0);
         strbuf_init(&out, 0);
         err = pb_text_read(type, str_of(text), "f", &arena, &message);
-        if (err)
+        if (err != NULL)
                 fail_msg("%s", err->message);
         pb_json_print(message, options, &out);
         assert_false(out.overflowed);

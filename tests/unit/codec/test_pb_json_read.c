@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
@@ -7,7 +9,6 @@
 #include "model_config.pb-c.h"
 #include "pb_node.h"
 #include "shortage.h"
-#include "suite.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -30,7 +31,7 @@ static ProtobufCMessage *read_type(const ProtobufCMessageDescriptor *type, const
         ProtobufCMessage *message = NULL;
         struct error     *err = pb_json_read(type, str_of(json), &arena, &message);
 
-        if (err)
+        if (err != NULL)
                 fail_msg("%s in: %s", err->message, json);
         return message;
 }
@@ -362,7 +363,7 @@ static void test_errors(void **state) {
                 struct error     *err;
 
                 err = pb_json_read(&node_type, str_of(errors[i].json), &arena, &message);
-                if (!err)
+                if (err == NULL)
                         fail_msg("read without an error: %s", errors[i].json);
                 assert_string_equal(err->message, errors[i].error);
                 assert_int_equal(err->code, ERR_INVALID_ARG);
@@ -424,7 +425,7 @@ static void test_every_prefix_is_refused(void **state) {
                 struct error     *err =
                         pb_json_read(&node_type, str_range(json, len), &arena, &message);
 
-                if (!err)
+                if (err == NULL)
                         fail_msg("read without an error: %.*s", (int)len, json);
                 assert_int_equal(err->code, ERR_INVALID_ARG);
                 assert_null(message);
@@ -470,7 +471,7 @@ static void test_memory_may_end_anywhere(void **state) {
 
                 arena_init(&small, NULL, 0, max);
                 err = pb_json_read(&node_type, str_of(json), &small, &message);
-                has_ended = !err;
+                has_ended = err == NULL;
                 n_failed += err != NULL;
                 assert_int_equal(message != NULL, has_ended);
                 error_free(err);

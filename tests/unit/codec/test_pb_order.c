@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The order of fields against the .proto files themselves: they are read from the source tree,
  * where tests are started. */
+#include "suite.h"
+
 #include "base/compiler.h"
 #include "base/file.h"
 #include "codec/pb_field.h"
 #include "codec/pb_order.h"
 #include "grpc_service.pb-c.h"
 #include "model_config.pb-c.h"
-#include "suite.h"
 
 #include <stdio.h>
 
@@ -43,7 +44,7 @@ static const ProtobufCMessageDescriptor *find_below(const ProtobufCMessageDescri
 
         if (str_is(name, pb_type_name(type)))
                 return type;
-        for (unsigned i = 0; !found && i < type->n_fields; i++)
+        for (unsigned i = 0; found == NULL && i < type->n_fields; i++)
                 if (type->fields[i].type == PROTOBUF_C_TYPE_MESSAGE)
                         found = find_below(pb_field_message(&type->fields[i]), name);
         return found;
@@ -53,7 +54,7 @@ static const ProtobufCMessageDescriptor *find_below(const ProtobufCMessageDescri
 static const ProtobufCMessageDescriptor *find_type(struct str name) {
         const ProtobufCMessageDescriptor *found = NULL;
 
-        for (size_t i = 0; !found && i < ARRAY_LEN(roots); i++)
+        for (size_t i = 0; found == NULL && i < ARRAY_LEN(roots); i++)
                 found = find_below(roots[i], name);
         return found;
 }
@@ -81,7 +82,7 @@ static void open_message(struct proto_scan *s, char names[MAX_OPEN][128], struct
 static size_t owner_of(const struct proto_scan *s) {
         size_t at = s->depth - 1;
 
-        while (at > 0 && !s->open[at])
+        while (at > 0 && s->open[at] == NULL)
                 at--;
         return at;
 }
@@ -93,22 +94,23 @@ static void check_field(struct proto_scan *s, struct str line) {
 
         str_split(line, '=', &before);
         before = str_trim(before);
-        for (name = before; name.ptr && name.len > 0; name = str_split(name, ' ', &before))
+        for (name = before; name.ptr != NULL && name.len > 0; name = str_split(name, ' ', &before))
                 ;
         expected = pb_order_next(s->open[owner], s->last[owner]);
-        if (!expected)
+        if (expected == NULL)
                 fail_msg("%s has a field too many: %.*s", s->open[owner]->name, STR_ARG(before));
         if (!str_is(before, expected->name))
                 fail_msg("%s: after %s comes %s, but %.*s is declared there", s->open[owner]->name,
-                         s->last[owner] ? s->last[owner]->name : "the beginning", expected->name,
-                         STR_ARG(before));
+                         s->last[owner] != NULL ? s->last[owner]->name : "the beginning",
+                         expected->name, STR_ARG(before));
         s->last[owner] = expected;
         s->n_fields++;
 }
 
 static void close_block(struct proto_scan *s) {
         s->depth--;
-        if (s->open[s->depth] && pb_order_next(s->open[s->depth], s->last[s->depth]))
+        if (s->open[s->depth] != NULL &&
+            pb_order_next(s->open[s->depth], s->last[s->depth]) != NULL)
                 fail_msg("%s: %s is not in the .proto", s->open[s->depth]->name,
                          pb_order_next(s->open[s->depth], s->last[s->depth])->name);
 }
@@ -132,7 +134,7 @@ static void scan_line(struct proto_scan *s, char names[MAX_OPEN][128], struct st
                 s->open[s->depth++] = NULL;
         } else if (str_is(line, "}")) {
                 close_block(s);
-        } else if (s->depth > 0 && !in_enum && s->open[owner_of(s)] &&
+        } else if (s->depth > 0 && !in_enum && s->open[owner_of(s)] != NULL &&
                    line.ptr[line.len - 1] == ';') {
                 check_field(s, line);
         }
@@ -146,9 +148,9 @@ static struct proto_scan scan_file(const char *path) {
 
         strbuf_init(&text, 0);
         err = file_read(path, 1u << 20, &text);
-        if (err)
+        if (err != NULL)
                 fail_msg("%s", err->message);
-        for (struct str rest = strbuf_str(&text); rest.ptr;) {
+        for (struct str rest = strbuf_str(&text); rest.ptr != NULL;) {
                 struct str line;
 
                 rest = str_split(rest, '\n', &line);

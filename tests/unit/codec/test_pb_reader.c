@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "codec/pb_reader.h"
 #include "grpc_service.pb-c.h"
-#include "suite.h"
 
 #include <stdlib.h>
 

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The structure of the text format: messages, lists, maps, separators, and what is refused. */
-#include "codec/pb_text.h"
-
-#include "shortage.h"
 #include "suite.h"
 
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
+#include "codec/pb_text.h"
 #include "model_config.pb-c.h"
 #include "pb_node.h"
+#include "shortage.h"
 
 static struct arena arena;
 
@@ -29,7 +28,7 @@ static ProtobufCMessage *read_type(const ProtobufCMessageDescriptor *type, const
         ProtobufCMessage *message = NULL;
         struct error     *err = pb_text_read(type, str_of(text), "config.pbtxt", &arena, &message);
 
-        if (err)
+        if (err != NULL)
                 fail_msg("%s", err->message);
         return message;
 }
@@ -326,7 +325,7 @@ static void check_error(const ProtobufCMessageDescriptor *type, const char *text
                 err = pb_text_read(type, str_of(text), file, &arena, &message);
         } while (expect_or_shortage(err, ERR_INVALID_ARG, wanted));
         err = pb_text_read(type, str_of(text), file, &arena, &message);
-        if (!err)
+        if (err == NULL)
                 fail_msg("read without an error: %s", text);
         assert_string_equal(err->message, wanted);
         assert_int_equal(err->code, ERR_INVALID_ARG);
@@ -363,7 +362,7 @@ static void test_nesting_ends_at_100(void **state) {
         (void)state;
         strbuf_init(&text, 0);
         print_nested(&text, 100);
-        for (node = read_node(strbuf_cstr(&text)); node->child; node = node->child)
+        for (node = read_node(strbuf_cstr(&text)); node->child != NULL; node = node->child)
                 depth++;
         assert_int_equal(depth, 100);
 
@@ -415,7 +414,7 @@ static void test_memory_may_end_anywhere(void **state) {
 
                 arena_init(&small, NULL, 0, max);
                 err = pb_text_read(&node_type, str_of(text), "f", &small, &message);
-                if (err) {
+                if (err != NULL) {
                         assert_int_equal(err->code, ERR_UNAVAILABLE);
                         assert_non_null(
                                 strstr(err->message, "not enough memory to read the message"));

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "codec/pb_text_lexer.h"
-
 #include "suite.h"
 
 #include "base/compiler.h"
+#include "codec/pb_text_lexer.h"
 
 struct row {
         enum pb_token_kind kind;

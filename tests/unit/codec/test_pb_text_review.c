@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Texts with several mistakes: each is reported once, and nothing else. */
+#include "suite.h"
+
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "codec/pb_text_review.h"
 #include "model_config.pb-c.h"
-#include "suite.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -114,7 +115,8 @@ static void put_places(const struct strbuf *reports, struct strbuf *out) {
         }
 }
 
-static void test_reports(void **state UNUSED) {
+static void test_reports(void **state) {
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 AUTO_STRBUF    places = { 0 };
                 struct reading r;
@@ -130,7 +132,8 @@ static void test_reports(void **state UNUSED) {
 }
 
 /* The first report of each row is what pb_text_read() says, but where a bracket is missing. */
-static void test_first_report_is_the_error(void **state UNUSED) {
+static void test_first_report_is_the_error(void **state) {
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 ProtobufCMessage *message;
                 struct reading    r;
@@ -149,9 +152,10 @@ static void test_first_report_is_the_error(void **state UNUSED) {
         }
 }
 
-static void test_hint_of_a_missing_bracket(void **state UNUSED) {
+static void test_hint_of_a_missing_bracket(void **state) {
         struct reading r;
 
+        (void)state;
         read_all(&r, STR_LIT("input {\n  dims: 1\noutput { }\n"));
         assert_string_equal(strbuf_cstr(&r.reports),
                             "3:1: message 'ModelInput' has no field named 'output'; a '}' to end "
@@ -160,7 +164,7 @@ static void test_hint_of_a_missing_bracket(void **state UNUSED) {
 }
 
 /* What is read has all that is right. */
-static void test_message(void **state UNUSED) {
+static void test_message(void **state) {
         static const char text[] = "nme: 'x'\n"
                                    "max_batch_size 8\n"
                                    "input [ { name: 'A' data_type: TYPE_X dims: [ 2, 3 }, 5,\n"
@@ -172,6 +176,7 @@ static void test_message(void **state UNUSED) {
         struct pb_place   place = { 0, 0 };
         struct reading    r;
 
+        (void)state;
         read_all(&r, str_of(text));
         assert_int_equal(r.review.n_errors, 6);
         assert_int_equal(r.config->max_batch_size, 8);
@@ -196,9 +201,10 @@ static bool is_doubtful(const struct reading *r, const char *path) {
         return pb_doubts_touch(&r->review.doubts, str_of(path));
 }
 
-static void test_doubts(void **state UNUSED) {
+static void test_doubts(void **state) {
         struct reading r;
 
+        (void)state;
         read_all(&r, STR_LIT("max_batchsize: 8\n"
                              "input { name: 'A' data_type: X dims: 1 }\n"
                              "input { name: 'B' dims: [ 1, y ] }\n"
@@ -222,9 +228,10 @@ static void test_doubts(void **state UNUSED) {
         end(&r);
 }
 
-static void test_a_list_that_lacks_an_element(void **state UNUSED) {
+static void test_a_list_that_lacks_an_element(void **state) {
         struct reading r;
 
+        (void)state;
         read_all(&r, STR_LIT("input { name: 'A' }\ninpt { name: 'B' }\n"));
         assert_true(is_doubtful(&r, "input"));
         assert_false(is_doubtful(&r, "input[0].name"));
@@ -236,7 +243,7 @@ static void put_many(struct strbuf *text, const char *part, size_t n) {
                 strbuf_puts(text, part);
 }
 
-static void test_bounds(void **state UNUSED) {
+static void test_bounds(void **state) {
         static const struct {
                 const char *part;
                 size_t      n, n_errors; /* SIZE_MAX: no more than the bound */
@@ -254,6 +261,7 @@ static void test_bounds(void **state UNUSED) {
                 { "input { dims: [ 1 1 1 1 ]\n", 3000, SIZE_MAX, true },
         };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
                 AUTO_STRBUF    text = { 0 };
                 struct reading r;
@@ -264,23 +272,23 @@ static void test_bounds(void **state UNUSED) {
                 if (r.review.n_errors > PB_REVIEW_MAX_ERRORS ||
                     (texts[i].n_errors != SIZE_MAX && r.review.n_errors != texts[i].n_errors) ||
                     (texts[i].n_errors != SIZE_MAX && r.review.is_cut != texts[i].is_cut))
-                        fail_msg("%s: %zu, %d", texts[i].part, r.review.n_errors,
-                                 r.review.is_cut);
+                        fail_msg("%s: %zu, %d", texts[i].part, r.review.n_errors, r.review.is_cut);
                 end(&r);
         }
 }
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
-static const char placed_text[] = "# comment { with [ signs\n"
-                           "name: 'a' 'b' \"}\"\n"
-                           "max_batch_size: -3;\n"
-                           "input [ { name: \"X\", dims: [ 1, -1 ,3 ] },\n"
-                           "  { name: \"Y\" dims: 7 dims: [ 8 , 9 ] } ]\n"
-                           "input < name: \"Z\"\n"
-                           "  reshape: { shape: [ ] } >\n"
-                           "parameters { key: \"input\" value { string_value: \"name: {\" } }\n"
-                           "dynamic_batching { }\n";
+static const char placed_text[] =
+        "# comment { with [ signs\n"
+        "name: 'a' 'b' \"}\"\n"
+        "max_batch_size: -3;\n"
+        "input [ { name: \"X\", dims: [ 1, -1 ,3 ] },\n"
+        "  { name: \"Y\" dims: 7 dims: [ 8 , 9 ] } ]\n"
+        "input < name: \"Z\"\n"
+        "  reshape: { shape: [ ] } >\n"
+        "parameters { key: \"input\" value { string_value: \"name: {\" } }\n"
+        "dynamic_batching { }\n";
 
 struct place_row {
         const char *path;
@@ -319,15 +327,16 @@ static const struct place_row place_rows[] = {
         { ".name", 0, 0 },
 };
 
-static void test_places(void **state UNUSED) {
+static void test_places(void **state) {
         struct reading r;
 
+        (void)state;
         read_all(&r, str_of(placed_text));
         assert_int_equal(r.reports.len, 0);
         for (size_t i = 0; i < ARRAY_LEN(place_rows); i++) {
                 const struct place_row *row = &place_rows[i];
                 struct pb_place         place = { 0, 0 };
-                bool found = pb_text_review_find(&r.review, row->path, &place);
+                bool                    found = pb_text_review_find(&r.review, row->path, &place);
 
                 if (found != (row->line > 0) || place.line != row->line ||
                     place.column != row->column)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every kind of value in the text format: what it is read as, and what is refused. */
+#include "suite.h"
+
 #include "base/compiler.h"
 #include "codec/pb_text.h"
 #include "codec/pb_text_scalar.h"
 #include "pb_node.h"
-#include "suite.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -27,7 +28,7 @@ static struct node *read_text(struct str text) {
         ProtobufCMessage *message = NULL;
         struct error     *err = pb_text_read(&node_type, text, "f", &arena, &message);
 
-        if (err)
+        if (err != NULL)
                 fail_msg("%s in: %.*s", err->message, STR_ARG(text));
         return (struct node *)message;
 }
@@ -294,7 +295,7 @@ static void test_refusals(void **state) {
                 struct error     *err;
 
                 err = pb_text_read(&node_type, str_of(refusals[i].text), "f", &arena, &message);
-                if (!err)
+                if (err == NULL)
                         fail_msg("read without an error: %s", refusals[i].text);
                 assert_string_equal(err->message, refusals[i].error);
                 assert_int_equal(err->code, ERR_INVALID_ARG);

@@ -6,12 +6,13 @@
  */
 #pragma once
 
+#include "suite.h"
+
 #include "base/error.h"
 #include "codec/pb_field.h"
 #include "config/config_normalize.h"
 #include "config/model_config.h"
 #include "shortage.h"
-#include "suite.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +62,8 @@ static inline void assert_outcome(struct error *err, enum error_code code, const
         }
         if (message == NULL || strcmp(err->message, message) != 0 || err->code != code)
                 fail_msg("got %s \"%s\"\nexpected %s \"%s\"\nin: %s", error_code_string(err->code),
-                         err->message, error_code_string(code), message ? message : "(none)", text);
+                         err->message, error_code_string(code),
+                         message != NULL ? message : "(none)", text);
         if (err->field != NULL)
                 assert_field(err->field);
         error_free(err);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "base/mem.h"
 #include "config/batch_members.h"
 #include "config/config_check.h"
 #include "config_rows.h"
-#include "suite.h"
 
 #include <stdio.h>
 

@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 #include "config/batching_config.h"
-
 #include "config_rows.h"
 
 static const char full[] =

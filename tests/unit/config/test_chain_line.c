@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "shortage.h"
 #include "suite.h"
 
 #include "base/error.h"
@@ -7,6 +6,7 @@
 #include "config/chain_line.h"
 #include "config/model_config.h"
 #include "config/model_io.h"
+#include "shortage.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,6 @@
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "config/config_check.h"
-
 #include "config_rows.h"
 
 #define ENSEMBLE(rest, steps)                                                                      \

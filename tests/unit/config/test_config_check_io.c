@@ -2,7 +2,6 @@
 #include "suite.h"
 
 #include "config/config_check.h"
-
 #include "config_rows.h"
 
 #define MODEL "name: 'm' backend: 'b' max_batch_size: 8 "

@@ -2,7 +2,6 @@
 #include "suite.h"
 
 #include "config/config_check.h"
-
 #include "config_rows.h"
 
 #define SEQUENCE(text) "name: 'm' backend: 'b' max_batch_size: 8 sequence_batching { " text " }"
@@ -121,7 +120,8 @@ static const struct config_row state_rows[] = {
         { INITIAL("name: 's' data_type: TYPE_FP32 dims: [0, 4] zero_data: true"), NULL },
         { SEQUENCE(ONE("I", "O", "")), NULL },
         { SEQUENCE("state { }"), "model state must specify 'input_name' for m" },
-        { SEQUENCE("state { input_name: 'I' }"), "model state 'I' must specify 'output_name' for m" },
+        { SEQUENCE("state { input_name: 'I' }"),
+          "model state 'I' must specify 'output_name' for m" },
         { SEQUENCE("state { input_name: 'I' output_name: 'O' dims: 1 }"),
           "model state 'I' must specify 'data_type' for m" },
         { SEQUENCE(ONE("I", "O", "dims: [4, 0]")),
@@ -138,8 +138,7 @@ static const struct config_row state_rows[] = {
         { SEQUENCE(CONTROL("I", "START", PAIR) ONE("I", "O", "")),
           "model 'm': 'I' is a control input and a state input of sequence_batching" },
         /* Clients may ask for it. */
-        { SEQUENCE(ONE("I", "O", "")) " output { name: 'O' data_type: TYPE_FP32 dims: 1 }",
-          NULL },
+        { SEQUENCE(ONE("I", "O", "")) " output { name: 'O' data_type: TYPE_FP32 dims: 1 }", NULL },
 };
 
 static void test_controls(void **state) {

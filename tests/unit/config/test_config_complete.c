@@ -2,7 +2,6 @@
 #include "suite.h"
 
 #include "config/config_complete.h"
-
 #include "config_rows.h"
 
 #define IN(name) " input { name: '" name "' data_type: TYPE_FP32 dims: [-1, 4] }"
@@ -60,8 +59,9 @@ static void test_rows(void **state) {
                 const struct complete_row *row = &rows[i];
                 struct model_config       *c = config_of(row->text);
                 struct model_config       *backend = config_of(row->backend);
-                struct model_config *result = config_of(row->message ? row->text : row->result);
-                struct error        *err = model_config_complete(c, backend);
+                struct model_config       *result =
+                        config_of(row->message != NULL ? row->text : row->result);
+                struct error *err = model_config_complete(c, backend);
 
                 model_config_free(backend); /* what was taken over is a copy */
                 assert_outcome(err, ERR_INTERNAL, row->message, row->text);

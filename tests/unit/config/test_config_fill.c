@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "config/config_fill.h"
 #include "config_rows.h"
-#include "suite.h"
 
 #include <stdio.h>
 

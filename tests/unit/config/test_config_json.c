@@ -5,7 +5,6 @@
 #include "suite.h"
 
 #include "config/config_check.h"
-
 #include "config_rows.h"
 
 static const char minimal_text[] = "name: 'minimal'\n"

@@ -2,7 +2,6 @@
 #include "suite.h"
 
 #include "config/config_normalize.h"
-
 #include "config_rows.h"
 
 #define PINNED                                                                                     \

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Mistakes that a load does not see: names, warm-up samples, what a backend may complete. */
-#include "config/config_review.h"
-
 #include "suite.h"
 
 #include "config/config_check.h"
+#include "config/config_review.h"
 #include "config_rows.h"
 
 #define INPUT(name) "input { name: '" name "' data_type: TYPE_FP32 dims: 1 }\n"
@@ -61,15 +60,17 @@ static void check_rows(const struct row *rows, size_t n,
         }
 }
 
-static void test_names(void **state UNUSED) {
+static void test_names(void **state) {
+        (void)state;
         check_rows(names, ARRAY_LEN(names), model_config_review_names);
 }
 
-static void test_warmup(void **state UNUSED) {
+static void test_warmup(void **state) {
+        (void)state;
         check_rows(warmups, ARRAY_LEN(warmups), model_config_review_warmup);
 }
 
-static void test_assume_complete(void **state UNUSED) {
+static void test_assume_complete(void **state) {
         static const char text[] = "name: 'm' max_batch_size: 2\n"
                                    "input { name: 'A' reshape { shape: 3 } format: FORMAT_NCHW }\n"
                                    "output { name: 'B' data_type: TYPE_INT8 }\n"
@@ -79,6 +80,7 @@ static void test_assume_complete(void **state UNUSED) {
         AUTO_MODEL_CONFIG c = config_of(text);
         AUTO_MODEL_CONFIG none = config_of(unnamed);
 
+        (void)state;
         assert_non_null(c);
         assert_accepted(model_config_assume_complete(c), text);
         assert_accepted(model_config_check_io(c), text);

@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 #include "config/ensemble_graph.h"
-
 #include "config_rows.h"
 
 /* A diamond whose steps are in the wrong order, one of which reads a tensor twice; T is an output,

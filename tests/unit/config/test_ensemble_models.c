@@ -4,7 +4,6 @@
 #include "base/mem.h"
 #include "config/config_check.h"
 #include "config/ensemble_models.h"
-
 #include "config_rows.h"
 
 #define MAX_STEPS 8

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "base/file.h"
 #include "base/mem.h"
 #include "config/labels.h"
 #include "config_rows.h"
-#include "suite.h"
 
 #include <stdio.h>
 #include <sys/stat.h>

@@ -4,7 +4,6 @@
 #include "base/mem.h"
 #include "codec/pb_text_review.h"
 #include "config/model_config.h"
-
 #include "config_rows.h"
 
 static void test_new(void **state) {
@@ -47,12 +46,12 @@ static void count_error(void *owner, struct error *err) {
 
 /* What is right of a text with mistakes, also of one that has too many. */
 static void test_read_all(void **state) {
-        static const char    text[] = "nme: 'x' max_batch_size: 8 input { data_type: X dims: 2 }";
-        char                 many[4096];
-        struct model_config *c = NULL;
+        static const char     text[] = "nme: 'x' max_batch_size: 8 input { data_type: X dims: 2 }";
+        char                  many[4096];
+        struct model_config  *c = NULL;
         struct pb_text_review review;
-        struct pb_place      place = { 0, 0 };
-        size_t               n_errors = 0;
+        struct pb_place       place = { 0, 0 };
+        size_t                n_errors = 0;
 
         (void)state;
         pb_text_review_init(&review, count_error, &n_errors);

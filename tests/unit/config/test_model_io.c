@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 #include "config/model_io.h"
-
 #include "config_rows.h"
 
 static const char two_in_two_out[] =

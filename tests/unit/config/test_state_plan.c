@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "base/byte_budget.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "config/state_plan.h"
 #include "config_rows.h"
-#include "suite.h"
 
 #include <stdio.h>
 #include <sys/stat.h>
@@ -13,7 +14,7 @@
 #define MODEL(batch, states) "name: 'm' max_batch_size: " #batch " sequence_batching { " states " }"
 #define STATE(type, dims, more)                                                                    \
         "state { input_name: 'I' output_name: 'O' data_type: " type " dims: [" dims "] " more " }" \
-                                                                                              " "
+        " "
 #define FROM(type, dims, file)                                                                     \
         "initial_state { name: 'i' data_type: " type " dims: [" dims "] data_file: '" file "' }"
 

@@ -2,7 +2,6 @@
 #include "suite.h"
 
 #include "config/version_policy.h"
-
 #include "config_rows.h"
 
 static void test_names(void **state) {
@@ -110,14 +109,15 @@ static void check_pick(const struct pick_row *row) {
         scan_names(&s, row->names);
         err = version_policy_pick(c, &s, &pick);
         assert_outcome(err, ERR_INVALID_ARG,
-                       row->picked ? NULL
-                                   : "at least one version must be available under the version "
-                                     "policy of model 'm'",
+                       row->picked != NULL
+                               ? NULL
+                               : "at least one version must be available under the version "
+                                 "policy of model 'm'",
                        row->policy);
         strbuf_init(&picked, 0);
         for (size_t i = 0; i < pick.n_versions; i++)
                 strbuf_printf(&picked, "%d ", (int)pick.versions[i]);
-        assert_string_equal(strbuf_cstr(&picked), row->picked ? row->picked : "");
+        assert_string_equal(strbuf_cstr(&picked), row->picked != NULL ? row->picked : "");
         assert_int_equal(s.n_warnings, row->warning != NULL);
         if (row->warning != NULL)
                 assert_string_equal(s.warnings[0], row->warning);

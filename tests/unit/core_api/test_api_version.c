@@ -6,7 +6,8 @@
 
 #include <stdio.h>
 
-static void test_accepted(void **state UNUSED) {
+static void test_accepted(void **state) {
+        (void)state;
         assert_null(api_version_check_library());
         assert_null(api_version_check(NESO_API_VERSION_MAJOR, NESO_API_VERSION_MINOR));
         assert_null(api_version_check(NESO_API_VERSION_MAJOR, NESO_API_VERSION_MINOR + 7));
@@ -27,7 +28,8 @@ static void assert_refused(uint32_t major, uint32_t minor) {
         error_free(err);
 }
 
-static void test_refused(void **state UNUSED) {
+static void test_refused(void **state) {
+        (void)state;
         assert_refused(NESO_API_VERSION_MAJOR + 1, NESO_API_VERSION_MINOR);
         assert_refused(NESO_API_VERSION_MAJOR - 1, NESO_API_VERSION_MINOR + 1);
         if (NESO_API_VERSION_MINOR > 0)

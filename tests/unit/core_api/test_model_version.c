@@ -31,7 +31,7 @@ static void test_versions(void **state) {
                 int64_t       version;
                 struct error *err = model_version_read(str_of(rows[i].text), &version);
 
-                if (!rows[i].error) {
+                if (rows[i].error == NULL) {
                         assert_null(err);
                         assert_int_equal(version, rows[i].version);
                         continue;

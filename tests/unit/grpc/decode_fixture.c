@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "grpc/decode_fixture.h"
+
+#include "base/mem.h"
+
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/mem.h"
-#include "grpc/decode_fixture.h"
+#include <cmocka.h>
 
 struct decode_fixture f;
 
@@ -46,11 +47,11 @@ struct error *decode(void) {
 void assert_decodes(void) {
         struct error *err = decode();
 
-        if (err)
+        if (err != NULL)
                 fail_msg("refused: %s", err->message);
-        if (f.wire.parameter_fault)
+        if (f.wire.parameter_fault != NULL)
                 fail_msg("fault: %s", f.wire.parameter_fault->message);
-        if (f.wire.tensor_fault)
+        if (f.wire.tensor_fault != NULL)
                 fail_msg("fault: %s", f.wire.tensor_fault->message);
 }
 

@@ -3,10 +3,11 @@
  */
 #pragma once
 
+#include "suite.h"
+
 #include "base/strbuf.h"
 #include "grpc/infer_decode.h"
 #include "grpc_service.pb-c.h"
-#include "suite.h"
 
 struct decode_fixture {
         struct arena      arena;

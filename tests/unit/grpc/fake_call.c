@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
-#include <string.h>
+#include "grpc/fake_call.h"
 
 #include "base/clock.h"
 #include "base/compiler.h"
-#include "grpc/fake_call.h"
 #include "net/loop.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
 
 struct fake_call fake_call;
 
@@ -24,7 +25,7 @@ static struct mailbox mails;
 
 bool mailbox_post_without_wake(struct mailbox *box, struct mail *m) {
         m->next = NULL;
-        if (box->first)
+        if (box->first != NULL)
                 box->last->next = m;
         else
                 box->first = m;
@@ -33,7 +34,8 @@ bool mailbox_post_without_wake(struct mailbox *box, struct mail *m) {
 }
 
 /* The test delivers by itself. */
-void mailbox_wake(struct mailbox *box UNUSED) {
+void mailbox_wake(struct mailbox *box) {
+        (void)box;
 }
 
 void mailbox_post(struct mailbox *box, struct mail *m) {
@@ -47,7 +49,8 @@ bool loop_set_waker(void (*call)(void)) {
         return false;
 }
 
-bool loop_is_late(uint64_t now_ns UNUSED) {
+bool loop_is_late(uint64_t now_ns) {
+        (void)now_ns;
         return false;
 }
 
@@ -58,7 +61,7 @@ void loop_timer_init(struct loop_timer *t, loop_timer_fn fire) {
 bool loop_timer_arm(struct loop *l, struct loop_timer *t, uint64_t due_ns) {
         assert_null(l);
         assert_true(due_ns > clock_now_ns());
-        assert_true(!fake_call.timer || fake_call.timer == t);
+        assert_true(fake_call.timer == NULL || fake_call.timer == t);
         fake_call.timer = fake_call.has_no_timers ? NULL : t;
         return !fake_call.has_no_timers;
 }
@@ -78,13 +81,13 @@ void fake_call_let_time_pass(void) {
 static struct mail *take(void) {
         struct mail *m = mails.first;
 
-        if (m)
+        if (m != NULL)
                 mails.first = m->next;
         return m;
 }
 
 void fake_call_deliver(void) {
-        for (struct mail *m = take(); m; m = take())
+        for (struct mail *m = take(); m != NULL; m = take())
                 m->deliver(m);
 }
 
@@ -126,9 +129,10 @@ void fake_call_done(void) {
 void fake_call_read(grpc_message_fn on_message, struct str message) {
         struct buf *owner = message.len > 0 ? buf_new(NULL, message.len) : NULL;
 
-        if (owner)
+        if (owner != NULL)
                 memcpy(owner->bytes, message.ptr, message.len);
-        on_message(&fake_call.call, str_range(owner ? owner->bytes : NULL, message.len), owner);
+        on_message(&fake_call.call, str_range(owner != NULL ? owner->bytes : NULL, message.len),
+                   owner);
         buf_unref(owner);
 }
 
@@ -139,11 +143,14 @@ struct str grpc_call_metadata(const struct grpc_call *call, const char *name) {
         return str_range(NULL, 0);
 }
 
-void grpc_call_add_initial(struct grpc_call *call UNUSED, struct str name UNUSED,
-                           struct str value UNUSED) {
+void grpc_call_add_initial(struct grpc_call *call, struct str name, struct str value) {
+        (void)call;
+        (void)name;
+        (void)value;
 }
 
-void grpc_call_add_trailing(struct grpc_call *call, struct str name, struct str value UNUSED) {
+void grpc_call_add_trailing(struct grpc_call *call, struct str name, struct str value) {
+        (void)value;
         assert_ptr_equal(call, &fake_call.call);
         assert_int_equal(fake_call.n_finished, 0);
         fake_call.asks_to_retry = fake_call.asks_to_retry || STR_IS(name, "retry-after");
@@ -162,7 +169,7 @@ void grpc_call_send(struct grpc_call *call, const struct grpc_part *parts, size_
                 buf_unref(parts[i].buf);
         }
         fake_call.n_messages += call->abort_reason == GRPC_ABORT_NONE;
-        if (fake_call.on_send)
+        if (fake_call.on_send != NULL)
                 fake_call.on_send(call);
 }
 
@@ -179,7 +186,7 @@ static void keep_status(enum grpc_code code, const char *message) {
         if (fake_call.is_concluded)
                 return;
         fake_call.code = code;
-        strbuf_puts(&fake_call.text, message ? message : "");
+        strbuf_puts(&fake_call.text, message != NULL ? message : "");
 }
 
 void grpc_call_conclude(struct grpc_call *call, enum grpc_code code, const char *message) {
@@ -207,12 +214,14 @@ void grpc_call_fail(struct grpc_call *call, struct error *err) {
         error_free(err);
 }
 
-void grpc_call_pause(struct grpc_call *call UNUSED) {
+void grpc_call_pause(struct grpc_call *call) {
+        (void)call;
         fake_call.is_paused = true;
         fake_call.n_pauses++;
 }
 
-void grpc_call_resume(struct grpc_call *call UNUSED) {
+void grpc_call_resume(struct grpc_call *call) {
+        (void)call;
         fake_call.is_paused = false;
         fake_call.n_resumes++;
 }
@@ -233,31 +242,37 @@ void grpc_call_post(struct grpc_call *call, grpc_call_fn fn) {
         mailbox_post(&mails, &call->mail);
 }
 
-struct mailbox *grpc_call_mailbox(const struct grpc_call *call UNUSED) {
+struct mailbox *grpc_call_mailbox(const struct grpc_call *call) {
+        (void)call;
         return &mails;
 }
 
-struct loop *grpc_call_loop(const struct grpc_call *call UNUSED) {
+struct loop *grpc_call_loop(const struct grpc_call *call) {
+        (void)call;
         return NULL;
 }
 
-struct buf_pool *grpc_call_buf_pool(const struct grpc_call *call UNUSED) {
+struct buf_pool *grpc_call_buf_pool(const struct grpc_call *call) {
+        (void)call;
         return NULL;
 }
 
-bool grpc_call_charge(struct grpc_call *call UNUSED, size_t bytes) {
+bool grpc_call_charge(struct grpc_call *call, size_t bytes) {
+        (void)call;
         if (fake_call.max_charged > 0 && fake_call.n_charged + bytes > fake_call.max_charged)
                 return false;
         fake_call.n_charged += bytes;
         return true;
 }
 
-void grpc_call_discharge(struct grpc_call *call UNUSED, size_t bytes) {
+void grpc_call_discharge(struct grpc_call *call, size_t bytes) {
+        (void)call;
         assert_true(fake_call.n_charged >= bytes);
         fake_call.n_charged -= bytes;
 }
 
-void grpc_call_start_work_thread(struct grpc_call *call UNUSED, struct loop_work *work) {
+void grpc_call_start_work_thread(struct grpc_call *call, struct loop_work *work) {
+        (void)call;
         assert_null(fake_call.work);
         work->is_cancelled = false;
         fake_call.work = work;
@@ -267,18 +282,24 @@ void grpc_call_compute(struct grpc_call *call, struct loop_work *work) {
         grpc_call_start_work_thread(call, work);
 }
 
-void grpc_call_compute_cancel(struct grpc_call *call UNUSED, struct loop_work *work) {
+void grpc_call_compute_cancel(struct grpc_call *call, struct loop_work *work) {
+        (void)call;
         assert_ptr_equal(work, fake_call.work);
         work->is_cancelled = true;
 }
 
 /* The transport's own; see test_grpc_call.c. */
-bool grpc_call_wants_packing(const struct grpc_call *call UNUSED) {
+bool grpc_call_wants_packing(const struct grpc_call *call) {
+        (void)call;
         return fake_call.wants_packing;
 }
 
-bool grpc_call_pack(const struct grpc_call *call UNUSED, const struct grpc_part *parts UNUSED,
-                    size_t n_parts UNUSED, struct grpc_part *ret UNUSED) {
+bool grpc_call_pack(const struct grpc_call *call, const struct grpc_part *parts, size_t n_parts,
+                    struct grpc_part *ret) {
+        (void)call;
+        (void)parts;
+        (void)n_parts;
+        (void)ret;
         return false;
 }
 

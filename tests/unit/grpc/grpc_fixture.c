@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "grpc_fixture.h"
 
-#include <stdarg.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
 #include "base/buf.h"
 #include "base/mem.h"
 
 #include <nghttp2/nghttp2.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 static struct fixture *current; /* one test at a time */
 
@@ -21,7 +21,7 @@ static struct fixture *current; /* one test at a time */
 static void echo(struct grpc_call *call, struct str message, struct buf *owner) {
         const struct grpc_part part = { message.ptr, message.len, owner };
 
-        if (owner)
+        if (owner != NULL)
                 buf_ref(owner);
         grpc_call_reply(call, &part, 1);
 }
@@ -41,11 +41,12 @@ static void meta(struct grpc_call *call, struct str message, struct buf *owner) 
 
 static void refuse(struct grpc_call *call, struct str message, struct buf *owner) {
         (void)owner;
-        grpc_call_fail(call, error_new(ERR_NOT_FOUND, "100%% not \xc3\xa4 '%.*s'\n",
-                                       STR_ARG(message)));
+        grpc_call_fail(call,
+                       error_new(ERR_NOT_FOUND, "100%% not \xc3\xa4 '%.*s'\n", STR_ARG(message)));
 }
 
-static void on_sent(struct grpc_call *call UNUSED) {
+static void on_sent(struct grpc_call *call) {
+        (void)call;
         seen_count(&current->seen, &current->seen.n_sent);
 }
 
@@ -58,7 +59,9 @@ static void hold(struct grpc_call *call) {
         cond_broadcast(&current->seen.changed);
 }
 
-static void later(struct grpc_call *call, struct str message UNUSED, struct buf *owner UNUSED) {
+static void later(struct grpc_call *call, struct str message, struct buf *owner) {
+        (void)message;
+        (void)owner;
         hold(call);
 }
 
@@ -84,16 +87,20 @@ static struct grpc_part filled(struct grpc_call *call, size_t len, int c) {
         return (struct grpc_part){ b->bytes, len, b };
 }
 
-static void big(struct grpc_call *call, struct str message UNUSED, struct buf *owner UNUSED) {
+static void big(struct grpc_call *call, struct str message, struct buf *owner) {
         struct grpc_part parts[12];
 
+        (void)message;
+        (void)owner;
         for (size_t i = 0; i < ARRAY_LEN(parts); i++)
                 parts[i] = filled(call, MIB, 'a' + (int)i);
         grpc_call_reply(call, parts, ARRAY_LEN(parts));
 }
 
 /* Until the limit of what may wait unsent ends it. */
-static void flood(struct grpc_call *call, struct str message UNUSED, struct buf *owner UNUSED) {
+static void flood(struct grpc_call *call, struct str message, struct buf *owner) {
+        (void)message;
+        (void)owner;
         for (int i = 0; i < 1000 && !grpc_call_is_aborted(call); i++) {
                 struct grpc_part part = filled(call, MIB, 'x');
 
@@ -102,9 +109,10 @@ static void flood(struct grpc_call *call, struct str message UNUSED, struct buf 
         grpc_call_finish(call, GRPC_OK, NULL);
 }
 
-static void chat(struct grpc_call *call, struct str message, struct buf *owner UNUSED) {
+static void chat(struct grpc_call *call, struct str message, struct buf *owner) {
         struct grpc_part part = { message.ptr, message.len, NULL };
 
+        (void)owner;
         grpc_call_send(call, &part, 1);
 }
 
@@ -122,9 +130,10 @@ static void slow(struct grpc_call *call, struct str message, struct buf *owner) 
         cond_broadcast(&current->seen.changed);
 }
 
-static void starve(struct grpc_call *call, struct str message, struct buf *owner UNUSED) {
+static void starve(struct grpc_call *call, struct str message, struct buf *owner) {
         uint64_t n = 0;
 
+        (void)owner;
         assert_true(str_to_u64(message, &n));
         current->starved = grpc_call_mailbox(call);
         grpc_call_reply(call, NULL, 0);
@@ -144,19 +153,34 @@ static const struct grpc_method rows[] = {
         { .path = "/t.T/Echo", .group = ENDPOINT_INFERENCE, .on_message = echo },
         { .path = "/t.T/Meta", .group = ENDPOINT_INFERENCE, .on_message = meta },
         { .path = "/t.T/Fail", .group = ENDPOINT_INFERENCE, .on_message = refuse },
-        { .path = "/t.T/Later", .group = ENDPOINT_INFERENCE, .on_message = later,
+        { .path = "/t.T/Later",
+          .group = ENDPOINT_INFERENCE,
+          .on_message = later,
           .on_abort = on_abort },
         { .path = "/t.T/Big", .group = ENDPOINT_INFERENCE, .on_message = big },
-        { .path = "/t.T/Flood", .group = ENDPOINT_INFERENCE, .is_server_stream = true,
-          .on_message = flood, .on_abort = on_abort },
-        { .path = "/t.T/Chat", .group = ENDPOINT_INFERENCE, .is_client_stream = true,
-          .is_server_stream = true, .on_message = chat, .on_half_close = end_chat,
+        { .path = "/t.T/Flood",
+          .group = ENDPOINT_INFERENCE,
+          .is_server_stream = true,
+          .on_message = flood,
+          .on_abort = on_abort },
+        { .path = "/t.T/Chat",
+          .group = ENDPOINT_INFERENCE,
+          .is_client_stream = true,
+          .is_server_stream = true,
+          .on_message = chat,
+          .on_half_close = end_chat,
           .on_abort = abort_and_finish },
-        { .path = "/t.T/Slow", .group = ENDPOINT_INFERENCE, .is_client_stream = true,
-          .is_server_stream = true, .on_message = slow, .on_half_close = end_chat,
+        { .path = "/t.T/Slow",
+          .group = ENDPOINT_INFERENCE,
+          .is_client_stream = true,
+          .is_server_stream = true,
+          .on_message = slow,
+          .on_half_close = end_chat,
           .on_abort = abort_and_finish },
         { .path = "/t.T/Locked", .group = ENDPOINT_TRACE, .on_message = echo },
-        { .path = "/t.T/Packed", .group = ENDPOINT_INFERENCE, .is_compressible = true,
+        { .path = "/t.T/Packed",
+          .group = ENDPOINT_INFERENCE,
+          .is_compressible = true,
           .on_message = echo },
         { .path = "/t.T/Starve", .group = ENDPOINT_INFERENCE, .on_message = starve },
 };
@@ -165,10 +189,23 @@ static const struct grpc_method rows[] = {
 
 static const char *code_name(unsigned code) {
         static const char *const names[N_GRPC_CODES] = {
-                "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
-                "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
-                "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
-                "DATA_LOSS", "UNAUTHENTICATED",
+                "OK",
+                "CANCELLED",
+                "UNKNOWN",
+                "INVALID_ARGUMENT",
+                "DEADLINE_EXCEEDED",
+                "NOT_FOUND",
+                "ALREADY_EXISTS",
+                "PERMISSION_DENIED",
+                "RESOURCE_EXHAUSTED",
+                "FAILED_PRECONDITION",
+                "ABORTED",
+                "OUT_OF_RANGE",
+                "UNIMPLEMENTED",
+                "INTERNAL",
+                "UNAVAILABLE",
+                "DATA_LOSS",
+                "UNAUTHENTICATED",
         };
 
         assert_in_range(code, 0, N_GRPC_CODES - 1);
@@ -176,9 +213,9 @@ static const char *code_name(unsigned code) {
 }
 
 static void on_access(void *owner, const struct access_entry *a) {
-        seen_access(owner, "%.*s %s in %llu out %llu%s\n", STR_ARG(a->path),
-                      code_name(a->status), (unsigned long long)a->bytes_in,
-                      (unsigned long long)a->bytes_out, a->is_aborted ? " aborted" : "");
+        seen_access(owner, "%.*s %s in %llu out %llu%s\n", STR_ARG(a->path), code_name(a->status),
+                    (unsigned long long)a->bytes_in, (unsigned long long)a->bytes_out,
+                    a->is_aborted ? " aborted" : "");
 }
 
 void fixture_init(struct fixture *f) {
@@ -211,7 +248,7 @@ void fixture_done(struct fixture *f) {
 static struct grpc_call *take_held(struct fixture *f) {
         MUTEX_GUARD(&f->seen.lock);
 
-        while (!f->held)
+        while (f->held == NULL)
                 cond_wait(&f->seen.changed, &f->seen.lock);
         return STEAL(f->held);
 }
@@ -414,7 +451,7 @@ static void inflate(struct client *c, const struct frame *f, struct answer *a) {
                 if (flags & NGHTTP2_HD_INFLATE_EMIT) {
                         const char *name = (const char *)nv.name, *value = (const char *)nv.value;
 
-                        if (!a)
+                        if (a == NULL)
                                 continue;
                         strbuf_printf(&a->fields, "%s: %s\n", name, value);
                         if (strcmp(name, ":status") == 0)
@@ -491,8 +528,8 @@ void answer_done(struct answer *a) {
         strbuf_done(&a->body);
 }
 
-void client_expect(struct client *c, uint32_t stream, const char *path, const char *text,
-                   int code, const char *body) {
+void client_expect(struct client *c, uint32_t stream, const char *path, const char *text, int code,
+                   const char *body) {
         struct answer a;
 
         client_call(c, stream, path, NULL);
@@ -500,7 +537,7 @@ void client_expect(struct client *c, uint32_t stream, const char *path, const ch
         client_answer(c, stream, &a);
         assert_string_equal(a.status, "200");
         assert_int_equal(a.code, code);
-        if (body) {
+        if (body != NULL) {
                 assert_int_equal(a.body.len, 5 + strlen(body));
                 assert_int_equal(get_u32((unsigned char *)a.body.ptr + 1), strlen(body));
                 assert_memory_equal(a.body.ptr + 5, body, strlen(body));

@@ -30,11 +30,11 @@ struct fixture {
         struct grpc_server        *server;
         struct endpoint_policy     policy;
 
-        struct seen       seen; /* filled by callbacks */
-        struct grpc_call *held; /* one that has not been answered; guarded by seen.lock */
-        enum grpc_abort   reason; /* of the last of them */
+        struct seen       seen;       /* filled by callbacks */
+        struct grpc_call *held;       /* one that has not been answered; guarded by seen.lock */
+        enum grpc_abort   reason;     /* of the last of them */
         size_t            n_messages; /* delivered to Slow */
-        struct mailbox   *starved; /* of the loop that Starve ran on */
+        struct mailbox   *starved;    /* of the loop that Starve ran on */
         struct mail       feed;
         size_t            n_fed;
 };
@@ -84,13 +84,13 @@ struct frame {
 };
 
 struct answer {
-        char          status[8];  /* :status */
-        int           code;       /* grpc-status; -1 = none */
-        struct strbuf text;       /* grpc-message, as on the wire */
-        struct strbuf fields;     /* "name: value\n" of all headers */
-        struct strbuf body;       /* of DATA frames */
-        uint32_t      reset;      /* code of RST_STREAM + 1; 0 = none */
-        unsigned      n_headers;  /* HEADERS frames */
+        char          status[8]; /* :status */
+        int           code;      /* grpc-status; -1 = none */
+        struct strbuf text;      /* grpc-message, as on the wire */
+        struct strbuf fields;    /* "name: value\n" of all headers */
+        struct strbuf body;      /* of DATA frames */
+        uint32_t      reset;     /* code of RST_STREAM + 1; 0 = none */
+        unsigned      n_headers; /* HEADERS frames */
 };
 
 /* Connects; sends preface and SETTINGS when `greets`. */
@@ -117,7 +117,7 @@ void answer_done(struct answer *a);
 /* True when the stream ended properly, false when the connection did. */
 bool client_try(struct client *c, uint32_t stream);
 /* One whole call: Echo-like, `text` as message; the answer's code, text and body as given. */
-void client_expect(struct client *c, uint32_t stream, const char *path, const char *text,
-                   int code, const char *body);
+void client_expect(struct client *c, uint32_t stream, const char *path, const char *text, int code,
+                   const char *body);
 /* Reads to the end of the connection; the code of the last GOAWAY, with its text in `ret`. */
 uint32_t client_read_goaway(struct client *c, struct strbuf *ret);

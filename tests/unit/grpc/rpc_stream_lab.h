@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include "suite.h"
+
 #include "base/buf.h"
 #include "base/mem.h"
 #include "call/fake_core.h"
@@ -13,7 +15,6 @@
 #include "grpc/rpc_stream.h"
 #include "grpc_service.pb-c.h"
 #include "http/fake_control.h"
-#include "suite.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,11 +27,12 @@ static struct {
         struct TRITONSERVER_InferenceRequest *started[MAX_STARTED]; /* in order */
         size_t                                n_started;
         bool                                  answers_at_once;
-        bool                                  answers_early; /* the same, and there is more to come */
+        bool answers_early; /* the same, and there is more to come */
 } core;
 
 /* Models called "d..." are decoupled, "unknown" is none. */
-static inline struct TRITONSERVER_Error *find_model(const char *model_name, bool *ret_is_decoupled) {
+static inline struct TRITONSERVER_Error *find_model(const char *model_name,
+                                                    bool       *ret_is_decoupled) {
         if (fake_control.is_exiting)
                 return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNAVAILABLE, "not now");
         if (strcmp(model_name, "unknown") == 0)
@@ -81,7 +83,7 @@ static inline void on_run(struct TRITONSERVER_InferenceRequest *request) {
 /* ---- the client ---- */
 
 static inline void send_request(const char *model, const char *id, bool wants_empty_final,
-                         size_t padding) {
+                                size_t padding) {
         Inference__ModelInferRequest                  q = INFERENCE__MODEL_INFER_REQUEST__INIT;
         Inference__ModelInferRequest__ParametersEntry entry =
                 INFERENCE__MODEL_INFER_REQUEST__PARAMETERS_ENTRY__INIT;

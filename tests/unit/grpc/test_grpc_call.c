@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Calls as a well-behaved client makes them. */
+#include "suite.h"
+
 #include "base/clock.h"
 #include "base/mem.h"
 #include "codec/gzip.h"
 #include "grpc_fixture.h"
-#include "suite.h"
 
 #include <string.h>
 
-static void test_unary(void **state UNUSED) {
+static void test_unary(void **state) {
         struct fixture f;
         struct client  c;
         struct answer  a;
 
+        (void)state;
         fixture_init(&f);
         fixture_start(&f);
         client_open(&c, &f, true);
@@ -36,11 +38,12 @@ static void test_unary(void **state UNUSED) {
         fixture_done(&f);
 }
 
-static void test_metadata(void **state UNUSED) {
+static void test_metadata(void **state) {
         struct fixture f;
         struct client  c;
         struct answer  a;
 
+        (void)state;
         fixture_init(&f);
         fixture_start(&f);
         client_open(&c, &f, true);
@@ -72,13 +75,14 @@ static void test_metadata(void **state UNUSED) {
 }
 
 /* 3 MiB in frames of 16 KiB; then a message in many small frames, cut anywhere. */
-static void test_large_message_in(void **state UNUSED) {
+static void test_large_message_in(void **state) {
         struct fixture f;
         struct client  c;
         struct answer  a;
         size_t         len = 3 << 20, at = 0;
         char          *bytes = mem_alloc(len + 5);
 
+        (void)state;
         fixture_init(&f);
         fixture_start(&f);
         client_open(&c, &f, true);
@@ -110,11 +114,12 @@ static void test_large_message_in(void **state UNUSED) {
         fixture_done(&f);
 }
 
-static void test_large_message_out(void **state UNUSED) {
+static void test_large_message_out(void **state) {
         struct fixture f;
         struct client  c;
         struct answer  a;
 
+        (void)state;
         fixture_init(&f);
         fixture_start(&f);
         client_open(&c, &f, true);
@@ -137,10 +142,11 @@ static void test_large_message_out(void **state UNUSED) {
 }
 
 /* Ten calls at once, answered by another thread. */
-static void test_later(void **state UNUSED) {
+static void test_later(void **state) {
         struct fixture f;
         struct client  c;
 
+        (void)state;
         fixture_init(&f);
         fixture_start(&f);
         client_open(&c, &f, true);
@@ -161,11 +167,12 @@ static void test_later(void **state UNUSED) {
         fixture_done(&f);
 }
 
-static void test_chat(void **state UNUSED) {
+static void test_chat(void **state) {
         struct fixture f;
         struct client  c;
         struct answer  a;
 
+        (void)state;
         fixture_init(&f);
         fixture_start(&f);
         client_open(&c, &f, true);
@@ -184,13 +191,14 @@ static void test_chat(void **state UNUSED) {
 }
 
 /* What a handler has not read stays with the client once the window is full, and comes in order. */
-static void test_paused(void **state UNUSED) {
+static void test_paused(void **state) {
         struct fixture f;
         struct client  c;
         struct answer  a;
         char           bytes[60000];
         const int      n = 60;
 
+        (void)state;
         fixture_init(&f);
         fixture_start(&f);
         client_open(&c, &f, true);
@@ -215,16 +223,17 @@ static void test_paused(void **state UNUSED) {
         fixture_done(&f);
 }
 
-static void test_compression(void **state UNUSED) {
-        static char       text[20000];
-        struct fixture    f;
-        struct client     c;
-        struct answer     a;
-        struct buf       *packed, *plain;
-        struct iovec      part = { text, sizeof(text) };
-        AUTO_STRBUF       frame;
-        char              prefix[5] = { 1, 0, 0 };
+static void test_compression(void **state) {
+        static char    text[20000];
+        struct fixture f;
+        struct client  c;
+        struct answer  a;
+        struct buf    *packed, *plain;
+        struct iovec   part = { text, sizeof(text) };
+        AUTO_STRBUF    frame;
+        char           prefix[5] = { 1, 0, 0 };
 
+        (void)state;
         memset(text, 'z', sizeof(text));
         fixture_init(&f);
         f.options.compression = GRPC_COMPRESSION_LOW;
@@ -270,19 +279,20 @@ static void test_compression(void **state UNUSED) {
         fixture_done(&f);
 }
 
-static void test_restricted(void **state UNUSED) {
+static void test_restricted(void **state) {
         struct fixture f;
         struct client  c;
         struct answer  a;
 
+        (void)state;
         fixture_init(&f);
         assert_null(endpoint_policy_add(&f.policy, "trace:key=secret", "protocol",
                                         "triton-grpc-protocol-"));
         fixture_start(&f);
         client_open(&c, &f, true);
         for (uint32_t id = 1; id <= 3; id += 2) {
-                client_call(&c, id, "/t.T/Locked",
-                            id == 1 ? "x" : "triton-grpc-protocol-key", "secre", NULL);
+                client_call(&c, id, "/t.T/Locked", id == 1 ? "x" : "triton-grpc-protocol-key",
+                            "secre", NULL);
                 client_message(&c, id, END_STREAM, "m", 1);
                 client_answer(&c, id, &a);
                 assert_int_equal(a.code, GRPC_UNAVAILABLE);
@@ -302,12 +312,13 @@ static void test_restricted(void **state UNUSED) {
 }
 
 /* The time is up while the handler works; it learns of it, and its answer is dropped. */
-static void test_deadline(void **state UNUSED) {
+static void test_deadline(void **state) {
         struct fixture f;
         struct client  c;
         struct answer  a;
         uint64_t       start_ns = clock_now_ns();
 
+        (void)state;
         fixture_init(&f);
         fixture_start(&f);
         client_open(&c, &f, true);
@@ -332,13 +343,14 @@ static void test_deadline(void **state UNUSED) {
 }
 
 /* A deadline that is over when the call comes: no handler sees it. */
-static void test_no_time(void **state UNUSED) {
+static void test_no_time(void **state) {
         static const char *const rows[] = { "0n", "0H", "00000000m" };
         struct fixture           f;
         struct client            c;
         struct answer            a;
         uint32_t                 id = 1;
 
+        (void)state;
         fixture_init(&f);
         fixture_start(&f);
         client_open(&c, &f, true);
@@ -357,10 +369,11 @@ static void test_no_time(void **state UNUSED) {
 }
 
 /* Reset by the client; then the connection goes: both tell the handler once. */
-static void test_cancelled(void **state UNUSED) {
+static void test_cancelled(void **state) {
         struct fixture f;
         struct client  c;
 
+        (void)state;
         fixture_init(&f);
         fixture_start(&f);
         client_open(&c, &f, true);
@@ -388,11 +401,12 @@ static void test_cancelled(void **state UNUSED) {
 }
 
 /* A client that does not read: what may wait is bounded, and the handler is told. */
-static void test_overflow(void **state UNUSED) {
+static void test_overflow(void **state) {
         struct fixture f;
         struct client  c;
         struct answer  a;
 
+        (void)state;
         fixture_init(&f);
         f.options.limits.unsent_bytes = 8 << 20;
         fixture_start(&f);
@@ -434,12 +448,13 @@ static void pack(char letter, size_t bytes, struct strbuf *ret) {
         free(text);
 }
 
-static void test_long_packed_message(void **state UNUSED) {
+static void test_long_packed_message(void **state) {
         struct fixture f;
         struct client  c;
         struct answer  a;
         struct strbuf  packed;
 
+        (void)state;
         pack('z', LONG_BYTES, &packed);
         fixture_init(&f);
         fixture_start(&f);
@@ -458,13 +473,14 @@ static void test_long_packed_message(void **state UNUSED) {
 }
 
 /* Those behind it wait, and the end does. */
-static void test_long_packed_message_in_stream(void **state UNUSED) {
+static void test_long_packed_message_in_stream(void **state) {
         struct fixture f;
         struct client  c;
         struct answer  a;
         struct strbuf  lengthy, brief;
         const size_t   n = 2 * (5 + LONG_BYTES) + 2 * (5 + SHORT_BYTES);
 
+        (void)state;
         pack('a', LONG_BYTES, &lengthy);
         pack('b', SHORT_BYTES, &brief);
         fixture_init(&f);
@@ -489,13 +505,14 @@ static void test_long_packed_message_in_stream(void **state UNUSED) {
 }
 
 /* Clients that leave meanwhile, each a little later than the one before. */
-static void test_long_packed_message_of_one_who_leaves(void **state UNUSED) {
+static void test_long_packed_message_of_one_who_leaves(void **state) {
         static const char cancel[4] = { 0, 0, 0, 8 };
         struct fixture    f;
         struct client     c;
         struct strbuf     packed;
         uint32_t          id = 1;
 
+        (void)state;
         pack('z', LONG_BYTES, &packed);
         fixture_init(&f);
         fixture_start(&f);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "grpc/grpc_frame.h"
-#include "suite.h"
 
 #include <string.h>
 
@@ -25,12 +26,13 @@ static struct buf *buf_of(const char *bytes, size_t len) {
 }
 
 /* Messages that are there completely stay where they are. */
-static void test_in_place(void **state UNUSED) {
+static void test_in_place(void **state) {
         struct buf         *b = buf_of(three, THREE_BYTES);
         struct str          in = str_range(b->bytes, THREE_BYTES);
         struct grpc_frame   f;
         struct grpc_message m;
 
+        (void)state;
         grpc_frame_init(&f, 100, NULL);
         assert_int_equal(grpc_frame_read(&f, &in, b, &m), GRPC_FRAME_MESSAGE);
         assert_ptr_equal(m.bytes.ptr, b->bytes + 5);
@@ -49,16 +51,17 @@ static void test_in_place(void **state UNUSED) {
 }
 
 /* Cut into two pieces at each place, with and without a buffer to stay in. */
-static void test_every_cut(void **state UNUSED) {
+static void test_every_cut(void **state) {
+        (void)state;
         for (size_t cut = 0; cut <= THREE_BYTES; cut++)
                 for (int has_owner = 0; has_owner < 2; has_owner++) {
                         static const char *const texts[] = { "abc", "", "defgh" };
                         struct buf              *b = buf_of(three, THREE_BYTES);
-                        struct str pieces[2] = { str_range(b->bytes, cut),
-                                                 str_range(b->bytes + cut, THREE_BYTES - cut) };
-                        struct grpc_frame   f;
-                        struct grpc_message m;
-                        size_t              n = 0;
+                        struct str               pieces[2] = { str_range(b->bytes, cut),
+                                                               str_range(b->bytes + cut, THREE_BYTES - cut) };
+                        struct grpc_frame        f;
+                        struct grpc_message      m;
+                        size_t                   n = 0;
 
                         grpc_frame_init(&f, 100, NULL);
                         for (size_t i = 0; i < 2; i++)
@@ -75,12 +78,13 @@ static void test_every_cut(void **state UNUSED) {
 }
 
 /* The rest of a message is read where it is to be, and not moved. */
-static void test_room(void **state UNUSED) {
+static void test_room(void **state) {
         struct str          in = str_range("\0\0\0\0\10ab", 7);
         struct grpc_frame   f;
         struct grpc_message m;
         struct iovec        room;
 
+        (void)state;
         grpc_frame_init(&f, 100, NULL);
         assert_int_equal(grpc_frame_room(&f).iov_len, 0);
         assert_int_equal(grpc_frame_read(&f, &in, NULL, &m), GRPC_FRAME_MORE);
@@ -99,7 +103,7 @@ static void test_room(void **state UNUSED) {
         grpc_frame_done(&f);
 }
 
-static void test_refusals(void **state UNUSED) {
+static void test_refusals(void **state) {
         static const struct {
                 const char            *bytes;
                 enum grpc_frame_status status;
@@ -110,6 +114,7 @@ static void test_refusals(void **state UNUSED) {
                 { "\xff\0\0\0\0", GRPC_FRAME_BAD_FLAG },
         };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 struct str          in = str_range(rows[i].bytes, 5);
                 struct grpc_frame   f;
@@ -121,11 +126,12 @@ static void test_refusals(void **state UNUSED) {
         }
 }
 
-static void test_no_memory(void **state UNUSED) {
+static void test_no_memory(void **state) {
         struct str          in = str_range("\0\0\0\0\2ab", 7);
         struct grpc_frame   f;
         struct grpc_message m;
 
+        (void)state;
         grpc_frame_init(&f, 100, NULL);
         mem_fail_after(1);
         assert_int_equal(grpc_frame_read(&f, &in, NULL, &m), GRPC_FRAME_NO_MEMORY);

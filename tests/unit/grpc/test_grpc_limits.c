@@ -7,9 +7,10 @@
 
 #define S NS_PER_S
 
-static void test_token_bucket(void **state UNUSED) {
+static void test_token_bucket(void **state) {
         struct grpc_token_bucket a = { 0 };
 
+        (void)state;
         for (int i = 0; i < 10; i++)
                 assert_true(grpc_token_bucket_take(&a, 10, 2, 5 * S));
         assert_false(grpc_token_bucket_take(&a, 10, 2, 5 * S));
@@ -28,10 +29,11 @@ static void limits_of(struct grpc_limits *l) {
         l->min_recv_ping_interval_without_data_ns = 10 * S;
 }
 
-static void test_strikes(void **state UNUSED) {
+static void test_strikes(void **state) {
         struct grpc_limits l;
-        struct grpc_pings    p;
+        struct grpc_pings  p;
 
+        (void)state;
         limits_of(&l);
         grpc_pings_init(&p, 0);
         assert_true(grpc_pings_on_ping(&p, &l, true, 1 * S));  /* the first is free */
@@ -54,16 +56,18 @@ static void test_strikes(void **state UNUSED) {
                 assert_true(grpc_pings_on_ping(&p, &l, true, 30000 * S));
 }
 
-static void test_keepalive(void **state UNUSED) {
+static void test_keepalive(void **state) {
         struct grpc_limits l;
-        struct grpc_pings    p;
+        struct grpc_pings  p;
 
+        (void)state;
         grpc_limits_init(&l);
         l.keepalive_time_ns = 100 * S;
         l.keepalive_timeout_ns = 20 * S;
         grpc_pings_init(&p, 1000 * S);
         assert_int_equal(grpc_pings_check(&p, &l, true, 1099 * S), GRPC_PINGS_QUIET);
-        assert_int_equal(grpc_pings_check(&p, &l, false, 1100 * S), GRPC_PINGS_QUIET); /* no calls */
+        assert_int_equal(grpc_pings_check(&p, &l, false, 1100 * S),
+                         GRPC_PINGS_QUIET); /* no calls */
         assert_int_equal(grpc_pings_check(&p, &l, true, 1100 * S), GRPC_PINGS_SEND);
         assert_int_equal(grpc_pings_check(&p, &l, true, 1119 * S), GRPC_PINGS_QUIET);
         grpc_pings_on_read(&p, 1119 * S);
@@ -87,9 +91,10 @@ static void test_keepalive(void **state UNUSED) {
         }
 }
 
-static void test_defaults_and_names(void **state UNUSED) {
+static void test_defaults_and_names(void **state) {
         struct grpc_limits l;
 
+        (void)state;
         grpc_limits_init(&l);
         assert_int_equal(l.header_bytes, 32768);
         assert_int_equal(l.header_fields, 100);

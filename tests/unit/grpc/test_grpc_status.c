@@ -1,31 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Status, time-out, encodings and limits: what is said in headers. */
+#include "suite.h"
+
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "grpc/grpc_compress.h"
 #include "grpc/grpc_status.h"
-#include "suite.h"
 
 #include <string.h>
 
-static void test_codes(void **state UNUSED) {
+static void test_codes(void **state) {
         static const struct {
                 enum error_code error;
                 enum grpc_code  code;
                 const char     *digits;
         } rows[] = {
-                { ERR_UNKNOWN, 2, "2" },
-                { ERR_INTERNAL, 13, "13" },
-                { ERR_NOT_FOUND, 5, "5" },
-                { ERR_INVALID_ARG, 3, "3" },
-                { ERR_UNAVAILABLE, 14, "14" },
-                { ERR_UNSUPPORTED, 12, "12" },
-                { ERR_ALREADY_EXISTS, 6, "6" },
-                { ERR_CANCELLED, 1, "1" },
+                { ERR_UNKNOWN, 2, "2" },         { ERR_INTERNAL, 13, "13" },
+                { ERR_NOT_FOUND, 5, "5" },       { ERR_INVALID_ARG, 3, "3" },
+                { ERR_UNAVAILABLE, 14, "14" },   { ERR_UNSUPPORTED, 12, "12" },
+                { ERR_ALREADY_EXISTS, 6, "6" },  { ERR_CANCELLED, 1, "1" },
                 { (enum error_code)99, 2, "2" },
         };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 enum grpc_code code = grpc_code_of_error(rows[i].error);
 
@@ -36,7 +34,7 @@ static void test_codes(void **state UNUSED) {
         assert_true(str_is(grpc_code_digits(GRPC_UNAUTHENTICATED), "16"));
 }
 
-static void test_message(void **state UNUSED) {
+static void test_message(void **state) {
         static const char *const rows[][2] = {
                 { "", "" },
                 { "plain text ~!", "plain text ~!" },
@@ -47,6 +45,7 @@ static void test_message(void **state UNUSED) {
         };
         struct arena a;
 
+        (void)state;
         arena_init(&a, NULL, 0, 0);
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 struct str got = grpc_message_encode(&a, str_of(rows[i][0]));
@@ -58,11 +57,12 @@ static void test_message(void **state UNUSED) {
 }
 
 /* A long message ends where the last whole character does. */
-static void test_long_message(void **state UNUSED) {
+static void test_long_message(void **state) {
         struct arena a;
         char        *text = mem_alloc(30000);
         struct str   got;
 
+        (void)state;
         arena_init(&a, NULL, 0, 0);
         memset(text, 'x', 30000);
         assert_int_equal(grpc_message_encode(&a, str_range(text, 30000)).len,
@@ -76,7 +76,7 @@ static void test_long_message(void **state UNUSED) {
         free(text);
 }
 
-static void test_timeout(void **state UNUSED) {
+static void test_timeout(void **state) {
         static const struct {
                 const char *text;
                 bool        is_fine;
@@ -102,6 +102,7 @@ static void test_timeout(void **state UNUSED) {
                 { "123456789S", false, 0 },
         };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 uint64_t ns = 7;
 
@@ -111,7 +112,7 @@ static void test_timeout(void **state UNUSED) {
         }
 }
 
-static void test_encodings(void **state UNUSED) {
+static void test_encodings(void **state) {
         static const struct {
                 enum grpc_compression_level level;
                 const char                 *accepted;
@@ -129,6 +130,7 @@ static void test_encodings(void **state UNUSED) {
         enum grpc_compression_level level;
         enum grpc_encoding          encoding;
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++)
                 assert_int_equal(grpc_encoding_choose(rows[i].level, str_of(rows[i].accepted)),
                                  rows[i].encoding);
@@ -142,11 +144,12 @@ static void test_encodings(void **state UNUSED) {
         assert_false(grpc_encoding_find(STR_LIT("GZIP"), &encoding));
 }
 
-static void test_compress(void **state UNUSED) {
+static void test_compress(void **state) {
         char         text[3000];
         struct iovec parts[2] = { { text, 1000 }, { text + 1000, 2000 } };
         struct buf  *packed, *plain;
 
+        (void)state;
         memset(text, 'a', sizeof(text));
         text[2999] = 'z';
         for (int e = GRPC_ENCODING_DEFLATE; e < N_GRPC_ENCODINGS; e++) {

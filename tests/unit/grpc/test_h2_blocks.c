@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "suite.h"
 
-#include "grpc/h2_blocks.h"
-
 #include "base/byte_budget.h"
 #include "base/mem.h"
+#include "grpc/h2_blocks.h"
 
 #include <string.h>
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Connections of clients that are hostile, broken, slow, or being told to go. */
+#include "suite.h"
+
 #include "base/clock.h"
 #include "base/mem.h"
 #include "codec/gzip.h"
 #include "grpc_fixture.h"
-#include "suite.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,8 +16,7 @@
 #define CALM 0xb
 
 /* The connection ends with ENHANCE_YOUR_CALM and this text; a new one works. */
-static void expect_calm(struct fixture *f, struct client *c, const char *text,
-                        const char *limit) {
+static void expect_calm(struct fixture *f, struct client *c, const char *text, const char *limit) {
         AUTO_STRBUF   got;
         struct client other;
 
@@ -36,11 +36,12 @@ static void begin(struct fixture *f, struct client *c) {
         client_open(c, f, true);
 }
 
-static void test_not_http2(void **state UNUSED) {
+static void test_not_http2(void **state) {
         struct fixture f;
         struct client  c;
         AUTO_STRBUF    text;
 
+        (void)state;
         strbuf_init(&text, 0);
         fixture_init(&f);
         fixture_start(&f);
@@ -54,10 +55,11 @@ static void test_not_http2(void **state UNUSED) {
         fixture_done(&f);
 }
 
-static void test_ping_strikes(void **state UNUSED) {
+static void test_ping_strikes(void **state) {
         struct fixture f;
         struct client  c;
 
+        (void)state;
         begin(&f, &c);
         for (int i = 0; i < 4; i++)
                 client_frame(&c, FRAME_PING, 0, 0, "12345678", 8);
@@ -74,11 +76,12 @@ static void test_ping_strikes(void **state UNUSED) {
         fixture_done(&f);
 }
 
-static void test_ping_is_acknowledged(void **state UNUSED) {
+static void test_ping_is_acknowledged(void **state) {
         static struct frame got;
         struct fixture      f;
         struct client       c;
 
+        (void)state;
         begin(&f, &c);
         client_frame(&c, FRAME_PING, 0, 0, "abcdefgh", 8);
         client_flush(&c);
@@ -91,7 +94,7 @@ static void test_ping_is_acknowledged(void **state UNUSED) {
         fixture_done(&f);
 }
 
-static void test_control_frame_floods(void **state UNUSED) {
+static void test_control_frame_floods(void **state) {
         static const struct {
                 unsigned    type, flags;
                 uint32_t    stream;
@@ -105,6 +108,7 @@ static void test_control_frame_floods(void **state UNUSED) {
         struct fixture f;
         struct client  c;
 
+        (void)state;
         fixture_init(&f);
         fixture_start(&f);
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -118,10 +122,11 @@ static void test_control_frame_floods(void **state UNUSED) {
         fixture_done(&f);
 }
 
-static void test_rapid_reset(void **state UNUSED) {
+static void test_rapid_reset(void **state) {
         struct fixture f;
         struct client  c;
 
+        (void)state;
         fixture_init(&f);
         f.options.limits.resets_at_once = 100;
         f.options.limits.control_frames_at_once = 100000;
@@ -143,10 +148,11 @@ static void test_rapid_reset(void **state UNUSED) {
         fixture_done(&f);
 }
 
-static void test_continuation_flood(void **state UNUSED) {
+static void test_continuation_flood(void **state) {
         struct fixture f;
         struct client  c;
 
+        (void)state;
         begin(&f, &c);
         client_frame(&c, FRAME_HEADERS, 0, 1, "", 0);
         for (int i = 0; i < 1000; i++)
@@ -156,7 +162,7 @@ static void test_continuation_flood(void **state UNUSED) {
 }
 
 /* Too large for a call, and then so large that it is no accident. */
-static void test_header_lists(void **state UNUSED) {
+static void test_header_lists(void **state) {
         AUTO_STRBUF    block;
         AUTO_STRBUF    bomb;
         struct fixture f;
@@ -164,6 +170,7 @@ static void test_header_lists(void **state UNUSED) {
         struct answer  a;
         char           value[4000];
 
+        (void)state;
         memset(value, 'v', sizeof(value) - 1);
         value[sizeof(value) - 1] = '\0';
         begin(&f, &c);
@@ -204,11 +211,12 @@ static void test_header_lists(void **state UNUSED) {
         fixture_done(&f);
 }
 
-static void test_slow_headers(void **state UNUSED) {
+static void test_slow_headers(void **state) {
         struct fixture f;
         struct client  c;
         AUTO_STRBUF    text;
 
+        (void)state;
         strbuf_init(&text, 0);
         fixture_init(&f);
         f.options.limits.header_time_ns = NS_PER_MS;
@@ -225,10 +233,11 @@ static void test_slow_headers(void **state UNUSED) {
         fixture_done(&f);
 }
 
-static void test_slow_message(void **state UNUSED) {
+static void test_slow_message(void **state) {
         struct fixture f;
         struct client  c;
 
+        (void)state;
         fixture_init(&f);
         f.options.limits.message_window_ns = 600 * NS_PER_MS;
         fixture_start(&f);
@@ -252,7 +261,7 @@ struct bad_call {
         const char *encoding;
 };
 
-static void test_bad_messages(void **state UNUSED) {
+static void test_bad_messages(void **state) {
         static const struct bad_call rows[] = {
                 { "", 0, END_STREAM, GRPC_UNIMPLEMENTED, "the method takes one message, not none",
                   NULL },
@@ -278,6 +287,7 @@ static void test_bad_messages(void **state UNUSED) {
         struct answer  a;
         uint32_t       id = 1;
 
+        (void)state;
         fixture_init(&f);
         f.options.limits.message_bytes = 1 << 20;
         fixture_start(&f);
@@ -285,7 +295,7 @@ static void test_bad_messages(void **state UNUSED) {
         for (size_t i = 0; i < ARRAY_LEN(rows); i++, id += 2) {
                 const struct bad_call *row = &rows[i];
 
-                client_call(&c, id, "/t.T/Echo", row->encoding ? "grpc-encoding" : NULL,
+                client_call(&c, id, "/t.T/Echo", row->encoding != NULL ? "grpc-encoding" : NULL,
                             row->encoding, NULL);
                 client_frame(&c, FRAME_DATA, row->flags, id, row->bytes, row->len);
                 client_answer(&c, id, &a);
@@ -299,7 +309,7 @@ static void test_bad_messages(void **state UNUSED) {
 }
 
 /* 64 MiB of zeros in 64 KiB. */
-static void test_decompression_bomb(void **state UNUSED) {
+static void test_decompression_bomb(void **state) {
         static char    zeros[1 << 16];
         struct iovec   parts[1024];
         struct fixture f;
@@ -309,6 +319,7 @@ static void test_decompression_bomb(void **state UNUSED) {
         AUTO_STRBUF    frame;
         char           prefix[5] = { 1 };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(parts); i++)
                 parts[i] = (struct iovec){ zeros, sizeof(zeros) };
         assert_int_equal(gzip_deflate_buf(GZIP_FORMAT_GZIP, parts, ARRAY_LEN(parts), NULL, &packed),
@@ -335,11 +346,12 @@ static void test_decompression_bomb(void **state UNUSED) {
 }
 
 /* A later message of a stream that is none: what was sent before still arrives. */
-static void test_bad_message_in_stream(void **state UNUSED) {
+static void test_bad_message_in_stream(void **state) {
         struct fixture f;
         struct client  c;
         struct answer  a;
 
+        (void)state;
         begin(&f, &c);
         client_call(&c, 1, "/t.T/Chat", NULL);
         client_message(&c, 1, 0, "one", 3);
@@ -354,12 +366,13 @@ static void test_bad_message_in_stream(void **state UNUSED) {
         fixture_done(&f);
 }
 
-static void test_no_call(void **state UNUSED) {
+static void test_no_call(void **state) {
         struct fixture f;
         struct client  c;
         struct answer  a;
         AUTO_STRBUF    block;
 
+        (void)state;
         begin(&f, &c);
         strbuf_init(&block, 0);
         client_field(&block, ":method", "GET");
@@ -404,14 +417,14 @@ static void send_request(struct client *c, uint32_t id, const struct bad_request
         AUTO_STRBUF block;
 
         strbuf_init(&block, 0);
-        for (size_t i = 0; i < ARRAY_LEN(r->fields) && r->fields[i]; i += 2)
+        for (size_t i = 0; i < ARRAY_LEN(r->fields) && r->fields[i] != NULL; i += 2)
                 client_field(&block, r->fields[i], r->fields[i + 1]);
-        client_frame(c, FRAME_HEADERS, r->body ? END_HEADERS : END_HEADERS | END_STREAM, id,
+        client_frame(c, FRAME_HEADERS, r->body != NULL ? END_HEADERS : END_HEADERS | END_STREAM, id,
                      block.ptr, block.len);
-        if (r->body)
-                client_frame(c, FRAME_DATA, r->trailers ? 0 : END_STREAM, id, r->body,
+        if (r->body != NULL)
+                client_frame(c, FRAME_DATA, r->trailers != NULL ? 0 : END_STREAM, id, r->body,
                              MESSAGE_BYTES);
-        if (!r->trailers)
+        if (r->trailers == NULL)
                 return;
         strbuf_clear(&block);
         client_field(&block, r->trailers, "x");
@@ -419,7 +432,7 @@ static void send_request(struct client *c, uint32_t id, const struct bad_request
                      id, block.ptr, block.len);
 }
 
-static void test_malformed_requests(void **state UNUSED) {
+static void test_malformed_requests(void **state) {
         static const struct bad_request rows[] = {
                 { .fields = { ORDINARY }, .body = MESSAGE, .is_fine = true },
                 { .fields = { ORDINARY, "content-length", "6" }, .body = MESSAGE, .is_fine = true },
@@ -443,13 +456,17 @@ static void test_malformed_requests(void **state UNUSED) {
                   .body = MESSAGE },
                 { .fields = { ORDINARY }, .body = MESSAGE, .trailers = ":path" },
                 { .fields = { ORDINARY }, .body = MESSAGE, .trailers = "X" },
-                { .fields = { ORDINARY }, .body = MESSAGE, .trailers = "x", .is_open_behind = true },
+                { .fields = { ORDINARY },
+                  .body = MESSAGE,
+                  .trailers = "x",
+                  .is_open_behind = true },
         };
         struct fixture f;
         struct client  c;
         struct answer  a;
         uint32_t       id = 1;
 
+        (void)state;
         begin(&f, &c);
         for (size_t i = 0; i < ARRAY_LEN(rows); i++, id += 2) {
                 send_request(&c, id, &rows[i]);
@@ -465,12 +482,13 @@ static void test_malformed_requests(void **state UNUSED) {
 }
 
 /* Handlers that are still at work after their client has gone count, too. */
-static void test_calls_limit(void **state UNUSED) {
+static void test_calls_limit(void **state) {
         struct fixture    f;
         struct client     c;
         struct answer     a;
         struct grpc_call *held[4];
 
+        (void)state;
         fixture_init(&f);
         f.options.limits.calls = 4;
         fixture_start(&f);
@@ -501,12 +519,13 @@ static void test_calls_limit(void **state UNUSED) {
 }
 
 /* An answer before the end of the request: the rest is not wanted. */
-static void test_early_answer(void **state UNUSED) {
+static void test_early_answer(void **state) {
         static struct frame got;
         struct fixture      f;
         struct client       c;
         bool                has_ended = false;
 
+        (void)state;
         begin(&f, &c);
         client_call(&c, 1, "/t.T/Unknown", NULL);
         client_frame(&c, FRAME_DATA, 0, 1, "\0\0\0\x10\0", 5);
@@ -522,13 +541,14 @@ static void test_early_answer(void **state UNUSED) {
         fixture_done(&f);
 }
 
-static void test_keepalive(void **state UNUSED) {
+static void test_keepalive(void **state) {
         static struct frame got;
         struct fixture      f;
         struct client       c;
         bool                was_pinged = false;
         uint64_t            start_ns = clock_now_ns();
 
+        (void)state;
         fixture_init(&f);
         f.options.limits.keepalive_time_ns = 100 * NS_PER_MS;
         f.options.limits.keepalive_timeout_ns = 100 * NS_PER_MS;
@@ -545,13 +565,14 @@ static void test_keepalive(void **state UNUSED) {
 }
 
 /* GOAWAY comes first as a notice; a call under way is finished; then the connection ends. */
-static void test_age(void **state UNUSED) {
+static void test_age(void **state) {
         static struct frame got;
         struct fixture      f;
         struct client       c;
         unsigned            n_goaways = 0;
         bool                was_answered = false;
 
+        (void)state;
         fixture_init(&f);
         f.options.limits.max_connection_age_ns = NS_PER_MS;
         fixture_start(&f);
@@ -581,11 +602,12 @@ static void test_age(void **state UNUSED) {
         fixture_done(&f);
 }
 
-static void test_age_grace(void **state UNUSED) {
+static void test_age_grace(void **state) {
         static struct frame got;
         struct fixture      f;
         struct client       c;
 
+        (void)state;
         fixture_init(&f);
         f.options.limits.max_connection_age_ns = NS_PER_MS;
         f.options.limits.max_connection_age_grace_ns = NS_PER_MS;
@@ -604,12 +626,13 @@ static void test_age_grace(void **state UNUSED) {
 
 /* stop(): an idle connection goes at once; another one when its call is done, and refuses others
  * meanwhile. */
-static void test_drain(void **state UNUSED) {
+static void test_drain(void **state) {
         struct fixture f;
         struct client  idle, busy;
         struct answer  a;
         AUTO_STRBUF    text;
 
+        (void)state;
         strbuf_init(&text, 0);
         begin(&f, &idle);
         client_open(&busy, &f, true);
@@ -640,10 +663,11 @@ static void test_drain(void **state UNUSED) {
 }
 
 /* free() with a call in a handler's hands waits for it. */
-static void test_free_with_a_call(void **state UNUSED) {
+static void test_free_with_a_call(void **state) {
         struct fixture f;
         struct client  c;
 
+        (void)state;
         begin(&f, &c);
         client_call(&c, 1, "/t.T/Later", NULL);
         client_message(&c, 1, END_STREAM, "", 0);
@@ -654,11 +678,12 @@ static void test_free_with_a_call(void **state UNUSED) {
         client_close(&c);
 }
 
-static void test_connections_limit(void **state UNUSED) {
+static void test_connections_limit(void **state) {
         struct fixture f;
         struct client  c, other;
         char           byte;
 
+        (void)state;
         fixture_init(&f);
         f.options.net.limits.connections = 1;
         fixture_start(&f);
@@ -673,13 +698,14 @@ static void test_connections_limit(void **state UNUSED) {
 
 /* The n-th allocation of a connection fails, and all that follow: it gets an answer or its end, and
  * the server goes on. */
-static void test_no_memory(void **state UNUSED) {
+static void test_no_memory(void **state) {
         static char    message[40000];
         struct fixture f;
         struct client  c;
         char           text[16], value[3000];
         unsigned       n_answers = 0;
 
+        (void)state;
         memset(value, 'v', sizeof(value) - 1);
         value[sizeof(value) - 1] = '\0';
         fixture_init(&f);

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Connections of clients that do not read their answers, or read them too slowly. */
+#include "suite.h"
+
 #include "base/clock.h"
 #include "grpc_fixture.h"
-#include "suite.h"
 
 #include <sys/socket.h>
 
-static void test_write_stall(void **state UNUSED) {
+static void test_write_stall(void **state) {
         static struct frame got;
         struct fixture      f;
         struct client       c;
 
+        (void)state;
         fixture_init(&f);
         f.options.limits.write_stall_ns = NS_PER_MS;
         f.options.limits.write_window_bytes = 0; /* without a rate */
@@ -29,11 +31,12 @@ static void test_write_stall(void **state UNUSED) {
 }
 
 /* The client opens its window byte by byte: that is progress, but not enough. */
-static void test_write_rate(void **state UNUSED) {
+static void test_write_rate(void **state) {
         static struct frame got;
         struct fixture      f;
         struct client       c;
 
+        (void)state;
         fixture_init(&f);
         f.options.limits.write_stall_ns = NS_PER_S;
         f.options.limits.write_window_bytes = (size_t)1 << 30;
@@ -55,11 +58,12 @@ static void test_write_rate(void **state UNUSED) {
 }
 
 /* The client opens its window, and then reads its socket byte by byte. */
-static void test_slow_reader(void **state UNUSED) {
+static void test_slow_reader(void **state) {
         struct fixture f;
         struct client  c;
         char           byte;
 
+        (void)state;
         fixture_init(&f);
         f.options.limits.write_stall_ns = NS_PER_S;
         f.options.limits.write_window_bytes = (size_t)1 << 30;

@@ -13,7 +13,7 @@ struct row {
 #define ROW(name, value, field)                                                                    \
         { STR_LIT(name), STR_LIT(value), H2_FIELD_##field }
 
-static void test_fields(void **state UNUSED) {
+static void test_fields(void **state) {
         static const struct row rows[] = {
                 ROW(":method", "POST", METHOD),
                 ROW(":scheme", "http", SCHEME),
@@ -90,6 +90,7 @@ static void test_fields(void **state UNUSED) {
                 ROW("content-length", "9223372036854775808", MALFORMED),
         };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 struct h2_fields f;
                 enum h2_field    field;
@@ -104,13 +105,14 @@ static void test_fields(void **state UNUSED) {
 }
 
 /* Every value of every length, with each byte at each place. */
-static void test_values(void **state UNUSED) {
+static void test_values(void **state) {
+        (void)state;
         for (size_t len = 1; len <= 20; len++) {
                 for (size_t at = 0; at < len; at++) {
                         for (int byte = 0; byte < 256; byte++) {
                                 struct h2_fields f;
                                 char             value[20];
-                                bool          is_good = (byte >= 0x20 && byte != 0x7f) || byte == '\t';
+                                bool is_good = (byte >= 0x20 && byte != 0x7f) || byte == '\t';
                                 enum h2_field bad = H2_FIELD_LEFT_OUT;
 
                                 memset(value, 'v', sizeof(value));
@@ -140,12 +142,13 @@ static struct str value_of(struct str name) {
         return STR_IS(name, "te") ? STR_LIT("trailers") : STR_LIT("v");
 }
 
-static void test_blocks(void **state UNUSED) {
+static void test_blocks(void **state) {
         static const struct block rows[] = {
                 { .names = { ":method", ":scheme", ":path", ":authority" }, .is_complete = true },
                 { .names = { ":path", ":authority", ":scheme", ":method" }, .is_complete = true },
                 { .names = { ":method", ":scheme", ":path", "host" }, .is_complete = true },
-                { .names = { ":method", ":scheme", ":path", ":authority", "host" }, .is_complete = true },
+                { .names = { ":method", ":scheme", ":path", ":authority", "host" },
+                  .is_complete = true },
                 { .names = { ":method", ":scheme", ":path" } },
                 { .names = { ":method", ":scheme", ":authority" } },
                 { .names = { ":method", ":path", ":authority" } },
@@ -166,16 +169,17 @@ static void test_blocks(void **state UNUSED) {
                 { .names = { "X" }, .is_trailer = true, .is_malformed = true },
         };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 struct h2_fields f;
                 bool             is_malformed = false;
 
                 h2_fields_init(&f, rows[i].is_trailer);
-                for (size_t k = 0; k < MAX_BLOCK && rows[i].names[k]; k++) {
+                for (size_t k = 0; k < MAX_BLOCK && rows[i].names[k] != NULL; k++) {
                         struct str name = str_of(rows[i].names[k]);
 
-                        is_malformed = h2_fields_read(&f, name, value_of(name)) ==
-                                       H2_FIELD_MALFORMED;
+                        is_malformed =
+                                h2_fields_read(&f, name, value_of(name)) == H2_FIELD_MALFORMED;
                 }
                 if (is_malformed != rows[i].is_malformed)
                         fail_msg("row %zu", i);
@@ -184,9 +188,10 @@ static void test_blocks(void **state UNUSED) {
         }
 }
 
-static void test_length(void **state UNUSED) {
+static void test_length(void **state) {
         struct h2_fields f;
 
+        (void)state;
         h2_fields_init(&f, false);
         assert_int_equal(f.content_length, -1);
         assert_int_equal(h2_fields_read(&f, STR_LIT("content-length"), STR_LIT("0042")),

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "base/mem.h"
 #include "grpc/decode_fixture.h"
-#include "suite.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -426,11 +427,16 @@ static void limits(void **state) {
 
 /* The last of each counts, and is the only one that is copied. */
 static void repeated_strings_take_no_memory(void **state) {
-        static const char model[] = "\x0a\x14" "a model's name, long";
-        static const char version[] = "\x12\x14" "a version that is so";
-        static const char id[] = "\x1a\x14" "an id that is so long";
-        static const char name[] = "\x0a\x14" "the name of an input";
-        static const char datatype[] = "\x12\x14" "some datatype or else";
+        static const char model[] = "\x0a\x14"
+                                    "a model's name, long";
+        static const char version[] = "\x12\x14"
+                                      "a version that is so";
+        static const char id[] = "\x1a\x14"
+                                 "an id that is so long";
+        static const char name[] = "\x0a\x14"
+                                   "the name of an input";
+        static const char datatype[] = "\x12\x14"
+                                       "some datatype or else";
         AUTO_STRBUF       input = { 0 };
         const int         n = 100000;
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Parameters of requests, inputs and outputs: what they become, and the text of every fault. */
+#include "suite.h"
+
 #include "base/mem.h"
 #include "grpc/decode_fixture.h"
-#include "suite.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -205,7 +206,7 @@ static void put_tensor(const struct tensor_parameter *parameters, bool is_output
         inference__model_infer_request__infer_requested_output_tensor__init(&out);
         m.model_name = (char *)"m";
         in.name = out.name = (char *)"T";
-        for (; n < 4 && parameters[n].name; n++) {
+        for (; n < 4 && parameters[n].name != NULL; n++) {
                 inference__model_infer_request__infer_input_tensor__parameters_entry__init(
                         &in_entries[n]);
                 inference__model_infer_request__infer_requested_output_tensor__parameters_entry__init(
@@ -264,7 +265,7 @@ static void shared_memory_of_tensors(void **state) {
 
                 put_tensor(row->parameters, is_output);
                 assert_null(decode());
-                if (row->text) {
+                if (row->text != NULL) {
                         assert_fault(f.wire.tensor_fault, row->text);
                         continue;
                 }
@@ -322,7 +323,7 @@ static void outputs(void **state) {
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 put_tensor(rows[i].parameters, true);
                 assert_null(decode());
-                if (rows[i].text) {
+                if (rows[i].text != NULL) {
                         assert_fault(f.wire.tensor_fault, rows[i].text);
                         continue;
                 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every answer is compared, byte for byte, with what protobuf-c writes for the same content. */
+#include "suite.h"
+
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "grpc/infer_encode.h"
 #include "grpc_service.pb-c.h"
-#include "suite.h"
 
 #include <string.h>
 
@@ -41,7 +42,7 @@ static void encode(const struct infer_answer *a) {
 
         infer_answer_parts_done(&f.parts);
         err = infer_encode(a, &memory, &f.parts);
-        if (err)
+        if (err != NULL)
                 fail_msg("%s", err->message);
         strbuf_clear(&f.bytes);
         for (size_t i = 0; i < f.parts.n_parts; i++)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Health/Watch and Check against a core, and a loop's timer, that do what the test wants. */
+#include "suite.h"
+
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "grpc/fake_call.h"
@@ -7,7 +9,6 @@
 #include "health.pb-c.h"
 #include "http/fake_control.h"
 #include "net/loop.h"
-#include "suite.h"
 #include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
 

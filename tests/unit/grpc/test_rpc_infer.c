@@ -2,13 +2,14 @@
 /* ModelInfer against a core of the test's own: when it is answered, with what, and that nothing is
  * used after the end.
  */
+#include "suite.h"
+
 #include "base/mem.h"
 #include "call/fake_core.h"
 #include "grpc/fake_call.h"
 #include "grpc/rpc_methods.h"
 #include "grpc_service.pb-c.h"
 #include "http/fake_control.h"
-#include "suite.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -49,9 +50,9 @@ static int setup(void **state) {
         strbuf_init(&fake.calls, 0);
         fake.run = on_run;
         fake_call_init();
-        assert_null(infer_core_init(
-                &fake_call.core,
-                &(struct infer_core_options){ .header_forward_pattern = "^x-|^timeout$" }));
+        assert_null(infer_core_init(&fake_call.core,
+                                    &(struct infer_core_options){ .header_forward_pattern =
+                                                                          "^x-|^timeout$" }));
         return 0;
 }
 
@@ -221,8 +222,9 @@ static void reserved_metadata(void **state) {
 
 static void bad_pattern(void **state) {
         struct infer_core unused;
-        struct error     *err = infer_core_init(
-                &unused, &(struct infer_core_options){ .header_forward_pattern = "(" });
+        struct error     *err =
+                infer_core_init(&unused,
+                                &(struct infer_core_options){ .header_forward_pattern = "(" });
 
         (void)state;
         assert_non_null(err);

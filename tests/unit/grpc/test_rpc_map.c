@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "base/mem.h"
 #include "grpc/fake_call.h"
 #include "grpc/rpc_map.h"
 #include "grpc_service.pb-c.h"
-#include "suite.h"
 #include "triton/core/tritonserver.h"
 
 #include <stdlib.h>
@@ -83,7 +84,7 @@ static void *map(const ProtobufCMessageDescriptor *type, const char *json) {
         ProtobufCMessage *m;
         struct error     *err = map_text(type, json, &m);
 
-        if (err)
+        if (err != NULL)
                 fail_msg("%s", err->message);
         return m;
 }
@@ -259,9 +260,14 @@ static void replies(void **state) {
 
 SUITE(rpc_map) {
         const struct CMUnitTest tests[] = {
-                TEST(answers_as_they_are),  TEST(answers_in_a_field), TEST(answers_with_a_map),
-                TEST(answers_that_do_not_fit), TEST(requests),           TEST(requests_that_are_none),
-                TEST(memory_of_requests),   TEST(replies),
+                TEST(answers_as_they_are),
+                TEST(answers_in_a_field),
+                TEST(answers_with_a_map),
+                TEST(answers_that_do_not_fit),
+                TEST(requests),
+                TEST(requests_that_are_none),
+                TEST(memory_of_requests),
+                TEST(replies),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Loads and unloads as the core is asked for them; that they run beside the loop, and end there. */
+#include "suite.h"
+
 #include "base/mem.h"
 #include "grpc/fake_call.h"
 #include "grpc/rpc_table.h"
 #include "grpc_service.pb-c.h"
 #include "http/fake_control.h"
-#include "suite.h"
 
 #include <stdlib.h>
 #include <string.h>

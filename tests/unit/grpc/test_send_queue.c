@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "grpc/h2_out.h"
 #include "grpc/send_queue.h"
-#include "suite.h"
 
 #include <string.h>
 
@@ -71,9 +72,10 @@ static size_t drain(struct lab *l, size_t max) {
         return n_frames;
 }
 
-static void test_small_is_one_piece(void **state UNUSED) {
+static void test_small_is_one_piece(void **state) {
         struct lab l;
 
+        (void)state;
         lab_init(&l);
         put(&l, 5, 'p');
         put(&l, 200, 'h');
@@ -88,10 +90,11 @@ static void test_small_is_one_piece(void **state UNUSED) {
 }
 
 /* A large part is referred to, and its buffer held until the write has ended. */
-static void test_large_is_referred_to(void **state UNUSED) {
+static void test_large_is_referred_to(void **state) {
         struct lab  l;
         struct buf *b;
 
+        (void)state;
         lab_init(&l);
         put(&l, 5, 'p');
         b = put_buf(&l, 100000, 'x');
@@ -108,9 +111,10 @@ static void test_large_is_referred_to(void **state UNUSED) {
         lab_done(&l);
 }
 
-static void test_frame_sizes(void **state UNUSED) {
+static void test_frame_sizes(void **state) {
         static const size_t sizes[] = { 1, 7, 100, 16384, 1 << 20 };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
                 struct lab l;
 
@@ -131,9 +135,10 @@ static void test_frame_sizes(void **state UNUSED) {
 }
 
 /* More ranges than one frame may have. */
-static void test_many_ranges(void **state UNUSED) {
+static void test_many_ranges(void **state) {
         struct lab l;
 
+        (void)state;
         lab_init(&l);
         for (int i = 0; i < 200; i++)
                 put_buf(&l, 2048, (char)i);
@@ -144,9 +149,10 @@ static void test_many_ranges(void **state UNUSED) {
         lab_done(&l);
 }
 
-static void test_no_memory(void **state UNUSED) {
+static void test_no_memory(void **state) {
         char bytes[2000] = { 0 };
 
+        (void)state;
         for (unsigned n = 1;; n++) {
                 struct lab l;
                 bool       is_fine = true;
@@ -156,7 +162,7 @@ static void test_no_memory(void **state UNUSED) {
                 for (int i = 0; i < 20 && is_fine; i++) {
                         struct buf *b = buf_new(l.pool, 4000);
 
-                        is_fine = b && send_queue_put_buf(&l.q, b->bytes, 4000, b) &&
+                        is_fine = b != NULL && send_queue_put_buf(&l.q, b->bytes, 4000, b) &&
                                   send_queue_put(&l.q, bytes, sizeof(bytes));
                 }
                 mem_fail_after(0);
@@ -169,10 +175,11 @@ static void test_no_memory(void **state UNUSED) {
 }
 
 /* Frames are gathered until one more might not fit. */
-static void test_out_fills_up(void **state UNUSED) {
+static void test_out_fills_up(void **state) {
         struct lab l;
         size_t     n = 0;
 
+        (void)state;
         lab_init(&l);
         while (h2_out_has_room(l.out)) {
                 for (int i = 0; i < H2_OUT_FRAME_REFS; i++) {

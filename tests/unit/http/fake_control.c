@@ -40,11 +40,12 @@ struct TRITONSERVER_Error *TRITONSERVER_MessageSerializeToJson(struct TRITONSERV
         return NULL;
 }
 
-struct TRITONSERVER_Parameter *
-TRITONSERVER_ParameterNew(const char *name, const TRITONSERVER_ParameterType type UNUSED,
-                          const void *value) {
+struct TRITONSERVER_Parameter *TRITONSERVER_ParameterNew(const char                      *name,
+                                                         const TRITONSERVER_ParameterType type,
+                                                         const void                      *value) {
         struct TRITONSERVER_Parameter *p = mem_alloc(sizeof(*p));
 
+        (void)type;
         p->name = mem_strdup(name);
         p->value = mem_strdup(value);
         return p;
@@ -65,16 +66,16 @@ void TRITONSERVER_ParameterDelete(struct TRITONSERVER_Parameter *p) {
         free(p);
 }
 
-struct TRITONSERVER_Error *TRITONSERVER_ServerIsLive(struct TRITONSERVER_Server *s UNUSED,
-                                                     bool                       *live) {
+struct TRITONSERVER_Error *TRITONSERVER_ServerIsLive(struct TRITONSERVER_Server *s, bool *live) {
+        (void)s;
         if (fake_control.is_exiting)
                 return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNAVAILABLE, "Server exiting");
         *live = fake_control.is_live;
         return NULL;
 }
 
-struct TRITONSERVER_Error *TRITONSERVER_ServerIsReady(struct TRITONSERVER_Server *s UNUSED,
-                                                      bool                       *ready) {
+struct TRITONSERVER_Error *TRITONSERVER_ServerIsReady(struct TRITONSERVER_Server *s, bool *ready) {
+        (void)s;
         *ready = fake_control.is_ready;
         return NULL;
 }
@@ -87,19 +88,21 @@ struct TRITONSERVER_Error *NESO_ServerReadiness(struct TRITONSERVER_Server *s, c
         *ready = true;
         if (*asks_backends)
                 return NULL;
-        return model ? TRITONSERVER_ServerModelIsReady(s, model, version, ready)
-                     : TRITONSERVER_ServerIsReady(s, ready);
+        return model != NULL ? TRITONSERVER_ServerModelIsReady(s, model, version, ready)
+                             : TRITONSERVER_ServerIsReady(s, ready);
 }
 
-struct TRITONSERVER_Error *TRITONSERVER_ServerModelIsReady(struct TRITONSERVER_Server *s UNUSED,
+struct TRITONSERVER_Error *TRITONSERVER_ServerModelIsReady(struct TRITONSERVER_Server *s,
                                                            const char *model, const int64_t version,
                                                            bool *ready) {
+        (void)s;
         *ready = strcmp(model, "simple") == 0 && (version == -1 || version == 1);
         return NULL;
 }
 
-struct TRITONSERVER_Error *TRITONSERVER_ServerMetadata(struct TRITONSERVER_Server   *s UNUSED,
+struct TRITONSERVER_Error *TRITONSERVER_ServerMetadata(struct TRITONSERVER_Server   *s,
                                                        struct TRITONSERVER_Message **ret) {
+        (void)s;
         *ret = fake_message(mem_strdup("{\"name\":\"triton\"}"));
         return NULL;
 }
@@ -110,47 +113,53 @@ static struct TRITONSERVER_Error *about(const char *what, const char *model, int
         if (*model && strcmp(model, "simple") != 0)
                 return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_NOT_FOUND,
                                              "Request for unknown model");
-        *ret = fake_message(mem_printf("{\"%s\":\"%s\",\"version\":%lld}", what, model,
-                                      (long long)version));
+        *ret = fake_message(
+                mem_printf("{\"%s\":\"%s\",\"version\":%lld}", what, model, (long long)version));
         return NULL;
 }
 
-struct TRITONSERVER_Error *TRITONSERVER_ServerModelMetadata(struct TRITONSERVER_Server *s UNUSED,
-                                                            const char                 *model,
-                                                            const int64_t               version,
+struct TRITONSERVER_Error *TRITONSERVER_ServerModelMetadata(struct TRITONSERVER_Server   *s,
+                                                            const char                   *model,
+                                                            const int64_t                 version,
                                                             struct TRITONSERVER_Message **ret) {
+        (void)s;
         return about("metadata", model, version, ret);
 }
 
-struct TRITONSERVER_Error *TRITONSERVER_ServerModelConfig(struct TRITONSERVER_Server *s UNUSED,
+struct TRITONSERVER_Error *TRITONSERVER_ServerModelConfig(struct TRITONSERVER_Server *s,
                                                           const char *model, const int64_t version,
                                                           const uint32_t config_version,
                                                           struct TRITONSERVER_Message **ret) {
+        (void)s;
         return about(config_version == 1 ? "config" : "?", model, version, ret);
 }
 
-struct TRITONSERVER_Error *TRITONSERVER_ServerModelStatistics(struct TRITONSERVER_Server *s UNUSED,
-                                                              const char                 *model,
-                                                              const int64_t version,
+struct TRITONSERVER_Error *TRITONSERVER_ServerModelStatistics(struct TRITONSERVER_Server   *s,
+                                                              const char                   *model,
+                                                              const int64_t                 version,
                                                               struct TRITONSERVER_Message **ret) {
+        (void)s;
         return about("stats", model, version, ret);
 }
 
-struct TRITONSERVER_Error *NESO_ServerModelSequences(struct TRITONSERVER_Server *s UNUSED,
+struct TRITONSERVER_Error *NESO_ServerModelSequences(struct TRITONSERVER_Server *s,
                                                      const char *model, int64_t version,
                                                      struct TRITONSERVER_Message **ret) {
+        (void)s;
         return about("sequences", model, version, ret);
 }
 
-struct TRITONSERVER_Error *NESO_ServerModelStacks(struct TRITONSERVER_Server *s UNUSED,
-                                                  const char *model, int64_t version,
+struct TRITONSERVER_Error *NESO_ServerModelStacks(struct TRITONSERVER_Server *s, const char *model,
+                                                  int64_t                       version,
                                                   struct TRITONSERVER_Message **ret) {
+        (void)s;
         return about("stacks", model, version, ret);
 }
 
-struct TRITONSERVER_Error *TRITONSERVER_ServerModelIndex(struct TRITONSERVER_Server *s UNUSED,
+struct TRITONSERVER_Error *TRITONSERVER_ServerModelIndex(struct TRITONSERVER_Server   *s,
                                                          uint32_t                      flags,
                                                          struct TRITONSERVER_Message **ret) {
+        (void)s;
         *ret = fake_message(mem_printf("[{\"flags\":%u}]", flags));
         return NULL;
 }
@@ -171,27 +180,30 @@ static struct TRITONSERVER_Error *order(const char *what, const char *model,
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerLoadModelWithParameters(
-        struct TRITONSERVER_Server *s UNUSED, const char *model,
+        struct TRITONSERVER_Server *s, const char *model,
         const struct TRITONSERVER_Parameter **parameters, const uint64_t n) {
+        (void)s;
         return order("load", model, parameters, n);
 }
 
-struct TRITONSERVER_Error *TRITONSERVER_ServerUnloadModel(struct TRITONSERVER_Server *s UNUSED,
+struct TRITONSERVER_Error *TRITONSERVER_ServerUnloadModel(struct TRITONSERVER_Server *s,
                                                           const char                 *model) {
+        (void)s;
         return order("unload", model, NULL, 0);
 }
 
-struct TRITONSERVER_Error *
-TRITONSERVER_ServerUnloadModelAndDependents(struct TRITONSERVER_Server *s UNUSED,
-                                            const char                 *model) {
+struct TRITONSERVER_Error *TRITONSERVER_ServerUnloadModelAndDependents(
+        struct TRITONSERVER_Server *s, const char *model) {
+        (void)s;
         return order("unload with dependents", model, NULL, 0);
 }
 
-struct TRITONSERVER_Error *TRITONSERVER_ServerMetrics(struct TRITONSERVER_Server   *s UNUSED,
+struct TRITONSERVER_Error *TRITONSERVER_ServerMetrics(struct TRITONSERVER_Server   *s,
                                                       struct TRITONSERVER_Metrics **ret) {
         static struct TRITONSERVER_Metrics metrics;
 
-        if (fake_control.page_begins) {
+        (void)s;
+        if (fake_control.page_begins != NULL) {
                 sem_post(fake_control.page_begins);
                 sem_wait(fake_control.page_may_end);
         }
@@ -201,43 +213,51 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerMetrics(struct TRITONSERVER_Server
         return NULL;
 }
 
-struct TRITONSERVER_Error *TRITONSERVER_MetricsDelete(struct TRITONSERVER_Metrics *m UNUSED) {
+struct TRITONSERVER_Error *TRITONSERVER_MetricsDelete(struct TRITONSERVER_Metrics *m) {
+        (void)m;
         atomic_fetch_sub(&fake_control.n_held_pages, 1);
         return NULL;
 }
 
-struct TRITONSERVER_Error *TRITONSERVER_MetricsFormatted(struct TRITONSERVER_Metrics *m UNUSED,
-                                                         TRITONSERVER_MetricFormat format,
+struct TRITONSERVER_Error *TRITONSERVER_MetricsFormatted(struct TRITONSERVER_Metrics *m,
+                                                         TRITONSERVER_MetricFormat    format,
                                                          const char **base, size_t *size) {
+        (void)m;
         *base = format == TRITONSERVER_METRIC_PROMETHEUS ? "# HELP a b\na 1\n" : "?";
         *size = strlen(*base);
         return NULL;
 }
 
-struct TRITONSERVER_Error *
-TRITONSERVER_ServerOptionsSetLogInfo(struct TRITONSERVER_ServerOptions *o UNUSED, bool log) {
+struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogInfo(
+        struct TRITONSERVER_ServerOptions *o, bool log) {
+        (void)o;
         return order(log ? "log_info on" : "log_info off", "simple", NULL, 0);
 }
 
-struct TRITONSERVER_Error *
-TRITONSERVER_ServerOptionsSetLogWarn(struct TRITONSERVER_ServerOptions *o UNUSED, bool log UNUSED) {
+struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogWarn(
+        struct TRITONSERVER_ServerOptions *o, bool log) {
+        (void)o;
+        (void)log;
         return NULL;
 }
 
-struct TRITONSERVER_Error *
-TRITONSERVER_ServerOptionsSetLogError(struct TRITONSERVER_ServerOptions *o UNUSED,
-                                      bool                               log UNUSED) {
+struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogError(
+        struct TRITONSERVER_ServerOptions *o, bool log) {
+        (void)o;
+        (void)log;
         return NULL;
 }
 
-struct TRITONSERVER_Error *
-TRITONSERVER_ServerOptionsSetLogVerbose(struct TRITONSERVER_ServerOptions *o UNUSED,
-                                        int                                level UNUSED) {
+struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogVerbose(
+        struct TRITONSERVER_ServerOptions *o, int level) {
+        (void)o;
+        (void)level;
         return NULL;
 }
 
-struct TRITONSERVER_Error *
-TRITONSERVER_ServerOptionsSetLogFormat(struct TRITONSERVER_ServerOptions *o     UNUSED,
-                                       const TRITONSERVER_LogFormat format UNUSED) {
+struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogFormat(
+        struct TRITONSERVER_ServerOptions *o, const TRITONSERVER_LogFormat format) {
+        (void)o;
+        (void)format;
         return NULL;
 }

@@ -7,7 +7,6 @@
 
 #include "base/lock.h"
 #include "base/strbuf.h"
-
 #include "triton/core/tritonserver.h"
 
 #include <semaphore.h>

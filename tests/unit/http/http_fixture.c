@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "http_fixture.h"
 
-#include <stdarg.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -15,11 +10,16 @@
 
 #include <linux/sockios.h>
 #include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 static struct fixture *current; /* one test at a time */
 
@@ -33,7 +33,7 @@ static void echo(struct http_call *call) {
         bool                    is_more;
         struct error           *err = http_call_decode_body(call, SIZE_MAX, &is_more);
 
-        if (err) {
+        if (err != NULL) {
                 http_call_reply_encoding_error(call, err, HTTP_JSON);
                 return;
         }
@@ -46,7 +46,7 @@ static void echo(struct http_call *call) {
                 http_call_reply(call, &other);
                 return;
         }
-        if (call->body_buf)
+        if (call->body_buf != NULL)
                 buf_ref(call->body_buf);
         http_call_reply(call, &reply);
 }
@@ -55,7 +55,7 @@ static void tell(struct http_call *call) {
         int64_t       version;
         struct error *err = model_version_read(call->version, &version);
 
-        if (err) {
+        if (err != NULL) {
                 http_call_reply_error(call, err, HTTP_JSON);
                 return;
         }
@@ -65,11 +65,13 @@ static void tell(struct http_call *call) {
                                                  STR_ARG(http_call_header(call, "x-tell")))));
 }
 
-static void on_abort(struct http_call *call UNUSED) {
+static void on_abort(struct http_call *call) {
+        (void)call;
         seen_count(&current->seen, &current->seen.n_aborted);
 }
 
-static void on_sent(struct http_call *call UNUSED) {
+static void on_sent(struct http_call *call) {
+        (void)call;
         seen_count(&current->seen, &current->seen.n_sent);
 }
 
@@ -107,10 +109,9 @@ static void big(struct http_call *call) {
 /* 1 + 3000 pieces. */
 static void chunks(struct http_call *call) {
         const struct http_part  first = { "first", 5, NULL };
-        const struct http_reply reply = { .status = 200,
-                                          .content_type = "text/event-stream",
-                                          .parts = &first,
-                                          .n_parts = 1 };
+        const struct http_reply reply = {
+                .status = 200, .content_type = "text/event-stream", .parts = &first, .n_parts = 1
+        };
 
         http_call_begin_chunks(call, &reply);
         for (int i = 0; i < 3000; i++) {
@@ -211,9 +212,8 @@ static const struct http_route rows[] = {
 
 static void on_access(void *owner, const struct access_entry *a) {
         seen_access(owner, "%.*s %.*s %.*s %u in %llu out %llu%s\n", STR_ARG(a->method),
-                      STR_ARG(a->path), STR_ARG(a->model), a->status,
-                      (unsigned long long)a->bytes_in, (unsigned long long)a->bytes_out,
-                      a->is_aborted ? " aborted" : "");
+                    STR_ARG(a->path), STR_ARG(a->model), a->status, (unsigned long long)a->bytes_in,
+                    (unsigned long long)a->bytes_out, a->is_aborted ? " aborted" : "");
 }
 
 void fixture_init(struct fixture *f) {
@@ -247,7 +247,7 @@ void fixture_done(struct fixture *f) {
 void fixture_wait_held(struct fixture *f) {
         MUTEX_GUARD(&f->seen.lock);
 
-        while (!f->held)
+        while (f->held == NULL)
                 cond_wait(&f->seen.changed, &f->seen.lock);
 }
 

@@ -3,8 +3,8 @@
  */
 #pragma once
 
-#include "net/seen.h"
 #include "http/http_server.h"
+#include "net/seen.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,8 +14,8 @@ struct fixture {
         struct http_server        *server;
         struct endpoint_policy     policy;
 
-        struct seen       seen; /* filled by callbacks */
-        struct http_call *held; /* one that has not been answered; guarded by seen.lock */
+        struct seen       seen;     /* filled by callbacks */
+        struct http_call *held;     /* one that has not been answered; guarded by seen.lock */
         struct http_call *answered; /* the one that `mail` answers */
         struct mail       mail;
         bool              is_loop_held; /* by a "/hold"; guarded by seen.lock */

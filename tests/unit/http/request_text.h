@@ -10,7 +10,7 @@
 #include <inttypes.h>
 
 static inline void print_place(struct strbuf *out, const struct infer_shared_memory *place) {
-        if (place->region)
+        if (place->region != NULL)
                 strbuf_printf(out, " in %s %" PRIu64 "+%" PRIu64, place->region, place->offset,
                               place->byte_size);
         strbuf_putc(out, '\n');
@@ -56,7 +56,8 @@ static inline void request_text_print(struct strbuf *out, struct str body,
         strbuf_printf(out, "id '%s' flags %u priority %" PRIu64 " timeout %" PRIu64, q->id,
                       q->flags, q->priority, q->timeout_us);
         strbuf_printf(out, " sequence %" PRIu64 " '%s' binary %d raw %d", q->sequence_id,
-                      q->sequence_name ? q->sequence_name : "", q->is_binary_by_default, q->is_raw);
+                      q->sequence_name != NULL ? q->sequence_name : "", q->is_binary_by_default,
+                      q->is_raw);
         print_bytes(out, body, q->raw);
         strbuf_putc(out, '\n');
         for (uint32_t i = 0; i < q->n_parameters; i++)

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every route of the API but inference, over a socket, against a core of the tests' own. */
-#include "http/http_server.h"
-
 #include "suite.h"
 
 #include "base/log.h"
 #include "base/mem.h"
 #include "fake_control.h"
+#include "http/http_server.h"
 #include "http_fixture.h"
 
 #include <unistd.h>
@@ -42,7 +41,7 @@ static void stop(struct fixture *f) {
 }
 
 static void ask(int fd, const struct exchange *x) {
-        const char *body = x->body ? x->body : "";
+        const char *body = x->body != NULL ? x->body : "";
         AUTO_CHARS  text = mem_printf("%s HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n%s",
                                       x->request, strlen(body), body);
 
@@ -63,7 +62,7 @@ static void ask_all(const struct exchange *all, size_t n) {
         stop(&f);
 }
 
-static void test_health(void **state UNUSED) {
+static void test_health(void **state) {
         static const struct exchange up[] = {
                 { "GET /v2/health/live", NULL, 200, "" },
                 { "GET /v2/health/ready?verbose=1", NULL, 200, "" },
@@ -81,6 +80,7 @@ static void test_health(void **state UNUSED) {
         struct fixture               f;
         int                          fd;
 
+        (void)state;
         ask_all(up, ARRAY_LEN(up));
         start(&f);
         fd = client_open(&f);
@@ -93,7 +93,7 @@ static void test_health(void **state UNUSED) {
         stop(&f);
 }
 
-static void test_metadata(void **state UNUSED) {
+static void test_metadata(void **state) {
         static const struct exchange rows[] = {
                 { "GET /v2", NULL, 200, "{\"name\":\"triton\"}" },
                 { "GET /v2/models/simple", NULL, 200, "{\"metadata\":\"simple\",\"version\":-1}" },
@@ -122,10 +122,11 @@ static void test_metadata(void **state UNUSED) {
                 { "POST /v2/models/simple", "{}", 405, METHOD },
         };
 
+        (void)state;
         ask_all(rows, ARRAY_LEN(rows));
 }
 
-static void test_repository(void **state UNUSED) {
+static void test_repository(void **state) {
         static const struct exchange rows[] = {
                 { "POST /v2/repository/index", NULL, 200, "[{\"flags\":0}]" },
                 { "POST /v2/repository/index", "{\"ready\": true, \"x\":[1]}", 200,
@@ -135,7 +136,8 @@ static void test_repository(void **state UNUSED) {
                 { "POST /v2/repository/index", "null", 200, "[{\"flags\":0}]" },
                 { "POST /v2/repository/index", "[{\"ready\":true}]", 200, "[{\"flags\":0}]" },
                 { "POST /v2/repository/index", "\"ready\" x", 400,
-                  "{\"error\":\"failed to parse the request JSON buffer: The document root must not "
+                  "{\"error\":\"failed to parse the request JSON buffer: The document root must "
+                  "not "
                   "be followed by other values. at 8\"}" },
                 { "POST /v2/repository/index", "{\"ready\":1}", 400,
                   "{\"error\":\"Invalid value for 'ready': expected a boolean\"}" },
@@ -170,6 +172,7 @@ static void test_repository(void **state UNUSED) {
         struct fixture f;
         int            fd;
 
+        (void)state;
         start(&f);
         fd = client_open(&f);
         for (size_t i = 0; i < ARRAY_LEN(rows); i++)
@@ -182,21 +185,23 @@ static void test_repository(void **state UNUSED) {
         stop(&f);
 }
 
-static void test_broken_json_names_the_place(void **state UNUSED) {
+static void test_broken_json_names_the_place(void **state) {
         static const char *const paths[] = { "/v2/repository/index",
                                              "/v2/repository/models/simple/load",
                                              "/v2/repository/models/simple/unload", "/v2/logging" };
-        static const char *const bodies[] = { "{", "{\"parameters\":{",
-                                              "{\"parameters\":{\"config\":\"", "{}x",
-                                              "{\"ready\":tru", "{\"parameters\":" };
-        struct fixture           f;
+        static const char *const bodies[] = {
+                "{",   "{\"parameters\":{", "{\"parameters\":{\"config\":\"",
+                "{}x", "{\"ready\":tru",    "{\"parameters\":"
+        };
+        struct fixture f;
 
+        (void)state;
         start(&f);
         for (size_t i = 0; i < ARRAY_LEN(paths); i++)
                 for (size_t k = 0; k < ARRAY_LEN(bodies); k++) {
                         AUTO_CHARS  text = mem_printf("POST %s HTTP/1.1\r\nHost: a\r\n"
-                                                      "Connection: close\r\n"
-                                                      "Content-Length: %zu\r\n\r\n%s",
+                                                       "Connection: close\r\n"
+                                                       "Content-Length: %zu\r\n\r\n%s",
                                                       paths[i], strlen(bodies[k]), bodies[k]);
                         AUTO_STRBUF all;
                         int         fd = client_open(&f);
@@ -204,8 +209,8 @@ static void test_broken_json_names_the_place(void **state UNUSED) {
                         strbuf_init(&all, 0);
                         client_say(fd, text);
                         client_read_all(fd, &all);
-                        if (!strstr(all.ptr, "{\"error\":\"failed to parse the request JSON "
-                                             "buffer: "))
+                        if (strstr(all.ptr, "{\"error\":\"failed to parse the request JSON "
+                                            "buffer: ") == NULL)
                                 fail_msg("%s to %s: %s", bodies[k], paths[i], all.ptr);
                         assert_true(str_starts(strbuf_str(&all), STR_LIT("HTTP/1.1 400 ")));
                         close(fd);
@@ -214,7 +219,7 @@ static void test_broken_json_names_the_place(void **state UNUSED) {
         stop(&f);
 }
 
-static void test_shared_memory(void **state UNUSED) {
+static void test_shared_memory(void **state) {
         static const struct exchange rows[] = {
                 { "GET /v2/systemsharedmemory/status", NULL, 200, "[]" },
                 { "GET /v2/cudasharedmemory/status", NULL, 200, "[]" },
@@ -228,22 +233,24 @@ static void test_shared_memory(void **state UNUSED) {
                 { "GET /v2/systemsharedmemory/unregister", NULL, 405, METHOD },
         };
 
+        (void)state;
         ask_all(rows, ARRAY_LEN(rows));
 }
 
-static void test_what_is_not_there_yet(void **state UNUSED) {
+static void test_what_is_not_there_yet(void **state) {
         static const struct exchange rows[] = {
                 { "POST /v2/models/simple/versions/1/trace/setting", "{}", 404, NOT_FOUND },
         };
 
+        (void)state;
         ask_all(rows, ARRAY_LEN(rows));
 }
 
 #define LOGGING(info, level, format)                                                               \
-        "{\"log_file\":\"\",\"log_info\":" info ",\"log_warning\":true,\"log_error\":true,"       \
+        "{\"log_file\":\"\",\"log_info\":" info ",\"log_warning\":true,\"log_error\":true,"        \
         "\"log_verbose_level\":" level ",\"log_format\":\"" format "\"}"
 
-static void test_logging(void **state UNUSED) {
+static void test_logging(void **state) {
         static const struct exchange rows[] = {
                 { "GET /v2/logging", NULL, 200, LOGGING("true", "0", "default") },
                 { "POST /v2/logging",
@@ -269,10 +276,11 @@ static void test_logging(void **state UNUSED) {
                   LOGGING("true", "0", "default") },
         };
 
+        (void)state;
         ask_all(rows, ARRAY_LEN(rows));
 }
 
-static void test_metrics(void **state UNUSED) {
+static void test_metrics(void **state) {
         static const struct exchange other[] = {
                 { "GET /", NULL, 200, "" },
                 { "GET /metrics/", NULL, 200, "" },
@@ -283,6 +291,7 @@ static void test_metrics(void **state UNUSED) {
         struct fixture f;
         int            fd;
 
+        (void)state;
         fixture_init(&f);
         f.options.routes = http_metrics_routes();
         fixture_start(&f);
@@ -301,12 +310,13 @@ static void test_metrics(void **state UNUSED) {
 }
 
 /* Scrapes that come while a page is made are answered with the next one, all of them. */
-static void test_scrapes_at_a_time(void **state UNUSED) {
+static void test_scrapes_at_a_time(void **state) {
         enum { N = 4 };
         struct fixture f;
         sem_t          begins, may_end;
         int            fds[N];
 
+        (void)state;
         sem_init(&begins, 0, 0);
         sem_init(&may_end, 0, 0);
         fixture_init(&f);
@@ -341,16 +351,16 @@ static void test_scrapes_at_a_time(void **state UNUSED) {
 }
 
 /* One rule closes every route of its group: the table says which that are. */
-static void test_groups(void **state UNUSED) {
-        static const char *const repository[] = { "POST /v2/repository/index",
-                                                  "POST /v2/repository/x/index",
-                                                  "POST /v2/repository/models/m/load",
-                                                  "POST /v2/repository/models/m/unload",
-                                                  "POST /v2/repository/x/models/m/load",
-                                                  "GET /v2/repository/index" };
-        struct fixture           f;
-        int                      fd;
+static void test_groups(void **state) {
+        static const char *const repository[] = {
+                "POST /v2/repository/index",           "POST /v2/repository/x/index",
+                "POST /v2/repository/models/m/load",   "POST /v2/repository/models/m/unload",
+                "POST /v2/repository/x/models/m/load", "GET /v2/repository/index"
+        };
+        struct fixture f;
+        int            fd;
 
+        (void)state;
         fake_control = (struct fake_control){ .is_live = true };
         mutex_init(&fake_control.lock, LOCK_SERVER);
         fixture_init(&f);

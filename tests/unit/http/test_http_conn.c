@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "http/http_conn.h"
-
 #include "suite.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "http/http_conn.h"
 #include "http_fixture.h"
 
 #include <pthread.h>
@@ -17,11 +16,12 @@
 #define INFER "POST /v2/models/m/infer HTTP/1.1\r\nHost: a\r\n\r\n"
 #define SOON (clock_now_ns() + 20 * NS_PER_S)
 
-static void test_big_answer_to_a_slow_reader(void **state UNUSED) {
+static void test_big_answer_to_a_slow_reader(void **state) {
         struct fixture f;
         AUTO_STRBUF    all;
         int            fd;
 
+        (void)state;
         fixture_init(&f);
         fixture_start(&f);
         strbuf_init(&all, 0);
@@ -44,18 +44,21 @@ static void test_big_answer_to_a_slow_reader(void **state UNUSED) {
 }
 
 /* More requests than the read buffer holds wait behind a late answer: reading stops, and goes on. */
-static void test_many_requests_behind_a_late_answer(void **state UNUSED) {
+static void test_many_requests_behind_a_late_answer(void **state) {
         struct fixture f;
         AUTO_STRBUF    text;
         int            fd;
 
+        (void)state;
         fixture_init(&f);
         fixture_start(&f);
         strbuf_init(&text, 0);
         strbuf_puts(&text, "GET /later HTTP/1.1\r\nHost: a\r\n\r\n");
         for (int i = 0; i < 2000; i++)
-                strbuf_printf(&text, "POST /echo HTTP/1.1\r\nHost: a\r\n"
-                                     "Content-Length: 4\r\n\r\n%04d", i);
+                strbuf_printf(&text,
+                              "POST /echo HTTP/1.1\r\nHost: a\r\n"
+                              "Content-Length: 4\r\n\r\n%04d",
+                              i);
         fd = client_open(&f);
         client_send(fd, text.ptr, text.len);
         fixture_answer_held(&f);
@@ -70,12 +73,13 @@ static void test_many_requests_behind_a_late_answer(void **state UNUSED) {
         assert_string_equal(strbuf_cstr(&f.seen.rejected), "");
 }
 
-static void test_reader_goes_away(void **state UNUSED) {
+static void test_reader_goes_away(void **state) {
         const struct linger reset = { .l_onoff = 1 };
         struct fixture      f;
         char                some[1000];
         int                 fd;
 
+        (void)state;
         fixture_init(&f);
         fixture_start(&f);
         fd = client_open(&f);
@@ -92,10 +96,11 @@ static void test_reader_goes_away(void **state UNUSED) {
         fixture_done(&f);
 }
 
-static void test_client_gone_before_the_answer(void **state UNUSED) {
+static void test_client_gone_before_the_answer(void **state) {
         struct fixture f;
         int            fd;
 
+        (void)state;
         fixture_init(&f);
         fixture_start(&f);
         fd = client_open(&f);
@@ -113,10 +118,11 @@ static void test_client_gone_before_the_answer(void **state UNUSED) {
 }
 
 /* A client that only says that it will send no more still gets its answer. */
-static void test_half_closed_client(void **state UNUSED) {
+static void test_half_closed_client(void **state) {
         struct fixture f;
         int            fd;
 
+        (void)state;
         fixture_init(&f);
         fixture_start(&f);
         fd = client_open(&f);
@@ -142,10 +148,11 @@ static void expect_end_after(int fd, const char *sent, const char *want) {
         close(fd);
 }
 
-static void test_idle(void **state UNUSED) {
+static void test_idle(void **state) {
         struct fixture f;
         uint64_t       start;
 
+        (void)state;
         fixture_init(&f);
         f.options.limits.idle_time_ns = 100 * NS_PER_MS;
         fixture_start(&f);
@@ -158,17 +165,19 @@ static void test_idle(void **state UNUSED) {
         fixture_done(&f);
 }
 
-static void test_too_slow(void **state UNUSED) {
+static void test_too_slow(void **state) {
         struct fixture f;
 
+        (void)state;
         fixture_init(&f);
         f.options.limits.header_time_ns = 100 * NS_PER_MS;
         f.options.limits.body_window_ns = 100 * NS_PER_MS;
         fixture_start(&f);
         expect_end_after(client_open(&f), "GET / HT", "HTTP/1.1 408 Request Timeout\r\n");
         expect_end_after(client_open(&f), INFER "GET / HT", "HTTP/1.1 200 OK\r\n");
-        expect_end_after(client_open(&f), "POST /echo HTTP/1.1\r\nHost: a\r\n"
-                                          "Content-Length: 9\r\n\r\nabc",
+        expect_end_after(client_open(&f),
+                         "POST /echo HTTP/1.1\r\nHost: a\r\n"
+                         "Content-Length: 9\r\n\r\nabc",
                          "HTTP/1.1 408 Request Timeout\r\n");
         expect_end_after(client_open(&f),
                          "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 900000\r\n\r\nabc",
@@ -185,10 +194,11 @@ static void test_too_slow(void **state UNUSED) {
 }
 
 /* An idle reader of a large answer is given up; a handler that takes long is not. */
-static void test_stalled_reader(void **state UNUSED) {
+static void test_stalled_reader(void **state) {
         struct fixture f;
         int            fd;
 
+        (void)state;
         fixture_init(&f);
         f.options.limits.idle_time_ns = NS_PER_S; /* in which the client has asked */
         fixture_start(&f);
@@ -209,11 +219,12 @@ static bool was_rejected(struct fixture *f) {
 }
 
 /* One that reads byte by byte is given up, too: it makes progress, but not enough. */
-static void test_slow_reader(void **state UNUSED) {
+static void test_slow_reader(void **state) {
         struct fixture f;
         char           c;
         int            fd;
 
+        (void)state;
         fixture_init(&f);
         f.options.limits.idle_time_ns = NS_PER_S; /* in which the client has asked */
         f.options.limits.write_window_bytes = (size_t)1 << 30;
@@ -233,10 +244,11 @@ static void test_slow_reader(void **state UNUSED) {
 }
 
 /* The same when the answer comes in pieces and its end is not yet known. */
-static void test_stalled_reader_of_chunks(void **state UNUSED) {
+static void test_stalled_reader_of_chunks(void **state) {
         struct fixture f;
         int            fd;
 
+        (void)state;
         fixture_init(&f);
         f.options.limits.idle_time_ns = NS_PER_S; /* in which the client has asked */
         fixture_start(&f);
@@ -250,11 +262,12 @@ static void test_stalled_reader_of_chunks(void **state UNUSED) {
         fixture_done(&f);
 }
 
-static void test_too_many_connections(void **state UNUSED) {
+static void test_too_many_connections(void **state) {
         struct fixture f;
         int            fds[2], third;
         char           c;
 
+        (void)state;
         fixture_init(&f);
         f.options.net.limits.connections = 2;
         fixture_start(&f);
@@ -280,15 +293,17 @@ static void expect_left(struct fixture *f, unsigned n) {
         size_t   n_left;
 
         do
-                n_left = net_server_wait(http_server_net(f->server), clock_now_ns() + 50 * NS_PER_MS);
+                n_left = net_server_wait(http_server_net(f->server),
+                                         clock_now_ns() + 50 * NS_PER_MS);
         while (n_left > n && clock_now_ns() < deadline_ns);
         assert_int_equal(n_left, n);
 }
 
-static void test_drain(void **state UNUSED) {
+static void test_drain(void **state) {
         struct fixture f;
         int            idle, busy, halfway;
 
+        (void)state;
         fixture_init(&f);
         fixture_start(&f);
         idle = client_open(&f);
@@ -326,10 +341,11 @@ static void test_drain(void **state UNUSED) {
 #define LAST(type) "HTTP/1.1 200 OK\r\nContent-Type: " type "\r\nConnection: close\r\n"
 
 /* Who asks again before it can know that the server stops is answered, and told. */
-static void test_request_on_its_way(void **state UNUSED) {
+static void test_request_on_its_way(void **state) {
         struct fixture f;
         int            fd;
 
+        (void)state;
         fixture_init(&f);
         f.options.limits.leave_ns = 20 * NS_PER_S;
         fixture_start(&f);
@@ -352,11 +368,12 @@ static void *stop(void *arg) {
 }
 
 /* So is one that has connected and was not accepted yet. */
-static void test_request_in_the_backlog(void **state UNUSED) {
+static void test_request_in_the_backlog(void **state) {
         struct fixture f;
         pthread_t      stopping;
         int            holder, fd;
 
+        (void)state;
         fixture_init(&f);
         f.options.net.n_threads = 1;
         fixture_start(&f);
@@ -377,12 +394,13 @@ static void test_request_in_the_backlog(void **state UNUSED) {
 }
 
 /* What comes behind the request of a last answer does not take that answer away. */
-static void test_requests_behind_the_last_answer(void **state UNUSED) {
+static void test_requests_behind_the_last_answer(void **state) {
         static char    more[200000];
         struct fixture f;
         AUTO_STRBUF    all;
         int            fd;
 
+        (void)state;
         fixture_init(&f);
         fixture_start(&f);
         strbuf_init(&all, 0);
@@ -428,11 +446,13 @@ static void expect_answer_behind(const char *what) {
         fixture_done(&f);
 }
 
-static void test_drain_behind_a_read(void **state UNUSED) {
+static void test_drain_behind_a_read(void **state) {
+        (void)state;
         expect_answer_behind("GET /drain HTTP/1.1\r\nHost: a\r\n\r\n");
 }
 
-static void test_tick_behind_a_read(void **state UNUSED) {
+static void test_tick_behind_a_read(void **state) {
+        (void)state;
         expect_answer_behind("GET /tick HTTP/1.1\r\nHost: a\r\n\r\n");
 }
 
@@ -452,11 +472,12 @@ static size_t lines_before(struct fixture *f, const char *text) {
 
 /* A pipeline and the lone request of a connection that was opened later are there at the same time: the
  * latter is answered after one share of the former. */
-static void test_a_request_behind_a_pipeline(void **state UNUSED) {
+static void test_a_request_behind_a_pipeline(void **state) {
         struct fixture f;
         AUTO_STRBUF    many;
         int            holder, pipeline, lone;
 
+        (void)state;
         fixture_init(&f);
         f.options.net.n_threads = 1;
         fixture_start(&f);
@@ -484,11 +505,12 @@ static void test_a_request_behind_a_pipeline(void **state UNUSED) {
 }
 
 /* The peer half-closes, or closes, while requests of it wait for their turn. */
-static void test_end_while_a_pipeline_waits(void **state UNUSED) {
+static void test_end_while_a_pipeline_waits(void **state) {
         struct fixture f;
         AUTO_STRBUF    many;
         int            fd;
 
+        (void)state;
         fixture_init(&f);
         f.options.net.n_threads = 1;
         fixture_start(&f);
@@ -517,11 +539,12 @@ static void *answer_when_aborted(void *arg) {
         return NULL;
 }
 
-static void test_free_with_a_request_in_flight(void **state UNUSED) {
+static void test_free_with_a_request_in_flight(void **state) {
         struct fixture f;
         pthread_t      core;
         int            fd;
 
+        (void)state;
         fixture_init(&f);
         fixture_start(&f);
         fd = client_open(&f);
@@ -560,7 +583,7 @@ static void check_pieces(struct str body) {
         }
 }
 
-static void test_answer_in_chunks(void **state UNUSED) {
+static void test_answer_in_chunks(void **state) {
         static const char head[] = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
                                    "Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n";
         struct fixture    f;
@@ -568,6 +591,7 @@ static void test_answer_in_chunks(void **state UNUSED) {
         AUTO_STRBUF       body;
         int               fd;
 
+        (void)state;
         fixture_init(&f);
         fixture_start(&f);
         strbuf_init(&all, 0);
@@ -582,13 +606,14 @@ static void test_answer_in_chunks(void **state UNUSED) {
         fixture_done(&f);
 }
 
-static void test_answer_in_pieces_for_http10(void **state UNUSED) {
+static void test_answer_in_pieces_for_http10(void **state) {
         static const char head[] = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
                                    "Connection: close\r\n\r\n";
         struct fixture    f;
         AUTO_STRBUF       all;
         int               fd;
 
+        (void)state;
         fixture_init(&f);
         fixture_start(&f);
         strbuf_init(&all, 0);
@@ -601,10 +626,11 @@ static void test_answer_in_pieces_for_http10(void **state UNUSED) {
         fixture_done(&f);
 }
 
-static void test_unsent_chunks_are_bounded(void **state UNUSED) {
+static void test_unsent_chunks_are_bounded(void **state) {
         struct fixture f;
         int            fd;
 
+        (void)state;
         fixture_init(&f);
         f.options.limits.unsent_bytes = 100000;
         fixture_start(&f);

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "http/http_reply.h"
-
 #include "suite.h"
 
 #include "base/compiler.h"
+#include "http/http_reply.h"
 
 struct row {
         const char        *accept;
         enum http_encoding want;
 };
 
-static void test_choose(void **state UNUSED) {
+static void test_choose(void **state) {
         static const struct row rows[] = {
                 { NULL, HTTP_ENCODING_IDENTITY },
                 { "", HTTP_ENCODING_IDENTITY },
@@ -39,6 +38,7 @@ static void test_choose(void **state UNUSED) {
                 { "gzi, gzipp", HTTP_ENCODING_IDENTITY },
         };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 struct http_encoding_choice got = { 0 };
 
@@ -49,7 +49,7 @@ static void test_choose(void **state UNUSED) {
 }
 
 /* Several fields are one list. */
-static void test_several(void **state UNUSED) {
+static void test_several(void **state) {
         static const struct {
                 const char        *accept[3];
                 enum http_encoding want;
@@ -61,6 +61,7 @@ static void test_several(void **state UNUSED) {
                 { { "gzip;q=0", "deflate;q=0" }, HTTP_ENCODING_IDENTITY },
         };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 struct http_encoding_choice got = { 0 };
 
@@ -71,7 +72,8 @@ static void test_several(void **state UNUSED) {
 }
 
 SUITE(http_encoding) {
-        const struct CMUnitTest tests[] = { cmocka_unit_test(test_choose), cmocka_unit_test(test_several) };
+        const struct CMUnitTest tests[] = { cmocka_unit_test(test_choose),
+                                            cmocka_unit_test(test_several) };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

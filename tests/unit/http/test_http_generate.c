@@ -2,12 +2,13 @@
 /* The generate endpoints over a socket, against a core of the test's own, which answers how often
  * and when the test says.
  */
+#include "suite.h"
+
 #include "base/mem.h"
 #include "call/fake_core.h"
 #include "call/infer_call.h"
 #include "http/http_generate.h"
 #include "http_fixture.h"
-#include "suite.h"
 #include "triton/core/tritonserver.h"
 
 #include <string.h>
@@ -46,7 +47,7 @@ static void on_cancel(struct TRITONSERVER_InferenceRequest *request) {
 static void wait_for_run(void) {
         MUTEX_GUARD(&t.f.seen.lock);
 
-        while (!t.request)
+        while (t.request == NULL)
                 cond_wait(&t.f.seen.changed, &t.f.seen.lock);
 }
 
@@ -88,8 +89,7 @@ static void open_all(void) {
         fake.run = on_run;
         fake.cancel = on_cancel;
         fixture_init(&t.f);
-        t.f.options.routes = (struct http_route_table){ .rows = rows,
-                                                            .n_rows = ARRAY_LEN(rows) };
+        t.f.options.routes = (struct http_route_table){ .rows = rows, .n_rows = ARRAY_LEN(rows) };
         assert_null(infer_core_init(&t.core, &(struct infer_core_options){ 0 }));
         t.f.options.service.infer = &t.core;
         t.request = NULL;
@@ -329,8 +329,9 @@ static void many_events(void **state) {
         release();
         expect_head("200 OK", STREAM);
         for (int i = 0; i < N; i++)
-                expect_chunk(i % 3 == 0 ? EVENT("7") : i % 3 == 1 ? EVENT("[7,7]")
-                                                                  : EVENT("[7,7,7]"));
+                expect_chunk(i % 3 == 0   ? EVENT("7")
+                             : i % 3 == 1 ? EVENT("[7,7]")
+                                          : EVENT("[7,7,7]"));
         expect_end();
 }
 

@@ -2,10 +2,11 @@
 /* Bodies of generate requests: what becomes of each member, how elements are divided over the
  * model's dimensions, every fault and its text.
  */
+#include "suite.h"
+
 #include "base/compiler.h"
 #include "base/strbuf.h"
 #include "http/http_generate_json.h"
-#include "suite.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +31,7 @@ static struct error *find(void *owner, const char *name, struct http_generate_in
         assert_ptr_equal(owner, &model);
         if (strcmp(name, "unlucky") == 0)
                 return error_new(ERR_UNAVAILABLE, "not now");
-        while (row->name && strcmp(row->name, name) != 0)
+        while (row->name != NULL && strcmp(row->name, name) != 0)
                 row++;
         *ret = (struct http_generate_input){ row->datatype, row->dims, row->n_dims,
                                              row->is_batched };
@@ -65,7 +66,7 @@ static void decode(struct fixture *f, const char *json) {
 }
 
 static void close_fixture(struct fixture *f) {
-        if (!f->err)
+        if (f->err == NULL)
                 infer_request_done(&f->request);
         error_free(f->err);
         arena_done(&f->arena);
@@ -143,21 +144,23 @@ static void assert_tensor(const struct infer_input *in, const struct shape_row *
                 assert_int_equal(in->bytes.ptr[2 * i], i);
 }
 
-static void test_shapes(void **state UNUSED) {
+static void test_shapes(void **state) {
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
                 const struct shape_row *row = &shapes[i];
-                struct model_row        inputs[2] = { { "I", TRITONSERVER_TYPE_INT16, row->n_dims,
-                                                        { 0 }, row->is_batched } };
-                AUTO_STRBUF             json;
-                struct fixture          f;
+                struct model_row        inputs[2] = {
+                               { "I", TRITONSERVER_TYPE_INT16, row->n_dims, { 0 }, row->is_batched }
+                };
+                AUTO_STRBUF    json;
+                struct fixture f;
 
                 memcpy(inputs[0].dims, row->dims, sizeof(row->dims));
                 model = inputs;
                 strbuf_init(&json, 0);
                 print_value(row->n_elements, &json);
                 decode(&f, strbuf_cstr(&json));
-                if (row->want) {
-                        if (f.err)
+                if (row->want != NULL) {
+                        if (f.err != NULL)
                                 fail_msg("row %zu: %s", i, f.err->message);
                         assert_tensor(&f.request.inputs[0], row);
                 } else {
@@ -258,7 +261,8 @@ static const struct member_row members[] = {
         { odd_names, "{\"id\":[4,5]}", "id[2]=\\4\\0\\0\\0\\5\\0\\0\\0 " },
 };
 
-static void test_members(void **state UNUSED) {
+static void test_members(void **state) {
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(members); i++) {
                 AUTO_STRBUF    got;
                 struct fixture f;
@@ -266,7 +270,7 @@ static void test_members(void **state UNUSED) {
                 model = members[i].model;
                 strbuf_init(&got, 0);
                 decode(&f, members[i].json);
-                if (f.err)
+                if (f.err != NULL)
                         fail_msg("%s: %s", members[i].json, f.err->message);
                 describe(&f.request, &got);
                 if (strcmp(strbuf_cstr(&got), members[i].want) != 0)
@@ -285,10 +289,8 @@ static void test_members(void **state UNUSED) {
 #define NOT_OBJECT                                                                                 \
         "Expected JSON object for keyword: 'parameters': attempt to access JSON non-object as "    \
         "object"
-#define NOT_TEXT                                                                                   \
-        "Unable to parse JSON bytes array: attempt to access JSON non-string as string"
-#define NO_SHAPE(name)                                                                             \
-        "The schema can not convert input '" name "' to tensor with proper shape"
+#define NOT_TEXT "Unable to parse JSON bytes array: attempt to access JSON non-string as string"
+#define NO_SHAPE(name) "The schema can not convert input '" name "' to tensor with proper shape"
 #define NUL "Unable to parse 'parameters': the text contains a NUL character"
 
 static const struct member_row faults[] = {
@@ -298,7 +300,8 @@ static const struct member_row faults[] = {
           SYNTAX "The document root must not be followed by other values. at 7" },
         { inputs, "null", "attempt to get members for non-object" },
         { inputs, "[{}]", "attempt to get members for non-object" },
-        { inputs, "\"x\" y", SYNTAX "The document root must not be followed by other values. at 4" },
+        { inputs, "\"x\" y",
+          SYNTAX "The document root must not be followed by other values. at 4" },
         { inputs, "{\"x\":null}", BAD_TYPE("x") },
         { inputs, "{\"x\":[]}", BAD_TYPE("x") },
         { inputs, "{\"x\":{}}", BAD_TYPE("x") },
@@ -340,13 +343,14 @@ static const struct member_row faults[] = {
           "Keyword 'parameters' for nested schema also given as input tensor name" },
 };
 
-static void test_faults(void **state UNUSED) {
+static void test_faults(void **state) {
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(faults); i++) {
                 struct fixture f;
 
                 model = faults[i].model;
                 decode(&f, faults[i].json);
-                if (!f.err)
+                if (f.err == NULL)
                         fail_msg("%s: no fault", faults[i].json);
                 if (strcmp(f.err->message, faults[i].want) != 0)
                         fail_msg("%s: %s", faults[i].json, f.err->message);
@@ -384,16 +388,17 @@ static const struct size_row sizes[] = {
         { "{\"f\":[1,2],\"n\":[1,2,3,4,5,6]}", 31, TOO_LARGE("32", "n", "24", "31") },
 };
 
-static void test_sizes(void **state UNUSED) {
+static void test_sizes(void **state) {
+        (void)state;
         model = inputs;
         for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
                 struct fixture f;
 
                 decode_some(&f, str_of(sizes[i].json), sizes[i].max);
-                if (sizes[i].want) {
+                if (sizes[i].want != NULL) {
                         assert_non_null(f.err);
                         assert_string_equal(f.err->message, sizes[i].want);
-                } else if (f.err) {
+                } else if (f.err != NULL) {
                         fail_msg("%s: %s", sizes[i].json, f.err->message);
                 }
                 close_fixture(&f);

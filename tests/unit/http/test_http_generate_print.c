@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A response of the generate endpoints, byte by byte. */
+#include "suite.h"
+
 #include "base/compiler.h"
 #include "http/http_generate_json.h"
-#include "suite.h"
 
 #include <string.h>
 
 #define TENSOR(key, type, literal)                                                                 \
         {                                                                                          \
-                .name = (key), .datatype = TRITONSERVER_TYPE_##type,                               \
-                .bytes = { "" literal, sizeof(literal) - 1 }                                       \
+                .name = (key), .datatype = TRITONSERVER_TYPE_##type, .bytes = {                    \
+                        "" literal,                                                                \
+                        sizeof(literal) - 1                                                        \
+                }                                                                                  \
         }
 #define TEXT(key, content)                                                                         \
-        {                                                                                          \
-                .name = (key), .type = TRITONSERVER_PARAMETER_STRING, .value.text = (content)      \
-        }
+        { .name = (key), .type = TRITONSERVER_PARAMETER_STRING, .value.text = (content) }
 
 struct row {
-        const char             *want; /* an error's text when it does not begin with '{' */
-        const char             *id;   /* NULL = none */
-        struct infer_parameter  parameters[4];
-        struct infer_output     outputs[3];
-        uint32_t                n_parameters, n_outputs;
+        const char            *want; /* an error's text when it does not begin with '{' */
+        const char            *id;   /* NULL = none */
+        struct infer_parameter parameters[4];
+        struct infer_output    outputs[3];
+        uint32_t               n_parameters, n_outputs;
 };
 
 #define MODEL "\"model_name\":\"m\",\"model_version\":\"3\""
@@ -39,9 +40,7 @@ static const struct row rows[] = {
           .n_outputs = 2 },
         { .want = "{" MODEL ",\"n\":-5,\"r\":1.5,\"s\":\"t\"}",
           .parameters = { TEXT("s", "t"),
-                          { .name = "r",
-                            .type = TRITONSERVER_PARAMETER_DOUBLE,
-                            .value.real = 1.5 },
+                          { .name = "r", .type = TRITONSERVER_PARAMETER_DOUBLE, .value.real = 1.5 },
                           { .name = "n",
                             .type = TRITONSERVER_PARAMETER_INT,
                             .value.integer = -5 } },
@@ -82,7 +81,7 @@ static const struct row rows[] = {
 
 static struct error *print(const struct row *row, struct arena *scratch, struct strbuf *out) {
         const struct infer_response r = {
-                .id = row->id ? row->id : "",
+                .id = row->id != NULL ? row->id : "",
                 .model_name = "m",
                 .model_version = 3,
                 .parameters = (struct infer_parameter *)row->parameters,
@@ -94,7 +93,8 @@ static struct error *print(const struct row *row, struct arena *scratch, struct 
         return http_generate_print(&r, scratch, out);
 }
 
-static void test_rows(void **state UNUSED) {
+static void test_rows(void **state) {
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 AUTO_STRBUF  out;
                 struct arena scratch;
@@ -103,15 +103,16 @@ static void test_rows(void **state UNUSED) {
                 arena_init(&scratch, NULL, 0, 0);
                 AUTO_ERROR err = print(&rows[i], &scratch, &out);
 
-                assert_string_equal(err ? err->message : strbuf_cstr(&out), rows[i].want);
+                assert_string_equal(err != NULL ? err->message : strbuf_cstr(&out), rows[i].want);
                 arena_done(&scratch);
         }
 }
 
 /* Whatever the room, nothing is written beyond it, and the end tells. */
-static void test_room(void **state UNUSED) {
+static void test_room(void **state) {
         const struct row *row = &rows[2];
 
+        (void)state;
         for (size_t room = 1; room <= strlen(row->want); room++) {
                 AUTO_STRBUF  out;
                 struct arena scratch;
@@ -125,9 +126,10 @@ static void test_room(void **state UNUSED) {
         }
 }
 
-static void test_error(void **state UNUSED) {
+static void test_error(void **state) {
         AUTO_STRBUF out;
 
+        (void)state;
         strbuf_init(&out, 0);
         http_generate_print_error("it said \"no\"\n", &out);
         assert_string_equal(strbuf_cstr(&out), "{\"error\":\"it said \\\"no\\\"\\n\"}");

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Heads read in one pass: what is plain, what is left to llhttp, and that both agree. */
+#include "suite.h"
+
 #include "base/mem.h"
 #include "http/http_head.h"
-#include "suite.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every fault of an infer request and its text; values that arrive; the order of faults. */
+#include "suite.h"
+
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "http/http_infer_decode.h"
-#include "suite.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +26,7 @@ static void open_fixture(struct fixture *f) {
 }
 
 static void close_fixture(struct fixture *f) {
-        if (!f->err)
+        if (f->err == NULL)
                 infer_request_done(&f->request);
         error_free(f->err);
         arena_done(&f->arena);
@@ -54,7 +55,7 @@ static void decode(struct fixture *f, const char *json) {
 }
 
 static void assert_ok(const struct fixture *f) {
-        if (f->err)
+        if (f->err != NULL)
                 fail_msg("unexpected: %s", f->err->message);
 }
 
@@ -280,7 +281,7 @@ static void check_short(const char *json, const char *message) {
                 if (f.err == NULL || (strcmp(f.err->message, message) != 0 &&
                                       strstr(f.err->message, "memory") == NULL))
                         fail_msg("%s\n  got:      %s\n  expected: %s", json,
-                                 f.err ? f.err->message : "(no error)", message);
+                                 f.err != NULL ? f.err->message : "(no error)", message);
                 close_fixture(&f);
         }
 }
@@ -291,7 +292,7 @@ static void test_faults(void **state) {
                 struct fixture f;
 
                 decode(&f, faults[i].json);
-                if (!f.err)
+                if (f.err == NULL)
                         fail_msg("accepted: %s", faults[i].json);
                 check_short(faults[i].json, f.err->message);
                 if (strcmp(f.err->message, faults[i].message) != 0)
@@ -744,7 +745,7 @@ static void test_length(void **state) {
                 struct error *err = http_infer_read_json_bytes(str_of(lengths[i].value),
                                                                lengths[i].body_bytes, &json_bytes);
 
-                if (lengths[i].message) {
+                if (lengths[i].message != NULL) {
                         assert_non_null(err);
                         assert_string_equal(err->message, lengths[i].message);
                         assert_int_equal(err->code, ERR_INVALID_ARG);

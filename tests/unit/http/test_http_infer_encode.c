@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The body of an infer answer, byte by byte. */
+#include "suite.h"
+
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "http/http_infer_encode.h"
-#include "suite.h"
 
 #include <math.h>
 #include <string.h>
@@ -23,7 +24,7 @@ static void encode(struct fixture *f, const struct infer_response *r) {
         strbuf_init(&f->sent, 0);
         f->err = http_infer_encode(r, &(struct http_infer_room){ &f->arena, &f->scratch, NULL },
                                    &f->body);
-        for (size_t i = 0; !f->err && i < f->body.n_parts; i++)
+        for (size_t i = 0; f->err == NULL && i < f->body.n_parts; i++)
                 strbuf_put(&f->sent, f->body.parts[i].ptr, f->body.parts[i].len);
 }
 
@@ -35,7 +36,7 @@ static void drop_body(struct http_infer_body *body) {
 }
 
 static void close_fixture(struct fixture *f) {
-        if (!f->err)
+        if (f->err == NULL)
                 drop_body(&f->body);
         error_free(f->err);
         strbuf_done(&f->sent);
@@ -413,7 +414,7 @@ static void test_out_of_memory(void **state) {
                 mem_fail_after(n);
                 err = http_infer_encode(&r, &room, &body);
                 mem_fail_after(0);
-                if (err)
+                if (err != NULL)
                         assert_non_null(strstr(err->message, "out of memory"));
                 else
                         drop_body(&body);

@@ -13,7 +13,7 @@ struct fixture {
 };
 
 static void close_fixture(struct fixture *f) {
-        if (!f->err)
+        if (f->err == NULL)
                 infer_request_done(&f->request);
         error_free(f->err);
         arena_done(&f->arena);
@@ -35,13 +35,15 @@ static void decode(struct fixture *f, struct str json) {
 /* As in the reference. */
 static void test_first_of_equal_keys_counts(void **state) {
         static const char json[] =
-                "{\"inputs\":[{\"name\":\"A\",\"name\":3,\"datatype\":\"FP32\",\"datatype\":\"INT8\","
+                "{\"inputs\":[{\"name\":\"A\",\"name\":3,\"datatype\":\"FP32\",\"datatype\":"
+                "\"INT8\","
                 "\"shape\":[2],\"shape\":[3],\"shape\":\"x\",\"data\":[1,2],\"data\":[4],"
                 "\"parameters\":{\"shared_memory_offset\":1,\"shared_memory_offset\":2,"
                 "\"shared_memory_byte_size\":3,\"shared_memory_byte_size\":\"x\"},"
                 "\"parameters\":7}],"
                 "\"outputs\":[{\"name\":\"B\",\"name\":\"C\",\"parameters\":{"
-                "\"classification\":4,\"classification\":5},\"parameters\":{\"classification\":6}}]}";
+                "\"classification\":4,\"classification\":5},\"parameters\":{\"classification\":6}}]"
+                "}";
         struct fixture f;
 
         (void)state;

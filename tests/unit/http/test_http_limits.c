@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "http/http_limits.h"
-
 #include "suite.h"
 
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "http/http_limits.h"
 
 #define START (UINT64_C(1000) * NS_PER_S)
 
@@ -26,25 +25,27 @@ static void check(enum http_phase phase, const struct pace_row *rows, size_t n_r
                                  rows[i].want);
 }
 
-static void test_idle(void **state UNUSED) {
+static void test_idle(void **state) {
         static const struct pace_row rows[] = {
                 { 0, 0, HTTP_LIMIT_NONE },
                 { 74, 0, HTTP_LIMIT_NONE },
                 { 75, 0, HTTP_LIMIT_IDLE_TIME },
         };
 
+        (void)state;
         check(HTTP_PHASE_IDLE, rows, ARRAY_LEN(rows));
 }
 
-static void test_head(void **state UNUSED) {
+static void test_head(void **state) {
         static const struct pace_row rows[] = { { 9, 0, HTTP_LIMIT_NONE },
                                                 { 10, 30000, HTTP_LIMIT_HEADER_TIME } };
 
+        (void)state;
         check(HTTP_PHASE_HEAD, rows, ARRAY_LEN(rows));
 }
 
 /* 1 KiB/s averaged over 10 s: fast bytes of one window are no credit for the next. */
-static void test_body(void **state UNUSED) {
+static void test_body(void **state) {
         static const struct pace_row slow[] = { { 9, 0, HTTP_LIMIT_NONE },
                                                 { 10, 10239, HTTP_LIMIT_BODY_RATE } };
         static const struct pace_row steady[] = {
@@ -55,6 +56,7 @@ static void test_body(void **state UNUSED) {
         static const struct pace_row stops[] = { { 10, 50000000, HTTP_LIMIT_NONE },
                                                  { 20, 50000000, HTTP_LIMIT_BODY_RATE } };
 
+        (void)state;
         check(HTTP_PHASE_BODY, slow, ARRAY_LEN(slow));
         check(HTTP_PHASE_BODY, steady, ARRAY_LEN(steady));
         check(HTTP_PHASE_BODY, stops, ARRAY_LEN(stops));
@@ -62,7 +64,7 @@ static void test_body(void **state UNUSED) {
 
 /* A reader may be slow, 1 KiB/s averaged over 75 s, but neither stand still nor crawl. Where it was
  * when the phase began does not matter, and the count may wrap. */
-static void test_write(void **state UNUSED) {
+static void test_write(void **state) {
         static const struct pace_row stops[] = {
                 { 0, 5, HTTP_LIMIT_NONE },
                 { 75, 76805, HTTP_LIMIT_NONE },
@@ -85,6 +87,7 @@ static void test_write(void **state UNUSED) {
                 { 150, 76700, HTTP_LIMIT_WRITE_STALL },
         };
 
+        (void)state;
         check(HTTP_PHASE_WRITE, stops, ARRAY_LEN(stops));
         check(HTTP_PHASE_WRITE, crawls, ARRAY_LEN(crawls));
         check(HTTP_PHASE_WRITE, steady, ARRAY_LEN(steady));
@@ -92,10 +95,11 @@ static void test_write(void **state UNUSED) {
 }
 
 /* Without a rate one byte is enough. */
-static void test_write_without_a_rate(void **state UNUSED) {
+static void test_write_without_a_rate(void **state) {
         struct http_limits     l;
         struct http_rate_watch p;
 
+        (void)state;
         http_limits_init(&l);
         l.write_window_bytes = 0;
         http_rate_watch_enter(&p, HTTP_PHASE_WRITE, START);
@@ -105,25 +109,28 @@ static void test_write_without_a_rate(void **state UNUSED) {
                          HTTP_LIMIT_WRITE_STALL);
 }
 
-static void test_handler_has_no_limit(void **state UNUSED) {
+static void test_handler_has_no_limit(void **state) {
         static const struct pace_row rows[] = { { 1000000, 0, HTTP_LIMIT_NONE } };
 
+        (void)state;
         check(HTTP_PHASE_HANDLER, rows, ARRAY_LEN(rows));
 }
 
 /* The loop's clock may be read before the phase began. */
-static void test_clock_behind(void **state UNUSED) {
+static void test_clock_behind(void **state) {
         struct http_limits     l;
         struct http_rate_watch p;
 
+        (void)state;
         http_limits_init(&l);
         http_rate_watch_enter(&p, HTTP_PHASE_HEAD, START);
         assert_int_equal(http_rate_watch_check(&p, &l, START - NS_PER_S, 0), HTTP_LIMIT_NONE);
 }
 
-static void test_defaults_and_names(void **state UNUSED) {
+static void test_defaults_and_names(void **state) {
         struct http_limits l;
 
+        (void)state;
         http_limits_init(&l);
         assert_int_equal(l.header_bytes, 32768);
         assert_int_equal(l.header_fields, 100);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "http/http_members.h"
-
 #include "suite.h"
 
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "codec/json_reader.h"
+#include "http/http_members.h"
 
 /* Writes down what it is told: "name=value;", and "name{...}" for what is an object. */
 struct notes {
@@ -56,7 +55,8 @@ static const struct row rows[] = {
           SYNTAX "The document root must not be followed by other values. at 14" },
 };
 
-static void test_rows(void **state UNUSED) {
+static void test_rows(void **state) {
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 struct notes n = { 0 };
                 AUTO_ERROR   err = NULL;
@@ -64,8 +64,8 @@ static void test_rows(void **state UNUSED) {
                 arena_init(&n.arena, NULL, 0, 0);
                 strbuf_init(&n.text, 0);
                 err = http_members_read(str_of(rows[i].body), &n.arena, note, &n);
-                if (rows[i].error)
-                        assert_string_equal(err ? err->message : "", rows[i].error);
+                if (rows[i].error != NULL)
+                        assert_string_equal(err != NULL ? err->message : "", rows[i].error);
                 else
                         assert_null(err);
                 assert_string_equal(strbuf_cstr(&n.text), rows[i].told);
@@ -75,11 +75,12 @@ static void test_rows(void **state UNUSED) {
 }
 
 /* One '[' too many, after what would have been refused. */
-static void test_depth(void **state UNUSED) {
+static void test_depth(void **state) {
         struct notes n = { 0 };
         AUTO_STRBUF  body = { 0 };
         AUTO_ERROR   err = NULL;
 
+        (void)state;
         arena_init(&n.arena, NULL, 0, 0);
         strbuf_init(&n.text, 0);
         strbuf_init(&body, 0);
@@ -94,10 +95,11 @@ static void test_depth(void **state UNUSED) {
 }
 
 /* A key with escapes needs memory. */
-static void test_memory_is_short(void **state UNUSED) {
+static void test_memory_is_short(void **state) {
         struct notes n = { 0 };
         AUTO_ERROR   err = NULL;
 
+        (void)state;
         arena_init(&n.arena, NULL, 0, 0);
         strbuf_init(&n.text, 0);
         mem_fail_after(1);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "http/http_message.h"
-
 #include "suite.h"
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "http/http_message.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +20,7 @@
 struct run {
         struct http_message *m;
         enum http_parse      verdict;
-        char                *base; /* owned: the bytes last given */
+        char                *base;  /* owned: the bytes last given */
         size_t               total; /* bytes of the request, when DONE */
 };
 
@@ -85,10 +84,11 @@ static void assert_header(const struct run *r, size_t i, const char *name, const
         assert_true(str_is(h.value, value));
 }
 
-static void test_head_split_everywhere(void **state UNUSED) {
+static void test_head_split_everywhere(void **state) {
         static const char text[] = "POST /v2/models/m/infer?x=1 HTTP/1.1\r\nHost: here\r\n"
                                    "X-Empty:\r\nContent-Length: 5 \r\nA: \t b c \t\r\n\r\nhello";
 
+        (void)state;
         for (size_t step = 1; step < sizeof(text); step++) {
                 struct run r;
 
@@ -110,12 +110,13 @@ static void test_head_split_everywhere(void **state UNUSED) {
         }
 }
 
-static void test_chunks_split_everywhere(void **state UNUSED) {
+static void test_chunks_split_everywhere(void **state) {
         static const char text[] = "POST / HTTP/1.1\r\nHost: a\r\n"
                                    "Transfer-Encoding: chunked\r\n\r\n"
                                    "4;a=\"b\";c=d\r\nwiki\r\n0005\r\npedia\r\nA\r\n 0123\r\n789\r\n"
                                    "0\r\nX-Trailer: 1\r\n\r\nGET /next";
 
+        (void)state;
         for (size_t step = 1; step < sizeof(text); step++) {
                 struct run r;
 
@@ -130,11 +131,12 @@ static void test_chunks_split_everywhere(void **state UNUSED) {
         }
 }
 
-static void test_equal_json_lengths(void **state UNUSED) {
+static void test_equal_json_lengths(void **state) {
         static const char text[] = "POST / HTTP/1.1\r\nHost: a\r\n"
                                    "Inference-Header-Content-Length: 7\r\n"
                                    "inference-header-content-length:  7 \r\n\r\n";
 
+        (void)state;
         for (size_t step = 1; step < sizeof(text); step++) {
                 struct run r;
 
@@ -146,13 +148,14 @@ static void test_equal_json_lengths(void **state UNUSED) {
 }
 
 /* A chunked body with each byte changed: however it is cut, it is read the same way. */
-static void test_changed_chunks(void **state UNUSED) {
+static void test_changed_chunks(void **state) {
         static const char head[] = CHUNKED;
         static const char text[] = "2;a=b\r\nxy\r\n0\r\nA: b\r\n\r\n";
         static const char others[] = "\r\n\0\t :;0aG";
         char              all[sizeof(head) + sizeof(text)];
         const size_t      at = sizeof(head) - 1, len = at + sizeof(text) - 1;
 
+        (void)state;
         memcpy(all, head, sizeof(head));
         for (size_t i = 0; i < sizeof(text) - 1; i++)
                 for (size_t k = 0; k < sizeof(others) - 1; k++) {
@@ -179,7 +182,7 @@ struct keep_row {
         bool        expects_continue;
 };
 
-static void test_versions_and_connection(void **state UNUSED) {
+static void test_versions_and_connection(void **state) {
         static const struct keep_row rows[] = {
                 { "GET / HTTP/1.1\r\nHost: a\r\n\r\n", true, false, false },
                 { "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", false, false, false },
@@ -195,6 +198,7 @@ static void test_versions_and_connection(void **state UNUSED) {
                 { "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", false, false, false },
         };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++)
                 for (size_t step = 1; step < 100; step += 98) {
                         struct run r;
@@ -295,8 +299,8 @@ static const struct refusal_row refusals[] = {
         { "chunk size 2^64 + 4",
           STR_LIT(POST_LINE "Transfer-Encoding: chunked\r\n\r\n10000000000000004\r\nabcd\r\n"),
           400 },
-        { "empty chunk size",
-          STR_LIT(POST_LINE "Transfer-Encoding: chunked\r\n\r\n\r\nabcd"), 400 },
+        { "empty chunk size", STR_LIT(POST_LINE "Transfer-Encoding: chunked\r\n\r\n\r\nabcd"),
+          400 },
         { "blank before a chunk size",
           STR_LIT(POST_LINE "Transfer-Encoding: chunked\r\n\r\n 4\r\nabcd\r\n0\r\n\r\n"), 400 },
         { "chunk size ended by LF",
@@ -342,7 +346,8 @@ static const struct refusal_row refusals[] = {
           STR_LIT(POST_LINE JSON_LENGTH "1\r\n" JSON_LENGTH "1\r\n" JSON_LENGTH "3\r\n\r\n"), 400 },
 };
 
-static void test_refusals(void **state UNUSED) {
+static void test_refusals(void **state) {
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(refusals); i++) {
                 const struct refusal_row *row = &refusals[i];
 
@@ -362,7 +367,7 @@ static void test_refusals(void **state UNUSED) {
 
 /* n header fields: Host, and "A: 1" again and again. */
 static char *many_fields(size_t n) {
-        char  *text = mem_strdup("GET / HTTP/1.1\r\nHost: a\r\n"), *longer;
+        char *text = mem_strdup("GET / HTTP/1.1\r\nHost: a\r\n"), *longer;
 
         for (size_t i = 1; i < n; i++) {
                 longer = mem_printf("%sA: 1\r\n", text);
@@ -374,11 +379,12 @@ static char *many_fields(size_t n) {
         return longer;
 }
 
-static void test_field_count(void **state UNUSED) {
+static void test_field_count(void **state) {
         AUTO_CHARS allowed = many_fields(100);
         AUTO_CHARS refused = many_fields(101);
         struct run r;
 
+        (void)state;
         run(&r, str_of(allowed), 4096);
         assert_int_equal(r.verdict, HTTP_PARSE_DONE);
         assert_int_equal(r.m->n_fields, 100);
@@ -404,11 +410,12 @@ static char *head_of_bytes(size_t total) {
         return text;
 }
 
-static void test_head_bytes(void **state UNUSED) {
+static void test_head_bytes(void **state) {
         AUTO_CHARS allowed = head_of_bytes(32768);
         AUTO_CHARS refused = head_of_bytes(32769);
         struct run r;
 
+        (void)state;
         for (size_t step = 1000; step <= 40000; step += 39000) {
                 run(&r, str_of(allowed), step);
                 assert_int_equal(r.verdict, HTTP_PARSE_DONE);
@@ -430,10 +437,11 @@ static void test_head_bytes(void **state UNUSED) {
         run_done(&r);
 }
 
-static void test_chunk_count(void **state UNUSED) {
+static void test_chunk_count(void **state) {
         struct http_limits l;
         struct run         r;
 
+        (void)state;
         http_limits_init(&l);
         l.chunks = 3;
         run_limited(&r, STR_LIT(CHUNKED "1\r\na\r\n1\r\nb\r\n1\r\nc\r\n0\r\n\r\n"), 5, &l);
@@ -441,8 +449,8 @@ static void test_chunk_count(void **state UNUSED) {
         assert_memory_equal(r.m->body->bytes, "abc", 3);
         run_done(&r);
 
-        run_limited(&r, STR_LIT(CHUNKED "1\r\na\r\n1\r\nb\r\n1\r\nc\r\n1\r\nd\r\n0\r\n\r\n"),
-                    5, &l);
+        run_limited(&r, STR_LIT(CHUNKED "1\r\na\r\n1\r\nb\r\n1\r\nc\r\n1\r\nd\r\n0\r\n\r\n"), 5,
+                    &l);
         assert_int_equal(r.verdict, HTTP_PARSE_REFUSED);
         assert_int_equal(r.m->refusal.status, 400);
         assert_int_equal(r.m->refusal.limit, HTTP_LIMIT_CHUNKS);
@@ -454,10 +462,11 @@ static void test_chunk_count(void **state UNUSED) {
         assert_int_equal(l.chunks, 65536);
 }
 
-static void test_chunk_extension(void **state UNUSED) {
+static void test_chunk_extension(void **state) {
         char       text[sizeof(CHUNKED) + 400];
         struct run r;
 
+        (void)state;
         for (int len = 256; len <= 257; len++) {
                 /* All that follows the ';' counts. */
                 snprintf(text, sizeof(text), CHUNKED "1;x=%0*d\r\na\r\n0\r\n\r\n", len - 2, 7);
@@ -469,11 +478,12 @@ static void test_chunk_extension(void **state UNUSED) {
         }
 }
 
-static void test_endless_framing(void **state UNUSED) {
+static void test_endless_framing(void **state) {
         size_t     zeros = 40000, len = sizeof(CHUNKED) - 1 + zeros;
         AUTO_CHARS text = mem_alloc(len);
         struct run r;
 
+        (void)state;
         memcpy(text, CHUNKED, sizeof(CHUNKED) - 1);
         memset(text + sizeof(CHUNKED) - 1, '0', zeros);
         run(&r, str_range(text, len), 1024);
@@ -482,10 +492,11 @@ static void test_endless_framing(void **state UNUSED) {
         run_done(&r);
 }
 
-static void test_body_limit(void **state UNUSED) {
+static void test_body_limit(void **state) {
         struct http_limits l;
         struct run         r;
 
+        (void)state;
         http_limits_init(&l);
         l.input_bytes = 8;
         l.input_slack_bytes = 2;
@@ -499,12 +510,13 @@ static void test_body_limit(void **state UNUSED) {
         run_done(&r);
 }
 
-static void test_body_grows(void **state UNUSED) {
+static void test_body_grows(void **state) {
         size_t     n = 100000;
         AUTO_CHARS text = mem_alloc(n + 100);
         int        head = snprintf(text, 100, CHUNKED "%zx\r\n", n);
         struct run r;
 
+        (void)state;
         for (size_t i = 0; i < n; i++)
                 text[head + (int)i] = (char)('a' + i % 26);
         memcpy(text + head + n, "\r\n0\r\n\r\n", 7);
@@ -515,9 +527,10 @@ static void test_body_grows(void **state UNUSED) {
         run_done(&r);
 }
 
-static void test_body_without_memory(void **state UNUSED) {
+static void test_body_without_memory(void **state) {
         struct run r = { 0 };
 
+        (void)state;
         http_limits_init(&defaults);
         r.m = http_message_new(&defaults, NULL);
         feed_head(&r, STR_LIT(CHUNKED), 99);
@@ -531,9 +544,10 @@ static void test_body_without_memory(void **state UNUSED) {
         run_done(&r);
 }
 
-static void test_reset(void **state UNUSED) {
+static void test_reset(void **state) {
         struct run r;
 
+        (void)state;
         run(&r, STR_LIT("BAD\r\n\r\n"), 99);
         assert_int_equal(r.verdict, HTTP_PARSE_REFUSED);
         http_message_reset(r.m);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "shortage.h"
 #include "suite.h"
 
 #include "base/compiler.h"
 #include "http/http_route.h"
+#include "shortage.h"
 
-static void test_names(void **state UNUSED) {
+static void test_names(void **state) {
         static const struct {
                 const char *segment, *name, *fault;
         } rows[] = {
@@ -23,7 +23,10 @@ static void test_names(void **state UNUSED) {
                 /* Percent-encoded as a whole. */
                 { "%C3%BC", "\xc3\xbc", NULL },
                 { "%c3%bc", "\xc3\xbc", NULL },
-                { "gr%C3%B6%C3%9Fe%202", "gr\xc3\xb6\xc3\x9f" "e 2", NULL },
+                { "gr%C3%B6%C3%9Fe%202",
+                  "gr\xc3\xb6\xc3\x9f"
+                  "e 2",
+                  NULL },
                 { "%E6%A8%A1%E5%9E%8B_1", "\xe6\xa8\xa1\xe5\x9e\x8b_1", NULL },
                 { "%F0%9F%98%80", "\xf0\x9f\x98\x80", NULL },
                 { "50%25%C3%BC", "50%\xc3\xbc", NULL },
@@ -49,6 +52,7 @@ static void test_names(void **state UNUSED) {
                   "the model name '%C3%BC%00' contains a slash or a NUL character" },
         };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 struct arena  arena;
                 struct str    name = STR_LIT("untouched");
@@ -60,12 +64,12 @@ static void test_names(void **state UNUSED) {
                         name = STR_LIT("untouched");
                         mem_fail_once(++n);
                         err = http_route_read_model(str_of(rows[i].segment), &arena, &name);
-                        if (!err && !str_is(name, rows[i].name))
+                        if (err == NULL && !str_is(name, rows[i].name))
                                 fail_msg("row %zu: '%.*s'", i, STR_ARG(name));
                 } while (expect_or_shortage(err, ERR_INVALID_ARG, rows[i].fault));
                 name = STR_LIT("untouched");
                 err = http_route_read_model(str_of(rows[i].segment), &arena, &name);
-                if (err) {
+                if (err != NULL) {
                         assert_int_equal(err->code, ERR_INVALID_ARG);
                         assert_string_equal(err->message, rows[i].fault);
                         assert_true(str_is(name, "untouched"));

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "http/http_route.h"
-
 #include "suite.h"
+
+#include "http/http_route.h"
 
 #include <stdlib.h>
 
 /* Stands for a row in the rows below. */
-static void handler(struct http_call *call UNUSED) {
+static void handler(struct http_call *call) {
+        (void)call;
 }
 
 #define G HTTP_METHOD_GET
@@ -73,7 +74,8 @@ static const struct row cases[] = {
         { G, "*", HTTP_ROUTE_NOT_FOUND, 0, NULL, NULL, NULL },
 };
 
-static void test_table(void **state UNUSED) {
+static void test_table(void **state) {
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
                 const struct row        *c = &cases[i];
                 const struct http_route *found = NULL;
@@ -83,7 +85,7 @@ static void test_table(void **state UNUSED) {
                 verdict = http_route_find(&table, c->method, str_of(c->path), &found, &captures);
                 if (verdict != c->verdict)
                         fail_msg("%s: verdict %d, want %d", c->path, verdict, c->verdict);
-                if (verdict == HTTP_ROUTE_NOT_FOUND || !c->model)
+                if (verdict == HTTP_ROUTE_NOT_FOUND || c->model == NULL)
                         continue;
                 if (found != &rows[c->row])
                         fail_msg("%s: row %d, want %d", c->path, (int)(found - rows), c->row);
@@ -94,9 +96,10 @@ static void test_table(void **state UNUSED) {
 }
 
 /* A path that ends within a capture or a literal is not read beyond its end. */
-static void test_prefixes(void **state UNUSED) {
+static void test_prefixes(void **state) {
         static const char path[] = "/v2/models/simple/versions/12/infer";
 
+        (void)state;
         for (size_t len = 0; len < sizeof(path); len++) {
                 const struct http_route *found;
                 struct http_captures     captures;

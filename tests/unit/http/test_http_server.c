@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "http/http_server.h"
-
 #include "suite.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "codec/gzip.h"
+#include "http/http_server.h"
 #include "http_fixture.h"
 
 #include <stdio.h>
@@ -16,10 +15,11 @@
 #define POST_CHUNKS "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
 #define INFER "POST /v2/models/m/infer HTTP/1.1\r\nHost: a\r\n"
 
-static void test_exact_answer_and_keep_alive(void **state UNUSED) {
+static void test_exact_answer_and_keep_alive(void **state) {
         struct fixture f;
         int            fd;
 
+        (void)state;
         fixture_init(&f);
         fixture_start(&f);
         fd = client_open(&f);
@@ -42,7 +42,7 @@ static void test_exact_answer_and_keep_alive(void **state UNUSED) {
 }
 
 /* The bytes arrive in two pieces, cut at every place. */
-static void test_split_everywhere(void **state UNUSED) {
+static void test_split_everywhere(void **state) {
         static const char text[] = "POST /echo HTTP/1.1\r\nHost: a\r\n"
                                    "Content-Length: 5\r\n\r\nhello"
                                    "POST /echo HTTP/1.1\r\nHost: a\r\n"
@@ -51,6 +51,7 @@ static void test_split_everywhere(void **state UNUSED) {
         struct fixture    f;
         int               fd;
 
+        (void)state;
         fixture_init(&f);
         fixture_start(&f);
         fd = client_open(&f);
@@ -64,10 +65,11 @@ static void test_split_everywhere(void **state UNUSED) {
         fixture_done(&f);
 }
 
-static void test_pipelined_behind_a_late_answer(void **state UNUSED) {
+static void test_pipelined_behind_a_late_answer(void **state) {
         struct fixture f;
         int            fd;
 
+        (void)state;
         fixture_init(&f);
         fixture_start(&f);
         fd = client_open(&f);
@@ -113,14 +115,15 @@ static void send_echo(int fd, const char *bytes, size_t len, bool in_chunks) {
 }
 
 /* Around the size of the read buffer (16 KiB), and far beyond it. */
-static void test_body_sizes(void **state UNUSED) {
-        static const size_t sizes[] = { 1, 16000, 16330, 16331, 16332, 16333, 16383, 16384, 16385,
-                                        32768, 65536, 1000003, 5000000 };
+static void test_body_sizes(void **state) {
+        static const size_t sizes[] = { 1,     16000, 16330, 16331, 16332,   16333,  16383,
+                                        16384, 16385, 32768, 65536, 1000003, 5000000 };
         size_t              largest = sizes[ARRAY_LEN(sizes) - 1];
         char               *bytes = mem_alloc(largest + 1);
         struct fixture      f;
         int                 fd;
 
+        (void)state;
         fixture_init(&f);
         fixture_start(&f);
         fd = client_open(&f);
@@ -139,11 +142,12 @@ static void test_body_sizes(void **state UNUSED) {
 }
 
 /* A head larger than the read buffer moves to a larger one; what follows it is not lost. */
-static void test_large_heads(void **state UNUSED) {
+static void test_large_heads(void **state) {
         static const size_t fills[] = { 10000, 16200, 16300, 16350, 16400, 20000, 32000 };
         struct fixture      f;
         int                 fd;
 
+        (void)state;
         fixture_init(&f);
         fixture_start(&f);
         fd = client_open(&f);
@@ -170,10 +174,11 @@ static void test_large_heads(void **state UNUSED) {
         fixture_done(&f);
 }
 
-static void test_expect_continue(void **state UNUSED) {
+static void test_expect_continue(void **state) {
         struct fixture f;
         int            fd;
 
+        (void)state;
         fixture_init(&f);
         fixture_start(&f);
         fd = client_open(&f);
@@ -197,10 +202,11 @@ static void test_expect_continue(void **state UNUSED) {
         fixture_done(&f);
 }
 
-static void test_methods_and_unknown_paths(void **state UNUSED) {
+static void test_methods_and_unknown_paths(void **state) {
         struct fixture f;
         int            fd;
 
+        (void)state;
         fixture_init(&f);
         fixture_start(&f);
         fd = client_open(&f);
@@ -224,10 +230,11 @@ static void test_methods_and_unknown_paths(void **state UNUSED) {
         fixture_done(&f);
 }
 
-static void test_restricted(void **state UNUSED) {
+static void test_restricted(void **state) {
         struct fixture f;
         int            fd;
 
+        (void)state;
         fixture_init(&f);
         assert_null(endpoint_policy_add(&f.policy, "inference,trace:X-Key=s3cret", "api", ""));
         fixture_start(&f);
@@ -253,9 +260,10 @@ static void expect_refusal(struct fixture *f, const char *request, const char *s
         close(fd);
 }
 
-static void test_refusals_close(void **state UNUSED) {
+static void test_refusals_close(void **state) {
         struct fixture f;
 
+        (void)state;
         fixture_init(&f);
         f.options.limits.header_bytes = 200;
         f.options.limits.header_fields = 4;
@@ -263,8 +271,10 @@ static void test_refusals_close(void **state UNUSED) {
         f.options.limits.input_slack_bytes = 24;
         fixture_start(&f);
         expect_refusal(&f, "nonsense\r\n\r\n", "HTTP/1.1 400 Bad Request\r\n");
-        expect_refusal(&f, "GET / HTTP/1.1\r\nHost: a\r\n"
-                           "A: b\n\r\n", "HTTP/1.1 400 Bad Request\r\n");
+        expect_refusal(&f,
+                       "GET / HTTP/1.1\r\nHost: a\r\n"
+                       "A: b\n\r\n",
+                       "HTTP/1.1 400 Bad Request\r\n");
         expect_refusal(&f,
                        "GET / HTTP/1.1\r\nHost: a\r\nA: 1\r\nA: 1\r\nA: 1\r\nA: 1\r\nA: 1\r\n\r\n",
                        "HTTP/1.1 431 Request Header Fields Too Large\r\n");
@@ -280,8 +290,9 @@ static void test_refusals_close(void **state UNUSED) {
                        "POST /echo HTTP/1.1\r\nHost: a\r\n"
                        "Content-Length: 18446744073709551615\r\n\r\nabc",
                        "HTTP/1.1 400 Bad Request\r\n");
-        expect_refusal(&f, "POST /echo HTTP/1.1\r\nHost: a\r\n"
-                           "Transfer-Encoding: chunked\r\n\r\n401\r\n",
+        expect_refusal(&f,
+                       "POST /echo HTTP/1.1\r\nHost: a\r\n"
+                       "Transfer-Encoding: chunked\r\n\r\n401\r\n",
                        "HTTP/1.1 400 Bad Request\r\n");
         expect_refusal(&f, "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n",
                        "HTTP/1.1 501 Not Implemented\r\n");
@@ -297,8 +308,7 @@ static void test_refusals_close(void **state UNUSED) {
         expect_refusal(&f, "GET /later HTTP/1.1\r\n\r\n" INFER "\r\n",
                        "HTTP/1.1 400 Bad Request\r\n");
         net_server_stop(http_server_net(f.server));
-        assert_int_equal(net_server_wait(http_server_net(f.server),
-                                         clock_now_ns() + 20 * NS_PER_S),
+        assert_int_equal(net_server_wait(http_server_net(f.server), clock_now_ns() + 20 * NS_PER_S),
                          0);
         assert_string_equal(strbuf_cstr(&f.seen.rejected),
                             "header_fields header_bytes body_bytes body_bytes body_bytes ");
@@ -306,9 +316,10 @@ static void test_refusals_close(void **state UNUSED) {
 }
 
 /* The chunk itself has to come before its size is too much. */
-static void test_chunked_body_too_large(void **state UNUSED) {
+static void test_chunked_body_too_large(void **state) {
         struct fixture f;
 
+        (void)state;
         fixture_init(&f);
         f.options.limits.input_bytes = 4;
         f.options.limits.input_slack_bytes = 0;
@@ -321,7 +332,7 @@ static void test_chunked_body_too_large(void **state UNUSED) {
 }
 
 #define ONE_MOMENT                                                                                 \
-        "POST /v2/models/m/infer HTTP/1.1\r\nHost: a\r\n"                                            \
+        "POST /v2/models/m/infer HTTP/1.1\r\nHost: a\r\n"                                          \
         "Content-Length: 2\r\nExpect: 100-continue\r\n\r\n"
 
 /* The connection holds a read buffer until client_end_moment(). */
@@ -336,10 +347,11 @@ static void client_end_moment(int fd) {
 }
 
 /* Requests that need memory are refused; those that do not are served. */
-static void test_out_of_memory(void **state UNUSED) {
+static void test_out_of_memory(void **state) {
         struct fixture f;
         int            fds[4];
 
+        (void)state;
         fixture_init(&f);
         f.options.net.n_threads = 1;
         fixture_start(&f);
@@ -363,18 +375,18 @@ static void test_out_of_memory(void **state UNUSED) {
         for (size_t i = 0; i < ARRAY_LEN(fds); i++)
                 close(fds[i]);
         net_server_stop(http_server_net(f.server));
-        assert_int_equal(net_server_wait(http_server_net(f.server),
-                                         clock_now_ns() + 20 * NS_PER_S),
+        assert_int_equal(net_server_wait(http_server_net(f.server), clock_now_ns() + 20 * NS_PER_S),
                          0);
         assert_string_equal(strbuf_cstr(&f.seen.rejected), "memory memory ");
         fixture_done(&f);
 }
 
 /* A connection for which there is not even a read buffer ends; the others do not notice. */
-static void test_no_read_buffer(void **state UNUSED) {
+static void test_no_read_buffer(void **state) {
         struct fixture f;
         int            first, second;
 
+        (void)state;
         fixture_init(&f);
         f.options.net.n_threads = 1;
         fixture_start(&f);
@@ -389,19 +401,19 @@ static void test_no_read_buffer(void **state UNUSED) {
         close(first);
         close(second);
         net_server_stop(http_server_net(f.server));
-        assert_int_equal(net_server_wait(http_server_net(f.server),
-                                         clock_now_ns() + 20 * NS_PER_S),
+        assert_int_equal(net_server_wait(http_server_net(f.server), clock_now_ns() + 20 * NS_PER_S),
                          0);
         assert_string_equal(strbuf_cstr(&f.seen.rejected), "memory ");
         fixture_done(&f);
 }
 
 /* An answer that has begun and cannot go on ends with its connection, and the server stays. */
-static void test_no_memory_for_a_chunk(void **state UNUSED) {
+static void test_no_memory_for_a_chunk(void **state) {
         AUTO_STRBUF    got = { 0 };
         struct fixture f;
         int            fd;
 
+        (void)state;
         strbuf_init(&got, 0);
         fixture_init(&f);
         f.options.net.n_threads = 1;
@@ -420,17 +432,17 @@ static void test_no_memory_for_a_chunk(void **state UNUSED) {
         assert_null(strstr(strbuf_cstr(&got), "first"));
         close(fd);
         net_server_stop(http_server_net(f.server));
-        assert_int_equal(net_server_wait(http_server_net(f.server),
-                                         clock_now_ns() + 20 * NS_PER_S),
+        assert_int_equal(net_server_wait(http_server_net(f.server), clock_now_ns() + 20 * NS_PER_S),
                          0);
         assert_string_equal(strbuf_cstr(&f.seen.rejected), "memory ");
         fixture_done(&f);
 }
 
-static void test_http10(void **state UNUSED) {
+static void test_http10(void **state) {
         struct fixture f;
         int            fd;
 
+        (void)state;
         fixture_init(&f);
         fixture_start(&f);
         fd = client_open(&f);
@@ -450,11 +462,12 @@ static void test_http10(void **state UNUSED) {
         fixture_done(&f);
 }
 
-static void test_headers_of_an_answer(void **state UNUSED) {
+static void test_headers_of_an_answer(void **state) {
         struct fixture f;
         AUTO_STRBUF    all;
         int            fd;
 
+        (void)state;
         fixture_init(&f);
         fixture_start(&f);
         strbuf_init(&all, 0);
@@ -468,10 +481,11 @@ static void test_headers_of_an_answer(void **state UNUSED) {
         fixture_done(&f);
 }
 
-static void test_access_log(void **state UNUSED) {
+static void test_access_log(void **state) {
         struct fixture f;
         int            fd;
 
+        (void)state;
         fixture_init(&f);
         fixture_start(&f);
         fd = client_open(&f);
@@ -500,18 +514,20 @@ static void post_compressed(int fd, enum gzip_format format, const char *lines) 
 
         strbuf_init(&head, 0);
         assert_int_equal(gzip_deflate_buf(format, &part, 1, NULL, &packed), GZIP_OK);
-        strbuf_printf(&head, "POST /echo HTTP/1.1\r\nHost: a\r\n"
-                             "Content-Length: %zu\r\n%s\r\n", packed->len,
-                      lines);
+        strbuf_printf(&head,
+                      "POST /echo HTTP/1.1\r\nHost: a\r\n"
+                      "Content-Length: %zu\r\n%s\r\n",
+                      packed->len, lines);
         client_send(fd, head.ptr, head.len);
         client_send(fd, packed->bytes, packed->len);
         buf_unref(packed);
 }
 
-static void test_compressed_requests(void **state UNUSED) {
+static void test_compressed_requests(void **state) {
         struct fixture f;
         int            fd;
 
+        (void)state;
         fixture_init(&f);
         f.options.service.max_input_bytes = sizeof(plain) - 1;
         fixture_start(&f);
@@ -535,10 +551,11 @@ static void test_compressed_requests(void **state UNUSED) {
         fixture_done(&f);
 }
 
-static void test_decompressed_size_is_bounded(void **state UNUSED) {
+static void test_decompressed_size_is_bounded(void **state) {
         struct fixture f;
         int            fd;
 
+        (void)state;
         fixture_init(&f);
         f.options.service.max_input_bytes = sizeof(plain) - 2;
         fixture_start(&f);
@@ -552,19 +569,20 @@ static void test_decompressed_size_is_bounded(void **state UNUSED) {
         fixture_done(&f);
 }
 
-static void test_compressed_answers(void **state UNUSED) {
+static void test_compressed_answers(void **state) {
         static const char *const encodings[] = { "gzip", "deflate" };
         struct fixture           f;
 
+        (void)state;
         fixture_init(&f);
         fixture_start(&f);
         for (size_t i = 0; i < ARRAY_LEN(encodings); i++) {
                 AUTO_STRBUF all;
                 struct buf *out;
                 AUTO_CHARS  request = mem_printf("POST /echo HTTP/1.1\r\nHost: a\r\n"
-                                                 "Connection: close\r\n"
-                                                 "Accept-Encoding: br, %s;q=0.5\r\n"
-                                                 "Content-Length: %zu\r\n\r\n%s",
+                                                  "Connection: close\r\n"
+                                                  "Accept-Encoding: br, %s;q=0.5\r\n"
+                                                  "Content-Length: %zu\r\n\r\n%s",
                                                  encodings[i], sizeof(plain) - 1, plain);
                 AUTO_CHARS  field = mem_printf("\r\nContent-Encoding: %s\r\n", encodings[i]);
                 const char *body;
@@ -575,7 +593,8 @@ static void test_compressed_answers(void **state UNUSED) {
                 client_read_all(fd, &all);
                 assert_non_null(strstr(all.ptr, field));
                 body = strstr(all.ptr, "\r\n\r\n") + 4;
-                assert_int_equal(gzip_inflate_buf(str_range(body, (size_t)(all.ptr + all.len - body)),
+                assert_int_equal(gzip_inflate_buf(str_range(body,
+                                                            (size_t)(all.ptr + all.len - body)),
                                                   1000, NULL, &out),
                                  GZIP_OK);
                 assert_true(str_is(str_range(out->bytes, out->len), plain));

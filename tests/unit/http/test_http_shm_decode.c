@@ -39,8 +39,7 @@ static void test_bodies(void **state) {
 static void test_faults(void **state) {
 #define NO_KEY "Shared memory register request has no 'key' field"
 #define NO_SIZE "Shared memory register request has no 'byte_size' field"
-#define PARSE(what, type)                                                                          \
-        "Unable to parse '" what "': attempt to access JSON non-" type " as " type
+#define PARSE(what, type) "Unable to parse '" what "': attempt to access JSON non-" type " as " type
         static const struct row {
                 const char *body;
                 const char *text;

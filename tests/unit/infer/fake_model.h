@@ -6,6 +6,8 @@
  */
 #pragma once
 
+#include "suite.h"
+
 #include "base/error.h"
 #include "config/config_normalize.h"
 #include "config/data_type.h"
@@ -14,7 +16,6 @@
 #include "infer/request.h"
 #include "infer/request_shape.h"
 #include "infer/response.h"
-#include "suite.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,9 +4,8 @@
  */
 #include "suite.h"
 
-#include "infer/model_generations.h"
-
 #include "infer/fake_model.h"
+#include "infer/model_generations.h"
 #include "infer/model_submit.h"
 
 #define START REQUEST_SEQUENCE_START

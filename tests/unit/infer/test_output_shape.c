@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "infer/fake_model.h"
 #include "infer/output_shape.h"
-#include "suite.h"
 
 #include <stdio.h>
 
@@ -79,8 +80,8 @@ static void test_no_dims(void **state) {
         int64_t            got[1] = { 77 };
 
         (void)state;
-        assert_int_equal(output_shape_restore(fake->model.io, &fake->model.io->outputs[0], NULL,
-                                              0, got),
+        assert_int_equal(output_shape_restore(fake->model.io, &fake->model.io->outputs[0], NULL, 0,
+                                              got),
                          0);
         assert_int_equal(got[0], 77);
         fake_model_free(fake);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "base/mem.h"
 #include "infer/buffer_attributes.h"
 #include "infer/parameter.h"
-#include "suite.h"
 
 #include <string.h>
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "base/mem.h"
 #include "infer/fake_model.h"
 #include "infer/response_order.h"
 #include "infer/scheduler.h"
-#include "suite.h"
 
 #include <stdio.h>
 

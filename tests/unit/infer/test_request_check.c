@@ -10,12 +10,13 @@
  *
  * separated by ";".
  */
+#include "suite.h"
+
 #include "base/mem.h"
 #include "config/shape.h"
 #include "infer/fake_model.h"
 #include "infer/request_check.h"
 #include "shortage.h"
-#include "suite.h"
 
 #include <stdio.h>
 

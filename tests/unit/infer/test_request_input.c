@@ -155,10 +155,11 @@ static void test_input_bytes(void **state) {
 }
 
 /* A name that the model has is the model's own text; another one is copied. */
-static void test_names(void **state UNUSED) {
+static void test_names(void **state) {
         struct open_request o = open_one();
         char                long_name[REQUEST_MAX_NAME_BYTES + 2];
 
+        (void)state;
         assert_ok(request_add_input(o.req, "B", DATA_TYPE_FP32, NULL, 0), "B");
         assert_ptr_equal(request_input_at(o.req, 0)->name, o.fake->model.io->inputs[1].name);
         memset(long_name, 'x', sizeof(long_name));
@@ -174,9 +175,10 @@ static void test_names(void **state UNUSED) {
         close_one(o);
 }
 
-static void test_raw(void **state UNUSED) {
+static void test_raw(void **state) {
         struct open_request o = open_one();
 
+        (void)state;
         assert_ok(request_add_raw_input(o.req, "A"), "raw");
         assert_true(request_input_at(o.req, 0)->is_raw);
         assert_error(
@@ -190,12 +192,13 @@ static void test_raw(void **state UNUSED) {
 }
 
 /* In front of the others, or alone. */
-static void test_prepend(void **state UNUSED) {
+static void test_prepend(void **state) {
         static const char     bytes[8];
         struct open_request   o = open_one();
         struct request_input *in;
         struct input_chunk   *second, *first;
 
+        (void)state;
         assert_ok(request_add_input(o.req, "A", DATA_TYPE_FP32, NULL, 0), "A");
         in = request_find_input(o.req, "A");
         second = request_prepend_chunk(o.req, in);
@@ -223,12 +226,13 @@ static void test_prepend(void **state UNUSED) {
 }
 
 /* The names are the new model's, and without memory for them nothing has changed. */
-static void test_rebind(void **state UNUSED) {
+static void test_rebind(void **state) {
         struct open_request o = open_one();
         struct fake_model  *other = fake_model_new(OTHER);
         struct error       *err;
         unsigned            n = 0;
 
+        (void)state;
         assert_ok(request_add_input(o.req, "A", DATA_TYPE_FP32, NULL, 0), "A");
         assert_ok(request_add_input(o.req, "C", DATA_TYPE_FP32, NULL, 0), "C");
         do {
@@ -264,11 +268,12 @@ static struct error *build(struct request *req) {
         return request_append_bytes(req, "first extra", bytes, &four, NULL);
 }
 
-static void test_short_of_memory(void **state UNUSED) {
+static void test_short_of_memory(void **state) {
         struct open_request o = open_one();
         struct error       *err;
         unsigned            n = 0;
 
+        (void)state;
         do {
                 mem_fail_after(++n);
                 err = build(o.req);

@@ -10,9 +10,10 @@
 
 #define N_BLOCKS (REQUEST_MEMORY_MAX_KEPT + 10)
 
-static void take_and_give(void *unused UNUSED) {
+static void take_and_give(void *unused) {
         struct request_memory *blocks[N_BLOCKS];
 
+        (void)unused;
         for (size_t i = 0; i < N_BLOCKS; i++) {
                 blocks[i] = request_memory_take();
                 assert_non_null(blocks[i]);

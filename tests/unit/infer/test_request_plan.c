@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Requests of steps that are used again: what is replaced, and when the full check must decide. */
+#include "suite.h"
+
 #include "infer/fake_model.h"
 #include "infer/inner_request.h"
 #include "infer/request_check.h"
 #include "infer/request_plan.h"
 #include "infer/response.h"
-#include "suite.h"
 
 #define CONFIG                                                                                     \
         "name: 'm' max_batch_size: 4 input { name: 'A' data_type: TYPE_INT32 dims: [ 2, -1 ] } "   \

@@ -2,10 +2,11 @@
 /* One request used again and again, as programs do that keep one: its memory must not grow, and
  * what a peer chooses must not make it slow.
  */
+#include "suite.h"
+
 #include "base/mem.h"
 #include "infer/fake_model.h"
 #include "infer/request_check.h"
-#include "suite.h"
 
 #include <stdio.h>
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "base/mem.h"
 #include "infer/fake_model.h"
-#include "suite.h"
 
 #include <stdio.h>
 

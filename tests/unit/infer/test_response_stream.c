@@ -4,9 +4,9 @@
 #include "base/lock.h"
 #include "base/mem.h"
 #include "base/thread.h"
-#include "infer/submitter.h"
 #include "infer/response.h"
 #include "infer/response_stream.h"
+#include "infer/submitter.h"
 
 #define LIMITS(responses, bytes, wait_ns)                                                          \
         (struct response_limits) {                                                                 \
@@ -449,12 +449,11 @@ static void test_budget_is_used_up(void **state) {
         const struct response_limits limits = { .max_responses = 100,
                                                 .max_bytes = UINT64_MAX,
                                                 .share = &share };
-        const struct response_limits paid = { .max_responses = 100,
-                                              .max_bytes = UINT64_MAX,
-                                              .share = &share,
-                                              .is_paid = true };
-        struct response_stream      *before, *late;
-        unsigned                     n_refused = 0;
+        const struct response_limits paid = {
+                .max_responses = 100, .max_bytes = UINT64_MAX, .share = &share, .is_paid = true
+        };
+        struct response_stream *before, *late;
+        unsigned                n_refused = 0;
 
         (void)state;
         byte_budget_init(&budget, 4 * MIB);

@@ -13,7 +13,8 @@ static void note(void *userp) {
         order[n_calls] = '\0';
 }
 
-static int set_up(void **state UNUSED) {
+static int set_up(void **state) {
+        (void)state;
         n_calls = 0;
         order[0] = '\0';
         return 0;
@@ -23,14 +24,16 @@ static bool ask(const char *letter) {
         return submitter_call_after_responses(note, (void *)(uintptr_t)letter);
 }
 
-static void test_nothing_waits_outside_a_row(void **state UNUSED) {
+static void test_nothing_waits_outside_a_row(void **state) {
+        (void)state;
         assert_false(ask("a"));
         submitter_end_responses();
         assert_false(ask("a"));
         assert_int_equal(n_calls, 0);
 }
 
-static void test_calls_come_at_the_end(void **state UNUSED) {
+static void test_calls_come_at_the_end(void **state) {
+        (void)state;
         submitter_begin_responses();
         assert_true(ask("a"));
         assert_true(ask("b"));
@@ -44,7 +47,8 @@ static void test_calls_come_at_the_end(void **state UNUSED) {
         assert_string_equal(order, "aba");
 }
 
-static void test_the_outermost_end_counts(void **state UNUSED) {
+static void test_the_outermost_end_counts(void **state) {
+        (void)state;
         submitter_begin_responses();
         submitter_begin_responses();
         assert_true(ask("a"));
@@ -56,9 +60,10 @@ static void test_the_outermost_end_counts(void **state UNUSED) {
 }
 
 /* Nobody is refused for want of room: those before are called earlier. */
-static void test_many_ask(void **state UNUSED) {
+static void test_many_ask(void **state) {
         static const char letters[] = "abcdefghijklmnopqrst";
 
+        (void)state;
         submitter_begin_responses();
         for (unsigned i = 0; i < sizeof(letters) - 1; i++)
                 assert_true(ask(&letters[i]));
@@ -66,7 +71,8 @@ static void test_many_ask(void **state UNUSED) {
         assert_string_equal(order, letters);
 }
 
-static void test_what_was_left_open(void **state UNUSED) {
+static void test_what_was_left_open(void **state) {
+        (void)state;
         submitter_begin_responses();
         submitter_begin_responses();
         assert_true(ask("a"));
@@ -83,7 +89,8 @@ static void ask_again(void *userp) {
         ask(userp);
 }
 
-static void test_calls_that_ask(void **state UNUSED) {
+static void test_calls_that_ask(void **state) {
+        (void)state;
         submitter_begin_responses();
         for (unsigned i = 0; i < 8; i++)
                 assert_true(submitter_call_after_responses(ask_again, (void *)(uintptr_t) "a"));
@@ -93,7 +100,8 @@ static void test_calls_that_ask(void **state UNUSED) {
         assert_string_equal(order, "aaaaaaaaaaaaaaaa");
 }
 
-static void test_what_is_owed_before_a_wait(void **state UNUSED) {
+static void test_what_is_owed_before_a_wait(void **state) {
+        (void)state;
         submitter_begin_responses();
         assert_true(ask("a"));
         submitter_flush_calls();
@@ -113,7 +121,8 @@ static void nested(void *userp) {
         submitter_end_responses();
 }
 
-static void test_a_row_within_a_call(void **state UNUSED) {
+static void test_a_row_within_a_call(void **state) {
+        (void)state;
         submitter_begin_responses();
         assert_true(submitter_call_after_responses(nested, (void *)(uintptr_t) "x"));
         assert_true(ask("a"));

@@ -2,10 +2,11 @@
 /* Traces without an inference: which reports each level lets through, who holds a trace, and what
  * the tensor callback gets of inputs in one and in several pieces.
  */
+#include "suite.h"
+
 #include "base/mem.h"
 #include "infer/fake_model.h"
 #include "infer/trace.h"
-#include "suite.h"
 
 #include <stdio.h>
 
@@ -82,12 +83,13 @@ static void assert_lines(const char *expected) {
         seen.lines[0] = '\0';
 }
 
-static int set_up(void **state UNUSED) {
+static int set_up(void **state) {
+        (void)state;
         memset(&seen, 0, sizeof(seen));
         return 0;
 }
 
-static void test_levels(void **state UNUSED) {
+static void test_levels(void **state) {
         static const struct {
                 uint32_t level;
                 bool     has_times, wants_tensors;
@@ -100,6 +102,7 @@ static void test_levels(void **state UNUSED) {
                 { TRACE_LEVEL_TIMESTAMPS | TRACE_LEVEL_TENSORS, true, true },
         };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 struct trace *t = new_trace(rows[i].level);
 
@@ -110,10 +113,11 @@ static void test_levels(void **state UNUSED) {
         }
 }
 
-static void test_no_tensor_callback(void **state UNUSED) {
+static void test_no_tensor_callback(void **state) {
         struct trace_options o = options_of(TRACE_LEVEL_TENSORS);
         struct trace        *t;
 
+        (void)state;
         o.on_tensor = NULL;
         t = trace_new(&o);
         assert_false(trace_wants_tensors(t));
@@ -122,9 +126,10 @@ static void test_no_tensor_callback(void **state UNUSED) {
 }
 
 /* The name of a custom activity is there during its callback, and only then. */
-static void test_custom_names(void **state UNUSED) {
+static void test_custom_names(void **state) {
         struct trace *t = new_trace(TRACE_LEVEL_TIMESTAMPS);
 
+        (void)state;
         assert_null(trace_custom_name());
         trace_report_custom(t, "step", 5);
         assert_null(trace_custom_name());
@@ -133,11 +138,12 @@ static void test_custom_names(void **state UNUSED) {
         assert_null(trace_free(t));
 }
 
-static void test_held_by_an_inference(void **state UNUSED) {
+static void test_held_by_an_inference(void **state) {
         struct fake_model *f = fake_model_new(MODEL);
         struct request    *req = fake_request(f);
         struct trace      *t = new_trace(0);
 
+        (void)state;
         f->model.version = 3;
         assert_ok(request_set_id(req, "seven"), "id");
         assert_ok(trace_begin(t, req), "begin");
@@ -168,11 +174,12 @@ static void test_held_by_an_inference(void **state UNUSED) {
         fake_model_free(f);
 }
 
-static void test_a_refused_request_reports_its_end(void **state UNUSED) {
+static void test_a_refused_request_reports_its_end(void **state) {
         struct fake_model *f = fake_model_new(MODEL);
         struct request    *req = fake_request(f);
         struct trace      *t = new_trace(TRACE_LEVEL_TIMESTAMPS);
 
+        (void)state;
         assert_ok(trace_begin(t, req), "begin");
         trace_refuse(req);
         assert_memory_equal(seen.lines, "6 at ", 5);
@@ -181,11 +188,12 @@ static void test_a_refused_request_reports_its_end(void **state UNUSED) {
         fake_model_free(f);
 }
 
-static void test_children(void **state UNUSED) {
+static void test_children(void **state) {
         struct fake_model *f = fake_model_new(MODEL);
         struct request    *req = fake_request(f);
         struct trace      *parent = new_trace(TRACE_LEVEL_TENSORS), *early, *late;
 
+        (void)state;
         early = trace_spawn(parent); /* no inference holds the parent: the child does not either */
         assert_null(early->parent);
         assert_int_equal(early->options.parent_id, parent->id);
@@ -213,13 +221,14 @@ static void test_children(void **state UNUSED) {
 }
 
 /* Each allocation fails once; nothing changes then. */
-static void test_short_of_memory(void **state UNUSED) {
+static void test_short_of_memory(void **state) {
         struct fake_model   *f = fake_model_new(MODEL);
         struct request      *req = fake_request(f);
         struct trace_options o = options_of(0);
         struct trace        *t = new_trace(0), *child;
         unsigned             n = 0;
 
+        (void)state;
         mem_fail_after(1);
         assert_null(trace_new(&o));
         mem_fail_after(0);
@@ -247,7 +256,7 @@ static void test_short_of_memory(void **state UNUSED) {
         fake_model_free(f);
 }
 
-static void test_inputs(void **state UNUSED) {
+static void test_inputs(void **state) {
         static const int32_t     values[] = { 1, 2, 3, 4 };
         struct fake_model       *f = fake_model_new(MODEL);
         struct request          *req = fake_request(f);
@@ -256,6 +265,7 @@ static void test_inputs(void **state UNUSED) {
                                          .memory_id = 4,
                                          .byte_size = 4 };
 
+        (void)state;
         assert_ok(request_add_input(req, "A", DATA_TYPE_INT32, (int64_t[]){ 4 }, 1), "A");
         append_bytes(req, "A", &values[0], 4);
         assert_ok(request_append_bytes(req, "A", &values[1], &one, "host"), "of a host policy");
@@ -281,11 +291,12 @@ static void test_inputs(void **state UNUSED) {
         fake_model_free(f);
 }
 
-static void test_an_input_without_bytes(void **state UNUSED) {
+static void test_an_input_without_bytes(void **state) {
         struct fake_model *f = fake_model_new(MODEL);
         struct request    *req = fake_request(f);
         struct trace      *t = new_trace(TRACE_LEVEL_TENSORS);
 
+        (void)state;
         assert_ok(request_add_input(req, "A", DATA_TYPE_INT32, (int64_t[]){ 0 }, 1), "A");
         assert_ok(trace_begin(t, req), "begin");
         trace_report_inputs(req, TRACE_TENSOR_QUEUE_INPUT);
@@ -296,7 +307,7 @@ static void test_an_input_without_bytes(void **state UNUSED) {
         fake_model_free(f);
 }
 
-static void test_outputs(void **state UNUSED) {
+static void test_outputs(void **state) {
         int32_t                values[] = { 5, 6 };
         int64_t                shape[] = { 2 };
         struct trace          *t = new_trace(TRACE_LEVEL_TENSORS);
@@ -309,6 +320,7 @@ static void test_outputs(void **state UNUSED) {
                                      .attributes = { .memory_type = MEMORY_CPU, .memory_id = 2 } };
         struct response        r = { .source.trace = t, .first_output = &y };
 
+        (void)state;
         trace_report_outputs(&r);
         assert_lines("9 Y 8 bytes, 1 dims, first 2, memory 0 2: 5 6\n");
         t->options.level = 0;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "load/gauge_means.h"
-
 #include "suite.h"
 
 #include "base/compiler.h"
+#include "load/gauge_means.h"
 
 static double mean(const struct gauge_means *g, const char *name) {
         const struct gauge_mean *m = map_find(&g->gauges, str_of(name));
@@ -11,9 +10,10 @@ static double mean(const struct gauge_means *g, const char *name) {
         return m != NULL ? m->sum / (double)m->n : -1.0;
 }
 
-static void test_pages(void **state UNUSED) {
+static void test_pages(void **state) {
         struct gauge_means g;
 
+        (void)state;
         gauge_means_init(&g);
         gauge_means_add(&g, STR_LIT("# HELP nv_a text\n# TYPE nv_a gauge\nnv_a 1\nnv_a_b 9\n"
                                     "# TYPE nv_c counter\nnv_c 5\n"

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The client's side of HTTP/2 against frames that the test writes. */
-#include "load/h2_client.h"
-
 #include "suite.h"
 
 #include "base/compiler.h"
+#include "load/h2_client.h"
 
 #define PREFACE_BYTES (24 + 9 + 12 + 13) /* with SETTINGS and WINDOW_UPDATE */
 
@@ -18,7 +17,8 @@ static void on_data(struct h2_client_stream *s, struct str bytes) {
         strbuf_printf(&seen, "%u:data=%.*s ", s->id, STR_ARG(bytes));
 }
 
-static void on_end(struct h2_client_stream *s UNUSED, uint32_t code) {
+static void on_end(struct h2_client_stream *s, uint32_t code) {
+        (void)s;
         strbuf_printf(&seen, "end=%s ", h2_code_name(code));
 }
 
@@ -48,7 +48,8 @@ static void finish(struct h2_client *c) {
 }
 
 /* Headers in two frames with padding, a message, trailers; in pieces of every size. */
-static void test_answer(void **state UNUSED) {
+static void test_answer(void **state) {
+        (void)state;
         for (size_t n_piece = 1; n_piece < 80; n_piece++) {
                 struct h2_client        c;
                 struct h2_client_stream s = { 0 };
@@ -83,12 +84,13 @@ static void test_answer(void **state UNUSED) {
 }
 
 /* A message beyond the window waits for WINDOW_UPDATE, of the stream and of the connection. */
-static void test_windows(void **state UNUSED) {
+static void test_windows(void **state) {
         struct h2_client        c;
         struct h2_client_stream s = { 0 };
         AUTO_STRBUF             bytes = { 0 };
         static char             message[200000];
 
+        (void)state;
         begin(&c);
         strbuf_init(&bytes, 0);
         h2_client_open(&c, &s, STR_LIT("\x83"));
@@ -109,11 +111,12 @@ static void test_windows(void **state UNUSED) {
         finish(&c);
 }
 
-static void test_reset_and_ping(void **state UNUSED) {
+static void test_reset_and_ping(void **state) {
         struct h2_client        c;
         struct h2_client_stream s = { 0 };
         AUTO_STRBUF             bytes = { 0 };
 
+        (void)state;
         begin(&c);
         strbuf_init(&bytes, 0);
         h2_client_open(&c, &s, STR_LIT("\x83"));
@@ -129,11 +132,12 @@ static void test_reset_and_ping(void **state UNUSED) {
 }
 
 /* A peer that takes a smaller table gets a table size of 0 before the next block (RFC 7541, 4.2). */
-static void test_table_size(void **state UNUSED) {
+static void test_table_size(void **state) {
         struct h2_client        c;
         struct h2_client_stream s = { 0 };
         AUTO_STRBUF             bytes = { 0 };
 
+        (void)state;
         begin(&c);
         strbuf_init(&bytes, 0);
         put_frame(&bytes, 4, 0, 0, STR_LIT("\0\x01\0\0\0\0"));
@@ -144,7 +148,7 @@ static void test_table_size(void **state UNUSED) {
         finish(&c);
 }
 
-static void test_wrong_frames(void **state UNUSED) {
+static void test_wrong_frames(void **state) {
         static const struct {
                 unsigned    kind, flags, stream;
                 struct str  payload;
@@ -158,6 +162,7 @@ static void test_wrong_frames(void **state UNUSED) {
                 { 8, 0, 0, { "\x7f\xff\xff\xff", 4 }, "a window of the peer is too large" },
         };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 struct h2_client c;
                 AUTO_STRBUF      bytes = { 0 };
@@ -171,9 +176,10 @@ static void test_wrong_frames(void **state UNUSED) {
         }
 }
 
-static void test_no_http2(void **state UNUSED) {
+static void test_no_http2(void **state) {
         struct h2_client c;
 
+        (void)state;
         begin(&c);
         assert_false(h2_client_read(&c, STR_LIT("HTTP/1.1 400 Bad Request\r\n\r\n")));
         assert_string_equal(c.wrong, "what came is no HTTP/2, or a frame is longer than 16 KiB");

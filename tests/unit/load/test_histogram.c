@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "load/histogram.h"
-
 #include "suite.h"
 
 #include "base/compiler.h"
 #include "base/mem.h"
+#include "load/histogram.h"
 #include "load/schedule.h"
 
 #include <math.h>
@@ -21,20 +20,22 @@ static void assert_near(uint64_t got, uint64_t wanted) {
                          (unsigned long long)wanted);
 }
 
-static void test_empty(void **state UNUSED) {
+static void test_empty(void **state) {
         struct histogram *h = new_histogram();
 
+        (void)state;
         assert_int_equal(histogram_percentile(h, 99.0), 0);
         assert_true(histogram_mean(h) == 0.0);
         free(h);
 }
 
 /* Each value alone: every percentile is the value itself, whatever its size. */
-static void test_one_value(void **state UNUSED) {
+static void test_one_value(void **state) {
         static const uint64_t values[] = { 0,         1,   127,     128,        255,
                                            256,       257, 1000003, 5000000000, UINT64_C(1) << 42,
                                            UINT64_MAX };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(values); i++) {
                 struct histogram *h = new_histogram();
 
@@ -48,10 +49,11 @@ static void test_one_value(void **state UNUSED) {
 }
 
 /* 1, 2, ... 1000000 us: the p-th percentile is p * 10000 us. */
-static void test_percentiles(void **state UNUSED) {
+static void test_percentiles(void **state) {
         static const double percents[] = { 0.01, 1.0, 10.0, 50.0, 90.0, 99.0, 99.9, 99.99 };
         struct histogram   *h = new_histogram();
 
+        (void)state;
         for (uint64_t us = 1; us <= 1000000; us++)
                 histogram_add(h, us * 1000);
         for (size_t i = 0; i < ARRAY_LEN(percents); i++)
@@ -64,10 +66,11 @@ static void test_percentiles(void **state UNUSED) {
 }
 
 /* Two halves together are the whole. */
-static void test_merge(void **state UNUSED) {
+static void test_merge(void **state) {
         struct histogram *whole = new_histogram(), *a = new_histogram(), *b = new_histogram();
         uint64_t          random = random_state(7);
 
+        (void)state;
         for (int i = 0; i < 10000; i++) {
                 uint64_t value = random_next(&random) >> (20 + random % 40);
 

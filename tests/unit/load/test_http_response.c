@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "load/http_response.h"
-
 #include "suite.h"
 
 #include "base/compiler.h"
+#include "load/http_response.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -77,9 +76,10 @@ static void read_in_pieces(const char *bytes, size_t n_piece, struct strbuf *out
 }
 
 /* Whatever the pieces in which the bytes come. */
-static void test_rows(void **state UNUSED) {
+static void test_rows(void **state) {
         static const size_t pieces[] = { 1, 2, 3, 7, 20, 1000 };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++)
                 for (size_t k = 0; k < ARRAY_LEN(pieces); k++) {
                         AUTO_STRBUF out = { 0 };
@@ -92,10 +92,11 @@ static void test_rows(void **state UNUSED) {
                 }
 }
 
-static void test_long_head(void **state UNUSED) {
+static void test_long_head(void **state) {
         struct http_response      r;
         enum http_response_result rc = HTTP_RESPONSE_MORE;
 
+        (void)state;
         http_response_init(&r);
         for (int i = 0; i < 100 && rc == HTTP_RESPONSE_MORE; i++) {
                 char       line[1024];

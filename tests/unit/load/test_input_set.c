@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Inputs from JSON, and made ones. */
-#include "load/input_set.h"
-
 #include "suite.h"
 
 #include "base/compiler.h"
 #include "base/strbuf.h"
 #include "load/input_json.h"
+#include "load/input_set.h"
 
 #include <string.h>
 
@@ -23,9 +22,10 @@ static void read_model(struct load_model *m) {
         assert_null(load_model_read("m", NULL, str_of(metadata), str_of(config), m));
 }
 
-static void test_model(void **state UNUSED) {
+static void test_model(void **state) {
         struct load_model m;
 
+        (void)state;
         read_model(&m);
         assert_int_equal(m.max_batch, 4);
         assert_int_equal(m.n_inputs, 3);
@@ -97,9 +97,10 @@ static void read_row(const struct load_model *m, const char *json, struct strbuf
         input_set_done(&s);
 }
 
-static void test_json(void **state UNUSED) {
+static void test_json(void **state) {
         struct load_model m;
 
+        (void)state;
         read_model(&m);
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 AUTO_STRBUF out = { 0 };
@@ -113,7 +114,7 @@ static void test_json(void **state UNUSED) {
 }
 
 /* Entries of sequences keep their streams, and expected outputs their entries. */
-static void test_streams(void **state UNUSED) {
+static void test_streams(void **state) {
         static const char json[] = "{\"data\":[[{\"A\":[1,2],\"T\":[]},{\"A\":[3,4],\"T\":[]}],"
                                    "[{\"A\":[5,6],\"T\":[]}]],"
                                    "\"validation_data\":[[{\"O\":[1,2]},{}],[{\"O\":[5,6]}]]}";
@@ -121,6 +122,7 @@ static void test_streams(void **state UNUSED) {
         struct input_set  s = { 0 };
         struct load_shape shapes[3];
 
+        (void)state;
         read_model(&m);
         for (size_t i = 0; i < 3; i++)
                 shapes[i] = m.inputs[i].shape;
@@ -136,7 +138,7 @@ static void test_streams(void **state UNUSED) {
         load_model_done(&m);
 }
 
-static void test_made(void **state UNUSED) {
+static void test_made(void **state) {
         char                *shapes[] = { "T:3" }, *zero[] = { "zero" };
         struct input_options o = {
                 .shapes = shapes, .n_shapes = 1, .string_length = 10, .n_distinct = 5, .seed = 1
@@ -144,6 +146,7 @@ static void test_made(void **state UNUSED) {
         struct load_model m;
         struct input_set  s;
 
+        (void)state;
         read_model(&m);
         assert_null(input_set_make(&m, &o, &s));
         assert_int_equal(s.n_entries, 5);
@@ -160,7 +163,7 @@ static void test_made(void **state UNUSED) {
         load_model_done(&m);
 }
 
-static void test_wrong_shapes(void **state UNUSED) {
+static void test_wrong_shapes(void **state) {
         static const struct {
                 const char *shape, *message;
         } wrong[] = {
@@ -173,6 +176,7 @@ static void test_wrong_shapes(void **state UNUSED) {
         };
         struct load_model m;
 
+        (void)state;
         read_model(&m);
         for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
                 char                *shapes[] = { (char *)(uintptr_t)wrong[i].shape };

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the options of a load mean, and which combinations are refused. */
-#include "load/load_options.h"
-
 #include "suite.h"
 
 #include "base/compiler.h"
+#include "load/load_options.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -55,7 +54,8 @@ static const struct row {
         { { "percentile=0" }, "--percentile: 1 to 99" },
 };
 
-static void test_rows(void **state UNUSED) {
+static void test_rows(void **state) {
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 struct load_values v;
                 struct load_plan   p;
@@ -81,9 +81,10 @@ static void test_rows(void **state UNUSED) {
 }
 
 /* Each option that does not exist yet is refused by its name, with or without a value. */
-static void test_missing(void **state UNUSED) {
+static void test_missing(void **state) {
         size_t n = 0;
 
+        (void)state;
         for (size_t i = 0; i < load_option_table.n_rows; i++) {
                 const struct option_row *row = &load_option_table.rows[i];
                 struct load_values       v;
@@ -102,10 +103,11 @@ static void test_missing(void **state UNUSED) {
         assert_true(n > 5);
 }
 
-static void test_ids(void **state UNUSED) {
+static void test_ids(void **state) {
         struct load_values v;
         struct load_plan   p;
 
+        (void)state;
         option_table_init(&load_option_table, &v, sizeof(v));
         set(&v, "model-name=m");
         set(&v, "sequence-id-range=10:14");
@@ -116,7 +118,7 @@ static void test_ids(void **state UNUSED) {
         option_table_done(&load_option_table, &v);
 }
 
-static void test_limits(void **state UNUSED) {
+static void test_limits(void **state) {
         static const struct {
                 const char      *text;
                 enum fail_figure figure;
@@ -136,6 +138,7 @@ static void test_limits(void **state UNUSED) {
                 { "rate<1ms", FAIL_PERCENTILE, true, 0.0, 0.0 },
         };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(limits); i++) {
                 struct fail_limit l;
                 AUTO_ERROR        err = fail_limit_read(limits[i].text, &l);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The CSV text, with the columns of the reference's load generator. */
-#include "load/report_csv.h"
-
 #include "suite.h"
 
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/mem.h"
+#include "load/report_csv.h"
 
 #define COLUMNS                                                                                    \
         "Inferences/Second,Client Send,Network+Server Send/Recv,Server Queue,"                     \
@@ -50,20 +49,22 @@ static void assert_csv(const struct load_model *m, struct load_values *v, bool i
         tally_free(items[1].total);
 }
 
-static void test_plain(void **state UNUSED) {
+static void test_plain(void **state) {
         struct load_values v = { .batch = 2, .percentile = -1 };
         struct load_model  m = { 0 };
 
+        (void)state;
         assert_csv(&m, &v, false,
                    "Concurrency," COLUMNS "\n"
                    "4,100,10,470,100,50,300,40,20,1000,1000,1000,1000\n"
                    "8,100,10,470,100,50,300,40,20,1000,1000,1000,1000\n");
 }
 
-static void test_all_columns(void **state UNUSED) {
+static void test_all_columns(void **state) {
         struct load_values v = { .batch = 1, .percentile = 95, .has_verbose_csv = true };
         struct load_model  m = { .is_decoupled = true, .has_cache = true };
 
+        (void)state;
         assert_csv(
                 &m, &v, true,
                 "Request Rate,Inferences/Second,Response Throughput,Client Send,"

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Requests as bytes: batches, lengths, and the gap for sequences. */
-#include "load/request_set.h"
-
 #include "suite.h"
 
 #include "base/compiler.h"
 #include "codec/json_find.h"
+#include "load/http_response.h"
+#include "load/request_set.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include "load/http_response.h"
 
 static const char metadata[] =
         "{\"inputs\":[{\"name\":\"A\",\"datatype\":\"INT32\",\"shape\":[-1,1]}],"
@@ -63,9 +62,10 @@ static struct str body_of(const struct strbuf *b) {
 }
 
 /* Six entries and batches of four: three different requests, then the first one again. */
-static void test_batches(void **state UNUSED) {
+static void test_batches(void **state) {
         struct made k;
 
+        (void)state;
         make(&k, "{\"max_batch_size\":8}", TARGET_HTTP, 4, false);
         assert_int_equal(k.set.n, 3);
         assert_int_equal(k.set.entries[1], 4);
@@ -88,12 +88,13 @@ static void test_batches(void **state UNUSED) {
 }
 
 /* The length is the same whatever the id and the flags are, and the JSON is valid. */
-static void test_sequence(void **state UNUSED) {
+static void test_sequence(void **state) {
         static const struct request_step steps[] = { { 1, true, false },
                                                      { INT64_MAX, false, true },
                                                      { 42, true, true } };
         struct made                      k;
 
+        (void)state;
         make(&k, "{\"max_batch_size\":8,\"sequence_batching\":{}}", TARGET_HTTP, 1, true);
         for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
                 AUTO_STRBUF whole = { 0 };
@@ -112,10 +113,11 @@ static void test_sequence(void **state UNUSED) {
         done(&k);
 }
 
-static void test_wrong_parameters(void **state UNUSED) {
+static void test_wrong_parameters(void **state) {
         static const char *const wrong[] = { "a",         "a:1",       ":1:int",      "a:x:int",
                                              "a:-1:uint", "a:1:float", "a:maybe:bool" };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
                 char                  *parameters[] = { (char *)(uintptr_t)wrong[i] };
                 struct input_options   inputs = { .n_distinct = 1 };

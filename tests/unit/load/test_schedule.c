@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Moments of an open loop, on a clock of the test's own. */
-#include "load/schedule.h"
-
 #include "suite.h"
 
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "load/schedule.h"
 
 #include <math.h>
 
@@ -19,10 +18,11 @@ static uint64_t take(struct schedule *s) {
 }
 
 /* A third of a microsecond is lost in no step: after a million requests the moment is exact. */
-static void test_constant(void **state UNUSED) {
+static void test_constant(void **state) {
         struct schedule_options o = { .kind = SCHEDULE_CONSTANT, .rate = 3000.0, .n_parts = 1 };
         struct schedule         s;
 
+        (void)state;
         schedule_init(&s, &o, START);
         assert_int_equal(take(&s), START);
         assert_int_equal(take(&s), START + 333333);
@@ -32,11 +32,12 @@ static void test_constant(void **state UNUSED) {
 }
 
 /* Two threads take turns. */
-static void test_parts(void **state UNUSED) {
+static void test_parts(void **state) {
         struct schedule_options a = { .kind = SCHEDULE_CONSTANT, .rate = 1000.0, .n_parts = 2 };
         struct schedule_options b = a;
         struct schedule         s, t;
 
+        (void)state;
         b.part = 1;
         schedule_init(&s, &a, START);
         schedule_init(&t, &b, START);
@@ -46,7 +47,7 @@ static void test_parts(void **state UNUSED) {
         }
 }
 
-static void test_intervals(void **state UNUSED) {
+static void test_intervals(void **state) {
         static const uint64_t   intervals[] = { 10, 0, 30 };
         struct schedule_options o = { .kind = SCHEDULE_INTERVALS,
                                       .intervals_ns = intervals,
@@ -55,6 +56,7 @@ static void test_intervals(void **state UNUSED) {
         static const uint64_t   wanted[] = { 10, 10, 40, 50, 50, 80 };
         struct schedule         s;
 
+        (void)state;
         schedule_init(&s, &o, START);
         for (size_t i = 0; i < ARRAY_LEN(wanted); i++)
                 assert_int_equal(take(&s), START + wanted[i]);
@@ -62,7 +64,7 @@ static void test_intervals(void **state UNUSED) {
 }
 
 /* Mean and deviation of exponential distances are both 1/rate; moments never go back. */
-static void test_poisson(void **state UNUSED) {
+static void test_poisson(void **state) {
         struct schedule_options o = {
                 .kind = SCHEDULE_POISSON, .rate = 1000.0, .n_parts = 1, .seed = 3
         };
@@ -70,6 +72,7 @@ static void test_poisson(void **state UNUSED) {
         uint64_t        last = START;
         struct schedule s;
 
+        (void)state;
         schedule_init(&s, &o, START);
         for (int i = 0; i < (int)n; i++) {
                 uint64_t moment_ns = take(&s);

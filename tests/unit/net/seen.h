@@ -17,7 +17,7 @@ struct seen {
         struct strbuf rejected; /* names of limits, a blank behind each */
         struct strbuf access;   /* lines */
         size_t        n_access;
-        size_t        n_held;   /* calls that wait for the test */
+        size_t        n_held; /* calls that wait for the test */
         size_t        n_aborted;
         size_t        n_sent;
 };

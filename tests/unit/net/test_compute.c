@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "net/loop.h"
-
 #include "suite.h"
 
 #include "base/compiler.h"
 #include "base/lock.h"
 #include "base/mem.h"
+#include "net/loop.h"
 
 /* More than there are threads, on any machine that this is likely to run on. */
 #define N_JOBS 600
@@ -91,11 +90,12 @@ static void start(struct job *j, struct loop *l, struct record *r, bool waits) {
         mailbox_post(loop_mailbox(l), &j->begin);
 }
 
-static void test_runs_elsewhere_and_ends_here(void **state UNUSED) {
+static void test_runs_elsewhere_and_ends_here(void **state) {
         struct loop_group *g;
         struct record      r;
         struct job        *jobs = mem_zalloc(N_JOBS * sizeof(*jobs));
 
+        (void)state;
         record_init(&r);
         assert_null(loop_group_new("test", 2, &g));
         for (size_t i = 0; i < N_JOBS; i++)
@@ -110,12 +110,13 @@ static void test_runs_elsewhere_and_ends_here(void **state UNUSED) {
 }
 
 /* The loop goes on while all threads are busy, and what still waits can be called off. */
-static void test_cancel(void **state UNUSED) {
+static void test_cancel(void **state) {
         struct loop_group *g;
         struct record      r;
         struct job        *jobs = mem_zalloc(N_JOBS * sizeof(*jobs));
         struct job         last;
 
+        (void)state;
         record_init(&r);
         assert_null(loop_group_new("test", 1, &g));
         for (size_t i = 0; i < N_JOBS; i++)

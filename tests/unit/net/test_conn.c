@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "net/conn.h"
-
 #include "suite.h"
 
 #include "base/compiler.h"
 #include "base/lock.h"
 #include "base/mem.h"
+#include "net/conn.h"
 #include "net/listener.h"
 #include "net/loop.h"
 #include "net/seen.h"
@@ -85,17 +84,14 @@ static void write_back(struct conn *c, size_t n) {
         struct iovec parts[3] = { { bytes, first }, { NULL, 0 }, { bytes + first, rest } };
 
         switch (conn_write(c, parts, ARRAY_LEN(parts))) {
-        case CONN_WRITE_DONE:
-                break;
+        case CONN_WRITE_DONE: break;
         case CONN_WRITE_PENDING:
                 assert_true(conn_is_writing(c));
                 assert_true(conn_unwritten_bytes(c) > 0 && conn_unwritten_bytes(c) < BIG);
                 conn_read_stop(c);
                 count(p->server, &p->server->n_pending);
                 break;
-        case CONN_WRITE_FAILED:
-                conn_close(c);
-                break;
+        case CONN_WRITE_FAILED: conn_close(c); break;
         }
 }
 
@@ -103,18 +99,10 @@ static void on_read(struct conn *c, size_t n) {
         struct peer *p = conn_owner(c);
 
         switch (p->bytes[0]) {
-        case 'm':
-                write_many(c, p->server->big, FEW);
-                break;
-        case 'g':
-                write_many(c, p->server->big, GATHERED);
-                break;
-        case 'q':
-                write_too_late(c);
-                break;
-        default:
-                write_back(c, n);
-                break;
+        case 'm': write_many(c, p->server->big, FEW); break;
+        case 'g': write_many(c, p->server->big, GATHERED); break;
+        case 'q': write_too_late(c); break;
+        default: write_back(c, n); break;
         }
 }
 
@@ -133,7 +121,9 @@ static void on_end(struct conn *c, bool is_reset) {
         conn_close(c);
 }
 
-static void on_tick(struct conn *c UNUSED, uint64_t now_ns UNUSED) {
+static void on_tick(struct conn *c, uint64_t now_ns) {
+        (void)c;
+        (void)now_ns;
 }
 
 static void on_closed(struct conn *c) {
@@ -177,10 +167,9 @@ static bool can_accept(void *owner) {
 }
 
 static void server_start(struct server *s, size_t n_loops, const char *address) {
-        struct listener_options o = { .address = address,
-                                      .on_accept = on_accept,
-                                      .can_accept = can_accept,
-                                      .owner = s };
+        struct listener_options o = {
+                .address = address, .on_accept = on_accept, .can_accept = can_accept, .owner = s
+        };
 
         *s = (struct server){ .max_open = 1000 };
         s->big = mem_alloc(BIG);
@@ -226,10 +215,11 @@ static void assert_received(int fd, const char *want, size_t len) {
         free(got);
 }
 
-static void test_echo_and_end(void **state UNUSED) {
+static void test_echo_and_end(void **state) {
         struct server s;
         int           fd;
 
+        (void)state;
         server_start(&s, 1, "127.0.0.1");
         fd = seen_connect(listener_port(s.listener), 0);
         for (int i = 0; i < 3; i++) {
@@ -244,10 +234,11 @@ static void test_echo_and_end(void **state UNUSED) {
         assert_int_equal(s.n_reset, 0);
 }
 
-static void test_write_larger_than_the_socket(void **state UNUSED) {
+static void test_write_larger_than_the_socket(void **state) {
         struct server s;
         int           fd;
 
+        (void)state;
         server_start(&s, 1, "localhost");
         fd = seen_connect(listener_port(s.listener), 0);
         assert_int_equal(send(fd, "b", 1, 0), 1);
@@ -260,10 +251,11 @@ static void test_write_larger_than_the_socket(void **state UNUSED) {
         server_stop(&s, 1);
 }
 
-static void test_more_parts_than_the_kernel_takes(void **state UNUSED) {
+static void test_more_parts_than_the_kernel_takes(void **state) {
         struct server s;
         int           fd;
 
+        (void)state;
         server_start(&s, 1, "127.0.0.1");
         fd = seen_connect(listener_port(s.listener), 0);
         assert_int_equal(send(fd, "m", 1, 0), 1);
@@ -275,11 +267,12 @@ static void test_more_parts_than_the_kernel_takes(void **state UNUSED) {
         assert_int_equal(s.n_ended, 1);
 }
 
-static void test_nothing_behind_the_end(void **state UNUSED) {
+static void test_nothing_behind_the_end(void **state) {
         struct server s;
         char          c;
         int           fd;
 
+        (void)state;
         server_start(&s, 1, "127.0.0.1");
         fd = seen_connect(listener_port(s.listener), 0);
         assert_int_equal(send(fd, "q", 1, 0), 1);
@@ -289,11 +282,12 @@ static void test_nothing_behind_the_end(void **state UNUSED) {
         assert_int_equal(s.n_ended, 1);
 }
 
-static void test_reset_while_writing(void **state UNUSED) {
+static void test_reset_while_writing(void **state) {
         struct server       s;
         const struct linger reset = { .l_onoff = 1 };
         int                 fd;
 
+        (void)state;
         server_start(&s, 1, "127.0.0.1");
         fd = seen_connect(listener_port(s.listener), 0);
         assert_int_equal(send(fd, "b", 1, 0), 1);
@@ -306,10 +300,11 @@ static void test_reset_while_writing(void **state UNUSED) {
 }
 
 /* Twelve connections over three loops: four each. */
-static void test_dealt_to_the_fewest(void **state UNUSED) {
+static void test_dealt_to_the_fewest(void **state) {
         struct server s;
         int           fds[12];
 
+        (void)state;
         server_start(&s, 3, "127.0.0.1");
         for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
                 fds[i] = seen_connect(listener_port(s.listener), 0);
@@ -326,11 +321,12 @@ static void test_dealt_to_the_fewest(void **state UNUSED) {
         server_stop(&s, 12);
 }
 
-static void test_refused_connection(void **state UNUSED) {
+static void test_refused_connection(void **state) {
         struct server s;
         int           first, second;
         char          c;
 
+        (void)state;
         server_start(&s, 1, "127.0.0.1");
         mutex_lock(&s.lock);
         s.max_open = 1;
@@ -345,12 +341,13 @@ static void test_refused_connection(void **state UNUSED) {
         server_stop(&s, 1);
 }
 
-static void test_port_in_use_and_bad_address(void **state UNUSED) {
+static void test_port_in_use_and_bad_address(void **state) {
         struct server           s;
         struct listener        *second;
         struct listener_options o = { .address = "127.0.0.1" };
         struct error           *err;
 
+        (void)state;
         server_start(&s, 1, "127.0.0.1");
         o.loops = s.loops;
         o.port = listener_port(s.listener);

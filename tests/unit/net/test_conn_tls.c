@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Connections that speak TLS, with OpenSSL's own client at the other end. */
-#include "net/conn.h"
-
 #include "suite.h"
 
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/lock.h"
 #include "base/mem.h"
+#include "net/conn.h"
 #include "net/listener.h"
 #include "net/loop.h"
 #include "net/seen.h"
@@ -31,9 +30,9 @@ struct server {
         struct tls_context  *context;
         struct conn_security security;
         char                *big;
-        size_t               room;        /* 0: none, once; the owner goes on when told */
-        bool                 greets;      /* writes before it reads */
-        bool                 reads_on;    /* while a write is pending, throwing away */
+        size_t               room;          /* 0: none, once; the owner goes on when told */
+        bool                 greets;        /* writes before it reads */
+        bool                 reads_on;      /* while a write is pending, throwing away */
         bool                 says_good_bye; /* writes and shuts down at the peer's end */
         struct conn         *starved;
         struct mail          feed;
@@ -81,18 +80,21 @@ static void on_feed(struct mail *m) {
 }
 
 static void on_read(struct conn *c, size_t n) {
-        struct peer  *p = conn_owner(c);
-        bool          is_big = p->bytes[0] == 'b';
-        struct iovec  parts[3] = { { p->bytes, n / 2 }, { NULL, 0 }, { p->bytes + n / 2, n - n / 2 } };
-        struct iovec  big[3] = { { p->server->big, 10 }, { NULL, 0 }, { p->server->big + 10, BIG - 10 } };
+        struct peer *p = conn_owner(c);
+        bool         is_big = p->bytes[0] == 'b';
+        struct iovec parts[3] = { { p->bytes, n / 2 },
+                                  { NULL, 0 },
+                                  { p->bytes + n / 2, n - n / 2 } };
+        struct iovec big[3] = { { p->server->big, 10 },
+                                { NULL, 0 },
+                                { p->server->big + 10, BIG - 10 } };
 
         if (conn_is_writing(c)) {
                 count(p->server, &p->server->n_read, n);
                 return;
         }
         switch (conn_write(c, is_big ? big : parts, 3)) {
-        case CONN_WRITE_DONE:
-                break;
+        case CONN_WRITE_DONE: break;
         case CONN_WRITE_PENDING:
                 assert_true(conn_is_writing(c));
                 assert_true(conn_unwritten_bytes(c) > 0 && conn_unwritten_bytes(c) < BIG);
@@ -100,9 +102,7 @@ static void on_read(struct conn *c, size_t n) {
                         conn_read_stop(c);
                 count(p->server, &p->server->n_pending, 1);
                 break;
-        case CONN_WRITE_FAILED:
-                conn_close(c);
-                break;
+        case CONN_WRITE_FAILED: conn_close(c); break;
         }
 }
 
@@ -124,7 +124,9 @@ static void on_end(struct conn *c, bool is_reset) {
         conn_close(c);
 }
 
-static void on_tick(struct conn *c UNUSED, uint64_t now_ns UNUSED) {
+static void on_tick(struct conn *c, uint64_t now_ns) {
+        (void)c;
+        (void)now_ns;
 }
 
 static void on_closed(struct conn *c) {
@@ -170,7 +172,9 @@ static void on_rejected(void *owner, const char *limit) {
 }
 
 static void server_init(struct server *s) {
-        const struct tls_options o = { files.cert, files.key, NULL, STR_LIT("\x02" "h2") };
+        const struct tls_options o = { files.cert, files.key, NULL,
+                                       STR_LIT("\x02"
+                                               "h2") };
 
         *s = (struct server){ .room = MAX_ROOM };
         s->big = mem_alloc(BIG);
@@ -280,10 +284,11 @@ static void echo(struct server *s, int version) {
         client_close(&c);
 }
 
-static void test_echo_into_rooms_of_all_sizes(void **state UNUSED) {
+static void test_echo_into_rooms_of_all_sizes(void **state) {
         static const size_t rooms[] = { 1, 7, 100, MAX_ROOM };
         struct server       s;
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rooms); i++) {
                 server_init(&s);
                 s.room = rooms[i];
@@ -297,10 +302,11 @@ static void test_echo_into_rooms_of_all_sizes(void **state UNUSED) {
         }
 }
 
-static void test_write_larger_than_the_socket(void **state UNUSED) {
+static void test_write_larger_than_the_socket(void **state) {
         struct server s;
         struct client c;
 
+        (void)state;
         server_init(&s);
         server_start(&s);
         client_open(&c, &s, TLS1_3_VERSION);
@@ -316,11 +322,12 @@ static void test_write_larger_than_the_socket(void **state UNUSED) {
         server_stop(&s, 1);
 }
 
-static void test_reset_while_writing(void **state UNUSED) {
+static void test_reset_while_writing(void **state) {
         const struct linger reset = { .l_onoff = 1 };
         struct server       s;
         struct client       c;
 
+        (void)state;
         server_init(&s);
         server_start(&s);
         client_open(&c, &s, TLS1_3_VERSION);
@@ -334,10 +341,11 @@ static void test_reset_while_writing(void **state UNUSED) {
 }
 
 /* What is written before the handshake is over comes first behind it. */
-static void test_write_before_the_handshake(void **state UNUSED) {
+static void test_write_before_the_handshake(void **state) {
         struct server s;
         struct client c;
 
+        (void)state;
         server_init(&s);
         s.greets = true;
         server_start(&s);
@@ -351,9 +359,10 @@ static void test_write_before_the_handshake(void **state UNUSED) {
 }
 
 /* And when there is no handshake, the write has failed. */
-static void test_no_handshake(void **state UNUSED) {
+static void test_no_handshake(void **state) {
         struct server s;
 
+        (void)state;
         server_init(&s);
         s.greets = true;
         server_start(&s);
@@ -364,10 +373,11 @@ static void test_no_handshake(void **state UNUSED) {
         assert_int_equal(s.n_rejected, 0); /* nothing was said: no news */
 }
 
-static void test_half_close(void **state UNUSED) {
+static void test_half_close(void **state) {
         struct server s;
         struct client c;
 
+        (void)state;
         server_init(&s);
         s.says_good_bye = true;
         server_start(&s);
@@ -381,11 +391,12 @@ static void test_half_close(void **state UNUSED) {
 }
 
 /* Records wait while the owner has no room, and nothing more is read. */
-static void test_no_room(void **state UNUSED) {
+static void test_no_room(void **state) {
         struct server s;
         struct client c;
         char          said[30000];
 
+        (void)state;
         memset(said, 'x', sizeof(said));
         server_init(&s);
         s.room = 0;
@@ -404,10 +415,11 @@ static void test_no_room(void **state UNUSED) {
 
 /* A peer that wants new keys again and again and reads nothing: answers wait behind what it has
  * not taken, and so do its requests. */
-static void test_key_updates_while_writing(void **state UNUSED) {
+static void test_key_updates_while_writing(void **state) {
         struct server s;
         struct client c;
 
+        (void)state;
         server_init(&s);
         s.reads_on = true;
         server_start(&s);
@@ -426,11 +438,12 @@ static void test_key_updates_while_writing(void **state UNUSED) {
         assert_int_equal(s.n_rejected, 0);
 }
 
-static void test_slow_handshake(void **state UNUSED) {
+static void test_slow_handshake(void **state) {
         struct server s;
         char          byte;
         int           fd;
 
+        (void)state;
         server_init(&s);
         s.security.handshake_time_ns = 1;
         server_start(&s);
@@ -442,12 +455,13 @@ static void test_slow_handshake(void **state UNUSED) {
         assert_string_equal(s.limit, "tls_handshake_time");
 }
 
-static void test_no_tls(void **state UNUSED) {
+static void test_no_tls(void **state) {
         static const char said[] = "GET / HTTP/1.1\r\n\r\n";
         struct server     s;
         char              byte;
         int               fd;
 
+        (void)state;
         server_init(&s);
         s.greets = true;
         server_start(&s);
@@ -463,11 +477,13 @@ static void test_no_tls(void **state UNUSED) {
         assert_string_equal(s.limit, "tls_handshake");
 }
 
-static void test_wrong_protocol(void **state UNUSED) {
-        static const unsigned char offered[] = "\x08" "http/1.1";
-        struct server s;
-        struct client c = { 0 };
+static void test_wrong_protocol(void **state) {
+        static const unsigned char offered[] = "\x08"
+                                               "http/1.1";
+        struct server              s;
+        struct client              c = { 0 };
 
+        (void)state;
         server_init(&s);
         server_start(&s);
         c.fd = connect_plain(&s, 0);
@@ -481,12 +497,14 @@ static void test_wrong_protocol(void **state UNUSED) {
         assert_string_equal(s.limit, "tls_handshake");
 }
 
-static int set_up(void **state UNUSED) {
+static int set_up(void **state) {
+        (void)state;
         tls_files_make(&files);
         return 0;
 }
 
-static int tear_down(void **state UNUSED) {
+static int tear_down(void **state) {
+        (void)state;
         tls_files_remove(&files);
         return 0;
 }

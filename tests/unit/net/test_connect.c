@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Connections that this side begins, and exact alarms. Scripts run on the loop's thread; the test's thread
  * waits. */
-#include "net/conn.h"
-
 #include "suite.h"
 
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/lock.h"
 #include "net/alarm.h"
+#include "net/conn.h"
 #include "net/loop.h"
 
 #include <arpa/inet.h>
@@ -96,10 +95,14 @@ static void on_connected(struct conn *c) {
                          CONN_WRITE_DONE);
 }
 
-static void on_written(struct conn *c UNUSED, bool is_ok UNUSED) {
+static void on_written(struct conn *c, bool is_ok) {
+        (void)c;
+        (void)is_ok;
 }
 
-static void on_tick(struct conn *c UNUSED, uint64_t now_ns UNUSED) {
+static void on_tick(struct conn *c, uint64_t now_ns) {
+        (void)c;
+        (void)now_ns;
 }
 
 static void on_closed(struct conn *c) {
@@ -140,11 +143,12 @@ static void *echo(void *fd) {
         return NULL;
 }
 
-static void test_connect(void **state UNUSED) {
+static void test_connect(void **state) {
         struct script s = { 0 };
         int           fd = listen_on(&s.address);
         pthread_t     thread;
 
+        (void)state;
         assert_int_equal(listen(fd, 1), 0);
         assert_int_equal(pthread_create(&thread, NULL, echo, &fd), 0);
         run(&s, begin_connect);
@@ -155,10 +159,11 @@ static void test_connect(void **state UNUSED) {
 }
 
 /* A port that is bound, but not listened on. */
-static void test_refused(void **state UNUSED) {
+static void test_refused(void **state) {
         struct script s = { 0 };
         int           fd = listen_on(&s.address);
 
+        (void)state;
         run(&s, begin_connect);
         close(fd);
         assert_false(s.was_connected);
@@ -188,10 +193,11 @@ static void begin_alarm(struct script *s) {
 }
 
 /* Never early, and once for each time it is armed. */
-static void test_alarm(void **state UNUSED) {
+static void test_alarm(void **state) {
         struct script s = { 0 };
         uint64_t      begin_ns = clock_now_ns();
 
+        (void)state;
         run(&s, begin_alarm);
         assert_int_equal(s.n_fired, 2);
         assert_true(s.fired_ns >= begin_ns + 300 * NS_PER_US);

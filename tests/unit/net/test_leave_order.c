@@ -43,10 +43,10 @@ static void fill(struct room *r, const char *claims) {
 static int pick(struct room *r, enum leave_need need) {
         struct leave_place *p = leave_order_pick(&r->places, need, claim_of, NOW);
 
-        return p ? (int)(CONTAINER_OF(p, struct seat, place) - r->seats) : -1;
+        return p != NULL ? (int)(CONTAINER_OF(p, struct seat, place) - r->seats) : -1;
 }
 
-static void test_idle_first(void **state UNUSED) {
+static void test_idle_first(void **state) {
         static const struct {
                 const char     *claims;
                 enum leave_need need;
@@ -69,6 +69,7 @@ static void test_idle_first(void **state UNUSED) {
         };
         struct room r;
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 fill(&r, rows[i].claims);
                 assert_int_equal(pick(&r, rows[i].need), rows[i].leaves);
@@ -76,9 +77,10 @@ static void test_idle_first(void **state UNUSED) {
 }
 
 /* Those that were looked at are noted and go to the end; a new one is not noted, and stays in front. */
-static void test_order(void **state UNUSED) {
+static void test_order(void **state) {
         struct room r;
 
+        (void)state;
         fill(&r, "nuri");
         assert_int_equal(pick(&r, LEAVE_SPARES_NEW), 3);
         assert_int_equal(r.seats[0].place.noted_ns, 0);
@@ -92,9 +94,10 @@ static void test_order(void **state UNUSED) {
 }
 
 /* The oldest of the new ones goes, however often they were looked at. */
-static void test_oldest_new(void **state UNUSED) {
+static void test_oldest_new(void **state) {
         struct room r;
 
+        (void)state;
         fill(&r, "nnn");
         assert_int_equal(pick(&r, LEAVE_SPARES_NEW), -1);
         assert_int_equal(pick(&r, LEAVE_TAKES_NEW), 0);
@@ -103,11 +106,12 @@ static void test_oldest_new(void **state UNUSED) {
 }
 
 /* The looks are bounded, and the next search goes on behind them. */
-static void test_bound(void **state UNUSED) {
+static void test_bound(void **state) {
         char        claims[MAX_PLACES + 1] = { 0 };
         struct room r;
         unsigned    n = 0;
 
+        (void)state;
         for (size_t i = 0; i < MAX_PLACES; i++)
                 claims[i] = i == LEAVE_MAX_LOOKS ? 'i' : 'u';
         fill(&r, claims);
@@ -119,9 +123,10 @@ static void test_bound(void **state UNUSED) {
 }
 
 /* One that was used since it was noted goes when the search comes to it again. */
-static void test_few_places(void **state UNUSED) {
+static void test_few_places(void **state) {
         struct room r;
 
+        (void)state;
         fill(&r, "uu");
         assert_int_equal(pick(&r, LEAVE_SPARES_NEW), -1);
         assert_int_equal(r.seats[0].n_looks, LEAVE_MAX_LOOKS / 2);
@@ -131,10 +136,8 @@ static void test_few_places(void **state UNUSED) {
 
 SUITE(leave_order) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_idle_first),
-                cmocka_unit_test(test_order),
-                cmocka_unit_test(test_oldest_new),
-                cmocka_unit_test(test_bound),
+                cmocka_unit_test(test_idle_first), cmocka_unit_test(test_order),
+                cmocka_unit_test(test_oldest_new), cmocka_unit_test(test_bound),
                 cmocka_unit_test(test_few_places),
         };
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A listener in a process that has no descriptor left. */
+#include "suite.h"
+
 #include "base/compiler.h"
 #include "base/lock.h"
 #include "net/listener.h"
 #include "net/loop.h"
 #include "net/uv_types.h"
-#include "suite.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -16,13 +17,13 @@
 #include <unistd.h>
 
 static struct {
-        struct mutex lock;
-        struct cond  changed;
-        unsigned     n_failed;    /* accepts, for want of a descriptor */
-        unsigned     steal_after; /* so many of them the spare descriptor; 0: never */
-        unsigned     n_stolen;
-        int          stolen;
-        unsigned     n_accepted;
+        struct mutex           lock;
+        struct cond            changed;
+        unsigned               n_failed;    /* accepts, for want of a descriptor */
+        unsigned               steal_after; /* so many of them the spare descriptor; 0: never */
+        unsigned               n_stolen;
+        int                    stolen;
+        unsigned               n_accepted;
         const struct listener *closing; /* clients connect whenever its backlog is empty */
         int                    late[4];
         unsigned               n_late;
@@ -57,16 +58,19 @@ int __wrap_accept4(int fd, struct sockaddr *address, socklen_t *len, int flags) 
                 seen.n_failed++;
                 cond_broadcast(&seen.changed);
         }
-        if (accepted < 0 && errno == EAGAIN && seen.closing && seen.n_late < ARRAY_LEN(seen.late)) {
+        if (accepted < 0 && errno == EAGAIN && seen.closing != NULL &&
+            seen.n_late < ARRAY_LEN(seen.late)) {
                 connect_late();
                 errno = EAGAIN;
         }
         return accepted;
 }
 
-static void on_accept(void *owner UNUSED, struct loop *l UNUSED, int fd) {
+static void on_accept(void *owner, struct loop *l, int fd) {
         MUTEX_GUARD(&seen.lock);
 
+        (void)owner;
+        (void)l;
         seen.n_accepted++;
         close(fd);
         cond_broadcast(&seen.changed);
@@ -153,12 +157,13 @@ static void end(struct loop_group *loops, struct listener *ln) {
 }
 
 /* Clients are refused at once while there is none, also after the spare one was lost. */
-static void test_spare_descriptor(void **state UNUSED) {
+static void test_spare_descriptor(void **state) {
         struct loop_group *loops;
         struct listener   *ln;
         struct rlimit      before;
         int                clients[4];
 
+        (void)state;
         begin(&loops, &ln);
         listener_start(ln);
         for (size_t i = 0; i < ARRAY_LEN(clients); i++)
@@ -188,11 +193,12 @@ static void test_spare_descriptor(void **state UNUSED) {
 }
 
 /* Who has connected before the end is taken, also when nobody has looked at the backlog yet. */
-static void test_close_with_a_backlog(void **state UNUSED) {
+static void test_close_with_a_backlog(void **state) {
         struct loop_group *loops;
         struct listener   *ln;
         int                clients[10];
 
+        (void)state;
         begin(&loops, &ln);
         for (size_t i = 0; i < ARRAY_LEN(clients); i++) {
                 clients[i] = new_socket();
@@ -209,11 +215,12 @@ static void test_close_with_a_backlog(void **state UNUSED) {
 
 /* A client that connects while the listener closes is either served or never connected: no connection
  * that the kernel accepted is reset. */
-static void test_close_while_clients_connect(void **state UNUSED) {
+static void test_close_while_clients_connect(void **state) {
         struct loop_group *loops;
         struct listener   *ln;
         char               c;
 
+        (void)state;
         begin(&loops, &ln);
         listener_start(ln);
         mutex_lock(&seen.lock);
@@ -231,34 +238,37 @@ static void test_close_while_clients_connect(void **state UNUSED) {
         }
 }
 
-static void hold_loop(struct mail *m UNUSED) {
+static void hold_loop(struct mail *m) {
         MUTEX_GUARD(&seen.lock);
 
+        (void)m;
         busy.is_held = true;
         cond_broadcast(&seen.changed);
         while (!busy.is_released)
                 cond_wait(&seen.changed, &seen.lock);
 }
 
-static void on_opened(void *owner UNUSED, struct loop *l, int fd) {
+static void on_opened(void *owner, struct loop *l, int fd) {
         MUTEX_GUARD(&seen.lock);
 
+        (void)owner;
         assert_int_equal(loop_index(l), 1);
         busy.rounds[busy.n_opened++] = l->turns.round;
         close(fd);
         cond_broadcast(&seen.changed);
 }
 
-static bool note_accepted(void *owner UNUSED) {
+static bool note_accepted(void *owner) {
         MUTEX_GUARD(&seen.lock);
 
+        (void)owner;
         seen.n_accepted++;
         cond_broadcast(&seen.changed);
         return true;
 }
 
 /* A loop that finds many connections opens a few of them in each round, all in the end. */
-static void test_a_few_in_each_round(void **state UNUSED) {
+static void test_a_few_in_each_round(void **state) {
         struct listener_options o = { .address = "127.0.0.1",
                                       .on_accept = on_opened,
                                       .can_accept = note_accepted };
@@ -267,6 +277,7 @@ static void test_a_few_in_each_round(void **state UNUSED) {
         int                     fds[ARRAY_LEN(busy.rounds)];
         unsigned                n_same = 0;
 
+        (void)state;
         seen.n_accepted = 0;
         mutex_init(&seen.lock, LOCK_SERVER);
         cond_init(&seen.changed);

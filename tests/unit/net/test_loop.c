@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "net/loop.h"
-
 #include "suite.h"
 
 #include "base/compiler.h"
+#include "net/loop.h"
 
 #include <errno.h>
 #include <sys/socket.h>
@@ -14,10 +13,11 @@
 
 /* A call with a limit of time is not started again by the kernel: it shows each interruption. What
  * is waited for is that nothing happens. */
-static void test_its_end_interrupts_nobody(void **state UNUSED) {
+static void test_its_end_interrupts_nobody(void **state) {
         const struct timeval limit = { .tv_usec = 20000 };
         int                  ends[2];
 
+        (void)state;
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
         assert_int_equal(setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)), 0);
         for (int i = 0; i < N_ROUNDS; i++) {
@@ -33,9 +33,10 @@ static void test_its_end_interrupts_nobody(void **state UNUSED) {
         close(ends[1]);
 }
 
-static void test_size_and_indexes(void **state UNUSED) {
+static void test_size_and_indexes(void **state) {
         struct loop_group *g;
 
+        (void)state;
         assert_null(loop_group_new("test", 3, &g));
         assert_int_equal(loop_group_size(g), 3);
         for (size_t i = 0; i < 3; i++) {

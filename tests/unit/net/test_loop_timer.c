@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Timers and deferred tasks of a loop. Each test is a script that runs on the loop's thread; the test's
  * own thread waits for its end. */
-#include "net/loop_timer.h"
-
 #include "suite.h"
 
 #include "base/clock.h"
@@ -10,6 +8,7 @@
 #include "base/lock.h"
 #include "base/mem.h"
 #include "net/loop.h"
+#include "net/loop_timer.h"
 
 #define MAX_FIRED 1024
 #define N_MANY 300
@@ -134,9 +133,10 @@ static void arm_three(struct script *s) {
         arm(s, 2, 20000);
 }
 
-static void test_soonest_first(void **state UNUSED) {
+static void test_soonest_first(void **state) {
         struct script *s = play(arm_three, 3);
 
+        (void)state;
         assert_int_equal(s->fired[0], 1);
         assert_int_equal(s->fired[1], 2);
         assert_int_equal(s->fired[2], 0);
@@ -146,9 +146,10 @@ static void test_soonest_first(void **state UNUSED) {
 }
 
 /* One of several is enough: the machine may be busy. */
-static void test_on_time(void **state UNUSED) {
+static void test_on_time(void **state) {
         uint64_t best_ns = UINT64_MAX;
 
+        (void)state;
         for (int i = 0; i < 40 && best_ns >= 5 * NS_PER_MS; i++) {
                 struct script *s = play(arm_three, 3);
 
@@ -164,7 +165,8 @@ static void arm_past(struct script *s) {
                 s->is_early = true;
 }
 
-static void test_past(void **state UNUSED) {
+static void test_past(void **state) {
+        (void)state;
         script_free(play(arm_past, 1));
 }
 
@@ -181,9 +183,10 @@ static void arm_and_change(struct script *s) {
                 s->is_early = true;
 }
 
-static void test_cancelled_and_moved(void **state UNUSED) {
+static void test_cancelled_and_moved(void **state) {
         struct script *s = play(arm_and_change, 2);
 
+        (void)state;
         assert_int_equal(s->fired[0], 1);
         assert_int_equal(s->fired[1], 3);
         script_free(s);
@@ -206,9 +209,10 @@ static void arm_rivals(struct script *s) {
         arm(s, 2, 5000);
 }
 
-static void test_cancelled_by_another(void **state UNUSED) {
+static void test_cancelled_by_another(void **state) {
         struct script *s = play(arm_rivals, 2);
 
+        (void)state;
         assert_int_equal(s->fired[0], 0);
         assert_int_equal(s->fired[1], 2);
         script_free(s);
@@ -250,9 +254,10 @@ static void arm_greedy(struct script *s) {
         arm(s, 0, 0);
 }
 
-static void test_armed_again_at_once(void **state UNUSED) {
+static void test_armed_again_at_once(void **state) {
         struct script *s = play(arm_greedy, MAX_FIRED);
 
+        (void)state;
         /* The last round has both timers, or the second alone. */
         assert_in_range(s->n_fired, 2 * N_GREEDY + 3, 2 * N_GREEDY + 4);
         for (int i = 0; i <= 2 * N_GREEDY; i++)
@@ -269,9 +274,10 @@ static void arm_many(struct script *s) {
                 loop_timer_cancel(&s->timers[i].timer);
 }
 
-static void test_many(void **state UNUSED) {
+static void test_many(void **state) {
         struct script *s = play(arm_many, N_MANY - N_MANY / 3);
 
+        (void)state;
         for (size_t i = 1; i < s->n_fired; i++)
                 assert_true(s->timers[s->fired[i - 1]].wanted_ns <=
                             s->timers[s->fired[i]].wanted_ns);
@@ -291,7 +297,7 @@ static void on_task(struct loop_task *c) {
 static struct script *waiting_script; /* one loop at a time has it */
 
 static void on_wait(void) {
-        if (waiting_script && waiting_script->n_fired > 0 && !waiting_script->is_over)
+        if (waiting_script != NULL && waiting_script->n_fired > 0 && !waiting_script->is_over)
                 note(waiting_script, 100);
 }
 
@@ -313,10 +319,11 @@ static void defer(struct script *s) {
         loop_defer(s->loop, LOOP_HANDLE, &s->tasks[2].task);
 }
 
-static void test_phases(void **state UNUSED) {
+static void test_phases(void **state) {
         static const int wanted[] = { 2, 0, 1, 1, 100, 3, 100 };
         struct script   *s;
 
+        (void)state;
         assert_false(loop_set_waker(on_wait)); /* no loop's thread */
         s = play(defer, ARRAY_LEN(wanted));
         waiting_script = NULL;

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "net/mailbox.h"
-
 #include "suite.h"
 
 #include "base/compiler.h"
@@ -8,6 +6,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "net/loop.h"
+#include "net/mailbox.h"
 
 #define N_POSTERS 4
 #define N_MAILS 20000
@@ -105,11 +104,12 @@ static void post_twenty(void *arg) {
         }
 }
 
-static void test_each_poster_in_order(void **state UNUSED) {
+static void test_each_poster_in_order(void **state) {
         struct loop_group *g;
         struct tally       tally;
         struct poster     *posters = mem_zalloc(N_POSTERS * sizeof(*posters));
 
+        (void)state;
         tally_init(&tally, (size_t)N_POSTERS * N_MAILS);
         assert_null(loop_group_new("test", 1, &g));
         for (int i = 0; i < N_POSTERS; i++) {
@@ -129,12 +129,13 @@ static void test_each_poster_in_order(void **state UNUSED) {
 }
 
 /* A quiet mail lies there, with what came later, until the loop is woken for it. */
-static void test_quiet_mail(void **state UNUSED) {
+static void test_quiet_mail(void **state) {
         struct loop_group *g;
         struct mailbox    *box;
         struct tally       tally;
         struct poster     *p = mem_zalloc(sizeof(*p));
 
+        (void)state;
         tally_init(&tally, 3);
         assert_null(loop_group_new("test", 1, &g));
         box = loop_mailbox(loop_group_get(g, 0));
@@ -153,9 +154,10 @@ static void test_quiet_mail(void **state UNUSED) {
 
 /* The loop ends as soon as the last mail is delivered, and nobody has yet to wake it then:
  * mailbox_wake() on a closed descriptor would assert. */
-static void test_end_right_behind_the_last_mail(void **state UNUSED) {
+static void test_end_right_behind_the_last_mail(void **state) {
         struct poster *posters = mem_zalloc(N_POSTERS * sizeof(*posters));
 
+        (void)state;
         for (unsigned round = 0; round < 100; round++) {
                 struct loop_group *g;
                 struct tally       tally;
@@ -193,11 +195,12 @@ static void deliver_again(struct mail *m) {
         tally_count(a->tally);
 }
 
-static void test_posted_again_from_the_loop(void **state UNUSED) {
+static void test_posted_again_from_the_loop(void **state) {
         struct loop_group *g;
         struct tally       tally;
         struct again       a = { .mail.deliver = deliver_again, .tally = &tally, .n_left = 100 };
 
+        (void)state;
         tally_init(&tally, 100);
         assert_null(loop_group_new("test", 1, &g));
         a.loop = loop_group_get(g, 0);
@@ -210,12 +213,13 @@ static void test_posted_again_from_the_loop(void **state UNUSED) {
 }
 
 /* The loop's own mail needs no wake-up, and that of other threads comes beside it. */
-static void test_own_mail_beside_that_of_others(void **state UNUSED) {
+static void test_own_mail_beside_that_of_others(void **state) {
         struct loop_group *g;
         struct tally       tally;
         struct poster     *p = mem_zalloc(sizeof(*p));
         struct again a = { .mail.deliver = deliver_again, .tally = &tally, .n_left = N_MAILS };
 
+        (void)state;
         tally_init(&tally, 2 * N_MAILS);
         assert_null(loop_group_new("test", 1, &g));
         a.loop = loop_group_get(g, 0);
@@ -237,7 +241,7 @@ static struct again *at_end_of_round; /* the loop's, while it is not posted; NUL
 static void post_at_end_of_round(void) {
         struct again *a = STEAL(at_end_of_round);
 
-        if (a)
+        if (a != NULL)
                 mailbox_post(loop_mailbox(a->loop), &a->mail);
 }
 
@@ -252,11 +256,12 @@ static void deliver_once_a_round(struct mail *m) {
 
 /* Each end of a round posts, also the one that follows the delivery of such a mail: none is left lying
  * when the loop waits. */
-static void test_posted_at_the_end_of_a_round(void **state UNUSED) {
+static void test_posted_at_the_end_of_a_round(void **state) {
         struct loop_group *g;
         struct tally       tally;
         struct again a = { .mail.deliver = deliver_once_a_round, .tally = &tally, .n_left = 100 };
 
+        (void)state;
         tally_init(&tally, 100);
         assert_null(loop_group_new("test", 1, &g));
         a.loop = loop_group_get(g, 0);
@@ -295,7 +300,7 @@ static void begin_job(struct mail *m) {
         loop_start_work_thread(j->loop, &j->work);
 }
 
-static void test_offload(void **state UNUSED) {
+static void test_offload(void **state) {
         struct loop_group *g;
         struct tally       tally;
         struct job         j = { .work = { .run = run_job, .done = job_done },
@@ -303,6 +308,7 @@ static void test_offload(void **state UNUSED) {
                                  .tally = &tally,
                                  .ran_on_loop = true };
 
+        (void)state;
         tally_init(&tally, 1);
         assert_null(loop_group_new("test", 2, &g));
         assert_int_equal(loop_group_size(g), 2);
@@ -347,11 +353,12 @@ static void offload_one(struct loop *l) {
 }
 
 /* A thread that has done its work takes no other's place. */
-static void test_offload_of_many_loops(void **state UNUSED) {
+static void test_offload_of_many_loops(void **state) {
         struct loop_group *g;
         struct tally       tally, to_come;
         struct guest       guests[N_TOGETHER];
 
+        (void)state;
         assert_null(loop_group_new("test", MANY_LOOPS, &g));
         for (unsigned i = 0; i < MANY_LOOPS; i++)
                 offload_one(loop_group_get(g, i));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "net/net_server.h"
+#include "suite.h"
 
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "net/conn.h"
+#include "net/net_server.h"
 #include "net/seen.h"
-#include "suite.h"
 
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -25,17 +25,24 @@ static struct iovec on_room(struct conn *c) {
         return (struct iovec){ p->bytes, sizeof(p->bytes) };
 }
 
-static void on_read(struct conn *c UNUSED, size_t n UNUSED) {
+static void on_read(struct conn *c, size_t n) {
+        (void)c;
+        (void)n;
 }
 
-static void on_end(struct conn *c, bool is_reset UNUSED) {
+static void on_end(struct conn *c, bool is_reset) {
+        (void)is_reset;
         conn_close(c);
 }
 
-static void on_written(struct conn *c UNUSED, bool is_ok UNUSED) {
+static void on_written(struct conn *c, bool is_ok) {
+        (void)c;
+        (void)is_ok;
 }
 
-static void on_tick(struct conn *c UNUSED, uint64_t now_ns UNUSED) {
+static void on_tick(struct conn *c, uint64_t now_ns) {
+        (void)c;
+        (void)now_ns;
 }
 
 static void on_closed(struct conn *c) {
@@ -55,10 +62,13 @@ static const struct conn_ops conn_ops = {
         .on_closed = on_closed,
 };
 
-static void on_home(struct net_home *home UNUSED, void *owner UNUSED) {
+static void on_home(struct net_home *home, void *owner) {
+        (void)home;
+        (void)owner;
 }
 
-static void on_home_done(struct net_home *home UNUSED) {
+static void on_home_done(struct net_home *home) {
+        (void)home;
 }
 
 static void on_accept(struct net_home *home, int fd) {
@@ -66,7 +76,7 @@ static void on_accept(struct net_home *home, int fd) {
         struct peer *p = calloc(1, sizeof(*p));
         AUTO_ERROR   err = net_home_open(home, fd, &conn_ops, p, &p->conn);
 
-        if (err) {
+        if (err != NULL) {
                 free(p);
                 net_home_conn_gone(home);
                 return;
@@ -140,21 +150,23 @@ static void expect_left(struct net_server *s, size_t n) {
         assert_int_equal(net_server_n_connections(s), n);
 }
 
-static void test_default_limits(void **state UNUSED) {
+static void test_default_limits(void **state) {
         struct net_limits l;
 
+        (void)state;
         net_limits_init(&l);
         assert_int_equal(l.connections, 16384);
         assert_int_equal(l.connections_per_address, 0);
         assert_int_equal(l.handshake_time_ns, 10 * NS_PER_S);
 }
 
-static void test_connections(void **state UNUSED) {
+static void test_connections(void **state) {
         const struct net_limits limits = { .connections = 2 };
         struct seen             seen;
         struct net_server      *s = start(&seen, &limits);
         int                     a = open_accepted(s), b = open_accepted(s);
 
+        (void)state;
         expect_rejected(s);
         assert_int_equal(net_server_n_connections(s), 2);
         close(a);
@@ -165,12 +177,13 @@ static void test_connections(void **state UNUSED) {
         close(b);
 }
 
-static void test_connections_per_address(void **state UNUSED) {
+static void test_connections_per_address(void **state) {
         const struct net_limits limits = { .connections = 10, .connections_per_address = 1 };
         struct seen             seen;
         struct net_server      *s = start(&seen, &limits);
         int                     a = open_accepted(s);
 
+        (void)state;
         expect_rejected(s);
         expect_left(s, 1);
         close(a);
@@ -180,13 +193,14 @@ static void test_connections_per_address(void **state UNUSED) {
         close(a);
 }
 
-static void test_free_closes(void **state UNUSED) {
+static void test_free_closes(void **state) {
         const struct net_limits limits = { .connections = 10 };
         struct seen             seen;
         struct net_server      *s = start(&seen, &limits);
         int                     a = open_accepted(s);
         char                    c;
 
+        (void)state;
         net_server_free(s);
         assert_int_equal(recv(a, &c, 1, 0), 0);
         close(a);

@@ -19,7 +19,7 @@ union address {
 static union address address_of(const char *text) {
         union address a = { .any.sa_family = AF_UNSPEC };
 
-        if (!text)
+        if (text == NULL)
                 return a;
         if (inet_pton(AF_INET, text, &a.v4.sin_addr) == 1) {
                 a.v4.sin_family = AF_INET;
@@ -37,7 +37,7 @@ static struct peer_entry *enter(struct peer_table *t, const char *text) {
 }
 
 /* Which addresses are the same. */
-static void test_addresses(void **state UNUSED) {
+static void test_addresses(void **state) {
         static const struct {
                 const char *a, *b;
                 bool        is_same;
@@ -54,6 +54,7 @@ static void test_addresses(void **state UNUSED) {
                 { NULL, "0.0.0.0", false },
         };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 struct peer_table *t = peer_table_new(1);
                 struct peer_entry *a = enter(t, rows[i].a), *b = enter(t, rows[i].b);
@@ -61,17 +62,18 @@ static void test_addresses(void **state UNUSED) {
                 assert_non_null(a);
                 assert_int_equal(b == NULL, rows[i].is_same);
                 peer_table_leave(t, a);
-                if (b)
+                if (b != NULL)
                         peer_table_leave(t, b);
                 assert_int_equal(peer_table_n_addresses(t), 0);
                 peer_table_free(t);
         }
 }
 
-static void test_counts(void **state UNUSED) {
+static void test_counts(void **state) {
         struct peer_table *t = peer_table_new(3);
         struct peer_entry *of_a[3], *of_b;
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(of_a); i++)
                 assert_non_null(of_a[i] = enter(t, "10.0.0.1"));
         assert_null(enter(t, "10.0.0.1"));
@@ -89,12 +91,12 @@ static void test_counts(void **state UNUSED) {
 }
 
 /* Memory is that of those who are there. */
-static void test_many(void **state UNUSED) {
+static void test_many(void **state) {
         struct peer_table *t = peer_table_new(1);
 
+        (void)state;
         for (uint32_t i = 0; i < 100000; i++) {
-                union address      a = { .v4 = { .sin_family = AF_INET,
-                                                 .sin_addr.s_addr = htonl(i) } };
+                union address a = { .v4 = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(i) } };
                 struct peer_entry *e = peer_table_enter(t, &a.any);
 
                 assert_non_null(e);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Contexts and sessions on bytes in memory: files, refusals, records of all sizes. */
-#include "net/tls.h"
-
 #include "suite.h"
 
 #include "base/compiler.h"
 #include "base/mem.h"
+#include "net/tls.h"
 #include "tls_files.h"
 
 #include <openssl/ssl.h>
@@ -13,7 +12,9 @@
 
 static struct tls_files files;
 
-#define HTTP STR_LIT("\x08" "http/1.1")
+#define HTTP                                                                                       \
+        STR_LIT("\x08"                                                                             \
+                "http/1.1")
 
 static struct tls_context *new_context(void) {
         const struct tls_options o = { .cert_path = files.cert,
@@ -25,7 +26,7 @@ static struct tls_context *new_context(void) {
         return t;
 }
 
-static void test_files(void **state UNUSED) {
+static void test_files(void **state) {
         const struct {
                 const char *cert, *key, *root;
                 const char *want; /* NULL: it is fine */
@@ -50,19 +51,20 @@ static void test_files(void **state UNUSED) {
                 { files.cert, files.key, "/dev", "root certificate: " },
         };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 const struct tls_options o = { rows[i].cert, rows[i].key, rows[i].root, HTTP };
                 struct tls_context      *t = NULL;
                 AUTO_ERROR               err = tls_context_new(&o, &t);
 
-                if (!rows[i].want) {
+                if (rows[i].want == NULL) {
                         assert_null(err);
                         assert_null(tls_context_reload(t));
                         tls_context_free(t);
                         continue;
                 }
                 assert_non_null(err);
-                if (!strstr(err->message, rows[i].want))
+                if (strstr(err->message, rows[i].want) == NULL)
                         fail_msg("want \"%s\", got: %s", rows[i].want, err->message);
         }
         tls_context_free(NULL);
@@ -111,7 +113,7 @@ static enum tls_result handshake(struct tls_context *client, struct tls_context 
         return rc;
 }
 
-static void test_client(void **state UNUSED) {
+static void test_client(void **state) {
         static const struct {
                 bool            trusts, any_certificate, any_host;
                 const char     *host;
@@ -119,26 +121,29 @@ static void test_client(void **state UNUSED) {
                 const char     *reason;
         } rows[] = {
                 { true, false, false, "localhost", TLS_DONE, "" },
-                { true, false, false, "elsewhere", TLS_FAILED, "server certificate: hostname mismatch" },
+                { true, false, false, "elsewhere", TLS_FAILED,
+                  "server certificate: hostname mismatch" },
                 { true, false, true, "elsewhere", TLS_DONE, "" },
                 { false, false, false, "localhost", TLS_FAILED, "server certificate: " },
                 { false, true, false, "localhost", TLS_DONE, "" },
         };
         struct tls_context *server = new_context();
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 struct tls_client_options o = { .root_path = rows[i].trusts ? files.cert : NULL,
                                                 .host = rows[i].host,
                                                 .accepts_any_certificate = rows[i].any_certificate,
                                                 .accepts_any_host = rows[i].any_host,
-                                                .protocols = STR_LIT("\x08" "http/1.1") };
+                                                .protocols = STR_LIT("\x08"
+                                                                     "http/1.1") };
                 struct tls_context       *client;
                 enum tls_result           rc;
 
                 assert_null(tls_client_context_new(&o, &client));
                 rc = handshake(client, server);
                 if (rc != rows[i].want ||
-                    !strstr(tls_session_reason(client_side.session), rows[i].reason))
+                    strstr(tls_session_reason(client_side.session), rows[i].reason) == NULL)
                         fail_msg("row %zu: %d %s", i, rc, tls_session_reason(client_side.session));
                 tls_session_free(client_side.session);
                 tls_session_free(server_side.session);
@@ -217,10 +222,11 @@ static void shake_hands(struct pair *p) {
 
 static struct pair pair; /* too large for a stack */
 
-static void test_records_of_all_sizes(void **state UNUSED) {
+static void test_records_of_all_sizes(void **state) {
         static const size_t sizes[] = { 1, 2, 100, 16383, 16384, 16385, 100000 };
         static char         said[100000], got[100000];
 
+        (void)state;
         for (size_t i = 0; i < sizeof(said); i++)
                 said[i] = (char)(i * 7 % 251);
         pair_init(&pair);
@@ -250,18 +256,18 @@ static void test_records_of_all_sizes(void **state UNUSED) {
                         at += record;
                 }
                 for (at = 0; at < sizes[i]; at += n)
-                        assert_int_equal(
-                                SSL_read_ex(pair.client, got + at, sizes[i] - at, &n), 1);
+                        assert_int_equal(SSL_read_ex(pair.client, got + at, sizes[i] - at, &n), 1);
                 assert_memory_equal(got, said, sizes[i]);
         }
         pair_done(&pair);
 }
 
 /* A byte at a time; between any two the session may be told to rest. */
-static void test_rest_within_a_record(void **state UNUSED) {
+static void test_rest_within_a_record(void **state) {
         char   got[100];
         size_t n, at;
 
+        (void)state;
         pair_init(&pair);
         shake_hands(&pair);
         for (int round = 0; round < 3; round++) {
@@ -286,10 +292,11 @@ static void test_rest_within_a_record(void **state UNUSED) {
 }
 
 /* The answer to it needs no room of its own: it goes before the next record. */
-static void test_key_update(void **state UNUSED) {
+static void test_key_update(void **state) {
         char   got[100];
         size_t n;
 
+        (void)state;
         pair_init(&pair);
         shake_hands(&pair);
         assert_int_equal(SSL_key_update(pair.client, SSL_KEY_UPDATE_REQUESTED), 1);
@@ -306,7 +313,8 @@ static void test_key_update(void **state UNUSED) {
         pair_done(&pair);
 }
 
-static void test_no_room(void **state UNUSED) {
+static void test_no_room(void **state) {
+        (void)state;
         pair_init(&pair);
         SSL_do_handshake(pair.client);
         collect(&pair);
@@ -318,10 +326,11 @@ static void test_no_room(void **state UNUSED) {
         pair_done(&pair);
 }
 
-static void test_end(void **state UNUSED) {
+static void test_end(void **state) {
         char   got[100];
         size_t n;
 
+        (void)state;
         pair_init(&pair);
         shake_hands(&pair);
         SSL_shutdown(pair.client);
@@ -335,24 +344,24 @@ static void test_end(void **state UNUSED) {
         pair_done(&pair);
 }
 
-static void test_forged_record(void **state UNUSED) {
+static void test_forged_record(void **state) {
         char   got[100];
         size_t n;
 
+        (void)state;
         pair_init(&pair);
         shake_hands(&pair);
         assert_int_equal(SSL_write(pair.client, "hello", 5), 5);
         collect(&pair);
         pair.wire[pair.wire_len - 1] ^= 1;
         assert_int_equal(tls_session_read(pair.server, got, sizeof(got), &n), TLS_FAILED);
-        assert_string_equal(tls_session_reason(pair.server),
-                            "decryption failed or bad record mac");
+        assert_string_equal(tls_session_reason(pair.server), "decryption failed or bad record mac");
         assert_true(pair.out.len > 0); /* the peer is told */
         tls_session_close(pair.server);
         pair_done(&pair);
 }
 
-static void test_first_bytes(void **state UNUSED) {
+static void test_first_bytes(void **state) {
         const struct {
                 struct str      said;
                 enum tls_result want;
@@ -369,6 +378,7 @@ static void test_first_bytes(void **state UNUSED) {
                 { STR_LIT("\0\0\0\0\0\0\0\0\0\0\0\0"), TLS_FAILED, "what came is no TLS" },
         };
 
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 pair_init(&pair);
                 tls_session_lend(pair.server, &pair.out);
@@ -380,10 +390,11 @@ static void test_first_bytes(void **state UNUSED) {
 }
 
 /* A session goes on with what it began with. */
-static void test_reload_leaves_sessions(void **state UNUSED) {
+static void test_reload_leaves_sessions(void **state) {
         char   got[10];
         size_t n;
 
+        (void)state;
         pair_init(&pair);
         shake_hands(&pair);
         assert_null(tls_context_reload(pair.context));
@@ -394,21 +405,24 @@ static void test_reload_leaves_sessions(void **state UNUSED) {
         pair_done(&pair);
 }
 
-static void test_memory_is_short(void **state UNUSED) {
+static void test_memory_is_short(void **state) {
         struct tls_context *t = new_context();
 
+        (void)state;
         mem_fail_after(1);
         assert_null(tls_session_new(t));
         mem_fail_after(0);
         tls_context_free(t);
 }
 
-static int set_up(void **state UNUSED) {
+static int set_up(void **state) {
+        (void)state;
         tls_files_make(&files);
         return 0;
 }
 
-static int tear_down(void **state UNUSED) {
+static int tear_down(void **state) {
+        (void)state;
         tls_files_remove(&files);
         return 0;
 }

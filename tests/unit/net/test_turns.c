@@ -15,10 +15,11 @@ static unsigned take(struct turns *s, struct turn *t, uint64_t now_ns, unsigned 
         return n;
 }
 
-static void test_share_by_number(void **state UNUSED) {
+static void test_share_by_number(void **state) {
         struct turns s;
         struct turn  a = { 0 }, b = { 0 };
 
+        (void)state;
         turns_init(&s);
         assert_int_equal(take(&s, &a, NOW, 1000), TURNS_MAX_REQUESTS);
         assert_int_equal(take(&s, &a, NOW, 1000), 0);
@@ -28,10 +29,11 @@ static void test_share_by_number(void **state UNUSED) {
 }
 
 /* When the round's time has passed, each connection still gets one request. */
-static void test_share_by_time(void **state UNUSED) {
+static void test_share_by_time(void **state) {
         struct turns s;
         struct turn  a = { 0 }, b = { 0 };
 
+        (void)state;
         turns_init(&s);
         assert_int_equal(take(&s, &a, NOW, 2), 2);
         assert_int_equal(take(&s, &a, NOW + TURNS_ROUND_NS - 1, 1), 1);
@@ -42,10 +44,11 @@ static void test_share_by_time(void **state UNUSED) {
 }
 
 /* A turn is served in a later round than the one in which it was queued, in order, and once a round. */
-static void test_queue(void **state UNUSED) {
+static void test_queue(void **state) {
         struct turns s;
         struct turn  a = { 0 }, b = { 0 };
 
+        (void)state;
         turns_init(&s);
         turns_wait(&s, &a);
         turns_wait(&s, &b);
@@ -64,11 +67,12 @@ static void test_queue(void **state UNUSED) {
 }
 
 /* The queue gets its time after a round that arrivals have used up, and then the next round begins. */
-static void test_queue_has_time(void **state UNUSED) {
+static void test_queue_has_time(void **state) {
         uint64_t     late = NOW + 2 * TURNS_ROUND_NS;
         struct turns s;
         struct turn  a = { 0 }, b = { 0 }, c = { 0 };
 
+        (void)state;
         turns_init(&s);
         turns_wait(&s, &a);
         turns_wait(&s, &b);

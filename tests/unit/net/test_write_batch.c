@@ -2,13 +2,12 @@
 /* What the far ends of connections read, and what the owners are notified of, when several answers are
  * written in one round of a loop: conn_write_soon(). Each row is a story.
  */
-#include "net/conn.h"
-
 #include "suite.h"
 
 #include "base/compiler.h"
 #include "base/lock.h"
 #include "base/mem.h"
+#include "net/conn.h"
 #include "net/loop.h"
 #include "net/mailbox.h"
 
@@ -150,13 +149,19 @@ static struct iovec on_room(struct conn *c) {
         return (struct iovec){ &p->byte, 1 };
 }
 
-static void on_read(struct conn *c UNUSED, size_t n UNUSED) {
+static void on_read(struct conn *c, size_t n) {
+        (void)c;
+        (void)n;
 }
 
-static void on_end(struct conn *c UNUSED, bool is_reset UNUSED) {
+static void on_end(struct conn *c, bool is_reset) {
+        (void)c;
+        (void)is_reset;
 }
 
-static void on_tick(struct conn *c UNUSED, uint64_t now_ns UNUSED) {
+static void on_tick(struct conn *c, uint64_t now_ns) {
+        (void)c;
+        (void)now_ns;
 }
 
 static void on_written(struct conn *c, bool is_ok) {
@@ -398,7 +403,8 @@ static void assert_end(struct fixture *f, const struct row *row) {
         }
 }
 
-static void test_stories(void **state UNUSED) {
+static void test_stories(void **state) {
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 struct fixture *f = open_fixture();
 

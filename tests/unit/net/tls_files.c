@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tls_files.h"
 
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
-#include <openssl/pem.h>
-#include <openssl/x509.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 static X509 *sign(EVP_PKEY *key, const char *name) {
         X509      *cert = X509_new();
@@ -54,7 +54,7 @@ static void write_pair(const char *cert_path, const char *key_path, const char *
         file = create(key_path);
         PEM_write_PrivateKey(file, key, NULL, NULL, 0, NULL, NULL);
         fclose(file);
-        if (locked_path) {
+        if (locked_path != NULL) {
                 file = create(locked_path);
                 PEM_write_PrivateKey(file, key, EVP_aes_128_cbc(), (const unsigned char *)"x", 1,
                                      NULL, NULL);

@@ -10,7 +10,7 @@ struct tls_files {
         char locked_key[96];                /* as key, with a pass phrase */
         char text[96];                      /* no PEM */
         char empty[96];
-        char half[96];                      /* a certificate that ends too early */
+        char half[96]; /* a certificate that ends too early */
 };
 
 void tls_files_make(struct tls_files *f);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "shortage.h"
 #include "suite.h"
 
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "observe/metric.h"
+#include "shortage.h"
 
 #include <math.h>
 

@@ -16,8 +16,10 @@ struct values {
 };
 
 #define ROW(row_kind, member, ...)                                                                 \
-        { .kind = OPTION_##row_kind, .name = #member, .offset = offsetof(struct values, member),   \
-          __VA_ARGS__ }
+        {                                                                                          \
+                .kind = OPTION_##row_kind, .name = #member,                                        \
+                .offset = offsetof(struct values, member), __VA_ARGS__                             \
+        }
 
 static const struct option_row rows[] = {
         ROW(FLAG, flag, .initial = "false"),
@@ -28,7 +30,10 @@ static const struct option_row rows[] = {
         ROW(TEXT, text, .initial = "start", .refuses_empty = true, .old_name = "words"),
         ROW(TEXT, none),
         ROW(TEXTS, texts),
-        { .kind = OPTION_BOOL, .name = "gone", .initial = "false", .missing = "flying",
+        { .kind = OPTION_BOOL,
+          .name = "gone",
+          .initial = "false",
+          .missing = "flying",
           .harmless = "false" },
 };
 
@@ -81,9 +86,9 @@ static void test_defaults(void **state) {
 
 static void test_values_are_copied_and_printed(void **state) {
         static const char *const sets[][2] = {
-                { "flag", "true" },  { "on", "off" },   { "number", "9007199254740992" },
-                { "count", "7" },    { "real", "2.25" }, { "words", "old name" },
-                { "none", "" },      { "texts", "a" },  { "texts", "b" },
+                { "flag", "true" }, { "on", "off" },    { "number", "9007199254740992" },
+                { "count", "7" },   { "real", "2.25" }, { "words", "old name" },
+                { "none", "" },     { "texts", "a" },   { "texts", "b" },
         };
         struct values v;
         char          text[20];
@@ -114,8 +119,7 @@ static void test_refusals_change_nothing(void **state) {
 
         (void)state;
         option_table_init(&table, &v, sizeof(v));
-        assert_refused(&v, "on", "yes",
-                       "Bad option: \"--on\".\nexpects true or false, got: yes");
+        assert_refused(&v, "on", "yes", "Bad option: \"--on\".\nexpects true or false, got: yes");
         assert_refused(&v, "number", "9007199254740993",
                        "Bad option: \"--number\".\nvalue is out of range [ 0, 9007199254740992 ], "
                        "got: 9007199254740993");
@@ -130,7 +134,8 @@ static void test_refusals_change_nothing(void **state) {
         assert_null(option_set(find("gone"), &v, "OFF"));
         for (size_t i = 0; i < ARRAY_LEN(rows); i++)
                 assert_false(option_is_changed(&rows[i], &v));
-        assert_true(v.on && !v.flag); /* the first members, where a row without a place would write */
+        assert_true(v.on &&
+                    !v.flag); /* the first members, where a row without a place would write */
         option_table_done(&table, &v);
 }
 

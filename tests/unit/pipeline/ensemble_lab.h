@@ -5,13 +5,14 @@
  */
 #pragma once
 
+#include "suite.h"
+
 #include "config/config_check.h"
 #include "infer/model_submit.h"
 #include "pipeline/ensemble.h"
 #include "pipeline/step_memory.h"
 #include "pipeline/step_models.h"
 #include "sched/lab_model.h"
-#include "suite.h"
 
 #define LAB_MAX_OUTPUTS 8
 #define LAB_MAX_RESPONSES 64

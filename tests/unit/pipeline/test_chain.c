@@ -188,9 +188,8 @@ static void test_the_first_model_retires(void **state) {
         (void)state;
         lab_model_open(&a, "a", CONFIG HOURS, NULL);
         step_models_holder_init(&holder);
-        s = chain_new(&(struct chain_options){ .model = &a.fake->model,
-                                               .own = a.fake->model.scheduler,
-                                               .holder = &holder });
+        s = chain_new(&(struct chain_options){
+                .model = &a.fake->model, .own = a.fake->model.scheduler, .holder = &holder });
         a.fake->model.scheduler = s;
         lab_call_open(&c, a.fake);
         c.req->runs_alone = true;

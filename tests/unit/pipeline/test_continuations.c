@@ -2,6 +2,8 @@
 /* Steps that a completion starts: a made-up scheduler that passes each request through a line of
  * inner requests to models of lab_model.h.
  */
+#include "suite.h"
+
 #include "base/buf.h"
 #include "base/thread.h"
 #include "infer/inner_request.h"
@@ -9,7 +11,6 @@
 #include "infer/submitter.h"
 #include "sched/lab_model.h"
 #include "sched/rate_limiter.h"
-#include "suite.h"
 
 #define IN_AND_OUT                                                                                 \
         "input { name: 'X' data_type: TYPE_UINT32 dims: 1 } "                                      \

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "base/thread.h"
 #include "infer/fake_model.h"
 #include "pipeline/step_models.h"
-#include "suite.h"
 
 #include <stdatomic.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "pipeline/tensor_bridge.h"
 #include "suite.h"
+
+#include "pipeline/tensor_bridge.h"
 
 static void test_shapes(void **state) {
         static const struct {

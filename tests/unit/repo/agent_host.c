@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
 #include "repo/agent_host.h"
-
-#include <dlfcn.h>
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "repo/agent.h"
 #include "repo/fake_agent.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
 
 #define MAX_REACTIONS 8
 
@@ -49,8 +49,8 @@ void agent_host_react(const char *agent, const char *call, agent_reaction_fn rea
         size_t i = 0;
 
         pthread_mutex_lock(&lock);
-        while (i < n_reactions && (strcmp(reactions[i].agent, agent) != 0 ||
-                                   strcmp(reactions[i].call, call) != 0))
+        while (i < n_reactions &&
+               (strcmp(reactions[i].agent, agent) != 0 || strcmp(reactions[i].call, call) != 0))
                 i++;
         assert_true(i < MAX_REACTIONS);
         n_reactions += i == n_reactions;

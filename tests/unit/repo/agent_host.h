@@ -34,4 +34,4 @@ void agent_host_react(const char *agent, const char *call, agent_reaction_fn rea
 char *agent_host_take(void);
 void  agent_host_assert(const char *expected);
 /* Waits until this is the last line. */
-void  agent_host_await(const char *line);
+void agent_host_await(const char *line);

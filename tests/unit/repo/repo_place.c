@@ -1,14 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
 #include "repo/repo_place.h"
-
-#include <pthread.h>
-#include <time.h>
 
 #include "backend/backend_registry.h"
 #include "base/clock.h"
@@ -17,6 +8,15 @@
 #include "infer/fake_model.h"
 #include "repo/agent.h"
 #include "repo/reaper.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#include <cmocka.h>
 
 void repo_place_begin(struct repo_place *p) {
         struct model_metrics_options options = { .counter_latencies = true };

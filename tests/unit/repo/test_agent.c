@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "backend/log_lines.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "infer/fake_model.h"
 #include "repo/agent.h"
 #include "repo/agent_host.h"
-#include "suite.h"
 
 #include <string.h>
 
@@ -87,9 +88,9 @@ static void test_file_that_is_no_library(void **state) {
         struct agent *a;
         struct error *err;
         AUTO_CHARS    start = mem_printf(
-                "unable to open repository agent 'text' for model 'm': unable to load shared "
-                   "library '%s/text/libtritonrepoagent_text.so': ",
-                p.directory);
+                   "unable to open repository agent 'text' for model 'm': unable to load shared "
+                      "library '%s/text/libtritonrepoagent_text.so': ",
+                   p.directory);
 
         (void)state;
         temp_tree_write(&p.tree, "agents/text/libtritonrepoagent_text.so", "no library");
@@ -111,7 +112,7 @@ static void test_opens_each_once(void **state) {
         struct fake_library bare = agent_host_add(&p.tree, "fake_agent_bare", "bare");
         struct agent       *a, *again, *b;
         AUTO_STRBUF         text = { 0 };
-        AUTO_CHARS expected = mem_printf("full %s\nbare %s\n", full.path, bare.path);
+        AUTO_CHARS          expected = mem_printf("full %s\nbare %s\n", full.path, bare.path);
 
         (void)state;
         strbuf_init(&text, 0);
@@ -133,8 +134,7 @@ static void test_opens_each_once(void **state) {
         place_end(&p);
 }
 
-static TRITONSERVER_Error *refuse(TRITONREPOAGENT_Agent      *agent,
-                                  TRITONREPOAGENT_AgentModel *model) {
+static TRITONSERVER_Error *refuse(TRITONREPOAGENT_Agent *agent, TRITONREPOAGENT_AgentModel *model) {
         (void)agent;
         (void)model;
         return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNAVAILABLE, "no keys");

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "backend/log_lines.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -9,7 +11,6 @@
 #include "repo/agent_list.h"
 #include "repo/reaper.h"
 #include "repo/repo_place.h"
-#include "suite.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,14 +18,14 @@
 /* Two agents; what is told of them is told of both. */
 #define AGENTS "model_repository_agents { agents [{ name: 'a' }, { name: 'b' }] } "
 
-#define OPENED "a Initialize, a#1 ModelInitialize, a#1 LOAD, b Initialize, b#1 ModelInitialize, b#1 LOAD"
+#define OPENED                                                                                     \
+        "a Initialize, a#1 ModelInitialize, a#1 LOAD, b Initialize, b#1 ModelInitialize, b#1 LOAD"
 #define OPENED_AGAIN(n)                                                                            \
         "a#" n " ModelInitialize, a#" n " LOAD, b#" n " ModelInitialize, b#" n " LOAD"
 #define BOTH(n, call) "b#" n " " call ", a#" n " " call
 #define LOADED(n) BOTH(n, "LOAD_COMPLETE")
 #define FAILED(n) BOTH(n, "LOAD_FAIL") ", " BOTH(n, "ModelFinalize")
-#define UNLOADED(n)                                                                                \
-        BOTH(n, "UNLOAD") ", " BOTH(n, "UNLOAD_COMPLETE") ", " BOTH(n, "ModelFinalize")
+#define UNLOADED(n) BOTH(n, "UNLOAD") ", " BOTH(n, "UNLOAD_COMPLETE") ", " BOTH(n, "ModelFinalize")
 
 static const char *const one_folder[] = { "models" };
 
@@ -62,8 +63,7 @@ static void scene_end(struct scene *s) {
         agent_host_end();
 }
 
-static TRITONSERVER_Error *refuse(TRITONREPOAGENT_Agent      *agent,
-                                  TRITONREPOAGENT_AgentModel *model) {
+static TRITONSERVER_Error *refuse(TRITONREPOAGENT_Agent *agent, TRITONREPOAGENT_AgentModel *model) {
         (void)agent;
         (void)model;
         return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_UNAVAILABLE, "not today");
@@ -237,10 +237,7 @@ static const struct {
             { await_first, UNLOADED("1") },
             { unload, "" } } },
         { "agents come with a reload",
-          { { no_agents, "" },
-            { load, "" },
-            { touch, "" },
-            { load, OPENED ", " LOADED("1") } } },
+          { { no_agents, "" }, { load, "" }, { touch, "" }, { load, OPENED ", " LOADED("1") } } },
         { "a configuration that comes with the request has agents of its own",
           { { load, OPENED ", " LOADED("1") },
             { load_with_config, NULL },

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
@@ -9,7 +11,6 @@
 #include "repo/loaded_model.h"
 #include "repo/reaper.h"
 #include "repo/repo_place.h"
-#include "suite.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -133,8 +134,8 @@ static TRITONSERVER_Error *acquire(TRITONREPOAGENT_Agent      *agent,
         assert_refused(TRITONREPOAGENT_ModelRepositoryLocationAcquire(
                                agent, model, (TRITONREPOAGENT_ArtifactType)7, &again),
                        ERR_INVALID_ARG, "7 is no valid artifact type");
-        assert_null(TRITONREPOAGENT_ModelRepositoryLocationAcquire(agent, model, LOCAL,
-                                                                   &directory));
+        assert_null(
+                TRITONREPOAGENT_ModelRepositoryLocationAcquire(agent, model, LOCAL, &directory));
         assert_null(TRITONREPOAGENT_ModelRepositoryLocationAcquire(agent, model, LOCAL, &again));
         assert_string_equal(again, directory);
         assert_ok(file_stat(directory, &stat), "stat");
@@ -200,8 +201,8 @@ static TRITONSERVER_Error *find_moved(TRITONREPOAGENT_Agent      *agent,
 
 static TRITONSERVER_Error *release_too_early(TRITONREPOAGENT_Agent      *agent,
                                              TRITONREPOAGENT_AgentModel *model) {
-        AUTO_CHARS text = mem_printf("'%s' cannot be released while it is the model's location",
-                                     acquired);
+        AUTO_CHARS text =
+                mem_printf("'%s' cannot be released while it is the model's location", acquired);
 
         assert_refused(TRITONREPOAGENT_ModelRepositoryLocationRelease(agent, model, acquired),
                        ERR_INVALID_ARG, text);
@@ -220,8 +221,7 @@ static TRITONSERVER_Error *release(TRITONREPOAGENT_Agent      *agent,
         return NULL;
 }
 
-static TRITONSERVER_Error *refuse(TRITONREPOAGENT_Agent      *agent,
-                                  TRITONREPOAGENT_AgentModel *model) {
+static TRITONSERVER_Error *refuse(TRITONREPOAGENT_Agent *agent, TRITONREPOAGENT_AgentModel *model) {
         (void)agent;
         (void)model;
         return TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INVALID_ARG, "no");
@@ -321,7 +321,7 @@ static TRITONSERVER_Error *move_to_bad_places(TRITONREPOAGENT_Agent      *agent,
                                               TRITONREPOAGENT_AgentModel *model) {
         AUTO_CHARS          file = temp_tree_path(&place.tree, "models/m/config.pbtxt");
         AUTO_CHARS          text = mem_printf("'%s' is no directory, so it cannot be the location "
-                                              "of a model",
+                                                       "of a model",
                                               file);
         TRITONSERVER_Error *err;
 

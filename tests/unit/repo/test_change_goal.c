@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "repo/change_goal.h"
 #include "suite.h"
+
+#include "repo/change_goal.h"
 
 static void test_which_goals_supersede(void **state) {
         static const struct {

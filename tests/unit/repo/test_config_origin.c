@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "base/mem.h"
 #include "infer/fake_model.h"
 #include "repo/config_origin.h"
-#include "suite.h"
 
 static void compare(const char *given_json, const char *own_json, struct config_origin *ret) {
         AUTO_MODEL_CONFIG given = NULL;

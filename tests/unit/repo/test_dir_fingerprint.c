@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "backend/temp_tree.h"
 #include "base/mem.h"
 #include "infer/fake_model.h"
 #include "repo/dir_fingerprint.h"
-#include "suite.h"
 
 #include <fcntl.h>
 #include <stdio.h>

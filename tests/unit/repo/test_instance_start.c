@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Whether instances are made side by side, and what is left when one of them fails. */
+#include "suite.h"
+
 #include "backend/log_lines.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -9,7 +11,6 @@
 #include "repo/model_instances.h"
 #include "repo/reaper.h"
 #include "repo/repo_place.h"
-#include "suite.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

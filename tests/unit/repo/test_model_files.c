@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "backend/log_lines.h"
 #include "backend/temp_tree.h"
 #include "base/mem.h"
 #include "infer/fake_model.h"
 #include "repo/model_files.h"
 #include "repo/repo_parts.h"
-#include "suite.h"
 
 #include <unistd.h>
 
@@ -31,10 +32,8 @@ static struct error *read_with(const struct repo_parts *parts, const char *name,
                                struct model_files *ret) {
         AUTO_CHARS directory = temp_tree_path(&tree, name);
 
-        return model_files_read(parts,
-                                &(struct model_source){ .key = { "", name },
-                                                        .directory = directory },
-                                ret);
+        return model_files_read(
+                parts, &(struct model_source){ .key = { "", name }, .directory = directory }, ret);
 }
 
 static const struct repo_parts completing = { .auto_complete = true, .config_name = "" };
@@ -267,8 +266,8 @@ static void test_policies_that_pick_nothing(void **state) {
         (void)state;
         temp_tree_folder(&tree, "m/1");
         for (size_t i = 0; i < ARRAY_LEN(policies); i++) {
-                AUTO_CHARS config = mem_printf("backend: 'fake' version_policy { %s }",
-                                               policies[i]);
+                AUTO_CHARS config =
+                        mem_printf("backend: 'fake' version_policy { %s }", policies[i]);
                 struct model_files f;
 
                 temp_tree_write(&tree, "m/config.pbtxt", config);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Who needs whom: orders of loading and unloading, cycles, and random graphs against a plain model.
  */
+#include "suite.h"
+
 #include "base/compiler.h"
 #include "repo/model_graph.h"
 #include "shortage.h"
-#include "suite.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +51,8 @@ static void assert_order(const char *graph, const char *model, const char *expec
         model_graph_free(g);
 }
 
-static void test_needs_come_first(void **state UNUSED) {
+static void test_needs_come_first(void **state) {
+        (void)state;
         assert_order("", "a", "a");
         assert_order("a: b", "a", "b a");
         assert_order("a: b c; b: c", "a", "c b a");
@@ -59,11 +61,12 @@ static void test_needs_come_first(void **state UNUSED) {
         assert_order("a: b; x: y", "a", "b a"); /* others are left alone */
 }
 
-static void test_several_keep_their_order(void **state UNUSED) {
+static void test_several_keep_their_order(void **state) {
         static const char *const models[] = { "z", "a", "m", "z", "new", "new" };
         struct model_graph      *g = graph_of("a: m");
         struct model_order       o;
 
+        (void)state;
         assert_null(model_graph_order(g, models, ARRAY_LEN(models), &o));
         assert_names(&o, "z m a new");
         model_graph_free(g);
@@ -88,17 +91,19 @@ static void assert_cycle(const char *graph, const char *model, const char *expec
         model_graph_free(g);
 }
 
-static void test_cycles(void **state UNUSED) {
+static void test_cycles(void **state) {
+        (void)state;
         assert_cycle("a: a", "a", "circular dependency between ensembles: a -> a");
         assert_cycle("a: b; b: a", "a", "circular dependency between ensembles: a -> b -> a");
         assert_cycle("a: b; b: c; c: d b", "a",
                      "circular dependency between ensembles: b -> c -> b");
 }
 
-static void test_dependents(void **state UNUSED) {
+static void test_dependents(void **state) {
         struct model_graph *g = graph_of("a: b; b: c; d: c; e: f");
         struct model_order  o;
 
+        (void)state;
         model_graph_dependents(g, "c", &o);
         assert_names(&o, "a b d");
         model_graph_dependents(g, "a", &o);
@@ -108,19 +113,21 @@ static void test_dependents(void **state UNUSED) {
         model_graph_free(g);
 }
 
-static void test_dependents_in_a_cycle(void **state UNUSED) {
+static void test_dependents_in_a_cycle(void **state) {
         struct model_graph *g = graph_of("a: b; b: a; c: a");
         struct model_order  o;
 
+        (void)state;
         model_graph_dependents(g, "a", &o);
         assert_names(&o, "b c");
         model_graph_free(g);
 }
 
-static void test_changes(void **state UNUSED) {
+static void test_changes(void **state) {
         struct model_graph *g = graph_of("a: b c; d: a");
         struct model_order  o;
 
+        (void)state;
         model_graph_set(g, "a", (const char *const[]){ "c", "x" }, 2);
         model_graph_dependents(g, "b", &o);
         assert_names(&o, "");
@@ -141,13 +148,14 @@ static void test_changes(void **state UNUSED) {
 }
 
 /* No recursion: a line of many models. */
-static void test_deep(void **state UNUSED) {
+static void test_deep(void **state) {
         enum { N = 20000 };
         struct model_graph *g = model_graph_new();
         struct model_order  o;
         char                name[16], next[16];
         const char         *need = next, *first = "m0";
 
+        (void)state;
         for (unsigned i = 0; i < N; i++) {
                 snprintf(name, sizeof(name), "m%u", i);
                 snprintf(next, sizeof(next), "m%u", i + 1);
@@ -220,9 +228,10 @@ static void check_node(struct model_graph *g, bool needs[N_NODES][N_NODES], unsi
         model_order_done(&o);
 }
 
-static void test_random_graphs(void **state UNUSED) {
+static void test_random_graphs(void **state) {
         uint64_t random = UINT64_C(0x9e3779b97f4a7c15);
 
+        (void)state;
         for (unsigned round = 0; round < 2000; round++) {
                 struct model_graph *g = model_graph_new();
                 bool                needs[N_NODES][N_NODES] = { { false } };

@@ -2,8 +2,6 @@
 /* Instance groups that change while a model serves: which instances stay, which are made, how they are named,
  * and what a change that is cancelled or fails leaves behind.
  */
-#include "repo/model_instances.h"
-
 #include "suite.h"
 
 #include "backend/backend_instance.h"
@@ -16,6 +14,7 @@
 #include "infer/fake_model.h"
 #include "repo/loaded_model.h"
 #include "repo/model_files.h"
+#include "repo/model_instances.h"
 #include "repo/model_load.h"
 #include "repo/reaper.h"
 #include "repo/repo_place.h"
@@ -186,7 +185,8 @@ static void check_row(const struct row *row) {
         repo_place_end(&p);
 }
 
-static void test_changes(void **state UNUSED) {
+static void test_changes(void **state) {
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 print_message("%s -> %s\n", rows[i].before, rows[i].after);
                 check_row(&rows[i]);
@@ -194,12 +194,13 @@ static void test_changes(void **state UNUSED) {
 }
 
 /* Those that were made before it are ended; those that serve are not touched. */
-static void test_one_that_fails(void **state UNUSED) {
+static void test_one_that_fails(void **state) {
         struct model_update *u = NULL;
         struct repo_place    p;
         struct model        *model;
         struct calls         calls;
 
+        (void)state;
         repo_place_begin(&p);
         AUTO_CHARS config = config_when_loaded(&p, COUNT(2));
 
@@ -263,11 +264,12 @@ static void await_one_instance(struct model *model) {
         }
 }
 
-static void test_a_visited_instance_is_not_ended(void **state UNUSED) {
+static void test_a_visited_instance_is_not_ended(void **state) {
         struct thread     visiting = { 0 }, committing = { 0 };
         struct repo_place p;
         struct visit      v = { .is_inside = false };
 
+        (void)state;
         repo_place_begin(&p);
         mutex_init(&v.lock, LOCK_SERVER);
         cond_init(&v.changed);

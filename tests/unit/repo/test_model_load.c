@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "suite.h"
 
-#include "repo/model_instances.h"
-#include "repo/model_runner.h"
-#include "repo/loaded_model.h"
-#include "repo/model_load.h"
-
 #include "backend/host_policy.h"
 #include "backend/log_lines.h"
 #include "backend/probe.h"
@@ -13,7 +8,11 @@
 #include "base/mem.h"
 #include "infer/fake_model.h"
 #include "infer/request_check.h"
+#include "repo/loaded_model.h"
 #include "repo/model_files.h"
+#include "repo/model_instances.h"
+#include "repo/model_load.h"
+#include "repo/model_runner.h"
 #include "repo/reaper.h"
 #include "repo/repo_place.h"
 
@@ -285,15 +284,17 @@ static void test_host_policies(void **state) {
         repo_place_begin(&p);
         assert_ok(host_policies_new(
                           &(struct host_policies_options){
-                                  .settings = (const struct setting[]){
-                                          { "mine", "cpu-cores", core },
-                                          { "model", "cpu-cores", core } },
+                                  .settings =
+                                          (const struct setting[]){
+                                                  { "mine", "cpu-cores", core },
+                                                  { "model", "cpu-cores", core } },
                                   .n_settings = 2 },
                           &p.parts.policies),
                   "policies");
         load_and_run(&p, "instance_group [{ host_policy: 'mine' }] " WARMUP, &one);
         load_and_run(&p, "instance_group [{ kind: KIND_MODEL }] " WARMUP, &one);
-        load_and_run(&p, "instance_group [{ host_policy: 'mine' }, { host_policy: 'mine' }] " WARMUP,
+        load_and_run(&p,
+                     "instance_group [{ host_policy: 'mine' }, { host_policy: 'mine' }] " WARMUP,
                      &one);
         /* Nobody has defined "cpu". It does not stay where its loader happens to be. */
         load_and_run(&p, "instance_group [{ kind: KIND_CPU }] " WARMUP, &here);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "backend/temp_tree.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "infer/fake_model.h"
 #include "repo/override.h"
-#include "suite.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -81,9 +82,9 @@ static void test_attacks_are_refused(void **state) {
         for (size_t i = 0; i < ARRAY_LEN(attacks); i++) {
                 struct override_files *files = NULL;
                 AUTO_CHARS             text = mem_printf(
-                        "Invalid file parameter 'file:%s', the path must stay within model "
-                        "directory.",
-                        attacks[i]);
+                                    "Invalid file parameter 'file:%s', the path must stay within model "
+                                                "directory.",
+                                    attacks[i]);
 
                 assert_error(write_one(s, attacks[i], &files), ERR_INVALID_ARG, text);
                 assert_null(files);
@@ -118,8 +119,10 @@ static void test_lengths(void **state) {
 
 /* Odd, but they stay where they belong. */
 static void test_names_that_are_fine(void **state) {
-        static const char *const names[] = { "1/model.bin", "config.pbtxt", "...", "..a", "a..",
-                                             "1/a b", "1/\xc3\xa9", "1/%2e%2e", "1/~", "1/lock" };
+        static const char *const names[] = { "1/model.bin", "config.pbtxt", "...",
+                                             "..a",         "a..",          "1/a b",
+                                             "1/\xc3\xa9",  "1/%2e%2e",     "1/~",
+                                             "1/lock" };
         struct override_store   *s = override_store_new();
 
         (void)state;
@@ -191,8 +194,8 @@ static void test_the_root_must_be_ours(void **state) {
         struct place          *p = *state;
         struct override_store *s = override_store_new();
         struct override_files *files = NULL;
-        AUTO_CHARS text = mem_printf("'%s' must be a directory that only this user may use",
-                                     p->root);
+        AUTO_CHARS             text =
+                mem_printf("'%s' must be a directory that only this user may use", p->root);
         AUTO_CHARS elsewhere = temp_tree_path(&p->tree, "elsewhere");
 
         for (mode_t mode = 1; mode < 0100; mode <<= 1) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/thread_failure.h"
 #include "repo/reaper.h"
-#include "suite.h"
 
 #include <pthread.h>
 #include <semaphore.h>

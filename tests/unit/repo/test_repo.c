@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "base/mem.h"
 #include "infer/fake_model.h"
 #include "repo/repo.h"
 #include "repo/repo_private.h"
-#include "suite.h"
 
 #include <stdlib.h>
 

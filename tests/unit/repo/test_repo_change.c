@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a load, a reload and an unload change, and above all what they leave alone. */
+#include "suite.h"
+
 #include "backend/log_lines.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -10,7 +12,6 @@
 #include "repo/reaper.h"
 #include "repo/repo.h"
 #include "repo/repo_place.h"
-#include "suite.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -300,15 +301,19 @@ static const struct instance_row {
         { COUNT(1), "instance_group { name: 'other' count: 1 kind: KIND_CPU }", { 0 } },
         { COUNT(2), COUNT(1) COUNT(1), { 0 } },
         { COUNT(1) COUNT(2), COUNT(4), { .instances = 1 } },
-        { COUNT(2), "instance_group { count: 2 kind: KIND_MODEL }",
+        { COUNT(2),
+          "instance_group { count: 2 kind: KIND_MODEL }",
           { .instances = 2, .instances_ended = 2 } },
-        { COUNT(2), COUNT(1) "instance_group { count: 2 kind: KIND_MODEL }",
+        { COUNT(2),
+          COUNT(1) "instance_group { count: 2 kind: KIND_MODEL }",
           { .instances = 2, .instances_ended = 1 } },
-        { COUNT(2), COUNT(1) "instance_group { count: 1 kind: KIND_CPU host_policy: 'mine' }",
+        { COUNT(2),
+          COUNT(1) "instance_group { count: 1 kind: KIND_CPU host_policy: 'mine' }",
           { .instances = 1, .instances_ended = 1 } },
         { COUNT(1), COUNT(2) ALL_VERSIONS, { .instances = 1 } },
         /* Anything else besides: everything is loaded anew. */
-        { COUNT(1), COUNT(2) "parameters { key: 'x' value { string_value: 'y' } }",
+        { COUNT(1),
+          COUNT(2) "parameters { key: 'x' value { string_value: 'y' } }",
           { 1, 1, 2, 1 } },
 };
 
@@ -475,7 +480,8 @@ static void test_sent_configuration(void **state) {
         repo_place_end(&p);
 }
 
-#define SENT(value) JSON_CONFIG(", \"parameters\": { \"sent\": { \"string_value\": \"" value "\" } }")
+#define SENT(value)                                                                                \
+        JSON_CONFIG(", \"parameters\": { \"sent\": { \"string_value\": \"" value "\" } }")
 
 /* The value of the parameter "sent" in the configuration in force; "" without one. */
 static void assert_sent(struct repo_place *p, const char *expected) {
@@ -515,7 +521,7 @@ static void test_sent_configuration_is_kept(void **state) {
         /* A load that fails takes nothing away, sent or not. */
         log_lines_begin();
         assert_fails(load_json(&p, JSON_CONFIG(", \"version_policy\": { \"specific\": { "
-                                                        "\"versions\": [9] } }")));
+                                               "\"versions\": [9] } }")));
         temp_tree_write(&p.tree, "models/m/config.pbtxt", "nonsense");
         assert_fails(repo_load(p.repo, "m", NULL));
         log_lines_end();
@@ -643,8 +649,8 @@ static void test_retries(void **state) {
 /* Loads that come to nothing leave no name behind. */
 static void test_failures_are_forgotten(void **state) {
         const struct override_file files[] = { { "1/a", "", 0 } };
-        struct repo_override       o = { .config_json = "{ nonsense", .files = files, .n_files = 1 };
-        struct repo_place          p;
+        struct repo_override o = { .config_json = "{ nonsense", .files = files, .n_files = 1 };
+        struct repo_place    p;
 
         (void)state;
         begin(&p);

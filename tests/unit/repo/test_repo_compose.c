@@ -2,7 +2,6 @@
 /* Models that need others, by `next`: in which order they are loaded, and what becomes of them when one
  * comes, changes or goes. Over the network: tests/e2e/test_chains.py, test_ensemble_life.py.
  */
-#include "shortage.h"
 #include "suite.h"
 
 #include "base/mem.h"
@@ -14,6 +13,7 @@
 #include "repo/model_runner.h"
 #include "repo/repo_compose.h"
 #include "repo/repo_place.h"
+#include "shortage.h"
 
 #define NEXT(model) "parameters { key: 'next' value { string_value: '" model "' } } "
 #define WAITS "next model 'c' is not ready"
@@ -321,8 +321,8 @@ static void test_an_unload_that_waits_for_itself_is_refused(void **state) {
         assert_error(u.held, ERR_INVALID_ARG,
                      "model 'c' is needed by a load that waits for this one: b -> c -> b");
         assert_ok(u.other, "unload d");
-        repo_place_await_index(
-                &p, "a:1:READY:-\nb:1:READY:-\nc:1:READY:-\nd:1:UNAVAILABLE:unloaded\n");
+        repo_place_await_index(&p,
+                               "a:1:READY:-\nb:1:READY:-\nc:1:READY:-\nd:1:UNAVAILABLE:unloaded\n");
         assert_ok(repo_unload(p.repo, "c"), "unload c"); /* nothing holds it any more */
         repo_place_close(&p);
         repo_place_end(&p);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "repo/repo_place.h"
 #include "repo/repo_private.h"
-#include "suite.h"
 
 #include <string.h>
 #include <unistd.h>

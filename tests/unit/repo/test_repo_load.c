@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "backend/log_lines.h"
 #include "backend/probe.h"
 #include "base/clock.h"
@@ -8,7 +10,6 @@
 #include "repo/reaper.h"
 #include "repo/repo.h"
 #include "repo/repo_place.h"
-#include "suite.h"
 
 #include <unistd.h>
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which model a name means where each repository is a namespace. */
+#include "suite.h"
+
 #include "backend/log_lines.h"
 #include "base/mem.h"
 #include "infer/fake_model.h"
@@ -10,7 +12,6 @@
 #include "repo/repo_compose.h"
 #include "repo/repo_place.h"
 #include "shortage.h"
-#include "suite.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What polls see and do. Each script changes files between polls; nothing depends on time. */
+#include "suite.h"
+
 #include "backend/log_lines.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -9,7 +11,6 @@
 #include "repo/reaper.h"
 #include "repo/repo.h"
 #include "repo/repo_place.h"
-#include "suite.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -20,11 +21,11 @@ static const char *const one_folder[] = { "models" };
 
 enum step_kind {
         POLL,
-        POLLS, /* until nothing more can come of it */
-        WRITE, /* the file `path` of models/m: `text` */
+        POLLS,  /* until nothing more can come of it */
+        WRITE,  /* the file `path` of models/m: `text` */
         CONFIG, /* config.pbtxt: REPO_PLACE_CONFIG and `text` */
         RENAME, /* the folder `path` of the tree to `text` */
-        FAIL, /* the backend refuses `path` from now on; NULL: nobody */
+        FAIL,   /* the backend refuses `path` from now on; NULL: nobody */
 };
 
 struct step {
@@ -38,15 +39,16 @@ struct step {
 
 #define MAX_STEPS 16
 
-#define DO(what, on, with) { .kind = what, .path = on, .text = with }
-#define LOADS(...) { .kind = POLL, .n_models = 1, .n_instances = 1, __VA_ARGS__ }
+#define DO(what, on, with)                                                                         \
+        { .kind = what, .path = on, .text = with }
+#define LOADS(...)                                                                                 \
+        { .kind = POLL, .n_models = 1, .n_instances = 1, __VA_ARGS__ }
 
 static const struct script {
         const char *name;
         struct step steps[MAX_STEPS];
 } scripts[] = {
-        { "nothing changes",
-          { { .kind = POLL }, { .kind = POLL }, { .kind = POLL } } },
+        { "nothing changes", { { .kind = POLL }, { .kind = POLL }, { .kind = POLL } } },
         { "a changed file is loaded once it has been still for one poll",
           { DO(WRITE, "1/model.bin", "second"),
             { .kind = POLL },
@@ -68,7 +70,8 @@ static const struct script {
           { DO(RENAME, "models/m", "away"), DO(RENAME, "away", "models/m"), { .kind = POLLS } } },
         { "gone for one poll is not gone",
           { DO(RENAME, "models/m", "away"),
-            { .kind = POLL }, DO(RENAME, "away", "models/m"),
+            { .kind = POLL },
+            DO(RENAME, "away", "models/m"),
             { .kind = POLLS } } },
         { "gone for two is",
           { DO(RENAME, "models/m", "away"),
@@ -89,8 +92,7 @@ static const struct script {
             { .kind = POLL },
             { .kind = POLL, .n_instances = 2 },
             { .kind = POLLS } } },
-        { "labels",
-          { DO(WRITE, "labels.txt", "cat"), { .kind = POLL }, LOADS(.path = NULL) } },
+        { "labels", { DO(WRITE, "labels.txt", "cat"), { .kind = POLL }, LOADS(.path = NULL) } },
         { "a higher version takes over",
           { DO(WRITE, "2/model.bin", "two"),
             { .kind = POLL },
@@ -183,8 +185,8 @@ static void run_script(const struct script *script) {
                 play(&p, s);
                 if (fake_host_count(FAKE_MODEL_INITIALIZE) - n_models != s->n_models ||
                     fake_host_count(FAKE_INSTANCE_INITIALIZE) - n_instances != s->n_instances)
-                        fail_msg("%s, step %zu: %u models and %u instances were made",
-                                 script->name, i, fake_host_count(FAKE_MODEL_INITIALIZE) - n_models,
+                        fail_msg("%s, step %zu: %u models and %u instances were made", script->name,
+                                 i, fake_host_count(FAKE_MODEL_INITIALIZE) - n_models,
                                  fake_host_count(FAKE_INSTANCE_INITIALIZE) - n_instances);
                 if (s->index != NULL)
                         repo_place_await_index(&p, s->index);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "backend/log_lines.h"
 #include "base/mem.h"
 #include "infer/fake_model.h"
 #include "repo/repo_place.h"
 #include "repo/repo_scan.h"
-#include "suite.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -32,7 +33,8 @@ static void assert_scan(struct repo_place *p, const char *only, const char *expe
                 assert_ptr_equal(repo_scan_find(&scan, &m->key), m);
                 assert_ptr_equal(repo_scan_find_name(&scan, m->key.name, &n), m);
                 assert_int_equal(n, 1);
-                strbuf_printf(&text, "%s:%s%s\n", m->key.name, m->directory + strlen(p->tree.path) + 1,
+                strbuf_printf(&text, "%s:%s%s\n", m->key.name,
+                              m->directory + strlen(p->tree.path) + 1,
                               m->is_duplicate ? ":twice" : "");
         }
         assert_null(find(&scan, "nobody"));
@@ -43,8 +45,8 @@ static void assert_scan(struct repo_place *p, const char *only, const char *expe
 }
 
 static void test_scan(void **state) {
-        static const char *const nobody[] = { "file",    "broken", ".hidden", ".", "..", "",
-                                              "a/../b", "a/",     "./a",     "../models/a" };
+        static const char *const nobody[] = { "file", "broken", ".hidden", ".",   "..",
+                                              "",     "a/../b", "a/",      "./a", "../models/a" };
 
         struct repo_place p;
         AUTO_CHARS        link = NULL;
@@ -67,8 +69,9 @@ static void test_scan(void **state) {
         assert_int_equal(symlink(target, link), 0);
         assert_int_equal(symlink("nowhere", broken), 0);
         repo_place_open(&p, folders, 2);
-        assert_scan(&p, NULL, "A:more/A\na:models/a\nb:models/b\nlinked:more/linked\n"
-                              "twin:models/twin:twice\n");
+        assert_scan(&p, NULL,
+                    "A:more/A\na:models/a\nb:models/b\nlinked:more/linked\n"
+                    "twin:models/twin:twice\n");
         assert_scan(&p, "a", "a:models/a\n");
         assert_scan(&p, "twin", "twin:models/twin:twice\n");
         assert_scan(&p, "linked", "linked:more/linked\n");
@@ -107,13 +110,13 @@ static void test_names(void **state) {
 
 /* The others are there all the same, and the log hears of each change once. */
 static void test_unreadable(void **state) {
-        struct repo_place         p;
-        struct repo_scan          scan;
-        const struct error       *err;
-        AUTO_CHARS                text = NULL;
-        AUTO_CHARS                bad = NULL;
-        AUTO_CHARS                good = NULL;
-        AUTO_CHARS                more = NULL;
+        struct repo_place   p;
+        struct repo_scan    scan;
+        const struct error *err;
+        AUTO_CHARS          text = NULL;
+        AUTO_CHARS          bad = NULL;
+        AUTO_CHARS          good = NULL;
+        AUTO_CHARS          more = NULL;
 
         (void)state;
         repo_place_begin(&p);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "infer/model.h"
 #include "repo/repo_table.h"
-#include "suite.h"
 
 #include <stdlib.h>
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "base/mem.h"
 #include "infer/fake_model.h"
 #include "repo/config_origin.h"
 #include "repo/override.h"
 #include "repo/uploaded_code.h"
-#include "suite.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -54,12 +55,13 @@ static void test_files(void **state) {
                         { "1/weights", "w", 1 },
                         { rows[i].path, rows[i].bytes, strlen(rows[i].bytes) },
                 };
-                AUTO_CHARS text = mem_printf("Uploaded code is disabled: 'file:%s' of model 'm' is "
-                                             "%s. " HINT,
-                                             rows[i].path, rows[i].kind ? rows[i].kind : "");
+                AUTO_CHARS text =
+                        mem_printf("Uploaded code is disabled: 'file:%s' of model 'm' is "
+                                   "%s. " HINT,
+                                   rows[i].path, rows[i].kind != NULL ? rows[i].kind : "");
                 struct error *err = uploaded_code_check_files("m", files, 2);
 
-                if (rows[i].kind)
+                if (rows[i].kind != NULL)
                         assert_error(err, ERR_UNSUPPORTED, text);
                 else
                         assert_ok(err, rows[i].path);

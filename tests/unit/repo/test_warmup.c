@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "suite.h"
 
-#include "repo/warmup.h"
-
 #include "backend/temp_tree.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "infer/executor.h"
 #include "infer/fake_model.h"
+#include "repo/warmup.h"
 
 #define IO                                                                                         \
         "name: 'm' backend: 'fake' max_batch_size: 4 "                                             \

@@ -8,6 +8,8 @@
  */
 #pragma once
 
+#include "suite.h"
+
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/timer.h"
@@ -15,7 +17,6 @@
 #include "infer/response.h"
 #include "repo/scheduler_choice.h"
 #include "sched/sched_setup.h"
-#include "suite.h"
 
 #include <pthread.h>
 #include <stdio.h>

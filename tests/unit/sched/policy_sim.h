@@ -9,6 +9,8 @@
  */
 #pragma once
 
+#include "suite.h"
+
 #include "base/clock.h"
 #include "infer/executor.h"
 #include "infer/fake_model.h"
@@ -16,7 +18,6 @@
 #include "sched/instance.h"
 #include "sched/policy.h"
 #include "sched/request_queue.h"
-#include "suite.h"
 
 #include <stdio.h>
 

@@ -22,13 +22,14 @@
  */
 #pragma once
 
+#include "suite.h"
+
 #include "base/clock.h"
 #include "infer/batch_filter.h"
 #include "infer/fake_model.h"
 #include "infer/request_check.h"
 #include "sched/policy.h"
 #include "sched/request_queue.h"
-#include "suite.h"
 
 #include <stdbool.h>
 #include <stdio.h>

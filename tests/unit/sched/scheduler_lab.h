@@ -12,6 +12,8 @@
  */
 #pragma once
 
+#include "suite.h"
+
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/thread.h"
@@ -21,7 +23,6 @@
 #include "infer/request_check.h"
 #include "repo/scheduler_choice.h"
 #include "sched/sched_setup.h"
-#include "suite.h"
 
 #include <pthread.h>
 #include <stdio.h>

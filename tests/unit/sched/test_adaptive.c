@@ -3,8 +3,9 @@
  * closed loops, random arrivals, and random orders of events against a plain model of its rules. The
  * numbers in the names of tests are those of the acceptance checks.
  */
-#include "sched/policy_sim.h"
 #include "suite.h"
+
+#include "sched/policy_sim.h"
 
 #include <math.h>
 

@@ -3,10 +3,11 @@
  * which member; and random orders of events against a plain model of the rules. The numbers in the
  * names of tests are those of the acceptance checks.
  */
+#include "suite.h"
+
 #include "sched/policy_sim.h"
 #include "sched/row_plan.h"
 #include "shortage.h"
-#include "suite.h"
 
 #include <limits.h>
 

@@ -5,7 +5,6 @@
 #include "suite.h"
 
 #include "base/mem.h"
-
 #include "sched/queue_script.h"
 
 #define RUN_ROWS(rows) script_run_rows(rows, ARRAY_LEN(rows))

@@ -2,8 +2,9 @@
 /* The default scheduler and the dynamic batcher with real threads and fake executors.
  * test_run_to_completion.c tests execution on the submitter's thread.
  */
-#include "sched/scheduler_lab.h"
 #include "suite.h"
+
+#include "sched/scheduler_lab.h"
 
 #include <pthread.h>
 

@@ -6,6 +6,8 @@
  * instances, completions that submit another request, or a policy of the test that waits and chooses
  * instances and sizes at random.
  */
+#include "suite.h"
+
 #include "config/batching_config.h"
 #include "infer/submitter.h"
 #include "sched/instance.h"
@@ -16,7 +18,6 @@
 #include "sched/sched_options.h"
 #include "sched/scheduler_lab.h"
 #include "sched_plugin/policy_plugin.h"
-#include "suite.h"
 
 #include <errno.h>
 #include <pthread.h>

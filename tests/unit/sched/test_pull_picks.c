@@ -3,6 +3,8 @@
  * picked for, and requests run in parts and are answered once. The same holds under a rate limiter and
  * while instances come and go.
  */
+#include "suite.h"
+
 #include "base/placement.h"
 #include "config/batching_config.h"
 #include "infer/submitter.h"
@@ -12,7 +14,6 @@
 #include "sched/pull_engine.h"
 #include "sched/rate_limiter.h"
 #include "sched/scheduler_lab.h"
-#include "suite.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

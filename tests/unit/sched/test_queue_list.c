@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The sums of a queue's lists, and rules that use them in place of the requests. */
+#include "suite.h"
+
 #include "base/clock.h"
 #include "infer/fake_model.h"
 #include "infer/request_check.h"
 #include "sched/policy.h"
 #include "sched/queue_list.h"
-#include "suite.h"
 
 #define N 200
 #define CONFIG "name: 'm' max_batch_size: 8192 input { name: 'X' data_type: TYPE_INT8 dims: -1 }"

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The rate limiter by scripts, without threads: which instance gets a turn, when, and in which order. */
+#include "suite.h"
+
 #include "base/str.h"
 #include "base/strbuf.h"
 #include "infer/fake_model.h"
 #include "sched/rate_limiter.h"
-#include "suite.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -162,7 +163,8 @@ struct row {
 
 #define GLOBAL_R "resources { name: 'R' global: true count: 1 } "
 
-#define ROW(n, c, s, t, ...) { .name = n, .config = c, .script = s, .turns = t, __VA_ARGS__ }
+#define ROW(n, c, s, t, ...)                                                                       \
+        { .name = n, .config = c, .script = s, .turns = t, __VA_ARGS__ }
 
 static const struct row rows[] = {
         /* one resource */
@@ -194,8 +196,8 @@ static const struct row rows[] = {
 
         /* starvation */
         ROW("a large need is not overtaken",
-            I("a", R("2")) I("b", R("1")) I("c", R("1")) I("d", R("1")),
-            "b? c? a? d? b! b? c!", "b c a"),
+            I("a", R("2")) I("b", R("1")) I("c", R("1")) I("d", R("1")), "b? c? a? d? b! b? c!",
+            "b c a"),
         ROW("nor in its second resource", I("a", R("1") S("1")) I("b", R("1")) I("c", S("1")),
             "b? a? c? b! a!", "b a c"),
         ROW("a claim on another resource goes ahead", I("a", R("1")) I("b", R("1")) I("c", S("1")),
@@ -205,8 +207,8 @@ static const struct row rows[] = {
 
         /* what there is */
         ROW("implicit: the largest need",
-            I("a", R("4")) I("b", R("2")) I("c", R("2")) I("d", R("1")),
-            "b? c? d? a? b! d! c!", "b c d a"),
+            I("a", R("4")) I("b", R("2")) I("c", R("2")) I("d", R("1")), "b? c? d? a? b! d! c!",
+            "b c d a"),
         ROW("explicit: more", I("a", R("4")) I("b", R("2")), "a? b?", "a b",
             .supplies = { { "R", 6, -1 } }),
         ROW("explicit: exactly", I("a", R("4")) I("b", R("2")), "a? b? a!", "a b",
@@ -216,15 +218,14 @@ static const struct row rows[] = {
 
         /* devices */
         ROW("each device has its own",
-            ON("a", "0", R("1")) ON("b", "1", R("1")) ON("c", "1", R("1")),
-            "a? b? c? a! b!", "a b c"),
+            ON("a", "0", R("1")) ON("b", "1", R("1")) ON("c", "1", R("1")), "a? b? c? a! b!",
+            "a b c"),
         ROW("a global one is one", ON("a", "0", G("1")) ON("b", "1", G("1")), "a? b? a!", "a b"),
         ROW("each device as given",
             ON("a", "0", R("1")) ON("b", "0", R("1")) ON("c", "1", R("1")) ON("d", "1", R("1")),
             "a? b? c? d?", "a b c", .supplies = { { "R", 2, 0 }, { "R", 1, -1 } }),
-        ROW("a global one of each device",
-            ON("a", "0", G("1")) ON("b", "1", G("1")), "a? b?", "a b",
-            .supplies = { { "G", 2, -1 } }),
+        ROW("a global one of each device", ON("a", "0", G("1")) ON("b", "1", G("1")), "a? b?",
+            "a b", .supplies = { { "G", 2, -1 } }),
         ROW("a global one with a device", ON("a", "0", G("1")) ON("b", "1", G("1")), "a? b?", "a b",
             .supplies = { { "G", 2, 7 } }),
 
@@ -251,8 +252,8 @@ static const struct row rows[] = {
             .late = "c", .supplies = { { "R", 1, -1 } }),
         ROW("a late one begins with the lowest", I("a", R("1")) I("b", R("1")),
             "a? a! a? a! a? b+ b? a? a! b? b! a?", "a a a b a", .late = "b"),
-        ROW("another kind after all have gone", I("a", R("1")) I("b", GLOBAL_R),
-            "a? ax b+ b?", "a b", .late = "b"),
+        ROW("another kind after all have gone", I("a", R("1")) I("b", GLOBAL_R), "a? ax b+ b?",
+            "a b", .late = "b"),
         ROW("an instance joins a model that asks", I("a1", R("1")) I("b", R("1")) I("a2", S("1")),
             "b? a? a2+ a?", "b a2", .late = "a2"),
 };
@@ -323,8 +324,7 @@ static void test_shares(void **state) {
                 stage_open(&s, cases[i].config, NULL, "-");
                 play_busy(&s, cases[i].n, counts);
                 for (size_t k = 0; k < 3; k++)
-                        assert_in_range(counts[k] + 2, cases[i].shares[k],
-                                        cases[i].shares[k] + 4);
+                        assert_in_range(counts[k] + 2, cases[i].shares[k], cases[i].shares[k] + 4);
                 stage_close(&s);
         }
 }
@@ -336,27 +336,33 @@ static void test_refusals(void **state) {
                 struct rate_supply supplies[3];
         } cases[] = {
                 { I("a", R("2")) I("b", R("4")),
-                  "Resource count for \"R\" is limited to 3 which will prevent scheduling of one or "
+                  "Resource count for \"R\" is limited to 3 which will prevent scheduling of one "
+                  "or "
                   "more model instances, the minimum required count is 4",
                   { { "R", 3, -1 } } },
                 { I("a", "") ON("b", "0", R("4")),
-                  "Resource count for \"R\" is limited to 0 which will prevent scheduling of one or "
+                  "Resource count for \"R\" is limited to 0 which will prevent scheduling of one "
+                  "or "
                   "more model instances, the minimum required count is 4",
                   { { "R", 10, 10 } } },
                 { I("a", "") I("b", R("2") R("1")),
-                  "Resource count for \"R\" is limited to 2 which will prevent scheduling of one or "
+                  "Resource count for \"R\" is limited to 2 which will prevent scheduling of one "
+                  "or "
                   "more model instances, the minimum required count is 3",
                   { { "R", 2, -1 }, { "S", 9, -1 } } },
                 { I("a", R("1")) I("b", GLOBAL_R),
-                  "Resource \"R\" is present as both global and device-specific resource in the model "
+                  "Resource \"R\" is present as both global and device-specific resource in the "
+                  "model "
                   "configuration.",
                   { { 0 } } },
                 { I("a", GLOBAL_R) ON("b", "1", S("1") R("9")),
-                  "Resource \"R\" is present as both global and device-specific resource in the model "
+                  "Resource \"R\" is present as both global and device-specific resource in the "
+                  "model "
                   "configuration.",
                   { { 0 } } },
                 { I("a", "") I("b", R("1") GLOBAL_R),
-                  "Resource \"R\" is present as both global and device-specific resource in the model "
+                  "Resource \"R\" is present as both global and device-specific resource in the "
+                  "model "
                   "configuration.",
                   { { 0 } } },
         };

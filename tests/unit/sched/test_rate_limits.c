@@ -2,9 +2,10 @@
 /* Schedulers with a rate limiter and real threads: two models that share one resource, batches that are
  * formed when the turn is given, and turns that no instance needs any more.
  */
+#include "suite.h"
+
 #include "sched/rate_limiter.h"
 #include "sched/scheduler_lab.h"
-#include "suite.h"
 
 #include <stdatomic.h>
 
@@ -213,9 +214,10 @@ static void test_an_instance_that_cannot_join_is_refused(void **state) {
 
         (void)state;
         second.limits = large->model.config->pb->instance_group[0]->rate_limiter;
-        assert_error(s->ops->add_executor(s, &second), ERR_INVALID_ARG,
-                     "Resource count for \"R\" is limited to 1 which will prevent scheduling of one "
-                     "or more model instances, the minimum required count is 2");
+        assert_error(
+                s->ops->add_executor(s, &second), ERR_INVALID_ARG,
+                "Resource count for \"R\" is limited to 1 which will prevent scheduling of one "
+                "or more model instances, the minimum required count is 2");
         ticket_submit(&t[0]);
         assert_success(&t[0]);
         tickets_end(t, 1);

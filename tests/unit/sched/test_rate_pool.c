@@ -150,7 +150,8 @@ static size_t count_pools(const struct rate_pools *p) {
         return n;
 }
 
-static void test_supplies(void **state UNUSED) {
+static void test_supplies(void **state) {
+        (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 const struct supply_row *row = &rows[i];
                 struct rate_pools        p;
@@ -194,11 +195,12 @@ static const struct instance two_of_r = { { { "R", false, 2 } }, 0 };
 static const struct instance two_elsewhere = { { { "R", false, 2 } }, 1 };
 static const struct instance r_and_s = { { { "R", false, 1 }, { "S", false, 1 } }, 0 };
 
-static void test_take_and_give_back(void **state UNUSED) {
+static void test_take_and_give_back(void **state) {
         const struct rate_supply supply = { "R", 5, RATE_EACH_DEVICE };
         struct rate_pools        p;
         struct rate_needs        a, b, c, elsewhere;
 
+        (void)state;
         rate_pools_init(&p, &supply, 1);
         start_well(&a, &p, &three_of_r);
         start_well(&b, &p, &two_of_r);
@@ -222,10 +224,11 @@ static void test_take_and_give_back(void **state UNUSED) {
 
 /* A claim that waits for one of its resources reserves its other resources until the end of the
  * round. */
-static void test_reserved_for_a_round(void **state UNUSED) {
+static void test_reserved_for_a_round(void **state) {
         struct rate_pools p;
         struct rate_needs both, only_r;
 
+        (void)state;
         rate_pools_init(&p, NULL, 0);
         start_well(&both, &p, &r_and_s);
         start_well(&only_r, &p, &two_of_r);
@@ -240,10 +243,11 @@ static void test_reserved_for_a_round(void **state UNUSED) {
 }
 
 /* Without a supply, the capacity shrinks with the largest need, even while more than that is taken. */
-static void test_the_largest_need_goes(void **state UNUSED) {
+static void test_the_largest_need_goes(void **state) {
         struct rate_pools p;
         struct rate_needs large, small, other;
 
+        (void)state;
         rate_pools_init(&p, NULL, 0);
         start_well(&large, &p, &three_of_r);
         start_well(&small, &p, &two_of_r);

@@ -6,9 +6,10 @@
  * number of instances share by 1 / priority as long as each has a request that waits when one of its
  * executions ends.
  */
+#include "suite.h"
+
 #include "infer/fake_model.h"
 #include "sched/rate_limiter.h"
-#include "suite.h"
 
 #include <stdint.h>
 

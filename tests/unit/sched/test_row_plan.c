@@ -2,10 +2,11 @@
 /* Plans of rows: the documented tables; and for 500 random sets of members, each number of rows up to
  * 4 096 against all possible plans.
  */
+#include "suite.h"
+
 #include "base/mem.h"
 #include "infer/fake_model.h"
 #include "sched/row_plan.h"
-#include "suite.h"
 
 #include <stdio.h>
 

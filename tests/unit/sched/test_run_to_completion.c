@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Batches that run on the submitter's thread: inline_execution auto, never, always. */
+#include "suite.h"
+
 #include "infer/submitter.h"
 #include "sched/policy.h"
 #include "sched/pull_engine.h"
 #include "sched/sched_options.h"
 #include "sched/scheduler_lab.h"
-#include "suite.h"
 
 #include <limits.h>
 #include <pthread.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "base/clock.h"
 #include "infer/executor.h"
 #include "infer/fake_model.h"
@@ -7,7 +9,6 @@
 #include "sched/pull_engine.h"
 #include "sched/sched_options.h"
 #include "sched/sched_setup.h"
-#include "suite.h"
 
 #include <stdio.h>
 
@@ -129,8 +130,8 @@ static void test_adaptive_batching(void **state) {
                 const char        *parameter;
                 enum adaptive_mode server, expected;
         } rows[] = {
-                { NULL, ADAPTIVE_UNSET, ADAPTIVE_OFF },     { NULL, ADAPTIVE_FLOW, ADAPTIVE_FLOW },
-                { "off", ADAPTIVE_FLOW, ADAPTIVE_OFF },     { "idle", ADAPTIVE_UNSET, ADAPTIVE_IDLE },
+                { NULL, ADAPTIVE_UNSET, ADAPTIVE_OFF },   { NULL, ADAPTIVE_FLOW, ADAPTIVE_FLOW },
+                { "off", ADAPTIVE_FLOW, ADAPTIVE_OFF },   { "idle", ADAPTIVE_UNSET, ADAPTIVE_IDLE },
                 { "flow", ADAPTIVE_IDLE, ADAPTIVE_FLOW },
         };
         enum adaptive_mode mode = ADAPTIVE_UNSET;

@@ -8,6 +8,8 @@
  */
 #pragma once
 
+#include "suite.h"
+
 #include "base/clock.h"
 #include "config/batching_config.h"
 #include "infer/executor.h"
@@ -17,7 +19,6 @@
 #include "sched/instance.h"
 #include "sched/request_queue.h"
 #include "sched_plugin/policy_plugin.h"
-#include "suite.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -94,8 +94,7 @@ static void test_two_time_out_together(void **state) {
         plugin_now_ns += 100 * NS_PER_US;
         plugin_push(&lab, 1);
         plugin_pass(&lab, 400 * NS_PER_US);
-        assert_string_equal(lab.calls,
-                            "init 1; enqueue 1; enqueue 1; enqueue 1; cancel; cancel; ");
+        assert_string_equal(lab.calls, "init 1; enqueue 1; enqueue 1; enqueue 1; cancel; cancel; ");
         assert_true(plugin_counted(&lab, "error") == 0);
         assert_int_equal(plugin_begin(&lab, &on), 1);
         assert_int_equal(lab.queue.n_waiting, 0);
@@ -217,7 +216,7 @@ static void open_members(struct plugin_lab *lab, plugin_act_fn act) {
 static void dispatch_five_rows(struct plugin_lab *lab) {
         if (lab->n_items != 1)
                 return;
-        lab->n_items++; /* once */
+        lab->n_items++;                                           /* once */
         assert_int_equal(dispatch_rows(lab, 1, 0, 1, 4), ERANGE); /* the next row is row 0 */
         assert_int_equal(dispatch_rows(lab, 1, 0, 0, 6), ERANGE);
         assert_int_equal(dispatch_rows(lab, 1, 0, 0, 3), ERANGE); /* too few rows for the member */
@@ -386,8 +385,9 @@ static void test_a_group(void **state) {
         plugin_lab_open(&lab, FIXED, 1);
         lab.act = dispatch_half_the_group;
         plugin_push_group(&lab, 8);
-        assert_string_equal(lab.calls, "init 1; group 8; enqueue 1; enqueue 1; enqueue 1; enqueue 1; "
-                                       "enqueue 1; enqueue 1; enqueue 1; enqueue 1; ");
+        assert_string_equal(lab.calls,
+                            "init 1; group 8; enqueue 1; enqueue 1; enqueue 1; enqueue 1; "
+                            "enqueue 1; enqueue 1; enqueue 1; enqueue 1; ");
         assert_int_equal(plugin_begin(&lab, &on), 4);
         assert_int_equal(lab.queue.n_waiting, 4);
         for (unsigned i = 4; i < 8; i++)

@@ -4,10 +4,11 @@
  * An execution is written as one word per request: its name ("-" for a null request), its flags, and the
  * control inputs. "a1:s1e0r1c7" has START 1, END 0, READY 1, CORRID 7.
  */
+#include "suite.h"
+
 #include "base/mem.h"
 #include "sched/rate_limiter.h"
 #include "sequence/sequence_lab.h"
-#include "suite.h"
 
 #include <inttypes.h>
 

@@ -4,10 +4,10 @@
  * An execution is written as one word per request: its name ("-" for one that the server made), its
  * flags, its correlation id, and "!" when it is cancelled. "a:s0e1c7!" has START 0, END 1, CORRID 7.
  */
-#include "base/mem.h"
-#include "infer/model_generations.h"
 #include "suite.h"
 
+#include "base/mem.h"
+#include "infer/model_generations.h"
 #include "sequence/sequence_lab.h"
 
 #include <inttypes.h>

@@ -4,10 +4,11 @@
  * "b3=<sum>[<list>]"; "-" is a null request. For a request named k<n> it writes new values without
  * updating the states.
  */
+#include "suite.h"
+
 #include "base/mem.h"
 #include "infer/implicit_state.h"
 #include "sequence/sequence_lab.h"
-#include "suite.h"
 
 #include <inttypes.h>
 

@@ -2,9 +2,10 @@
 /* Sequences from many threads, with cancellations, idle times and instances that come and go: each
  * request is answered and released once, and those of one sequence run in order, on one instance.
  */
+#include "suite.h"
+
 #include "infer/implicit_state.h"
 #include "sched/scheduler_lab.h"
-#include "suite.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

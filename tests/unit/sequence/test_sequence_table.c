@@ -20,12 +20,13 @@
  *     due 500                  time at which a sequence ends by itself ("due never")
  *     add; retire 0; remove 0  an instance is added; takes no new sequences; is removed
  */
+#include "suite.h"
+
 #include "base/clock.h"
 #include "base/mem.h"
 #include "infer/fake_model.h"
 #include "infer/request_check.h"
 #include "sequence/sequence_table.h"
-#include "suite.h"
 
 #include <stdio.h>
 

@@ -6,6 +6,8 @@
  *
  * The clock belongs to the test.
  */
+#include "suite.h"
+
 #include "base/clock.h"
 #include "config/batching_config.h"
 #include "infer/fake_model.h"
@@ -13,7 +15,6 @@
 #include "sched/policy.h"
 #include "sched/request_queue.h"
 #include "sequence/sequence_table.h"
-#include "suite.h"
 
 #include <stdio.h>
 

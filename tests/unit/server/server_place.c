@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
 #include "server/server_place.h"
 
 #include "base/mem.h"
 #include "infer/fake_model.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
 
 void server_place_begin(struct server_place *p) {
         AUTO_CHARS models = NULL;

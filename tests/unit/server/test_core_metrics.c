@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "observe/metric.h"
 #include "server/core_metrics.h"
-#include "suite.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "suite.h"
 
-#include "server/server.h"
-
 #include "backend/log_lines.h"
 #include "backend/probe.h"
 #include "base/thread.h"
 #include "infer/fake_model.h"
 #include "repo/repo.h"
+#include "server/server.h"
 #include "server/server_place.h"
 
 static void test_starts_and_stops(void **state) {

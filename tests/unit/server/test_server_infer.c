@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "suite.h"
 
-#include "server/server.h"
-
 #include "backend/probe.h"
 #include "infer/fake_model.h"
 #include "repo/repo.h"
+#include "server/server.h"
 #include "server/server_place.h"
 
 struct place {

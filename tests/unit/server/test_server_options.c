@@ -92,8 +92,7 @@ static void test_options_by_name_that_are_refused(void **state) {
         assert_refused(o, "exit-timeout-sec", "7",
                        "the server library has no option 'exit-timeout-sec'; did you mean "
                        "'exit-timeout-secs'?");
-        assert_refused(o, "http-port", "8000",
-                       "the server library has no option 'http-port'");
+        assert_refused(o, "http-port", "8000", "the server library has no option 'http-port'");
         assert_refused(o, "exit-timeout-secs", "-1",
                        "Bad option: \"--exit-timeout-secs\".\nvalue is out of range [ 0, 86400 ], "
                        "got: -1");

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
 #include "backend/log_lines.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -6,7 +8,6 @@
 #include "infer/fake_model.h"
 #include "server/server_place.h"
 #include "server/server_report.h"
-#include "suite.h"
 
 #include <string.h>
 

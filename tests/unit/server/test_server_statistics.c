@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "suite.h"
 
-#include "server/server.h"
-
 #include "base/mem.h"
 #include "infer/fake_model.h"
+#include "server/server.h"
 #include "server/server_place.h"
 
 #define NO_COUNT "{\"count\":0,\"ns\":0}"

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
 #include "shm/shm_object.h"
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 #define PREFIX "/neso_unit_test_"
 
@@ -43,7 +43,7 @@ size_t shm_count_descriptors(void) {
         size_t n = 0;
 
         assert_non_null(folder);
-        while (readdir(folder))
+        while (readdir(folder) != NULL)
                 n++;
         closedir(folder);
         return n;
@@ -55,7 +55,7 @@ size_t shm_count_mappings(void) {
         size_t n = 0;
 
         assert_non_null(maps);
-        while (fgets(line, sizeof(line), maps))
+        while (fgets(line, sizeof(line), maps) != NULL)
                 n += strstr(line, PREFIX) != NULL;
         fclose(maps);
         return n;

@@ -82,8 +82,8 @@ static void assert_list(struct fixture *f, const char *name, const char *expecte
 static struct error *list(struct fixture *f, enum shared_memory_kind kind, const char *name) {
         struct shared_memory_entry *entries;
         size_t                      n = 1;
-        struct error *err = shared_memory_list(f->memory, kind, str_of(name), &f->arena, &entries,
-                                               &n);
+        struct error               *err =
+                shared_memory_list(f->memory, kind, str_of(name), &f->arena, &entries, &n);
 
         assert_int_equal(n, 0);
         return err;
@@ -99,7 +99,8 @@ static void test_disabled(void **state) {
         assert_refused(shared_memory_check_change(NULL), ERR_UNSUPPORTED,
                        "Client shared memory is disabled. Start the server with "
                        "'--allow-client-shm=true' to enable.");
-        assert_refused(shared_memory_unregister(NULL, SHARED_MEMORY_SYSTEM, STR_LIT("")), ERR_UNSUPPORTED,
+        assert_refused(shared_memory_unregister(NULL, SHARED_MEMORY_SYSTEM, STR_LIT("")),
+                       ERR_UNSUPPORTED,
                        "Client shared memory is disabled. Start the server with "
                        "'--allow-client-shm=true' to enable.");
         assert_null(list(&f, SHARED_MEMORY_SYSTEM, ""));
@@ -239,7 +240,7 @@ static void test_places(void **state) {
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 struct error *err = enter(&f, "r", rows[i].offset, rows[i].byte_size);
 
-                if (rows[i].text)
+                if (rows[i].text != NULL)
                         assert_refused(err, ERR_INVALID_ARG, rows[i].text);
                 else
                         assert_null(err);
@@ -259,8 +260,7 @@ static void test_no_object(void **state) {
         snprintf(path, sizeof(path), "/dev/shm%s", key);
         snprintf(text, sizeof(text), "Invalid shared memory region: '%s'", key);
         assert_int_equal(mkfifo(path, 0600), 0);
-        assert_refused(shared_memory_register(f.memory,
-                                              &(struct shm_place){ "r", key, 0, PAGE }),
+        assert_refused(shared_memory_register(f.memory, &(struct shm_place){ "r", key, 0, PAGE }),
                        ERR_INTERNAL, text);
         assert_int_equal(unlink(path), 0);
         close_fixture(&f);
@@ -315,7 +315,7 @@ static void test_too_many(void **state) {
 
         (void)state;
         open_fixture(&f);
-        while (!err && n <= SHM_GUARD_MAX) {
+        while (err == NULL && n <= SHM_GUARD_MAX) {
                 snprintf(name, sizeof(name), "r%zu", n);
                 err = enter(&f, name, 0, 1);
                 n += err == NULL;
@@ -366,10 +366,9 @@ static void test_ranges(void **state) {
         assert_null(enter(&f, "r", PAGE, PAGE + 10));
         assert_null(shared_memory_take(f.memory, "r", &r));
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-                struct error *err =
-                        shm_region_find(r, rows[i].offset, rows[i].byte_size, &memory);
+                struct error *err = shm_region_find(r, rows[i].offset, rows[i].byte_size, &memory);
 
-                if (rows[i].text) {
+                if (rows[i].text != NULL) {
                         assert_refused(err, ERR_INVALID_ARG, rows[i].text);
                         continue;
                 }
@@ -497,11 +496,12 @@ static void *work(void *argument) {
 
                 error_free(enter(f, name, 0, PAGE));
                 if (i % 5 == 0)
-                        error_free(shared_memory_unregister(f->memory, SHARED_MEMORY_SYSTEM, STR_LIT("")));
+                        error_free(shared_memory_unregister(f->memory, SHARED_MEMORY_SYSTEM,
+                                                            STR_LIT("")));
                 if (consume(shared_memory_take(f->memory, name, &r)))
                         continue;
                 error_free(shared_memory_unregister(f->memory, SHARED_MEMORY_SYSTEM, str_of(name)));
-                if (shm_region_find(r, 0, PAGE, &memory) || memory[250] != (char)250)
+                if (shm_region_find(r, 0, PAGE, &memory) != NULL || memory[250] != (char)250)
                         return f;
                 shm_region_unref(r);
         }
@@ -540,7 +540,7 @@ static void test_list_without_memory(void **state) {
                 err = shared_memory_list(f.memory, SHARED_MEMORY_SYSTEM, str_of(""), &f.arena,
                                          &entries, &n_entries);
                 mem_fail_after(0);
-                if (!err)
+                if (err == NULL)
                         break;
                 assert_refused(err, ERR_UNAVAILABLE, "out of memory for the list of regions");
                 assert_true(n < 10);

@@ -24,8 +24,8 @@ struct fixture {
 static void open_fixture(struct fixture *f) {
         f->page = (size_t)sysconf(_SC_PAGESIZE);
         shm_object_open(&f->object, N_PAGES * f->page);
-        f->memory = mmap(NULL, N_PAGES * f->page, PROT_READ | PROT_WRITE, MAP_SHARED, f->object.fd,
-                         0);
+        f->memory =
+                mmap(NULL, N_PAGES * f->page, PROT_READ | PROT_WRITE, MAP_SHARED, f->object.fd, 0);
         assert_ptr_not_equal(f->memory, MAP_FAILED);
 }
 
@@ -131,7 +131,7 @@ static void assert_dies(struct fixture *f) {
         int   status;
 
         if (child == 0) {
-                if (f)
+                if (f != NULL)
                         (void)f->memory[N_PAGES * f->page - 1];
                 else
                         raise(SIGBUS);
@@ -205,8 +205,8 @@ static void test_full(void **state) {
 
 SUITE(shm_guard) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_mends),   cmocka_unit_test(test_entries),
-                cmocka_unit_test(test_threads), cmocka_unit_test(test_others),
+                cmocka_unit_test(test_mends),     cmocka_unit_test(test_entries),
+                cmocka_unit_test(test_threads),   cmocka_unit_test(test_others),
                 cmocka_unit_test(test_passes_on), cmocka_unit_test(test_full),
         };
 

@@ -5,7 +5,6 @@
 #include "base/strbuf.h"
 #include "trace/otlp_json.h"
 #include "trace/trace_fixture.h"
-
 #include "triton/core/tritonserver.h"
 
 #include <string.h>
@@ -31,8 +30,9 @@ static void test_resource(void **state) {
         assert_string_equal(strbuf_cstr(&out),
                             HEAD(TEXT("service.name", "triton-inference-server")) TAIL);
         assert_int_equal(print(mine, 3, NULL, &named), 0);
-        assert_string_equal(strbuf_cstr(&named), HEAD(TEXT("service.name", "mine") "," TEXT(
-                                                         "a", "b=c") "," TEXT("empty", "")) TAIL);
+        assert_string_equal(strbuf_cstr(&named),
+                            HEAD(TEXT("service.name",
+                                      "mine") "," TEXT("a", "b=c") "," TEXT("empty", "")) TAIL);
 }
 
 /* A request without any inference: only the front end's points. */
@@ -41,8 +41,9 @@ static void test_one_span(void **state) {
         AUTO_STRBUF          out = { 0 };
 
         (void)state;
-        assert_true(traceparent_read(
-                STR_LIT("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"), &r->context));
+        assert_true(
+                traceparent_read(STR_LIT("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+                                 &r->context));
         r->has_context = r->has_parent = true;
         memset(r->parent_span_id, 0xab, sizeof(r->parent_span_id));
         r->tracestate = "a=1";
@@ -109,7 +110,8 @@ static void test_tree(void **state) {
         assert_string_equal(value_after(inner, "\"parentSpanId\":\"", of_child, sizeof(of_child)),
                             id);
         value_after(inner, "\"spanId\":\"", id, sizeof(id));
-        assert_string_equal(value_after(mine, "\"parentSpanId\":\"", of_child, sizeof(of_child)), id);
+        assert_string_equal(value_after(mine, "\"parentSpanId\":\"", of_child, sizeof(of_child)),
+                            id);
         assert_non_null(strstr(mine, "\"startTimeUnixNano\":\"4\",\"endTimeUnixNano\":\"6\""));
         trace_record_free(r);
 }

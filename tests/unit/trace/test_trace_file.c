@@ -6,7 +6,6 @@
 #include "trace/trace_file.h"
 #include "trace/trace_fixture.h"
 #include "trace/trace_json.h"
-
 #include "triton/core/tritonserver.h"
 
 #include <stdio.h>
@@ -78,12 +77,12 @@ static void test_tensor_rows(void **state) {
         (void)state;
         for (size_t k = 0; k < ARRAY_LEN(rows); k++) {
                 struct trace_record *r = record_new(NULL);
-                AUTO_CHARS           wanted = mem_printf(
-                                  "{\"id\":1,\"model_name\":\"m\",\"model_version\":1},"
-                                            "{\"id\":1,\"activity\":\"TENSOR_QUEUE_INPUT\",\"tensor\":{"
-                                            "\"name\":\"IN\",\"data\":\"%s\",\"shape\":\"1,-1\","
-                                            "\"dtype\":\"%s\"}}",
-                                  rows[k].told, TRITONSERVER_DataTypeString(rows[k].type));
+                AUTO_CHARS           wanted =
+                        mem_printf("{\"id\":1,\"model_name\":\"m\",\"model_version\":1},"
+                                   "{\"id\":1,\"activity\":\"TENSOR_QUEUE_INPUT\",\"tensor\":{"
+                                   "\"name\":\"IN\",\"data\":\"%s\",\"shape\":\"1,-1\","
+                                   "\"dtype\":\"%s\"}}",
+                                   rows[k].told, TRITONSERVER_DataTypeString(rows[k].type));
 
                 record_tensor(r, &(struct trace_tensor){ .inference = record_add(r, 1, 0, "m", ""),
                                                          .activity = "TENSOR_QUEUE_INPUT",
@@ -205,9 +204,10 @@ static void test_rest(void **state) {
 }
 
 static void test_retired_while_some_are_under_way(void **state) {
-        static const char *const wanted[][2] = { { "t.json", "[" ELEMENT("a") "," ELEMENT("b") "]" } };
-        struct place         p;
-        struct trace_source *s = source_new(-1, 0);
+        static const char *const wanted[][2] = { { "t.json",
+                                                   "[" ELEMENT("a") "," ELEMENT("b") "]" } };
+        struct place             p;
+        struct trace_source     *s = source_new(-1, 0);
 
         (void)state;
         begin(&p);

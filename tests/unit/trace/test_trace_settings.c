@@ -4,7 +4,6 @@
 #include "base/compiler.h"
 #include "base/thread.h"
 #include "trace/trace_settings.h"
-
 #include "triton/core/tritonserver.h"
 
 #include <string.h>
@@ -46,10 +45,10 @@ static const char *rate_of(struct trace_settings *s, const char *model, struct a
 /* Each row changes the rate of somebody; then what all of them have. */
 static void test_inheritance(void **state) {
         static const struct {
-                const char     *model; /* NULL = global */
+                const char       *model; /* NULL = global */
                 enum trace_action actions;
-                uint32_t        rate;
-                const char     *global, *a, *b;
+                uint32_t          rate;
+                const char       *global, *a, *b;
         } rows[] = {
                 { NULL, TRACE_KEEP, 0, "1000", "1000", "1000" },
                 { "a", TRACE_SET, 3, "1000", "3", "1000" },
@@ -207,7 +206,8 @@ static unsigned sample_from_threads(struct trace_settings *s) {
 
         for (int i = 0; i < N_THREADS; i++) {
                 samplers[i].settings = s;
-                assert_null(thread_start(&samplers[i].thread, "sampler", sample_many, &samplers[i]));
+                assert_null(
+                        thread_start(&samplers[i].thread, "sampler", sample_many, &samplers[i]));
         }
         for (int i = 0; i < N_THREADS; i++) {
                 thread_join(&samplers[i].thread);
@@ -278,10 +278,9 @@ static void test_numbers(void **state) {
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 struct trace_values v = { .rate = 5, .count = 5, .log_frequency = 5 };
                 AUTO_ERROR err = trace_number_read(rows[i].setting, str_of(rows[i].text), "~", &v);
-                int64_t    got = rows[i].setting == TRACE_SETTING_RATE ? (int64_t)v.rate
-                                 : rows[i].setting == TRACE_SETTING_COUNT
-                                         ? (int64_t)v.count
-                                         : (int64_t)v.log_frequency;
+                int64_t    got = rows[i].setting == TRACE_SETTING_RATE    ? (int64_t)v.rate
+                                 : rows[i].setting == TRACE_SETTING_COUNT ? (int64_t)v.count
+                                                                          : (int64_t)v.log_frequency;
 
                 if (rows[i].error != NULL) {
                         assert_non_null(err);
@@ -316,11 +315,10 @@ static void test_levels(void **state) {
 
 SUITE(trace_settings) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_inheritance),      cmocka_unit_test(test_every_third),
-                cmocka_unit_test(test_count),            cmocka_unit_test(test_what_is_replaced),
-                cmocka_unit_test(test_refusals),         cmocka_unit_test(test_exact_under_concurrency),
-                cmocka_unit_test(test_names),
-                cmocka_unit_test(test_numbers),
+                cmocka_unit_test(test_inheritance), cmocka_unit_test(test_every_third),
+                cmocka_unit_test(test_count),       cmocka_unit_test(test_what_is_replaced),
+                cmocka_unit_test(test_refusals),    cmocka_unit_test(test_exact_under_concurrency),
+                cmocka_unit_test(test_names),       cmocka_unit_test(test_numbers),
                 cmocka_unit_test(test_levels),
         };
 

@@ -74,16 +74,15 @@ static struct trace_writer *begin_with(struct gated *g, size_t max_spans, size_t
         *g = (struct gated){ .sink.ops = &ops };
         mutex_init(&g->lock, LOCK_QUEUE);
         cond_init(&g->changed);
-        assert_null(trace_writer_start(
-                &(struct trace_writer_options){ .sink = &g->sink,
-                                                .max_spans = max_spans,
-                                                .max_bytes = 1 << 20,
-                                                .batch_spans = batch_spans,
-                                                .delay_ns = 3600 * NS_PER_S,
-                                                .stop_ns = stop_ns,
-                                                .on_drop = on_drop,
-                                                .owner = g },
-                &w));
+        assert_null(trace_writer_start(&(struct trace_writer_options){ .sink = &g->sink,
+                                                                       .max_spans = max_spans,
+                                                                       .max_bytes = 1 << 20,
+                                                                       .batch_spans = batch_spans,
+                                                                       .delay_ns = 3600 * NS_PER_S,
+                                                                       .stop_ns = stop_ns,
+                                                                       .on_drop = on_drop,
+                                                                       .owner = g },
+                                       &w));
         return w;
 }
 
@@ -232,12 +231,9 @@ static void test_flush_is_bounded(void **state) {
 
 SUITE(trace_writer) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_full),
-                cmocka_unit_test(test_large),
-                cmocka_unit_test(test_batches),
-                cmocka_unit_test(test_wait_ends_with_stop),
-                cmocka_unit_test(test_flush),
-                cmocka_unit_test(test_flush_is_bounded),
+                cmocka_unit_test(test_full),    cmocka_unit_test(test_large),
+                cmocka_unit_test(test_batches), cmocka_unit_test(test_wait_ends_with_stop),
+                cmocka_unit_test(test_flush),   cmocka_unit_test(test_flush_is_bounded),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "suite.h"
+
 #include "trace/trace_record.h"
 #include "trace/trace_settings.h"
 
