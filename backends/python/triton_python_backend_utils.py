@@ -197,8 +197,12 @@ class _Children:
     def before_fork(self):
         if self._door is None and os.getpid() == _state.pid:
             self._door = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # A SIGTERM for the child that comes before after_in_child() waits: the process ignores it, and
+        # it would be lost.
+        self._local.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
     def after_in_parent(self):
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._local.mask)
         if not self._has_thread and os.getpid() == _state.pid:
             self._has_thread = True
             threading.Thread(target=self._accept, name="children", daemon=True).start()
@@ -206,6 +210,7 @@ class _Children:
     def after_in_child(self):
         # The process ignores it, since the server ends it; a pool ends its workers by it.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._local.mask)
         self._local = threading.local()  # the channel of the forking thread is its own
 
     def ask(self, what, *args):
