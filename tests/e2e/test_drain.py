@@ -101,7 +101,7 @@ def test_grpc_connections_are_sent_away(tmp_path, stubs):  # noqa: F811
 def test_refused_without_the_option(tmp_path):
     with serve(tmp_path) as server:
         answer = requests.post(f"{server.url}/v2/drain", timeout=SECONDS)
-        assert answer.status_code == 503
+        assert answer.status_code == 501
         assert answer.json() == {"error": "draining is not allowed: see --allow-drain"}
         assert requests.get(f"{server.url}/v2/health/ready", timeout=SECONDS).status_code == 200
 
