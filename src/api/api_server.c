@@ -327,6 +327,13 @@ struct TRITONSERVER_Error *NESO_ServerReadiness(struct TRITONSERVER_Server *serv
         return NULL;
 }
 
+struct TRITONSERVER_Error *NESO_ServerSetDraining(struct TRITONSERVER_Server *server,
+                                                  bool                        draining) {
+        API_NEEDS(server);
+        server_set_draining(server_from_api(server), draining);
+        return NULL;
+}
+
 struct TRITONSERVER_Error *NESO_ReadyWatchNew(struct NESO_ReadyWatch    **watch,
                                               struct TRITONSERVER_Server *server,
                                               NESO_ReadyWatchFn_t changed, void *userp) {

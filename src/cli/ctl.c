@@ -21,6 +21,8 @@
 #define FOR_INDEX (1U << 3)
 #define FOR_UNLOAD (1U << 4)
 #define FOR_GRAPH (1U << 5)
+#define FOR_READY (1U << 6)
+#define FOR_DRAIN (1U << 7)
 #define FOR_ALL 0U
 
 static const struct command_word commands[] = {
@@ -29,7 +31,9 @@ static const struct command_word commands[] = {
         { "load", "MODEL", "load a model, or load it again", FOR_LOAD, ctl_load },
         { "unload", "MODEL", "unload a model", FOR_UNLOAD, ctl_unload },
         { "ready", "[MODEL]", "readiness of the server, or of a model; exit code 1: not ready",
-          FOR_VERSION, ctl_ready },
+          FOR_VERSION | FOR_READY, ctl_ready },
+        { "drain", "", "make the server not ready while it goes on to serve; needs --allow-drain",
+          FOR_DRAIN, ctl_drain },
         { "stats", "[MODEL]", "requests, executions, mean times, batch sizes", FOR_VERSION,
           ctl_stats },
         { "sequences", "MODEL", "a model's live sequences: place, age, idle time", FOR_VERSION,
@@ -76,6 +80,10 @@ static const struct option_row rows[] = {
             .help = "load: a file instead of those in the repository; needs --config"),
         ROW(FLAG, "dependents", dependents, .used_by = FOR_UNLOAD,
             .help = "unload: also the models that were loaded for it alone"),
+        ROW(FLAG, "undo", is_undone, .used_by = FOR_DRAIN, .help = "drain: make it ready again"),
+        ROW(COUNT, "wait", wait_s, .used_by = FOR_READY | FOR_DRAIN, .argument = "SECONDS",
+            .help = "ready: until it is ready, at most so long; drain: so long, for the balancer; "
+                    "0"),
         ROW(TEXTS, "input", inputs, .used_by = FOR_INFER, .argument = "NAME=JSON",
             .help = "infer: values, nested or flat; NAME=@PATH reads a file"),
         ROW(FLAG, "zeros", zeros, .used_by = FOR_INFER,

@@ -32,6 +32,8 @@ struct ctl {
         struct option_texts shapes;     /* "NAME=1,2,3" */
         bool                only_ready; /* index: only models that are ready */
         bool                dependents; /* unload: also the models loaded for it alone */
+        bool                is_undone;  /* drain: serve as before */
+        uint64_t            wait_s; /* ready: limit of the wait; drain: time to wait afterwards */
         bool                zeros, random;
         uint64_t            seed;
         uint64_t            n_values; /* shown of each output; 0: all */
@@ -75,6 +77,7 @@ struct error *ctl_index(struct ctl *c);
 struct error *ctl_load(struct ctl *c);
 struct error *ctl_unload(struct ctl *c);
 struct error *ctl_ready(struct ctl *c);
+struct error *ctl_drain(struct ctl *c);
 struct error *ctl_members(struct ctl *c);
 struct error *ctl_sequences(struct ctl *c);
 struct error *ctl_stacks(struct ctl *c);

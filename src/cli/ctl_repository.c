@@ -150,23 +150,3 @@ struct error *ctl_unload(struct ctl *c) {
         c->exit_code = CTL_REFUSED;
         return error_new(ERR_NOT_FOUND, "the server has no model '%s'", c->model);
 }
-
-/* ---- ready ----------------------------------------------------------------------------------- */
-
-/* A refusal is also an answer: "not ready". */
-struct error *ctl_ready(struct ctl *c) {
-        const char *path = c->model != NULL ? ctl_model_path(c, "/ready") : "/v2/health/ready";
-        const char *who = c->model != NULL ? c->model : "server";
-        struct str  body;
-        AUTO_ERROR  err = ctl_get(c, path, &body);
-
-        if (err != NULL && c->exit_code != CTL_REFUSED)
-                return STEAL(err);
-        if (c->is_json)
-                strbuf_printf(&c->out, "{\"ready\":%s}\n", err == NULL ? "true" : "false");
-        else if (err == NULL)
-                strbuf_printf(&c->out, "%s: ready\n", who);
-        else
-                strbuf_printf(&c->out, "%s: not ready (%s)\n", who, err->message);
-        return NULL;
-}

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/reserve.h"
+#include "call/drain.h"
 #include "call/memory_metrics.h"
 #include "call/service.h"
 #include "cli/access_log.h"
@@ -19,9 +20,11 @@
 #include "cli/option_parse.h"
 #include "cli/option_print.h"
 #include "cli/poller.h"
+#include "cli/port_file.h"
 #include "cli/serve_grpc.h"
 #include "cli/serve_tls.h"
 #include "cli/signals.h"
+#include "cli/supervisor.h"
 #include "cli/trace_options.h"
 #include "core_api/api_version.h"
 #include "core_api/core_error.h"
@@ -41,6 +44,8 @@
 
 /* A smaller budget would not suffice for the read buffers of a few clients. */
 #define MIN_BUDGET_BYTES (16 << 20)
+#define WATCHDOG_SIGNS                                                                             \
+        4 /* signs of life within the watchdog's time: a loop may be late for three of them */
 
 struct serve {
         struct cli_options          options;
@@ -60,6 +65,9 @@ struct serve {
         bool                        logs_access;
         struct trace_config         trace_config;
         struct tracer              *tracer;
+        struct drain                drain;
+        struct supervisor           supervisor;
+        bool                        has_port_file;
 };
 
 /* Passes log lines of this link unit to the core's log. */
@@ -144,6 +152,7 @@ static struct service shared_service(struct serve *s) {
         return (struct service){ .core = s->core,
                                  .policy = &s->policy,
                                  .shared_memory = s->shared_memory,
+                                 .drain = &s->drain,
                                  .tracer = s->tracer };
 }
 
@@ -172,6 +181,7 @@ static struct error *start_http(struct serve *s) {
         options.net.address = o->http_address;
         options.net.port = (uint16_t)o->http_port;
         options.net.reuse_port = o->reuse_http_port;
+        options.net.inherited_fd = supervisor_take_listener(&s->supervisor, SUPERVISOR_HTTP);
         options.net.tls = s->tls.http;
         options.net.n_threads = (size_t)o->http_threads;
         options.net.limits = (struct net_limits){
@@ -194,8 +204,10 @@ static struct error *start_http(struct serve *s) {
 }
 
 static struct error *start_grpc(struct serve *s) {
-        const struct net_server_options net = shared_net_options(s);
-        const struct service            service = logged_service(s);
+        struct net_server_options net = shared_net_options(s);
+        const struct service      service = logged_service(s);
+
+        net.inherited_fd = supervisor_take_listener(&s->supervisor, SUPERVISOR_GRPC);
 
         return serve_grpc_start(&s->grpc, &service, &net, get_admission(s));
 }
@@ -214,6 +226,7 @@ static struct error *start_metrics(struct serve *s) {
         options.net.name = "neso-metrics";
         options.net.address = metrics_address(o);
         options.net.port = (uint16_t)o->metrics_port;
+        options.net.inherited_fd = supervisor_take_listener(&s->supervisor, SUPERVISOR_METRICS);
         options.net.tls = s->tls.metrics;
         options.net.n_threads = 1;
         options.routes = http_metrics_routes();
@@ -345,6 +358,24 @@ static struct error *start_services(struct serve *s) {
         return NULL;
 }
 
+static uint16_t port_of(struct net_server *server) {
+        return server != NULL ? net_server_port(server) : 0;
+}
+
+static struct error *write_ports(struct serve *s) {
+        const struct port_entry ports[] = {
+                { "http", port_of(http_server_net(s->http)) },
+                { "grpc", port_of(grpc_server_net(s->grpc.server)) },
+                { "metrics", port_of(http_server_net(s->metrics)) },
+        };
+
+        if (s->options.port_file == NULL)
+                return NULL;
+        TRY(port_file_write(s->options.port_file, ports, ARRAY_LEN(ports)));
+        s->has_port_file = true;
+        return NULL;
+}
+
 static struct error *serve_start(struct serve *s) {
         uint64_t may_open = open_files_raise(open_files_needed(&s->options));
 
@@ -361,12 +392,16 @@ static struct error *serve_start(struct serve *s) {
         TRY(tracer_check(&s->trace_config));
         s->logs_access = strcmp(s->options.log_format, "json") == 0;
         TRY(start_core(s));
+        s->drain.core = s->core;
+        s->drain.delay_ns = (uint64_t)s->options.drain_delay_s * NS_PER_S;
+        s->drain.is_offered = s->options.allow_drain;
         log_open_files(&s->options, may_open);
         TRY(tracer_new(&s->trace_config, s->core, &s->tracer));
         if (s->keys != NULL)
                 log_keys(s->keys);
         TRY(start_services(s));
-        return start_poller(s);
+        TRY(start_poller(s));
+        return write_ports(s);
 }
 
 /* Closes a front end's port and waits for its connections until the deadline. */
@@ -392,6 +427,8 @@ static void end_grpc(struct serve_grpc *g, uint64_t deadline_ns) {
 }
 
 static void serve_free_all(struct serve *s) {
+        if (s->has_port_file)
+                port_file_remove(s->options.port_file);
         endpoint_policy_done(&s->policy);
         api_keys_free(s->keys);
         serve_grpc_done(&s->grpc);
@@ -400,6 +437,7 @@ static void serve_free_all(struct serve *s) {
         shared_memory_free(s->shared_memory);
         admission_done(&s->admission);
         cli_options_done(&s->options);
+        supervisor_close(&s->supervisor);
 }
 
 /* Stops everything in order and returns the exit code. */
@@ -457,8 +495,32 @@ static void reload_keys(struct serve *s) {
 static void serve_reload(void *owner) {
         struct serve *s = owner;
 
+        supervisor_tell_reloading(&s->supervisor);
         reload_keys(s);
         serve_tls_reload(&s->tls);
+        supervisor_tell_ready(&s->supervisor);
+}
+
+/* On SIGUSR1. */
+static void serve_drain(void *owner) {
+        struct serve *s = owner;
+        AUTO_ERROR    err = drain_begin(&s->drain);
+
+        if (err != NULL)
+                log_error("cannot drain: %s", err->message);
+}
+
+/* Tells the supervisor's watchdog that the server lives, if each loop has done a round since the last time. */
+static void tell_alive(void *owner) {
+        struct serve      *s = owner;
+        struct net_server *servers[] = { http_server_net(s->http), grpc_server_net(s->grpc.server),
+                                         http_server_net(s->metrics) };
+        bool               are_alive = true;
+
+        for (size_t i = 0; i < ARRAY_LEN(servers); i++)
+                are_alive = (servers[i] == NULL || net_server_probe(servers[i])) && are_alive;
+        if (are_alive)
+                supervisor_tell_alive(&s->supervisor);
 }
 
 /* Model processes share the standard output. If it is a pipe that they have filled and that has no
@@ -473,12 +535,19 @@ static void print_signal(int number) {
 }
 
 static int serve_run(struct serve *s) {
-        struct error *err = serve_start(s);
-        int           number;
+        struct error         *err = serve_start(s);
+        struct signal_actions actions = { .on_hangup = serve_reload,
+                                          .on_drain = serve_drain,
+                                          .on_tick = tell_alive,
+                                          .tick_ns = s->supervisor.watchdog_ns / WATCHDOG_SIGNS,
+                                          .owner = s };
+        int                   number;
 
         if (err != NULL)
                 return serve_fail(s, err);
-        number = signals_wait(serve_reload, s);
+        supervisor_tell_ready(&s->supervisor);
+        number = signals_wait(&actions);
+        supervisor_tell_stopping(&s->supervisor);
         print_signal(number);
         return serve_stop(s);
 }
@@ -527,7 +596,11 @@ int serve_main(int argc, char **argv) {
         admission_init(&s.admission);
         serve_grpc_init(&s.grpc);
         cli_options_init(&s.options);
+        supervisor_init(&s.supervisor);
+        drain_init(&s.drain);
         err = option_parse(argc, argv, &s.options);
+        if (err == NULL)
+                err = supervisor_open(&s.supervisor);
         if (err != NULL || s.options.help) {
                 code = print_usage(err);
                 serve_free_all(&s);

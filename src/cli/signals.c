@@ -5,6 +5,7 @@
 
 #include <signal.h>
 #include <stddef.h>
+#include <time.h>
 #include <unistd.h>
 
 static void stop_signals(sigset_t *set) {
@@ -13,12 +14,17 @@ static void stop_signals(sigset_t *set) {
         sigaddset(set, SIGTERM);
 }
 
+static void all_signals(sigset_t *set) {
+        stop_signals(set);
+        sigaddset(set, SIGHUP);
+        sigaddset(set, SIGUSR1);
+}
+
 void signals_block(void) {
         sigset_t set;
 
         signal(SIGPIPE, SIG_IGN);
-        stop_signals(&set);
-        sigaddset(&set, SIGHUP);
+        all_signals(&set);
         pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
@@ -39,20 +45,45 @@ static void end_at_once(int number) {
         _exit(1);
 }
 
-int signals_wait(void (*on_hangup)(void *owner), void *owner) {
+/* The next signal of the set, or 0 when the time has passed or something else interrupted the wait. */
+static int next_signal(const sigset_t *set, uint64_t until_ns) {
+        uint64_t        now_ns = clock_now_ns();
+        uint64_t        left_ns = until_ns > now_ns ? until_ns - now_ns : 0;
+        struct timespec left = { .tv_sec = (time_t)(left_ns / NS_PER_S),
+                                 .tv_nsec = (long)(left_ns % NS_PER_S) };
+        int             number =
+                until_ns == CLOCK_NEVER ? sigwaitinfo(set, NULL) : sigtimedwait(set, NULL, &left);
+
+        return number > 0 ? number : 0;
+}
+
+/* Calls the actions until a signal asks for the end; returns it. */
+static int act(const sigset_t *set, const struct signal_actions *a) {
+        uint64_t tick_ns = a->tick_ns > 0 ? clock_now_ns() + a->tick_ns : CLOCK_NEVER;
+
+        for (;;) {
+                int number = next_signal(set, tick_ns);
+
+                if (number == SIGHUP)
+                        a->on_hangup(a->owner);
+                else if (number == SIGUSR1)
+                        a->on_drain(a->owner);
+                else if (number != 0)
+                        return number;
+                if (clock_now_ns() >= tick_ns) {
+                        a->on_tick(a->owner);
+                        tick_ns = clock_now_ns() + a->tick_ns;
+                }
+        }
+}
+
+int signals_wait(const struct signal_actions *actions) {
         struct sigaction action = { .sa_handler = end_at_once };
         sigset_t         set;
         int              number;
 
-        stop_signals(&set);
-        sigaddset(&set, SIGHUP);
-        for (;;) {
-                if (sigwait(&set, &number) != 0)
-                        continue;
-                if (number != SIGHUP)
-                        break;
-                on_hangup(owner);
-        }
+        all_signals(&set);
+        number = act(&set, actions);
         first_ns = clock_now_ns();
         sigaction(SIGINT, &action, NULL);
         sigaction(SIGTERM, &action, NULL);

@@ -1,14 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* SIGINT and SIGTERM: the first one stops the server in order, the second one ends the process at
- * once. SIGHUP: the server reads the files again that may change while it runs.
+ * once. SIGHUP: the server reads the files again that may change while it runs. SIGUSR1: it drains.
  */
 #pragma once
 
-/* Blocks the three signals in this and all later threads; ignores SIGPIPE. Called before any thread
+#include <stdint.h>
+
+/* What the main thread does until the server stops. */
+struct signal_actions {
+        void (*on_hangup)(void *owner); /* SIGHUP */
+        void (*on_drain)(void *owner);  /* SIGUSR1 */
+        void (*on_tick)(void *owner);   /* each tick_ns, or later when the machine is busy */
+        uint64_t tick_ns;               /* 0: never */
+        void    *owner;                 /* borrowed */
+};
+
+/* Blocks the four signals in this and all later threads; ignores SIGPIPE. Called before any thread
  * starts. */
 void signals_block(void);
 
-/* Waits for SIGINT or SIGTERM and returns its number. Until then, each SIGHUP calls
- * on_hangup(owner) on this thread. Afterwards the next SIGINT or SIGTERM ends the process with
- * status 1, unless it is a duplicate of the first, and SIGHUP has no effect. */
-int signals_wait(void (*on_hangup)(void *owner), void *owner);
+/* Waits for SIGINT or SIGTERM and returns its number. Until then the actions are called on this thread.
+ * Afterwards the next SIGINT or SIGTERM ends the process with status 1, unless it is a duplicate of the
+ * first, and the other signals have no effect. */
+int signals_wait(const struct signal_actions *actions);

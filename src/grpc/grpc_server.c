@@ -38,6 +38,7 @@ static void on_home(struct net_home *net, void *owner) {
         struct h2_loop     *home = h2_home(net);
 
         grpc_server_init_loop(home, &s->options, s->paths);
+        home->drain = s->options.service.drain;
         home->pool = loop_buf_pool(net->loop);
         home->blocks.account.budget = buf_pool_budget(home->pool);
         home->mailbox = loop_mailbox(net->loop);

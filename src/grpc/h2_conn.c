@@ -7,6 +7,7 @@
 #include "base/compiler.h"
 #include "base/mem.h"
 #include "base/reserve.h"
+#include "call/drain.h"
 #include "grpc/h2_blocks.h"
 #include "grpc/h2_out.h"
 #include "net/loop.h"
@@ -1277,6 +1278,8 @@ static void check_pings(struct h2_conn *c) {
 static void check_age(struct h2_conn *c) {
         uint64_t grace_ns = h2_conn_limits(c)->max_connection_age_grace_ns;
 
+        if (drain_sends_away(c->home->drain, c->now_ns))
+                send_notice(c);
         if (c->leaving == H2_STAYING && c->now_ns >= c->age_ns) {
                 send_notice(c);
                 if (grace_ns < CLOCK_NEVER - c->now_ns)

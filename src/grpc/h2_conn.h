@@ -146,16 +146,19 @@ struct h2_stream_ops {
 #define H2_MAX_FIELDS 24
 
 /* State of one server on one loop. */
+struct drain;
+
 struct h2_loop {
         struct net_home net; /* first; lists struct h2_conn; zero in tests without sockets */
         const struct h2_stream_ops       *ops;     /* static */
         const struct grpc_limits         *limits;  /* borrowed: the server's */
         const struct grpc_server_options *options; /* borrowed; for the user of streams */
-        const struct str *paths;   /* borrowed: paths of options->methods; for the user */
-        struct buf_pool  *pool;    /* borrowed: the loop's */
-        struct mailbox   *mailbox; /* borrowed: the loop's */
-        struct buf       *in;      /* ref; NULL until needed */
-        size_t            in_len;  /* bytes of it that messages use */
+        const struct str   *paths;   /* borrowed: paths of options->methods; for the user */
+        const struct drain *drain;   /* borrowed; NULL = never drains */
+        struct buf_pool    *pool;    /* borrowed: the loop's */
+        struct mailbox     *mailbox; /* borrowed: the loop's */
+        struct buf         *in;      /* ref; NULL until needed */
+        size_t              in_len;  /* bytes of it that messages use */
         char *scratch;      /* owned: read into when there is no room for `in`; NULL until then */
         struct h2_out *out; /* owned; NULL until needed */
         struct list    spares; /* struct h2_stream */

@@ -48,6 +48,7 @@ static const struct http_route rows[] = {
         { "/v2", GET, ENDPOINT_METADATA, HTTP_JSON, http_metadata_server },
         { "/v2/health/live", GET, ENDPOINT_HEALTH, NULL, http_health_live },
         { "/v2/health/ready", GET, ENDPOINT_HEALTH, NULL, http_health_ready },
+        { "/v2/drain", POST, ENDPOINT_MODEL_REPOSITORY, HTTP_JSON, http_drain_post },
 
         { SYSTEM "/status", GET, ENDPOINT_SHARED_MEMORY, HTTP_JSON, http_shm_system_status },
         { SYSTEM "/region/{r}/status", GET, ENDPOINT_SHARED_MEMORY, HTTP_JSON,

@@ -7,6 +7,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/reserve.h"
+#include "call/drain.h"
+#include "call/service.h"
 #include "http/http_head.h"
 #include "http/http_message.h"
 #include "http/http_reply.h"
@@ -522,7 +524,7 @@ void http_call_reply(struct http_call *call, const struct http_reply *reply) {
         call->send_start_ns = clock_now_ns();
         c->out.status = reply->status;
         c->out.close = c->out.close || reply->close || c->must_linger || c->home->net.is_draining ||
-                       c->has_ended;
+                       c->has_ended || drain_sends_away(call->service->drain, call->send_start_ns);
         if (UNLIKELY(holds_much(c)))
                 reply = free_request_memory(c, reply, &memory, &holder);
         rc = write_answer(c, reply);
@@ -691,7 +693,8 @@ void http_call_begin_chunks(struct http_call *call, const struct http_reply *rep
         call->send_start_ns = clock_now_ns();
         c->out.status = reply->status;
         c->out.close = c->out.close || reply->close || c->out.is_http10 ||
-                       c->home->net.is_draining || c->has_ended;
+                       c->home->net.is_draining || c->has_ended ||
+                       drain_sends_away(call->service->drain, call->send_start_ns);
         c->out.in_chunks = true;
         c->out.is_last_queued = c->out.is_last_sent = false;
         c->out.n_chunks_sent = c->out.n_chunks_written = 0;

@@ -14,6 +14,7 @@ struct shm_place;
 /* http_health.c */
 void http_health_live(struct http_call *call);
 void http_health_ready(struct http_call *call);
+void http_drain_post(struct http_call *call);
 void http_health_model(struct http_call *call);
 
 /* http_metadata.c */

@@ -35,6 +35,7 @@ struct listener {
         uint16_t                port;
         uv_poll_t               poll; /* used on the loop from start to close */
         uv_timer_t              pause;
+        bool        is_inherited;   /* others have the socket, too: it outlives the listener */
         bool        is_polling;     /* `poll` and `pause` are initialised; used by the loop */
         int         n_open_handles; /* how many of the two are not closed yet; used while closing */
         struct mail start, close;
@@ -239,7 +240,8 @@ static void on_close(struct mail *m) {
                 set_closed(ln);
                 return;
         }
-        drop_new_handshakes(ln->fd);
+        if (!ln->is_inherited)
+                drop_new_handshakes(ln->fd);
         accept_backlog(ln);
         ln->n_open_handles = 2;
         ln->poll.data = ln;
@@ -305,16 +307,45 @@ static struct error *bind_address(const struct listener_options *o, int *ret_fd)
         return NULL;
 }
 
+static int socket_option(int fd, int name) {
+        int       value = -1;
+        socklen_t len = sizeof(value);
+
+        return getsockopt(fd, SOL_SOCKET, name, &value, &len) == 0 ? value : -1;
+}
+
+/* The socket of a supervisor, which may have opened it for something else. */
+static struct error *take_inherited(int fd) {
+        int family = socket_option(fd, SO_DOMAIN);
+        int flags = fcntl(fd, F_GETFL);
+
+        if (socket_option(fd, SO_ACCEPTCONN) == 1 && socket_option(fd, SO_TYPE) == SOCK_STREAM &&
+            (family == AF_INET || family == AF_INET6) && flags >= 0 &&
+            fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0 && fcntl(fd, F_SETFD, FD_CLOEXEC) == 0)
+                return NULL;
+        close(fd);
+        return error_new(ERR_INVALID_ARG, "descriptor %d is not a listening TCP socket", fd);
+}
+
+static struct error *open_or_take(const struct listener_options *o, int *ret_fd) {
+        if (o->inherited_fd == 0)
+                return bind_address(o, ret_fd);
+        TRY(take_inherited(o->inherited_fd));
+        *ret_fd = o->inherited_fd;
+        return NULL;
+}
+
 struct error *listener_open(const struct listener_options *o, struct listener **ret) {
         struct listener *ln;
         int              fd;
 
-        TRY(bind_address(o, &fd));
+        TRY(open_or_take(o, &fd));
         ln = mem_zalloc(sizeof(*ln));
         ln->options = *o;
         ln->options.address = NULL;
         ln->loop = loop_group_get(o->loops, 0);
         ln->fd = fd;
+        ln->is_inherited = o->inherited_fd != 0;
         ln->spare_fd = -1;
         open_spare(ln);
         ln->port = bound_port(fd);

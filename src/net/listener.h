@@ -27,7 +27,9 @@ struct listener_options {
         const char        *address;    /* or a host name; NULL = 0.0.0.0; borrowed for the call */
         uint16_t           port;       /* 0 = any free port, see listener_port() */
         bool               reuse_port; /* SO_REUSEPORT */
-        struct loop_group *loops;      /* borrowed: outlives the listener */
+        int                inherited_fd; /* a listening TCP socket of the process's parent, in place of address and port; owned by
+                           * the listener from listener_open() on, also when that fails; 0 = none */
+        struct loop_group *loops; /* borrowed: outlives the listener */
 
         /* Takes ownership of the socket, which is non-blocking and has TCP_NODELAY. */
         void (*on_accept)(void *owner, struct loop *l, int fd);

@@ -11,6 +11,8 @@
 #include "net/loop.h"
 #include "net/peer_table.h"
 
+#include <stdatomic.h>
+
 struct net_server {
         struct net_server_options    options;
         const struct net_server_ops *ops;      /* borrowed: static */
@@ -27,6 +29,9 @@ struct net_server {
         size_t       n_conns; /* open connections, including those on their way to a loop */
         size_t n_leaving;     /* of them, those that on_make_room() closes: their places are free */
         size_t n_homes_busy;  /* homes that have not yet handled the mail of run_on_homes() */
+
+        _Atomic size_t
+                n_unprobed; /* homes that have not yet handled the mail of net_server_probe() */
 };
 
 void net_limits_init(struct net_limits *l) {
@@ -141,6 +146,12 @@ static void on_kill(struct mail *m) {
         home_is_done(home);
 }
 
+static void on_probe(struct mail *m) {
+        struct net_home *home = CONTAINER_OF(m, struct net_home, probe);
+
+        atomic_fetch_sub(&home->server->n_unprobed, 1);
+}
+
 static void init_homes(struct net_server *s) {
         size_t n_homes = loop_group_size(s->loops);
 
@@ -153,6 +164,7 @@ static void init_homes(struct net_server *s) {
                 list_init(&home->conns);
                 home->drain.deliver = on_drain;
                 home->kill.deliver = on_kill;
+                home->probe.deliver = on_probe;
                 s->ops->on_home(home, s->options.owner);
         }
 }
@@ -162,6 +174,7 @@ static struct error *open_listener(struct net_server *s, const char *address) {
                 .address = address,
                 .port = s->options.port,
                 .reuse_port = s->options.reuse_port,
+                .inherited_fd = s->options.inherited_fd,
                 .loops = s->loops,
                 .on_accept = on_accept,
                 .can_accept = can_accept,
@@ -223,6 +236,15 @@ static void run_on_homes(struct net_server *s, size_t mail_offset) {
         while (s->n_homes_busy > 0)
                 cond_wait(&s->changed, &s->lock);
         mutex_unlock(&s->lock);
+}
+
+bool net_server_probe(struct net_server *s) {
+        if (atomic_load(&s->n_unprobed) > 0)
+                return false;
+        atomic_store(&s->n_unprobed, s->n_homes);
+        for (size_t i = 0; i < s->n_homes; i++)
+                mailbox_post(loop_mailbox(home_at(s, i)->loop), &home_at(s, i)->probe);
+        return true;
 }
 
 void net_server_stop(struct net_server *s) {

@@ -42,7 +42,7 @@ struct net_home {
         struct loop       *loop;   /* borrowed */
         struct list        conns;  /* struct leave_place, embedded in the protocol's connections */
         bool               is_draining;
-        struct mail        drain, kill;
+        struct mail        drain, kill, probe;
 };
 
 struct net_server_ops {
@@ -76,7 +76,8 @@ struct net_server_options {
         const char         *address; /* NULL = 0.0.0.0; borrowed for the call */
         uint16_t            port;    /* 0 = any free port */
         bool                reuse_port;
-        size_t              n_threads; /* 0 = one per core */
+        int                 inherited_fd; /* see struct listener_options; 0 = none */
+        size_t              n_threads;    /* 0 = one per core */
         struct net_limits   limits;
         void               *owner;  /* borrowed: argument of on_home() */
         struct tls_context *tls;    /* borrowed; NULL = no TLS */
@@ -97,6 +98,10 @@ void          net_server_stop(struct net_server *s);
 /* Returns the number of connections left; 0 = all were gone before the deadline (monotonic ns). */
 size_t net_server_wait(struct net_server *s, uint64_t deadline_ns);
 void   net_server_free(struct net_server *s); /* NULL is fine; stops first when necessary */
+
+/* Whether every loop has done a round since the last call, which asked it to; asks again if so. Never blocks. The
+ * first call is true. Not after net_server_stop(). */
+bool net_server_probe(struct net_server *s);
 
 uint16_t net_server_port(const struct net_server *s);
 size_t   net_server_n_connections(struct net_server *s);

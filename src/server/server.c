@@ -355,13 +355,18 @@ bool server_is_live(const struct server *s) {
 }
 
 bool server_is_ready(struct server *s) {
-        if (atomic_load(&s->state) != SERVER_READY)
+        if (atomic_load(&s->state) != SERVER_READY || atomic_load(&s->is_draining))
                 return false;
         return !s->strict_readiness || repo_all_ready(s->repo);
 }
 
+void server_set_draining(struct server *s, bool is_draining) {
+        if (atomic_exchange(&s->is_draining, is_draining) != is_draining)
+                event_source_publish(&s->ready);
+}
+
 struct readiness server_readiness(struct server *s) {
-        if (atomic_load(&s->state) != SERVER_READY)
+        if (atomic_load(&s->state) != SERVER_READY || atomic_load(&s->is_draining))
                 return (struct readiness){ 0 };
         return s->strict_readiness ? repo_readiness(s->repo)
                                    : (struct readiness){ .is_ready = true };

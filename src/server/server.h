@@ -53,6 +53,7 @@ struct server {
         bool                     strict_readiness;
         enum model_control_mode  control_mode;
         _Atomic uint32_t         exit_timeout_s;
+        _Atomic bool             is_draining;
         struct event_source      ready; /* signalled when server, model or version changes state */
         struct metric_registry  *metrics;       /* owned */
         struct core_metrics     *core;          /* owned; metrics that belong to no model */
@@ -84,6 +85,8 @@ void          server_free(struct server *s);
 
 bool server_is_live(const struct server *s);
 bool server_is_ready(struct server *s);
+/* While it drains, a server is not ready, and serves as before. */
+void server_set_draining(struct server *s, bool is_draining);
 /* The same without the backends, in constant time. */
 struct readiness server_readiness(struct server *s);
 /* UNAVAILABLE "Server not ready" before READY, while EXITING, and when FAILED. */

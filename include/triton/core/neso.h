@@ -211,6 +211,13 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerReadiness(
         struct TRITONSERVER_Server *server, const char *model_name, int64_t model_version,
         bool *ready, bool *asks_backends);
 
+/* While it drains, a server is not ready (TRITONSERVER_ServerIsReady(), and NESO_ReadyWatch is called), so that
+ * balancers send requests elsewhere; it serves all that arrive. Models are ready as before.
+ *
+ * INVALID_ARG when the server is NULL. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerSetDraining(
+        struct TRITONSERVER_Server *server, bool draining);
+
 struct NESO_CancelWatch;
 struct TRITONBACKEND_Request;
 typedef void (*NESO_CancelledFn_t)(void *userp);

@@ -88,6 +88,12 @@ static void call_control(struct TRITONSERVER_Server *server, const struct places
         OK(NESO_ReadyWatchNew, &watch, server, on_change, NULL);
         OK(NESO_ServerReadiness, server, NULL, -1, &is_ready, &asks_backends);
         EXPECT(is_ready && !asks_backends);
+        OK(NESO_ServerSetDraining, server, true);
+        OK(NESO_ServerReadiness, server, NULL, -1, &is_ready, &asks_backends);
+        EXPECT(!is_ready);
+        OK(NESO_ServerSetDraining, server, false);
+        OK(TRITONSERVER_ServerIsReady, server, &is_ready);
+        EXPECT(is_ready);
         OK(TRITONSERVER_ServerLoadModel, server, "cached");
         infer_cached(server); /* kept */
         infer_cached(server); /* found */

@@ -41,22 +41,36 @@ static int run_child(void (*run)(void), char *text, size_t size) {
         return status;
 }
 
-static void on_hangup(void *owner) {
-        unsigned *n = owner;
+static unsigned n_hangups, n_drains, n_ticks;
 
-        if (n != NULL)
-                ++*n;
+static void on_hangup(void *owner) {
+        (void)owner;
+        n_hangups++;
 }
+
+static void on_drain(void *owner) {
+        (void)owner;
+        n_drains++;
+}
+
+/* The third tick asks for the end. */
+static void on_tick(void *owner) {
+        (void)owner;
+        if (++n_ticks == 3)
+                kill(getpid(), SIGTERM);
+}
+
+static const struct signal_actions actions = { .on_hangup = on_hangup, .on_drain = on_drain };
 
 /* Each is told, and then the wait goes on. */
 static void hangups(void) {
-        unsigned n = 0;
         sigset_t pending;
 
         signals_block();
         kill(getpid(), SIGHUP);
-        kill(getpid(), SIGTERM); /* taken later: sigwait() gives the lower number first */
-        if (signals_wait(on_hangup, &n) != SIGTERM || n != 1)
+        kill(getpid(), SIGUSR1);
+        kill(getpid(), SIGTERM); /* taken last: the wait gives the lower number first */
+        if (signals_wait(&actions) != SIGTERM || n_hangups != 1 || n_drains != 1)
                 _exit(2);
         kill(getpid(), SIGHUP); /* while stopping: not the end */
         sigpending(&pending);
@@ -67,19 +81,30 @@ static void hangups(void) {
 static void wait_for_term(void) {
         signals_block();
         kill(getpid(), SIGTERM);
-        _exit(signals_wait(on_hangup, NULL) == SIGTERM ? 0 : 2);
+        _exit(signals_wait(&actions) == SIGTERM ? 0 : 2);
 }
 
 static void wait_for_int(void) {
         signals_block();
         kill(getpid(), SIGINT);
-        _exit(signals_wait(on_hangup, NULL) == SIGINT ? 0 : 2);
+        _exit(signals_wait(&actions) == SIGINT ? 0 : 2);
+}
+
+/* The time between two of them passes whatever else is asked for meanwhile. */
+static void ticks(void) {
+        struct signal_actions ticking = actions;
+
+        ticking.on_tick = on_tick;
+        ticking.tick_ns = 1000000;
+        signals_block();
+        kill(getpid(), SIGHUP);
+        _exit(signals_wait(&ticking) == SIGTERM && n_ticks == 3 && n_hangups == 1 ? 0 : 2);
 }
 
 static void two_signals(void) {
         signals_block();
         kill(getpid(), SIGTERM);
-        if (signals_wait(on_hangup, NULL) != SIGTERM)
+        if (signals_wait(&actions) != SIGTERM)
                 _exit(2);
         for (;;) /* until it can be no echo any more */
                 kill(getpid(), SIGINT);
@@ -89,7 +114,7 @@ static void two_signals(void) {
 static void echo(void) {
         signals_block();
         kill(getpid(), SIGTERM);
-        if (signals_wait(on_hangup, NULL) != SIGTERM)
+        if (signals_wait(&actions) != SIGTERM)
                 _exit(2);
         kill(getpid(), SIGTERM);
         _exit(0);
@@ -150,6 +175,15 @@ static void test_hangup(void **state) {
         assert_string_equal(text, "");
 }
 
+static void test_ticks(void **state) {
+        char text[256];
+        int  status = run_child(ticks, text, sizeof(text));
+
+        (void)state;
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 static void test_broken_pipe(void **state) {
         char text[256];
         int  status = run_child(broken_pipe, text, sizeof(text));
@@ -163,7 +197,7 @@ SUITE(signals) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_first_signal), cmocka_unit_test(test_second_signal),
                 cmocka_unit_test(test_echo),         cmocka_unit_test(test_hangup),
-                cmocka_unit_test(test_broken_pipe),
+                cmocka_unit_test(test_broken_pipe),  cmocka_unit_test(test_ticks),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

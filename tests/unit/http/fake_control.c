@@ -92,6 +92,12 @@ struct TRITONSERVER_Error *NESO_ServerReadiness(struct TRITONSERVER_Server *s, c
                              : TRITONSERVER_ServerIsReady(s, ready);
 }
 
+struct TRITONSERVER_Error *NESO_ServerSetDraining(struct TRITONSERVER_Server *s, bool draining) {
+        (void)s;
+        fake_control.is_ready = !draining;
+        return NULL;
+}
+
 struct TRITONSERVER_Error *TRITONSERVER_ServerModelIsReady(struct TRITONSERVER_Server *s,
                                                            const char *model, const int64_t version,
                                                            bool *ready) {

@@ -12,6 +12,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -308,12 +310,74 @@ static void test_a_few_in_each_round(void **state) {
         end(loops, ln);
 }
 
+/* A socket that a supervisor has opened: it is still open, and takes connections, after the listener has gone. */
+static void test_inherited_socket(void **state) {
+        struct sockaddr_in      address = { .sin_family = AF_INET,
+                                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        struct listener_options o = { .on_accept = on_accept };
+        struct loop_group      *loops;
+        struct listener        *ln;
+        int                     fd = socket(AF_INET, SOCK_STREAM, 0), kept, client;
+
+        (void)state;
+        memset(&seen, 0, sizeof(seen));
+        mutex_init(&seen.lock, LOCK_MAILBOX);
+        cond_init(&seen.changed);
+        assert_int_equal(bind(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
+        assert_int_equal(listen(fd, 8), 0);
+        kept = dup(fd);
+        assert_null(loop_group_new("test", 1, &loops));
+        o.loops = loops;
+        o.inherited_fd = fd;
+        assert_null(listener_open(&o, &ln));
+        assert_int_equal(fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+        listener_start(ln);
+        connect_to(ln, client = new_socket());
+        wait_for(&seen.n_accepted, 1);
+        close(client);
+        address.sin_port = htons(listener_port(ln));
+        end(loops, ln);
+
+        client = new_socket();
+        assert_int_equal(connect(client, (const struct sockaddr *)&address, sizeof(address)), 0);
+        fd = accept(kept, NULL, NULL);
+        assert_true(fd >= 0);
+        close(fd);
+        close(client);
+        close(kept);
+}
+
+static void test_inherited_descriptor_that_does_not_listen(void **state) {
+        struct listener_options o = { .on_accept = on_accept };
+        struct loop_group      *loops;
+        struct listener        *ln = NULL;
+        struct error           *err;
+        int  fds[2] = { socket(AF_INET, SOCK_STREAM, 0), open("/dev/null", O_RDONLY) };
+        char text[64];
+
+        (void)state;
+        assert_null(loop_group_new("test", 1, &loops));
+        o.loops = loops;
+        for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
+                o.inherited_fd = fds[i];
+                err = listener_open(&o, &ln);
+                snprintf(text, sizeof(text), "descriptor %d is not a listening TCP socket", fds[i]);
+                assert_non_null(err);
+                assert_string_equal(err->message, text);
+                error_free(err);
+                assert_int_equal(fcntl(fds[i], F_GETFD), -1); /* closed */
+        }
+        loop_group_free(loops);
+}
+
 SUITE(listener) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_spare_descriptor),
                 cmocka_unit_test(test_close_with_a_backlog),
                 cmocka_unit_test(test_close_while_clients_connect),
                 cmocka_unit_test(test_a_few_in_each_round),
+                cmocka_unit_test(test_inherited_socket),
+                cmocka_unit_test(test_inherited_descriptor_that_does_not_listen),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

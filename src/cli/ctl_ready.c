@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `neso ctl ready` and `neso ctl drain`. */
+#include "base/clock.h"
+#include "cli/ctl_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define ASK_NS                                                                                     \
+        (200 * NS_PER_MS) /* between two questions: the server announces no change over HTTP */
+
+static void pause_for(uint64_t ns) {
+        struct timespec left = { .tv_sec = (time_t)(ns / NS_PER_S),
+                                 .tv_nsec = (long)(ns % NS_PER_S) };
+
+        while (nanosleep(&left, &left) != 0)
+                ;
+}
+
+/* A server that does not answer may still start. */
+static struct error *ask_until_ready(struct ctl *c, const char *path) {
+        uint64_t most_ns = (CLOCK_NEVER - clock_now_ns()) / 2;
+        uint64_t end_ns =
+                clock_now_ns() + (c->wait_s < most_ns / NS_PER_S ? c->wait_s * NS_PER_S : most_ns);
+
+        for (;;) {
+                struct error *err;
+                struct str    body;
+
+                c->exit_code = CTL_DONE;
+                err = ctl_get(c, path, &body);
+                if (err == NULL || clock_now_ns() >= end_ns ||
+                    (c->exit_code != CTL_REFUSED && c->exit_code != CTL_UNREACHABLE))
+                        return err;
+                error_free(err);
+                pause_for(ASK_NS);
+        }
+}
+
+/* A refusal is also an answer: "not ready". */
+struct error *ctl_ready(struct ctl *c) {
+        const char *path = c->model != NULL ? ctl_model_path(c, "/ready") : "/v2/health/ready";
+        const char *who = c->model != NULL ? c->model : "server";
+        AUTO_ERROR  err = ask_until_ready(c, path);
+
+        if (err != NULL && c->exit_code != CTL_REFUSED)
+                return STEAL(err);
+        if (c->is_json)
+                strbuf_printf(&c->out, "{\"ready\":%s}\n", err == NULL ? "true" : "false");
+        else if (err == NULL)
+                strbuf_printf(&c->out, "%s: ready\n", who);
+        else
+                strbuf_printf(&c->out, "%s: not ready (%s)\n", who, err->message);
+        return NULL;
+}
+
+struct error *ctl_drain(struct ctl *c) {
+        const struct http_question question = {
+                .path = "/v2/drain",
+                .is_post = true,
+                .body = c->is_undone ? STR_LIT("{\"undo\":true}") : STR_LIT("{}"),
+        };
+        struct str body;
+
+        TRY(ctl_ask(c, &question, &body, NULL));
+        if (!c->is_undone)
+                pause_for(c->wait_s * NS_PER_S);
+        if (c->is_json)
+                ctl_put_answer(c, body);
+        else
+                strbuf_printf(&c->out, "server: %s\n",
+                              c->is_undone ? "serves as before" : "drains");
+        return NULL;
+}
