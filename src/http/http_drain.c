@@ -24,7 +24,7 @@ static struct error *answer(struct http_call *call) {
         bool          is_undone = false;
 
         if (d == NULL || !d->is_offered)
-                return error_new_text(ERR_UNAVAILABLE,
+                return error_new_text(ERR_UNSUPPORTED,
                                       "draining is not allowed: see --allow-drain");
         if (call->body.len > 0)
                 TRY(http_members_read(call->body, &call->arena, read_member, &is_undone));
