@@ -114,6 +114,7 @@ reference:
 
 format:
 	@$(PYTHON) tools/check_format.py --fix
+	@$(PYTHON) tools/wrap_docs.py --fix
 
 install: all
 	meson configure $(BUILD) -Dprefix=$(abspath $(PREFIX)) -Dlibdir=$(LIBDIR)

@@ -52,10 +52,10 @@ TIMES_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 NUMBER = r"(\d+(?: \d{3})*)(?: (KiB|MiB|GiB|ns|us|ms|s)\b)?"
 NAME = r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)`"
 QUOTES = [  # with the number, its unit, the name, and the file where it is given
-    re.compile(rf"(?<![\w.]){NUMBER}(?: [a-z-]+)?\s\({NAME}(?:\sin `([\w/.-]+)`)?"),
+    re.compile(rf"(?<![\w.]){NUMBER}(?:\s+[a-z-]+)?\s+\({NAME}(?:\s+in\s+`([\w/.-]+)`)?"),
     re.compile(rf"^\| {NUMBER} \| {NAME} \|()", re.M),
 ]
-QUOTES_AFTER = re.compile(rf"{NAME}\s(?:\(|= ){NUMBER}(?![\w.])")
+QUOTES_AFTER = re.compile(rf"{NAME}\s+(?:\(|=\s+){NUMBER}(?![\w.])")
 
 
 def match_paren(text, start):
@@ -345,6 +345,9 @@ def self_test():
         ("4 (`A_MAX`), 4 kept (`A_MAX` in `src/net/a.h`), `A_MAX` (4, or less), `A_MAX` = 4", 0),
         ("64 KiB (`A_BYTES`), 65 536 (`A_BYTES`), 2 s (`A_WAIT_NS`), 2000 ms (`A_WAIT_NS`)", 0),
         ("| 7 | `A_SECOND` | x |\n| 60 | `A_TIME_S` |\n| 1 min | `A_MAX` |\n", 0),
+        ("* 5\n  (`A_MAX`)", 1),
+        ("* 5 kept\n  (`A_MAX`\n  in `src/net/a.h`)", 1),
+        ("* `A_MAX` =\n  5", 1),
         ("5 (`A_MAX`)", 1),
         ("`A_MAX` (16)", 1),
         ("`A_MAX` = 2", 1),

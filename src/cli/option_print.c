@@ -5,6 +5,9 @@
 
 #include <string.h>
 
+/* The longest line of text on a page (tools/wrap_docs.py). */
+#define PAGE_COLUMNS 120
+
 /* Calls `put_group` before the first row of each group, and `put_row` for each row. An older name is
  * listed as a row of its own. */
 static void each_row(struct strbuf *out, void (*put_group)(struct strbuf *out, const char *title),
@@ -74,17 +77,24 @@ static void put_markdown_row(struct strbuf *out, const struct option_row *row) {
 
 static void put_core_names(struct strbuf *out) {
         const struct option_table *t = &cli_option_table;
-        const char                *before = "";
+        size_t                     column = 0;
 
         strbuf_puts(out,
                     "\n## In a program\n\nThese options are also those of a server in a program: "
-                    "`NESO_ServerOptionsSetByName()` in [neso.h](../include/triton/core/neso.h) "
-                    "sets them, by their names without dashes.\n\n");
-        for (size_t i = 0; i < t->n_rows; i++)
-                if (t->rows[i].is_core) {
-                        strbuf_printf(out, "%s`%s`", before, t->rows[i].name);
-                        before = ", ";
-                }
+                    "`NESO_ServerOptionsSetByName()` in\n"
+                    "[neso.h](../include/triton/core/neso.h) sets them, by their names without "
+                    "dashes.\n\n");
+        for (size_t i = 0; i < t->n_rows; i++) {
+                size_t length = strlen(t->rows[i].name) + strlen("``,");
+                bool   fits = column + strlen(" ") + length <= PAGE_COLUMNS;
+
+                if (!t->rows[i].is_core)
+                        continue;
+                if (column > 0)
+                        strbuf_puts(out, fits ? ", " : ",\n");
+                column = column > 0 && fits ? column + strlen(" ") + length : length;
+                strbuf_printf(out, "`%s`", t->rows[i].name);
+        }
         strbuf_puts(out, ".\n");
 }
 

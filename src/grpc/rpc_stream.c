@@ -127,6 +127,7 @@ static void free_request(struct stream_request *r) {
 static bool may_keep(const struct stream_request *r) {
         const struct stream *s = r->stream;
 
+        /* Not one that the budget had no room for: it would be refused at each later use as well. */
         return r->is_charged && s->n_idle < MAX_IDLE_REQUESTS &&
                !byte_budget_is_half_used(budget_of(s));
 }
@@ -155,6 +156,9 @@ static void release(struct stream_request *r) {
 
 /* Keeps a response that was sent until the stream has written its last byte, whose position is `mark`. */
 static void keep_response(struct stream *s, struct infer_call_response *r) {
+        /* The core counts a response until it is freed, and lets the backend wait while there are too many
+         * (get_limits()). If it were freed when it is handed to the connection, a client that does not read
+         * would let the backend fill the memory with unsent messages. */
         r->mark = grpc_call_written_bytes(s->call) + grpc_call_unsent_bytes(s->call);
         r->next = NULL;
         if (s->first_kept != NULL)
@@ -187,6 +191,7 @@ static void cancel_all(struct stream *s) {
 
                 if (r->has_long_work)
                         grpc_call_compute_cancel(s->call, &r->long_work.work);
+                /* A work thread may be writing the inference of that one; on_reading() cancels it. */
                 if (r != s->reading)
                         infer_call_cancel(&r->inference.call);
         }
@@ -225,6 +230,9 @@ static bool is_full(const struct stream *s) {
 }
 
 static bool must_wait(const struct stream *s) {
+        /* `reading`: only after a message was read is it known whether its model is decoupled, and a request
+         * that is not takes its place in the order of answers then. If the next message were started
+         * before, its answer could go first. */
         return s->reading != NULL || s->n_long_work >= MAX_LONG_WORK || is_full(s);
 }
 
@@ -305,6 +313,8 @@ static void put_in_order(struct stream_request *r, const struct infer_answer *an
 
         if (err != NULL)
                 fail_stream(s, err);
+        /* Ready also when the stream has failed: the requests behind it are released as the list empties, and
+         * the call ends with the last of them. */
         r->is_ready = true;
         flush_ordered(s);
 }
@@ -469,6 +479,9 @@ static void send_waiting(struct stream_request *r) {
                 struct infer_call_response *response = take_waiting(r);
 
                 if (!s->is_over && !try_send_response(r, response->response, response->is_final)) {
+                        /* Neither the stream's scratch, which the loop uses meanwhile for other requests, nor
+                         * the request's arena, which grows until the request ends: there may be any number
+                         * of such responses. */
                         arena_init(&r->long_work.arena, NULL, 0, 0);
                         arena_set_budget(&r->long_work.arena, budget_of(s));
                         r->long_work.parts = (struct infer_answer_parts){ 0 };
@@ -489,6 +502,7 @@ static void on_response(struct infer_call *c, struct TRITONSERVER_InferenceRespo
         r->was_final = c->is_final_response;
         if (s->is_over)
                 return;
+        /* Queued even if it is small: responses of one request are sent in the order in which they came. */
         if (UNLIKELY(r->has_long_work)) {
                 queue_response(r, infer_call_keep_response(c));
         } else if (UNLIKELY(!try_send_response(r, response, c->is_final_response))) {
@@ -640,7 +654,7 @@ static void on_done(struct infer_call *c) {
 
         s->n_users++;
         r->is_done = true;
-        /* Otherwise the end of the work ends the request. */
+        /* Otherwise a work thread still uses its memory, and the end of that work ends the request. */
         if (LIKELY(!r->has_long_work))
                 end_request(r);
         end_callback(s);

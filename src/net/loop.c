@@ -45,145 +45,6 @@ struct loop_group {
 
 static _Thread_local struct loop *current_loop;
 
-/* ---- a round of the loop ---- */
-
-/* Runs the tasks; true when there was one. */
-static bool run_tasks(struct list *tasks) {
-        bool is_empty = list_is_empty(tasks);
-
-        while (!list_is_empty(tasks)) {
-                struct loop_task *t = LIST_ENTRY(list_first(tasks), struct loop_task, node);
-
-                list_remove(&t->node);
-                t->run(t);
-        }
-        return !is_empty;
-}
-
-static void deliver_all(struct mailbox *box);
-
-/* Delivers, once per round, the mails that the loop's own thread has posted. True when there were any.
- * Mails that it posts later in this round go through the eventfd and are delivered in the next round: a
- * receiver that posts again and again must not keep the loop from its sockets. */
-static bool deliver_own_mail(struct loop *l) {
-        if (!l->has_own_mail)
-                return false;
-        l->has_own_mail = false;
-        l->wakes_itself = true;
-        deliver_all(&l->mailbox);
-        return true;
-}
-
-/* Nothing to do: a loop with an active idle handle polls without sleeping. */
-static void on_not_idle(uv_idle_t *idle) {
-        (void)idle;
-}
-
-static void run_turns(struct loop *l) {
-        struct turn *t;
-
-        while (!turns_is_empty(&l->turns) && (t = turns_next(&l->turns, clock_now_ns())) != NULL)
-                t->run(t);
-}
-
-static void end_round(struct loop *l) {
-        turns_end_round(&l->turns);
-        if (turns_is_empty(&l->turns))
-                uv_idle_stop(&l->not_idle);
-        else
-                uv_idle_start(&l->not_idle, on_not_idle);
-}
-
-bool loop_take_share(struct loop *l, struct turn *t, uint64_t now_ns) {
-        return turns_take(&l->turns, t, now_ns);
-}
-
-bool loop_is_late(uint64_t now_ns) {
-        return current_loop != NULL && turns_is_late(&current_loop->turns, now_ns);
-}
-
-void loop_wait_turn(struct loop *l, struct turn *t) {
-        assert(loop_is_current(l));
-        turns_wait(&l->turns, t);
-}
-
-/* libuv calls this before each wait, after it has read the ready sockets. */
-static void on_prepare(uv_prepare_t *prepare) {
-        struct loop *l = CONTAINER_OF(prepare, struct loop, prepare);
-        bool         has_more;
-
-        l->n_rounds++;
-        run_tasks(&l->tasks[LOOP_HANDLE]);
-        run_turns(l);
-        do {
-                run_tasks(&l->tasks[LOOP_HANDLE]);
-                if (l->waker != NULL)
-                        l->waker();
-                has_more = deliver_own_mail(l);
-                has_more = run_tasks(&l->tasks[LOOP_WRITE]) || has_more;
-        } while (has_more); /* a delivery or the end of a write may submit requests */
-        l->wakes_itself = false;
-        end_round(l);
-}
-
-void loop_defer(struct loop *l, enum loop_phase phase, struct loop_task *t) {
-        assert(loop_is_current(l));
-        if (!list_is_linked(&t->node))
-                list_append(&l->tasks[phase], &t->node);
-}
-
-bool loop_set_waker(void (*wake)(void)) {
-        struct loop *l = current_loop;
-
-        if (l == NULL || (l->waker != NULL && l->waker != wake))
-                return false;
-        l->waker = wake;
-        return true;
-}
-
-/* After a burst of requests the allocator keeps freed memory. This returns it to the system once the
- * loop is quiet. A busy loop would soon need the memory again, and would wait for the allocator's
- * locks. */
-static void trim_memory(struct loop *l, bool is_quiet) {
-        buf_pool_trim(l->pool);
-        if (is_quiet && l->was_busy)
-                mem_trim();
-        l->was_busy = !is_quiet;
-}
-
-static void on_tick(uv_timer_t *timer) {
-        struct loop *l = CONTAINER_OF(timer, struct loop, tick);
-
-        if (l->conn_ops != NULL)
-                l->conn_ops->tick(l, clock_now_ns());
-        l->n_ticks++;
-        if (!list_is_empty(&l->conns)) {
-                l->n_idle_ticks = 0;
-                if (l->n_ticks % TICKS_PER_TRIM != 0)
-                        return;
-                trim_memory(l, l->n_rounds < QUIET_ROUNDS);
-                l->n_rounds = 0;
-                return;
-        }
-        l->n_idle_ticks++;
-        trim_memory(l, l->n_idle_ticks >= QUIET_TICKS);
-        if (l->n_idle_ticks >= MAX_IDLE_TICKS)
-                uv_timer_stop(timer);
-}
-
-void loop_conn_added(struct loop *l) {
-        uint64_t tick_ms = LOOP_TICK_NS / NS_PER_MS;
-
-        atomic_fetch_add_explicit(&l->n_conns, 1, memory_order_relaxed);
-        l->n_idle_ticks = 0;
-        if (!uv_is_active((uv_handle_t *)&l->tick))
-                uv_timer_start(&l->tick, on_tick, tick_ms, tick_ms);
-}
-
-void loop_conn_removed(struct loop *l) {
-        atomic_fetch_sub_explicit(&l->n_conns, 1, memory_order_relaxed);
-}
-
 /* ---- libuv's memory ---- */
 
 static void *uv_malloc(size_t size) {
@@ -240,6 +101,18 @@ static void deliver_all(struct mailbox *box) {
                 m = next;
         }
         l->delivers_several = false;
+}
+
+/* Delivers, once per round, the mails that the loop's own thread has posted. True when there were any.
+ * Mails that it posts later in this round go through the eventfd and are delivered in the next round: a
+ * receiver that posts again and again must not keep the loop from its sockets. */
+static bool deliver_own_mail(struct loop *l) {
+        if (!l->has_own_mail)
+                return false;
+        l->has_own_mail = false;
+        l->wakes_itself = true;
+        deliver_all(&l->mailbox);
+        return true;
 }
 
 static void on_wake_up(uv_poll_t *poll_handle, int status, int events) {
@@ -393,8 +266,8 @@ static void loop_timers_done(struct loop *l) {
 /* ---- large blocks ---- */
 
 /* The kernel takes about a millisecond to free ten megabytes of pages. So a loop frees a large block
- * in slices, one in each round, and does not sleep until all slices are freed. This struct lies at the
- * front of the block itself. */
+ * in slices, one at the end of each round, and does not sleep until all slices are freed. This struct
+ * lies at the front of the block itself. */
 struct discarded {
         struct discarded *next;
         size_t            left; /* bytes of the block that were not freed yet */
@@ -421,15 +294,6 @@ static void free_slice(struct loop *l) {
         }
 }
 
-static void on_discard(uv_idle_t *idle) {
-        struct loop *l = CONTAINER_OF(idle, struct loop, discarder);
-
-        if (l->discarded != NULL)
-                free_slice(l);
-        if (l->discarded == NULL)
-                uv_idle_stop(idle);
-}
-
 static bool discard_block(void *block, size_t size, bool is_mapped) {
         struct loop      *l = current_loop;
         struct discarded *d = block;
@@ -439,15 +303,153 @@ static bool discard_block(void *block, size_t size, bool is_mapped) {
         *d = (struct discarded){ l->discarded, size, is_mapped };
         l->discarded = d;
         l->discarded_bytes += size;
-        uv_idle_start(&l->discarder, on_discard);
         return true;
 }
 
-static void loop_discard_close(struct loop *l) {
+static void loop_discard_done(struct loop *l) {
         mem_free_large_by(NULL);
         while (l->discarded != NULL)
                 free_slice(l);
-        uv_close((uv_handle_t *)&l->discarder, NULL);
+}
+
+/* ---- a round of the loop ---- */
+
+/* Runs the tasks; true when there was one. */
+static bool run_tasks(struct list *tasks) {
+        bool is_empty = list_is_empty(tasks);
+
+        while (!list_is_empty(tasks)) {
+                struct loop_task *t = LIST_ENTRY(list_first(tasks), struct loop_task, node);
+
+                list_remove(&t->node);
+                t->run(t);
+        }
+        return !is_empty;
+}
+
+static void on_awake(uv_idle_t *idle) {
+        (void)idle; /* an active idle handle is enough: libuv polls without sleeping */
+}
+
+static void stay_awake(struct loop *l, bool is_awake) {
+        if (is_awake)
+                uv_idle_start(&l->awake, on_awake);
+        else
+                uv_idle_stop(&l->awake);
+}
+
+/* One round, between two waits. libuv has fired the timers that are due, and called back for the mailbox
+ * and for each socket that was ready. Connections of HTTP have read, and deferred the parsing to
+ * LOOP_HANDLE; those of gRPC have parsed what they read. libuv calls this function once before each wait,
+ * and waits when it returns. */
+static void run_round(uv_prepare_t *prepare) {
+        struct loop *l = CONTAINER_OF(prepare, struct loop, prepare);
+        struct turn *t;
+        bool         has_more;
+
+        l->n_rounds++;
+
+        /* Input that has just arrived goes before the rest of a pipeline, so that a connection that is
+         * quiet mostly does not wait for those that always have more. */
+        run_tasks(&l->tasks[LOOP_HANDLE]);
+        while (!turns_is_empty(&l->turns) && (t = turns_next(&l->turns, clock_now_ns())) != NULL)
+                t->run(t);
+
+        do {
+                run_tasks(&l->tasks[LOOP_HANDLE]);
+
+                /* Not before all requests of the round are in their queues: an instance that is woken
+                 * for the first of them would run it alone. Before the answers are written, since the
+                 * instance works while this thread does. */
+                if (l->waker != NULL)
+                        l->waker();
+
+                /* After the last submission, so that answers of batches that ran on this thread are
+                 * written together with all others. */
+                has_more = deliver_own_mail(l);
+                has_more = run_tasks(&l->tasks[LOOP_WRITE]) || has_more;
+        } while (has_more); /* a delivery or the end of a write may submit requests */
+        l->wakes_itself = false;
+
+        /* Last, because no answer should wait for the kernel to free pages. */
+        if (l->discarded != NULL)
+                free_slice(l);
+
+        turns_end_round(&l->turns);
+        stay_awake(l, !turns_is_empty(&l->turns) || l->discarded != NULL);
+}
+
+void loop_defer(struct loop *l, enum loop_phase phase, struct loop_task *t) {
+        assert(loop_is_current(l));
+        if (!list_is_linked(&t->node))
+                list_append(&l->tasks[phase], &t->node);
+}
+
+bool loop_take_share(struct loop *l, struct turn *t, uint64_t now_ns) {
+        return turns_take(&l->turns, t, now_ns);
+}
+
+bool loop_is_late(uint64_t now_ns) {
+        return current_loop != NULL && turns_is_late(&current_loop->turns, now_ns);
+}
+
+void loop_wait_turn(struct loop *l, struct turn *t) {
+        assert(loop_is_current(l));
+        turns_wait(&l->turns, t);
+}
+
+bool loop_set_waker(void (*wake)(void)) {
+        struct loop *l = current_loop;
+
+        if (l == NULL || (l->waker != NULL && l->waker != wake))
+                return false;
+        l->waker = wake;
+        return true;
+}
+
+/* ---- ticks ---- */
+
+/* After a burst of requests the allocator keeps freed memory. This returns it to the system once the
+ * loop is quiet. A busy loop would soon need the memory again, and would wait for the allocator's
+ * locks. */
+static void trim_memory(struct loop *l, bool is_quiet) {
+        buf_pool_trim(l->pool);
+        if (is_quiet && l->was_busy)
+                mem_trim();
+        l->was_busy = !is_quiet;
+}
+
+static void on_tick(uv_timer_t *timer) {
+        struct loop *l = CONTAINER_OF(timer, struct loop, tick);
+
+        if (l->conn_ops != NULL)
+                l->conn_ops->tick(l, clock_now_ns());
+        l->n_ticks++;
+        if (!list_is_empty(&l->conns)) {
+                l->n_idle_ticks = 0;
+                if (l->n_ticks % TICKS_PER_TRIM != 0)
+                        return;
+                trim_memory(l, l->n_rounds < QUIET_ROUNDS);
+                l->n_rounds = 0;
+                return;
+        }
+        l->n_idle_ticks++;
+        trim_memory(l, l->n_idle_ticks >= QUIET_TICKS);
+        if (l->n_idle_ticks >= MAX_IDLE_TICKS)
+                uv_timer_stop(timer);
+}
+
+void loop_conn_added(struct loop *l) {
+        uint64_t tick_ms = LOOP_TICK_NS / NS_PER_MS;
+
+        atomic_fetch_add_explicit(&l->n_conns, 1, memory_order_relaxed);
+        l->n_idle_ticks = 0;
+        if (!uv_is_active((uv_handle_t *)&l->tick))
+                uv_timer_start(&l->tick, on_tick, tick_ms, tick_ms);
+}
+
+void loop_conn_removed(struct loop *l) {
+        atomic_fetch_sub_explicit(&l->n_conns, 1, memory_order_relaxed);
 }
 
 /* ---- work that blocks ---- */
@@ -591,8 +593,8 @@ static void on_stop(struct mail *m) {
 
         uv_close((uv_handle_t *)&l->tick, NULL);
         uv_close((uv_handle_t *)&l->prepare, NULL);
-        uv_close((uv_handle_t *)&l->not_idle, NULL);
-        loop_discard_close(l);
+        uv_close((uv_handle_t *)&l->awake, NULL);
+        loop_discard_done(l);
         loop_timers_close(l);
         mailbox_close(&l->mailbox);
 }
@@ -620,10 +622,9 @@ static struct error *open_loop(struct loop *l) {
         }
         uv_timer_init(&l->uv, &l->tick);
         uv_prepare_init(&l->uv, &l->prepare);
-        uv_prepare_start(&l->prepare, on_prepare);
+        uv_prepare_start(&l->prepare, run_round);
         loop_timers_init(l);
-        uv_idle_init(&l->uv, &l->discarder);
-        uv_idle_init(&l->uv, &l->not_idle);
+        uv_idle_init(&l->uv, &l->awake);
         turns_init(&l->turns);
         l->is_open = true;
         return NULL;

@@ -51,7 +51,7 @@ struct loop {
         unsigned          n_ticks;
         unsigned          n_rounds; /* wake-ups since the last trim_memory() */
         bool              was_busy; /* state at the last trim_memory() */
-        uv_prepare_t      prepare;  /* before each wait: runs the phases */
+        uv_prepare_t      prepare;  /* before each wait: run_round() */
         struct list       waiting;  /* struct work_thread: work for which there was no room yet */
         struct list       finished; /* struct work_thread: threads that have finished their work */
         unsigned          n_work_threads;
@@ -60,9 +60,9 @@ struct loop {
         struct turns      turns;                /* shares of the round */
         uint64_t          openings_round;       /* round of n_openings */
         unsigned          n_openings;           /* of connections, see listener.c */
-        uv_idle_t         not_idle; /* runs while `turns` has a queue: the loop does not sleep */
-        void (*waker)(void);        /* NULL until loop_set_waker() */
-        bool has_own_mail;          /* the loop's thread posted into the empty mailbox */
+        uv_idle_t awake;     /* active while `turns` or `discarded` has more: it does not sleep */
+        void (*waker)(void); /* NULL until loop_set_waker() */
+        bool has_own_mail;   /* the loop's thread posted into the empty mailbox */
         /* The own mail of this round was delivered; more own mail waits for the next round. */
         bool            wakes_itself;
         uv_timer_t      alarm;     /* set to the first of `timers`, or earlier */
@@ -80,7 +80,6 @@ struct loop {
         struct buf_pool  *pool;       /* ref */
         struct discarded *discarded;  /* owned: blocks that are freed piece by piece */
         size_t            discarded_bytes;    /* bytes of `discarded` that were not freed yet */
-        uv_idle_t         discarder;          /* runs while `discarded` is not empty */
         struct loop_tls  *tls;                /* owned: see conn_tls.c; NULL until it is needed */
         void (*free_tls)(struct loop_tls *t); /* set with `tls` */
         size_t          index;

@@ -19,6 +19,8 @@ static void drive(struct run *run, bool now);
 static void hide(struct run *run) {
         if (!run->is_reachable)
                 return;
+        /* A canceller holds this lock from the moment it finds the run until it has left its news there.
+         * So after this no canceller still has a pointer to the run, and it can be freed. */
         mutex_lock(&run->runner->lock);
         run->req->queued.run = NULL;
         atomic_store(&run->req->state, REQUEST_EXECUTING);
@@ -142,6 +144,9 @@ static void finish(struct run *run) {
 static void give_news_and_unlock(struct run *run, bool now) {
         bool is_mine = !run->is_driven;
 
+        /* A thread that finds no driver becomes the driver. So no thread waits for a driver, no news waits for a
+         * thread, and the lock is held for a few stores only: never while a step starts, which may execute
+         * a model. */
         run->is_driven = true;
         mutex_unlock(&run->lock);
         if (is_mine)
@@ -189,6 +194,9 @@ static void give_response(struct step_run *s, struct response *response, bool is
                 s->has_sent_final = true;
                 list_news_locked(s);
         }
+        /* A decoupled model may send responses for minutes within one execution, and may wait in it until
+         * the client has read some: the steps that read a response cannot wait for the end of that
+         * execution. The last response can, and then the stack stays flat. */
         give_news_and_unlock(run, !is_final);
 }
 
@@ -238,6 +246,7 @@ static struct error *check_may_begin(const struct run *run) {
                 return &failed; /* the client gets the other step's error */
         if (UNLIKELY(request_is_cancelled(run->req)))
                 return &cancelled;
+        /* A step's timeout is in whole microseconds, and 0 is no timeout: less than one is none left. */
         if (run->deadline_ns != CLOCK_NEVER && clock_now_ns() + NS_PER_US > run->deadline_ns)
                 return &expired;
         return NULL;
@@ -431,6 +440,7 @@ static void cancel_steps(struct run *run, bool only_decoupled) {
                 s->is_cancelled = true;
                 request_cancel(inner->request); /* the end of the step is news for this driver */
         }
+        /* After the walk, because the end of a step may open, end and free other steps of the list. */
         for (struct step_run *next; waited != NULL; waited = next) {
                 next = waited->next_news;
                 waited->failure = check_may_begin(run);
@@ -478,6 +488,9 @@ static bool take_news(struct run *run, struct news *ret, struct ready_steps *ret
                 mutex_unlock(&run->lock);
                 return true;
         }
+        /* Taken while the lock is held: as soon as it is free, another thread may drive, and would start these
+         * steps as well. They count as begun from here on, so that such a driver does not take the run for
+         * one that is alone. */
         *ret_ready = run->ready;
         for (struct continuation *c = ret_ready->first; c != NULL; c = c->next)
                 run->n_begun++;
@@ -683,6 +696,9 @@ static void drive(struct run *run, bool now) {
         struct ready_steps ready;
         struct news        news;
 
+        /* Steps before news: as long as the run is alone, a step has mostly ended when its submission returns,
+         * and the whole run passes without the lock. With streams, the finished frames are sent first,
+         * because that gives the memory back that further responses need. */
         for (;;) {
                 if (UNLIKELY(has_streams))
                         flush(run);
@@ -696,6 +712,8 @@ static void drive(struct run *run, bool now) {
                         break;
                 act_on_news(run, &news);
         }
+        /* Started after the run was given up: a step may end before its submission returns, and its end must
+         * find a run that it can drive. */
         for (struct continuation *c = ready.first; c != NULL; c = c->next)
                 c->run = start_step;
         if (ready.first != NULL && now)

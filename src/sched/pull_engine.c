@@ -55,6 +55,10 @@ static void wake_or_defer_locked(struct pull_engine *e, const struct event *ev,
 static void watch_locked(struct pull_engine *e, const struct event *ev, uint64_t until_ns) {
         struct list_node *first = list_first(&e->idle);
 
+        /* One watcher is enough: when it wakes up, the policy names the instances that have work. If all
+         * idle instances slept until that time, all would wake for one batch, and all but one in vain.
+         * The thread that asks is preferred because it is about to sleep anyway; any other one has to
+         * be woken to set its alarm. */
         if (e->watcher != NULL) {
                 if (until_ns < e->watcher->watch_until_ns)
                         wake_or_defer_locked(e, ev, e->watcher);
@@ -134,6 +138,8 @@ static void take_batch_locked(struct pull_engine *e, struct event *ev, struct in
         e->rows_running += ev->rows;
         if (ev->self == in)
                 ev->self = NULL; /* the rest of the event concerns other instances */
+        /* One batch per event: a loop has connections of its own to serve. What is left in the queue
+         * goes to other instances, which start on other cores while this thread executes. */
         ev->may_run_here = false;
 }
 
@@ -158,6 +164,10 @@ static bool dispatch_locked(struct pull_engine *e, struct event *ev, const struc
                 take_batch_locked(e, ev, in, d->n_requests);
                 return true;
         }
+        /* The requests stay in the queue: the instance takes its batch when its thread runs, some
+         * microseconds later. Until then the batch may grow, its requests may be cancelled or expire,
+         * and an instance that finishes earlier may take it. If the batch were taken here, none of
+         * these would be possible. */
         wake_or_defer_locked(e, ev, in);
         return false;
 }
@@ -312,6 +322,9 @@ static void run_borrowed(struct pull_engine *e, struct event *ev) {
 
         run_batch(e, ev, true);
         in->is_borrowed = false;
+        /* Its own thread sleeps on, because waking it would cost more than the execution did. Only a
+         * thread that is to end waits for the return of its instance. The instance becomes the first of
+         * the idle list: what it used last is most likely still in this core's cache. */
         if (e->is_ending || in->is_leaving)
                 cond_signal(&in->wake);
         else if (UNLIKELY(in->is_continuing))
@@ -319,6 +332,8 @@ static void run_borrowed(struct pull_engine *e, struct event *ev) {
         else
                 list_prepend(&e->idle, &in->idle_node);
         ev->has_more = ev->asks_again && has_work(e);
+        /* Requests that came meanwhile found this instance busy, and may have woken none. So
+         * the policy is asked for them: by the flush, which asks again anyway, or by this thread. */
         if (in->claim != NULL || (has_work(e) && !ev->asks_again))
                 pump_and_unlock(e, in);
         else
@@ -431,7 +446,9 @@ static void act_on_arrival(struct pull_engine *e, struct submitter *thread, bool
                             .may_run_here = may_run_here(e, thread, is_step),
                             .spends_ns = e->average_ns };
 
-        /* When the wake-up can be deferred, its flush asks the policy. */
+        /* When the wake-up can be deferred, its flush asks the policy: now it would see one request, at
+         * the end of the round all that the loop has read. Without an idle instance there is nothing to
+         * defer; then the policy only updates what it waits for. */
         if (list_is_empty(&e->idle) || (ev.may_run_here && !e->gathers) ||
             !submitter_defer_wake(thread, e, e->model, wake_deferred))
                 pump_locked(e, &ev);
@@ -502,6 +519,8 @@ static struct error *pull_submit(struct scheduler *base, struct request *req) {
         struct instance    *direct = NULL;
         uint64_t            now_ns = req->times.request_start_ns;
 
+        /* No reading of the clock, here and under the lock: the time at which the request was made is
+         * near enough for the policies, and a reading costs some 20 ns. */
         req->times.queue_start_ns = now_ns;
         mutex_lock(&e->lock);
         struct error *err = admit_locked(e, req);
@@ -662,6 +681,8 @@ static void iterate_locked(struct pull_engine *e, struct instance *in, struct su
                 run_dispatched(e, in, &ev);
                 return;
         }
+        /* Idle before the policy is asked, since policies choose among the idle instances only. It is not
+         * certain that this one gets the batch: a policy may prefer another, which is woken. */
         list_prepend(&e->idle, &in->idle_node);
         pump_locked(e, &ev);
         if (ev.runner == NULL && ev.expired == NULL && ev.refused == NULL &&

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "net/loop.h"
 #include "net/loop_timer.h"
+#include "net/uv_types.h"
 
 #define MAX_FIRED 1024
 #define N_MANY 300
@@ -332,6 +333,37 @@ static void test_phases(void **state) {
         script_free(s);
 }
 
+#define SLICE_BYTES ((size_t)2 << 20)
+#define N_SLICES 5
+
+static void on_wait_discarding(void) {
+        if (waiting_script != NULL && !waiting_script->is_over)
+                note(waiting_script, (int)(waiting_script->loop->discarded_bytes / SLICE_BYTES));
+}
+
+static void discard(struct script *s) {
+        void *block = try_map(N_SLICES * SLICE_BYTES);
+
+        waiting_script = s;
+        if (block == NULL || !loop_set_waker(on_wait_discarding))
+                s->is_early = true;
+        mem_unmap_large(block, N_SLICES * SLICE_BYTES);
+}
+
+/* A loop with nothing else to do frees one slice in each round, after the waker. If it slept before the
+ * last slice, the test would not end. */
+static void test_large_block(void **state) {
+        struct script *s;
+
+        (void)state;
+        s = play(discard, N_SLICES);
+        waiting_script = NULL;
+        assert_false(s->is_early);
+        for (int i = 0; i < N_SLICES; i++)
+                assert_int_equal(s->fired[i], N_SLICES - i);
+        script_free(s);
+}
+
 SUITE(loop_timer) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_soonest_first),
@@ -342,6 +374,7 @@ SUITE(loop_timer) {
                 cmocka_unit_test(test_armed_again_at_once),
                 cmocka_unit_test(test_many),
                 cmocka_unit_test(test_phases),
+                cmocka_unit_test(test_large_block),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
