@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The C API of metrics and metric families. */
 #include "api/api_types.h"
-#include "base/clock.h"
 #include "base/mem.h"
 #include "base/str.h"
-#include "observe/load_meter.h"
 #include "observe/metric.h"
 #include "observe/openmetrics.h"
 #include "server/server.h"
@@ -53,7 +51,7 @@ static struct error *make_metrics(struct server *s, TRITONSERVER_MetricFormat fo
 
         m->format = format;
         strbuf_init(&m->text, 0);
-        load_meter_scrape(s->model_metrics, clock_now_ns());
+        server_measure(s);
         if (format == NESO_METRIC_OPENMETRICS)
                 print_openmetrics(s, &m->text);
         else
@@ -126,7 +124,7 @@ static bool is_of_servers(const char *name) {
                 "nv_cache_hit_",    "nv_cache_miss_",     "neso_request_",
                 "neso_queue_",      "neso_compute_",      "neso_batch_size",
                 "neso_executions_", "neso_rejected_",     "neso_api_key_",
-                "neso_load_ratio",  "neso_oldest_",
+                "neso_load_ratio",  "neso_oldest_",       "neso_model_ready",
         };
 
         for (size_t i = 0; i < ARRAY_LEN(begins); i++)

@@ -105,6 +105,10 @@ struct sequence_counts *model_stats_sequences(struct model_stats *s) {
         return s->sequences;
 }
 
+const char *model_stats_labels(const struct model_stats *s) {
+        return s->labels;
+}
+
 struct batch_counts *model_stats_batches(struct model_stats *s) {
         return s->batching;
 }

@@ -79,6 +79,8 @@ void                  model_metrics_free(struct model_metrics *metrics);
 struct model_stats *model_stats_new(struct model_metrics             *metrics,
                                     const struct model_stats_options *o);
 void                model_stats_free(struct model_stats *s);
+/* The labels of the model's metrics, as text: `{model="m",version="1"}`. */
+const char *model_stats_labels(const struct model_stats *s);
 /* _show() lists the model in its model_metrics, to be called after it was loaded; _hide() removes it. */
 void model_stats_show(struct model_stats *s, double load_secs);
 void model_stats_hide(struct model_stats *s);

@@ -318,6 +318,11 @@ struct error *server_stop(struct server *s) {
         return err;
 }
 
+void server_measure(struct server *s) {
+        load_meter_scrape(s->model_metrics, clock_now_ns());
+        core_metrics_measure(s->core, s->repo);
+}
+
 void server_free(struct server *s) {
         if (s == NULL)
                 return;

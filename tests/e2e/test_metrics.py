@@ -117,7 +117,7 @@ def test_page_of_one_model(tmp_path):
     of_model = [name for name in list(HELP)[:-5] if "histogram" not in name]
     assert [name for name in families if not name.startswith("neso_")] == of_model + MACHINE
     assert [name for name in families if name.startswith("neso_")] == [
-        *OF_MODELS, *OF_SERVER, *BUDGET]
+        *OF_MODELS, "neso_model_ready", *OF_SERVER, *BUDGET]
     for name, help_text in HELP.items():
         if name in families:
             assert families[name].help == help_text
@@ -441,6 +441,22 @@ def test_load_of_running_and_waiting(server):
         gate.open(2)
         assert first.result().status_code == second.result().status_code == 200
     assert metric(server, "neso_oldest_request_age_seconds", "left") == 0
+
+
+def test_models_that_are_not_ready(tmp_path):
+    """A model of the start that cannot be read or loaded is there with 0, one that was unloaded is not."""
+    write_repository(tmp_path, {"good": MODELS["batched"], "gone": MODELS["batched"],
+                                "unread": "nonsense {", "unloaded": MODELS["testing"].replace(
+                                    'backend: "testing"', 'backend: "missing"')})
+    running = Server(tmp_path, ("--model-control-mode=explicit", "--load-model=*",
+                                "--exit-on-error=false", "--strict-readiness=false"))
+    url = f"{running.url}/v2/repository/models"
+    assert requests.post(f"{url}/gone/unload", timeout=20).status_code == 200
+    samples = parse(page(running).text)["neso_model_ready"].samples
+    assert running.stop() == 0
+    assert samples == {'neso_model_ready{model="good",version="1"}': 1,
+                       'neso_model_ready{model="unloaded",version="1"}': 0,
+                       'neso_model_ready{model="unread"}': 0}
 
 
 # ---- OpenMetrics --------------------------------------------------------------------------------
