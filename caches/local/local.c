@@ -7,11 +7,13 @@
  */
 #include "kit/errors.h"
 #include "kit/json.h"
+#include "local/metrics.h"
 #include "local/store.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- the configuration ----------------------------------------------------------------------- */
@@ -81,8 +83,17 @@ static TRITONSERVER_Error *read_config(const char *config, size_t *ret_size) {
 
 /* ---- entry points ---------------------------------------------------------------------------- */
 
+struct local_cache {
+        struct store        *store;
+        struct cache_metrics metrics;
+};
+
+static struct local_cache *self_of(TRITONCACHE_Cache *cache) {
+        return (struct local_cache *)cache;
+}
+
 static struct store *store_of(TRITONCACHE_Cache *cache) {
-        return (struct store *)cache;
+        return self_of(cache)->store;
 }
 
 static TRITONSERVER_Error *check_version(void) {
@@ -100,23 +111,30 @@ static TRITONSERVER_Error *check_version(void) {
 
 TRITONCACHE_ISPEC TRITONSERVER_Error *TRITONCACHE_CacheInitialize(TRITONCACHE_Cache **cache,
                                                                   const char         *config) {
-        struct store *store;
-        size_t        size;
+        struct local_cache *self;
+        size_t              size;
 
         if (cache == NULL || config == NULL)
                 return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
                                  "the local cache was given no configuration");
         KIT_TRY(check_version());
         KIT_TRY(read_config(config, &size));
-        store = store_new(size);
-        if (store == NULL)
+        self = calloc(1, sizeof(*self));
+        if (self != NULL)
+                self->store = store_new(size);
+        if (self == NULL || self->store == NULL) {
+                free(self);
                 return kit_error_no_memory(0, "the local cache");
-        *cache = (TRITONCACHE_Cache *)store;
+        }
+        cache_metrics_open(&self->metrics, self->store);
+        *cache = (TRITONCACHE_Cache *)self;
         return NULL;
 }
 
 TRITONCACHE_ISPEC TRITONSERVER_Error *TRITONCACHE_CacheFinalize(TRITONCACHE_Cache *cache) {
+        cache_metrics_close(&self_of(cache)->metrics);
         store_free(store_of(cache));
+        free(self_of(cache));
         return NULL;
 }
 
@@ -172,6 +190,7 @@ TRITONCACHE_ISPEC TRITONSERVER_Error *TRITONCACHE_CacheInsert(TRITONCACHE_Cache 
                 if (err != NULL)
                         store_unreserve(store, plan.cost);
         }
+        cache_metrics_update(&self_of(cache)->metrics, store);
         item_plan_done(&plan);
         return err;
 }

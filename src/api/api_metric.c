@@ -4,12 +4,19 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "observe/metric.h"
+#include "observe/openmetrics.h"
 #include "server/server.h"
+#include "triton/core/neso.h"
 
 #include <string.h>
 
 DEFINE_API_TYPE(TRITONSERVER_Server, server)
-DEFINE_API_TYPE(TRITONSERVER_Metrics, strbuf)
+/* All metrics of a server, printed once. */
+struct metrics {
+        TRITONSERVER_MetricFormat format;
+        struct strbuf             text;
+};
+DEFINE_API_TYPE(TRITONSERVER_Metrics, metrics)
 DEFINE_API_TYPE(TRITONSERVER_MetricFamily, metric_family)
 DEFINE_API_TYPE(TRITONSERVER_Metric, metric)
 
@@ -21,46 +28,90 @@ struct metric_args {
 };
 DEFINE_API_TYPE(TRITONSERVER_MetricArgs, metric_args)
 
-struct TRITONSERVER_Error *TRITONSERVER_ServerMetrics(struct TRITONSERVER_Server   *server,
-                                                      struct TRITONSERVER_Metrics **metrics) {
-        struct strbuf *text;
-        struct error  *err;
+static void print_text(struct server *s, struct strbuf *out) {
+        metric_registry_print(s->metrics, out);
+        metric_registry_print(metric_registry_process(), out);
+}
+
+static void print_openmetrics(struct server *s, struct strbuf *out) {
+        AUTO_STRBUF page = { 0 };
+
+        strbuf_init(&page, 0);
+        metric_registry_print_exemplars(s->metrics, &page);
+        metric_registry_print_exemplars(metric_registry_process(), &page);
+        openmetrics_convert(strbuf_str(&page), out);
+        openmetrics_end(out);
+        strbuf_spoil(out, &page);
+}
+
+static struct error *make_metrics(struct server *s, TRITONSERVER_MetricFormat format,
+                                  struct metrics **ret) {
+        struct metrics *m = mem_zalloc(sizeof(*m));
+        struct error   *err;
+
+        m->format = format;
+        strbuf_init(&m->text, 0);
+        server_measure(s);
+        if (format == NESO_METRIC_OPENMETRICS)
+                print_openmetrics(s, &m->text);
+        else
+                print_text(s, &m->text);
+        err = strbuf_check(&m->text, "the metrics");
+        if (err != NULL) {
+                strbuf_done(&m->text);
+                free(m);
+                return err;
+        }
+        *ret = m;
+        return NULL;
+}
+
+struct TRITONSERVER_Error *NESO_ServerMetrics(struct TRITONSERVER_Server   *server,
+                                              TRITONSERVER_MetricFormat     format,
+                                              struct TRITONSERVER_Metrics **metrics) {
+        struct metrics *m;
 
         API_NEEDS(server);
         API_NEEDS(metrics);
-        text = mem_alloc(sizeof(*text));
-        strbuf_init(text, 0);
-        metric_registry_print(server_from_api(server)->metrics, text);
-        metric_registry_print(metric_registry_process(), text);
-        err = strbuf_check(text, "the metrics");
-        if (err != NULL) {
-                strbuf_done(text);
-                free(text);
-                return error_to_api(err);
-        }
-        *metrics = strbuf_to_api(text);
+        if (format != TRITONSERVER_METRIC_PROMETHEUS && format != NESO_METRIC_OPENMETRICS)
+                return error_to_api(api_bad_value(__func__, "metric format", format));
+        API_TRY(make_metrics(server_from_api(server), format, &m));
+        *metrics = metrics_to_api(m);
+        return NULL;
+}
+
+struct TRITONSERVER_Error *TRITONSERVER_ServerMetrics(struct TRITONSERVER_Server   *server,
+                                                      struct TRITONSERVER_Metrics **metrics) {
+        struct metrics *m;
+
+        API_NEEDS(server);
+        API_NEEDS(metrics);
+        API_TRY(make_metrics(server_from_api(server), TRITONSERVER_METRIC_PROMETHEUS, &m));
+        *metrics = metrics_to_api(m);
         return NULL;
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_MetricsDelete(struct TRITONSERVER_Metrics *metrics) {
-        struct strbuf *text = strbuf_from_api(metrics);
+        struct metrics *m = metrics_from_api(metrics);
 
-        if (text != NULL)
-                strbuf_done(text);
-        free(text);
+        if (m != NULL)
+                strbuf_done(&m->text);
+        free(m);
         return NULL;
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_MetricsFormatted(struct TRITONSERVER_Metrics *metrics,
                                                          TRITONSERVER_MetricFormat    format,
                                                          const char **base, size_t *byte_size) {
+        const struct metrics *m = metrics_from_api(metrics);
+
         API_NEEDS(metrics);
         API_NEEDS(base);
         API_NEEDS(byte_size);
-        if (format != TRITONSERVER_METRIC_PROMETHEUS)
+        if (format != m->format)
                 return error_to_api(api_bad_value(__func__, "metric format", format));
-        *base = strbuf_cstr(strbuf_from_api(metrics));
-        *byte_size = strbuf_from_api(metrics)->len;
+        *base = strbuf_cstr(&m->text);
+        *byte_size = m->text.len;
         return NULL;
 }
 
@@ -73,6 +124,7 @@ static bool is_of_servers(const char *name) {
                 "nv_cache_hit_",    "nv_cache_miss_",     "neso_request_",
                 "neso_queue_",      "neso_compute_",      "neso_batch_size",
                 "neso_executions_", "neso_rejected_",     "neso_api_key_",
+                "neso_load_ratio",  "neso_oldest_",       "neso_model_ready",
         };
 
         for (size_t i = 0; i < ARRAY_LEN(begins); i++)

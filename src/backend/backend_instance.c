@@ -187,11 +187,15 @@ struct error *backend_instance_stacks(struct backend_instance *in, struct messag
                 (TRITONBACKEND_ModelInstance *)in, (TRITONSERVER_Message **)ret);
 }
 
-static void report_trace(struct trace *t, const struct request_times *times) {
+/* `succeeded`: the statistics that count the request; NULL when it failed. */
+static void report_trace(struct trace *t, struct model_stats *succeeded,
+                         const struct request_times *times) {
         trace_report(t, TRACE_COMPUTE_START, times->exec_start_ns);
         trace_report(t, TRACE_COMPUTE_INPUT_END, times->compute_start_ns);
         trace_report(t, TRACE_COMPUTE_OUTPUT_START, times->compute_end_ns);
         trace_report(t, TRACE_COMPUTE_END, times->exec_end_ns);
+        if (succeeded != NULL)
+                trace_mark_latency(t, succeeded, times);
 }
 
 void backend_instance_report(struct backend_instance *in, struct request *req, bool is_success,
@@ -206,7 +210,7 @@ void backend_instance_report(struct backend_instance *in, struct request *req, b
         times->queue_start_ns = req->times.queue_start_ns;
         times->request_end_ns = times->exec_end_ns; /* reported when its outputs are delivered */
         if (UNLIKELY(req->trace != NULL))
-                report_trace(req->trace, times);
+                report_trace(req->trace, is_success ? in->model->stats : NULL, times);
         if (UNLIKELY(req->is_inner) && req->sums != NULL)
                 compute_sums_add(req->sums, times);
         if (is_success)

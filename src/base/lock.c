@@ -22,6 +22,7 @@ static const char *rank_name(enum lock_rank rank) {
         case LOCK_REPO: return "repo";
         case LOCK_MODEL: return "model";
         case LOCK_GENERATIONS: return "line";
+        case LOCK_LOAD_METER: return "load meter";
         case LOCK_RATE_LIMITER: return "rate limiter";
         case LOCK_SEQUENCE: return "sequence";
         case LOCK_QUEUE: return "queue";

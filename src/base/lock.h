@@ -18,6 +18,7 @@ enum lock_rank {
         LOCK_REPO = 20,
         LOCK_MODEL = 30,
         LOCK_GENERATIONS = 40,
+        LOCK_LOAD_METER = 45, /* held while the queues and instances of models are read */
         LOCK_SEQUENCE = 50,
         LOCK_QUEUE = 60,
         LOCK_RATE_LIMITER = 61,

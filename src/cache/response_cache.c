@@ -12,6 +12,7 @@
 #include "infer/request.h"
 #include "infer/response.h"
 #include "infer/response_order.h"
+#include "infer/trace.h"
 
 struct response_cache {
         struct cache_library *library; /* owned */
@@ -154,6 +155,8 @@ static void send(struct request *req, struct response *r) {
 
         atomic_store_explicit(&req->state, REQUEST_EXECUTING, memory_order_release);
         /* Counted before the client can query the statistics. */
+        if (UNLIKELY(req->trace != NULL))
+                trace_mark_latency(req->trace, req->model->stats, &t);
         model_stats_cache_hit(req->model->stats, &t, t.request_end_ns - start_ns);
         err = response_send(r, RESPONSE_FINAL, NULL);
         error_free(err); /* nothing was sent yet */

@@ -251,17 +251,41 @@ static unsigned read_weight(struct str s) {
         return MIN(weight, (unsigned)Q_ONE);
 }
 
-/* Returns the weight "q" among the parameters of a name, 1 if there is none. */
-static unsigned find_weight(struct str parameters) {
-        struct str one;
+/* Returns the value of a parameter behind a name; ptr NULL if there is none. */
+static struct str find_parameter(struct str parameters, const char *name) {
+        struct str one, key, value;
 
         while (parameters.ptr != NULL) {
                 parameters = str_split(parameters, ';', &one);
-                one = str_trim(one);
-                if (one.len >= 2 && (one.ptr[0] | 0x20) == 'q' && one.ptr[1] == '=')
-                        return read_weight(str_range(one.ptr + 2, one.len - 2));
+                value = str_split(str_trim(one), '=', &key);
+                if (value.ptr != NULL && str_equal_nocase(key, str_of(name)))
+                        return value;
         }
-        return Q_ONE;
+        return (struct str){ NULL, 0 };
+}
+
+/* Returns the weight "q" among the parameters of a name, 1 if there is none. */
+static unsigned find_weight(struct str parameters) {
+        struct str q = find_parameter(parameters, "q");
+
+        return q.ptr != NULL ? read_weight(q) : Q_ONE;
+}
+
+unsigned http_accept_weight(struct str accept, const char *type, const char *version) {
+        unsigned   best = 0;
+        struct str one, name;
+
+        while (accept.ptr != NULL) {
+                struct str parameters, asked;
+
+                accept = str_split(accept, ',', &one);
+                parameters = str_split(one, ';', &name);
+                asked = find_parameter(parameters, "version");
+                if (str_equal_nocase(str_trim(name), str_of(type)) &&
+                    (asked.ptr == NULL || str_is(asked, version)))
+                        best = MAX(best, find_weight(parameters));
+        }
+        return best;
 }
 
 void http_encoding_consider(struct http_encoding_choice *choice, struct str accept) {

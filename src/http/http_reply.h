@@ -31,7 +31,10 @@ struct http_encoding_choice {
 /* Adds an Accept-Encoding field to the choice ("KServe over HTTP, compression"); several fields count as
  * one list. The known encoding with the highest weight is chosen, the first of equal ones. Encodings with
  * weight 0 are not chosen. */
-void        http_encoding_consider(struct http_encoding_choice *choice, struct str accept);
+void http_encoding_consider(struct http_encoding_choice *choice, struct str accept);
+/* Returns the highest weight, in thousandths, of a media type in an Accept field; 0 when the field does not
+ * name it. An entry with another `version` than this one does not count; wildcards do not either. */
+unsigned    http_accept_weight(struct str accept, const char *type, const char *version);
 const char *http_encoding_name(enum http_encoding encoding);
 
 struct http_framing {

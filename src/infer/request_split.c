@@ -218,11 +218,14 @@ static struct error *join_responses(const struct request_split *s, struct respon
         return NULL;
 }
 
-static void report_trace(struct trace *t, const struct request_times *times) {
+static void report_trace(const struct request *req, const struct request_times *times) {
+        struct trace *t = req->trace;
+
         trace_report(t, TRACE_COMPUTE_START, times->exec_start_ns);
         trace_report(t, TRACE_COMPUTE_INPUT_END, times->compute_start_ns);
         trace_report(t, TRACE_COMPUTE_OUTPUT_START, times->compute_end_ns);
         trace_report(t, TRACE_COMPUTE_END, times->exec_end_ns);
+        trace_mark_latency(t, req->model->stats, times);
 }
 
 /* Counts a successful request. Its phases last as long as those of all parts together, as if the parts
@@ -248,7 +251,7 @@ static void count_success(const struct request_split *s) {
         t.exec_end_ns = t.compute_end_ns + phases[2];
         t.request_end_ns = clock_now_ns();
         if (UNLIKELY(req->trace != NULL))
-                report_trace(req->trace, &t);
+                report_trace(req, &t);
         model_stats_success(req->model->stats, &t, s->n_rows);
 }
 

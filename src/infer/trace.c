@@ -7,7 +7,10 @@
 #include "infer/model.h"
 #include "infer/request.h"
 #include "infer/response.h"
+#include "observe/model_stats.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #define TIMESTAMP_LEVELS (TRACE_LEVEL_MIN | TRACE_LEVEL_MAX | TRACE_LEVEL_TIMESTAMPS)
@@ -214,4 +217,31 @@ void trace_report_outputs(const struct response *r) {
                                      o->byte_size, o->shape, o->n_dims,
                                      (int)o->attributes.memory_type, o->attributes.memory_id,
                                      t->options.userp);
+}
+
+#define TRACE_ID_DIGITS 32
+
+/* The context is JSON that the program gave, in which only the trace id of a traceparent is of use:
+ * "traceparent":"00-<32 digits>-... . False when there is none. */
+static bool find_trace_id(const char *context, char *ret) {
+        const char *at = context != NULL ? strstr(context, "\"traceparent\":\"") : NULL;
+
+        if (at == NULL)
+                return false;
+        at += strlen("\"traceparent\":\"");
+        if (strnlen(at, 3) < 3 || at[2] != '-' ||
+            strspn(at + 3, "0123456789abcdef") != TRACE_ID_DIGITS)
+                return false;
+        memcpy(ret, at + 3, TRACE_ID_DIGITS);
+        ret[TRACE_ID_DIGITS] = '\0';
+        return true;
+}
+
+void trace_mark_latency(const struct trace *t, struct model_stats *stats,
+                        const struct request_times *times) {
+        char id[TRACE_ID_DIGITS + 1];
+
+        if (!find_trace_id(t->context, id))
+                snprintf(id, sizeof(id), "%" PRIu64, t->id);
+        model_stats_exemplar(stats, times, id);
 }

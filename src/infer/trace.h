@@ -25,7 +25,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct model_stats;
 struct request;
+struct request_times;
 struct response;
 struct trace;
 
@@ -103,6 +105,11 @@ void trace_unref(struct trace *t); /* NULL is fine; may call the release callbac
 static inline bool trace_wants_tensors(const struct trace *t) {
         return (t->options.level & TRACE_LEVEL_TENSORS) != 0 && t->options.on_tensor != NULL;
 }
+
+/* Makes the request of the trace an exemplar of its model's latency, with the 32 digits of the trace id
+ * in the context's traceparent, or else with the trace's number. */
+void trace_mark_latency(const struct trace *t, struct model_stats *stats,
+                        const struct request_times *times);
 
 void trace_report(struct trace *t, enum trace_activity activity, uint64_t timestamp_ns);
 /* Reports a custom activity of the backend. */

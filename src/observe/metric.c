@@ -20,6 +20,7 @@ struct metric_registry {
         struct mutex lock;       /* rank LOCK_REGISTRY; guards everything below */
         struct map   families;   /* struct metric_family, owned, by name; printed in this order */
         struct list  collectors; /* struct metric_collector, owned, in order of registration */
+        bool         wants_exemplars; /* of the page that is printed now */
 };
 
 struct metric_collector {
@@ -422,13 +423,27 @@ static void collect_locked(struct metric_registry *r, bool before_families, stru
         }
 }
 
-void metric_registry_print(struct metric_registry *r, struct strbuf *out) {
+static void print_page(struct metric_registry *r, bool wants_exemplars, struct strbuf *out) {
         const struct map_entry *e;
         size_t                  at = 0;
 
         MUTEX_GUARD(&r->lock);
+        r->wants_exemplars = wants_exemplars;
         collect_locked(r, true, out);
         while ((e = map_next(&r->families, &at)) != NULL)
                 print_family_locked(e->value, out);
         collect_locked(r, false, out);
+}
+
+void metric_registry_print(struct metric_registry *r, struct strbuf *out) {
+        print_page(r, false, out);
+}
+
+void metric_registry_print_exemplars(struct metric_registry *r, struct strbuf *out) {
+        print_page(r, true, out);
+}
+
+bool metric_registry_wants_exemplars(const struct metric_registry *r) {
+        assert(mutex_is_held(&r->lock));
+        return r->wants_exemplars;
 }

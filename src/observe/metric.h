@@ -74,6 +74,10 @@ void metric_collector_remove(struct metric_registry *r, struct metric_collector 
 
 /* Prometheus text exposition format 0.0.4. */
 void metric_registry_print(struct metric_registry *r, struct strbuf *out);
+/* The same lines with exemplars, for openmetrics_convert(). */
+void metric_registry_print_exemplars(struct metric_registry *r, struct strbuf *out);
+/* For collectors, while they are called: whether they print exemplars. */
+bool metric_registry_wants_exemplars(const struct metric_registry *r);
 
 /* The registry of families that plug-ins and programs create through the C API. It is one per process,
  * since those functions of the C API have no server argument. Created on first use, never freed. */

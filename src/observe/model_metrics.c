@@ -34,6 +34,7 @@ struct model_metrics *model_metrics_new(struct metric_registry             *r,
         m->registry = r;
         mutex_init(&m->lock, LOCK_MODEL_METRICS);
         list_init(&m->shown);
+        load_meter_init(&m->meter);
         m->collector = metric_collector_add(r, true, model_metrics_print, m);
         return m;
 }
@@ -43,6 +44,7 @@ void model_metrics_free(struct model_metrics *m) {
                 return;
         metric_collector_remove(m->registry, m->collector);
         assert(list_is_empty(&m->shown));
+        load_meter_done(&m->meter);
         mutex_done(&m->lock);
         free(m);
 }
@@ -101,6 +103,10 @@ static void make_sequences(struct model_stats *s, struct metric_label *labels, s
 
 struct sequence_counts *model_stats_sequences(struct model_stats *s) {
         return s->sequences;
+}
+
+const char *model_stats_labels(const struct model_stats *s) {
+        return s->labels;
 }
 
 struct batch_counts *model_stats_batches(struct model_stats *s) {
@@ -163,9 +169,12 @@ struct model_stats *model_stats_new(struct model_metrics             *metrics,
         s->metrics = metrics;
         s->has_cache = options->has_cache;
         s->is_decoupled = options->is_decoupled;
+        list_init(&s->load.sources);
+        s->load.gone.oldest_ns = CLOCK_NEVER;
         make_labels(s, options);
         make_shards(s);
         make_responses(&s->responses, options);
+        mutex_init(&s->exemplars.lock, LOCK_METRIC);
         mutex_init(&s->memory_lock, LOCK_METRIC);
         atomic_init(&s->wall_offset_ns, clock_wall_ns() - clock_now_ns());
         return s;
@@ -184,6 +193,8 @@ void model_stats_free(struct model_stats *s) {
         free(s->responses.items);
         free(s->responses.first_bounds_ms);
         free(s->responses.first_counts);
+        mutex_done(&s->exemplars.lock);
+        free(s->exemplars.items);
         mutex_done(&s->memory_lock);
         free(s->memory);
         free(s->labels);

@@ -16,6 +16,7 @@ struct row {
 struct page {
         const struct model_metrics_options *options;
         struct strbuf                      *out;
+        bool                                wants_exemplars;
         struct row                         *rows; /* owned */
         size_t                              n_rows;
 };
@@ -168,7 +169,9 @@ static void print_first_responses(const struct page *p) {
 }
 
 static void print_latency(const struct page *p, enum phase phase) {
-        double bounds[N_LATENCY_BOUNDS];
+        struct prometheus_exemplar exemplars[N_LATENCY_BOUNDS + 1];
+        double                     bounds[N_LATENCY_BOUNDS];
+        bool                       wanted = phase == PHASE_REQUEST && p->wants_exemplars;
 
         /* Dividing integers gives the double nearest to the decimal value, which prints with few
          * digits; adding up doubles would not. */
@@ -178,15 +181,17 @@ static void print_latency(const struct page *p, enum phase phase) {
                         METRIC_HISTOGRAM);
         for (size_t i = 0; i < p->n_rows; i++) {
                 const struct stats_sums *sums = &p->rows[i].sums;
+                struct model_stats      *s = p->rows[i].stats;
+                bool                     has = wanted && model_stats_get_exemplars(s, exemplars);
 
-                prometheus_histogram(p->out, latency_histograms[phase].name,
-                                     p->rows[i].stats->labels,
+                prometheus_histogram(p->out, latency_histograms[phase].name, s->labels,
                                      &(struct prometheus_histogram){
                                              .bounds = bounds,
                                              .counts = sums->latency[phase],
                                              .n_bounds = N_LATENCY_BOUNDS,
                                              .sum = (double)sums->values[STAT_PHASE_NS + phase] /
                                                     (double)NS_PER_S,
+                                             .exemplars = has ? exemplars : NULL,
                                      });
         }
 }
@@ -224,6 +229,45 @@ static void print_paths(const struct page *p) {
                                   (double)model_stats_get_path(s, true));
                 prometheus_sample(p->out, name, s->path_labels[1],
                                   (double)model_stats_get_path(s, false));
+        }
+}
+
+/* A model without instances, such as an ensemble, has no load and no queue of its own. */
+struct load_family {
+        const char *name;
+        const char *help;
+        double (*read)(const struct model_load *load);
+};
+
+static double read_ratio(const struct model_load *load) {
+        return atomic_load_explicit(&load->ratio, memory_order_relaxed);
+}
+
+static double read_oldest_age(const struct model_load *load) {
+        return (double)atomic_load_explicit(&load->oldest_age_ns, memory_order_relaxed) /
+               (double)NS_PER_S;
+}
+
+static const struct load_family load_families[] = {
+        { "neso_load_ratio",
+          "Time that instances executed by the time that they were available, last 15 s",
+          read_ratio },
+        { "neso_oldest_request_age_seconds",
+          "Time that the oldest waiting request has waited, 0 when none waits", read_oldest_age },
+};
+
+static void print_load(const struct page *p, const struct load_family *f) {
+        bool has_head = false;
+
+        for (size_t i = 0; i < p->n_rows; i++) {
+                const struct model_stats *s = p->rows[i].stats;
+
+                if (!atomic_load_explicit(&s->load.is_measured, memory_order_relaxed))
+                        continue;
+                if (!has_head)
+                        prometheus_head(p->out, f->name, f->help, METRIC_GAUGE);
+                has_head = true;
+                prometheus_sample(p->out, f->name, s->labels, f->read(&s->load));
         }
 }
 
@@ -323,6 +367,8 @@ static void print_page(const struct page *p) {
                 print_latency(p, (enum phase)phase);
         print_batch_sizes(p);
         print_paths(p);
+        for (size_t i = 0; i < ARRAY_LEN(load_families); i++)
+                print_load(p, &load_families[i]);
         for (size_t i = 0; i < ARRAY_LEN(sequence_families); i++)
                 print_sequences(p, &sequence_families[i]);
         for (size_t i = 0; i < N_BATCH_FAMILIES; i++)
@@ -363,6 +409,7 @@ void model_metrics_print(void *owner, struct strbuf *out) {
                 n_shown++;
         if (n_shown == 0)
                 return;
+        page.wants_exemplars = metric_registry_wants_exemplars(m->registry);
         page.rows = mem_alloc(n_shown * sizeof(*page.rows));
         page.n_rows = add_rows_locked(m, page.rows);
         print_page(&page);

@@ -107,6 +107,22 @@ void model_stats_success(struct model_stats *s, const struct request_times *t, u
         add_request(&shard->sums, t, batch);
 }
 
+void model_stats_exemplar(struct model_stats *s, const struct request_times *t,
+                          const char *trace_id) {
+        uint64_t                   ns = since(t->request_start_ns, t->request_end_ns);
+        struct prometheus_exemplar one = { .value = (double)ns / (double)NS_PER_S,
+                                           .wall_ns = clock_wall_ns() };
+
+        if (strlen(trace_id) >= sizeof(one.trace_id))
+                return;
+        strcpy(one.trace_id, trace_id);
+        MUTEX_GUARD(&s->exemplars.lock);
+        if (s->exemplars.items == NULL)
+                s->exemplars.items = try_zalloc((N_LATENCY_BOUNDS + 1) * sizeof(one));
+        if (s->exemplars.items != NULL)
+                s->exemplars.items[power_bucket(ns, LATENCY_BASE_NS, N_LATENCY_BOUNDS)] = one;
+}
+
 void model_stats_failure(struct model_stats *s, enum failure_reason why, uint64_t duration_ns) {
         struct stats_shard *shard = own_shard(s);
 
@@ -265,6 +281,14 @@ void model_stats_sum(struct model_stats *s, struct stats_sums *ret) {
                 MUTEX_GUARD(&s->shards[i].shard.lock);
                 add_sums(ret, &s->shards[i].shard.sums);
         }
+}
+
+bool model_stats_get_exemplars(struct model_stats *s, struct prometheus_exemplar *ret) {
+        MUTEX_GUARD(&s->exemplars.lock);
+        if (s->exemplars.items == NULL)
+                return false;
+        memcpy(ret, s->exemplars.items, (N_LATENCY_BOUNDS + 1) * sizeof(*ret));
+        return true;
 }
 
 /* The shards are read one after the other, so a request's -1 may be read without its +1; a negative

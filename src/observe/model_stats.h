@@ -79,12 +79,19 @@ void                  model_metrics_free(struct model_metrics *metrics);
 struct model_stats *model_stats_new(struct model_metrics             *metrics,
                                     const struct model_stats_options *o);
 void                model_stats_free(struct model_stats *s);
+/* The labels of the model's metrics, as text: `{model="m",version="1"}`. */
+const char *model_stats_labels(const struct model_stats *s);
 /* _show() lists the model in its model_metrics, to be called after it was loaded; _hide() removes it. */
 void model_stats_show(struct model_stats *s, double load_secs);
 void model_stats_hide(struct model_stats *s);
 
 /* Counts one successful request of `batch` rows (inferences, in the terms of the protocol). */
 void model_stats_success(struct model_stats *s, const struct request_times *t, uint64_t batch);
+/* Keeps a traced request that model_stats_success(), _composed() or _cache_hit() counts as the exemplar
+ * of its bucket of neso_request_duration_seconds, in place of an earlier one. The id is copied; one that
+ * is longer than 32 characters is not kept. */
+void model_stats_exemplar(struct model_stats *s, const struct request_times *t,
+                          const char *trace_id);
 /* Counts a failed request; request_end - request_start is added to "fail". */
 void model_stats_failure(struct model_stats *s, enum failure_reason why, uint64_t duration_ns);
 /* Counts one execution of `batch` inferences. At most 4096 different sizes are counted separately. */

@@ -11,8 +11,12 @@
 #include "base/compiler.h"
 #include "base/list.h"
 #include "base/lock.h"
+#include "base/timer.h"
 #include "observe/batch_table.h"
+#include "observe/load_meter.h"
+#include "observe/load_window.h"
 #include "observe/model_stats.h"
+#include "observe/prometheus.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -82,6 +86,25 @@ struct stats_responses {
         uint64_t  first_sum_ns;
 };
 
+/* One traced request for each bucket of neso_request_duration_seconds. Only traced requests use it. */
+struct stats_exemplars {
+        struct mutex lock; /* rank LOCK_METRIC; guards the pointer and what it refers to */
+        struct prometheus_exemplar
+                *items; /* owned; N_LATENCY_BOUNDS + 1; NULL before the first one */
+};
+
+/* What load_meter.h measures of one model. */
+struct model_load {
+        struct list_node
+                    node; /* in the meter's `measured`, or not linked; guarded, as the next ones */
+        struct list sources;      /* struct load_source, borrowed */
+        struct load_reading gone; /* sums of sources that were removed */
+        struct load_window  window;
+        atomic_bool         is_measured; /* has had a source: the metrics are printed */
+        _Atomic double      ratio;
+        _Atomic uint64_t    oldest_age_ns;
+};
+
 struct model_stats {
         struct list_node      node;    /* in metrics->shown, or not linked */
         struct model_metrics *metrics; /* borrowed: outlives its models */
@@ -97,9 +120,12 @@ struct model_stats {
         char                   *ended_labels[N_SEQUENCE_REASONS]; /* with reason="…" */
         char                   *slot_labels[2];                   /* with state="…": used, free */
 
+        struct model_load load;
+
         struct padded_shard   *shards;        /* N_SHARDS, aligned, within shards_memory */
         void                  *shards_memory; /* owned */
         struct stats_responses responses;
+        struct stats_exemplars exemplars;
         _Atomic uint64_t       wall_offset_ns; /* wall clock - monotonic clock */
 
         struct mutex         memory_lock; /* rank LOCK_METRIC; guards memory */
@@ -109,16 +135,31 @@ struct model_stats {
 
 static_assert(sizeof(struct padded_shard) % CACHE_LINE_BYTES == 0, "shards keep the alignment");
 
+struct load_meter {
+        struct mutex         lock;     /* rank LOCK_LOAD_METER; guards everything below */
+        struct list          measured; /* struct model_load, borrowed: models with a source */
+        struct timer_thread *timers;   /* borrowed; NULL: no timer */
+        struct timer         timer;
+        bool                 is_armed;
+        uint64_t             scraped_ns; /* time of the last scrape */
+};
+
+void load_meter_init(struct load_meter *meter);
+void load_meter_done(struct load_meter *meter);
+
 struct model_metrics {
         struct model_metrics_options options;
         struct metric_registry      *registry;  /* borrowed */
         struct metric_collector     *collector; /* owned */
         struct mutex                 lock;      /* rank LOCK_MODEL_METRICS; guards shown */
         struct list                  shown;     /* struct model_stats, in order of loading */
+        struct load_meter            meter;
 };
 
 /* Adds up all shards. */
-void     model_stats_sum(struct model_stats *s, struct stats_sums *ret);
+void model_stats_sum(struct model_stats *s, struct stats_sums *ret);
+/* Copies N_LATENCY_BOUNDS + 1 exemplars; returns false when there is none. */
+bool     model_stats_get_exemplars(struct model_stats *s, struct prometheus_exemplar *ret);
 uint64_t model_stats_get_pending(struct model_stats *s);
 uint64_t model_stats_get_path(struct model_stats *s, bool was_inline);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "observe/prometheus.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 #include <inttypes.h>
@@ -156,8 +157,17 @@ void prometheus_sample(struct strbuf *out, const char *name, const char *labels_
         strbuf_putc(out, '\n');
 }
 
+static void put_exemplar(struct strbuf *out, const struct prometheus_exemplar *e) {
+        strbuf_puts(out, " # {trace_id=\"");
+        put_escaped(out, e->trace_id, true);
+        strbuf_puts(out, "\"} ");
+        prometheus_number(out, e->value);
+        strbuf_printf(out, " %" PRIu64 ".%03" PRIu64, e->wall_ns / NS_PER_S,
+                      e->wall_ns % NS_PER_S / NS_PER_MS);
+}
+
 static void put_bucket(struct strbuf *out, const char *name, const char *labels_text, double bound,
-                       uint64_t count) {
+                       uint64_t count, const struct prometheus_exemplar *exemplar) {
         size_t len = strlen(labels_text);
 
         strbuf_puts(out, name);
@@ -170,7 +180,10 @@ static void put_bucket(struct strbuf *out, const char *name, const char *labels_
         }
         strbuf_puts(out, "le=\"");
         prometheus_number(out, bound);
-        strbuf_printf(out, "\"} %" PRIu64 "\n", count);
+        strbuf_printf(out, "\"} %" PRIu64, count);
+        if (exemplar != NULL && exemplar->trace_id[0] != '\0')
+                put_exemplar(out, exemplar);
+        strbuf_putc(out, '\n');
 }
 
 void prometheus_histogram(struct strbuf *out, const char *name, const char *labels_text,
@@ -179,8 +192,8 @@ void prometheus_histogram(struct strbuf *out, const char *name, const char *labe
 
         for (size_t i = 0; i <= h->n_bounds; i++) {
                 count += h->counts[i];
-                put_bucket(out, name, labels_text, i < h->n_bounds ? h->bounds[i] : INFINITY,
-                           count);
+                put_bucket(out, name, labels_text, i < h->n_bounds ? h->bounds[i] : INFINITY, count,
+                           h->exemplars != NULL ? &h->exemplars[i] : NULL);
         }
         strbuf_printf(out, "%s_sum%s ", name, labels_text);
         prometheus_number(out, h->sum);

@@ -48,6 +48,8 @@ static void count_success(const struct run *run, uint64_t now_ns) {
 
         compute_sums_to_times(&run->sums, run->start_ns, &t);
         t.request_end_ns = now_ns;
+        if (UNLIKELY(req->trace != NULL))
+                trace_mark_latency(req->trace, req->model->stats, &t);
         model_stats_composed(req->model->stats, &t, MAX(req->batch_size, 1));
         if (req->is_inner && req->sums != NULL)
                 compute_sums_add(req->sums, &t);

@@ -29,6 +29,7 @@
 
 struct model;
 struct repo;
+struct strbuf;
 
 enum version_state {
         VERSION_UNKNOWN,
@@ -165,6 +166,11 @@ bool repo_all_ready(struct repo *r);
 /* The same without the backends, in constant time. */
 struct readiness repo_readiness(struct repo *r);
 
+/* Prints the metric family neso_model_ready: 1 for each version that serves; 0 for one that loads, that
+ * could not be loaded, or that another model's fault blocks, and for a model of the start that has no
+ * version. Versions that were unloaded on purpose have no line. Backends are not called. */
+void repo_print_ready(struct repo *r, struct strbuf *out);
+
 /* One row of the index. Texts live until repo_index_done(). */
 struct repo_index_entry {
         const char *name;
@@ -173,8 +179,6 @@ struct repo_index_entry {
         enum version_state state;
         const char        *reason; /* NULL = none */
 };
-
-struct strbuf;
 
 struct repo_index {
         struct repo_index_entry *entries; /* owned; texts are in `texts` and `scan` */

@@ -64,6 +64,7 @@ struct instance {
         struct virtual_counts *virtual_instance; /* borrowed: the model's; likewise */
         uint64_t               watch_until_ns;   /* wake-up time while it is the engine's watcher */
         uint64_t               free_ns;          /* end of its last execution; 0: none yet */
+        _Atomic uint64_t       busy_since_ns;    /* start of its execution; 0: it executes none */
         uint32_t               policy_index;     /* number that its policy gave to it */
 
         struct request **batch; /* owned array; used by the running thread only */

@@ -285,6 +285,8 @@ static void measure_locked(struct pull_engine *e, const struct execution *done) 
 
         e->average_ns = old == 0 ? took_ns : (old * 7 + took_ns) / 8;
         e->rows_running -= done->rows;
+        e->busy_ns += done->took_ns;
+        atomic_store_explicit(&done->on->busy_since_ns, 0, memory_order_relaxed);
         done->on->free_ns = done->end_ns;
         done->on->is_running = false;
         if (UNLIKELY(done->on->member != NULL))
@@ -749,8 +751,37 @@ static void notify_change_locked(struct pull_engine *e) {
                 e->policy->ops->instances_changed(e->policy, &view);
 }
 
+/* Before the number of instances changes. */
+static void count_available_locked(struct pull_engine *e) {
+        uint64_t now_ns = clock_now_ns();
+
+        e->available_ns += e->n_instances * (now_ns - e->counted_ns);
+        e->counted_ns = now_ns;
+}
+
+static struct load_reading read_load(struct load_source *source, uint64_t now_ns) {
+        struct pull_engine *e = CONTAINER_OF(source, struct pull_engine, load);
+        struct load_reading r;
+
+        MUTEX_GUARD(&e->lock);
+        r = (struct load_reading){ .busy_ns = e->busy_ns,
+                                   .available_ns = e->available_ns,
+                                   .oldest_ns = request_queue_oldest(&e->queue) };
+        if (now_ns > e->counted_ns)
+                r.available_ns += e->n_instances * (now_ns - e->counted_ns);
+        for (uint32_t i = 0; i < e->n_instances; i++) {
+                uint64_t since_ns =
+                        atomic_load_explicit(&e->instances[i]->busy_since_ns, memory_order_relaxed);
+
+                if (since_ns != 0 && since_ns < now_ns)
+                        r.busy_ns += now_ns - since_ns;
+        }
+        return r;
+}
+
 /* Its thread waits for the lock. */
 static void join_locked(struct pull_engine *e, struct instance *in) {
+        count_available_locked(e);
         e->instances = mem_realloc(e->instances, (e->n_instances + 1) * sizeof(struct instance *));
         e->instances[e->n_instances++] = in;
         notify_change_locked(e);
@@ -806,6 +837,7 @@ static struct instance *detach_locked(struct pull_engine *e, const struct execut
 
                 if (in->executor != executor)
                         continue;
+                count_available_locked(e);
                 e->instances[i] = e->instances[--e->n_instances];
                 notify_change_locked(e);
                 in->is_leaving = true;
@@ -866,6 +898,7 @@ static void pull_retire(struct scheduler *base) {
 static void pull_free(struct scheduler *base) {
         struct pull_engine *e = self_of(base);
 
+        load_source_remove(&e->load);
         mutex_lock(&e->lock);
         e->is_ending = true;
         for (uint32_t i = 0; i < e->n_instances; i++)
@@ -927,6 +960,7 @@ struct error *pull_engine_new(const struct pull_options *o, struct scheduler **r
                 pull_free(&e->base);
                 return err;
         }
+        load_source_add(&e->load, o->model->stats, read_load);
         mutex_lock(&e->lock);
         e->is_ready = true;
         mutex_unlock(&e->lock);

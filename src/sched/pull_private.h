@@ -9,6 +9,7 @@
 #include "base/lock.h"
 #include "base/timer.h"
 #include "infer/scheduler.h"
+#include "observe/load_meter.h"
 #include "observe/model_stats.h"
 #include "sched/instance.h"
 #include "sched/policy.h"
@@ -32,10 +33,15 @@ struct pull_engine {
         uint64_t              inline_limit_ns;
         bool                  gathers;
 
+        struct load_source load; /* of the model's statistics */
+
         struct mutex         lock;       /* rank LOCK_QUEUE; guards everything below */
         uint64_t             average_ns; /* moving average of the execution time; 0: unknown */
         uint64_t             rows_running;
-        struct instance    **instances; /* owned, and each */
+        uint64_t             busy_ns;      /* sum of the execution times */
+        uint64_t             available_ns; /* sum of the instances' life times, up to counted_ns */
+        uint64_t             counted_ns;   /* when the number of instances changed last */
+        struct instance    **instances;    /* owned, and each */
         uint32_t             n_instances;
         struct request_queue queue;
         uint64_t             last_queued_ns; /* latest time at which a request was queued */

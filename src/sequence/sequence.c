@@ -12,6 +12,7 @@
 #include "infer/model_generations.h"
 #include "infer/request.h"
 #include "infer/scheduler.h"
+#include "observe/load_meter.h"
 #include "sched/policy.h"
 #include "sched/pull_engine.h"
 #include "sequence/sequence_batch.h"
@@ -30,6 +31,7 @@ struct sequence_scheduler {
         struct pull_options       engine; /* of each instance: without executors and policy */
         struct timer              timer;
         struct sequence_counts   *counts; /* borrowed: the model's statistics; may be NULL */
+        struct load_source        load; /* the backlog; instances and their queues: the engines' */
         bool                      is_oldest;
         bool                      is_iterative;
 
@@ -575,9 +577,27 @@ static size_t sequence_list(struct scheduler *base, struct sequence_cursor *at,
         return l.n;
 }
 
+/* The backlog is in order of arrival. */
+static struct load_reading read_backlog(struct load_source *source, uint64_t now_ns) {
+        struct sequence_scheduler *s = CONTAINER_OF(source, struct sequence_scheduler, load);
+        struct load_reading        r = { .oldest_ns = CLOCK_NEVER };
+        struct list_node          *first, *request = NULL;
+
+        (void)now_ns;
+        MUTEX_GUARD(&s->lock);
+        first = list_first(&s->table.backlog);
+        if (first != NULL)
+                request = list_first(&LIST_ENTRY(first, struct sequence, node)->waiting);
+        if (request != NULL)
+                r.oldest_ns =
+                        LIST_ENTRY(request, struct request, queued.node)->times.queue_start_ns;
+        return r;
+}
+
 static void sequence_free(struct scheduler *base) {
         struct sequence_scheduler *s = self_of(base);
 
+        load_source_remove(&s->load);
         timer_cancel(s->engine.timers, &s->timer);
         for (size_t i = 0; i < s->n_instances; i++)
                 s->instances[i]->engine->ops->free(s->instances[i]->engine);
@@ -689,6 +709,7 @@ struct error *sequence_new(const struct sequence_options *options, struct schedu
                 sequence_free(&s->base);
                 return err;
         }
+        load_source_add(&s->load, s->model->stats, read_backlog);
         *ret = &s->base;
         return NULL;
 }

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "observe/metric.h"
 #include "observe/prometheus.h"
+#include "repo/repo.h"
 
 #include <stdio.h>
 
@@ -31,6 +32,9 @@ struct core_metrics {
         struct mutex lock;       /* rank LOCK_MAILBOX; guards the maps */
         struct map   limits;     /* struct metric, owned, by limit */
         struct map   key_series; /* struct metric, owned, by "<reason> <key>" */
+
+        struct mutex  ready_lock; /* rank LOCK_METRIC; guards ready */
+        struct strbuf ready;      /* the lines of neso_model_ready */
 
         /* Used by collect() only, which runs with the registry locked. */
         uint64_t         read_at_ns;
@@ -111,6 +115,9 @@ static void put_counter(struct strbuf *out, const char *name, const char *help, 
 static void collect(void *owner, struct strbuf *out) {
         struct core_metrics *m = owner;
 
+        mutex_lock(&m->ready_lock);
+        strbuf_put(out, strbuf_cstr(&m->ready), m->ready.len);
+        mutex_unlock(&m->ready_lock);
         put_counter(out, "neso_log_lines_lost_total",
                     "Lines of the log that were not read in time and got lost",
                     (double)log_n_lost());
@@ -136,6 +143,8 @@ struct core_metrics *core_metrics_new(struct metric_registry            *r,
         m->registry = r;
         m->options = *options;
         mutex_init(&m->lock, LOCK_MAILBOX);
+        mutex_init(&m->ready_lock, LOCK_METRIC);
+        strbuf_init(&m->ready, 0);
         map_init(&m->limits);
         map_init(&m->key_series);
         /* Cannot fail: name and text are valid constants. */
@@ -164,8 +173,22 @@ void core_metrics_free(struct core_metrics *m) {
         free_metrics(&m->key_series);
         error_free(metric_family_close(m->rejected));
         error_free(metric_family_close(m->key_refused));
+        mutex_done(&m->ready_lock);
+        strbuf_done(&m->ready);
         mutex_done(&m->lock);
         free(m);
+}
+
+void core_metrics_measure(struct core_metrics *m, struct repo *repo) {
+        struct strbuf lines, old;
+
+        strbuf_init(&lines, 0);
+        repo_print_ready(repo, &lines);
+        mutex_lock(&m->ready_lock);
+        old = m->ready;
+        m->ready = lines;
+        mutex_unlock(&m->ready_lock);
+        strbuf_done(&old);
 }
 
 struct error *core_metrics_count_rejected(struct core_metrics *m, const char *limit) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Metrics that belong to no model: the pool of pinned memory, CPU and memory of the machine, requests
+/* Metrics that no model has printed itself: readiness of models, the pool of pinned memory, CPU and memory of the machine, requests
  * refused by a limit or for their API key.
  *
  * The figures of CPU and memory are read from /proc when metrics are printed, at most once per
@@ -16,6 +16,7 @@
 
 struct core_metrics;
 struct metric_registry;
+struct repo;
 
 struct core_metrics_options {
         uint64_t pinned_pool_bytes;
@@ -26,6 +27,9 @@ struct core_metrics_options {
 struct core_metrics *core_metrics_new(struct metric_registry            *r,
                                       const struct core_metrics_options *options);
 void                 core_metrics_free(struct core_metrics *m);
+
+/* Reads the readiness of the models for the page that is printed next. No lock may be held. */
+void core_metrics_measure(struct core_metrics *m, struct repo *repo);
 
 /* Increments neso_rejected_total{limit="<limit>"}. */
 struct error *core_metrics_count_rejected(struct core_metrics *m, const char *limit) NODISCARD;

@@ -16,6 +16,7 @@
 #include "infer/model_submit.h"
 #include "infer/request.h"
 #include "infer/trace.h"
+#include "observe/load_meter.h"
 #include "observe/metric.h"
 #include "observe/model_stats.h"
 #include "repo/agent.h"
@@ -171,6 +172,7 @@ static struct error *create_parts(struct server *s, const struct server_options 
         TRY(make_policies(s, o));
         make_metrics(s, o);
         TRY(timer_thread_new(&s->timers));
+        load_meter_start(s->model_metrics, s->timers);
         TRY(make_cache(s, o));
         s->limiter = make_limiter(o);
         init_memory(s, o);
@@ -316,6 +318,11 @@ struct error *server_stop(struct server *s) {
         return err;
 }
 
+void server_measure(struct server *s) {
+        load_meter_scrape(s->model_metrics, clock_now_ns());
+        core_metrics_measure(s->core, s->repo);
+}
+
 void server_free(struct server *s) {
         if (s == NULL)
                 return;
@@ -327,6 +334,8 @@ void server_free(struct server *s) {
         response_cache_free(s->cache);
         if (s->step_memory.pool != NULL)
                 step_memory_done(&s->step_memory);
+        if (s->model_metrics != NULL)
+                load_meter_stop(s->model_metrics);
         timer_thread_free(s->timers);
         if (s->core != NULL)
                 core_metrics_free(s->core);

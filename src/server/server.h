@@ -129,6 +129,10 @@ struct error *server_model_sequences(struct server *s, const char *name, int64_t
  * processes. Takes seconds for a process that does not respond. */
 struct error *server_model_stacks(struct server *s, const char *name, int64_t version,
                                   struct message **ret) NODISCARD;
+/* Reads what the metrics page shows of queues, instances and models at this moment. To be called before the
+ * registry is printed, whose lock has a higher rank than theirs. */
+void server_measure(struct server *s);
+
 struct error *server_model_index(struct server *s, bool only_ready, struct message **ret) NODISCARD;
 
 /* Limit of model names in requests: the limit of file systems. */

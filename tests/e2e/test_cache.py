@@ -450,6 +450,12 @@ def test_eviction(start):
         ask("m", int32(*[value] * 256))
     assert number(ask("m", int32(*[0] * 256))) == made[0]  # it was used
     assert number(ask("m", int32(*[1] * 256))) > 10  # it was not
+    values = metrics(server)
+    assert values["neso_cache_size_bytes"] == 8192
+    entries = values["neso_cache_entries"]
+    assert 5 <= entries <= 7
+    assert entries * 1024 < values["neso_cache_used_bytes"] <= 8192
+    assert values["neso_cache_evictions_total"] == 11 - entries  # eleven answers were computed
 
 
 def test_too_large_for_it(start):

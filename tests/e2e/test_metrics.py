@@ -2,6 +2,7 @@
 """The metrics page after known requests: names, order, labels, texts, values."""
 import concurrent.futures
 import json
+import re
 import socket
 
 import pytest
@@ -74,7 +75,8 @@ LATENCIES = [f"neso_{phase}_duration_seconds"
 MACHINE = list(HELP)[-5:]
 # Families of our own, in their order: of models without sequences and batching, of the server before and
 # behind those of the machine.
-OF_MODELS = [*LATENCIES, "neso_batch_size", "neso_executions_total"]
+OF_MODELS = [*LATENCIES, "neso_batch_size", "neso_executions_total", "neso_load_ratio",
+             "neso_oldest_request_age_seconds"]
 OF_SERVER = ["neso_log_lines_lost_total"]
 BUDGET = ["neso_memory_budget_used_bytes", "neso_memory_budget_limit_bytes"]
 REASONS = ["OTHER", "BACKEND", "CANCELED", "REJECTED"]
@@ -115,7 +117,7 @@ def test_page_of_one_model(tmp_path):
     of_model = [name for name in list(HELP)[:-5] if "histogram" not in name]
     assert [name for name in families if not name.startswith("neso_")] == of_model + MACHINE
     assert [name for name in families if name.startswith("neso_")] == [
-        *OF_MODELS, *OF_SERVER, *BUDGET]
+        *OF_MODELS, "neso_model_ready", *OF_SERVER, *BUDGET]
     for name, help_text in HELP.items():
         if name in families:
             assert families[name].help == help_text
@@ -418,3 +420,85 @@ def test_limits_are_counted(server):
     assert family.kind == "counter"
     assert family.help == "Requests and connections refused because of a limit"
     assert family.samples['neso_rejected_total{limit="header_bytes"}'] == 1
+
+
+# ---- load and age -------------------------------------------------------------------------------
+
+
+def test_load_of_running_and_waiting(server):
+    with Gate(server, "left") as gate, concurrent.futures.ThreadPoolExecutor() as pool:
+        assert metric(server, "neso_oldest_request_age_seconds", "left") == 0
+        first = pool.submit(infer, server, "left")
+        gate.wait()
+        second = pool.submit(infer, server, "left")
+        wait_for_pending(server, "left", 1)
+        one = metrics(server)
+        labels = '{model="left",version="1"}'
+        age = one["neso_oldest_request_age_seconds" + labels]
+        later = metrics(server)
+        assert 0 < age < later["neso_oldest_request_age_seconds" + labels] < 60
+        assert 0 < one["neso_load_ratio" + labels] < later["neso_load_ratio" + labels] <= 1
+        gate.open(2)
+        assert first.result().status_code == second.result().status_code == 200
+    assert metric(server, "neso_oldest_request_age_seconds", "left") == 0
+
+
+def test_models_that_are_not_ready(tmp_path):
+    """A model of the start that cannot be read or loaded is there with 0, one that was unloaded is not."""
+    write_repository(tmp_path, {"good": MODELS["batched"], "gone": MODELS["batched"],
+                                "unread": "nonsense {", "unloaded": MODELS["testing"].replace(
+                                    'backend: "testing"', 'backend: "missing"')})
+    running = Server(tmp_path, ("--model-control-mode=explicit", "--load-model=*",
+                                "--exit-on-error=false", "--strict-readiness=false"))
+    url = f"{running.url}/v2/repository/models"
+    assert requests.post(f"{url}/gone/unload", timeout=20).status_code == 200
+    samples = parse(page(running).text)["neso_model_ready"].samples
+    assert running.stop() == 0
+    assert samples == {'neso_model_ready{model="good",version="1"}': 1,
+                       'neso_model_ready{model="unloaded",version="1"}': 0,
+                       'neso_model_ready{model="unread"}': 0}
+
+
+# ---- OpenMetrics --------------------------------------------------------------------------------
+
+OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+PROMETHEUS_ASKS = ("application/openmetrics-text;version=1.0.0,"
+                   "application/openmetrics-text;version=0.0.1;q=0.75,"
+                   "text/plain;version=0.0.4;q=0.5,*/*;q=0.1")
+
+
+def openmetrics(server):
+    reply = requests.get(f"http://127.0.0.1:{server.port('metrics')}/metrics", timeout=20,
+                         headers={"Accept": PROMETHEUS_ASKS})
+    assert (reply.status_code, reply.headers["Content-Type"]) == (200, OPENMETRICS)
+    return reply.text
+
+
+def names(text):
+    """Of its samples, with their labels."""
+    return {line.split(" # ")[0].rsplit(" ", 1)[0] for line in text.splitlines()
+            if not line.startswith("#")}
+
+
+def test_openmetrics(server):
+    infer(server, "batched", [1], shape=[1, 1])
+    page_of_text = page(server).text
+    text = openmetrics(server)
+    assert text.endswith("\n# EOF\n") and text.count("# EOF") == 1
+    kinds = dict(line.split(" ")[2:] for line in text.splitlines() if line.startswith("# TYPE "))
+    assert kinds["neso_executions"] == kinds["neso_log_lines_lost"] == "counter"
+    assert kinds["nv_inference_count"] == "unknown"
+    assert kinds["neso_load_ratio"] == "gauge"
+    for family in (family for family, kind in kinds.items() if kind == "counter"):
+        assert any(re.split("[{ ]", name)[0] == family + "_total" for name in names(text)), family
+    # The same samples as in the other format, but for the form of integers in `le`.
+    assert {re.sub(r'le="(\d+)"', r'le="\1.0"', name) for name in names(page_of_text)} == names(text)
+    assert 'neso_batch_size_bucket{model="batched",version="1",le="1.0"} ' in text
+
+
+def test_openmetrics_only_when_asked(server):
+    for accept in (None, "*/*", "text/plain", "application/openmetrics-text;q=0.1, text/plain"):
+        reply = requests.get(f"http://127.0.0.1:{server.port('metrics')}/metrics", timeout=20,
+                             headers={"Accept": accept})
+        assert reply.headers["Content-Type"] == "text/plain; charset=utf-8"
+        assert "# EOF" not in reply.text and " # {" not in reply.text

@@ -259,3 +259,20 @@ def test_no_receiver(start, receiver):
     server.wait_for_line("failed to export traces to .*[Cc]onnect")
     infer(server)
     assert server.stop() == 0
+
+
+def test_exemplars(start, receiver):
+    """The latency's buckets of the model have the id of a traced request, that which its spans have."""
+    server = start(rate=1000)
+    infer(server)  # not traced
+    infer(server, traceparent=f"00-{TRACE}-{SPAN}-01")
+    receiver.take()
+    text = requests.get(f"http://127.0.0.1:{server.port('metrics')}/metrics", timeout=SECONDS,
+                        headers={"Accept": "application/openmetrics-text"}).text
+    marked = [line for line in text.splitlines() if " # {" in line]
+    [line] = marked
+    name, exemplar = line.split(" # ")
+    assert name.startswith('neso_request_duration_seconds_bucket{model="one",version="1",le="')
+    labels, seconds, at = exemplar.split(" ")
+    assert labels == f'{{trace_id="{TRACE}"}}'
+    assert 0 < float(seconds) < SECONDS and abs(float(at) - time.time()) < 60

@@ -39,6 +39,21 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ApiVersion(uint32_t *major
  * "msg". */
 #define NESO_LOG_FORMAT_JSON ((TRITONSERVER_LogFormat)2)
 
+/* A second TRITONSERVER_MetricFormat: OpenMetrics 1.0. Samples have the names that they have in
+ * TRITONSERVER_METRIC_PROMETHEUS; buckets of latencies have exemplars with the ids of traced requests;
+ * counters whose names do not end in "_total" are of the type "unknown". */
+#define NESO_METRIC_OPENMETRICS ((TRITONSERVER_MetricFormat)1)
+
+/* The same as TRITONSERVER_ServerMetrics(), for the format with which TRITONSERVER_MetricsFormatted() will
+ * be called: TRITONSERVER_METRIC_PROMETHEUS or NESO_METRIC_OPENMETRICS. TRITONSERVER_MetricsDelete()
+ * frees the metrics.
+ *
+ * INVALID_ARG when `server` or `metrics` is NULL or the format is another one. UNAVAILABLE when memory is
+ * short. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerMetrics(
+        struct TRITONSERVER_Server *server, TRITONSERVER_MetricFormat format,
+        struct TRITONSERVER_Metrics **metrics);
+
 /* The version of the server library, such as "0.1.0". Valid as long as the library is loaded. */
 TRITONSERVER_DECLSPEC const char *NESO_Version(void);
 

@@ -433,7 +433,7 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *TRITONSERVER_MetricsDelete(
         struct TRITONSERVER_Metrics *metrics);
 
 /* All metrics as text: `*byte_size` bytes at `*base`, which belong to `metrics`. `format` must
- * be TRITONSERVER_METRIC_PROMETHEUS, otherwise INVALID_ARG. */
+ * be TRITONSERVER_METRIC_PROMETHEUS, or the one of NESO_ServerMetrics(), otherwise INVALID_ARG. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *TRITONSERVER_MetricsFormatted(
         struct TRITONSERVER_Metrics *metrics, TRITONSERVER_MetricFormat format, const char **base,
         size_t *byte_size);

@@ -61,6 +61,11 @@ static void call_metrics_page(struct TRITONSERVER_Server *server) {
         OK(TRITONSERVER_MetricsFormatted, metrics, TRITONSERVER_METRIC_PROMETHEUS, &base, &size);
         EXPECT(memmem(base, size, "neso_rejected_total{", 20) != NULL);
         OK(TRITONSERVER_MetricsDelete, metrics);
+        OK(NESO_ServerMetrics, server, NESO_METRIC_OPENMETRICS, &metrics);
+        OK(TRITONSERVER_MetricsFormatted, metrics, NESO_METRIC_OPENMETRICS, &base, &size);
+        EXPECT(memmem(base, size, "# TYPE neso_rejected counter\n", 29) != NULL);
+        EXPECT(size > 6 && memcmp(base + size - 6, "# EOF\n", 6) == 0);
+        OK(TRITONSERVER_MetricsDelete, metrics);
 }
 
 static void on_change(void *userp) {

@@ -204,11 +204,13 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerUnloadModelAndDependents(
         return order("unload with dependents", model, NULL, 0);
 }
 
-struct TRITONSERVER_Error *TRITONSERVER_ServerMetrics(struct TRITONSERVER_Server   *s,
-                                                      struct TRITONSERVER_Metrics **ret) {
+struct TRITONSERVER_Error *NESO_ServerMetrics(struct TRITONSERVER_Server   *s,
+                                              TRITONSERVER_MetricFormat     format,
+                                              struct TRITONSERVER_Metrics **ret) {
         static struct TRITONSERVER_Metrics metrics;
 
         (void)s;
+        (void)format;
         if (fake_control.page_begins != NULL) {
                 sem_post(fake_control.page_begins);
                 sem_wait(fake_control.page_may_end);
@@ -229,7 +231,9 @@ struct TRITONSERVER_Error *TRITONSERVER_MetricsFormatted(struct TRITONSERVER_Met
                                                          TRITONSERVER_MetricFormat    format,
                                                          const char **base, size_t *size) {
         (void)m;
-        *base = format == TRITONSERVER_METRIC_PROMETHEUS ? "# HELP a b\na 1\n" : "?";
+        *base = format == TRITONSERVER_METRIC_PROMETHEUS ? "# HELP a b\na 1\n"
+                : format == NESO_METRIC_OPENMETRICS      ? "# HELP a b\na 1\n# EOF\n"
+                                                         : "?";
         *size = strlen(*base);
         return NULL;
 }

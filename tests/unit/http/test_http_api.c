@@ -8,6 +8,7 @@
 #include "http/http_server.h"
 #include "http_fixture.h"
 
+#include <stdio.h>
 #include <unistd.h>
 
 struct exchange {
@@ -309,6 +310,54 @@ static void test_metrics(void **state) {
         fixture_done(&f);
 }
 
+/* The format of the page is the client's choice; scrapes of both kinds may come at a time. */
+static void test_formats_of_metrics(void **state) {
+#define OPEN "application/openmetrics-text;version=1.0.0"
+        static const struct {
+                const char *accept;
+                bool        is_open;
+        } rows[] = {
+                { OPEN ",application/openmetrics-text;version=0.0.1;q=0.75,"
+                       "text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+                  true }, /* Prometheus 2 */
+                { "text/plain;version=0.0.4;q=0.5,*/*;q=0.1", false },
+                { "*/*", false },
+                { OPEN ";q=0.2, text/plain;q=0.3", false },
+                { "application/openmetrics-text", true },
+                { "application/openmetrics-text;version=2.0.0", false },
+        };
+        struct fixture f;
+        int            fd;
+
+        (void)state;
+        fixture_init(&f);
+        f.options.routes = http_metrics_routes();
+        fixture_start(&f);
+        fd = client_open(&f);
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                char request[512];
+
+                snprintf(request, sizeof(request),
+                         "GET /metrics HTTP/1.1\r\nHost: a\r\nAccept: %s\r\n\r\n", rows[i].accept);
+                client_say(fd, request);
+                client_expect(fd, rows[i].is_open ? "HTTP/1.1 200 OK\r\nContent-Type: "
+                                                    "application/openmetrics-text; version=1.0.0; "
+                                                    "charset=utf-8\r\nContent-Length: 21\r\n\r\n"
+                                                    "# HELP a b\na 1\n# EOF\n"
+                                                  : "HTTP/1.1 200 OK\r\nContent-Type: text/plain; "
+                                                    "charset=utf-8\r\nContent-Length: 15\r\n\r\n"
+                                                    "# HELP a b\na 1\n");
+        }
+        client_say(fd, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
+                       "GET /metrics HTTP/1.1\r\nHost: a\r\nAccept: " OPEN "\r\n\r\n"
+                       "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+        client_expect_answer(fd, 200, "# HELP a b\na 1\n");
+        client_expect_answer(fd, 200, "# HELP a b\na 1\n# EOF\n");
+        client_expect_answer(fd, 200, "# HELP a b\na 1\n");
+        close(fd);
+        fixture_done(&f);
+}
+
 /* Scrapes that come while a page is made are answered with the next one, all of them. */
 static void test_scrapes_at_a_time(void **state) {
         enum { N = 4 };
@@ -395,6 +444,7 @@ SUITE(http_api) {
                 cmocka_unit_test(test_what_is_not_there_yet),
                 cmocka_unit_test(test_logging),
                 cmocka_unit_test(test_metrics),
+                cmocka_unit_test(test_formats_of_metrics),
                 cmocka_unit_test(test_scrapes_at_a_time),
                 cmocka_unit_test(test_groups),
         };

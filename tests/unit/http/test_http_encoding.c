@@ -71,9 +71,38 @@ static void test_several(void **state) {
         }
 }
 
+static void test_media_types(void **state) {
+        static const struct {
+                const char *accept;
+                unsigned    weight; /* of text/x, version 1.0 */
+        } rows[] = {
+                { NULL, 0 },
+                { "", 0 },
+                { "text/x", 1000 },
+                { "Text/X;charset=utf-8", 1000 },
+                { "text/x;version=1.0", 1000 },
+                { "text/x; version=1.0; q=0.75", 750 },
+                { "text/x;version=2.0,text/x;q=0.25", 250 },
+                { "text/x;version=2.0", 0 },
+                { "text/x;version=", 0 },
+                { "a/b;q=0.9 , text/x;q=0.2,text/x;q=0.4", 400 },
+                { "text/x;q=0", 0 },
+                { "*/*, text/*, text/xx", 0 },
+        };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                unsigned got = http_accept_weight(str_of(rows[i].accept), "text/x", "1.0");
+
+                if (got != rows[i].weight)
+                        fail_msg("'%s': %u", rows[i].accept, got);
+        }
+}
+
 SUITE(http_encoding) {
         const struct CMUnitTest tests[] = { cmocka_unit_test(test_choose),
-                                            cmocka_unit_test(test_several) };
+                                            cmocka_unit_test(test_several),
+                                            cmocka_unit_test(test_media_types) };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

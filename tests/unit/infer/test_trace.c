@@ -329,6 +329,46 @@ static void test_outputs(void **state) {
         assert_null(trace_free(t));
 }
 
+/* The id of a trace is that of its W3C context, or its number. */
+static void test_exemplars(void **state) {
+        static const struct {
+                const char *context;
+                const char *id; /* NULL: the trace's number */
+        } rows[] = {
+                { NULL, NULL },
+                { "{\"traceparent\":\"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\"}",
+                  "0af7651916cd43dd8448eb211c80319c" },
+                { "{\"tracestate\":\"a=b\"}", NULL },
+                { "{\"traceparent\":\"", NULL },
+                { "{\"traceparent\":\"00", NULL },
+                { "{\"traceparent\":\"00-0af7\"}", NULL },
+                { "{\"traceparent\":\"00-0af7651916cd43dd8448eb211c80319c0-b7\"}", NULL },
+                { "{\"traceparent\":\"00-0AF7651916CD43DD8448EB211C80319C-b7\"}", NULL },
+        };
+        const struct request_times times = { .request_start_ns = 1, .request_end_ns = 5000 };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                struct fake_model *f = fake_model_new(MODEL);
+                struct trace      *t = new_trace(0);
+                char               number[64], wanted[128];
+                AUTO_STRBUF        page;
+
+                model_stats_show(f->model.stats, 1);
+                assert_ok(trace_set_context(t, rows[i].context), "context");
+                trace_mark_latency(t, f->model.stats, &times);
+                snprintf(number, sizeof(number), "%llu", (unsigned long long)t->id);
+                snprintf(wanted, sizeof(wanted), " # {trace_id=\"%s\"} 4.999e-06 ",
+                         rows[i].id != NULL ? rows[i].id : number);
+                strbuf_init(&page, 0);
+                metric_registry_print_exemplars(f->registry, &page);
+                if (strstr(strbuf_cstr(&page), wanted) == NULL)
+                        fail_msg("row %zu: no '%s' in:\n%s", i, wanted, strbuf_cstr(&page));
+                assert_null(trace_free(t));
+                fake_model_free(f);
+        }
+}
+
 #define TEST(function) cmocka_unit_test_setup(function, set_up)
 
 SUITE(trace) {
@@ -343,6 +383,7 @@ SUITE(trace) {
                 TEST(test_inputs),
                 TEST(test_an_input_without_bytes),
                 TEST(test_outputs),
+                TEST(test_exemplars),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

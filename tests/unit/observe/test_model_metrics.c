@@ -578,6 +578,49 @@ static void test_pending_is_never_negative(void **state) {
         close_metrics();
 }
 
+static void expect_exemplars(const char *part, bool present) {
+        AUTO_STRBUF out;
+
+        strbuf_init(&out, 0);
+        metric_registry_print_exemplars(registry, &out);
+        if ((strstr(strbuf_cstr(&out), part) != NULL) != present)
+                fail_msg("%s '%s' in:\n%s", present ? "no" : "there is", part, strbuf_cstr(&out));
+}
+
+/* The latest traced request of each bucket of the request's latency, and of no other histogram. */
+static void test_exemplars(void **state) {
+        const struct request_times fast = { .request_start_ns = 1000, .request_end_ns = 13000 };
+        const struct request_times slow = { .request_start_ns = 1,
+                                            .request_end_ns = NS_PER_S * 60 };
+        struct model_stats        *s;
+
+        (void)state;
+        open_metrics((struct model_metrics_options){ .counter_latencies = true });
+        s = open_model("m", 1);
+        model_stats_show(s, 1);
+        expect_exemplars(" # {", false);
+        model_stats_success(s, &fast, 1);
+        model_stats_exemplar(s, &fast, "4bf92f3577b34da6a3ce929d0e0e4735");
+        model_stats_exemplar(s, &fast, "4bf92f3577b34da6a3ce929d0e0e4736");
+        model_stats_exemplar(s, &slow, "7");
+        model_stats_exemplar(s, &fast, "4bf92f3577b34da6a3ce929d0e0e4736x"); /* too long */
+        expect_exemplars("neso_request_duration_seconds_bucket{model=\"m\",version=\"1\","
+                         "le=\"1e-05\"} 0\n",
+                         true);
+        expect_exemplars("neso_request_duration_seconds_bucket{model=\"m\",version=\"1\","
+                         "le=\"2e-05\"} 1 # {trace_id=\"4bf92f3577b34da6a3ce929d0e0e4736\"} "
+                         "1.2e-05 ",
+                         true);
+        expect_exemplars("le=\"+Inf\"} 1 # {trace_id=\"7\"} 59.999999999 ", true);
+        expect_exemplars("4735", false);
+        expect_exemplars("neso_queue_duration_seconds_bucket{model=\"m\",version=\"1\","
+                         "le=\"2e-05\"} 1\n",
+                         true);
+        expect_part(" # {", false); /* not in the other format */
+        model_stats_free(s);
+        close_metrics();
+}
+
 SUITE(model_metrics) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_whole_text_of_one_model),
@@ -590,6 +633,7 @@ SUITE(model_metrics) {
                 cmocka_unit_test(test_edges_of_latency_buckets),
                 cmocka_unit_test(test_edges_of_batch_buckets),
                 cmocka_unit_test(test_pending_is_never_negative),
+                cmocka_unit_test(test_exemplars),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

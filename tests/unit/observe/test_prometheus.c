@@ -127,9 +127,9 @@ static void test_sample(void **state) {
 static void test_histogram(void **state) {
         const double                      bounds[] = { 0.5, 2 };
         const uint64_t                    counts[] = { 1, 0, 4 };
-        const struct prometheus_histogram h = { bounds, counts, 2, 12.25 };
+        const struct prometheus_histogram h = { bounds, counts, 2, 12.25, NULL };
         const uint64_t                    none[] = { 0 };
-        const struct prometheus_histogram empty = { NULL, none, 0, 0 };
+        const struct prometheus_histogram empty = { NULL, none, 0, 0, NULL };
 
         (void)state;
         prometheus_histogram(&out, "h", "{a=\"b\"}", &h);

@@ -4,9 +4,11 @@
  */
 #include "suite.h"
 
+#include "observe/load_meter.h"
 #include "sched/scheduler_lab.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 
 #define X "input { name: 'X' data_type: TYPE_FP32 dims: 1 } "
 #define UNBATCHED "name: 'm' " X
@@ -568,6 +570,63 @@ static void test_removal_waits_for_the_batch(void **state) {
         lab_close(lab);
 }
 
+/* ---- the load, as the metrics page shows it --------------------------------------------------- */
+
+static double load_line(struct lab *lab, const char *name) {
+        AUTO_STRBUF out;
+        char        line[128];
+        const char *at;
+
+        strbuf_init(&out, 0);
+        metric_registry_print(lab->fake->registry, &out);
+        snprintf(line, sizeof(line), "\n%s{model=\"m\",version=\"1\"} ", name);
+        at = strstr(strbuf_cstr(&out), line);
+        assert_non_null(at);
+        return strtod(at + strlen(line), NULL);
+}
+
+static void expect_load(struct lab *lab, uint64_t after_ns, double min_ratio, double max_ratio,
+                        double min_age, double max_age) {
+        double ratio, age;
+
+        load_meter_measure(lab->fake->metrics, clock_now_ns() + after_ns);
+        ratio = load_line(lab, "neso_load_ratio");
+        age = load_line(lab, "neso_oldest_request_age_seconds");
+        if (ratio < min_ratio || ratio > max_ratio || age < min_age || age > max_age)
+                fail_msg("ratio %g, age %g", ratio, age);
+}
+
+/* An hour passes for the meter only, so that what the test takes does not matter. */
+static void test_load_of_running_and_waiting(void **state) {
+        const uint64_t hour_ns = 3600 * NS_PER_S;
+        struct lab    *lab = lab_open(UNBATCHED, 2, false);
+        struct ticket *t = tickets_new(lab, 3);
+
+        (void)state;
+        model_stats_show(lab->fake->model.stats, 1);
+        expect_load(lab, 0, 0, 0, 0, 0);
+        hold(lab, 0);
+        hold(lab, 1);
+        ticket_submit(&t[0]);
+        WAIT_FOR(lab, lab->n_batches == 1);
+        expect_load(lab, hour_ns, 0.45, 0.5, 0, 0);
+        submit_all(t, 1, 3);
+        WAIT_FOR(lab, lab->n_batches == 2);
+        expect_load(lab, hour_ns, 0.9, 1, 3600, 3700);
+        let_go(lab, 0);
+        let_go(lab, 1);
+        for (unsigned i = 0; i < 3; i++)
+                assert_success(&t[i]);
+        /* An instance is free a moment after its answer. */
+        do
+                load_meter_measure(lab->fake->metrics, clock_now_ns() + hour_ns);
+        while (load_line(lab, "neso_load_ratio") > 0.1);
+        assert_true(load_line(lab, "neso_oldest_request_age_seconds") == 0);
+        tickets_end(t, 3);
+        model_stats_hide(lab->fake->model.stats);
+        lab_close(lab);
+}
+
 SUITE(pull_engine) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_removal_waits_for_the_batch),
@@ -589,6 +648,7 @@ SUITE(pull_engine) {
                 cmocka_unit_test(test_preserve_ordering),
                 cmocka_unit_test(test_refused_ones_have_no_place_in_the_order),
                 cmocka_unit_test(test_free_joins),
+                cmocka_unit_test(test_load_of_running_and_waiting),
                 cmocka_unit_test(test_passive_instances_are_never_used),
         };
 

@@ -7,10 +7,12 @@
 #include "suite.h"
 
 #include "base/mem.h"
+#include "observe/load_meter.h"
 #include "sched/rate_limiter.h"
 #include "sequence/sequence_lab.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 #define X "input { name: 'X' data_type: TYPE_FP32 dims: 1 } "
 #define ANY_X "input { name: 'X' data_type: TYPE_FP32 dims: -1 } "
@@ -271,6 +273,41 @@ static void test_slots_of_instances_and_backlog(void **state) {
         end_ticket(b);
         assert_int_equal(lab->executors[0].n_started, 3);
         assert_int_equal(lab->executors[1].n_started, 1);
+        lab_close(lab);
+}
+
+/* Seconds for which the oldest request waits, as the metrics page has it an hour from now. */
+static double oldest_age_in_an_hour(struct lab *lab) {
+        static const char line[] = "\nneso_oldest_request_age_seconds{model=\"m\",version=\"1\"} ";
+        AUTO_STRBUF       out;
+        const char       *at;
+
+        load_meter_measure(lab->fake->metrics, clock_now_ns() + 3600 * NS_PER_S);
+        strbuf_init(&out, 0);
+        metric_registry_print(lab->fake->registry, &out);
+        at = strstr(strbuf_cstr(&out), line);
+        assert_non_null(at);
+        return strtod(at + strlen(line), NULL);
+}
+
+/* A request that waits for a slot is in no engine's queue. */
+static void test_age_in_the_backlog(void **state) {
+        struct lab    *lab = open_lab(DIRECT(1, "") NEVER_INLINE, 1);
+        struct ticket *a, *b;
+
+        (void)state;
+        model_stats_show(lab->fake->model.stats, 1);
+        hold(lab, 0);
+        a = submit(lab, "a1", 1, S | E);
+        WAIT_FOR(lab, lab->executors[0].n_started == 1);
+        assert_true(oldest_age_in_an_hour(lab) == 0);
+        b = submit(lab, "b1", 2, S | E);
+        assert_true(oldest_age_in_an_hour(lab) >= 3600);
+        let_go(lab, 0);
+        end_ticket(a);
+        end_ticket(b);
+        assert_true(oldest_age_in_an_hour(lab) == 0);
+        model_stats_hide(lab->fake->model.stats);
         lab_close(lab);
 }
 
@@ -617,6 +654,7 @@ SUITE(sequence) {
                 cmocka_unit_test(test_shapes),
                 cmocka_unit_test(test_slots_of_instances_and_backlog),
                 cmocka_unit_test(test_idle_time),
+                cmocka_unit_test(test_age_in_the_backlog),
                 cmocka_unit_test(test_timeout_in_the_backlog),
                 cmocka_unit_test(test_cancellation),
                 cmocka_unit_test(test_cancellation_in_the_engine),
