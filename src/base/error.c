@@ -118,7 +118,17 @@ struct error *error_recode(struct error *err, enum error_code code) {
                 err->code = code;
                 return err;
         }
-        return error_new_text(code, err->message);
+        return error_mark(error_new_text(code, err->message), err->kind);
+}
+
+struct error *error_mark(struct error *err, enum error_kind kind) {
+        if (err != NULL && !err->is_static)
+                err->kind = kind;
+        return err;
+}
+
+bool error_is(const struct error *err, enum error_kind kind) {
+        return err != NULL && err->kind == kind;
 }
 
 struct error *error_at(struct error *err, const char *format, ...) {
@@ -145,9 +155,12 @@ struct error *error_at(struct error *err, const char *format, ...) {
 }
 
 struct error *error_copy(const struct error *err) {
-        struct error *copy = err != NULL ? error_new_text(err->code, err->message) : NULL;
+        struct error *copy;
 
-        return err != NULL && err->field != NULL ? error_at(copy, "%s", err->field) : copy;
+        if (err == NULL)
+                return NULL;
+        copy = error_mark(error_new_text(err->code, err->message), err->kind);
+        return err->field != NULL ? error_at(copy, "%s", err->field) : copy;
 }
 
 void error_free(struct error *err) {

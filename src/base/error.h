@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A failure: one of eight codes and a message, composed where the facts are known.
  *
+ * The message is for people. Code that must distinguish errors of one code compares their kinds.
+ *
  * Functions that can fail return `struct error *`, NULL on success. The same object crosses the C
  * API as TRITONSERVER_Error. error_wrap() adds context, once per layer that has new facts.
  *
@@ -26,8 +28,14 @@ enum error_code {
         ERR_CANCELLED = 7,
 };
 
+enum error_kind {
+        ERROR_KIND_NONE,
+        ERROR_KIND_LOAD, /* the load of a model failed, and the message names the model and its reasons */
+};
+
 struct error {
         enum error_code code;
+        enum error_kind kind;
         bool            is_static; /* never freed */
         const char     *message;   /* owned: allocated together with the struct */
         char           *field;     /* owned; path of the configuration's field that the error is
@@ -48,6 +56,12 @@ struct error *error_wrap(struct error *err, const char *format, ...) PRINTF_LIKE
 
 /* Puts the formatted text directly before the old message, without a separator; takes `err`. */
 struct error *error_prefix(struct error *err, const char *format, ...) PRINTF_LIKE(2, 3) COLD;
+
+/* Sets the kind. Takes `err`, which may be NULL; a static error stays as it is. A copy and another code
+ * keep the kind, a longer message does not. */
+struct error *error_mark(struct error *err, enum error_kind kind) COLD;
+/* True when `err` is not NULL and of that kind. */
+bool error_is(const struct error *err, enum error_kind kind);
 
 /* Changes the code of the failure; takes `err`. */
 struct error *error_recode(struct error *err, enum error_code code) COLD;

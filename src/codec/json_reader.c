@@ -31,7 +31,7 @@ size_t json_error_offset(const struct json_reader *r) {
 
 /* Too deep nesting is reported without an offset, as in the reference server. */
 struct error *json_syntax_error(const struct json_reader *r) {
-        if (str_starts(str_of(json_error_text(r)), STR_LIT("JSON nesting depth")))
+        if (r->is_too_deep)
                 return error_new_text(ERR_INVALID_ARG, json_error_text(r));
         return error_new(ERR_INVALID_ARG, "failed to parse the request JSON buffer: %s at %zu",
                          json_error_text(r), json_error_offset(r));
@@ -44,6 +44,12 @@ bool json_fail_at(struct json_reader *r, const char *at, const char *error_text)
                 r->at = r->end;
         }
         return false;
+}
+
+bool json_fail_depth(struct json_reader *r) {
+        if (!json_failed(r))
+                r->is_too_deep = true;
+        return json_fail_at(r, r->at, "JSON nesting depth exceeds maximum allowed limit (100)");
 }
 
 bool json_fail_value(struct json_reader *r) {
@@ -92,7 +98,7 @@ static ALWAYS_INLINE bool expect(struct json_reader *r, enum json_type wanted,
 
 static void enter(struct json_reader *r) {
         if (r->depth == JSON_MAX_DEPTH) {
-                json_fail_at(r, r->at, JSON_TOO_DEEP);
+                json_fail_depth(r);
                 return;
         }
         r->at++;

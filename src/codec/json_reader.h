@@ -56,7 +56,8 @@ struct json_reader {
         const char *error_text; /* static; NULL without a failure */
         size_t      error_offset;
         unsigned    depth;
-        bool        at_first; /* just after the opening bracket of an array or object */
+        bool        at_first;    /* just after the opening bracket of an array or object */
+        bool        is_too_deep; /* the failure is the depth of the text */
 };
 
 /* Skips a byte order mark at the front, as the reference server does (RFC 8259, 8.1, allows it). */

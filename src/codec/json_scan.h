@@ -17,12 +17,13 @@
 #endif
 
 #define JSON_INVALID_VALUE "Invalid value."
-#define JSON_TOO_DEEP "JSON nesting depth exceeds maximum allowed limit (100)"
 #define JSON_NO_COMMA_IN_OBJECT "Missing a comma or } after an object member."
 #define JSON_NO_COMMA_IN_ARRAY "Missing a comma or ] after an array element."
 
 /* Keeps the first failure and moves the reader to the end of the text. Always false. */
 bool json_fail_at(struct json_reader *r, const char *at, const char *error_text);
+/* The same for a text that nests deeper than JSON_MAX_DEPTH. */
+bool json_fail_depth(struct json_reader *r);
 
 static ALWAYS_INLINE const char *json_blanks_end(const char *at, const char *end) {
         /* The first comparison is nearly always enough. */

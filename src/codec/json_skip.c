@@ -19,7 +19,7 @@ static bool push(struct json_reader *r, struct nesting *n, bool is_object) {
         uint64_t bit = 1ull << (n->depth % 64);
 
         if (n->depth == JSON_MAX_DEPTH)
-                return json_fail_at(r, r->at, JSON_TOO_DEEP);
+                return json_fail_depth(r);
         if (is_object)
                 n->is_object[n->depth / 64] |= bit;
         else

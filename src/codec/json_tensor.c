@@ -373,7 +373,7 @@ static bool take_value(struct tensor_cursor *t) {
 
         while (json_next_char(r) == '[') {
                 if (t->depth == JSON_MAX_DEPTH)
-                        return json_fail_at(r, r->at, JSON_TOO_DEEP);
+                        return json_fail_depth(r);
                 t->depth++;
                 r->at++;
                 if (json_next_char(r) == ']')
@@ -412,8 +412,7 @@ static enum json_tensor_status tensor_status(struct tensor_cursor *t) {
         if (t->status != JSON_TENSOR_OK && !json_failed(r))
                 json_skip_arrays(r, t->depth);
         if (json_failed(r))
-                return strcmp(json_error_text(r), JSON_TOO_DEEP) == 0 ? JSON_TENSOR_TOO_DEEP
-                                                                      : JSON_TENSOR_SYNTAX;
+                return r->is_too_deep ? JSON_TENSOR_TOO_DEEP : JSON_TENSOR_SYNTAX;
         if (t->status == JSON_TENSOR_OK && t->n_done < t->n)
                 return JSON_TENSOR_TOO_FEW;
         return t->status;

@@ -15,6 +15,7 @@
 #include "net/loop.h"
 #include "net/loop_timer.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -69,6 +70,13 @@ struct grpc_unpacking {
         struct buf         *plain; /* owned; set with GZIP_OK */
 };
 
+/* A call and its handler. A call that ends before its handler has it is recycled without it:
+ *
+ *     NOT_GIVEN -> GIVEN      give(), before the handler's first callback
+ *     GIVEN     -> FINISHED   finish_handling(), called by the handler
+ */
+enum grpc_handling { GRPC_NOT_GIVEN, GRPC_GIVEN, GRPC_FINISHED };
+
 /* A call with the state that the connection and the client need. It has two owners and is recycled when both
  * have released it: the connection until the HTTP/2 stream is closed (h2.id becomes 0), and the handler
  * from its first callback to finish. A work thread that decompresses a message is a third owner for that
@@ -77,8 +85,8 @@ struct grpc_stream {
         struct h2_stream h2; /* first */
         struct grpc_call call;
 
-        bool is_given;      /* the handler has it */
-        bool is_finished;   /* the handler has ended it */
+        enum grpc_handling handling;
+
         bool is_answered;   /* the status is set: no further message is sent or delivered */
         bool has_ended;     /* the client has half-closed */
         bool has_responded; /* response headers are submitted */
@@ -119,6 +127,17 @@ struct grpc_stream {
         struct grpc_unpacking unpacking; /* in use while is_unpacking */
         _Alignas(16) char arena_bytes[GRPC_ARENA_BYTES];
 };
+
+static void give(struct grpc_stream *st) {
+        assert(st->handling != GRPC_FINISHED);
+        st->handling = GRPC_GIVEN;
+}
+
+/* May be called again: a reply finishes the call before it is sent. */
+static void finish_handling(struct grpc_stream *st) {
+        assert(st->handling != GRPC_NOT_GIVEN);
+        st->handling = GRPC_FINISHED;
+}
 
 static const struct str status_ok = STR_LIT("200");
 
@@ -312,7 +331,7 @@ static void refuse_http(struct grpc_stream *st, unsigned status, const char *tex
 static void abort_call(struct grpc_stream *st, enum grpc_abort reason) {
         grpc_call_fn on_abort;
 
-        if (!st->is_given || st->is_finished || st->call.abort_reason != GRPC_ABORT_NONE)
+        if (st->handling != GRPC_GIVEN || st->call.abort_reason != GRPC_ABORT_NONE)
                 return;
         st->call.abort_reason = reason;
         st->is_answered = true;
@@ -604,7 +623,7 @@ static void on_headers(struct h2_stream *h2) {
                 st->encoding_out = grpc_encoding_choose(st->h2.conn->home->options->compression,
                                                         st->accept_encoding);
         if (call->method->on_open != NULL) {
-                st->is_given = true;
+                give(st);
                 call->method->on_open(call);
         }
 }
@@ -721,7 +740,7 @@ static bool unpack(struct grpc_stream *st, struct grpc_message *m) {
 }
 
 static void hand_over(struct grpc_stream *st, struct grpc_message *m) {
-        st->is_given = true;
+        give(st);
         if (!st->call.method->is_client_stream) {
                 st->before = st->call.arena.blocks;
                 st->given_bytes = m->bytes.len;
@@ -841,7 +860,7 @@ static void end_of_messages(struct grpc_stream *st) {
         if (grpc_frame_is_partial(&st->frame)) {
                 refuse_message(st, GRPC_INTERNAL, "the last message is incomplete");
         } else if (st->call.method->is_client_stream) {
-                st->is_given = true;
+                give(st);
                 st->call.method->on_half_close(&st->call);
         } else if (!st->has_only) {
                 refuse_message(st, GRPC_UNIMPLEMENTED, "the method takes one message, not none");
@@ -948,7 +967,7 @@ static void on_unpacked(struct loop_work *work) {
                 h2_conn_count_rejected(st->h2.conn, GRPC_LIMIT_MESSAGE_BYTES);
         buf_unref(u->message.owner);
         buf_unref(u->plain);
-        if (st->h2.id == 0 && (!st->is_given || st->is_finished))
+        if (st->h2.id == 0 && st->handling != GRPC_GIVEN)
                 recycle(st);
 }
 
@@ -1229,7 +1248,7 @@ void grpc_call_finish(struct grpc_call *call, enum grpc_code code, const char *m
         struct grpc_stream *st = call->stream;
         struct str          text = STR_LIT("");
 
-        st->is_finished = true;
+        finish_handling(st);
         st->h2.conn->given_bytes -= st->given_bytes;
         st->given_bytes = 0;
         if (st->h2.id == 0) {
@@ -1250,7 +1269,7 @@ void grpc_call_finish(struct grpc_call *call, enum grpc_code code, const char *m
 
 static void reply(struct grpc_call *call, const struct grpc_part *parts, size_t n_parts,
                   bool is_packed) {
-        call->stream->is_finished = true; /* so a message that cannot be sent causes no on_abort */
+        finish_handling(call->stream); /* so a message that cannot be sent causes no on_abort */
         put(call->stream, parts, n_parts, is_packed);
         grpc_call_finish(call, GRPC_OK, NULL);
 }
@@ -1279,7 +1298,7 @@ static void on_closed(struct h2_stream *h2) {
         drop_stash(st);
         st->h2.conn->unsent_bytes -= st->out.bytes;
         send_queue_done(&st->out);
-        if (!st->h2.conn->is_ending)
+        if (st->h2.conn->state != H2_RELEASED)
                 h2_conn_release_window(st->h2.conn);
         if (st->has_only)
                 buf_unref(st->only.owner);
@@ -1287,7 +1306,7 @@ static void on_closed(struct h2_stream *h2) {
         st->h2.is_due = false;
         if (st->is_unpacking)
                 loop_compute_cancel(&st->unpacking.work);
-        if (!st->is_given || st->is_finished) {
+        if (st->handling != GRPC_GIVEN) {
                 if (!st->is_unpacking)
                         recycle(st);
                 return;

@@ -12,6 +12,7 @@
 #include "grpc/h2_out.h"
 #include "net/loop.h"
 
+#include <assert.h>
 #include <nghttp2/nghttp2.h>
 #include <string.h>
 #include <unistd.h>
@@ -133,19 +134,34 @@ static nghttp2_nv nv_of(const struct h2_header *h) {
                                                    : NGHTTP2_NV_FLAG_NONE };
 }
 
+static void set_state(struct h2_conn *c, enum h2_state to) {
+        assert(to > c->state);
+        c->state = to;
+}
+
+/* The connection cannot continue. */
+static void fail(struct h2_conn *c) {
+        if (c->state < H2_FAILED)
+                set_state(c, H2_FAILED);
+}
+
+static bool takes_input(const struct h2_conn *c) {
+        return c->state < H2_FAILED;
+}
+
 static void session_release(struct h2_conn *c, size_t n) {
         if (nghttp2_session_consume_connection(c->session, n) != 0)
-                c->must_end = true;
+                fail(c);
 }
 
 static void session_ping(struct h2_conn *c, const char opaque[H2_PING_BYTES]) {
         if (nghttp2_submit_ping(c->session, NGHTTP2_FLAG_NONE, (const uint8_t *)opaque) != 0)
-                c->must_end = true;
+                fail(c);
 }
 
 static void session_announce_goaway(struct h2_conn *c) {
         if (nghttp2_submit_shutdown_notice(c->session) != 0)
-                c->must_end = true;
+                fail(c);
 }
 
 static void session_goaway(struct h2_conn *c, const char *text) {
@@ -153,13 +169,13 @@ static void session_goaway(struct h2_conn *c, const char *text) {
 
         if (nghttp2_submit_goaway(c->session, NGHTTP2_FLAG_NONE, last, NGHTTP2_NO_ERROR,
                                   (const uint8_t *)text, strlen(text)) != 0)
-                c->must_end = true;
+                fail(c);
 }
 
 static void session_terminate(struct h2_conn *c, enum h2_code code, const char *text) {
         int32_t last = nghttp2_session_get_last_proc_stream_id(c->session);
 
-        c->must_end = true;
+        fail(c);
         nghttp2_submit_goaway(c->session, NGHTTP2_FLAG_NONE, last, (uint32_t)code,
                               (const uint8_t *)text, strlen(text));
 }
@@ -277,14 +293,14 @@ void h2_stream_recycle(struct h2_stream *st) {
         } else {
                 free_stream(home, st);
         }
-        if (c->session == NULL && !c->is_ending && c->n_streams == 0)
+        if (c->state == H2_CLOSED && c->n_streams == 0)
                 free_conn(c);
 }
 
 /* ---- rate limits ---- */
 
 static void enhance_your_calm(struct h2_conn *c, enum grpc_limit limit, const char *text) {
-        if (c->must_end)
+        if (!takes_input(c))
                 return;
         h2_conn_count_rejected(c, limit);
         session_terminate(c, H2_ENHANCE_YOUR_CALM, text);
@@ -519,7 +535,10 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
                     UNLIKELY(!end_stream(c, frame->hd.stream_id)))
                         return callback_result(refuse_stream(c, frame->hd.stream_id));
                 return 0;
-        case NGHTTP2_SETTINGS: c->has_settings = true; return 0;
+        case NGHTTP2_SETTINGS:
+                if (UNLIKELY(c->state == H2_OPENING))
+                        set_state(c, H2_OPEN);
+                return 0;
         case NGHTTP2_PING:
                 if (!is_ack(&frame->hd))
                         return callback_result(count_ping(c));
@@ -546,7 +565,7 @@ void h2_stream_consumed(struct h2_stream *st, size_t n) {
         if (st->used < WINDOW_UPDATE_BYTES)
                 return;
         if (nghttp2_session_consume_stream(c->session, st->id, st->used) != 0)
-                c->must_end = true;
+                fail(c);
         st->used = 0;
 }
 
@@ -569,7 +588,7 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
                 c->fed_bytes += len;
         if (st != NULL)
                 h2_stream_consumed(st, used);
-        return c->must_end ? NGHTTP2_ERR_CALLBACK_FAILURE : pause_or_go_on(c);
+        return takes_input(c) ? pause_or_go_on(c) : NGHTTP2_ERR_CALLBACK_FAILURE;
 }
 
 /* nghttp2 has reset the stream of an invalid frame; this counts as a reset. */
@@ -591,7 +610,7 @@ static int on_stream_closed(nghttp2_session *session, int32_t id, uint32_t code,
                 c->head = NULL;
         if (st != NULL)
                 close_stream(st);
-        if (!counts || c->must_end || count_reset(c))
+        if (!counts || !takes_input(c) || count_reset(c))
                 return 0;
         return callback_result(c->gathering !=
                                NULL); /* frames that are being gathered are sent first */
@@ -854,7 +873,7 @@ static bool session_receive(struct h2_conn *c, struct str bytes, struct buf *own
         c->fed_bytes = 0;
         if (n == NGHTTP2_ERR_FLOODED)
                 enhance_your_calm(c, GRPC_LIMIT_CONTROL_FRAMES, "too_many_control_frames");
-        if (n < 0 || c->must_end)
+        if (n < 0 || !takes_input(c))
                 return false;
         if (turns_is_waiting(&c->turn))
                 return keep_rest(c, str_range(bytes.ptr + n, bytes.len - (size_t)n), owner);
@@ -898,7 +917,9 @@ static void end_streams(struct h2_conn *c) {
 
 /* Frees streams and session, while the connection itself waits for its socket or for handlers. */
 static void release(struct h2_conn *c) {
-        c->is_ending = true; /* handlers that finish now must not free the connection */
+        /* Handlers that finish now do not free the connection, since it is not CLOSED. */
+        if (c->state < H2_RELEASED)
+                set_state(c, H2_RELEASED);
         end_streams(c);
         session_close(c);
 }
@@ -906,19 +927,19 @@ static void release(struct h2_conn *c) {
 void h2_conn_end(struct h2_conn *c) {
         release(c);
         c->net = NULL;
-        c->is_ending = false;
+        set_state(c, H2_CLOSED);
         if (c->n_streams == 0)
                 free_conn(c);
 }
 
 void h2_conn_kill(struct h2_conn *c) {
-        c->must_end = true;
+        fail(c);
         if (c->net != NULL)
                 conn_close(c->net);
 }
 
 static void linger(struct h2_conn *c) {
-        c->is_lingering = true;
+        set_state(c, H2_LINGERING);
         c->linger_ns = c->now_ns;
         end_streams(c);
         if (c->net != NULL)
@@ -928,7 +949,7 @@ static void linger(struct h2_conn *c) {
 /* ---- writing ---- */
 
 static bool can_write(const struct h2_conn *c) {
-        return c->session != NULL && !c->is_lingering &&
+        return c->session != NULL && c->state < H2_LINGERING &&
                (c->net == NULL || (!conn_is_closing(c->net) && !conn_is_writing(c->net)));
 }
 
@@ -988,7 +1009,7 @@ static void call_due(struct h2_conn *c) {
 }
 
 static bool is_over(const struct h2_conn *c) {
-        return c->must_end || (c->leaving == H2_LEAVING_FINAL && c->n_open == 0) ||
+        return !takes_input(c) || (c->leaving == H2_LEAVING_FINAL && c->n_open == 0) ||
                session_is_over(c);
 }
 
@@ -1082,7 +1103,7 @@ static struct iovec on_room(struct conn *net) {
         struct h2_loop *home = c->home;
         struct iovec    room = { NULL, 0 };
 
-        if (!c->is_lingering && !c->must_end)
+        if (takes_input(c))
                 room = session_room(c);
         c->is_direct = room.iov_len > 0;
         c->read_at = room.iov_base;
@@ -1109,11 +1130,11 @@ static void on_no_room(struct conn *net) {
 }
 
 void h2_conn_feed(struct h2_conn *c, struct str bytes, struct buf *owner) {
-        if (c->is_lingering || c->must_end)
+        if (!takes_input(c))
                 return;
         c->is_busy = true;
         if (bytes.len > 0 && !session_receive(c, bytes, owner))
-                c->must_end = true;
+                fail(c);
         c->is_busy = false;
         flush(c);
 }
@@ -1127,7 +1148,7 @@ static void run_streams(struct h2_conn *c) {
 
                 list_remove(&st->node);
                 list_append(&c->streams, &st->node);
-                if (!st->waits_turn || st->id == 0 || turns_is_waiting(&c->turn) || c->must_end)
+                if (!st->waits_turn || st->id == 0 || turns_is_waiting(&c->turn) || !takes_input(c))
                         continue;
                 st->waits_turn = false;
                 ops_of(st)->on_turn(st);
@@ -1141,7 +1162,7 @@ static void run_rest(struct h2_conn *c) {
 
         c->rest = (struct str){ 0 };
         if (!session_receive(c, rest, owner))
-                c->must_end = true;
+                fail(c);
         buf_unref(owner);
 }
 
@@ -1151,12 +1172,12 @@ static void on_turn(struct turn *turn) {
         if (c->net == NULL || c->session == NULL || conn_is_closing(c->net))
                 return;
         c->now_ns = clock_now_ns();
-        if (c->is_lingering || c->must_end) {
+        if (!takes_input(c)) {
                 drop_rest(c);
         } else {
                 c->is_busy = true;
                 run_streams(c);
-                if (!turns_is_waiting(&c->turn) && !c->must_end)
+                if (!turns_is_waiting(&c->turn) && takes_input(c))
                         run_rest(c);
                 c->is_busy = false;
                 flush(c);
@@ -1192,7 +1213,7 @@ static void on_closed(struct conn *net) {
 static bool check_heads(struct h2_conn *c) {
         uint64_t limit_ns = h2_conn_limits(c)->header_time_ns;
 
-        if ((c->has_settings || c->now_ns - c->opened_ns < limit_ns) &&
+        if ((c->state != H2_OPENING || c->now_ns - c->opened_ns < limit_ns) &&
             (c->head_ns == 0 || c->now_ns - c->head_ns < limit_ns))
                 return true;
         enhance_your_calm(c, GRPC_LIMIT_HEADER_TIME, "headers_too_slow");
@@ -1297,7 +1318,7 @@ static void on_tick(struct conn *net, uint64_t now_ns) {
         enum grpc_limit   limit;
 
         c->now_ns = now_ns;
-        if (c->is_lingering) {
+        if (c->state == H2_LINGERING) {
                 if (now_ns - c->linger_ns >= h2_conn_limits(c)->linger_ns)
                         conn_close(net);
                 return;
@@ -1324,7 +1345,7 @@ void h2_conn_run_stream(struct h2_conn *c, struct h2_stream *st, void (*fn)(stru
 }
 
 void h2_conn_drain(struct h2_conn *c) {
-        if (c->is_lingering || c->must_end)
+        if (!takes_input(c))
                 return;
         if (c->net != NULL &&
             conn_is_in_handshake(c->net)) { /* GOAWAY would have to wait for the handshake */

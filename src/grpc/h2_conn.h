@@ -7,11 +7,17 @@
  * only one). When flow control permits, it asks the user for bytes to send and gathers them in a struct
  * h2_out.
  *
- *     OPEN -> LINGER -> (closed)
+ *     OPENING -> OPEN -> FAILED -> LINGERING -> RELEASED -> CLOSED
  *
- * OPEN    frames are exchanged; `leaving` is the state of the graceful shutdown
- * LINGER  the last frame is written; what the peer still sends is discarded for a short time, because
- *         closing a socket with unread bytes resets the connection, and the peer would lose that frame
+ * OPENING    the preface or the first SETTINGS of the client have not arrived
+ * OPEN       frames are exchanged; `leaving` is the state of the graceful shutdown
+ * FAILED     input is ignored; what is queued, such as a GOAWAY with the reason, is written
+ * LINGERING  the last frame is written; what the peer still sends is discarded for a short time, because
+ *            closing a socket with unread bytes resets the connection, and the peer would lose that frame
+ * RELEASED   streams are closed and the session is freed; the socket is not closed yet
+ * CLOSED     the socket is closed; the connection is freed with the last stream that a handler owns
+ *
+ * A connection goes forward only, and may leave out states. Its loop makes all changes, with set_state().
  *
  * Graceful shutdown (drain, age), RFC 9113, 6.8: the server first sends NOTICE, a GOAWAY that does not
  * forbid new streams yet, followed by a ping. When the ping returns, all that the client had sent before
@@ -171,6 +177,8 @@ struct h2_loop {
         struct h2_blocks blocks; /* memory of the sessions */
 };
 
+enum h2_state { H2_OPENING, H2_OPEN, H2_FAILED, H2_LINGERING, H2_RELEASED, H2_CLOSED };
+
 enum h2_leaving {
         H2_STAYING,
         H2_LEAVING_NOTICE,
@@ -187,21 +195,18 @@ struct h2_conn {
         size_t                  n_streams;
         size_t                  n_open; /* streams that are not closed */
 
-        bool is_lingering;
-        bool is_busy; /* inside callbacks of the session or of methods; a flush follows */
-        bool is_flushing;
-        bool wants_flush;        /* flush requested while busy or flushing */
-        bool has_due;            /* is_due of some stream is set */
-        bool must_end;           /* input is ignored */
-        bool is_ending;          /* the socket is closed; the streams are being closed */
-        bool has_settings;       /* preface and first frame have arrived */
-        bool has_sent_encodings; /* an answer had grpc-accept-encoding */
+        enum h2_state state;
+        bool          is_busy; /* inside callbacks of the session or of methods; a flush follows */
+        bool          is_flushing;
+        bool          wants_flush;        /* flush requested while busy or flushing */
+        bool          has_due;            /* is_due of some stream is set */
+        bool          has_sent_encodings; /* an answer had grpc-accept-encoding */
 
         uint64_t        now_ns;  /* time of the last read or tick */
         uint64_t        read_ns; /* time of the last read */
         uint64_t        opened_ns;
         uint64_t        head_ns;      /* start of the open header block; 0 = none */
-        uint64_t        linger_ns;    /* start of LINGER */
+        uint64_t        linger_ns;    /* start of LINGERING */
         uint64_t        notice_ns;    /* time of the NOTICE */
         uint64_t        age_ns;       /* when its age limit is reached, or CLOCK_NEVER */
         uint64_t        grace_end_ns; /* when it is closed after that, or CLOCK_NEVER */

@@ -12,6 +12,8 @@
 #include "trace/tracer.h"
 #include "triton/core/tritonserver.h"
 
+#include <assert.h>
+
 /* First memory of a request's arena: a few small tensors fit without another allocation. */
 #define REQUEST_FIRST_BYTES 4096
 /* Requests that a stream keeps for reuse. Few, because there may be ten thousand streams. */
@@ -56,19 +58,28 @@ struct long_work {
         struct error               *err; /* owned */
 };
 
+/* What happens to a request on this side of the core. The loop's thread makes all changes, with set_step():
+ *
+ *     IDLE           READING        a work thread gets `long_work` to read the message
+ *     READING        READING_EARLY  ordered: the first response comes meanwhile
+ *     READING, READING_EARLY  IDLE  the message was read
+ *     IDLE           ENCODING       a work thread gets `long_work` to encode a response or the answer
+ *     ENCODING       IDLE           it was encoded
+ *     IDLE           READY          ordered: `answer` can be sent in its turn
+ */
+enum request_step { STEP_IDLE, STEP_READING, STEP_READING_EARLY, STEP_ENCODING, STEP_READY };
+
 struct stream_request {
-        struct stream   *stream; /* borrowed: outlives it */
-        struct list_node by_stream;
-        struct list_node in_order;
-        size_t           n_bytes;
-        bool             is_charged; /* the memory budget had room; otherwise it is refused */
-        bool             is_ordered;
-        bool             is_ready;      /* ordered: `answer` can be sent */
-        bool             is_done;       /* the model has sent its last response */
-        bool             was_final;     /* decoupled: the last response had the final flag */
-        bool             has_long_work; /* a work thread runs `long_work` */
-        bool has_early; /* ordered: the first response came while on_reading() was pending */
-        struct long_work long_work;
+        struct stream    *stream; /* borrowed: outlives it */
+        struct list_node  by_stream;
+        struct list_node  in_order;
+        size_t            n_bytes;
+        enum request_step step;
+        bool              is_charged; /* the memory budget had room; otherwise it is refused */
+        bool              is_ordered;
+        bool              is_done;   /* the model has sent its last response */
+        bool              was_final; /* decoupled: the last response had the final flag */
+        struct long_work  long_work;
         struct infer_call_response
                 *first_waiting; /* owned; decoupled: came while one was being encoded */
         struct infer_call_response *last_waiting;
@@ -105,8 +116,8 @@ static struct stream_request *take_request(struct stream *s) {
                 arena_set_budget(&r->arena, budget_of(s));
         }
         r->stream = s;
-        r->is_ordered = r->is_ready = r->is_done = r->was_final = r->has_long_work = r->has_early =
-                false;
+        r->is_ordered = r->is_done = r->was_final = false;
+        r->step = STEP_IDLE;
         r->first_waiting = r->last_waiting = NULL;
         r->trace = NULL;
         r->answer = (struct infer_answer_parts){ 0 };
@@ -115,6 +126,25 @@ static struct stream_request *take_request(struct stream *s) {
         in_flight.n_requests++;
         s->n_users++;
         return r;
+}
+
+static void set_step(struct stream_request *r, enum request_step to) {
+        static const uint8_t targets[] = {
+                [STEP_IDLE] = 1 << STEP_READING | 1 << STEP_ENCODING | 1 << STEP_READY,
+                [STEP_READING] = 1 << STEP_READING_EARLY | 1 << STEP_IDLE,
+                [STEP_READING_EARLY] = 1 << STEP_IDLE,
+                [STEP_ENCODING] = 1 << STEP_IDLE,
+                [STEP_READY] = 0,
+        };
+
+        (void)targets;
+        assert((targets[r->step] & 1 << to) != 0);
+        r->step = to;
+}
+
+/* True while a work thread owns the inference and the arena. */
+static bool has_long_work(const struct stream_request *r) {
+        return r->step != STEP_IDLE && r->step != STEP_READY;
 }
 
 static void free_request(struct stream_request *r) {
@@ -189,7 +219,7 @@ static void cancel_all(struct stream *s) {
         LIST_FOR_EACH(&s->active, node) {
                 struct stream_request *r = LIST_ENTRY(node, struct stream_request, by_stream);
 
-                if (r->has_long_work)
+                if (has_long_work(r))
                         grpc_call_compute_cancel(s->call, &r->long_work.work);
                 /* A work thread may be writing the inference of that one; on_reading() cancels it. */
                 if (r != s->reading)
@@ -277,7 +307,7 @@ static void flush_ordered(struct stream *s) {
                 struct stream_request *r =
                         LIST_ENTRY(list_first(&s->ordered), struct stream_request, in_order);
 
-                if (!r->is_ready)
+                if (r->step != STEP_READY)
                         return;
                 list_remove(&r->in_order);
                 send_parts(r, &r->answer);
@@ -315,7 +345,7 @@ static void put_in_order(struct stream_request *r, const struct infer_answer *an
                 fail_stream(s, err);
         /* Ready also when the stream has failed: the requests behind it are released as the list empties, and
          * the call ends with the last of them. */
-        r->is_ready = true;
+        set_step(r, STEP_READY);
         flush_ordered(s);
 }
 
@@ -379,11 +409,12 @@ static void send_empty_final(struct stream_request *r) {
 
 /* ---- from the core ---- */
 
-static void start_long_work(struct stream_request *r, loop_work_fn run, loop_work_fn done) {
+static void start_long_work(struct stream_request *r, enum request_step step, loop_work_fn run,
+                            loop_work_fn done) {
         r->long_work.work.run = run;
         r->long_work.work.done = done;
         r->long_work.err = NULL;
-        r->has_long_work = true;
+        set_step(r, step);
         r->stream->n_long_work++;
         grpc_call_compute(r->stream->call, &r->long_work.work);
 }
@@ -458,7 +489,7 @@ static void on_response_encoded(struct loop_work *work) {
         bool                   is_final = w->response->is_final;
 
         s->n_users++;
-        r->has_long_work = false;
+        set_step(r, STEP_IDLE);
         s->n_long_work--;
         if (w->err != NULL)
                 send_failure(r, STEAL(w->err), is_final);
@@ -486,7 +517,7 @@ static void send_waiting(struct stream_request *r) {
                         arena_set_budget(&r->long_work.arena, budget_of(s));
                         r->long_work.parts = (struct infer_answer_parts){ 0 };
                         r->long_work.response = response;
-                        start_long_work(r, run_response, on_response_encoded);
+                        start_long_work(r, STEP_ENCODING, run_response, on_response_encoded);
                         return;
                 }
                 keep_or_free(s, response);
@@ -503,7 +534,7 @@ static void on_response(struct infer_call *c, struct TRITONSERVER_InferenceRespo
         if (s->is_over)
                 return;
         /* Queued even if it is small: responses of one request are sent in the order in which they came. */
-        if (UNLIKELY(r->has_long_work)) {
+        if (UNLIKELY(has_long_work(r))) {
                 queue_response(r, infer_call_keep_response(c));
         } else if (UNLIKELY(!try_send_response(r, response, c->is_final_response))) {
                 queue_response(r, infer_call_keep_response(c));
@@ -521,7 +552,7 @@ static void answer_ordered(struct stream_request *r, struct error *err) {
                 return;
         }
         rpc_inference_done(&r->inference);
-        r->is_ready = true;
+        set_step(r, STEP_READY);
         flush_ordered(r->stream);
 }
 
@@ -530,7 +561,7 @@ static void answer_early(struct stream_request *r, struct error *err) {
         if (err != NULL)
                 send_failure(r, err, false);
         else
-                r->is_ready = true;
+                set_step(r, STEP_READY);
         flush_ordered(r->stream);
 }
 
@@ -560,7 +591,7 @@ static void on_early_made(struct loop_work *work) {
         bool                   was_done = r->is_done;
 
         s->n_users++;
-        r->has_long_work = false;
+        set_step(r, STEP_IDLE);
         s->n_long_work--;
         r->is_done = false; /* so that sending does not release it; end_early() does */
         answer_early(r, STEAL(w->err));
@@ -581,7 +612,7 @@ static void send_early(struct stream_request *r) {
                                                  &framing, &r->arena, &r->answer, &is_long);
 
         if (UNLIKELY(is_long))
-                start_long_work(r, run_early, on_early_made);
+                start_long_work(r, STEP_ENCODING, run_early, on_early_made);
         else
                 answer_early(r, err);
 }
@@ -593,8 +624,8 @@ static void on_early(struct infer_call *c) {
         if (s->is_over)
                 return;
         s->n_users++;
-        if (UNLIKELY(r->has_long_work)) /* still being submitted: on_reading() continues */
-                r->has_early = true;
+        if (UNLIKELY(has_long_work(r))) /* still being submitted: on_reading() continues */
+                set_step(r, STEP_READING_EARLY);
         else
                 send_early(r);
         end_callback(s);
@@ -618,7 +649,7 @@ static void on_answer(struct loop_work *work) {
         struct stream         *s = r->stream;
 
         s->n_users++;
-        r->has_long_work = false;
+        set_step(r, STEP_IDLE);
         s->n_long_work--;
         answer_ordered(r, STEAL(w->err));
         end_callback(s);
@@ -634,7 +665,7 @@ static void end_ordered(struct stream_request *r) {
                 err = rpc_inference_encode(&r->inference, response, &framing, &r->arena, &r->answer,
                                            &is_long);
         if (UNLIKELY(is_long))
-                start_long_work(r, run_answer, on_answer);
+                start_long_work(r, STEP_ENCODING, run_answer, on_answer);
         else
                 answer_ordered(r, err);
 }
@@ -642,7 +673,7 @@ static void end_ordered(struct stream_request *r) {
 static void end_request(struct stream_request *r) {
         if (!r->is_ordered)
                 end_decoupled(r);
-        else if (r->is_ready)
+        else if (r->step == STEP_READY)
                 end_early(r);
         else
                 end_ordered(r);
@@ -655,7 +686,7 @@ static void on_done(struct infer_call *c) {
         s->n_users++;
         r->is_done = true;
         /* Otherwise a work thread still uses its memory, and the end of that work ends the request. */
-        if (LIKELY(!r->has_long_work))
+        if (LIKELY(!has_long_work(r)))
                 end_request(r);
         end_callback(s);
 }
@@ -733,10 +764,11 @@ static void on_reading(struct loop_work *work) {
         struct long_work      *w = CONTAINER_OF(work, struct long_work, work);
         struct stream_request *r = CONTAINER_OF(w, struct stream_request, long_work);
         struct stream         *s = r->stream;
+        bool                   came_early = r->step == STEP_READING_EARLY;
 
         s->n_users++;
         s->reading = NULL;
-        r->has_long_work = false;
+        set_step(r, STEP_IDLE);
         s->n_long_work--;
         buf_unref(STEAL(w->owner));
         if (work->is_cancelled)
@@ -751,7 +783,7 @@ static void on_reading(struct loop_work *work) {
                 if (r->first_waiting !=
                     NULL) /* the response came before this; the request has not ended */
                         send_waiting(r);
-                if (r->has_early && !s->is_over)
+                if (came_early && !s->is_over)
                         send_early(r);
                 infer_call_submitted(&r->inference.call);
         }
@@ -766,7 +798,7 @@ static void start_long_read(struct stream_request *r, struct str message, struct
         if (owner != NULL)
                 buf_ref(owner);
         r->stream->reading = r;
-        start_long_work(r, run_reading, on_reading);
+        start_long_work(r, STEP_READING, run_reading, on_reading);
 }
 
 static void start(struct stream *s, struct str message, struct buf *owner) {

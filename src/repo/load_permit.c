@@ -5,6 +5,7 @@
 #include "config/config_edit.h"
 #include "config/model_config.h"
 #include "repo/label_list.h"
+#include "repo/load_failure.h"
 #include "repo/model_needs.h"
 
 static bool grants(const struct load_permit *p, const char *model) {
@@ -26,10 +27,11 @@ struct error *load_permit_check_config(const struct load_permit *p, const char *
         TRY(model_needs_read(config, &needs));
         for (size_t i = 0; i < needs.n && err == NULL; i++)
                 if (!grants(p, needs.items[i].name))
-                        err = error_new(ERR_INVALID_ARG,
-                                        "load failed for model '%s': it would use model '%s', to "
-                                        "which the caller has no right\n",
-                                        model, needs.items[i].name);
+                        err = load_failure(model,
+                                           error_new(ERR_INVALID_ARG,
+                                                     "it would use model '%s', to which the caller "
+                                                     "has no right\n",
+                                                     needs.items[i].name));
         model_needs_done(&needs);
         return err;
 }

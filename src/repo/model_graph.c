@@ -3,7 +3,6 @@
 
 #include "base/map.h"
 #include "base/mem.h"
-#include "base/strbuf.h"
 
 #include <stdint.h>
 
@@ -160,27 +159,15 @@ static size_t find_first(const struct walk *w, const struct node *again) {
         return first;
 }
 
-static struct error *circular(struct walk *w, const struct node *again) {
-        AUTO_STRBUF text = { 0 };
-
-        w->again = again;
-        strbuf_init(&text, 0);
-        for (size_t i = find_first(w, again); i < w->depth; i++)
-                strbuf_printf(&text, "%s -> ", w->path[i].node->name);
-        TRY(strbuf_check(&text, "the text of an error"));
-        return error_new(ERR_INVALID_ARG, "circular dependency between ensembles: %.*s%s",
-                         STR_ARG(strbuf_str(&text)), again->name);
-}
-
 static void enter(struct walk *w, const struct node *n) {
         map_set(&w->seen, str_of(n->name), &on_path_mark);
         w->path[w->depth++] = (struct frame){ n, 0 };
 }
 
-/* A cycle is an error in the direction of needs. In the direction of users it is ignored. */
-static struct error *walk_from(struct walk *w, const struct node *start) {
+/* False at a cycle in the direction of needs. In the direction of users a cycle is ignored. */
+static bool walk_from(struct walk *w, const struct node *start) {
         if (map_find(&w->seen, str_of(start->name)) != NULL)
-                return NULL;
+                return true;
         enter(w, start);
         while (w->depth > 0) {
                 struct frame       *top = &w->path[w->depth - 1];
@@ -190,8 +177,10 @@ static struct error *walk_from(struct walk *w, const struct node *start) {
                         const struct node *n = edges->nodes[top->next++];
                         const void        *mark = map_find(&w->seen, str_of(n->name));
 
-                        if (mark == &on_path_mark && w->direction == NEEDS)
-                                return circular(w, n);
+                        if (mark == &on_path_mark && w->direction == NEEDS) {
+                                w->again = n;
+                                return false;
+                        }
                         if (mark == NULL)
                                 enter(w, n);
                         continue;
@@ -200,7 +189,7 @@ static struct error *walk_from(struct walk *w, const struct node *start) {
                 w->order->names[w->order->n++] = top->node->name;
                 w->depth--;
         }
-        return NULL;
+        return true;
 }
 
 static void walk_init(struct walk *w, const struct model_graph *g, enum direction direction,
@@ -218,24 +207,24 @@ static void walk_done(struct walk *w) {
         free(w->path);
 }
 
-struct error *model_graph_order(const struct model_graph *g, const char *const *models, size_t n,
-                                struct model_order *ret) {
-        struct walk   w;
-        struct error *err = NULL;
+bool model_graph_order(const struct model_graph *g, const char *const *models, size_t n,
+                       struct model_order *ret) {
+        struct walk w;
+        bool        has_order = true;
 
         walk_init(&w, g, NEEDS, n, ret);
-        for (size_t i = 0; i < n && err == NULL; i++) {
+        for (size_t i = 0; i < n && has_order; i++) {
                 const struct node *node = map_find(&g->nodes, str_of(models[i]));
 
                 if (node != NULL)
-                        err = walk_from(&w, node);
+                        has_order = walk_from(&w, node);
                 else if (map_set(&w.seen, str_of(models[i]), &done_mark) == NULL)
                         ret->names[ret->n++] = models[i];
         }
         walk_done(&w);
-        if (err != NULL)
+        if (!has_order)
                 model_order_done(ret);
-        return err;
+        return has_order;
 }
 
 void model_graph_find_cycle(const struct model_graph *g, const char *model,
@@ -245,11 +234,29 @@ void model_graph_find_cycle(const struct model_graph *g, const char *model,
 
         walk_init(&w, g, NEEDS, 0, ret);
         if (n != NULL)
-                error_free(walk_from(&w, n));
+                (void)walk_from(&w, n);
         ret->n = 0;
         for (size_t i = w.again != NULL ? find_first(&w, w.again) : w.depth; i < w.depth; i++)
                 ret->names[ret->n++] = w.path[i].node->name;
         walk_done(&w);
+}
+
+char *model_order_print_cycle(const struct model_order *cycle) {
+        char *text = mem_strdup(cycle->names[0]);
+
+        for (size_t i = 1; i <= cycle->n; i++) {
+                char *longer = mem_printf("%s -> %s", text, cycle->names[i % cycle->n]);
+
+                free(text);
+                text = longer;
+        }
+        return text;
+}
+
+struct error *model_order_circular_chain(const char *model, const struct model_order *cycle) {
+        AUTO_CHARS text = model_order_print_cycle(cycle);
+
+        return error_new(ERR_INVALID_ARG, "chain of model '%s' is circular: %s", model, text);
 }
 
 void model_graph_dependents(const struct model_graph *g, const char *model,
@@ -259,8 +266,8 @@ void model_graph_dependents(const struct model_graph *g, const char *model,
 
         walk_init(&w, g, USERS, 0, ret);
         if (n != NULL) {
-                error_free(walk_from(&w, n)); /* no error in this direction */
-                ret->n--;                     /* the model itself, the last one */
+                (void)walk_from(&w, n); /* a cycle does not end it in this direction */
+                ret->n--;               /* the model itself, the last one */
         }
         walk_done(&w);
 }

@@ -37,14 +37,19 @@ struct model_order {
 void model_order_done(struct model_order *o);
 
 /* Lists the given models and all that they need, directly or indirectly. Each model comes after
- * those that it needs, otherwise in the given order. INVALID_ARG "circular dependency between
- * ensembles: a -> b -> a" (the names of the models, the cycle once). */
-struct error *model_graph_order(const struct model_graph *g, const char *const *models, size_t n,
-                                struct model_order *ret) NODISCARD;
+ * those that it needs, otherwise in the given order. False, and *ret is empty, when some of them form a
+ * cycle (model_graph_find_cycle()). */
+bool model_graph_order(const struct model_graph *g, const char *const *models, size_t n,
+                       struct model_order *ret);
 /* Lists the models of a cycle that this model needs or is part of, each once: each needs the next one,
  * and the last one needs the first. Empty when there is none. */
 void model_graph_find_cycle(const struct model_graph *g, const char *model,
                             struct model_order *ret);
+/* Prints the models of a cycle, the first one again at the end: "a -> b -> a". */
+char *model_order_print_cycle(const struct model_order *cycle);
+/* INVALID_ARG "chain of model '<m>' is circular: a -> b -> a". */
+struct error *model_order_circular_chain(const char *model, const struct model_order *cycle)
+        NODISCARD;
 /* Lists the models that need this one, directly or indirectly, without the model itself. Each model
  * comes before those that it needs; models are unloaded in this order. Cycles are ignored. */
 void model_graph_dependents(const struct model_graph *g, const char *model,

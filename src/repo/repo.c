@@ -159,8 +159,7 @@ static void on_ended(void *owner, const struct model *model) {
         e = repo_table_find_locked(&r->table, &key);
         for (size_t i = 0; e != NULL && i < e->n_versions; i++)
                 if (e->versions[i].leaving == model)
-                        repo_version_set_locked(&e->versions[i], VERSION_UNAVAILABLE, "unloaded",
-                                                NULL);
+                        repo_version_set_unloaded_locked(&e->versions[i]);
         mutex_unlock(&r->table.lock);
         repo_publish_change(r);
 }

@@ -8,6 +8,7 @@
 #include "infer/model_generations.h"
 #include "repo/agent_list.h"
 #include "repo/dir_fingerprint.h"
+#include "repo/load_failure.h"
 #include "repo/load_hold.h"
 #include "repo/load_slots.h"
 #include "repo/loaded_model.h"
@@ -259,11 +260,10 @@ static void plan_loads(struct change *c, const struct dir_fingerprint *fingerpri
 /* Takes `why`. The text is the same as that of a version that failed to load. */
 static struct error *not_updated(const struct change *c, const struct model *model,
                                  struct error *why) {
-        struct error *err = error_new(ERR_INVALID_ARG,
-                                      "load failed for model '%s': version %lld is at UNAVAILABLE "
-                                      "state: %s: %s;\n",
-                                      c->entry->label, (long long)model->version,
-                                      error_code_string(why->code), why->message);
+        struct error *err = load_failure(
+                c->entry->label,
+                error_new(ERR_INVALID_ARG, "version %lld is at UNAVAILABLE state: %s: %s;\n",
+                          (long long)model->version, error_code_string(why->code), why->message));
 
         log_error("failed to update '%s' version %lld: %s: %s", c->entry->label,
                   (long long)model->version, error_code_string(why->code), why->message);
@@ -308,12 +308,13 @@ static struct error *failure(const struct change *c) {
         if (n_failed == 0)
                 return NULL;
         if (reasons.overflowed)
-                return error_new(ERR_UNAVAILABLE,
-                                 "load failed for model '%s': %zu versions are at UNAVAILABLE "
-                                 "state: no memory for their reasons",
-                                 c->entry->label, n_failed);
-        return error_new(ERR_INVALID_ARG, "load failed for model '%s': %s", c->entry->label,
-                         strbuf_cstr(&reasons));
+                return load_failure(c->entry->label,
+                                    error_new(ERR_UNAVAILABLE,
+                                              "%zu versions are at UNAVAILABLE state: no memory "
+                                              "for their reasons",
+                                              n_failed));
+        return load_failure(c->entry->label,
+                            error_new_text(ERR_INVALID_ARG, strbuf_cstr(&reasons)));
 }
 
 /* Rolls the change back: what served goes on serving. Versions that did not serve become
@@ -327,15 +328,16 @@ static void roll_back_change(struct change *c) {
                 struct version_load *load = &c->loads[i];
                 AUTO_CHARS           reason = NULL;
 
-                reason = load->error != NULL
-                                 ? mem_printf("%s: %s", error_code_string(load->error->code),
-                                              load->error->message)
-                                 : mem_strdup("unloaded");
+                if (load->error != NULL)
+                        reason = mem_printf("%s: %s", error_code_string(load->error->code),
+                                            load->error->message);
                 mutex_lock(&c->repo->table.lock);
                 struct repo_version *v = repo_entry_find_version_locked(c->entry, load->version);
 
-                if (v->state == VERSION_LOADING)
+                if (v->state == VERSION_LOADING && reason != NULL)
                         repo_version_set_locked(v, VERSION_UNAVAILABLE, reason, NULL);
+                else if (v->state == VERSION_LOADING)
+                        repo_version_set_unloaded_locked(v);
                 mutex_unlock(&c->repo->table.lock);
                 model_unref(load->model);
         }
@@ -355,7 +357,7 @@ static void forget_failed_locked(struct change *c) {
         for (size_t i = e->n_versions; i > 0; i--) {
                 const struct repo_version *v = &e->versions[i - 1];
 
-                if (v->state == VERSION_UNAVAILABLE && !repo_version_was_unloaded(v) &&
+                if (v->state == VERSION_UNAVAILABLE && !v->was_unloaded &&
                     !is_picked(&c->files.versions, v->number))
                         repo_entry_remove_version_locked(e, v->number);
         }
@@ -487,8 +489,8 @@ static struct error *refuse_without_version(struct change *c) {
         mutex_lock(&c->repo->table.lock);
         repo_entry_set_versionless_locked(c->entry, true);
         mutex_unlock(&c->repo->table.lock);
-        return error_new(ERR_INVALID_ARG, "load failed for model '%s': %s\n", c->entry->label,
-                         c->files.no_version->message);
+        return load_failure(c->entry->label,
+                            error_new(ERR_INVALID_ARG, "%s\n", c->files.no_version->message));
 }
 
 struct error *repo_change_load(struct repo *r, struct repo_entry *e,
@@ -550,8 +552,7 @@ void repo_change_unload(struct repo *r, struct repo_entry *e) {
 static bool all_ready_locked(const struct repo_entry *e) {
         for (size_t i = 0; i < e->n_versions; i++)
                 if (e->versions[i].state == VERSION_LOADING ||
-                    (e->versions[i].state == VERSION_UNAVAILABLE &&
-                     !repo_version_was_unloaded(&e->versions[i])))
+                    (e->versions[i].state == VERSION_UNAVAILABLE && !e->versions[i].was_unloaded))
                         return false;
         return e->n_versions > 0;
 }

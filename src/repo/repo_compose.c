@@ -7,6 +7,7 @@
 #include "infer/model.h"
 #include "repo/composed_model.h"
 #include "repo/dir_fingerprint.h"
+#include "repo/load_failure.h"
 #include "repo/loaded_model.h"
 #include "repo/model_graph.h"
 
@@ -102,8 +103,8 @@ void repo_compose_add_needs_locked(struct repo *r, const struct model_key *user,
                 const char              *label = e != NULL ? e->label : needs->items[i].name;
                 struct model_order       order = { 0 };
 
-                error_free(model_graph_order(r->graph, &label, 1, &order)); /* a cycle: its load
-                                                                             * fails */
+                /* Without an order there is a cycle, and the load fails. */
+                (void)model_graph_order(r->graph, &label, 1, &order);
                 for (size_t k = 0; k < order.n; k++)
                         label_list_add(to, order.names[k]);
                 model_order_done(&order);
@@ -166,18 +167,6 @@ void repo_compose_forget_locked(struct repo *r, struct repo_entry *e) {
         model_graph_remove(r->graph, e->label);
 }
 
-static char *print_cycle(const struct model_order *cycle) {
-        char *text = mem_strdup(cycle->names[0]);
-
-        for (size_t i = 1; i <= cycle->n; i++) {
-                char *longer = mem_printf("%s -> %s", text, cycle->names[i % cycle->n]);
-
-                free(text);
-                text = longer;
-        }
-        return text;
-}
-
 /* The reference server names two models of a cycle of ensembles. */
 static struct error *check_cycle_locked(struct repo *r, const struct repo_entry *e,
                                         enum needs_kind kind) {
@@ -189,10 +178,7 @@ static struct error *check_cycle_locked(struct repo *r, const struct repo_entry 
                 err = error_new(ERR_INVALID_ARG, CIRCULAR_ENSEMBLES_FORMAT, cycle.names[0],
                                 cycle.names[cycle.n - 1], cycle.names[0]);
         } else if (cycle.n > 0) {
-                AUTO_CHARS text = print_cycle(&cycle);
-
-                err = error_new(ERR_INVALID_ARG, "chain of model '%s' is circular: %s", e->name,
-                                text);
+                err = model_order_circular_chain(e->name, &cycle);
         }
         model_order_done(&cycle);
         return err;
@@ -202,7 +188,7 @@ static struct error *check_cycle_locked(struct repo *r, const struct repo_entry 
 static const char *find_reason(const struct repo_entry *e) {
         for (size_t i = e->n_versions; i > 0; i--)
                 if (e->versions[i - 1].state == VERSION_UNAVAILABLE &&
-                    !repo_version_was_unloaded(&e->versions[i - 1]))
+                    !e->versions[i - 1].was_unloaded)
                         return e->versions[i - 1].reason;
         return NULL;
 }
@@ -313,8 +299,7 @@ struct error *repo_compose_register(struct repo *r, struct repo_entry *e,
         if (why == NULL)
                 return NULL;
         log_error("%s", why->message);
-        err = error_new(ERR_INVALID_ARG, "load failed for model '%s': %s\n", e->label,
-                        why->message);
+        err = load_failure(e->label, error_new(ERR_INVALID_ARG, "%s\n", why->message));
         error_free(why);
         return err;
 }
@@ -533,8 +518,8 @@ void repo_compose_list_needs(struct repo *r, const struct model_key *key, struct
 
         *ret = (struct label_list){ 0 };
         MUTEX_GUARD(&r->table.lock);
-        error_free(model_graph_order(r->graph, &start, 1, &order)); /* never fails: no cycle is
-                                                                     * registered */
+        /* No cycle is registered. */
+        (void)model_graph_order(r->graph, &start, 1, &order);
         ret->items = mem_alloc((order.n + 1) * sizeof(char *));
         for (size_t i = order.n; i > 1; i--) /* the last name is the model itself */
                 ret->items[ret->n++] = mem_strdup(order.names[i - 2]);
@@ -544,7 +529,7 @@ void repo_compose_list_needs(struct repo *r, const struct model_key *key, struct
 static void add_needed_names_locked(struct repo *r, const char *label, struct label_list *to) {
         struct model_order order = { 0 };
 
-        error_free(model_graph_order(r->graph, &label, 1, &order)); /* no cycle is registered */
+        (void)model_graph_order(r->graph, &label, 1, &order); /* no cycle is registered */
         to->items = mem_realloc(to->items, (to->n + order.n + 1) * sizeof(char *));
         for (size_t i = 0; i + 1 < order.n; i++) { /* the last name is the model itself */
                 const struct repo_entry *e = find_label_locked(r, order.names[i]);
@@ -576,7 +561,7 @@ static void order_composed_locked(struct repo *r, struct model_order *ret) {
                 if (is_composed_locked(r->table.sorted[i]))
                         labels[n++] = r->table.sorted[i]->label;
         *ret = (struct model_order){ 0 };
-        error_free(model_graph_order(r->graph, labels, n, ret)); /* what serves has no cycle */
+        (void)model_graph_order(r->graph, labels, n, ret); /* what serves has no cycle */
         free(labels);
 }
 

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "infer/model.h"
 #include "repo/dir_fingerprint.h"
+#include "repo/load_failure.h"
 #include "repo/load_parameters.h"
 #include "repo/load_plan.h"
 #include "repo/model_files.h"
@@ -75,17 +76,13 @@ static struct error *check_found(struct repo *r, const struct repo_scan *scan) {
         return NULL;
 }
 
-static bool is_version_error(const struct error *err) {
-        return str_starts(str_of(err->message), STR_LIT("load failed for model "));
-}
-
-/* Versions that failed have an error of their own form. Any other error is a failure of the poll;
- * it is logged. */
+/* Models that failed to load have an error of that kind. Any other error is a failure of the poll; it is
+ * logged. */
 static struct error *poll_error(const struct repo *r, const struct model_key *key,
                                 struct error *err) {
         AUTO_CHARS label = NULL;
 
-        if (err == NULL || is_version_error(err))
+        if (err == NULL || error_is(err, ERROR_KIND_LOAD))
                 return err;
         label = model_key_label(key);
         log_error("Poll failed for model directory '%s': %s", label, err->message);
@@ -270,8 +267,7 @@ static struct error *load_uploaded_files(struct repo *r, const char *name,
 
 /* `name` is the requested model. */
 static struct error *circular(const char *name, const struct load_item *item) {
-        struct error *err =
-                error_new(ERR_INVALID_ARG, "load failed for model '%s': %s\n", name, item->cycle);
+        struct error *err = load_failure(name, error_new(ERR_INVALID_ARG, "%s\n", item->cycle));
 
         log_error("%.*s", (int)strlen(err->message) - 1, err->message);
         return err;
@@ -279,8 +275,8 @@ static struct error *circular(const char *name, const struct load_item *item) {
 
 static struct error *refused(const struct load_item *item) {
         log_error("%s", item->refused_by->message);
-        return error_new(item->refused_by->code, "load failed for model '%s': %s\n",
-                         item->found->key.name, item->refused_by->message);
+        return load_failure(item->found->key.name,
+                            error_new(item->refused_by->code, "%s\n", item->refused_by->message));
 }
 
 /* The text is that of repo_compose_register() for a model that is known. */
@@ -290,8 +286,7 @@ static struct error *need_failed(const struct load_item *item, const struct mode
                                      need->name, item->found->key.name);
 
         log_error("%s", text);
-        return error_new(ERR_INVALID_ARG, "load failed for model '%s': %s\n", item->found->key.name,
-                         text);
+        return load_failure(item->found->key.name, error_new(ERR_INVALID_ARG, "%s\n", text));
 }
 
 static struct error *load_item(struct repo *r, struct load_item *item) {
@@ -359,12 +354,13 @@ static struct error *join_errors(const char *name, const struct load_plan *p) {
                 if (!p->items[i]->is_requested)
                         continue;
                 is_fine = is_fine && err == NULL;
-                if (err != NULL && is_version_error(err))
+                if (error_is(err, ERROR_KIND_LOAD))
                         strbuf_puts(&texts, err->message);
         }
         TRY(strbuf_check(&texts, "the text of an error"));
         if (texts.len > 0)
-                return error_new_text(ERR_INVALID_ARG, strbuf_cstr(&texts));
+                return error_mark(error_new_text(ERR_INVALID_ARG, strbuf_cstr(&texts)),
+                                  ERROR_KIND_LOAD);
         return is_fine ? NULL : not_polled(name);
 }
 
@@ -379,10 +375,11 @@ static struct error *unknown_steps(const struct load_plan *p, const struct load_
         TRY(strbuf_check(&names, "the text of an error"));
         log_error("ensemble %s contains models that are not available or ambiguous: %s",
                   item->found->key.name, strbuf_cstr(&names));
-        return error_new(ERR_INVALID_ARG,
-                         "load failed for model '%s': ensemble %s contains models that are not "
-                         "available or ambiguous: %s\n",
-                         item->found->key.name, item->found->key.name, strbuf_cstr(&names));
+        return load_failure(item->found->key.name,
+                            error_new(ERR_INVALID_ARG,
+                                      "ensemble %s contains models that are not available or "
+                                      "ambiguous: %s\n",
+                                      item->found->key.name, strbuf_cstr(&names)));
 }
 
 /* Reports a missing model of a later stage before anything is loaded. */
@@ -398,12 +395,12 @@ static struct error *check_chain(const struct load_plan *p, const struct load_it
                 return unknown_steps(p, item);
         if (need == NULL || user == item || item->needs.kind == NEEDS_STEPS)
                 return NULL; /* its registration reports it */
-        return error_new(
-                ERR_INVALID_ARG,
-                "load failed for model '%s': %s '%s' of model '%s' is neither loaded nor in "
-                "a model repository\n",
-                item->found->key.name, user->needs.kind == NEEDS_NEXT ? "next model" : "stage",
-                need->name, user->found->key.name);
+        return load_failure(
+                item->found->key.name,
+                error_new(ERR_INVALID_ARG,
+                          "%s '%s' of model '%s' is neither loaded nor in a model repository\n",
+                          user->needs.kind == NEEDS_NEXT ? "next model" : "stage", need->name,
+                          user->found->key.name));
 }
 
 /* Loads what is planned and frees the plan. It has one requested model, or one in each namespace. */

@@ -38,7 +38,7 @@ static void print_version(struct strbuf *out, const struct repo_entry *e,
                           const struct repo_version *v) {
         char number[24]; /* a 64-bit number has at most 20 characters */
 
-        if (v->state == VERSION_UNLOADING || repo_version_was_unloaded(v) ||
+        if (v->state == VERSION_UNLOADING || v->was_unloaded ||
             (v->blocked != NULL && !v->is_fault))
                 return;
         if (v->model != NULL) {

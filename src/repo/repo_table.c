@@ -28,7 +28,7 @@ static bool is_unready(const struct repo_entry *e) {
         for (size_t i = 0; i < e->n_versions; i++) {
                 const struct repo_version *v = &e->versions[i];
 
-                if (v->state != VERSION_READY && !repo_version_was_unloaded(v))
+                if (v->state != VERSION_READY && !v->was_unloaded)
                         return true;
                 /* A version that is blocked by an unloaded model is no fault. */
                 if (v->is_fault)
@@ -284,15 +284,10 @@ bool repo_entry_is_identified_locked(const struct repo_entry *e) {
         for (size_t i = 0; i < e->n_versions; i++) {
                 const struct repo_version *v = &e->versions[i];
 
-                if (v->state != VERSION_UNLOADING && !repo_version_was_unloaded(v))
+                if (v->state != VERSION_UNLOADING && !v->was_unloaded)
                         return true;
         }
         return false;
-}
-
-bool repo_version_was_unloaded(const struct repo_version *v) {
-        return v->state == VERSION_UNAVAILABLE && v->reason != NULL &&
-               strcmp(v->reason, "unloaded") == 0;
 }
 
 struct repo_version *repo_entry_latest_locked(struct repo_entry *e) {
@@ -310,12 +305,21 @@ struct model *repo_version_set_locked(struct repo_version *v, enum version_state
                 atomic_store(&old->is_replaced, true);
         free(v->reason);
         v->reason = mem_strdup(reason);
+        v->was_unloaded = false;
         v->state = state;
         v->model = model;
         v->leaving = state == VERSION_UNLOADING ? old : NULL;
         free(v->blocked);
         v->blocked = NULL;
         v->is_hidden = v->is_fault = false;
+        update_counts(v->entry);
+        return old;
+}
+
+struct model *repo_version_set_unloaded_locked(struct repo_version *v) {
+        struct model *old = repo_version_set_locked(v, VERSION_UNAVAILABLE, "unloaded", NULL);
+
+        v->was_unloaded = true;
         update_counts(v->entry);
         return old;
 }

@@ -30,12 +30,13 @@ struct repo_version {
         struct repo_entry  *entry; /* borrowed: it holds this */
         int64_t             number;
         enum version_state  state;
-        char               *reason;    /* owned; NULL = none */
-        struct model       *model;     /* ref; READY only */
-        const struct model *leaving;   /* UNLOADING: the model that ends; only compared */
-        char               *blocked;   /* owned; why a READY version cannot serve; or NULL */
-        bool                is_hidden; /* blocked and not found by look-ups: an ensemble */
-        bool                is_fault;  /* blocked, and not by a model that was unloaded */
+        char               *reason;       /* owned; NULL = none */
+        bool                was_unloaded; /* why it is UNAVAILABLE; otherwise it failed */
+        struct model       *model;        /* ref; READY only */
+        const struct model *leaving;      /* UNLOADING: the model that ends; only compared */
+        char               *blocked;      /* owned; why a READY version cannot serve; or NULL */
+        bool                is_hidden;    /* blocked and not found by look-ups: an ensemble */
+        bool                is_fault;     /* blocked, and not by a model that was unloaded */
 };
 
 struct repo_entry {
@@ -120,14 +121,15 @@ void repo_table_forget_locked(struct repo_table *t, struct repo_entry *e);
 /* True when a name can mean this entry. With namespaces, an unloaded model leaves its name to the
  * models of other namespaces. */
 bool repo_entry_is_identified_locked(const struct repo_entry *e);
-/* True when the version was unloaded, as opposed to: it failed. */
-bool repo_version_was_unloaded(const struct repo_version *v);
 /* Returns the highest READY version; NULL when there is none. */
 struct repo_version *repo_entry_latest_locked(struct repo_entry *e);
 /* Sets the state. `reason` is copied, NULL = none; `model` is taken. Returns the reference that the
  * version held; the caller drops it after it has released the lock. */
 struct model *repo_version_set_locked(struct repo_version *v, enum version_state state,
                                       const char *reason, struct model *model);
+/* Sets UNAVAILABLE, with the reason "unloaded", for a version that was not loaded because of no failure of
+ * its own. */
+struct model *repo_version_set_unloaded_locked(struct repo_version *v);
 /* Why a READY version cannot serve for now: see the members of struct repo_version. */
 struct repo_block {
         const char *why; /* copied */

@@ -11,8 +11,11 @@
 #include "infer/trace.h"
 #include "observe/batch_counts.h"
 #include "sched/policy.h"
+#include "sched/pull_private.h"
 #include "sched/rate_limiter.h"
 #include "sched/request_queue.h"
+
+#include <assert.h>
 
 struct instance *instance_new(struct pull_engine *e, struct executor *executor) {
         struct instance *in = mem_zalloc(sizeof(*in));
@@ -35,6 +38,52 @@ void instance_free(struct instance *in) {
         free(in);
 }
 
+/* ---- states ---------------------------------------------------------------------------------- */
+
+#define TO(state) (1u << (state))
+
+bool instance_may_change_state(enum instance_state from, enum instance_state to) {
+        enum {
+                HANDED_OUT = TO(INSTANCE_DISPATCHED) | TO(INSTANCE_RUNNING) | TO(INSTANCE_BORROWED)
+        };
+        static const uint8_t targets[INSTANCE_N_STATES] = {
+                [INSTANCE_FREE] = HANDED_OUT | TO(INSTANCE_ASSIGNED),
+                [INSTANCE_ASSIGNED] = HANDED_OUT,
+                [INSTANCE_DISPATCHED] = TO(INSTANCE_RUNNING),
+                [INSTANCE_RUNNING] = TO(INSTANCE_FREE),
+                [INSTANCE_BORROWED] = TO(INSTANCE_FREE),
+        };
+
+        return (targets[from] & TO(to)) != 0;
+}
+
+bool instance_may_change_turn(enum instance_turn from, enum instance_turn to) {
+        static const uint8_t targets[INSTANCE_N_TURNS] = {
+                [TURN_NONE] = TO(TURN_ASKED) | TO(TURN_GIVEN),
+                [TURN_ASKED] = TO(TURN_DOUBTED) | TO(TURN_GIVEN),
+                [TURN_DOUBTED] = TO(TURN_NONE) | TO(TURN_ASKED) | TO(TURN_GIVEN),
+                [TURN_GIVEN] = TO(TURN_NONE) | TO(TURN_EXECUTED),
+                [TURN_EXECUTED] = TO(TURN_NONE),
+        };
+
+        return (targets[from] & TO(to)) != 0;
+}
+
+/* Tests of policies have instances without an engine. */
+void instance_set_state_locked(struct instance *in, enum instance_state to) {
+        assert(in->engine == NULL || mutex_is_held(&in->engine->lock));
+        assert(instance_may_change_state(in->state, to));
+        in->state = to;
+}
+
+void instance_set_turn_locked(struct instance *in, enum instance_turn to) {
+        assert(in->engine == NULL || mutex_is_held(&in->engine->lock));
+        assert(instance_may_change_turn(in->turn, to));
+        in->turn = to;
+}
+
+/* ---- the thread ------------------------------------------------------------------------------ */
+
 struct error *instance_start_thread(struct instance *in, thread_fn main) {
         struct executor *e = in->executor;
 
@@ -50,6 +99,8 @@ void instance_join_thread(struct instance *in) {
         else
                 thread_join(&in->thread);
 }
+
+/* ---- running a batch ------------------------------------------------------------------------- */
 
 static void reserve(struct instance *in, uint32_t n) {
         if (n <= in->cap_batch)

@@ -5,10 +5,37 @@
  * submits a request may borrow the instance and run the batch itself (run to completion). This saves a
  * wake-up and a change of threads.
  *
- *     IDLE --signal--> (thread forms a batch) --> RUNNING --> IDLE
- *     IDLE --borrow--> RUNNING on the submitter's thread --> IDLE
+ * The state says what happens to the instance's batch. All changes are made under the engine's lock, by
+ * instance_set_state_locked(), which asserts that this table has them:
  *
- * With a rate limiter the instance needs a turn to leave IDLE, and returns it afterwards.
+ *     from        to          thread      when
+ *     FREE        ASSIGNED    any         the policy took a batch for the instance (policy_assign())
+ *     FREE        DISPATCHED  any         a policy that picks chose the instance, and another thread asked
+ *     FREE        RUNNING     its own     it asked, and got the batch
+ *     FREE        BORROWED    submitter   it asked, and runs the batch itself
+ *     ASSIGNED    DISPATCHED, RUNNING, BORROWED: as from FREE
+ *     DISPATCHED  RUNNING     its own     it begins the batch that another thread handed out
+ *     RUNNING     FREE        its own     the batch was executed
+ *     BORROWED    FREE        submitter   the batch was executed
+ *
+ * A batch is handed out only to an instance that is linked in the engine's idle list, which it then leaves.
+ * The list is no part of the state: an instance is FREE and not in the list while its thread is about to
+ * ask, or before it has begun.
+ *
+ * With a rate limiter the instance needs a turn for each batch, and returns it afterwards. Likewise
+ * instance_set_turn_locked() makes and checks all changes of the turn:
+ *
+ *     from        to          when
+ *     NONE        GIVEN       the limiter gave the turn at once, or delivers it (also after a withdrawal)
+ *     NONE        ASKED       the claim waits in the limiter's queue by itself
+ *     ASKED       GIVEN       as from NONE
+ *     ASKED       DOUBTED     another round of the policy begins, which may have no batch for it
+ *     DOUBTED     ASKED       the round has a batch for it, and the turn must be waited for
+ *     DOUBTED     GIVEN       the round has a batch for it, and the turn is given at once
+ *     DOUBTED     NONE        the round had no batch for it: the claim was withdrawn
+ *     GIVEN       EXECUTED    the batch was executed
+ *     GIVEN       NONE        there was no batch to run: the turn is returned
+ *     EXECUTED    NONE        the turn is returned
  *
  * Ownership.  The engine owns the instance. It borrows its executor from the loader.
  * Threads.  The engine's lock guards the fields, except those that only the running thread uses.
@@ -36,7 +63,18 @@ struct request_queue;
 struct split_part;
 struct virtual_counts;
 
-enum instance_turn { TURN_NONE, TURN_GIVEN, TURN_EXECUTED };
+enum instance_state {
+        INSTANCE_FREE,       /* has no batch */
+        INSTANCE_ASSIGNED,   /* `items` is its next batch, which is not handed out yet */
+        INSTANCE_DISPATCHED, /* its thread must run the batch in `items` */
+        INSTANCE_RUNNING,    /* its thread runs its batch */
+        INSTANCE_BORROWED,   /* the thread of a submitter runs its batch */
+};
+#define INSTANCE_N_STATES (INSTANCE_BORROWED + 1)
+
+/* Of a turn of the rate limiter. */
+enum instance_turn { TURN_NONE, TURN_ASKED, TURN_DOUBTED, TURN_GIVEN, TURN_EXECUTED };
+#define INSTANCE_N_TURNS (TURN_EXECUTED + 1)
 
 /* A request in a batch, or a part of one. */
 struct batch_item {
@@ -50,17 +88,13 @@ struct instance {
         struct thread          thread;   /* not used when the executor has a thread */
         struct cond            wake;
         struct list_node       idle_node; /* linked while idle */
-        bool                   is_borrowed;
-        bool                   is_continuing; /* its thread runs continuations */
-        bool                   is_leaving;    /* runs no further batch */
-        bool                   is_running;    /* has a batch, or is about to run it */
-        bool                   is_dispatched; /* its thread must run the batch in `items` */
-        bool                   is_wanted;     /* the current pump found a batch for it */
-        bool                   is_asking;     /* waits in the rate limiter's queue by itself */
-        enum instance_turn     turn;          /* state of its turn of the rate limiter */
-        struct rate_claim     *claim;         /* owned; NULL: nothing is limited */
-        struct rate_group     *group;         /* owned: of this claim alone; NULL: the engine's */
-        struct member_counts  *member;        /* borrowed: the model's; NULL: no members */
+        enum instance_state    state;
+        enum instance_turn     turn;
+        bool                   is_continuing; /* its thread runs continuations, in any state */
+        bool                   is_leaving; /* gets no further batch; one that it has still runs */
+        struct rate_claim     *claim;      /* owned; NULL: nothing is limited */
+        struct rate_group     *group;      /* owned: of this claim alone; NULL: the engine's */
+        struct member_counts  *member;     /* borrowed: the model's; NULL: no members */
         struct virtual_counts *virtual_instance; /* borrowed: the model's; likewise */
         uint64_t               watch_until_ns;   /* wake-up time while it is the engine's watcher */
         uint64_t               free_ns;          /* end of its last execution; 0: none yet */
@@ -71,8 +105,7 @@ struct instance {
         uint32_t         cap_batch;
 
         /* For a policy that picks: the batch that was taken for this instance. */
-        bool               is_assigned; /* by the policy, and not yet handed out */
-        struct batch_item *items;       /* owned array */
+        struct batch_item *items; /* owned array */
         uint32_t           n_items;
         uint32_t           cap_items;
         uint32_t           n_left;       /* number of requests that left the queue with the batch */
@@ -83,6 +116,13 @@ struct instance {
 struct instance *instance_new(struct pull_engine *e, struct executor *executor);
 /* its thread must have ended; no lock is held */
 void instance_free(struct instance *in);
+
+/* Makes the change, which must be in the tables above. The caller holds the engine's lock. */
+void instance_set_state_locked(struct instance *in, enum instance_state to);
+void instance_set_turn_locked(struct instance *in, enum instance_turn to);
+/* True when the tables have the change. */
+bool instance_may_change_state(enum instance_state from, enum instance_state to);
+bool instance_may_change_turn(enum instance_turn from, enum instance_turn to);
 
 /* Runs main(in) on a thread: the executor's own, or a new one. */
 struct error *instance_start_thread(struct instance *in, thread_fn main) NODISCARD;

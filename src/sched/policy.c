@@ -15,14 +15,14 @@ struct instance *sched_view_first_idle(const struct sched_view *view) {
 }
 
 void policy_assign(struct policy *p, struct instance *in) {
-        assert(!in->is_assigned && in->n_items > 0);
-        in->is_assigned = in->is_running = true;
+        assert(in->n_items > 0);
+        instance_set_state_locked(in, INSTANCE_ASSIGNED);
         p->n_assigned++;
 }
 
-void policy_take_assigned(struct policy *p, struct instance *in) {
-        assert(in->is_assigned);
-        in->is_assigned = false;
+void policy_take_assigned(struct policy *p, const struct instance *in) {
+        assert(in->state == INSTANCE_ASSIGNED);
+        (void)in;
         p->n_assigned--;
 }
 
@@ -32,7 +32,7 @@ struct instance *policy_find_assigned(const struct policy *p, const struct sched
         LIST_FOR_EACH(view->idle, node) {
                 struct instance *in = LIST_ENTRY(node, struct instance, idle_node);
 
-                if (in->is_assigned)
+                if (in->state == INSTANCE_ASSIGNED)
                         return in;
         }
         return NULL;

@@ -138,8 +138,8 @@ static inline void policy_free(struct policy *p) {
 
 /* Makes the requests that were taken for the instance its next batch. */
 void policy_assign(struct policy *p, struct instance *in);
-/* Marks the assigned batch as handed out. */
-void policy_take_assigned(struct policy *p, struct instance *in);
+/* The assigned batch is handed out. The caller changes the instance's state next. */
+void policy_take_assigned(struct policy *p, const struct instance *in);
 /* Returns the first idle instance with an assigned batch, NULL when there is none. */
 struct instance *policy_find_assigned(const struct policy *p, const struct sched_view *view);
 

@@ -71,7 +71,7 @@ static bool is_free(const struct query *q, const struct instance *in) {
         for (uint32_t i = 0; i < q->view->n_instances; i++) {
                 const struct instance *other = q->view->instances[i];
 
-                if (other->is_running && other->executor->index == in->executor->index)
+                if (other->state != INSTANCE_FREE && other->executor->index == in->executor->index)
                         return false;
         }
         return true;

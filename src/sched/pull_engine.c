@@ -29,8 +29,7 @@ static void wake_locked(struct instance *in) {
 }
 
 static void give_turn_locked(struct instance *in) {
-        in->turn = TURN_GIVEN;
-        in->is_asking = false;
+        instance_set_turn_locked(in, TURN_GIVEN);
         wake_locked(in);
 }
 
@@ -103,12 +102,12 @@ static struct instance *ask_limiter_locked(struct pull_engine *e, struct event *
         struct instance   *ended = ev->self != NULL ? ev->self : STEAL(ev->ended);
         enum instance_turn turn = TURN_NONE;
 
-        if (ended != NULL) {
+        if (ended != NULL)
                 turn = ended->turn;
-                ended->turn = TURN_NONE;
-        }
         if (turn == TURN_GIVEN && has_batch)
                 return ended; /* it uses the turn that it has */
+        if (turn != TURN_NONE)
+                instance_set_turn_locked(ended, TURN_NONE);
         if (has_batch)
                 chosen = rate_group_ask(e->group);
         else
@@ -121,26 +120,18 @@ static struct instance *ask_limiter_locked(struct pull_engine *e, struct event *
 
 static void take_batch_locked(struct pull_engine *e, struct event *ev, struct instance *in,
                               uint32_t n) {
+        uint64_t rows = 0;
+
         assert(n > 0 && n <= e->queue.n_waiting);
-        list_remove(&in->idle_node);
-        if (e->watcher == in)
-                e->watcher = NULL; /* it cannot watch while it runs: another one has to */
-        in->is_borrowed = in != ev->self;
-        ev->runner = in;
         ev->n_requests = n;
         ev->batch = request_queue_take(&e->queue, n);
         for (struct request *req = ev->batch; req != NULL; req = req->queued.next) {
-                ev->rows += MAX(req->batch_size, 1);
+                rows += MAX(req->batch_size, 1);
                 /* The response cache may have given it a ticket. */
                 if (UNLIKELY(e->base.order != NULL) && req->order_ticket == NULL)
                         req->order_ticket = response_ticket_new(e->base.order);
         }
-        e->rows_running += ev->rows;
-        if (ev->self == in)
-                ev->self = NULL; /* the rest of the event concerns other instances */
-        /* One batch per event: a loop has connections of its own to serve. What is left in the queue
-         * goes to other instances, which start on other cores while this thread executes. */
-        ev->may_run_here = false;
+        hand_out_here_locked(e, ev, in, rows);
 }
 
 /* Returns true when the calling thread got the batch. Then the policy is asked once more. */
@@ -149,8 +140,10 @@ static bool dispatch_locked(struct pull_engine *e, struct event *ev, const struc
 
         if (UNLIKELY(e->group != NULL)) {
                 in = ask_limiter_locked(e, ev, d->verdict == BATCH_RUN);
+                if (in != NULL && in->turn != TURN_GIVEN)
+                        instance_set_turn_locked(in, TURN_GIVEN);
                 if (in != NULL && in != ev->self && !(ev->may_run_here && may_borrow(e, in))) {
-                        give_turn_locked(in);
+                        wake_locked(in);
                         in = NULL;
                 }
         }
@@ -288,7 +281,7 @@ static void measure_locked(struct pull_engine *e, const struct execution *done) 
         e->busy_ns += done->took_ns;
         atomic_store_explicit(&done->on->busy_since_ns, 0, memory_order_relaxed);
         done->on->free_ns = done->end_ns;
-        done->on->is_running = false;
+        instance_set_state_locked(done->on, INSTANCE_FREE);
         if (UNLIKELY(done->on->member != NULL))
                 pull_count_execution(done);
         if (e->policy->ops->executed != NULL)
@@ -315,7 +308,7 @@ static void run_batch(struct pull_engine *e, struct event *ev, bool is_inline) {
         mutex_lock(&e->lock);
         measure_locked(e, &done);
         if (UNLIKELY(ev->runner->claim != NULL))
-                ev->runner->turn = TURN_EXECUTED;
+                instance_set_turn_locked(ev->runner, TURN_EXECUTED);
 }
 
 /* Runs the submitter's batch on its own thread. */
@@ -323,7 +316,6 @@ static void run_borrowed(struct pull_engine *e, struct event *ev) {
         struct instance *in = ev->runner;
 
         run_batch(e, ev, true);
-        in->is_borrowed = false;
         /* Its own thread sleeps on, because waking it would cost more than the execution did. Only a
          * thread that is to end waits for the return of its instance. The instance becomes the first of
          * the idle list: what it used last is most likely still in this core's cache. */
@@ -429,11 +421,7 @@ static void run_direct(struct pull_engine *e, struct submitter *thread, struct i
                             .is_direct = true };
 
         req->queued.next = NULL;
-        list_remove(&in->idle_node);
-        if (e->watcher == in)
-                e->watcher = NULL;
-        in->is_borrowed = true;
-        e->rows_running += ev.rows;
+        hand_out_locked(e, in, INSTANCE_BORROWED, ev.rows);
         if (e->counts != NULL)
                 batch_counts_add_batch(e->counts, DISPATCH_DUE);
         mutex_unlock(&e->lock);
@@ -637,7 +625,7 @@ static void wait_idle_locked(struct pull_engine *e, struct instance *in) {
                 cond_wait(&in->wake, &e->lock);
         if (e->watcher == in) /* it is not the watcher any more when it was borrowed meanwhile */
                 e->watcher = NULL;
-        while (in->is_borrowed)
+        while (in->state == INSTANCE_BORROWED)
                 cond_wait(&in->wake, &e->lock);
 }
 
@@ -658,13 +646,13 @@ static void run_continuations(struct pull_engine *e, struct instance *in,
         submitter_continue(thread, runs_steps);
         mutex_lock(&e->lock);
         in->is_continuing = false;
-        while (in->is_borrowed)
+        while (in->state == INSTANCE_BORROWED)
                 cond_wait(&in->wake, &e->lock);
 }
 
 /* Runs the batch that another thread took for this instance. */
 static void run_dispatched(struct pull_engine *e, struct instance *in, struct event *ev) {
-        in->is_dispatched = false;
+        instance_set_state_locked(in, INSTANCE_RUNNING);
         ev->runner = in;
         ev->rows = in->rows;
         mutex_unlock(&e->lock);
@@ -679,7 +667,7 @@ static void run_dispatched(struct pull_engine *e, struct instance *in, struct ev
 static void iterate_locked(struct pull_engine *e, struct instance *in, struct submitter *thread) {
         struct event ev = { .thread = thread, .now_ns = clock_now_ns(), .self = in };
 
-        if (UNLIKELY(in->is_dispatched)) {
+        if (UNLIKELY(in->state == INSTANCE_DISPATCHED)) {
                 run_dispatched(e, in, &ev);
                 return;
         }
@@ -707,17 +695,22 @@ static void iterate_locked(struct pull_engine *e, struct instance *in, struct su
                 list_remove(&in->idle_node);
 }
 
+/* True when the instance has a batch for its thread, which runs it before it ends. */
+static bool must_run(const struct instance *in) {
+        return in->state == INSTANCE_ASSIGNED || in->state == INSTANCE_DISPATCHED;
+}
+
 static void instance_main(void *arg) {
         struct instance    *in = arg;
         struct pull_engine *e = in->engine;
         struct submitter   *thread = submitter_self();
 
         mutex_lock(&e->lock);
-        while (in->is_borrowed)
+        while (in->state == INSTANCE_BORROWED)
                 cond_wait(&in->wake, &e->lock);
         if (list_is_linked(&in->idle_node))
                 list_remove(&in->idle_node);
-        while (in->is_dispatched || in->is_assigned || (!e->is_ending && !in->is_leaving))
+        while (must_run(in) || (!e->is_ending && !in->is_leaving))
                 iterate_locked(e, in, thread);
         if (e->watcher == in)
                 e->watcher = NULL;
@@ -846,7 +839,7 @@ static struct instance *detach_locked(struct pull_engine *e, const struct execut
 
                         e->policy->ops->instance_left(e->policy, &view, in);
                 }
-                if (!in->is_borrowed)
+                if (in->state != INSTANCE_BORROWED)
                         wake_locked(in);
                 return in;
         }

@@ -58,12 +58,13 @@ static void count_locked(const struct pull_engine *e, const struct instance *in,
 /* ---- dispatching ----------------------------------------------------------------------------- */
 
 /* Takes the batch for that instance: the calling thread runs it, or the instance's own thread. */
-static void hand_out_locked(struct pull_engine *e, struct event *ev, const struct dispatch *d) {
+static void take_picked_locked(struct pull_engine *e, struct event *ev, const struct dispatch *d) {
         struct instance *in = d->on;
         bool             is_here = in == ev->self || (ev->may_run_here && may_borrow(e, in));
 
-        assert((d->picked != NULL) != in->is_assigned && list_is_linked(&in->idle_node));
-        if (in->is_assigned)
+        assert(list_is_linked(&in->idle_node));
+        assert(in->state == (d->picked != NULL ? INSTANCE_FREE : INSTANCE_ASSIGNED));
+        if (in->state == INSTANCE_ASSIGNED)
                 policy_take_assigned(e->policy, in);
         else
                 instance_take(in, &e->queue, d);
@@ -71,37 +72,32 @@ static void hand_out_locked(struct pull_engine *e, struct event *ev, const struc
                 take_tickets_locked(e, in);
         if (e->counts != NULL)
                 count_locked(e, in, d);
-        e->rows_running += in->rows;
-        in->is_running = true;
-        list_remove(&in->idle_node);
-        if (e->watcher == in)
-                e->watcher = NULL;
-        if (!is_here) {
-                in->is_dispatched = true;
+        if (is_here) {
+                hand_out_here_locked(e, ev, in, in->rows);
+        } else {
+                hand_out_locked(e, in, INSTANCE_DISPATCHED, in->rows);
                 cond_signal(&in->wake);
-                return;
         }
-        in->is_borrowed = in != ev->self;
-        ev->runner = in;
-        ev->rows = in->rows;
-        if (ev->self == in)
-                ev->self = NULL;
-        ev->may_run_here = false;
+}
+
+static void return_turn_locked(struct instance *in) {
+        rate_claim_end(in->claim,
+                       in->turn == TURN_EXECUTED ? RATE_TURN_EXECUTED : RATE_TURN_UNUSED);
+        instance_set_turn_locked(in, TURN_NONE);
 }
 
 /* Returns true when the instance may run now. With a rate limiter it needs a turn of its own, which
  * is given at once or later. */
 static bool has_turn_locked(struct instance *in) {
-        in->is_wanted = true;
+        bool is_given;
+
         if (in->group == NULL || in->turn == TURN_GIVEN)
                 return true;
         if (in->turn == TURN_EXECUTED)
-                rate_claim_end(in->claim, RATE_TURN_EXECUTED);
-        in->turn = TURN_NONE;
-        in->is_asking = rate_group_ask(in->group) == NULL;
-        if (!in->is_asking)
-                in->turn = TURN_GIVEN;
-        return !in->is_asking;
+                return_turn_locked(in);
+        is_given = rate_group_ask(in->group) != NULL;
+        instance_set_turn_locked(in, is_given ? TURN_GIVEN : TURN_ASKED);
+        return is_given;
 }
 
 /* Returns the turns that no instance needs any more, and withdraws the claims that wait for one. */
@@ -109,18 +105,22 @@ static void return_turns_locked(const struct pull_engine *e, const struct event 
         for (uint32_t i = 0; i < e->n_instances; i++) {
                 struct instance *in = e->instances[i];
 
-                if (in->is_running)
+                if (in->state != INSTANCE_FREE)
                         continue;
-                if (in->is_asking && !in->is_wanted) {
-                        in->is_asking = false;
+                if (in->turn == TURN_DOUBTED) {
+                        instance_set_turn_locked(in, TURN_NONE);
                         rate_group_withdraw(in->group);
                 }
-                if (in->turn == TURN_EXECUTED || (in->turn == TURN_GIVEN && in == ev->self)) {
-                        rate_claim_end(in->claim, in->turn == TURN_EXECUTED ? RATE_TURN_EXECUTED
-                                                                            : RATE_TURN_UNUSED);
-                        in->turn = TURN_NONE;
-                }
+                if (in->turn == TURN_EXECUTED || (in->turn == TURN_GIVEN && in == ev->self))
+                        return_turn_locked(in);
         }
+}
+
+/* A claim that waits for its turn is withdrawn at the end of the round, unless there is a batch for it. */
+static void doubt_turns_locked(const struct pull_engine *e) {
+        for (uint32_t i = 0; i < e->n_instances; i++)
+                if (e->instances[i]->turn == TURN_ASKED)
+                        instance_set_turn_locked(e->instances[i], TURN_DOUBTED);
 }
 
 /* Lets one idle instance sleep until then. Any instance will do, since it asks for all of them. */
@@ -145,8 +145,8 @@ void pull_pump_picks_locked(struct pull_engine *e, struct event *ev) {
         struct list_node *node;
 
         list_init(&waiting);
-        for (uint32_t i = 0; UNLIKELY(e->limiter != NULL) && i < e->n_instances; i++)
-                e->instances[i]->is_wanted = false;
+        if (UNLIKELY(e->limiter != NULL))
+                doubt_turns_locked(e);
         while (!list_is_empty(&e->idle)) {
                 const struct sched_view view = view_of(e);
                 struct dispatch         d = e->policy->ops->decide(e->policy, &view, ev->now_ns);
@@ -156,7 +156,7 @@ void pull_pump_picks_locked(struct pull_engine *e, struct event *ev) {
                 if (d.verdict != BATCH_RUN)
                         break;
                 if (has_turn_locked(d.on)) {
-                        hand_out_locked(e, ev, &d);
+                        take_picked_locked(e, ev, &d);
                 } else {
                         list_remove(&d.on->idle_node);
                         list_append(&waiting, &d.on->idle_node);

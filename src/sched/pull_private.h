@@ -89,6 +89,29 @@ static inline bool may_borrow(const struct pull_engine *e, const struct instance
                (e->inline_execution == INLINE_ALWAYS || in->executor->may_inline);
 }
 
+/* The instance leaves the idle list with a batch of that many rows. All batches are handed out here. */
+static inline void hand_out_locked(struct pull_engine *e, struct instance *in,
+                                   enum instance_state to, uint64_t rows) {
+        list_remove(&in->idle_node);
+        if (e->watcher == in)
+                e->watcher = NULL; /* it cannot watch while it runs: another one has to */
+        instance_set_state_locked(in, to);
+        e->rows_running += rows;
+}
+
+/* The same, when the batch runs on the thread of the event. */
+static inline void hand_out_here_locked(struct pull_engine *e, struct event *ev,
+                                        struct instance *in, uint64_t rows) {
+        bool is_own = in == ev->self;
+
+        hand_out_locked(e, in, is_own ? INSTANCE_RUNNING : INSTANCE_BORROWED, rows);
+        ev->runner = in;
+        ev->rows = rows;
+        if (is_own)
+                ev->self = NULL; /* the rest of the event concerns other instances */
+        ev->may_run_here = false;
+}
+
 /* Counters of members (observe/batch_counts.h): the first function finds those of an instance, the
  * second adds one execution. */
 void pull_count_member(struct pull_engine *e, struct instance *in);

@@ -68,19 +68,18 @@ static struct error *is_model(const struct check_run *r, const char *directory, 
         return NULL;
 }
 
-/* Locates an error about needed models at the setting that names them. Takes `err`. */
-static struct error *at_needs(const struct model_check *c, enum needs_kind kind,
-                              struct error *err) {
-        static const char prefix[] = "circular dependency between ensembles: ";
-        struct error     *of_chain;
+/* Returns the error of a cycle, located at the setting that names the needed models. */
+static struct error *circular(const struct model_check *c, enum needs_kind kind,
+                              const struct model_order *cycle) {
+        AUTO_CHARS text = NULL;
 
-        if (err == NULL || kind == NEEDS_STEPS || !str_starts(str_of(err->message), str_of(prefix)))
-                return error_at(err, "ensemble_scheduling");
-        of_chain = error_new(err->code, "chain of model '%s' is circular: %s", c->name,
-                             err->message + strlen(prefix));
-        error_free(err);
-        return model_config_at_parameter(c->config, kind == NEEDS_NEXT ? "next" : "stages",
-                                         of_chain);
+        if (kind != NEEDS_STEPS)
+                return model_config_at_parameter(c->config, kind == NEEDS_NEXT ? "next" : "stages",
+                                                 model_order_circular_chain(c->name, cycle));
+        text = model_order_print_cycle(cycle);
+        return error_at(error_new(ERR_INVALID_ARG, "circular dependency between ensembles: %s",
+                                  text),
+                        "ensemble_scheduling");
 }
 
 static char *key_of(const struct check_run *r, const struct model_check *user,
@@ -120,13 +119,15 @@ static void set_needs(struct check_run *r, const struct model_check *c) {
 /* Returns an error when the model completes a cycle of the models read so far. */
 static struct error *check_order(const struct check_run *r, const struct model_check *c) {
         struct model_needs needs;
-        struct model_order order;
-        struct error      *err;
+        struct model_order cycle;
+        struct error      *err = NULL;
 
         if (!read_needs(c, &needs))
                 return NULL;
-        err = at_needs(c, needs.kind, model_graph_order(r->graph, &c->key, 1, &order));
-        model_order_done(&order);
+        model_graph_find_cycle(r->graph, c->key, &cycle);
+        if (cycle.n > 0)
+                err = circular(c, needs.kind, &cycle);
+        model_order_done(&cycle);
         model_needs_done(&needs);
         return err;
 }

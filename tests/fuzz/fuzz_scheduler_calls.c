@@ -230,12 +230,13 @@ static void begin_all(void) {
                 if (d.verdict != BATCH_RUN)
                         return;
                 must(on < N_INSTANCES && !f.is_running[on]);
-                if (in->is_assigned) {
+                if (in->state == INSTANCE_ASSIGNED) {
                         policy_take_assigned(f.policy, in);
                         must(in->rows >= 1 && in->rows <= f.executors[on].max_rows);
                 } else {
                         instance_take(in, &f.queue, &d);
                 }
+                instance_set_state_locked(in, INSTANCE_RUNNING);
                 list_remove(&in->idle_node);
                 f.is_running[on] = true;
         }
@@ -252,6 +253,7 @@ static void end(unsigned i) {
                 else
                         must(split_part_make(in->items[k].part) == NULL);
         f.is_running[i] = false;
+        instance_set_state_locked(in, INSTANCE_FREE);
         f.policy->ops->executed(f.policy, &(struct execution){ .on = in, .end_ns = now_ns });
         if (f.is_there[i])
                 list_prepend(&f.idle, &in->idle_node);
@@ -331,7 +333,7 @@ static void change(unsigned i) {
                 list_append(&f.idle, &f.instances[i].idle_node);
                 f.is_there[i] = true;
                 f.policy->ops->instance_joined(f.policy, &view, &f.instances[i]);
-        } else if (!in->is_assigned) {
+        } else if (in->state != INSTANCE_ASSIGNED) {
                 f.is_there[i] = false;
                 if (!f.is_running[i])
                         list_remove(&f.instances[i].idle_node);

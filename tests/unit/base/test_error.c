@@ -54,6 +54,28 @@ static void test_wrap_and_prefix(void **state) {
         error_free(NULL);
 }
 
+static void test_kind_stays_with_the_message(void **state) {
+        static struct error full = ERROR_STATIC(ERR_UNAVAILABLE, "full");
+        struct error       *err = error_new(ERR_UNAVAILABLE, "load failed for model 'm': full");
+
+        (void)state;
+        assert_false(error_is(err, ERROR_KIND_LOAD)); /* the text does not count */
+        err = error_recode(error_mark(err, ERROR_KIND_LOAD), ERR_INVALID_ARG);
+        assert_true(error_is(err, ERROR_KIND_LOAD));
+        {
+                AUTO_ERROR copy = error_copy(err);
+
+                assert_true(error_is(copy, ERROR_KIND_LOAD));
+        }
+        err = error_wrap(err, "no answer");
+        assert_false(error_is(err, ERROR_KIND_LOAD));
+        error_free(err);
+        assert_ptr_equal(error_mark(&full, ERROR_KIND_LOAD), &full);
+        assert_false(error_is(&full, ERROR_KIND_LOAD));
+        assert_null(error_mark(NULL, ERROR_KIND_LOAD));
+        assert_false(error_is(NULL, ERROR_KIND_NONE));
+}
+
 static void test_static_errors_are_never_changed(void **state) {
         static struct error full = ERROR_STATIC(ERR_UNAVAILABLE, "full");
         (void)state;
@@ -172,6 +194,7 @@ SUITE(error) {
                 cmocka_unit_test(test_new_text_is_not_a_format),
                 cmocka_unit_test(test_message_has_no_limit),
                 cmocka_unit_test(test_wrap_and_prefix),
+                cmocka_unit_test(test_kind_stays_with_the_message),
                 cmocka_unit_test(test_static_errors_are_never_changed),
                 cmocka_unit_test(test_recode_in_place),
                 cmocka_unit_test(test_copy_is_apart),

@@ -2,9 +2,11 @@
 /* Connections of clients that are hostile, broken, slow, or being told to go. */
 #include "suite.h"
 
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "codec/gzip.h"
+#include "grpc/h2_conn.h"
 #include "grpc_fixture.h"
 
 #include <stdio.h>
@@ -734,8 +736,43 @@ static void test_no_memory(void **state) {
         fixture_done(&f);
 }
 
+/* Without a socket: what is written counts as sent. */
+static void test_states(void **state) {
+        static const char          preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+                                               "\0\0\0\4\0\0\0\0\0";
+        static const char          data_of_no_stream[] = "\0\0\0\0\0\0\0\0\1";
+        static const char          ping[] = "\0\0\10\6\0\0\0\0\0pingping";
+        struct grpc_server_options options;
+        struct h2_loop             home = { 0 };
+        struct h2_conn            *c;
+
+        (void)state;
+        grpc_server_options_init(&options);
+        list_init(&home.net.conns);
+        grpc_server_init_loop(&home, &options, NULL);
+        home.pool = buf_pool_new(0);
+        c = h2_conn_new(&home, NS_PER_S);
+        assert_int_equal(c->state, H2_OPENING);
+        h2_conn_feed(c, str_range(preface, sizeof(preface) - 10), NULL);
+        assert_int_equal(c->state, H2_OPENING);
+        h2_conn_feed(c, str_range(preface + sizeof(preface) - 10, 9), NULL);
+        assert_int_equal(c->state, H2_OPEN);
+        h2_conn_feed(c, str_range(ping, sizeof(ping) - 1), NULL);
+        assert_int_equal(c->state, H2_OPEN);
+        h2_conn_feed(c, str_range(data_of_no_stream, sizeof(data_of_no_stream) - 1), NULL);
+        assert_int_equal(c->state, H2_LINGERING); /* FAILED until the GOAWAY was written */
+        h2_conn_feed(c, str_range(ping, sizeof(ping) - 1), NULL);
+        h2_conn_kill(c);
+        assert_int_equal(c->state, H2_LINGERING); /* never back */
+        h2_conn_end(c);
+        assert_true(list_is_empty(&home.net.conns));
+        h2_loop_done(&home);
+        buf_pool_unref(home.pool);
+}
+
 SUITE(h2_conn) {
         const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_states),
                 cmocka_unit_test(test_not_http2),
                 cmocka_unit_test(test_ping_strikes),
                 cmocka_unit_test(test_ping_is_acknowledged),

@@ -237,6 +237,9 @@ static void test_counts_follow_each_change(void **state) {
         assert_int_equal(t.n_unready, 1);
         assert_int_equal(n_queried(&t), 0);
         assert_null(repo_version_set_locked(v, VERSION_UNAVAILABLE, "unloaded", NULL));
+        assert_int_equal(t.n_unready, 1); /* the text does not count */
+        assert_null(repo_version_set_unloaded_locked(v));
+        assert_string_equal(v->reason, "unloaded");
         assert_int_equal(t.n_unready, 0);
         repo_entry_remove_version_locked(a, 1);
         assert_int_equal(t.n_unready, 1); /* it is wanted still */

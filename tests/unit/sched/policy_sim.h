@@ -176,7 +176,7 @@ static inline void sim_start(struct sim *s, const struct dispatch *d) {
         assert_in_range(start.rows, s->executors[at].min_rows, s->executors[at].max_rows);
         list_remove(&d->on->idle_node);
         s->running[at] = start.rows;
-        s->instances[at].is_running = true;
+        instance_set_state_locked(&s->instances[at], INSTANCE_RUNNING);
         s->rows_running += start.rows;
         s->took_us[at] = s->cost(start.rows);
         sim_at(s, s->now_us + s->took_us[at], SIM_END, at);
@@ -231,7 +231,7 @@ static inline void sim_end(struct sim *s, unsigned at) {
 
         s->rows_running -= s->running[at];
         s->running[at] = 0;
-        s->instances[at].is_running = false;
+        instance_set_state_locked(&s->instances[at], INSTANCE_FREE);
         s->instances[at].free_ns = done.end_ns;
         if (s->policy->ops->executed != NULL)
                 s->policy->ops->executed(s->policy, &done);

@@ -322,12 +322,12 @@ static inline unsigned plugin_begin(struct plugin_lab *lab, unsigned *ret_instan
 
         if (d.verdict != BATCH_RUN)
                 return 0;
-        if (d.on->is_assigned)
+        if (d.on->state == INSTANCE_ASSIGNED)
                 policy_take_assigned(lab->policy, d.on);
         else
                 instance_take(d.on, &lab->queue, &d);
         lab->reason = d.reason;
-        d.on->is_running = true;
+        instance_set_state_locked(d.on, INSTANCE_RUNNING);
         list_remove(&d.on->idle_node);
         for (uint32_t i = 0; i < d.on->n_items; i++)
                 plugin_end_item(&d.on->items[i]);
@@ -336,7 +336,7 @@ static inline unsigned plugin_begin(struct plugin_lab *lab, unsigned *ret_instan
 }
 
 static inline void plugin_end(struct plugin_lab *lab, unsigned i) {
-        lab->instances[i].is_running = false;
+        instance_set_state_locked(&lab->instances[i], INSTANCE_FREE);
         lab->policy->ops->executed(lab->policy, &(struct execution){ .on = &lab->instances[i],
                                                                      .end_ns = plugin_now_ns });
         list_append(&lab->idle, &lab->instances[i].idle_node);

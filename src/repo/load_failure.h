@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The error of a failed load as a client gets it: "load failed for model '<m>': <reason>", of the kind
+ * ERROR_KIND_LOAD. An error of another kind is a failure of reading the repository.
+ *
+ * Ownership.  The caller owns the error.
+ * Threads.  Any.
+ */
+#pragma once
+
+#include "base/compiler.h"
+#include "base/error.h"
+
+/* Takes the reason, whose text ends with a line feed, and keeps its code. */
+struct error *load_failure(const char *model, struct error *reason) COLD NODISCARD;
