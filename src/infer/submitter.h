@@ -18,7 +18,7 @@
  * (submitter_flush_wakes()); the instance then finds all requests and forms one batch. A single
  * request is not delayed, since the round ends right after it. After SUBMITTER_DEFER_NS a round defers
  * no more wake-ups. When the deferred wake-up is due, a scheduler may also run the batch on this
- * thread instead of waking an instance (struct pull_options, gathers).
+ * thread instead of waking an instance (struct pull_options, batches_at_flush).
  *
  * Series of responses.  When a backend answers a batch, the response callbacks run one after the
  * other, and each may have to wake a loop: on a shared core the loop would run at once, find one

@@ -8,9 +8,9 @@
 #include "config/batching_config.h"
 #include "config/model_config.h"
 #include "infer/model.h"
+#include "sched/batch_sizes.h"
 #include "sched/policy.h"
 #include "sched/pull_engine.h"
-#include "sched/row_plan.h"
 #include "sched/sched_options.h"
 #include "sched/sched_setup.h"
 #include "sched_plugin/plugin_library.h"
@@ -48,7 +48,7 @@ static struct error *make_dynamic_policy(const struct sched_setup *setup, struct
 }
 
 static struct error *new_dynamic(const struct sched_setup *setup, struct scheduler **ret) {
-        struct pull_options options = { .gathers = true };
+        struct pull_options options = { .batches_at_flush = true };
 
         TRY(sched_options_read(setup, &options));
         TRY(make_dynamic_policy(setup, &options.policy));
@@ -110,7 +110,7 @@ static struct error *make_composite_policy(const struct sched_setup *setup, stru
 }
 
 static struct error *new_composite(const struct sched_setup *setup, struct scheduler **ret) {
-        struct pull_options options = { .gathers = true };
+        struct pull_options options = { .batches_at_flush = true };
 
         if (setup->model->config->pb->scheduling_choice_case ==
             INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING)

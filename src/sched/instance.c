@@ -57,13 +57,13 @@ bool instance_may_change_state(enum instance_state from, enum instance_state to)
         return (targets[from] & TO(to)) != 0;
 }
 
-bool instance_may_change_turn(enum instance_turn from, enum instance_turn to) {
-        static const uint8_t targets[INSTANCE_N_TURNS] = {
-                [TURN_NONE] = TO(TURN_ASKED) | TO(TURN_GIVEN),
-                [TURN_ASKED] = TO(TURN_DOUBTED) | TO(TURN_GIVEN),
-                [TURN_DOUBTED] = TO(TURN_NONE) | TO(TURN_ASKED) | TO(TURN_GIVEN),
-                [TURN_GIVEN] = TO(TURN_NONE) | TO(TURN_EXECUTED),
-                [TURN_EXECUTED] = TO(TURN_NONE),
+bool instance_may_change_permit(enum instance_permit from, enum instance_permit to) {
+        static const uint8_t targets[INSTANCE_N_PERMITS] = {
+                [PERMIT_NONE] = TO(PERMIT_ASKED) | TO(PERMIT_GIVEN),
+                [PERMIT_ASKED] = TO(PERMIT_DOUBTED) | TO(PERMIT_GIVEN),
+                [PERMIT_DOUBTED] = TO(PERMIT_NONE) | TO(PERMIT_ASKED) | TO(PERMIT_GIVEN),
+                [PERMIT_GIVEN] = TO(PERMIT_NONE) | TO(PERMIT_EXECUTED),
+                [PERMIT_EXECUTED] = TO(PERMIT_NONE),
         };
 
         return (targets[from] & TO(to)) != 0;
@@ -76,10 +76,10 @@ void instance_set_state_locked(struct instance *in, enum instance_state to) {
         in->state = to;
 }
 
-void instance_set_turn_locked(struct instance *in, enum instance_turn to) {
+void instance_set_permit_locked(struct instance *in, enum instance_permit to) {
         assert(in->engine == NULL || mutex_is_held(&in->engine->lock));
-        assert(instance_may_change_turn(in->turn, to));
-        in->turn = to;
+        assert(instance_may_change_permit(in->permit, to));
+        in->permit = to;
 }
 
 /* ---- the thread ------------------------------------------------------------------------------ */
@@ -140,7 +140,7 @@ void instance_run(struct instance *in, struct request *first, uint32_t n, bool i
         execute(in, n, ret);
 }
 
-/* ---- batches of policies that pick ----------------------------------------------------------- */
+/* ---- batches of policies that assign batches ----------------------------------------------------------- */
 
 static void add_item(struct instance *in, struct batch_item item) {
         if (in->n_items == in->cap_items) {
@@ -185,7 +185,7 @@ void instance_take_rows(struct instance *in, struct request_queue *q, struct req
 
 void instance_take(struct instance *in, struct request_queue *q, const struct dispatch *d) {
         instance_begin_batch(in);
-        for (struct request *req = d->picked, *next; req != NULL; req = next) {
+        for (struct request *req = d->requests, *next; req != NULL; req = next) {
                 uint64_t n_rows = request_rows(req);
 
                 next = req->queued.next;

@@ -10,7 +10,7 @@
  *
  *     from        to          thread      when
  *     FREE        ASSIGNED    any         the policy took a batch for the instance (policy_assign())
- *     FREE        DISPATCHED  any         a policy that picks chose the instance, and another thread asked
+ *     FREE        DISPATCHED  any         the policy chose the instance in an event of another thread
  *     FREE        RUNNING     its own     it asked, and got the batch
  *     FREE        BORROWED    submitter   it asked, and runs the batch itself
  *     ASSIGNED    DISPATCHED, RUNNING, BORROWED: as from FREE
@@ -22,20 +22,20 @@
  * The list is no part of the state: an instance is FREE and not in the list while its thread is about to
  * ask, or before it has begun.
  *
- * With a rate limiter the instance needs a turn for each batch, and returns it afterwards. Likewise
- * instance_set_turn_locked() makes and checks all changes of the turn:
+ * With a rate limiter the instance needs a permit for each batch, and returns it afterwards. Likewise
+ * instance_set_permit_locked() makes and checks all changes of the permit:
  *
  *     from        to          when
- *     NONE        GIVEN       the limiter gave the turn at once, or delivers it (also after a withdrawal)
+ *     NONE        GIVEN       the limiter gave the permit at once, or delivers it (also after a withdrawal)
  *     NONE        ASKED       the claim waits in the limiter's queue by itself
  *     ASKED       GIVEN       as from NONE
  *     ASKED       DOUBTED     another round of the policy begins, which may have no batch for it
- *     DOUBTED     ASKED       the round has a batch for it, and the turn must be waited for
- *     DOUBTED     GIVEN       the round has a batch for it, and the turn is given at once
+ *     DOUBTED     ASKED       the round has a batch for it, and the permit must be waited for
+ *     DOUBTED     GIVEN       the round has a batch for it, and the permit is given at once
  *     DOUBTED     NONE        the round had no batch for it: the claim was withdrawn
  *     GIVEN       EXECUTED    the batch was executed
- *     GIVEN       NONE        there was no batch to run: the turn is returned
- *     EXECUTED    NONE        the turn is returned
+ *     GIVEN       NONE        there was no batch to run: the permit is returned
+ *     EXECUTED    NONE        the permit is returned
  *
  * Ownership.  The engine owns the instance. It borrows its executor from the loader.
  * Threads.  The engine's lock guards the fields, except those that only the running thread uses.
@@ -72,9 +72,9 @@ enum instance_state {
 };
 #define INSTANCE_N_STATES (INSTANCE_BORROWED + 1)
 
-/* Of a turn of the rate limiter. */
-enum instance_turn { TURN_NONE, TURN_ASKED, TURN_DOUBTED, TURN_GIVEN, TURN_EXECUTED };
-#define INSTANCE_N_TURNS (TURN_EXECUTED + 1)
+/* Of a permit of the rate limiter. */
+enum instance_permit { PERMIT_NONE, PERMIT_ASKED, PERMIT_DOUBTED, PERMIT_GIVEN, PERMIT_EXECUTED };
+#define INSTANCE_N_PERMITS (PERMIT_EXECUTED + 1)
 
 /* A request in a batch, or a part of one. */
 struct batch_item {
@@ -89,7 +89,7 @@ struct instance {
         struct cond            wake;
         struct list_node       idle_node; /* linked while idle */
         enum instance_state    state;
-        enum instance_turn     turn;
+        enum instance_permit   permit;
         bool                   is_continuing; /* its thread runs continuations, in any state */
         bool                   is_leaving; /* gets no further batch; one that it has still runs */
         struct rate_claim     *claim;      /* owned; NULL: nothing is limited */
@@ -104,7 +104,7 @@ struct instance {
         struct request **batch; /* owned array; used by the running thread only */
         uint32_t         cap_batch;
 
-        /* For a policy that picks: the batch that was taken for this instance. */
+        /* For a policy that assigns batches: the batch that was taken for this instance. */
         struct batch_item *items; /* owned array */
         uint32_t           n_items;
         uint32_t           cap_items;
@@ -119,10 +119,10 @@ void instance_free(struct instance *in);
 
 /* Makes the change, which must be in the tables above. The caller holds the engine's lock. */
 void instance_set_state_locked(struct instance *in, enum instance_state to);
-void instance_set_turn_locked(struct instance *in, enum instance_turn to);
+void instance_set_permit_locked(struct instance *in, enum instance_permit to);
 /* True when the tables have the change. */
 bool instance_may_change_state(enum instance_state from, enum instance_state to);
-bool instance_may_change_turn(enum instance_turn from, enum instance_turn to);
+bool instance_may_change_permit(enum instance_permit from, enum instance_permit to);
 
 /* Runs main(in) on a thread: the executor's own, or a new one. */
 struct error *instance_start_thread(struct instance *in, thread_fn main) NODISCARD;
@@ -140,7 +140,7 @@ void instance_run(struct instance *in, struct request *first, uint32_t n, bool i
 void instance_begin_batch(struct instance *in);
 void instance_take_rows(struct instance *in, struct request_queue *q, struct request *req,
                         uint64_t n_rows);
-/* Takes the batch that a policy picked. */
+/* Takes the batch that a policy has chosen. */
 void instance_take(struct instance *in, struct request_queue *q, const struct dispatch *d);
 /* Runs `items` as instance_run() does. Subtracts the requests that left the queue with the batch
  * from the count of pending requests. */

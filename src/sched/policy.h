@@ -7,8 +7,8 @@
  * the policy has nothing to dispatch. A policy has no clock, never blocks, and allocates nothing per
  * request, so that tests run its rules as rows on a clock of their own.
  *
- * A policy either dispatches the first n requests of the queue to any idle instance, or it picks: it
- * chooses the requests of a batch and the instance (struct policy, picks).
+ * A policy either dispatches the first n requests of the queue to any idle instance, or it assigns
+ * batches: it chooses the requests of a batch and the instance (struct policy, assigns_batches).
  *
  * Ownership.  policy_..._new() creates a policy, policy_free() frees it. The engine owns it.
  * Threads.  The caller holds the engine's lock.
@@ -48,17 +48,17 @@ static inline enum dispatch_reason adaptive_reason(const struct adaptive *a) {
 struct dispatch {
         enum batch_verdict verdict;
         /* BATCH_RUN: an idle instance, NULL when none is idle. With a rate limiter, the limiter
-         * chooses the instance unless the policy picks. */
+         * chooses the instance unless the policy assigns batches. */
         struct instance *on;
         /* BATCH_RUN: length of the batch from the front of the queue, at least 1 */
         uint32_t             n_requests;
         uint64_t             wait_until_ns; /* BATCH_WAIT */
         enum dispatch_reason reason;
 
-        /* BATCH_RUN of a policy that picks: the requests of the batch, linked by queued.next, and
+        /* BATCH_RUN of a policy that assigns batches: the requests of the batch, linked by queued.next, and
          * the number of rows of the last one, 0 for all. The engine takes them at once, and only
          * the instance `on` runs them. NULL: the batch that was assigned to the instance. */
-        struct request *picked;
+        struct request *requests;
         uint64_t        part_rows;
 };
 
@@ -76,7 +76,7 @@ struct sched_view {
         /* struct instance by idle_node, in the order in which the engine wakes them */
         struct list      *idle;
         uint64_t          rows_running;
-        struct instance **instances; /* all instances, for a policy that picks */
+        struct instance **instances; /* all instances, for a policy that assigns batches */
         uint32_t          n_instances;
 };
 
@@ -116,19 +116,19 @@ struct refusal {
         struct error   *why; /* owned */
 };
 
-/* A policy that picks may also take requests from the queue itself, for an instance that has no batch
- * (instance_take_rows()), and assign them to that instance as its next batch (policy_assign()). Then
+/* A policy that assigns batches may also take requests from the queue itself, for an instance that has
+ * no batch (instance_take_rows()), and assign them to that instance as its next batch (policy_assign()). Then
  * decide() returns BATCH_RUN for that instance. Each of its functions that may change the queue may do
  * so. */
 struct policy {
         const struct policy_ops      *ops;
         const struct batching_config *limits; /* borrowed: of the queue */
-        bool            picks;        /* chooses the requests and the instance of each batch */
-        bool            is_immediate; /* with an empty queue, a request runs at once */
-        bool            has_members;  /* with `picks`: executions are counted by member */
-        uint64_t        due_ns;       /* time of the next due(); 0: never */
-        uint32_t        n_assigned;   /* instances with an assigned batch */
-        struct refusal *refused;      /* no longer queued; the engine answers them */
+        bool            assigns_batches; /* chooses the requests and the instance of each batch */
+        bool            is_immediate;    /* with an empty queue, a request runs at once */
+        bool            has_members; /* with `assigns_batches`: executions are counted by member */
+        uint64_t        due_ns;      /* time of the next due(); 0: never */
+        uint32_t        n_assigned;  /* instances with an assigned batch */
+        struct refusal *refused;     /* no longer queued; the engine answers them */
 };
 
 static inline void policy_free(struct policy *p) {
@@ -173,13 +173,13 @@ struct policy_composite_options {
         bool                    may_wait, may_split, is_exclusive; /* config/batch_members.h */
         /* batch only requests with request_same_shape() */
         bool equal_shapes;
-        bool is_greedy; /* uses row_plan_make_greedy() */
+        bool is_greedy; /* uses batch_sizes_make_greedy() */
         /* nothing runs before this many requests are queued, once */
         uint64_t           n_delayed;
         enum adaptive_mode adaptive;
 };
 
-/* The policy of instances that take certain batch sizes. Returns the errors of row_plan_init(), and
+/* The policy of instances that take certain batch sizes. Returns the errors of batch_sizes_init(), and
  * then leaves the options unchanged. */
 struct error *policy_composite_new(const struct policy_composite_options *options,
                                    struct policy                        **ret) NODISCARD;

@@ -2,7 +2,7 @@
 /* The policy for members that take certain batch sizes only. The rules:
  *   1. Only requests of one shape share a batch. The requests of one shape form a class. The classes
  *      are served in the order of their first requests in the queue.
- *   2. n waiting rows are served by the plan's next size (sched/row_plan.h) on a free member that takes
+ *   2. n waiting rows are served by the plan's next size (sched/batch_sizes.h) on a free member that takes
  *      it; among several, the one with the smallest largest size. With exclusive concurrency a member
  *      is free while no other member of its virtual instance runs.
  *   3. As many rows as the largest size run at once. Fewer rows run when they are due (there is no
@@ -21,9 +21,9 @@
 #include "base/mem.h"
 #include "config/batching_config.h"
 #include "infer/request_shape.h"
+#include "sched/batch_sizes.h"
 #include "sched/instance.h"
 #include "sched/policy.h"
-#include "sched/row_plan.h"
 
 /* Limits of one decision: classes that it distinguishes, and requests that it visits. Requests
  * behind these are considered when the requests before them have left. */
@@ -33,7 +33,7 @@
 struct policy_composite {
         struct policy          base;
         struct batching_config batching;
-        struct row_plan        plan;
+        struct batch_sizes     plan;
         struct adaptive        adaptive;
         bool                   may_wait;
         bool                   may_split;
@@ -140,7 +140,7 @@ static struct cut find_cut(const struct query *q, const struct shape_class *s, u
                 rows += request_rows(req);
                 n++;
                 if (rows != size)
-                        member = row_plan_has_size(&c->plan, rows) ? find_member(q, rows) : NULL;
+                        member = batch_sizes_has_size(&c->plan, rows) ? find_member(q, rows) : NULL;
                 if (member != NULL)
                         best = (struct cut){ .n = n, .rows = rows, .on = member };
         }
@@ -174,7 +174,7 @@ static bool try_run(const struct query *q, const struct shape_class *s, uint64_t
                                   .on = cut.on,
                                   .n_requests = cut.n,
                                   .reason = reason,
-                                  .picked = pick(q, s, cut.n),
+                                  .requests = pick(q, s, cut.n),
                                   .part_rows = cut.part_rows };
         return true;
 }
@@ -189,7 +189,7 @@ static uint64_t rows_worth_waiting_for(const struct query *q, const struct shape
         uint64_t                       most = c->plan.max_rows;
 
         most = MIN(most, adaptive_expected(&c->adaptive, q->view->rows_running));
-        return row_plan_next(&c->plan, most) == size ? s->rows : c->plan.max_rows;
+        return batch_sizes_next(&c->plan, most) == size ? s->rows : c->plan.max_rows;
 }
 
 static bool runs_early(struct query *q, const struct shape_class *s, uint32_t size,
@@ -225,7 +225,7 @@ static bool try_class(struct query *q, const struct shape_class *s, struct dispa
         struct policy_composite *c = q->policy;
         uint64_t                 delay_ns = c->batching.max_queue_delay_ns;
         uint64_t                 age_ns = q->now_ns > s->oldest_ns ? q->now_ns - s->oldest_ns : 0;
-        uint32_t                 size = row_plan_next(&c->plan, s->rows);
+        uint32_t                 size = batch_sizes_next(&c->plan, s->rows);
         struct instance         *planned = size > 0 ? find_member(q, size) : NULL;
         uint64_t                 until_ns, sooner_ns;
         bool                     is_early;
@@ -329,7 +329,7 @@ static bool try_classes(struct query *q, struct dispatch *ret) {
                         if (try_class(q, &classes[i], ret))
                                 return true;
                 for (size_t i = 0; UNLIKELY(c->is_draining) && i < n; i++)
-                        if (row_plan_next(&c->plan, classes[i].rows) == 0)
+                        if (batch_sizes_next(&c->plan, classes[i].rows) == 0)
                                 refuse_rest(q, &classes[i]);
         } while (q->view->queue->n_waiting != n_waiting); /* there may be classes behind these */
         return false;
@@ -375,10 +375,10 @@ static struct error *admit(struct policy *p, const struct request *req) {
         struct policy_composite *c = CONTAINER_OF(p, struct policy_composite, base);
         AUTO_STRBUF              sizes = { 0 };
 
-        if (LIKELY(c->may_split) || row_plan_has_size(&c->plan, request_rows(req)))
+        if (LIKELY(c->may_split) || batch_sizes_has_size(&c->plan, request_rows(req)))
                 return NULL;
         strbuf_init(&sizes, 0);
-        row_plan_print_sizes(&c->plan, &sizes);
+        batch_sizes_print_sizes(&c->plan, &sizes);
         TRY(strbuf_check(&sizes, "the text of an error"));
         return request_error(req, ERR_INVALID_ARG, "batch size %llu not supported; allowed: %.*s",
                              (unsigned long long)request_rows(req), STR_ARG(strbuf_str(&sizes)));
@@ -389,18 +389,18 @@ static struct error *admit(struct policy *p, const struct request *req) {
 static void instances_changed(struct policy *p, const struct sched_view *view) {
         struct policy_composite *c = CONTAINER_OF(p, struct policy_composite, base);
         struct row_range        *ranges = mem_zalloc((view->n_instances + 1) * sizeof(*ranges));
-        struct row_plan          plan;
+        struct batch_sizes       plan;
         struct error            *err;
 
         for (uint32_t i = 0; i < view->n_instances; i++)
                 ranges[i] = (struct row_range){ view->instances[i]->executor->min_rows,
                                                 view->instances[i]->executor->max_rows };
         if (view->n_instances > 0) {
-                err = row_plan_init(&plan, ranges, view->n_instances, c->may_wait);
+                err = batch_sizes_init(&plan, ranges, view->n_instances, c->may_wait);
                 if (err == NULL) {
                         if (c->is_greedy)
-                                row_plan_make_greedy(&plan);
-                        row_plan_done(&c->plan);
+                                batch_sizes_make_greedy(&plan);
+                        batch_sizes_done(&c->plan);
                         c->plan = plan;
                 }
                 error_free(err);
@@ -412,7 +412,7 @@ static void free_composite(struct policy *p) {
         struct policy_composite *c = CONTAINER_OF(p, struct policy_composite, base);
 
         batching_config_done(&c->batching);
-        row_plan_done(&c->plan);
+        batch_sizes_done(&c->plan);
         free(c);
 }
 
@@ -424,15 +424,18 @@ struct error *policy_composite_new(const struct policy_composite_options *o, str
                                                .instances_changed = instances_changed,
                                                .drain = drain,
                                                .free = free_composite };
-        struct row_plan                plan;
+        struct batch_sizes             plan;
         struct policy_composite       *c;
 
-        TRY(row_plan_init(&plan, o->ranges, o->n_ranges, o->may_wait));
+        TRY(batch_sizes_init(&plan, o->ranges, o->n_ranges, o->may_wait));
         if (o->is_greedy)
-                row_plan_make_greedy(&plan);
+                batch_sizes_make_greedy(&plan);
         c = mem_zalloc(sizeof(*c));
         *c = (struct policy_composite){
-                .base = { .ops = &ops, .limits = &c->batching, .picks = true, .has_members = true },
+                .base = { .ops = &ops,
+                          .limits = &c->batching,
+                          .assigns_batches = true,
+                          .has_members = true },
                 .batching = *o->batching,
                 .plan = plan,
                 .adaptive = { .mode = o->adaptive, .delay_ns = o->batching->max_queue_delay_ns },

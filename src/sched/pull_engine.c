@@ -28,30 +28,30 @@ static void wake_locked(struct instance *in) {
         cond_signal(&in->wake);
 }
 
-static void give_turn_locked(struct instance *in) {
-        instance_set_turn_locked(in, TURN_GIVEN);
+static void give_permit_locked(struct instance *in) {
+        instance_set_permit_locked(in, PERMIT_GIVEN);
         wake_locked(in);
 }
 
-/* The limiter calls this when the instance gets its turn. */
-static void on_turn(void *instance) {
+/* The limiter calls this when the instance gets its permit. */
+static void on_permit(void *instance) {
         struct instance *in = instance;
 
         MUTEX_GUARD(&in->engine->lock);
-        give_turn_locked(in);
+        give_permit_locked(in);
 }
 
 static void wake_deferred(void *scheduler);
 
 /* A submitter may defer the wake-up. Its flush asks the policy again. */
-static void wake_or_defer_locked(struct pull_engine *e, const struct event *ev,
+static void wake_or_defer_locked(struct pull_engine *e, const struct sched_event *ev,
                                  struct instance *in) {
         if (!ev->may_run_here || !submitter_defer_wake(ev->thread, e, e->model, wake_deferred))
                 wake_locked(in);
 }
 
 /* Lets one idle instance sleep until then, unless another one sleeps for a shorter time. */
-static void watch_locked(struct pull_engine *e, const struct event *ev, uint64_t until_ns) {
+static void watch_locked(struct pull_engine *e, const struct sched_event *ev, uint64_t until_ns) {
         struct list_node *first = list_first(&e->idle);
 
         /* One watcher is enough: when it wakes up, the policy names the instances that have work. If all
@@ -90,35 +90,35 @@ static inline bool has_work(const struct pull_engine *e) {
                UNLIKELY(e->policy->refused != NULL);
 }
 
-/* ---- the pump -------------------------------------------------------------------------------- */
+/* ---- scheduling ----------------------------------------------------------------------------- */
 
-/* Asks the limiter for a turn when there is a batch to run, and withdraws otherwise. Returns the
- * instance that may run the batch at once; NULL when there is none, or when its turn will be given
- * later. An instance that continues asks before it returns its old turn, so that it competes for
+/* Asks the limiter for a permit when there is a batch to run, and withdraws otherwise. Returns the
+ * instance that may run the batch at once; NULL when there is none, or when its permit will be given
+ * later. An instance that continues asks before it returns its old permit, so that it competes for
  * the next one. */
-static struct instance *ask_limiter_locked(struct pull_engine *e, struct event *ev,
+static struct instance *ask_limiter_locked(struct pull_engine *e, struct sched_event *ev,
                                            bool has_batch) {
-        struct instance   *chosen = NULL;
-        struct instance   *ended = ev->self != NULL ? ev->self : STEAL(ev->ended);
-        enum instance_turn turn = TURN_NONE;
+        struct instance     *chosen = NULL;
+        struct instance     *ended = ev->self != NULL ? ev->self : STEAL(ev->ended);
+        enum instance_permit permit = PERMIT_NONE;
 
         if (ended != NULL)
-                turn = ended->turn;
-        if (turn == TURN_GIVEN && has_batch)
-                return ended; /* it uses the turn that it has */
-        if (turn != TURN_NONE)
-                instance_set_turn_locked(ended, TURN_NONE);
+                permit = ended->permit;
+        if (permit == PERMIT_GIVEN && has_batch)
+                return ended; /* it uses the permit that it has */
+        if (permit != PERMIT_NONE)
+                instance_set_permit_locked(ended, PERMIT_NONE);
         if (has_batch)
                 chosen = rate_group_ask(e->group);
         else
                 rate_group_withdraw(e->group);
-        if (turn != TURN_NONE)
-                rate_claim_end(ended->claim,
-                               turn == TURN_EXECUTED ? RATE_TURN_EXECUTED : RATE_TURN_UNUSED);
+        if (permit != PERMIT_NONE)
+                rate_claim_end(ended->claim, permit == PERMIT_EXECUTED ? RATE_PERMIT_EXECUTED
+                                                                       : RATE_PERMIT_UNUSED);
         return chosen;
 }
 
-static void take_batch_locked(struct pull_engine *e, struct event *ev, struct instance *in,
+static void take_first_locked(struct pull_engine *e, struct sched_event *ev, struct instance *in,
                               uint32_t n) {
         uint64_t rows = 0;
 
@@ -135,13 +135,14 @@ static void take_batch_locked(struct pull_engine *e, struct event *ev, struct in
 }
 
 /* Returns true when the calling thread got the batch. Then the policy is asked once more. */
-static bool dispatch_locked(struct pull_engine *e, struct event *ev, const struct dispatch *d) {
+static bool carry_out_locked(struct pull_engine *e, struct sched_event *ev,
+                             const struct dispatch *d) {
         struct instance *in = d->on;
 
         if (UNLIKELY(e->group != NULL)) {
                 in = ask_limiter_locked(e, ev, d->verdict == BATCH_RUN);
-                if (in != NULL && in->turn != TURN_GIVEN)
-                        instance_set_turn_locked(in, TURN_GIVEN);
+                if (in != NULL && in->permit != PERMIT_GIVEN)
+                        instance_set_permit_locked(in, PERMIT_GIVEN);
                 if (in != NULL && in != ev->self && !(ev->may_run_here && may_borrow(e, in))) {
                         wake_locked(in);
                         in = NULL;
@@ -154,7 +155,7 @@ static bool dispatch_locked(struct pull_engine *e, struct event *ev, const struc
         if (in == ev->self || (ev->may_run_here && may_borrow(e, in))) {
                 if (e->counts != NULL)
                         batch_counts_add_batch(e->counts, d->reason);
-                take_batch_locked(e, ev, in, d->n_requests);
+                take_first_locked(e, ev, in, d->n_requests);
                 return true;
         }
         /* The requests stay in the queue: the instance takes its batch when its thread runs, some
@@ -165,7 +166,7 @@ static bool dispatch_locked(struct pull_engine *e, struct event *ev, const struc
         return false;
 }
 
-static void expire_locked(struct pull_engine *e, struct event *ev) {
+static void expire_locked(struct pull_engine *e, struct sched_event *ev) {
         ev->expired = request_queue_expire(&e->queue, ev->now_ns);
         if (e->policy->ops->withdrawn != NULL)
                 for (struct request *req = ev->expired; req != NULL; req = req->queued.next)
@@ -179,25 +180,25 @@ static NOINLINE void notify_due_locked(struct pull_engine *e, uint64_t now_ns) {
 }
 
 /* Asks the policy. After the calling thread got its batch, asks once more for the other instances. */
-static inline void ask_policy_locked(struct pull_engine *e, struct event *ev) {
+static inline void ask_policy_locked(struct pull_engine *e, struct sched_event *ev) {
         bool has_batch = true;
 
         while (has_batch && (!list_is_empty(&e->idle) || e->group != NULL)) {
                 const struct sched_view view = view_of(e);
                 struct dispatch         d = e->policy->ops->decide(e->policy, &view, ev->now_ns);
 
-                has_batch = dispatch_locked(e, ev, &d) && (has_work(e) || e->group != NULL);
+                has_batch = carry_out_locked(e, ev, &d) && (has_work(e) || e->group != NULL);
         }
 }
 
 /* Decides what happens next, after each event. This is the only place that does so. */
-static void pump_locked(struct pull_engine *e, struct event *ev) {
+static void schedule_locked(struct pull_engine *e, struct sched_event *ev) {
         if (UNLIKELY(e->queue.dues.n > 0))
                 expire_locked(e, ev);
         if (UNLIKELY(e->policy->due_ns != 0) && e->policy->due_ns <= ev->now_ns)
                 notify_due_locked(e, ev->now_ns);
-        if (UNLIKELY(e->policy->picks))
-                pull_pump_picks_locked(e, ev);
+        if (UNLIKELY(e->policy->assigns_batches))
+                pull_schedule_assigned_locked(e, ev);
         else
                 ask_policy_locked(e, ev);
         if (UNLIKELY(e->policy->refused != NULL))
@@ -248,10 +249,10 @@ static void refuse_cancelled(struct pull_engine *e, struct request *req) {
 
 /* ---- after the lock was released ------------------------------------------------------------- */
 
-/* Releases the lock. Then wakes instances of other models that got a turn, and refuses requests
+/* Releases the lock. Then wakes instances of other models that got a permit, and refuses requests
  * that timed out, before anything runs on this thread. When no batch was taken, the engine may be
  * freed during this call. */
-static void unlock_and_finish(struct pull_engine *e, const struct event *ev) {
+static void unlock_and_finish(struct pull_engine *e, const struct sched_event *ev) {
         static const struct error expired =
                 ERROR_STATIC(ERR_UNAVAILABLE, "Request timeout expired");
         struct rate_limiter *limiter = e->limiter;
@@ -265,10 +266,10 @@ static void unlock_and_finish(struct pull_engine *e, const struct event *ev) {
                 answer_refused(e, ev->refused);
 }
 
-static void pump_and_unlock(struct pull_engine *e, struct instance *ended) {
-        struct event ev = { .now_ns = clock_now_ns(), .ended = ended };
+static void schedule_and_unlock(struct pull_engine *e, struct instance *ended) {
+        struct sched_event ev = { .now_ns = clock_now_ns(), .ended = ended };
 
-        pump_locked(e, &ev);
+        schedule_locked(e, &ev);
         unlock_and_finish(e, &ev);
 }
 
@@ -288,7 +289,7 @@ static void measure_locked(struct pull_engine *e, const struct execution *done) 
                 e->policy->ops->executed(e->policy, done);
 }
 
-static void run_requests(struct pull_engine *e, const struct event *ev, bool is_inline,
+static void run_requests(struct pull_engine *e, const struct sched_event *ev, bool is_inline,
                          struct execution *done) {
         if (!ev->is_direct)
                 model_stats_pending(e->model->stats, -(int)ev->n_requests);
@@ -296,11 +297,11 @@ static void run_requests(struct pull_engine *e, const struct event *ev, bool is_
 }
 
 /* Runs the event's batch, and then takes the lock. */
-static void run_batch(struct pull_engine *e, struct event *ev, bool is_inline) {
+static void run_batch(struct pull_engine *e, struct sched_event *ev, bool is_inline) {
         struct execution done = { .rows = ev->rows, .start_ns = submitter_recent_time(ev->thread) };
 
         submitter_enter_execution(ev->thread, ev->spends_ns);
-        if (UNLIKELY(e->policy->picks))
+        if (UNLIKELY(e->policy->assigns_batches))
                 instance_run_items(ev->runner, e->model->stats, is_inline, &done);
         else
                 run_requests(e, ev, is_inline, &done);
@@ -308,11 +309,11 @@ static void run_batch(struct pull_engine *e, struct event *ev, bool is_inline) {
         mutex_lock(&e->lock);
         measure_locked(e, &done);
         if (UNLIKELY(ev->runner->claim != NULL))
-                instance_set_turn_locked(ev->runner, TURN_EXECUTED);
+                instance_set_permit_locked(ev->runner, PERMIT_EXECUTED);
 }
 
 /* Runs the submitter's batch on its own thread. */
-static void run_borrowed(struct pull_engine *e, struct event *ev) {
+static void run_borrowed(struct pull_engine *e, struct sched_event *ev) {
         struct instance *in = ev->runner;
 
         run_batch(e, ev, true);
@@ -329,7 +330,7 @@ static void run_borrowed(struct pull_engine *e, struct event *ev) {
         /* Requests that came meanwhile found this instance busy, and may have woken none. So
          * the policy is asked for them: by the flush, which asks again anyway, or by this thread. */
         if (in->claim != NULL || (has_work(e) && !ev->asks_again))
-                pump_and_unlock(e, in);
+                schedule_and_unlock(e, in);
         else
                 mutex_unlock(&e->lock);
 }
@@ -339,18 +340,19 @@ static void on_timeout(struct timer *t) {
 
         mutex_lock(&e->lock);
         e->timer_due_ns = CLOCK_NEVER;
-        pump_and_unlock(e, NULL);
+        schedule_and_unlock(e, NULL);
 }
 
 /* ---- submit and cancel ----------------------------------------------------------------------- */
 
 /* Checks the first idle instance, which is the one that a policy runs if all are alike. A policy
- * that picks may choose another one; that instance is checked when it is known. */
+ * that assigns batches may choose another one; that instance is checked when it is known. */
 static bool may_run_here(struct pull_engine *e, const struct submitter *thread, bool is_step) {
         struct list_node *first = list_first(&e->idle);
 
         if (e->inline_execution == INLINE_NEVER || first == NULL ||
-            (!e->policy->picks && !may_borrow(e, LIST_ENTRY(first, struct instance, idle_node))))
+            (!e->policy->assigns_batches &&
+             !may_borrow(e, LIST_ENTRY(first, struct instance, idle_node))))
                 return false;
         if (e->inline_execution == INLINE_ALWAYS)
                 return !submitter_is_executing(thread);
@@ -386,14 +388,14 @@ static inline void notify_arrival_locked(struct pull_engine *e, struct request *
         }
 }
 
-static void run_here(struct pull_engine *e, struct event *ev) {
+static void run_here(struct pull_engine *e, struct sched_event *ev) {
         run_borrowed(e, ev);
         if (UNLIKELY(ev->has_continuations))
                 submitter_continue(ev->thread, false);
 }
 
 /* Releases the lock, then runs the batch that was taken for this thread. */
-static void unlock_and_run(struct pull_engine *e, struct event *ev) {
+static void unlock_and_run(struct pull_engine *e, struct sched_event *ev) {
         unlock_and_finish(e, ev);
         if (ev->runner != NULL)
                 run_here(e, ev);
@@ -403,8 +405,9 @@ static void unlock_and_run(struct pull_engine *e, struct event *ev) {
  * queue and the policy: no other request waits. NULL: the request goes through the queue. */
 static struct instance *find_direct_locked(struct pull_engine *e, const struct submitter *thread,
                                            const struct request *req) {
-        if (!e->policy->is_immediate || e->queue.n_waiting > 0 || e->group != NULL || e->gathers ||
-            !may_run_here(e, thread, req->is_inner) || request_is_cancelled(req))
+        if (!e->policy->is_immediate || e->queue.n_waiting > 0 || e->group != NULL ||
+            e->batches_at_flush || !may_run_here(e, thread, req->is_inner) ||
+            request_is_cancelled(req))
                 return NULL;
         return LIST_ENTRY(list_first(&e->idle), struct instance, idle_node);
 }
@@ -412,13 +415,13 @@ static struct instance *find_direct_locked(struct pull_engine *e, const struct s
 /* Releases the lock. */
 static void run_direct(struct pull_engine *e, struct submitter *thread, struct instance *in,
                        struct request *req) {
-        struct event ev = { .thread = thread,
-                            .spends_ns = e->average_ns,
-                            .runner = in,
-                            .batch = req,
-                            .n_requests = 1,
-                            .rows = request_rows(req),
-                            .is_direct = true };
+        struct sched_event ev = { .thread = thread,
+                                  .spends_ns = e->average_ns,
+                                  .runner = in,
+                                  .batch = req,
+                                  .n_requests = 1,
+                                  .rows = request_rows(req),
+                                  .is_direct = true };
 
         req->queued.next = NULL;
         hand_out_locked(e, in, INSTANCE_BORROWED, ev.rows);
@@ -431,17 +434,17 @@ static void run_direct(struct pull_engine *e, struct submitter *thread, struct i
 /* Runs a batch here or wakes an instance. Releases the lock. `req` may be freed afterwards. */
 static void act_on_arrival(struct pull_engine *e, struct submitter *thread, bool is_step,
                            uint64_t now_ns) {
-        struct event ev = { .thread = thread,
-                            .now_ns = now_ns,
-                            .may_run_here = may_run_here(e, thread, is_step),
-                            .spends_ns = e->average_ns };
+        struct sched_event ev = { .thread = thread,
+                                  .now_ns = now_ns,
+                                  .may_run_here = may_run_here(e, thread, is_step),
+                                  .spends_ns = e->average_ns };
 
         /* When the wake-up can be deferred, its flush asks the policy: now it would see one request, at
          * the end of the round all that the loop has read. Without an idle instance there is nothing to
          * defer; then the policy only updates what it waits for. */
-        if (list_is_empty(&e->idle) || (ev.may_run_here && !e->gathers) ||
+        if (list_is_empty(&e->idle) || (ev.may_run_here && !e->batches_at_flush) ||
             !submitter_defer_wake(thread, e, e->model, wake_deferred))
-                pump_locked(e, &ev);
+                schedule_locked(e, &ev);
         else
                 update_timer_locked(e);
         unlock_and_run(e, &ev);
@@ -450,18 +453,18 @@ static void act_on_arrival(struct pull_engine *e, struct submitter *thread, bool
 /* Asks the policy with all requests that are queued now, and runs a batch here if it may. Returns
  * true when it ran one and more requests wait, for which no instance was woken. Adds the expected
  * duration to *spent_ns, the time that the current flush spends on batches. */
-static bool pump_again(struct pull_engine *e, uint64_t *spent_ns, bool asks_again) {
-        struct event ev = { .thread = submitter_self(),
-                            .now_ns = clock_now_ns(),
-                            .asks_again = asks_again };
+static bool schedule_again(struct pull_engine *e, uint64_t *spent_ns, bool asks_again) {
+        struct sched_event ev = { .thread = submitter_self(),
+                                  .now_ns = clock_now_ns(),
+                                  .asks_again = asks_again };
 
         mutex_lock(&e->lock);
-        ev.may_run_here = e->gathers &&
+        ev.may_run_here = e->batches_at_flush &&
                           (*spent_ns == 0 || *spent_ns + e->average_ns < e->inline_limit_ns) &&
                           may_run_here(e, ev.thread, false);
         ev.spends_ns = e->average_ns;
         *spent_ns += e->average_ns;
-        pump_locked(e, &ev);
+        schedule_locked(e, &ev);
         unlock_and_run(e, &ev);
         return ev.has_more;
 }
@@ -471,12 +474,12 @@ static bool pump_again(struct pull_engine *e, uint64_t *spent_ns, bool asks_agai
 static void wake_deferred(void *scheduler) {
         uint64_t spent_ns = 0;
 
-        while (pump_again(scheduler, &spent_ns, true))
+        while (schedule_again(scheduler, &spent_ns, true))
                 continue;
 }
 
 void pull_engine_ask_again(struct scheduler *s) {
-        pump_again(self_of(s), &(uint64_t){ 0 }, false);
+        schedule_again(self_of(s), &(uint64_t){ 0 }, false);
 }
 
 static struct error *admit_locked(const struct pull_engine *e, const struct request *req) {
@@ -611,7 +614,7 @@ static void pull_cancel(struct scheduler *base, struct request *req) {
         request_queue_remove(&e->queue, req);
         if (e->policy->ops->withdrawn != NULL)
                 e->policy->ops->withdrawn(e->policy, req);
-        pump_and_unlock(e, NULL);
+        schedule_and_unlock(e, NULL);
         refuse_cancelled(e, req);
 }
 
@@ -640,7 +643,7 @@ static void run_continuations(struct pull_engine *e, struct instance *in,
         if (!e->is_ending && !in->is_leaving)
                 list_append(&e->idle, &in->idle_node);
         if (UNLIKELY(in->claim != NULL) || UNLIKELY(e->policy->n_assigned > 0))
-                pump_and_unlock(e, in); /* the next step may need the same resource */
+                schedule_and_unlock(e, in); /* the next step may need the same resource */
         else
                 mutex_unlock(&e->lock);
         submitter_continue(thread, runs_steps);
@@ -651,7 +654,7 @@ static void run_continuations(struct pull_engine *e, struct instance *in,
 }
 
 /* Runs the batch that another thread took for this instance. */
-static void run_dispatched(struct pull_engine *e, struct instance *in, struct event *ev) {
+static void run_dispatched(struct pull_engine *e, struct instance *in, struct sched_event *ev) {
         instance_set_state_locked(in, INSTANCE_RUNNING);
         ev->runner = in;
         ev->rows = in->rows;
@@ -665,7 +668,7 @@ static void run_dispatched(struct pull_engine *e, struct instance *in, struct ev
 
 /* One iteration of an instance's thread: asks for a batch and runs it, or sleeps. */
 static void iterate_locked(struct pull_engine *e, struct instance *in, struct submitter *thread) {
-        struct event ev = { .thread = thread, .now_ns = clock_now_ns(), .self = in };
+        struct sched_event ev = { .thread = thread, .now_ns = clock_now_ns(), .self = in };
 
         if (UNLIKELY(in->state == INSTANCE_DISPATCHED)) {
                 run_dispatched(e, in, &ev);
@@ -674,9 +677,9 @@ static void iterate_locked(struct pull_engine *e, struct instance *in, struct su
         /* Idle before the policy is asked, since policies choose among the idle instances only. It is not
          * certain that this one gets the batch: a policy may prefer another, which is woken. */
         list_prepend(&e->idle, &in->idle_node);
-        pump_locked(e, &ev);
+        schedule_locked(e, &ev);
         if (ev.runner == NULL && ev.expired == NULL && ev.refused == NULL &&
-            (LIKELY(e->limiter == NULL) || !rate_limiter_has_turns(e->limiter))) {
+            (LIKELY(e->limiter == NULL) || !rate_limiter_has_permits(e->limiter))) {
                 wait_idle_locked(e, in);
         } else {
                 if (list_is_linked(&in->idle_node))
@@ -725,12 +728,12 @@ static struct error *join_limiter(struct instance *in) {
 
         if (e->limiter == NULL)
                 return NULL;
-        if (e->policy->picks)
+        if (e->policy->assigns_batches)
                 in->group = rate_group_new(e->limiter);
         TRY(rate_claim_new(in->group != NULL ? in->group : e->group,
                            &(struct rate_claim_options){ .limits = in->executor->limits,
                                                          .device = in->executor->device,
-                                                         .on_turn = on_turn,
+                                                         .on_permit = on_permit,
                                                          .instance = in },
                            &in->claim));
         rate_limiter_deliver(e->limiter);
@@ -784,7 +787,7 @@ static void join_locked(struct pull_engine *e, struct instance *in) {
                 e->policy->ops->instance_joined(e->policy, &view, in);
         }
         /* Otherwise another member would run a batch that belongs to this one. */
-        if (e->policy->picks)
+        if (e->policy->assigns_batches)
                 list_append(&e->idle, &in->idle_node);
 }
 
@@ -792,7 +795,7 @@ static void join_locked(struct pull_engine *e, struct instance *in) {
 static void give_up_instance(struct pull_engine *e, struct instance *in) {
         rate_claim_free(STEAL(in->claim));
         mutex_lock(&e->lock);
-        pump_and_unlock(e, NULL); /* it may have got a turn meanwhile */
+        schedule_and_unlock(e, NULL); /* it may have got a permit meanwhile */
         instance_free(in);
 }
 
@@ -856,12 +859,12 @@ static void pull_remove_executor(struct scheduler *base, struct executor *execut
         if (in == NULL)
                 return;
         instance_join_thread(in);
-        /* After this the instance gets no turn. A thread that is giving it one now holds the lock,
+        /* After this the instance gets no permit. A thread that is giving it one now holds the lock,
          * so it has finished when the lock is taken. */
         rate_claim_free(STEAL(in->claim));
         mutex_lock(&e->lock);
         /* When it left, the instance may have been woken for a batch, or have been the watcher. */
-        pump_and_unlock(e, NULL);
+        schedule_and_unlock(e, NULL);
         instance_free(in);
 }
 
@@ -870,7 +873,7 @@ static void pull_remove_executor(struct scheduler *base, struct executor *execut
 static void drain_policy_and_unlock(struct pull_engine *e) {
         if (e->policy->ops->drain != NULL)
                 e->policy->ops->drain(e->policy, clock_now_ns());
-        pump_and_unlock(e, NULL);
+        schedule_and_unlock(e, NULL);
 }
 
 static void pull_drain(struct scheduler *base) {
@@ -932,15 +935,16 @@ struct error *pull_engine_new(const struct pull_options *o, struct scheduler **r
         e->base.ops = &pull_ops;
         e->model = o->model;
         e->policy = o->policy;
-        e->base.may_split = o->policy->picks;
+        e->base.may_split = o->policy->assigns_batches;
         e->timers = o->timers;
         e->limiter = o->limiter;
         e->counts = model_stats_batches(o->model->stats);
-        e->group = o->limiter != NULL && !o->policy->picks ? rate_group_new(o->limiter) : NULL;
+        e->group = o->limiter != NULL && !o->policy->assigns_batches ? rate_group_new(o->limiter)
+                                                                     : NULL;
         timer_init(&e->timeout, on_timeout);
         e->timer_due_ns = CLOCK_NEVER;
         e->inline_execution = o->inline_execution;
-        e->gathers = o->gathers;
+        e->batches_at_flush = o->batches_at_flush;
         e->inline_limit_ns = o->inline_limit_ns > 0 ? o->inline_limit_ns : INLINE_DEFAULT_LIMIT_NS;
         if (e->policy->limits->preserve_ordering)
                 e->base.order = response_order_new();

@@ -2,9 +2,9 @@
 /* One queue, several instances that pull from it, and a policy that decides: the engine of the default
  * scheduler, of the dynamic batcher and of every other policy.
  *
- *     arrival, completion, timer, cancellation, instance added or removed, turn given
+ *     arrival, completion, timer, cancellation, instance added or removed, permit given
  *                                   |
- *                             pump_locked()  asks the policy: nothing, wait until, or run
+ *                             schedule_locked()  asks the policy: nothing, wait until, or run
  *                                   |
  *             a batch for the calling thread, an instance to wake, a time to watch
  *
@@ -19,10 +19,10 @@
  * never borrowed. Executions do not nest: when a completion submits another request, that request is
  * queued or deferred (infer/submitter.h), so that stacks stay flat.
  *
- * With a rate limiter an instance needs a turn for each batch. The engine asks for a turn when a batch
+ * With a rate limiter an instance needs a permit for each batch. The engine asks for a permit when a batch
  * may run, and withdraws when no batch may run any more. The limiter chooses which of the idle
- * instances gets the turn. The batch is formed after the turn was given. A submitter runs the batch
- * itself only when the turn is given at once.
+ * instances gets the permit. The batch is formed after the permit was given. A submitter runs the batch
+ * itself only when the permit is given at once.
  *
  * Timeouts fire on the timer thread, even while all instances are busy.
  *
@@ -58,7 +58,7 @@ struct pull_options {
         /* True when a batch costs less than its requests one by one. Then a submitter that defers
          * wake-ups runs one batch at its flush, with all requests that its round has submitted,
          * instead of one request at each arrival. */
-        bool gathers;
+        bool batches_at_flush;
 };
 
 struct error *pull_engine_new(const struct pull_options *options, struct scheduler **ret) NODISCARD;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The engine's state, shared by its two files: pull_engine.c, and pull_picks.c for policies that pick.
+/* The engine's state, shared by its two files: pull_engine.c, and pull_assigned.c for policies that assign
+ * batches.
  *
  * Ownership.  As in pull_engine.h.
  * Threads.  The engine's lock guards everything that changes.
@@ -31,7 +32,7 @@ struct pull_engine {
         struct batch_counts  *counts;  /* borrowed: the model's; NULL: not counted */
         enum inline_execution inline_execution;
         uint64_t              inline_limit_ns;
-        bool                  gathers;
+        bool                  batches_at_flush;
 
         struct load_source load; /* of the model's statistics */
 
@@ -54,16 +55,16 @@ struct pull_engine {
 };
 
 /* An event, and its results for the thread on which it happened. */
-struct event {
+struct sched_event {
         struct submitter *thread; /* the thread of the event; NULL: it runs nothing here */
         uint64_t          now_ns;
         struct instance  *self;  /* idle, its own thread asks; NULL: other event */
-        struct instance  *ended; /* instance that this thread had borrowed; it returns its turn */
+        struct instance  *ended; /* instance that this thread had borrowed; it returns its permit */
         bool              may_run_here; /* the thread may borrow an instance */
         bool              asks_again;   /* when its batch has run; wakes no instance for the rest */
         uint64_t          spends_ns;    /* expected duration when it runs a batch */
 
-        /* Filled in by pump_locked(). */
+        /* Filled in by schedule_locked(). */
         struct instance *runner; /* runs `batch` on this thread; NULL: nothing */
         struct request  *batch;  /* linked by queued.next */
         uint32_t         n_requests;
@@ -100,7 +101,7 @@ static inline void hand_out_locked(struct pull_engine *e, struct instance *in,
 }
 
 /* The same, when the batch runs on the thread of the event. */
-static inline void hand_out_here_locked(struct pull_engine *e, struct event *ev,
+static inline void hand_out_here_locked(struct pull_engine *e, struct sched_event *ev,
                                         struct instance *in, uint64_t rows) {
         bool is_own = in == ev->self;
 
@@ -117,5 +118,5 @@ static inline void hand_out_here_locked(struct pull_engine *e, struct event *ev,
 void pull_count_member(struct pull_engine *e, struct instance *in);
 void pull_count_execution(const struct execution *done);
 
-/* pump_locked() for a policy that picks: dispatches until the policy has no more batches. */
-void pull_pump_picks_locked(struct pull_engine *e, struct event *ev);
+/* schedule_locked() for a policy that assigns batches: dispatches until the policy has no more batches. */
+void pull_schedule_assigned_locked(struct pull_engine *e, struct sched_event *ev);

@@ -11,14 +11,14 @@
 #include <stdint.h>
 
 struct rate_limiter {
-        atomic_size_t n_undelivered; /* length of `turns`; changed under the lock */
+        atomic_size_t n_undelivered; /* length of `permits`; changed under the lock */
 
         struct mutex      lock;      /* rank LOCK_RATE_LIMITER; guards everything below */
-        struct cond       delivered; /* signalled when an on_turn() has returned */
+        struct cond       delivered; /* signalled when an on_permit() has returned */
         struct rate_pools pools;
-        struct list       groups; /* struct rate_group */
-        struct list       queue;  /* struct rate_claim, in the order of their turns */
-        struct list       turns;  /* struct rate_claim: their turn is not delivered yet */
+        struct list       groups;  /* struct rate_group */
+        struct list       queue;   /* struct rate_claim, in the order of their permits */
+        struct list       permits; /* struct rate_claim: their permit is not delivered yet */
         uint64_t          round;
 };
 
@@ -34,11 +34,11 @@ struct rate_claim {
         struct rate_needs  needs;
         uint64_t           weight; /* scaled priority of one execution */
         uint64_t           scaled; /* executions so far x weight */
-        bool               is_on_turn;
-        unsigned           n_callers; /* threads that are in its on_turn() */
+        bool               has_permit;
+        unsigned           n_callers; /* threads that are in its on_permit() */
         struct list_node   member;    /* in the group */
-        struct list_node   node;      /* in the queue, or in `turns` */
-        void (*on_turn)(void *instance);
+        struct list_node   node;      /* in the queue, or in `permits` */
+        void (*on_permit)(void *instance);
         void *instance;
 };
 
@@ -50,7 +50,7 @@ struct rate_limiter *rate_limiter_new(const struct rate_supply *supplies, size_t
         rate_pools_init(&l->pools, supplies, n_supplies);
         list_init(&l->groups);
         list_init(&l->queue);
-        list_init(&l->turns);
+        list_init(&l->permits);
         return l;
 }
 
@@ -100,7 +100,7 @@ static void enqueue_all_locked(struct rate_group *g) {
         LIST_FOR_EACH(&g->claims, node) {
                 struct rate_claim *c = LIST_ENTRY(node, struct rate_claim, member);
 
-                if (!c->is_on_turn && !list_is_linked(&c->node))
+                if (!c->has_permit && !list_is_linked(&c->node))
                         enqueue_locked(g->limiter, c);
         }
 }
@@ -110,12 +110,12 @@ static void dequeue_all_locked(struct rate_group *g) {
         LIST_FOR_EACH(&g->claims, node) {
                 struct rate_claim *c = LIST_ENTRY(node, struct rate_claim, member);
 
-                if (!c->is_on_turn && list_is_linked(&c->node))
+                if (!c->has_permit && list_is_linked(&c->node))
                         list_remove(&c->node);
         }
 }
 
-/* Gives the turn to the first claim in the queue that need not wait; NULL when all wait. */
+/* Gives the permit to the first claim in the queue that need not wait; NULL when all wait. */
 static struct rate_claim *pick_locked(struct rate_limiter *l) {
         l->round++;
         LIST_FOR_EACH(&l->queue, node) {
@@ -127,7 +127,7 @@ static struct rate_claim *pick_locked(struct rate_limiter *l) {
                 }
                 dequeue_all_locked(c->group);
                 rate_needs_take(&c->needs);
-                c->is_on_turn = true;
+                c->has_permit = true;
                 return c;
         }
         return NULL;
@@ -138,7 +138,7 @@ static void pick_all_locked(struct rate_limiter *l) {
         struct rate_claim *c;
 
         while ((c = pick_locked(l)) != NULL) {
-                list_append(&l->turns, &c->node);
+                list_append(&l->permits, &c->node);
                 atomic_fetch_add(&l->n_undelivered, 1);
         }
 }
@@ -162,37 +162,37 @@ void rate_group_withdraw(struct rate_group *g) {
         pick_all_locked(g->limiter);
 }
 
-void rate_claim_end(struct rate_claim *c, enum rate_turn_use use) {
+void rate_claim_end(struct rate_claim *c, enum rate_permit_use use) {
         struct rate_limiter *l = c->group->limiter;
 
         MUTEX_GUARD(&l->lock);
         rate_needs_release(&c->needs);
-        c->is_on_turn = false;
-        if (use == RATE_TURN_EXECUTED)
+        c->has_permit = false;
+        if (use == RATE_PERMIT_EXECUTED)
                 c->scaled += c->weight;
         if (c->group->is_asking)
                 enqueue_locked(l, c);
         pick_all_locked(l);
 }
 
-bool rate_limiter_has_turns(const struct rate_limiter *l) {
+bool rate_limiter_has_permits(const struct rate_limiter *l) {
         return atomic_load(&l->n_undelivered) > 0;
 }
 
 void rate_limiter_deliver(struct rate_limiter *l) {
         struct list_node *node;
 
-        if (!rate_limiter_has_turns(l))
+        if (!rate_limiter_has_permits(l))
                 return;
         mutex_lock(&l->lock);
-        while ((node = list_first(&l->turns)) != NULL) {
+        while ((node = list_first(&l->permits)) != NULL) {
                 struct rate_claim *c = LIST_ENTRY(node, struct rate_claim, node);
 
                 list_remove(node);
                 atomic_fetch_sub(&l->n_undelivered, 1);
                 c->n_callers++;
                 mutex_unlock(&l->lock);
-                c->on_turn(c->instance);
+                c->on_permit(c->instance);
                 mutex_lock(&l->lock);
                 c->n_callers--;
                 cond_broadcast(&l->delivered);
@@ -238,7 +238,7 @@ static struct error *add_claim(struct rate_group *g, const struct rate_claim_opt
                                   .weight = options->limits != NULL
                                                     ? MAX(options->limits->priority, 1)
                                                     : 1,
-                                  .on_turn = options->on_turn,
+                                  .on_permit = options->on_permit,
                                   .instance = options->instance };
         MUTEX_GUARD(&l->lock);
         err = rate_needs_init(&c->needs, &l->pools, options->limits, options->device);
@@ -271,10 +271,10 @@ void rate_claim_free(struct rate_claim *c) {
                 cond_wait(&l->delivered, &l->lock);
         if (list_is_linked(&c->node)) {
                 list_remove(&c->node);
-                if (c->is_on_turn)
+                if (c->has_permit)
                         atomic_fetch_sub(&l->n_undelivered, 1);
         }
-        if (c->is_on_turn)
+        if (c->has_permit)
                 rate_needs_release(&c->needs);
         list_remove(&c->member);
         rate_needs_done(&c->needs, &l->pools);

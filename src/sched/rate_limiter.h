@@ -2,15 +2,15 @@
 /* Decides which instance may execute next when executions are limited by resources:
  * --rate-limit=execution_count.
  *
- * Each instance of a model has a claim. The claims of a model form a group. A group asks for one turn
+ * Each instance of a model has a claim. The claims of a model form a group. A group asks for one permit
  * when it has a batch to run. Then all its claims that are not executing enter the queue. The queue is
  * ordered by scaled priority, which is executions so far x max(1, priority), the lowest first; equal
- * claims keep the order of arrival. The first claim whose resources are free gets the turn for its
+ * claims keep the order of arrival. The first claim whose resources are free gets the permit for its
  * group. The group asks again when it has another batch.
  *
- *     resting --ask--> queued --resources are free, turn is given--> on turn --end--> resting
+ *     resting --ask--> queued --resources are free, permit is given--> permitted --end--> resting
  *
- * An instance that continues to work asks before it ends its turn, so that it is in the queue when the
+ * An instance that continues to work asks before it returns its permit, so that it is in the queue when the
  * next claim is chosen.
  *
  * Claims do not overtake each other in a pool: while a claim waits for a resource, all later claims
@@ -18,15 +18,15 @@
  * common resource do not wait for each other.
  *
  * A new claim starts with the lowest scaled priority of all claims, not with zero. So a model that was
- * loaded late, or again, does not get all turns until it has caught up.
+ * loaded late, or again, does not get all permits until it has caught up.
  *
  * No function here reads a clock, has a thread or blocks, except rate_claim_free().
- * rate_limiter_deliver() notifies instances of their turns. It must be called after each function that
+ * rate_limiter_deliver() notifies instances of their permits. It must be called after each function that
  * says so, when the caller holds no lock.
  *
  * Ownership.  The scheduler owns its group, the instance its claim. Both end before the limiter.
  * Threads.  Any. The limiter's lock (rank LOCK_RATE_LIMITER) is taken inside a queue's lock. No other
- * lock is taken inside it, and no lock is held while on_turn() runs.
+ * lock is taken inside it, and no lock is held while on_permit() runs.
  */
 #pragma once
 
@@ -51,7 +51,7 @@ struct rate_claim_options {
         /* borrowed for the call; NULL: the instance needs nothing */
         const Inference__ModelRateLimiter *limits;
         int                                device; /* device of the instance */
-        void (*on_turn)(void *instance);
+        void (*on_permit)(void *instance);
         void *instance;
 };
 
@@ -59,23 +59,23 @@ struct rate_claim_options {
  * grown. */
 struct error *rate_claim_new(struct rate_group *g, const struct rate_claim_options *options,
                              struct rate_claim **ret) NODISCARD;
-/* Ends the claim's turn, and waits until a running on_turn() has returned. The caller holds no
+/* Returns the claim's permit, and waits until a running on_permit() has returned. The caller holds no
  * lock. Call rate_limiter_deliver() next. NULL is fine. */
 void rate_claim_free(struct rate_claim *c);
 
-/* The group has a batch to run. Returns the instance that gets its turn at once. NULL: a turn will
+/* The group has a batch to run. Returns the instance that gets its permit at once. NULL: a permit will
  * be delivered later. May be called again while the group asks: then its new claims enter the
  * queue. */
 void *rate_group_ask(struct rate_group *g);
-/* The group has no batch to run any more. A turn that was given meanwhile is still delivered. Call
+/* The group has no batch to run any more. A permit that was given meanwhile is still delivered. Call
  * rate_limiter_deliver() next. */
 void rate_group_withdraw(struct rate_group *g);
 
-/* Ends the turn. Call rate_limiter_deliver() next. */
-enum rate_turn_use { RATE_TURN_UNUSED, RATE_TURN_EXECUTED };
-void rate_claim_end(struct rate_claim *c, enum rate_turn_use use);
+/* Returns the permit. Call rate_limiter_deliver() next. */
+enum rate_permit_use { RATE_PERMIT_UNUSED, RATE_PERMIT_EXECUTED };
+void rate_claim_end(struct rate_claim *c, enum rate_permit_use use);
 
-/* True when there are turns to deliver. */
-bool rate_limiter_has_turns(const struct rate_limiter *l);
-/* Calls on_turn() for each new turn. Without any, the cost is one load. */
+/* True when there are permits to deliver. */
+bool rate_limiter_has_permits(const struct rate_limiter *l);
+/* Calls on_permit() for each new permit. Without any, the cost is one load. */
 void rate_limiter_deliver(struct rate_limiter *l);

@@ -567,7 +567,7 @@ static struct dispatch assigned_to(const struct sched_host *h, struct instance *
         return d;
 }
 
-/* Links the first n requests of the queue, in the form of requests that a policy picks. */
+/* Links the first n requests of the queue, in the form of a batch that a policy assigns. */
 static struct request *link_first(struct request_queue *q, uint32_t n) {
         struct queue_walk w = queue_walk_begin(q);
         struct request   *first = NULL, **next = &first;
@@ -585,8 +585,8 @@ static struct dispatch ask_builtin(struct sched_host *h, const struct sched_view
         struct dispatch  d = h->builtin->ops->decide(h->builtin, view, now_ns);
         struct refusal **end = &h->base.refused;
 
-        if (d.verdict == BATCH_RUN && !h->builtin->picks)
-                d.picked = link_first(view->queue, d.n_requests);
+        if (d.verdict == BATCH_RUN && !h->builtin->assigns_batches)
+                d.requests = link_first(view->queue, d.n_requests);
         while (*end != NULL)
                 end = &(*end)->next;
         *end = STEAL(h->builtin->refused);
@@ -796,7 +796,7 @@ struct error *policy_plugin_new(const struct policy_plugin_options *o, struct po
 
         h->base = (struct policy){ .ops = &plugin_ops,
                                    .limits = &h->batching,
-                                   .picks = true,
+                                   .assigns_batches = true,
                                    .has_members = o->builtin->has_members };
         h->batching = *o->batching;
         *o->batching = (struct batching_config){ 0 };

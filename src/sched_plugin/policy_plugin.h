@@ -4,7 +4,7 @@
  * The engine's events become calls of the plug-in. What the plug-in asks for in such a call is checked
  * at once. Rows that it dispatches leave the queue and are assigned to their instance
  * (policy_assign()); decide() passes them to the engine. With a rate limiter they wait there for the
- * instance's turn. So a plug-in never waits and never holds a request: until it dispatches or rejects
+ * instance's permit. So a plug-in never waits and never holds a request: until it dispatches or rejects
  * rows, they are in the engine's queue. There they can be cancelled, time out, or be served by the
  * built-in policy after the server gave up the plug-in.
  *

@@ -425,7 +425,7 @@ static struct error *make_instance(struct sequence_scheduler *s, struct sequence
         struct error             *err = NULL;
 
         /* an execution costs the same when slots have nothing to run */
-        options.gathers = s->batching.is_by_slot;
+        options.batches_at_flush = s->batching.is_by_slot;
         options.policy = make_policy(s, &err);
         TRY(err);
         in = sequence_instance_new(&s->batching);

@@ -7,7 +7,7 @@
  *                    '---------- released(): the next of the sequence, or of the backlog
  *
  * Each instance has its own engine (sched/pull_engine.h), with all features of an engine: a thread, run
- * to completion, turns of the rate limiter. The strategies differ in the policy of that engine:
+ * to completion, permits of the rate limiter. The strategies differ in the policy of that engine:
  *
  *     direct   There are max_batch_size slots, and a slot is a position in the batch.
  *              policy_slots_new() decides when to run; sequence_batch.c fills the slots that have no

@@ -15,7 +15,7 @@
 #include "repo/agent.h"
 #include "repo/model_files.h"
 #include "repo/warmup.h"
-#include "sched/row_plan.h"
+#include "sched/batch_sizes.h"
 #include "sched/sched_options.h"
 #include "sched/sched_setup.h"
 #include "sched_plugin/plugin_library.h"
@@ -395,7 +395,7 @@ static void put_member(struct json_writer *w, const char *key, const char *text)
 #define MAX_PRINTED_PLANS 1024
 
 static struct error *make_plan(const struct model_config *config, const struct batch_members *m,
-                               struct row_plan *ret) {
+                               struct batch_sizes *ret) {
         struct row_range *ranges = mem_zalloc((m->n_items + 1) * sizeof(*ranges));
         size_t            n = 0;
         struct error     *err = NULL;
@@ -404,9 +404,9 @@ static struct error *make_plan(const struct model_config *config, const struct b
                 if (!config->pb->instance_group[i]->passive)
                         ranges[n++] =
                                 (struct row_range){ m->items[i].min_rows, m->items[i].max_rows };
-        *ret = (struct row_plan){ 0 };
+        *ret = (struct batch_sizes){ 0 };
         if (n > 0)
-                err = row_plan_init(ret, ranges, n, m->may_wait);
+                err = batch_sizes_init(ret, ranges, n, m->may_wait);
         free(ranges);
         return err;
 }
@@ -414,7 +414,7 @@ static struct error *make_plan(const struct model_config *config, const struct b
 /* Prints the plan of a composite model: for 1, 2, ... rows the sizes of the executions. */
 static struct error *print_plan(const struct model_check *c, struct json_writer *w) {
         struct batch_members m;
-        struct row_plan      plan;
+        struct batch_sizes   plan;
         struct error        *err;
 
         TRY(batch_members_read(c->config, &m));
@@ -426,12 +426,12 @@ static struct error *print_plan(const struct model_check *c, struct json_writer 
                         AUTO_STRBUF text = { 0 };
 
                         strbuf_init(&text, 0);
-                        row_plan_print(&plan, n, &text);
+                        batch_sizes_print(&plan, n, &text);
                         strbuf_spoil(w->out, &text);
                         json_put_str(w, strbuf_str(&text));
                 }
                 json_end_array(w);
-                row_plan_done(&plan);
+                batch_sizes_done(&plan);
         }
         batch_members_done(&m);
         return err;

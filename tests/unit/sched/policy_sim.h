@@ -145,7 +145,7 @@ static inline uint64_t sim_take_rows(struct sim *s, const struct dispatch *d, st
                                      bool is_last) {
         uint64_t rows = request_rows(req);
 
-        if (!s->policy->picks)
+        if (!s->policy->assigns_batches)
                 return rows;
         if (is_last && d->part_rows > 0)
                 rows = d->part_rows;
@@ -159,9 +159,10 @@ static inline uint64_t sim_take_rows(struct sim *s, const struct dispatch *d, st
 }
 
 static inline void sim_start(struct sim *s, const struct dispatch *d) {
-        unsigned        at = (unsigned)(d->on - s->instances);
-        struct request *first =
-                s->policy->picks ? d->picked : request_queue_take(&s->queue, d->n_requests);
+        unsigned         at = (unsigned)(d->on - s->instances);
+        struct request  *first = s->policy->assigns_batches
+                                         ? d->requests
+                                         : request_queue_take(&s->queue, d->n_requests);
         struct sim_start start = { .at_us = s->now_us, .instance = at, .n = d->n_requests };
 
         assert_true(at < s->n_instances && s->running[at] == 0);

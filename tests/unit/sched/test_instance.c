@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The states of an instance and of its turn: the tables of sched/instance.h, each change that they have. */
+/* The states of an instance and of its permit: the tables of sched/instance.h, each change that they have. */
 #include "suite.h"
 
 #include "sched/instance.h"
@@ -36,26 +36,26 @@ static void test_states(void **state) {
                                          has_change(changes, ARRAY_LEN(changes), from, to));
 }
 
-static void test_turns(void **state) {
+static void test_permits(void **state) {
         static const struct change changes[] = {
-                { TURN_NONE, TURN_ASKED },    { TURN_NONE, TURN_GIVEN },
-                { TURN_ASKED, TURN_GIVEN },   { TURN_ASKED, TURN_DOUBTED },
-                { TURN_DOUBTED, TURN_ASKED }, { TURN_DOUBTED, TURN_GIVEN },
-                { TURN_DOUBTED, TURN_NONE },  { TURN_GIVEN, TURN_EXECUTED },
-                { TURN_GIVEN, TURN_NONE },    { TURN_EXECUTED, TURN_NONE },
+                { PERMIT_NONE, PERMIT_ASKED },    { PERMIT_NONE, PERMIT_GIVEN },
+                { PERMIT_ASKED, PERMIT_GIVEN },   { PERMIT_ASKED, PERMIT_DOUBTED },
+                { PERMIT_DOUBTED, PERMIT_ASKED }, { PERMIT_DOUBTED, PERMIT_GIVEN },
+                { PERMIT_DOUBTED, PERMIT_NONE },  { PERMIT_GIVEN, PERMIT_EXECUTED },
+                { PERMIT_GIVEN, PERMIT_NONE },    { PERMIT_EXECUTED, PERMIT_NONE },
         };
 
         (void)state;
-        for (unsigned from = 0; from < INSTANCE_N_TURNS; from++)
-                for (unsigned to = 0; to < INSTANCE_N_TURNS; to++)
-                        assert_int_equal(instance_may_change_turn(from, to),
+        for (unsigned from = 0; from < INSTANCE_N_PERMITS; from++)
+                for (unsigned to = 0; to < INSTANCE_N_PERMITS; to++)
+                        assert_int_equal(instance_may_change_permit(from, to),
                                          has_change(changes, ARRAY_LEN(changes), from, to));
 }
 
 SUITE(instance) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_states),
-                cmocka_unit_test(test_turns),
+                cmocka_unit_test(test_permits),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

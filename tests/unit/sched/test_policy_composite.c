@@ -5,8 +5,8 @@
  */
 #include "suite.h"
 
+#include "sched/batch_sizes.h"
 #include "sched/policy_sim.h"
-#include "sched/row_plan.h"
 #include "shortage.h"
 
 #include <limits.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The rate limiter by scripts, without threads: which instance gets a turn, when, and in which order. */
+/* The rate limiter by scripts, without threads: which instance gets a permit, when, and in which order. */
 #include "suite.h"
 
 #include "base/str.h"
@@ -19,7 +19,7 @@ struct stage {
         struct rate_group   *groups[N_GROUPS];
         struct model_config *config;
         struct rate_claim  **claims; /* as instance groups; NULL = not loaded */
-        struct strbuf        log;    /* instance that got its turn */
+        struct strbuf        log;    /* instance that got its permit */
 };
 
 struct place {
@@ -27,7 +27,7 @@ struct place {
         const char   *name;
 };
 
-static void note_turn(struct stage *s, const char *name) {
+static void note_permit(struct stage *s, const char *name) {
         if (strbuf_str(&s->log).len > 0)
                 strbuf_puts(&s->log, " ");
         strbuf_puts(&s->log, name);
@@ -35,10 +35,10 @@ static void note_turn(struct stage *s, const char *name) {
 
 static struct place places[16];
 
-static void on_turn(void *instance) {
+static void on_permit(void *instance) {
         struct place *p = instance;
 
-        note_turn(p->stage, p->name);
+        note_permit(p->stage, p->name);
 }
 
 static size_t find_claim(const struct stage *s, const char *name, size_t len) {
@@ -61,7 +61,7 @@ static struct error *load(struct stage *s, size_t i) {
                              &(struct rate_claim_options){
                                      .limits = group->rate_limiter,
                                      .device = group->n_gpus > 0 ? group->gpus[0] : 0,
-                                     .on_turn = on_turn,
+                                     .on_permit = on_permit,
                                      .instance = &places[i] },
                              &s->claims[i]);
         rate_limiter_deliver(s->limiter);
@@ -104,10 +104,10 @@ static void ask(struct stage *s, char group) {
         struct place *p = rate_group_ask(s->groups[group - 'a']);
 
         if (p != NULL)
-                note_turn(s, p->name);
+                note_permit(s, p->name);
 }
 
-/* "a?" model a asks, "a-" it withdraws; "a!" instance a ends an execution, "a~" an unused turn,
+/* "a?" model a asks, "a-" it withdraws; "a!" instance a ends an execution, "a~" an unused permit,
  * "a+" is loaded, "ax" is unloaded. */
 static void step(struct stage *s, const char *word, size_t len) {
         char verb = word[len - 1];
@@ -122,9 +122,9 @@ static void step(struct stage *s, const char *word, size_t len) {
                 size_t at = find_claim(s, word, len - 1);
 
                 if (verb == '!')
-                        rate_claim_end(s->claims[at], RATE_TURN_EXECUTED);
+                        rate_claim_end(s->claims[at], RATE_PERMIT_EXECUTED);
                 else if (verb == '~')
-                        rate_claim_end(s->claims[at], RATE_TURN_UNUSED);
+                        rate_claim_end(s->claims[at], RATE_PERMIT_UNUSED);
                 else if (verb == '+')
                         assert_ok(load(s, at), word);
                 else if (verb == 'x')
@@ -156,7 +156,7 @@ struct row {
         const char              *name;
         const char              *config;
         const char              *script;
-        const char              *turns;
+        const char              *permits;
         const char              *late;
         const struct rate_supply supplies[3];
 };
@@ -164,7 +164,7 @@ struct row {
 #define GLOBAL_R "resources { name: 'R' global: true count: 1 } "
 
 #define ROW(n, c, s, t, ...)                                                                       \
-        { .name = n, .config = c, .script = s, .turns = t, __VA_ARGS__ }
+        { .name = n, .config = c, .script = s, .permits = t, __VA_ARGS__ }
 
 static const struct row rows[] = {
         /* one resource */
@@ -172,8 +172,8 @@ static const struct row rows[] = {
         ROW("no needs", I("a", "") I("b", ""), "a? b? a! b! a?", "a b a"),
         ROW("no limits at all", "instance_group { name: 'a' }", "a? a! a?", "a a"),
         ROW("one after the other", I("a", R("1")) I("b", R("1")), "a? b? b? a! b! a?", "a b a"),
-        ROW("asking twice is one turn", I("a", R("1")), "a? a? a? a! a!", "a a"),
-        ROW("an unused turn goes on", I("a", R("1")) I("b", R("1")), "a? b? a~", "a b"),
+        ROW("asking twice is one permit", I("a", R("1")), "a? a? a? a! a!", "a a"),
+        ROW("an unused permit goes on", I("a", R("1")) I("b", R("1")), "a? b? a~", "a b"),
         ROW("a count of nothing", I("a", R("0")) I("b", R("1")), "b? a?", "b a"),
         ROW("all or nothing", I("a", R("1")) I("b", S("1")) I("c", R("1") S("1")),
             "a? b? c? a! b! a? c!", "a b c a"),
@@ -183,7 +183,7 @@ static const struct row rows[] = {
             "a? a! a? b? a! b! a? b? c? a! c! b!", "a a b a c b"),
         ROW("equals in order of asking", I("a", R("1")) I("b", R("1")) I("c", R("1")),
             "c? b? a? c! b!", "c b a"),
-        ROW("an unused turn is no execution", I("a", R("1")) I("b", R("1")) I("c", R("1")),
+        ROW("an unused permit is no execution", I("a", R("1")) I("b", R("1")) I("c", R("1")),
             "a? a~ b? b! c? a? b? c!", "a b c a"),
         ROW("priority 2 has half", I("a", R("1") PRIORITY("1")) I("b", R("1") PRIORITY("2")),
             "a? b? a? a! b? b! a? a! b? b! a? a! a? a! b? b! a?", "a b a b a a b a"),
@@ -241,7 +241,7 @@ static const struct row rows[] = {
             "a? b? c? bx a!", "a c"),
         ROW("unloaded while a large need waits", I("a", R("2")) I("b", R("1")) I("c", R("1")),
             "b? a? c? ax b!", "b c"),
-        ROW("unloaded on its turn", I("a", R("1")) I("b", R("1")), "a? b? ax", "a b"),
+        ROW("unloaded on its permit", I("a", R("1")) I("b", R("1")), "a? b? ax", "a b"),
         ROW("the maximum shrinks", I("a", R("2")) I("b", R("1")) I("c", R("1")),
             "b? c? c! ax c? b!", "b c c"),
         ROW("shrinks under what is used", I("a", R("2")) I("b", R("1")) I("c", R("1")),
@@ -258,7 +258,7 @@ static const struct row rows[] = {
             "b? a? a2+ a?", "b a2", .late = "a2"),
 };
 
-static void test_turns(void **state) {
+static void test_permits(void **state) {
         (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 const struct row *r = &rows[i];
@@ -267,24 +267,24 @@ static void test_turns(void **state) {
                 print_message("%s\n", r->name);
                 stage_open(&s, r->config, r->supplies, r->late != NULL ? r->late : "-");
                 play(&s, r->script);
-                assert_string_equal(strbuf_cstr(&s.log), r->turns);
+                assert_string_equal(strbuf_cstr(&s.log), r->permits);
                 stage_close(&s);
         }
 }
 
-/* Each instance always has work. Checks the number of turns of each, of `n` turns in all. */
+/* Each instance always has work. Checks the number of permits of each, of `n` permits in all. */
 static void play_busy(struct stage *s, unsigned n, unsigned *counts) {
         size_t n_claims = s->config->pb->n_instance_group;
         bool   is_running[16] = { false };
 
-        for (unsigned turn = 0; turn < n; turn++) {
+        for (unsigned permit = 0; permit < n; permit++) {
                 bool has_ended = false;
 
                 for (size_t i = 0; i < n_claims; i++) {
                         struct place *p = rate_group_ask(s->groups[i]);
 
                         if (p != NULL)
-                                note_turn(s, p->name);
+                                note_permit(s, p->name);
                 }
                 for (const char *at = strbuf_cstr(&s->log); *at != '\0'; at++)
                         if (*at != ' ') {
@@ -292,10 +292,10 @@ static void play_busy(struct stage *s, unsigned n, unsigned *counts) {
                                 counts[*at - 'a']++;
                         }
                 strbuf_clear(&s->log);
-                for (size_t i = turn % n_claims, k = 0; k < n_claims; k++, i = (i + 1) % n_claims)
+                for (size_t i = permit % n_claims, k = 0; k < n_claims; k++, i = (i + 1) % n_claims)
                         if (is_running[i]) { /* any one of them ends */
                                 is_running[i] = false;
-                                rate_claim_end(s->claims[i], RATE_TURN_EXECUTED);
+                                rate_claim_end(s->claims[i], RATE_PERMIT_EXECUTED);
                                 rate_limiter_deliver(s->limiter);
                                 has_ended = true;
                                 break;
@@ -379,13 +379,13 @@ static void test_refusals(void **state) {
         }
 }
 
-static void test_a_turn_that_was_not_told_is_given_back(void **state) {
+static void test_a_permit_that_was_not_told_is_given_back(void **state) {
         struct stage s;
 
         (void)state;
         stage_open(&s, I("a", R("1")) I("b", R("1")) I("c", R("1")), NULL, "-");
         play(&s, "a? b? c?");
-        rate_claim_end(s.claims[0], RATE_TURN_EXECUTED); /* b's turn, which is not delivered */
+        rate_claim_end(s.claims[0], RATE_PERMIT_EXECUTED); /* b's permit, which is not delivered */
         rate_claim_free(s.claims[1]);
         s.claims[1] = NULL;
         assert_string_equal(strbuf_cstr(&s.log), "a");
@@ -398,10 +398,10 @@ static void test_a_turn_that_was_not_told_is_given_back(void **state) {
 
 SUITE(rate_limiter) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_turns),
+                cmocka_unit_test(test_permits),
                 cmocka_unit_test(test_shares),
                 cmocka_unit_test(test_refusals),
-                cmocka_unit_test(test_a_turn_that_was_not_told_is_given_back),
+                cmocka_unit_test(test_a_permit_that_was_not_told_is_given_back),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Schedulers with a rate limiter and real threads: two models that share one resource, batches that are
- * formed when the turn is given, and turns that no instance needs any more.
+ * formed when the permit is given, and permits that no instance needs any more.
  */
 #include "suite.h"
 
@@ -45,7 +45,7 @@ static void submit_all(struct ticket *tickets, unsigned first, unsigned end) {
                 ticket_submit(&tickets[i]);
 }
 
-static void test_a_batch_forms_when_its_turn_comes(void **state) {
+static void test_a_batch_forms_when_its_permit_comes(void **state) {
         struct pair    p;
         struct ticket *a, *b;
 
@@ -56,7 +56,7 @@ static void test_a_batch_forms_when_its_turn_comes(void **state) {
         hold(p.a, 0);
         ticket_submit(&a[0]);
         assert_batch(p.a, 0, "a");
-        submit_all(b, 0, 8); /* its instance is idle but has no turn */
+        submit_all(b, 0, 8); /* its instance is idle but has no permit */
         assert_int_equal(LAB_GET(p.b, p.b->n_batches), 0);
         let_go(p.a, 0);
         assert_batch(p.b, 0, "abcdefgh");
@@ -82,7 +82,7 @@ static void settle(struct lab *lab) {
         }
 }
 
-static void test_runs_here_only_with_a_turn_at_once(void **state) {
+static void test_runs_here_only_with_a_permit_at_once(void **state) {
         struct pair    p;
         struct ticket *a, *b;
         unsigned       n_batches;
@@ -177,7 +177,7 @@ static void test_expired_while_waiting(void **state) {
         give_up(LARGE(TIMEOUT_20_MS), false);
 }
 
-/* Instances leave while the model waits for a turn. The last one gets it. */
+/* Instances leave while the model waits for a permit. The last one gets it. */
 static void test_an_instance_leaves_while_waiting(void **state) {
         struct pair       p;
         struct scheduler *s;
@@ -296,8 +296,8 @@ static void test_one_unit_under_traffic(void **state) {
 
 SUITE(rate_limits) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_a_batch_forms_when_its_turn_comes),
-                cmocka_unit_test(test_runs_here_only_with_a_turn_at_once),
+                cmocka_unit_test(test_a_batch_forms_when_its_permit_comes),
+                cmocka_unit_test(test_runs_here_only_with_a_permit_at_once),
                 cmocka_unit_test(test_the_instance_that_may_run_does),
                 cmocka_unit_test(test_cancelled_while_waiting),
                 cmocka_unit_test(test_expired_while_waiting),

@@ -42,7 +42,7 @@ struct play {
         unsigned             n_players;
         unsigned             n_units;
         uint64_t             now, duration;
-        unsigned             n_on_turn; /* executions at this moment */
+        unsigned             n_on_permit; /* executions at this moment */
         uint64_t             random;
 };
 
@@ -54,10 +54,10 @@ static void execute(struct player *p) {
         assert_in_range(line->n_waiting, 1, 1000000); /* it asked for this request */
         line->n_waiting--;
         p->end = play->now + play->duration;
-        assert_in_range(++play->n_on_turn, 1, play->n_units);
+        assert_in_range(++play->n_on_permit, 1, play->n_units);
 }
 
-/* Asks until there is no request or no turn, as a pump does after each batch that it has taken. */
+/* Asks until there is no request or no permit, as the engine does after each batch that it has taken. */
 static void ask(struct line *line) {
         while (line->n_waiting > 0) {
                 struct player *p = rate_group_ask(line->group);
@@ -69,31 +69,31 @@ static void ask(struct line *line) {
         rate_group_withdraw(line->group);
 }
 
-static void on_turn(void *instance) {
+static void on_permit(void *instance) {
         struct player *p = instance;
 
         execute(p);
 }
 
-/* After turns were delivered, their instances ask for the others of their models. */
+/* After permits were delivered, their instances ask for the others of their models. */
 static void deliver(struct play *play) {
-        while (rate_limiter_has_turns(play->limiter)) {
+        while (rate_limiter_has_permits(play->limiter)) {
                 rate_limiter_deliver(play->limiter);
                 for (unsigned i = 0; i < N_MODELS; i++)
                         ask(&play->lines[i]);
         }
 }
 
-/* The instance asks for its next request before it ends its turn. */
+/* The instance asks for its next request before it returns its permit. */
 static void end_execution(struct player *p) {
         struct play *play = p->play;
         struct line *line = &play->lines[p->model];
 
         p->end = NEVER;
-        play->n_on_turn--;
+        play->n_on_permit--;
         line->n_executed++;
         ask(line);
-        rate_claim_end(p->claim, RATE_TURN_EXECUTED);
+        rate_claim_end(p->claim, RATE_PERMIT_EXECUTED);
         deliver(play);
 }
 
@@ -131,7 +131,7 @@ static void open_play(struct play *play, unsigned n_instances, unsigned n_units)
                                                          .limits = play->configs[m]
                                                                            ->pb->instance_group[0]
                                                                            ->rate_limiter,
-                                                         .on_turn = on_turn,
+                                                         .on_permit = on_permit,
                                                          .instance = p },
                                                  &p->claim),
                                   "claim");
@@ -200,7 +200,7 @@ static void check_shares(unsigned n_instances, unsigned n_units, enum order orde
                 move_on(&play);
                 while ((p = next_ended(&play, order)) != NULL) {
                         end_execution(p);
-                        assert_int_equal(play.n_on_turn, n_units); /* no unit is idle */
+                        assert_int_equal(play.n_on_permit, n_units); /* no unit is idle */
                 }
                 /* At no time is a model ahead by more than one execution of each instance. */
                 assert_in_range(2 * play.lines[1].n_executed + n_instances + 1 -
@@ -241,7 +241,7 @@ static void test_two_clients_with_eight_in_flight(void **state) {
         }
         assert_int_equal(play.lines[0].n_executed, 72);
         assert_int_equal(play.lines[1].n_executed, 36);
-        while (play.n_on_turn > 0) {
+        while (play.n_on_permit > 0) {
                 move_on(&play);
                 p = next_ended(&play, FIRST_FIRST);
                 end_execution(p);

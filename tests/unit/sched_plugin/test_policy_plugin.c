@@ -2,7 +2,7 @@
 #include "suite.h"
 
 #include "observe/metric.h"
-#include "sched/row_plan.h"
+#include "sched/batch_sizes.h"
 #include "sched_plugin/plugin_counters.h"
 #include "sched_plugin/plugin_items.h"
 #include "sched_plugin/plugin_lab.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "sched/row_plan.h"
+#include "sched/batch_sizes.h"
 
 #include "base/mem.h"
 
@@ -19,7 +19,7 @@ static int compare_ranges(const void *a, const void *b) {
 }
 
 /* Sorts the ranges and merges those that overlap or are adjacent. */
-static struct error *merge_ranges(struct row_plan *p, const struct row_range *ranges,
+static struct error *merge_ranges(struct batch_sizes *p, const struct row_range *ranges,
                                   size_t n_ranges) {
         size_t n = 0;
 
@@ -83,7 +83,7 @@ static void planner_done(struct planner *b) {
         free(b->rings);
 }
 
-static bool planner_init(struct planner *b, const struct row_plan *p) {
+static bool planner_init(struct planner *b, const struct batch_sizes *p) {
         uint32_t n_rings = 0;
 
         for (size_t i = 0; i < p->n_sizes; i++)
@@ -104,7 +104,7 @@ static bool planner_init(struct planner *b, const struct row_plan *p) {
 
 /* f(n) = 1 + min f(n - s) over the sizes s. The largest s wins among equal values: the
  * smallest n - s. */
-static void plan_rows(const struct row_plan *p, struct planner *b, uint32_t n) {
+static void plan_rows(const struct batch_sizes *p, struct planner *b, uint32_t n) {
         uint32_t from = 0;
 
         b->f[n] = UNSERVED;
@@ -129,7 +129,7 @@ static void plan_rows(const struct row_plan *p, struct planner *b, uint32_t n) {
         p->first[n] = b->f[n] != UNSERVED ? n - from : p->first[n - 1];
 }
 
-static void plan_all(const struct row_plan *p, struct planner *b) {
+static void plan_all(const struct batch_sizes *p, struct planner *b) {
         b->f[0] = 0;
         p->first[0] = 0;
         for (uint32_t n = 1; n <= p->n_planned; n++)
@@ -146,17 +146,17 @@ static uint32_t rows_to_plan(uint32_t max_rows, bool may_wait) {
         return (uint32_t)MIN(n, (uint64_t)ROW_PLAN_WINDOW);
 }
 
-struct error *row_plan_init(struct row_plan *p, const struct row_range *ranges, size_t n_ranges,
-                            bool may_wait) {
+struct error *batch_sizes_init(struct batch_sizes *p, const struct row_range *ranges,
+                               size_t n_ranges, bool may_wait) {
         struct planner b = { 0 };
         bool           has_memory;
 
-        *p = (struct row_plan){ 0 };
+        *p = (struct batch_sizes){ 0 };
         TRY(merge_ranges(p, ranges, n_ranges));
         if (!may_wait && p->sizes[0].min_rows != 1) {
                 uint32_t smallest = p->sizes[0].min_rows;
 
-                row_plan_done(p);
+                batch_sizes_done(p);
                 return error_new(ERR_INVALID_ARG,
                                  "cannot serve batch size 1 (smallest member minimum is %u)",
                                  smallest);
@@ -169,17 +169,17 @@ struct error *row_plan_init(struct row_plan *p, const struct row_range *ranges, 
         planner_done(&b);
         if (has_memory)
                 return NULL;
-        row_plan_done(p);
+        batch_sizes_done(p);
         return error_new(ERR_UNAVAILABLE, "out of memory for a plan of batch sizes");
 }
 
-void row_plan_done(struct row_plan *p) {
+void batch_sizes_done(struct batch_sizes *p) {
         free(p->sizes);
         free(p->first);
-        *p = (struct row_plan){ 0 };
+        *p = (struct batch_sizes){ 0 };
 }
 
-void row_plan_make_greedy(struct row_plan *p) {
+void batch_sizes_make_greedy(struct batch_sizes *p) {
         size_t at = 0;
 
         for (uint32_t n = 1; n <= p->n_planned; n++) {
@@ -189,22 +189,22 @@ void row_plan_make_greedy(struct row_plan *p) {
         }
 }
 
-uint32_t row_plan_next(const struct row_plan *p, uint64_t n_rows) {
+uint32_t batch_sizes_next(const struct batch_sizes *p, uint64_t n_rows) {
         return n_rows > p->n_planned ? p->max_rows : p->first[n_rows];
 }
 
-bool row_plan_has_size(const struct row_plan *p, uint64_t n_rows) {
+bool batch_sizes_has_size(const struct batch_sizes *p, uint64_t n_rows) {
         for (size_t i = 0; i < p->n_sizes; i++)
                 if (n_rows <= p->sizes[i].max_rows)
                         return n_rows >= p->sizes[i].min_rows;
         return false;
 }
 
-void row_plan_print(const struct row_plan *p, uint64_t n_rows, struct strbuf *to) {
+void batch_sizes_print(const struct batch_sizes *p, uint64_t n_rows, struct strbuf *to) {
         const char *before = "";
         uint32_t    size;
 
-        while ((size = row_plan_next(p, n_rows)) != 0) {
+        while ((size = batch_sizes_next(p, n_rows)) != 0) {
                 strbuf_printf(to, "%s%u", before, size);
                 before = ",";
                 n_rows -= size;
@@ -214,7 +214,7 @@ void row_plan_print(const struct row_plan *p, uint64_t n_rows, struct strbuf *to
                               (unsigned long long)n_rows, n_rows == 1 ? "waits" : "wait");
 }
 
-void row_plan_print_sizes(const struct row_plan *p, struct strbuf *to) {
+void batch_sizes_print_sizes(const struct batch_sizes *p, struct strbuf *to) {
         for (size_t i = 0; i < p->n_sizes; i++) {
                 const struct row_range *range = &p->sizes[i];
 

@@ -12,8 +12,8 @@
  *                     waits for more rows. This is exact up to ROW_PLAN_WINDOW rows, and for any number
  *                     of rows with M up to 1024. For more rows, M rows run at a time first.
  *
- * Ownership.  row_plan_done() frees what row_plan_init() allocated.
- * Threads.  Immutable after row_plan_init(), and shared freely.
+ * Ownership.  batch_sizes_done() frees what batch_sizes_init() allocated.
+ * Threads.  Immutable after batch_sizes_init(), and shared freely.
  */
 #pragma once
 
@@ -33,7 +33,7 @@ struct row_range {
         uint32_t max_rows;
 };
 
-struct row_plan {
+struct batch_sizes {
         struct row_range *sizes; /* owned: ascending, neither overlapping nor adjacent */
         size_t            n_sizes;
         uint32_t          max_rows;  /* M */
@@ -43,21 +43,21 @@ struct row_plan {
 
 /* Plans for at least one range, each with 1 <= min <= max <= ROW_PLAN_MAX_ROWS. Errors: INVALID_ARG
  * "cannot serve batch size 1 (smallest member minimum is <n>)" unless rows may wait; UNAVAILABLE. */
-struct error *row_plan_init(struct row_plan *p, const struct row_range *ranges, size_t n_ranges,
-                            bool may_wait) NODISCARD;
-void          row_plan_done(struct row_plan *p);
+struct error *batch_sizes_init(struct batch_sizes *p, const struct row_range *ranges,
+                               size_t n_ranges, bool may_wait) NODISCARD;
+void          batch_sizes_done(struct batch_sizes *p);
 /* Changes the plan to torchpipe's rule: always the largest size that there are enough rows for. */
-void row_plan_make_greedy(struct row_plan *p);
+void batch_sizes_make_greedy(struct batch_sizes *p);
 
 /* Returns the size of the first execution for n waiting rows. The rest of the plan is the plan for
  * the rows that remain. 0: no batch runs, the rows wait. */
-uint32_t row_plan_next(const struct row_plan *p, uint64_t n_rows);
+uint32_t batch_sizes_next(const struct batch_sizes *p, uint64_t n_rows);
 
 /* True when some member takes a batch of this size. */
-bool row_plan_has_size(const struct row_plan *p, uint64_t n_rows);
+bool batch_sizes_has_size(const struct batch_sizes *p, uint64_t n_rows);
 
 /* Prints the plan for a reader: "8,4,1"; "8, 2 wait". */
-void row_plan_print(const struct row_plan *p, uint64_t n_rows, struct strbuf *to);
+void batch_sizes_print(const struct batch_sizes *p, uint64_t n_rows, struct strbuf *to);
 
 /* Prints the sizes for a message: "1,4-6,8". */
-void row_plan_print_sizes(const struct row_plan *p, struct strbuf *to);
+void batch_sizes_print_sizes(const struct batch_sizes *p, struct strbuf *to);

@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "infer/fake_model.h"
-#include "sched/row_plan.h"
+#include "sched/batch_sizes.h"
 
 #include <stdio.h>
 
@@ -29,22 +29,22 @@ static size_t read_ranges(const char *text, struct row_range *ranges) {
         return n;
 }
 
-static void make_plan(const char *members, bool may_wait, struct row_plan *ret) {
+static void make_plan(const char *members, bool may_wait, struct batch_sizes *ret) {
         struct row_range ranges[MAX_MEMBERS];
         size_t           n = read_ranges(members, ranges);
 
-        assert_ok(row_plan_init(ret, ranges, n, may_wait), members);
+        assert_ok(batch_sizes_init(ret, ranges, n, may_wait), members);
 }
 
 /* "8,4,1"; rows that wait follow after a "+". */
 static void assert_plan(const char *members, bool may_wait, uint64_t n_rows, const char *expected) {
-        struct row_plan p;
-        char            got[256] = "";
-        size_t          len = 0;
-        uint32_t        size;
+        struct batch_sizes p;
+        char               got[256] = "";
+        size_t             len = 0;
+        uint32_t           size;
 
         make_plan(members, may_wait, &p);
-        while ((size = row_plan_next(&p, n_rows)) != 0) {
+        while ((size = batch_sizes_next(&p, n_rows)) != 0) {
                 assert_in_range(size, 1, n_rows);
                 len += (size_t)snprintf(got + len, sizeof(got) - len, "%s%u", len > 0 ? "," : "",
                                         size);
@@ -54,7 +54,7 @@ static void assert_plan(const char *members, bool may_wait, uint64_t n_rows, con
         if (n_rows > 0)
                 snprintf(got + len, sizeof(got) - len, "+%llu", (unsigned long long)n_rows);
         assert_string_equal(got, expected);
-        row_plan_done(&p);
+        batch_sizes_done(&p);
 }
 
 static void test_fixed_sizes(void **state) {
@@ -120,25 +120,25 @@ static void test_greedy(void **state) {
 
         (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-                struct row_plan p;
-                AUTO_STRBUF     text = { 0 };
+                struct batch_sizes p;
+                AUTO_STRBUF        text = { 0 };
 
                 strbuf_init(&text, 0);
                 make_plan(rows[i].members, MUST_SERVE_ALL, &p);
-                row_plan_make_greedy(&p);
-                row_plan_print(&p, rows[i].n_rows, &text);
+                batch_sizes_make_greedy(&p);
+                batch_sizes_print(&p, rows[i].n_rows, &text);
                 assert_string_equal(strbuf_str(&text).ptr, rows[i].expected);
-                row_plan_done(&p);
+                batch_sizes_done(&p);
         }
         {
-                struct row_plan p;
+                struct batch_sizes p;
 
                 make_plan("4-4 8-8", MAY_WAIT, &p);
-                row_plan_make_greedy(&p);
-                assert_int_equal(row_plan_next(&p, 3), 0);
-                assert_int_equal(row_plan_next(&p, 7), 4);
-                assert_int_equal(row_plan_next(&p, 13), 8);
-                row_plan_done(&p);
+                batch_sizes_make_greedy(&p);
+                assert_int_equal(batch_sizes_next(&p, 3), 0);
+                assert_int_equal(batch_sizes_next(&p, 7), 4);
+                assert_int_equal(batch_sizes_next(&p, 13), 8);
+                batch_sizes_done(&p);
         }
 }
 
@@ -147,42 +147,43 @@ static void test_print(void **state) {
 
         (void)state;
         for (uint64_t n = 1; n <= ARRAY_LEN(rows); n++) {
-                struct row_plan p;
-                AUTO_STRBUF     text = { 0 };
+                struct batch_sizes p;
+                AUTO_STRBUF        text = { 0 };
 
                 strbuf_init(&text, 0);
                 make_plan("4-4 8-8", MAY_WAIT, &p);
-                row_plan_print(&p, n, &text);
+                batch_sizes_print(&p, n, &text);
                 assert_string_equal(strbuf_str(&text).ptr, rows[n - 1]);
-                row_plan_done(&p);
+                batch_sizes_done(&p);
         }
 }
 
 static void test_size_one_is_needed(void **state) {
-        struct row_range ranges[] = { { 8, 8 }, { 4, 4 } };
-        struct row_plan  p;
+        struct row_range   ranges[] = { { 8, 8 }, { 4, 4 } };
+        struct batch_sizes p;
 
         (void)state;
-        assert_error(row_plan_init(&p, ranges, 2, MUST_SERVE_ALL), ERR_INVALID_ARG,
+        assert_error(batch_sizes_init(&p, ranges, 2, MUST_SERVE_ALL), ERR_INVALID_ARG,
                      "cannot serve batch size 1 (smallest member minimum is 4)");
         assert_null(p.first);
         assert_null(p.sizes);
 }
 
 static void test_sizes(void **state) {
-        struct row_plan p;
-        AUTO_STRBUF     text = { 0 };
+        struct batch_sizes p;
+        AUTO_STRBUF        text = { 0 };
 
         (void)state;
         strbuf_init(&text, 0);
         make_plan("8-8 1-1 4-5 6-6", MUST_SERVE_ALL, &p);
-        row_plan_print_sizes(&p, &text);
+        batch_sizes_print_sizes(&p, &text);
         assert_string_equal(strbuf_str(&text).ptr, "1,4-6,8");
         for (uint64_t n = 0; n < 12; n++)
-                assert_int_equal(row_plan_has_size(&p, n), n == 1 || (n >= 4 && n <= 6) || n == 8);
-        assert_int_equal(row_plan_next(&p, 0), 0);
-        assert_int_equal(row_plan_next(&p, UINT64_MAX), 8);
-        row_plan_done(&p);
+                assert_int_equal(batch_sizes_has_size(&p, n),
+                                 n == 1 || (n >= 4 && n <= 6) || n == 8);
+        assert_int_equal(batch_sizes_next(&p, 0), 0);
+        assert_int_equal(batch_sizes_next(&p, UINT64_MAX), 8);
+        batch_sizes_done(&p);
 }
 
 /* ---- random sets ----------------------------------------------------------------------------- */
@@ -246,22 +247,22 @@ static uint32_t expected_next(const struct set *s, const uint32_t *fewest, bool 
 }
 
 static void check_random_sets(bool may_wait, uint64_t random) {
-        static uint32_t   fewest[N_ROWS + 1];
-        static struct set s;
-        struct row_plan   p;
+        static uint32_t    fewest[N_ROWS + 1];
+        static struct set  s;
+        struct batch_sizes p;
 
         for (unsigned k = 0; k < N_SETS; k++) {
                 draw_set(&random, may_wait, &s);
                 count_fewest(&s, fewest);
-                assert_ok(row_plan_init(&p, s.ranges, s.n, may_wait), "plan");
+                assert_ok(batch_sizes_init(&p, s.ranges, s.n, may_wait), "plan");
                 for (uint32_t n = 1; n <= N_ROWS; n++) {
                         uint32_t expected = expected_next(&s, fewest, may_wait, n);
 
-                        if (row_plan_next(&p, n) != expected)
+                        if (batch_sizes_next(&p, n) != expected)
                                 fail_msg("set %u: %u rows: %u instead of %u", k, n,
-                                         row_plan_next(&p, n), expected);
+                                         batch_sizes_next(&p, n), expected);
                 }
-                row_plan_done(&p);
+                batch_sizes_done(&p);
         }
 }
 
@@ -278,22 +279,22 @@ static void test_no_memory(void **state) {
 
         (void)state;
         do {
-                struct row_plan p;
-                struct error   *err;
+                struct batch_sizes p;
+                struct error      *err;
 
                 mem_fail_after(++n);
-                err = row_plan_init(&p, ranges, 2, MUST_SERVE_ALL);
+                err = batch_sizes_init(&p, ranges, 2, MUST_SERVE_ALL);
                 was_hit = mem_fail_was_hit();
                 mem_fail_after(0);
                 assert_int_equal(err != NULL, was_hit);
                 if (err == NULL)
-                        row_plan_done(&p);
+                        batch_sizes_done(&p);
                 error_free(err);
         } while (was_hit);
         assert_true(n > 4);
 }
 
-SUITE(row_plan) {
+SUITE(batch_sizes) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_fixed_sizes),    cmocka_unit_test(test_fewest_executions),
                 cmocka_unit_test(test_the_rest_waits), cmocka_unit_test(test_print),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The engine's pump for policies that pick. The batch is taken for the instance that the policy chose,
- * at once, and that instance runs it. Another instance cannot form it anew, since it may take other
+/* How the engine schedules for policies that assign batches. The batch is taken for the instance that the
+ * policy chose, at once, and that instance runs it. Another instance cannot form it anew, since it may take other
  * batch sizes.
  */
 #include "infer/request_split.h"
@@ -58,12 +58,13 @@ static void count_locked(const struct pull_engine *e, const struct instance *in,
 /* ---- dispatching ----------------------------------------------------------------------------- */
 
 /* Takes the batch for that instance: the calling thread runs it, or the instance's own thread. */
-static void take_picked_locked(struct pull_engine *e, struct event *ev, const struct dispatch *d) {
+static void take_assigned_locked(struct pull_engine *e, struct sched_event *ev,
+                                 const struct dispatch *d) {
         struct instance *in = d->on;
         bool             is_here = in == ev->self || (ev->may_run_here && may_borrow(e, in));
 
         assert(list_is_linked(&in->idle_node));
-        assert(in->state == (d->picked != NULL ? INSTANCE_FREE : INSTANCE_ASSIGNED));
+        assert(in->state == (d->requests != NULL ? INSTANCE_FREE : INSTANCE_ASSIGNED));
         if (in->state == INSTANCE_ASSIGNED)
                 policy_take_assigned(e->policy, in);
         else
@@ -80,51 +81,52 @@ static void take_picked_locked(struct pull_engine *e, struct event *ev, const st
         }
 }
 
-static void return_turn_locked(struct instance *in) {
+static void return_permit_locked(struct instance *in) {
         rate_claim_end(in->claim,
-                       in->turn == TURN_EXECUTED ? RATE_TURN_EXECUTED : RATE_TURN_UNUSED);
-        instance_set_turn_locked(in, TURN_NONE);
+                       in->permit == PERMIT_EXECUTED ? RATE_PERMIT_EXECUTED : RATE_PERMIT_UNUSED);
+        instance_set_permit_locked(in, PERMIT_NONE);
 }
 
-/* Returns true when the instance may run now. With a rate limiter it needs a turn of its own, which
+/* Returns true when the instance may run now. With a rate limiter it needs a permit of its own, which
  * is given at once or later. */
-static bool has_turn_locked(struct instance *in) {
+static bool has_permit_locked(struct instance *in) {
         bool is_given;
 
-        if (in->group == NULL || in->turn == TURN_GIVEN)
+        if (in->group == NULL || in->permit == PERMIT_GIVEN)
                 return true;
-        if (in->turn == TURN_EXECUTED)
-                return_turn_locked(in);
+        if (in->permit == PERMIT_EXECUTED)
+                return_permit_locked(in);
         is_given = rate_group_ask(in->group) != NULL;
-        instance_set_turn_locked(in, is_given ? TURN_GIVEN : TURN_ASKED);
+        instance_set_permit_locked(in, is_given ? PERMIT_GIVEN : PERMIT_ASKED);
         return is_given;
 }
 
-/* Returns the turns that no instance needs any more, and withdraws the claims that wait for one. */
-static void return_turns_locked(const struct pull_engine *e, const struct event *ev) {
+/* Returns the permits that no instance needs any more, and withdraws the claims that wait for one. */
+static void return_permits_locked(const struct pull_engine *e, const struct sched_event *ev) {
         for (uint32_t i = 0; i < e->n_instances; i++) {
                 struct instance *in = e->instances[i];
 
                 if (in->state != INSTANCE_FREE)
                         continue;
-                if (in->turn == TURN_DOUBTED) {
-                        instance_set_turn_locked(in, TURN_NONE);
+                if (in->permit == PERMIT_DOUBTED) {
+                        instance_set_permit_locked(in, PERMIT_NONE);
                         rate_group_withdraw(in->group);
                 }
-                if (in->turn == TURN_EXECUTED || (in->turn == TURN_GIVEN && in == ev->self))
-                        return_turn_locked(in);
+                if (in->permit == PERMIT_EXECUTED || (in->permit == PERMIT_GIVEN && in == ev->self))
+                        return_permit_locked(in);
         }
 }
 
-/* A claim that waits for its turn is withdrawn at the end of the round, unless there is a batch for it. */
-static void doubt_turns_locked(const struct pull_engine *e) {
+/* A claim that waits for its permit is withdrawn at the end of the round, unless there is a batch for it. */
+static void doubt_permits_locked(const struct pull_engine *e) {
         for (uint32_t i = 0; i < e->n_instances; i++)
-                if (e->instances[i]->turn == TURN_ASKED)
-                        instance_set_turn_locked(e->instances[i], TURN_DOUBTED);
+                if (e->instances[i]->permit == PERMIT_ASKED)
+                        instance_set_permit_locked(e->instances[i], PERMIT_DOUBTED);
 }
 
 /* Lets one idle instance sleep until then. Any instance will do, since it asks for all of them. */
-static void watch_for_all_locked(struct pull_engine *e, const struct event *ev, uint64_t until_ns) {
+static void watch_for_all_locked(struct pull_engine *e, const struct sched_event *ev,
+                                 uint64_t until_ns) {
         struct list_node *first = list_first(&e->idle);
         struct instance  *in = e->watcher;
 
@@ -138,15 +140,15 @@ static void watch_for_all_locked(struct pull_engine *e, const struct event *ev, 
                 cond_signal(&in->wake);
 }
 
-/* Dispatches until the policy has no more batches. An instance that waits for its turn counts as
+/* Dispatches until the policy has no more batches. An instance that waits for its permit counts as
  * busy for the rest of the round, so that others run meanwhile. */
-void pull_pump_picks_locked(struct pull_engine *e, struct event *ev) {
+void pull_schedule_assigned_locked(struct pull_engine *e, struct sched_event *ev) {
         struct list       waiting;
         struct list_node *node;
 
         list_init(&waiting);
         if (UNLIKELY(e->limiter != NULL))
-                doubt_turns_locked(e);
+                doubt_permits_locked(e);
         while (!list_is_empty(&e->idle)) {
                 const struct sched_view view = view_of(e);
                 struct dispatch         d = e->policy->ops->decide(e->policy, &view, ev->now_ns);
@@ -155,8 +157,8 @@ void pull_pump_picks_locked(struct pull_engine *e, struct event *ev) {
                         watch_for_all_locked(e, ev, d.wait_until_ns);
                 if (d.verdict != BATCH_RUN)
                         break;
-                if (has_turn_locked(d.on)) {
-                        take_picked_locked(e, ev, &d);
+                if (has_permit_locked(d.on)) {
+                        take_assigned_locked(e, ev, &d);
                 } else {
                         list_remove(&d.on->idle_node);
                         list_append(&waiting, &d.on->idle_node);
@@ -167,5 +169,5 @@ void pull_pump_picks_locked(struct pull_engine *e, struct event *ev) {
                 list_append(&e->idle, node);
         }
         if (UNLIKELY(e->limiter != NULL))
-                return_turns_locked(e, ev);
+                return_permits_locked(e, ev);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Members with batch ranges on real threads and fake executors: a batch runs on the instance that it was
- * picked for, and requests run in parts and are answered once. The same holds under a rate limiter and
+ * assigned to, and requests run in parts and are answered once. The same holds under a rate limiter and
  * while instances come and go.
  */
 #include "suite.h"
@@ -63,7 +63,7 @@ static void check_size(struct fake_executor *e, struct request **requests, uint3
         n_wrong_sizes += rows < e->base.min_rows || rows > e->base.max_rows;
 }
 
-static void test_picked_batches_run_on_their_members(void **state) {
+static void test_assigned_batches_run_on_their_members(void **state) {
         struct lab    *lab = open_lab(MODEL NEVER "dynamic_batching { } " OFF);
         struct ticket *t = tickets_new(lab, 26);
         unsigned       n_rows = 0;
@@ -138,7 +138,7 @@ static void test_43_five_of_thirteen_are_cancelled(void **state) {
         lab_close(lab);
 }
 
-/* ---- the limiter picks no other member ------------------------------------------------------- */
+/* ---- the limiter chooses no other member ------------------------------------------------------- */
 
 #define LIMITED                                                                                    \
         "name: 'm' max_batch_size: 8 " X                                                           \
@@ -147,7 +147,7 @@ static void test_43_five_of_thirteen_are_cancelled(void **state) {
         "} }, "                                                                                    \
         "{ name: 'b8' rate_limiter { resources { name: 'R' count: 1 } } } ] " RANGES
 
-static void test_a_turn_is_for_the_member_that_was_picked(void **state) {
+static void test_a_permit_is_for_the_member_that_was_chosen(void **state) {
         /* one unit of R for all instances */
         struct rate_limiter *limiter = rate_limiter_new(NULL, 0);
         struct lab          *lab =
@@ -213,7 +213,7 @@ static void execute_and_close(struct executor *base, struct request **requests, 
         closing.was_freed = atomic_load(&closing.other->n_instances) == 0;
 }
 
-/* The first instance is idle, and stays until the second one has returned its turn: the engine goes
+/* The first instance is idle, and stays until the second one has returned its permit: the engine goes
  * through all instances then. */
 static void test_the_end_while_a_batch_runs(void **state) {
         static const struct executor_ops ops = { .execute = execute_and_close,
@@ -280,7 +280,7 @@ static struct error *make_assigning(const struct sched_setup *setup, struct sche
                                                         .timers = setup->timers,
                                                         .policy = &policy };
 
-        policy = (struct policy){ .ops = &ops, .limits = &none, .picks = true };
+        policy = (struct policy){ .ops = &ops, .limits = &none, .assigns_batches = true };
         return pull_engine_new(&options, ret);
 }
 
@@ -437,12 +437,12 @@ static void test_traffic_with_a_limiter(void **state) {
         rate_limiter_free(limiter);
 }
 
-SUITE(pull_picks) {
+SUITE(pull_assigned) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_picked_batches_run_on_their_members),
+                cmocka_unit_test(test_assigned_batches_run_on_their_members),
                 cmocka_unit_test(test_a_cancelled_request_in_parts),
                 cmocka_unit_test(test_43_five_of_thirteen_are_cancelled),
-                cmocka_unit_test(test_a_turn_is_for_the_member_that_was_picked),
+                cmocka_unit_test(test_a_permit_is_for_the_member_that_was_chosen),
                 cmocka_unit_test(test_the_end_while_a_batch_runs),
                 cmocka_unit_test(test_an_instance_that_cannot_start),
                 cmocka_unit_test(test_traffic),
