@@ -43,6 +43,9 @@ fi
 command -v node >/dev/null || packages+=(nodejs)
 command -v npm >/dev/null || packages+=(npm)
 
+# More packages, for targets that need what the others do not.
+packages+=("$@")
+
 as_root() {
         if [ "$(id -u)" -eq 0 ]; then
                 "$@"

@@ -5,10 +5,10 @@
  * A look-up pins its item and lets the server copy from it with no lock held. So readers of one item do
  * not block each other or an insertion.
  */
+#include "local/local.h"
+
 #include "kit/errors.h"
 #include "kit/json.h"
-#include "local/metrics.h"
-#include "local/store.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -82,11 +82,6 @@ static TRITONSERVER_Error *read_config(const char *config, size_t *ret_size) {
 }
 
 /* ---- entry points ---------------------------------------------------------------------------- */
-
-struct local_cache {
-        struct store        *store;
-        struct cache_metrics metrics;
-};
 
 static struct local_cache *self_of(TRITONCACHE_Cache *cache) {
         return (struct local_cache *)cache;

@@ -2,7 +2,7 @@
 #include "suite.h"
 
 #include "caches/cache_host.h"
-#include "local/store.h"
+#include "local/local.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ static void assert_found(TRITONCACHE_Cache *cache, const char *key, const char *
 static struct store_state state_of(TRITONCACHE_Cache *cache) {
         struct store_state state;
 
-        store_get_state((struct store *)cache, &state);
+        store_get_state(((struct local_cache *)cache)->store, &state);
         return state;
 }
 

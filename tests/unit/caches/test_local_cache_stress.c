@@ -3,7 +3,7 @@
 #include "suite.h"
 
 #include "caches/cache_host.h"
-#include "local/store.h"
+#include "local/local.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -130,7 +130,7 @@ static void test_all_fits(void **state) {
                 insert(&filler, i);
         sum = run(cache, N_KEYS);
         assert_int_equal(sum.n_missed, 0);
-        store_get_state((struct store *)cache, &s);
+        store_get_state(((struct local_cache *)cache)->store, &s);
         assert_int_equal(s.n_entries, N_KEYS);
         assert_int_equal(s.n_evicted, 0);
         assert_null(TRITONCACHE_CacheFinalize(cache));
@@ -144,7 +144,7 @@ static void test_with_evictions(void **state) {
 
         (void)state;
         assert_int_equal(sum.n_failed, 0);
-        store_get_state((struct store *)cache, &s);
+        store_get_state(((struct local_cache *)cache)->store, &s);
         assert_true(s.n_evicted > 0);
         assert_true(s.used <= s.size);
         /* All entries are alike: the sum is exact. */
