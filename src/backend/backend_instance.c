@@ -224,6 +224,9 @@ void backend_instance_report(struct backend_instance *in, struct request *req, b
 
 void backend_instance_report_batch(struct backend_instance *in, uint64_t batch_size,
                                    const struct request_times *times) {
+        if (in->executor.may_inline)
+                atomic_store_explicit(&in->executor.reported_end_ns, times->exec_end_ns,
+                                      memory_order_relaxed);
         model_stats_execution(in->model->stats, batch_size, times);
 }
 

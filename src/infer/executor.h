@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -38,6 +39,8 @@ struct executor {
         /* Borrowed: the thread that initialised it and executes it; NULL: the scheduler starts one. */
         struct job_thread *thread;
         int                device; /* device id; 0 for an instance on the CPU */
+        /* The end of the last execution, as a backend with `may_inline` has reported it. */
+        _Atomic uint64_t reported_end_ns;
         /* Borrowed: resources and priority of its group; NULL = none. */
         const struct Inference__ModelRateLimiter *limits;
 };

@@ -160,13 +160,13 @@ struct response_output *response_find_output(const struct response *r, const cha
 /* Adds an output with room for a shape of `cap_dims`; the caller fills it in. */
 static struct error *add_output(struct response *r, const char *name, size_t cap_dims,
                                 struct response_output **ret, int64_t **ret_shape) {
-        struct response_output *o = arena_try_alloc(&r->arena, sizeof(*o));
-        int64_t                *shape = NULL;
+        struct response_output *o;
+        int64_t                *shape;
 
-        if (o != NULL)
-                shape = arena_try_alloc(&r->arena, cap_dims * sizeof(*shape));
-        if (name == NULL || shape == NULL)
+        o = arena_try_alloc(&r->arena, sizeof(*o) + cap_dims * sizeof(*shape));
+        if (name == NULL || o == NULL)
                 return out_of_memory();
+        shape = (int64_t *)(void *)(o + 1);
         *o = (struct response_output){ .name = name, .shape = shape, .response = r };
         if (r->last_output != NULL)
                 r->last_output->next = o;

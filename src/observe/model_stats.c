@@ -85,19 +85,23 @@ static void add_request(struct stats_sums *sums, const struct request_times *t, 
         add_phase(sums, PHASE_OUTPUT, since(t->compute_end_ns, t->exec_end_ns));
 }
 
+static void add_one(struct stats_pair *to, uint64_t ns) {
+        to->count++;
+        to->ns += ns;
+}
+
 static void add_execution(struct stats_shard *shard, const struct request_times *t,
                           uint64_t batch) {
-        const struct batch_stats one = {
-                .batch_size = batch,
-                .compute_input = { 1, since(t->exec_start_ns, t->compute_start_ns) },
-                .compute_infer = { 1, since(t->compute_start_ns, t->compute_end_ns) },
-                .compute_output = { 1, since(t->compute_end_ns, t->exec_end_ns) },
-        };
+        struct batch_stats *item = batch_table_at(&shard->batches, batch);
 
         shard->sums.values[STAT_EXECUTIONS]++;
         shard->sums.values[STAT_EXECUTED_INFERENCES] += batch;
         shard->sums.batch[power_bucket(batch, 1, N_BATCH_BOUNDS)]++;
-        batch_table_add(&shard->batches, &one);
+        if (item == NULL)
+                return; /* the table is full, or memory is short */
+        add_one(&item->compute_input, since(t->exec_start_ns, t->compute_start_ns));
+        add_one(&item->compute_infer, since(t->compute_start_ns, t->compute_end_ns));
+        add_one(&item->compute_output, since(t->compute_end_ns, t->exec_end_ns));
 }
 
 void model_stats_success(struct model_stats *s, const struct request_times *t, uint64_t batch) {
@@ -192,11 +196,6 @@ static struct response_stats *response_at_locked(struct stats_responses *r, uint
         r->items = items;
         r->n = n;
         return &items[index];
-}
-
-static void add_one(struct stats_pair *to, uint64_t ns) {
-        to->count++;
-        to->ns += ns;
 }
 
 void model_stats_response(struct model_stats *s, uint32_t index, enum response_outcome outcome,

@@ -195,14 +195,22 @@ static bool find_feeders(struct pipeline_plan *p, struct plan_step *s) {
         return true;
 }
 
+static void place_links(const struct pipeline_plan *p, struct plan_link *links, uint32_t n) {
+        for (uint32_t i = 0; i < n; i++)
+                links[i].place = p->tensors[links[i].tensor].place;
+}
+
 static bool place_in_streams(struct pipeline_plan *p) {
         p->streams = plan_alloc(p, p->n_streams, sizeof(*p->streams));
         if (p->streams == NULL)
                 return false;
         for (uint32_t i = 0; i < p->n_tensors; i++)
                 p->tensors[i].place = p->streams[p->tensors[i].stream].n_tensors++;
-        for (uint32_t i = 0; i < p->n_steps; i++)
+        for (uint32_t i = 0; i < p->n_steps; i++) {
+                place_links(p, p->steps[i].inputs, p->steps[i].n_inputs);
+                place_links(p, p->steps[i].outputs, p->steps[i].n_outputs);
                 p->streams[p->steps[i].in_stream].n_steps++;
+        }
         for (uint32_t i = 0; i < p->n_streams; i++) {
                 p->streams[i].producer = PLAN_NONE;
                 p->streams[i].steps = plan_alloc(p, p->streams[i].n_steps, sizeof(uint32_t));

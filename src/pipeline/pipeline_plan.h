@@ -37,6 +37,7 @@ struct request;
 struct plan_link {
         const struct model_io *io;     /* of the step's model */
         uint32_t               tensor; /* index */
+        uint32_t               place;  /* of the tensor, in the frames of its stream */
         enum tensor_bridge     bridge; /* for inputs */
 };
 

@@ -237,7 +237,7 @@ static void set_outputs(struct step_run *s, struct frame *to, const struct kept_
                 atomic_load_explicit(&s->inner, memory_order_relaxed)->request->batch_size;
 
         for (uint32_t i = 0; i < step->n_outputs; i++) {
-                struct value *v = frame_value(to, step->outputs[i].tensor);
+                struct value *v = link_value(to, &step->outputs[i]);
 
                 v->mark = &k->mark;
                 v->batch_size = batch_size;
@@ -330,7 +330,7 @@ static void set_never(struct frame *f, const struct plan_step *step) {
 
 static bool lacks_input(const struct step_run *s) {
         for (uint32_t i = 0; i < s->plan->n_inputs; i++)
-                if (frame_value(s->frame, s->plan->inputs[i].tensor)->kind == VALUE_NEVER)
+                if (link_value(s->frame, &s->plan->inputs[i])->kind == VALUE_NEVER)
                         return true;
         return false;
 }

@@ -48,8 +48,6 @@ static bool redirect(void *userp, const char *output, struct memory_origin *ret)
         const struct run      *run = s->run;
         uint32_t               direct;
 
-        if (s->plan->index != run->direct_step)
-                return false;
         if (s->plan->is_passed_on) {
                 *ret = client_memory_of(run->req, output);
                 return true;
@@ -87,9 +85,15 @@ static struct error *allocate(struct response_allocator *allocator, const char *
         return NULL;
 }
 
-const struct response_allocator run_allocator = { .alloc = allocate,
-                                                  .release = inner_output_release,
-                                                  .redirect = redirect };
+static const struct response_allocator inside = { .alloc = allocate,
+                                                  .release = inner_output_release };
+static const struct response_allocator for_client = { .alloc = allocate,
+                                                      .release = inner_output_release,
+                                                      .redirect = redirect };
+
+const struct response_allocator *run_allocator_of(const struct step_run *s) {
+        return s->plan->index == s->run->direct_step ? &for_client : &inside;
+}
 
 /* ---- the memory budget ----------------------------------------------------------------------- */
 

@@ -219,6 +219,10 @@ static inline struct value *frame_value(struct frame *f, uint32_t tensor) {
         return &f->values[f->run->plan->tensors[tensor].place];
 }
 
+static inline struct value *link_value(struct frame *f, const struct plan_link *link) {
+        return &f->values[link->place];
+}
+
 /* ---- run_flow.c: all functions are called by the driver -------------------------------------- */
 
 size_t frame_bytes(const struct pipeline_plan *p, uint32_t stream);
@@ -244,9 +248,9 @@ void flow_sent(struct frame *f);
 
 /* ---- run_memory.c ---------------------------------------------------------------------------- */
 
-/* Allocates memory for outputs of steps: the client's (client_memory.h), the run's, or a counted buf.
- * Its userp is the step_run. */
-extern const struct response_allocator run_allocator;
+/* The allocator for the outputs of a step: of the client's memory (client_memory.h), the run's, or a
+ * counted buf. Its userp is the step_run. */
+const struct response_allocator *run_allocator_of(const struct step_run *s);
 
 /* Charges the memory budget for a run that begins. False when it has no room. */
 bool run_memory_charge(struct runner *r, const struct pipeline_plan *p, const struct request *req)

@@ -108,7 +108,7 @@ static struct error *add_inputs(struct step_run *s, struct request *req) {
         const struct plan_step *step = s->plan;
 
         for (uint32_t i = 0; i < step->n_inputs; i++) {
-                const struct value *v = frame_value(s->frame, step->inputs[i].tensor);
+                const struct value *v = link_value(s->frame, &step->inputs[i]);
 
                 if (v->kind == VALUE_INPUT || v->kind == VALUE_OUTPUT)
                         TRY(add_input(s, req, &step->inputs[i], v));
@@ -228,6 +228,7 @@ static void set_properties(struct step_run *s, struct request *req) {
         req->is_uncacheable = outer->is_uncacheable;
         req->outer = outer;
         req->steps = nested_models(s);
+        req->allocator = run_allocator_of(s);
 }
 
 static struct error *fill(struct step_run *s, struct request *req) {
@@ -239,7 +240,6 @@ static struct error *fill(struct step_run *s, struct request *req) {
         TRY(limit_responses(s, req));
         set_properties(s, req);
         req->sums = &s->sums;
-        req->allocator = &run_allocator;
         req->allocator_userp = s;
         return NULL;
 }
@@ -276,7 +276,7 @@ static bool refill(struct step_run *s, struct request *req) {
                 return false;
         begin_mark(s);
         for (uint32_t i = 0; i < step->n_inputs; i++, in = in->next) {
-                const struct value *v = frame_value(s->frame, step->inputs[i].tensor);
+                const struct value *v = link_value(s->frame, &step->inputs[i]);
 
                 if (!replace_input(s, req, in, v))
                         return false;

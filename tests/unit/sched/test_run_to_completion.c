@@ -129,6 +129,57 @@ static void test_auto_follows_the_time(void **state) {
         auto_follows_the_time(DYNAMIC("") LIMIT_US("50000"));
 }
 
+/* ---- the time at which a step has ended ------------------------------------------------------ */
+
+struct step_end {
+        struct continuation start;
+        struct ticket      *ticket;
+        uint64_t            recent_ns; /* after the step */
+};
+
+static void run_step(struct continuation *c) {
+        struct step_end *s = CONTAINER_OF(c, struct step_end, start);
+
+        ticket_submit(s->ticket);
+        s->recent_ns = submitter_recent_time(submitter_self());
+}
+
+static void report_end(struct fake_executor *e, struct request **requests, uint32_t n) {
+        (void)requests;
+        (void)n;
+        atomic_store(&e->base.reported_end_ns, clock_now_ns());
+        e->spin_ns = NS_PER_MS; /* the clock is later by then */
+}
+
+/* Runs one request within a continuation. Returns whether the recent time is the reported end. */
+static bool ends_as_reported(struct lab *lab, bool is_step, bool is_reported) {
+        struct ticket  *t = tickets_new(lab, 1);
+        struct step_end s = { .start = { .run = run_step }, .ticket = t };
+        uint64_t        reported_ns;
+
+        lab->before_batch = is_reported ? report_end : NULL;
+        t->req->is_inner = is_step;
+        t->req->outer = NULL;
+        submitter_start(&s.start, clock_now_ns());
+        assert_success(t);
+        assert_true(pthread_equal(LAB_GET(lab, t->ran_on), pthread_self()));
+        reported_ns = atomic_load(&lab->executors[0].base.reported_end_ns);
+        tickets_end(t, 1);
+        assert_true(s.recent_ns >= reported_ns);
+        return s.recent_ns == reported_ns;
+}
+
+static void test_a_step_ends_when_its_backend_says(void **state) {
+        struct lab *lab = lab_open(DEFAULT INLINE("always"), 1, true);
+
+        (void)state;
+        settle(lab);
+        assert_true(ends_as_reported(lab, true, true));
+        assert_false(ends_as_reported(lab, false, true));
+        assert_false(ends_as_reported(lab, true, false)); /* what is reported is an older end */
+        lab_close(lab);
+}
+
 static void test_waiting_batch_runs_with_the_request_that_completes_it(void **state) {
         struct lab *lab = lab_open(DYNAMIC("preferred_batch_size: 3 max_queue_delay_microseconds: "
                                            "3600000000") INLINE("always"),
@@ -469,6 +520,7 @@ SUITE(run_to_completion) {
                 cmocka_unit_test(test_auto_needs_an_executor_that_allows_it),
                 cmocka_unit_test(test_auto_needs_the_thread_to_allow_it),
                 cmocka_unit_test(test_auto_follows_the_time),
+                cmocka_unit_test(test_a_step_ends_when_its_backend_says),
                 cmocka_unit_test(test_waiting_batch_runs_with_the_request_that_completes_it),
                 cmocka_unit_test(test_not_nested),
                 cmocka_unit_test(test_delay_is_kept_while_an_instance_is_borrowed),
