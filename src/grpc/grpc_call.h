@@ -17,7 +17,7 @@
  * no further message is read from that client stream. Beyond `unsent_bytes` the call is aborted
  * (GRPC_ABORT_OVERFLOW). A message may always be sent when none is queued.
  *
- * Ownership.  The connection owns the call and recycles it: nothing is allocated per call. Metadata lives
+ * Ownership.  The connection owns the call and frees it: a call is one allocation. Metadata lives
  * as long as the call. The bytes of a message live until its on_message returns, or as long as a reference
  * on its `owner` is held.
  * Threads.  The loop's thread; grpc_call_post() and grpc_call_mailbox(): any thread.

@@ -20,8 +20,8 @@
 
 /* Header in front of each allocated block. */
 struct h2_block {
-        struct h2_block *next; /* valid while the block is kept */
-        size_t           cap;  /* size of the block behind the header */
+        struct cached_block link; /* valid while the block is kept */
+        size_t              cap;  /* size of the block behind the header */
 } __attribute__((aligned(16)));
 
 static struct h2_block *block_of(void *bytes) {
@@ -51,22 +51,10 @@ static void free_block(struct h2_blocks *b, struct h2_block *block) {
 
 void h2_blocks_done(struct h2_blocks *b) {
         for (size_t i = 0; i < H2_BLOCK_CLASSES; i++)
-                while (b->kept[i] != NULL) {
-                        struct h2_block *block = b->kept[i];
-
-                        b->kept[i] = block->next;
-                        free_block(b, block);
-                }
+                while (b->kept[i].first != NULL)
+                        free_block(b, block_cache_take(&b->kept[i]));
         byte_account_close(&b->account);
         *b = (struct h2_blocks){ 0 };
-}
-
-static void *take_kept(struct h2_blocks *b, size_t class) {
-        struct h2_block *block = b->kept[class];
-
-        b->kept[class] = block->next;
-        b->n_kept[class]--;
-        return block + 1;
 }
 
 void *h2_blocks_alloc(size_t size, void *blocks) {
@@ -76,8 +64,9 @@ void *h2_blocks_alloc(size_t size, void *blocks) {
         size_t           cap = size, bytes;
 
         if (class < H2_BLOCK_CLASSES) {
-                if (b->kept[class] != NULL)
-                        return take_kept(b, class);
+                block = block_cache_take(&b->kept[class]);
+                if (block != NULL)
+                        return block + 1;
                 cap = (class + 1) * STEP;
         }
         if (!size_add(cap, sizeof(*block), &bytes))
@@ -111,13 +100,8 @@ void h2_blocks_free(void *block, void *blocks) {
                 return;
         freed = block_of(block);
         class = freed->cap > 0 ? class_of(freed->cap) : H2_BLOCK_CLASSES;
-        if (class >= H2_BLOCK_CLASSES || b->n_kept[class] >= MAX_KEPT) {
+        if (class >= H2_BLOCK_CLASSES || !block_cache_give(&b->kept[class], freed, MAX_KEPT))
                 free_block(b, freed);
-                return;
-        }
-        freed->next = b->kept[class];
-        b->kept[class] = freed;
-        b->n_kept[class]++;
 }
 
 void *h2_blocks_realloc(void *block, size_t size, void *blocks) {

@@ -14,6 +14,7 @@
  */
 #pragma once
 
+#include "base/block_cache.h"
 #include "base/byte_budget.h"
 
 #include <stddef.h>
@@ -22,11 +23,8 @@
 #define H2_BLOCK_CLASSES 8 /* 64, 128, ... 512 bytes */
 #define H2_BLOCKS_MAX_KEPT 128
 
-struct h2_block;
-
 struct h2_blocks {
-        struct h2_block *kept[H2_BLOCK_CLASSES]; /* owned */
-        uint32_t         n_kept[H2_BLOCK_CLASSES];
+        struct block_cache kept[H2_BLOCK_CLASSES];
         struct byte_account
                 account; /* its budget, NULL without one, is set before the first block */
 };

@@ -201,6 +201,8 @@ static struct h2_stream *new_stream(struct h2_loop *home) {
         size_t            bytes = home->ops->stream_bytes;
         struct h2_stream *st;
 
+        if (UNLIKELY(reserve_is_short()))
+                return NULL;
         make_room_when_tight(home);
         if (!byte_account_take(&home->blocks.account, bytes)) {
                 byte_budget_refused(home->blocks.account.budget);
@@ -217,26 +219,13 @@ static void free_stream(struct h2_loop *home, struct h2_stream *st) {
         free(st);
 }
 
-static struct h2_stream *take_spare(struct h2_loop *home) {
-        struct h2_stream *st;
-
-        if (UNLIKELY(reserve_is_short()))
-                return NULL;
-        if (list_is_empty(&home->spares))
-                return new_stream(home);
-        st = LIST_ENTRY(list_first(&home->spares), struct h2_stream, node);
-        list_remove(&st->node);
-        home->n_spares--;
-        return st;
-}
-
 /* Returns NULL when the stream must be refused. */
 static struct h2_stream *open_stream(struct h2_conn *c, int32_t id) {
         struct h2_stream *st = NULL;
 
         if (c->n_streams >= h2_conn_limits(c)->calls)
                 h2_conn_count_rejected(c, GRPC_LIMIT_STREAMS);
-        else if ((st = take_spare(c->home)) == NULL)
+        else if ((st = new_stream(c->home)) == NULL)
                 h2_conn_count_rejected(c, GRPC_LIMIT_MEMORY);
         if (st == NULL)
                 return NULL;
@@ -254,23 +243,10 @@ static void close_stream(struct h2_stream *st) {
         ops_of(st)->on_closed(st);
 }
 
-static void drop_spares(struct h2_loop *home, size_t n_kept) {
-        while (home->n_spares > n_kept) {
-                struct h2_stream *st =
-                        LIST_ENTRY(list_first(&home->spares), struct h2_stream, node);
-
-                list_remove(&st->node);
-                home->n_spares--;
-                free_stream(home, st);
-        }
-}
-
 static void free_conn(struct h2_conn *c) {
         struct h2_loop *home = c->home;
 
         list_remove(&c->place.node);
-        if (list_is_empty(&home->net.conns))
-                drop_spares(home, H2_LASTING_STREAMS);
         if (list_is_linked(&c->unflushed_node))
                 list_remove(&c->unflushed_node);
         turns_cancel(&c->turn);
@@ -287,12 +263,7 @@ void h2_stream_recycle(struct h2_stream *st) {
 
         list_remove(&st->node);
         c->n_streams--;
-        if (home->n_spares < H2_SPARE_STREAMS) {
-                list_prepend(&home->spares, &st->node);
-                home->n_spares++;
-        } else {
-                free_stream(home, st);
-        }
+        free_stream(home, st);
         if (c->state == H2_CLOSED && c->n_streams == 0)
                 free_conn(c);
 }
@@ -1377,12 +1348,10 @@ void h2_loop_init(struct h2_loop *home, const struct h2_stream_ops *ops,
         home->ops = ops;
         home->limits = limits;
         home->flush.run = on_flush;
-        list_init(&home->spares);
         list_init(&home->unflushed);
 }
 
 void h2_loop_done(struct h2_loop *home) {
-        drop_spares(home, 0);
         h2_out_free(home->out);
         buf_unref(home->in);
         free(home->scratch);

@@ -83,10 +83,6 @@ enum h2_code {
 #define H2_READ_BYTES ((size_t)64 << 10)
 /* Smallest room behind messages for the next read; with less, another buffer is taken. */
 #define H2_MIN_READ_ROOM ((size_t)16 << 10)
-#define H2_SPARE_STREAMS 256
-/* Limit of spare streams while the loop has no connection: those of a burst are far apart in memory, and each
- * would keep its pages. */
-#define H2_LASTING_STREAMS 4
 /* The connection's window is not reopened while more than this is held in paused streams, unary requests
  * without an answer, and answers that the client has not taken. */
 #define H2_MAX_HELD_BYTES ((size_t)64 << 20)
@@ -101,7 +97,7 @@ struct h2_header {
 struct h2_stream {
         struct h2_conn  *conn;       /* borrowed: waits for its streams */
         int32_t          id;         /* 0 once closed */
-        struct list_node node;       /* in conn->streams, or in the loop's spares */
+        struct list_node node;       /* in conn->streams */
         bool             is_waiting; /* deferred until pull() has bytes */
         bool             is_reset;   /* reset by the server */
         bool             is_due;     /* call on_due(); set together with conn->has_due */
@@ -167,8 +163,6 @@ struct h2_loop {
         size_t              in_len;  /* bytes of it that messages use */
         char *scratch;      /* owned: read into when there is no room for `in`; NULL until then */
         struct h2_out *out; /* owned; NULL until needed */
-        struct list    spares; /* struct h2_stream */
-        size_t         n_spares;
         /* NULL = rejections are not counted. Must not block. */
         void (*on_rejected)(void *owner, const char *limit);
         void            *rejected_owner; /* borrowed */

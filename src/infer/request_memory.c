@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "infer/request_memory.h"
 
+#include "base/block_cache.h"
 #include "base/mem.h"
 
 #include <pthread.h>
 
-/* The contents of a cached block. */
-struct kept_block {
-        struct kept_block *next;
-};
-
-static _Thread_local TLS_EARLY struct kept_block *kept; /* owned */
-static _Thread_local TLS_EARLY unsigned           n_kept;
+static _Thread_local TLS_EARLY struct block_cache kept;
 static _Thread_local TLS_EARLY bool
         is_exit_registered; /* free_kept() will run at the end of this thread */
 
@@ -21,13 +16,8 @@ static bool           has_key;
 
 static void free_kept(void *unused) {
         (void)unused;
-        while (kept != NULL) {
-                struct kept_block *block = kept;
-
-                kept = block->next;
-                free(block);
-        }
-        n_kept = 0;
+        while (kept.first != NULL)
+                free(block_cache_take(&kept));
         /* Another destructor of this thread may still give a block back. */
         is_exit_registered = false;
 }
@@ -56,27 +46,16 @@ static bool register_thread_exit(void) {
 }
 
 struct request_memory *request_memory_take(void) {
-        struct kept_block *block = kept;
-
-        if (block == NULL || UNLIKELY(mem_may_fail()))
+        if (kept.first == NULL || UNLIKELY(mem_may_fail()))
                 return try_aligned_alloc(CACHE_LINE_BYTES, sizeof(struct request_memory));
-        kept = block->next;
-        n_kept--;
-        return (struct request_memory *)block;
+        return block_cache_take(&kept);
 }
 
 void request_memory_give(void *memory) {
-        struct kept_block *block = memory;
-
-        if (n_kept >= REQUEST_MEMORY_MAX_KEPT || !register_thread_exit()) {
+        if (!register_thread_exit() || !block_cache_give(&kept, memory, REQUEST_MEMORY_MAX_KEPT))
                 free(memory);
-                return;
-        }
-        block->next = kept;
-        kept = block;
-        n_kept++;
 }
 
 unsigned request_memory_count_kept(void) {
-        return n_kept;
+        return kept.n;
 }

@@ -187,15 +187,19 @@ static void free_run(struct run *run) {
         free(run);
 }
 
+/* Whether the first kept block was made for another plan: such blocks are never used again. */
+static bool has_other_locked(const struct runner *r, uint64_t plan_id) {
+        const struct run *first = (const struct run *)(void *)r->kept.first;
+
+        return first != NULL && first->plan_id != plan_id;
+}
+
 struct run *run_memory_take(struct runner *r, const struct pipeline_plan *plan) {
         struct run *run = NULL;
 
         mutex_lock(&r->lock);
-        if (r->kept != NULL && r->kept->plan_id == plan->id && !mem_may_fail()) {
-                run = r->kept;
-                r->kept = run->next_kept;
-                r->n_kept--;
-        }
+        if (!mem_may_fail() && !has_other_locked(r, plan->id))
+                run = block_cache_take(&r->kept);
         mutex_unlock(&r->lock);
         if (UNLIKELY(run == NULL))
                 run = allocate_run(plan);
@@ -204,30 +208,15 @@ struct run *run_memory_take(struct runner *r, const struct pipeline_plan *plan) 
         return run;
 }
 
-/* Takes one block that was made for another plan, to be freed: such blocks are never used again. */
-static struct run *take_other_locked(struct runner *r, uint64_t plan_id) {
-        struct run *other = r->kept;
-
-        if (other == NULL || other->plan_id == plan_id)
-                return NULL;
-        r->kept = other->next_kept;
-        r->n_kept--;
-        return other;
-}
-
 void run_memory_give(struct run *run) {
         struct runner *r = run->runner;
-        struct run    *other;
+        struct run    *other = NULL;
         bool           is_kept;
 
         mutex_lock(&r->lock);
-        other = take_other_locked(r, run->plan_id);
-        is_kept = r->n_kept < MAX_KEPT_RUNS;
-        if (is_kept) {
-                run->next_kept = r->kept;
-                r->kept = run;
-                r->n_kept++;
-        }
+        if (UNLIKELY(has_other_locked(r, run->plan_id)))
+                other = block_cache_take(&r->kept);
+        is_kept = block_cache_give(&r->kept, run, MAX_KEPT_RUNS);
         mutex_unlock(&r->lock);
         if (UNLIKELY(other != NULL))
                 free_run(other);
@@ -236,9 +225,6 @@ void run_memory_give(struct run *run) {
 }
 
 void run_memory_free_kept(struct runner *r) {
-        for (struct run *run = r->kept, *next; run != NULL; run = next) {
-                next = run->next_kept;
-                free_run(run);
-        }
-        r->kept = NULL;
+        while (r->kept.first != NULL)
+                free_run(block_cache_take(&r->kept));
 }

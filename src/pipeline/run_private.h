@@ -200,8 +200,7 @@ struct run {
 
         /* Everything above is cleared for each request; the rest stays in memory that is used again
          * (run_memory.c). */
-        struct mutex  lock; /* rank LOCK_QUEUE */
-        struct run   *next_kept;
+        struct mutex  lock;    /* rank LOCK_QUEUE */
         uint64_t      plan_id; /* of the plan that the block was made for */
         struct frame *first;   /* the frame of stream 0 */
         struct inner_request *

@@ -25,6 +25,7 @@
  */
 #pragma once
 
+#include "base/block_cache.h"
 #include "base/error.h"
 #include "base/lock.h"
 
@@ -58,8 +59,7 @@ struct runner {
         struct runner_options options;
         struct step_limit    *limits; /* owned; by step */
         struct mutex lock; /* rank LOCK_SEQUENCE; guards all below, and queued.run of requests */
-        struct run  *kept; /* owned: memory of runs that have ended */
-        uint32_t     n_kept;
+        struct block_cache kept; /* memory of runs that have ended */
 };
 
 void runner_init(struct runner *r, const struct runner_options *o);

@@ -89,10 +89,10 @@ static void test_keeps_few(void **state) {
         for (size_t i = 0; i < ARRAY_LEN(blocks); i++)
                 h2_blocks_free(blocks[i], &b);
         for (size_t i = 0; i < H2_BLOCK_CLASSES; i++)
-                assert_true(b.n_kept[i] <= (i == 1 ? H2_BLOCKS_MAX_KEPT : 0));
+                assert_true(b.kept[i].n <= (i == 1 ? H2_BLOCKS_MAX_KEPT : 0));
         h2_blocks_done(&b);
         for (size_t i = 0; i < H2_BLOCK_CLASSES; i++)
-                assert_null(b.kept[i]);
+                assert_null(b.kept[i].first);
 }
 
 SUITE(h2_blocks) {
