@@ -84,6 +84,14 @@ struct fail_limit {
 
 #define LOAD_MAX_LIMITS 16
 
+/* A window that has ended. */
+struct load_window {
+        size_t number;     /* of the load, from 1 */
+        double rate;       /* inferences a second */
+        double latency_ns; /* the mean, or the percentile of the plan */
+        double server_cpu; /* cores; below 0: not known */
+};
+
 struct load_plan {
         struct load_values   *v; /* borrowed */
         struct target_options target;
@@ -97,6 +105,9 @@ struct load_plan {
         struct fail_limit     limits[LOAD_MAX_LIMITS];
         size_t                n_limits;
         struct strbuf         notes; /* owned: lines about options that are ignored */
+        /* Called after each window; false ends the load. NULL: windows follow as the options say. */
+        bool (*on_window)(void *owner, const struct load_window *w);
+        void *owner; /* borrowed */
 };
 
 /* Checks the values and their combinations; INVALID_ARG names the option, UNSUPPORTED what is missing. */

@@ -604,6 +604,7 @@ static void set_stats(struct load_run *r, struct load_result *x, const struct sn
         for (size_t i = 0; i < r->model.n_steps; i++)
                 x->steps[i] = server_stats_since(&first->steps[i], &last->steps[i]);
         x->server_cpu = -1.0;
+        x->server_rss = r->server_pid > 0 ? local_server_resident(r->server_pid) : 0;
         if (r->server_pid > 0 && x->seconds > 0.0 && last->server_cpu_ns >= first->server_cpu_ns)
                 x->server_cpu =
                         (double)(last->server_cpu_ns - first->server_cpu_ns) / 1e9 / x->seconds;
@@ -652,6 +653,24 @@ static void print_window(const struct load_run *r, const struct window *w, size_
                 w->latency / 1e3, (unsigned long long)w->total->n_failed);
 }
 
+/* False: the owner of the plan does not want another window. */
+static bool wants_more(const struct load_run *r, const struct window *w, size_t number,
+                       const struct snapshot *begin) {
+        struct load_window told = { .number = number,
+                                    .latency_ns = w->latency,
+                                    .server_cpu = -1.0 };
+        uint64_t           cpu_ns = 0;
+
+        if (r->plan->on_window == NULL)
+                return true;
+        if (r->server_pid > 0)
+                cpu_ns = local_server_cpu_ns(r->server_pid);
+        told.rate = w->rate * (double)r->plan->v->batch;
+        if (w->seconds > 0.0 && cpu_ns > begin->server_cpu_ns)
+                told.server_cpu = (double)(cpu_ns - begin->server_cpu_ns) / 1e9 / w->seconds;
+        return r->plan->on_window(r->plan->owner, &told);
+}
+
 /* Runs windows until they are stable; the last snapshot is in *end. */
 static struct error *run_windows(struct load_run *r, struct load_result *x, struct windows *s,
                                  struct snapshot *end) {
@@ -676,7 +695,7 @@ static struct error *run_windows(struct load_run *r, struct load_result *x, stru
                 s->n++;
                 print_window(r, w, s->n);
                 x->is_stable = are_stable(r, s, x);
-                if (x->is_stable ||
+                if (!wants_more(r, w, s->n, &s->begins[at]) || x->is_stable ||
                     w->total->n_sent + w->total->latency.n + w->total->n_failed == 0)
                         break;
         }

@@ -39,6 +39,7 @@ struct load_result {
         struct server_stats *steps;      /* owned: of the model's steps */
         double               cpu_share;  /* of the generator's busiest thread, of one core */
         double               server_cpu; /* cores; below 0: not known */
+        uint64_t             server_rss; /* resident bytes at the end; 0: not known */
         bool                 is_generator_limit;
         struct gauge_means   gauges; /* of all windows, with --collect-metrics */
 };
