@@ -16,7 +16,6 @@
         }
 #define MISSING(row_name, what, row_argument)                                                      \
         ROW(TEXT, row_name, missing, .missing = what, .argument = row_argument, .help = what)
-#define MISSING_FLAG(row_name, what) ROW(FLAG, row_name, is_missing, .missing = what, .help = what)
 
 static const struct option_row rows[] = {
 #include "load/load_rows.def"
@@ -29,9 +28,11 @@ static const struct option_row rows[] = {
             .initial = "constant", .help = "open loop: distances of requests; constant"),
         ROW(TEXT, "request-intervals", intervals, .argument = "FILE",
             .help = "open loop: distances in microseconds, one a line, repeated"),
-        MISSING("periodic-concurrency-range", "a concurrency that grows during a measurement",
-                "S:E:STEP"),
-        MISSING("request-period", "a concurrency that grows during a measurement", "N"),
+        ROW(TEXT, "periodic-concurrency-range", periodic, .argument = "S:E:STEP",
+            .help = "streams: S requests at first, and STEP more as soon as each of the last ones\n"
+                    "has --request-period responses, until E requests were sent, each once"),
+        ROW(COUNT, "request-period", request_period, .argument = "N", .initial = "10",
+            .help = "responses of a request before more requests are sent; 10"),
         ROW(FLAG, "binary-search", is_binary_search,
             .help = "find the highest load of the range within --latency-threshold"),
         ROW(COUNT, "latency-threshold", latency_limit_ms, .letter = 'l', .argument = "MS",
@@ -65,8 +66,11 @@ static const struct option_row rows[] = {
         ROW(TEXTS, "fail-if", limits, .argument = "FIGURE>BOUND",
             .help = "exit code 4 when it is true of a load: p99>20ms, mean>5ms, max>1s,\n"
                     "rate<1000, errors>0"),
-        MISSING("report", "a report in HTML", "FILE"),
-        MISSING_FLAG("language", "measures of language models"),
+        ROW(TEXT, "report", html_path, .argument = "FILE",
+            .help = "write a report in HTML, with plots"),
+        ROW(FLAG, "language", is_language,
+            .help = "measures of language models: time to the first response, between\n"
+                    "responses. HTTP: requests go to generate_stream; gRPC: --streaming"),
         ROW(FLAG, "collect-metrics", collects_metrics,
             .help = "report the means of the server's gauges during the windows"),
         ROW(TEXT, "metrics-url", metrics_url, .argument = "HOST:PORT/PATH",
@@ -214,6 +218,13 @@ static struct error *check_word(const char *option, const char *value, const cha
         return error_new(ERR_INVALID_ARG, "--%s: unknown value '%s'", option, value);
 }
 
+/* The reference takes "gRPC" and "HTTP", too. */
+static void lower(char *word) {
+        for (; *word != '\0'; word++)
+                if (*word >= 'A' && *word <= 'Z')
+                        *word = (char)(*word + ('a' - 'A'));
+}
+
 static struct error *check_words(const struct load_values *v) {
         static const char *const protocols[] = { "http", "grpc", NULL };
         static const char *const formats[] = { "binary", "json", NULL };
@@ -287,13 +298,42 @@ static struct error *read_old_concurrency(struct load_plan *p) {
         return NULL;
 }
 
+/* One load of as many requests as the range ends with. */
+static struct error *read_periodic(struct load_plan *p) {
+        struct load_values *v = p->v;
+
+        TRY(load_range_read("periodic-concurrency-range", v->periodic, &p->range));
+        if (p->range.start != floor(p->range.start) || p->range.step != floor(p->range.step) ||
+            p->range.end != floor(p->range.end) || p->range.end == 0.0 || p->range.end > 65536.0)
+                return error_new_text(ERR_INVALID_ARG,
+                                      "--periodic-concurrency-range: whole numbers up to 65536, "
+                                      "with an end");
+        if (!v->is_streaming && !v->is_language)
+                return error_new_text(ERR_INVALID_ARG,
+                                      "--periodic-concurrency-range needs streams: -i grpc "
+                                      "--streaming, or --language");
+        if (v->request_period == 0)
+                return error_new_text(ERR_INVALID_ARG, "--request-period: at least 1");
+        if (v->n_threads > 1 || v->n_requests > 0 || v->is_binary_search)
+                return error_new_text(ERR_INVALID_ARG,
+                                      "--periodic-concurrency-range: not with --threads, "
+                                      "--request-count or --binary-search");
+        p->is_periodic = true;
+        v->n_requests = (uint64_t)p->range.end;
+        return NULL;
+}
+
 static struct error *read_range(struct load_plan *p) {
         struct load_values *v = p->v;
         bool has_old = v->old_concurrency > 0 || v->is_dynamic || v->old_max_concurrency > 0;
 
-        if ((v->concurrency != NULL) + (v->rate != NULL) + (v->intervals != NULL) + has_old > 1)
+        if ((v->concurrency != NULL) + (v->rate != NULL) + (v->intervals != NULL) +
+                    (v->periodic != NULL) + has_old >
+            1)
                 return error_new_text(ERR_INVALID_ARG, "--concurrency-range, --request-rate-range, "
                                                        "--request-intervals: one of them");
+        if (v->periodic != NULL)
+                return read_periodic(p);
         if (v->intervals != NULL)
                 return read_intervals(p);
         p->is_open = v->rate != NULL;
@@ -387,10 +427,8 @@ static struct error *check_numbers(const struct load_values *v) {
                 return error_new_text(ERR_INVALID_ARG, "--measurement-interval: 1 ms to a day");
         if (v->window_requests == 0)
                 return error_new_text(ERR_INVALID_ARG, "--measurement-request-count: at least 1");
-        if (v->n_sequences == 0 || v->n_sequences > 65536 || v->sequence_length == 0)
-                return error_new_text(
-                        ERR_INVALID_ARG,
-                        "--num-of-sequences: 1 to 65536; --sequence-length: at least 1");
+        if (v->n_sequences == 0 || v->n_sequences > 65536)
+                return error_new_text(ERR_INVALID_ARG, "--num-of-sequences: 1 to 65536");
         if (v->n_connections > 65536)
                 return error_new_text(ERR_INVALID_ARG, "--connections: at most 65536");
         if (v->string_length > 1U << 28)
@@ -415,8 +453,16 @@ static struct error *read_limits(struct load_plan *p) {
 static struct error *read_plan(struct load_plan *p) {
         struct load_values *v = p->v;
 
+        lower(v->protocol);
         TRY(check_words(v));
         TRY(check_numbers(v));
+        if (v->is_language && strcmp(v->protocol, "grpc") == 0)
+                v->is_streaming = true;
+        if (v->is_language && strcmp(v->protocol, "http") == 0 &&
+            (strcmp(v->shared_memory, "none") != 0))
+                return error_new_text(ERR_INVALID_ARG,
+                                      "--language over HTTP: no --shared-memory, since the "
+                                      "requests are plain JSON");
         if (v->is_zero)
                 option_texts_add(&v->input_data, "zero");
         if (v->data_directory != NULL)

@@ -25,6 +25,12 @@ struct load_run;
 #define LOAD_STABLE_WINDOWS 3
 #define LOAD_MAX_WINDOWS 10000
 
+/* A window, for plots over time. */
+struct load_point {
+        double at_s; /* its end, from the beginning of the run */
+        double p50_ns, p99_ns;
+};
+
 /* Of one load. */
 struct load_result {
         double               value;      /* the concurrency or the rate */
@@ -32,6 +38,8 @@ struct load_result {
         struct tally       **logs;       /* owned: of all windows, with --profile-export-file */
         uint64_t            *boundaries; /* owned: wall times of the windows */
         size_t               n_windows;
+        struct load_point   *points; /* owned: of all windows */
+        size_t               n_points;
         double               seconds;               /* of `total` */
         bool                 is_stable, is_counted; /* is_counted: one window of --request-count */
         double               rate_spread, latency_spread; /* of the last windows, percent */

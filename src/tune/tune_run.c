@@ -242,11 +242,11 @@ static void read_result(const struct load_result *x, const struct load_plan *pla
                                       .has_failed = x->total->n_failed > 0 || h->n == 0 };
 }
 
+/* Windows without any answer are no failure: the model, or the machine, is slow. */
 static struct error *first_failure(const struct load_result *x) {
-        if (x->total->latency.n > 0)
+        if (x->total->latency.n > 0 || x->total->n_errors == 0)
                 return NULL;
-        return error_new(ERR_INVALID_ARG, "no request succeeded: %s",
-                         x->total->n_errors > 0 ? x->total->errors[0].text : "no answer");
+        return error_new(ERR_INVALID_ARG, "no request succeeded: %s", x->total->errors[0].text);
 }
 
 /* Runs the load with the configurations that the server has now. */
@@ -327,7 +327,7 @@ static struct error *try_point(struct tune_run *r, struct tune_model *m,
 
 /* The highest load, in steps of two, with which the present configuration stays well within the budget. */
 static struct error *seek_load(struct tune_run *r) {
-        struct tune_figures f;
+        struct tune_figures f = { 0 };
 
         for (double load = 1.0; load <= MAX_SOUGHT_LOAD && !is_interrupted(r); load *= 2.0) {
                 TRY(look(r, load, &f));
@@ -338,7 +338,8 @@ static struct error *seek_load(struct tune_run *r) {
                                 "the present configuration is beyond the budget even with one "
                                 "request under way: %.2f ms\n",
                                 f.latency_ns / 1e6);
-                if (load > 1.0 && f.latency_ns > r->plan->budget_ns * BUDGET_SHARE)
+                if (f.has_failed ||
+                    (load > 1.0 && f.latency_ns > r->plan->budget_ns * BUDGET_SHARE))
                         return NULL;
                 r->load = load;
         }
@@ -368,7 +369,7 @@ static bool has_change(const struct tune_results *s) {
 /* The configuration that was found may serve more than the load that it was found with. */
 static struct error *raise_load(struct tune_run *r) {
         const struct tune_search *search = &r->results.models[0].search;
-        struct tune_figures       now, more;
+        struct tune_figures       now = { 0 }, more = { 0 };
 
         r->results.best_load = r->load;
         if (!r->plan->seeks_load || !has_change(&r->results) || is_interrupted(r))
