@@ -47,7 +47,8 @@ LAYERS = {
     "http": FRONT + ["public"],
     "grpc": FRONT + ["public"],
     "load": ["base", "codec", "options", "net", "public"],
-    "cli": FRONT + ["options", "http", "grpc", "load", "public"],
+    "tune": ["base", "codec", "options", "net", "load", "public"],
+    "cli": FRONT + ["options", "http", "grpc", "load", "tune", "public"],
 }
 
 # The structs that protobuf-c generates -> folders.

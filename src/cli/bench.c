@@ -6,6 +6,7 @@
 #include "cli/command_line.h"
 #include "cli/command_page.h"
 #include "load/report_csv.h"
+#include "load/report_html.h"
 #include "load/report_json.h"
 
 #include <errno.h>
@@ -93,6 +94,24 @@ static struct error *write_profile(const struct bench *b) {
         return write_file(b->plan.v->profile_path, &text);
 }
 
+static struct error *write_html(const struct bench *b) {
+        AUTO_STRBUF text = { 0 };
+
+        if (b->plan.v->html_path == NULL)
+                return NULL;
+        strbuf_init(&text, 0);
+        report_html_put(load_run_results(b->run), load_run_model(b->run), &b->plan,
+                        load_run_target(b->run), &text);
+        TRY(strbuf_check(&text, "the report"));
+        return write_file(b->plan.v->html_path, &text);
+}
+
+static struct error *write_files(const struct bench *b) {
+        TRY(write_csv(b));
+        TRY(write_html(b));
+        return write_profile(b);
+}
+
 static void print_results(const struct bench *b) {
         AUTO_STRBUF text = { 0 };
 
@@ -154,9 +173,7 @@ static struct error *run(struct bench *b) {
         check_answers(b);
         print_results(b);
         check_limits(b);
-        err = write_csv(b);
-        if (err == NULL)
-                err = write_profile(b);
+        err = write_files(b);
         if (err != NULL)
                 b->exit_code = BENCH_FAILED;
         return err;

@@ -27,7 +27,7 @@ static void put_row(const struct load_result *r, const struct load_model *m,
                     const struct load_plan *plan, struct text_table *t) {
         text_table_printf(t, "%g", r->value);
         text_table_printf(t, "%.1f", load_result_rate(r, plan));
-        if (m->is_decoupled)
+        if (m->is_decoupled || plan->v->is_language)
                 text_table_printf(t, "%.1f",
                                   r->seconds > 0.0 ? (double)r->total->n_responses / r->seconds
                                                    : 0.0);
@@ -46,6 +46,44 @@ static void put_row(const struct load_result *r, const struct load_model *m,
         text_table_put(t, r->is_stable    ? STR_LIT("yes")
                           : r->is_counted ? STR_LIT("")
                                           : STR_LIT("no"));
+}
+
+/* ---- responses of streams ---------------------------------------------------------------------- */
+
+static const struct text_column response_columns[] = {
+        { "LOAD", TEXT_RIGHT },         { "RESPONSES/S", TEXT_RIGHT },
+        { "A REQUEST", TEXT_RIGHT },    { "FIRST P50", TEXT_RIGHT },
+        { "FIRST P90", TEXT_RIGHT },    { "FIRST P99", TEXT_RIGHT },
+        { "BETWEEN MEAN", TEXT_RIGHT }, { "BETWEEN P50", TEXT_RIGHT },
+        { "BETWEEN P90", TEXT_RIGHT },  { "BETWEEN P99", TEXT_RIGHT },
+};
+
+static void put_percentiles(const struct histogram *h, struct text_table *t) {
+        static const double percents[] = { 50.0, 90.0, 99.0 };
+
+        for (size_t i = 0; i < ARRAY_LEN(percents); i++)
+                text_table_put_duration(t, (double)histogram_percentile(h, percents[i]));
+}
+
+static void put_response_table(const struct load_results *results, struct strbuf *out) {
+        struct text_table t;
+
+        text_table_init(&t, response_columns, ARRAY_LEN(response_columns));
+        for (size_t i = 0; i < results->n_items; i++) {
+                const struct load_result *r = &results->items[i];
+                double                    n = (double)r->total->n_responses;
+
+                text_table_printf(&t, "%g", r->value);
+                text_table_printf(&t, "%.1f", r->seconds > 0.0 ? n / r->seconds : 0.0);
+                text_table_printf(&t, "%.1f",
+                                  r->total->latency.n > 0 ? n / (double)r->total->latency.n : 0.0);
+                put_percentiles(&r->total->first, &t);
+                text_table_put_duration(&t, histogram_mean(&r->total->between));
+                put_percentiles(&r->total->between, &t);
+        }
+        strbuf_puts(out, "\nResponses, to the first one and from each to the next:\n");
+        text_table_print(&t, out);
+        text_table_done(&t);
 }
 
 /* ---- phases of the server ---------------------------------------------------------------------- */
@@ -175,6 +213,8 @@ void bench_report_put(const struct load_results *results, const struct load_mode
                 put_row(&results->items[i], m, plan, &t);
         text_table_print(&t, out);
         text_table_done(&t);
+        if (plan->v->is_language)
+                put_response_table(results, out);
         put_phase_table(results, m, out);
         strbuf_putc(out, '\n');
         for (size_t i = 0; i < results->n_items; i++)

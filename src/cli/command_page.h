@@ -38,7 +38,7 @@ struct command_pages {
         size_t                            n_items;
 };
 
-extern const struct command_page serve_page, check_page, ctl_page, bench_page;
+extern const struct command_page serve_page, check_page, ctl_page, bench_page, tune_page;
 
 /* Puts the text of --help. `neso serve --help` has a form of its own (option_print.h). */
 void command_page_print_help(const struct command_page *page, struct strbuf *out);

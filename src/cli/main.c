@@ -11,6 +11,7 @@
 #include "cli/option_parse.h"
 #include "cli/option_print.h"
 #include "cli/serve.h"
+#include "cli/tune.h"
 #include "triton/core/neso.h"
 
 #include <stdio.h>
@@ -85,8 +86,8 @@ static const struct command_page version_page = {
 };
 
 static const struct command_page *const listed[] = {
-        &serve_page,   &check_page,     &ctl_page,     &bench_page,
-        &options_page, &endpoints_page, &version_page,
+        &serve_page, &check_page,   &ctl_page,       &bench_page,
+        &tune_page,  &options_page, &endpoints_page, &version_page,
 };
 static const struct command_pages pages = { listed, ARRAY_LEN(listed) };
 
@@ -99,6 +100,7 @@ static const struct command {
         { "check", check_main },
         { "ctl", ctl_main },
         { "bench", bench_main },
+        { "tune", tune_main },
         { "options", print_options },
         { "endpoints", print_endpoints },
         { "version", print_version },
@@ -119,7 +121,7 @@ static int print_manual(int argc, char **argv) {
         fputs(strbuf_cstr(&text), stdout);
         if (text.len > 0)
                 return 0;
-        fprintf(stderr, "Usage: neso manual [serve | check | ctl | bench]\n");
+        fprintf(stderr, "Usage: neso manual [serve | check | ctl | bench | tune]\n");
         return 1;
 }
 

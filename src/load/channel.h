@@ -35,6 +35,7 @@ struct wire_message {
         struct str before, after;
         bool       is_compressed; /* gRPC: `before` is, and there is nothing else */
         bool is_stream; /* gRPC: the stream stays open for further calls of the same struct call */
+        bool is_events; /* HTTP: the answer is server-sent events, each of which is a response */
 };
 
 enum answer_kind {
@@ -48,7 +49,7 @@ struct answer {
         int              code;
         struct str       text; /* OK: the body or the message; else the reason */
         size_t header_length;  /* HTTP: of the JSON before binary tensors; 0: all is JSON */
-        bool   is_empty;       /* of a stream: it has no outputs */
+        bool   is_empty;       /* of a stream or of events: it has no outputs of its own */
 };
 
 struct call_ops {
@@ -65,6 +66,7 @@ struct call {
         bool                       ends_at_first; /* of a stream: the first response is the last */
         uint64_t sent_ns, written_ns; /* when the write began; when the socket had all of it */
         uint64_t first_ns, done_ns;   /* the first and the last bytes of the answer were read */
+        uint64_t response_ns;         /* of on_response(): the end of the response was read */
 
         /* of the channel */
         struct channel         *channel; /* NULL: the call is not under way */

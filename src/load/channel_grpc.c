@@ -142,6 +142,7 @@ static void on_stream_message(struct call *c, struct str message) {
         else
                 a.text = g.response;
         a.is_empty = a.kind == ANSWER_OK && g.is_empty;
+        c->response_ns = ch->read_ns;
         if (c->ops->on_response != NULL && !a.is_empty)
                 c->ops->on_response(c, &a);
         if (a.kind != ANSWER_OK || g.is_final || c->ends_at_first)

@@ -4,6 +4,8 @@
 #include "codec/json_find.h"
 #include "load/channel_private.h"
 
+#include <string.h>
+
 static void on_open(struct channel *ch) {
         http_response_init(&ch->response);
 }
@@ -23,6 +25,8 @@ static void send_call(struct channel *ch, struct call *c) {
         if (m->after.len > 0)
                 parts[n++] = (struct iovec){ (char *)(uintptr_t)m->after.ptr, m->after.len };
         ch->current = c;
+        ch->event_at = 0;
+        ch->failed_at = SIZE_MAX;
         c->sent_ns = clock_now_ns();
         switch (conn_write(ch->conn, parts, n)) {
         case CONN_WRITE_DONE: c->written_ns = clock_now_ns(); break;
@@ -55,6 +59,53 @@ static struct str reason_of(struct str body) {
                                                        : body;
 }
 
+/* ---- server-sent events ------------------------------------------------------------------------ */
+
+/* "data: {...}" without its blank line; NULL: it is not complete. */
+static struct str event_at(struct str body, size_t at) {
+        const char *end = memmem(body.ptr + at, body.len - at, "\n\n", 2);
+
+        return end != NULL ? str_range(body.ptr + at, (size_t)(end - body.ptr) - at)
+                           : (struct str){ 0 };
+}
+
+static struct str event_json(struct str event) {
+        size_t skipped = strlen("data:");
+
+        if (event.len < skipped || memcmp(event.ptr, "data:", skipped) != 0)
+                return (struct str){ 0 };
+        return str_trim(str_range(event.ptr + skipped, event.len - skipped));
+}
+
+/* Reports the events of the body that are complete. An event with an error, which may come after the status,
+ * is the reason of the refusal at the end. */
+static void take_events(struct channel *ch, struct call *c, struct str body) {
+        struct answer a = { .kind = ANSWER_OK };
+        struct str    event;
+
+        while (ch->event_at < body.len && (event = event_at(body, ch->event_at)).ptr != NULL) {
+                a.text = event_json(event);
+                if (json_find(a.text, "error").ptr != NULL) {
+                        ch->failed_at = ch->event_at;
+                } else if (a.text.len > 0 && c->ops->on_response != NULL) {
+                        c->response_ns = ch->read_ns;
+                        c->ops->on_response(c, &a);
+                }
+                ch->event_at += event.len + 2;
+        }
+}
+
+static void end_events(struct channel *ch, struct call *c, struct answer *a) {
+        if (!c->message->is_events || a->kind != ANSWER_OK)
+                return;
+        take_events(ch, c, a->text);
+        a->is_empty = true; /* each event was a response */
+        if (ch->failed_at == SIZE_MAX)
+                return;
+        a->kind = ANSWER_REFUSED;
+        a->text = reason_of(event_json(event_at(a->text, ch->failed_at)));
+}
+
 static void finish(struct channel *ch) {
         struct http_response *r = &ch->response;
         struct call          *c = take_call(ch);
@@ -66,6 +117,7 @@ static void finish(struct channel *ch) {
 
         if (a.kind == ANSWER_REFUSED && json_find(a.text, "error").ptr != NULL)
                 a.text = reason_of(a.text);
+        end_events(ch, c, &a);
         /* An answer before the end of the request: the server does not read the rest. */
         if (closes) {
                 ch->state = CHANNEL_IDLE;
@@ -85,7 +137,10 @@ static const char *on_read(struct channel *ch, struct str in) {
                 if (ch->current->first_ns == 0)
                         ch->current->first_ns = ch->read_ns;
                 switch (http_response_read(&ch->response, &in)) {
-                case HTTP_RESPONSE_MORE: break;
+                case HTTP_RESPONSE_MORE:
+                        if (ch->current->message->is_events && ch->response.status == 200)
+                                take_events(ch, ch->current, strbuf_str(&ch->response.whole));
+                        break;
                 case HTTP_RESPONSE_BAD: return ch->response.wrong;
                 case HTTP_RESPONSE_DONE:
                         finish(ch);

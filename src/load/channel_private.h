@@ -37,6 +37,8 @@ struct channel {
         /* HTTP/1.1 */
         struct call         *current;
         struct http_response response;
+        size_t               event_at;  /* of the body: the event that is not complete yet */
+        size_t               failed_at; /* the event with an error; SIZE_MAX: none */
 
         /* gRPC */
         struct h2_client h2;

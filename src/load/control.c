@@ -164,10 +164,25 @@ static void put_region(const struct control_subject *s, struct strbuf *out) {
         json_end_object(&w);
 }
 
+/* {"parameters":{"config":"..."}} */
+static void put_load(const struct control_subject *s, struct strbuf *out) {
+        struct json_writer w;
+
+        json_writer_init(&w, out);
+        json_begin_object(&w);
+        json_key(&w, "parameters");
+        json_begin_object(&w);
+        json_key(&w, "config");
+        json_put_str(&w, s->config);
+        json_end_object(&w);
+        json_end_object(&w);
+}
+
 static void make_http(struct control *c, enum control_question q, const struct control_subject *s) {
-        AUTO_STRBUF       path = { 0 }, body = { 0 };
+        AUTO_STRBUF       path = { 0 }, body = { 0 }, model_path = { 0 };
         struct wire_parts parts = { .method = "GET" };
 
+        strbuf_init(&model_path, 0);
         strbuf_init(&path, 0);
         strbuf_init(&body, 0);
         switch (q) {
@@ -182,6 +197,13 @@ static void make_http(struct control *c, enum control_question q, const struct c
         case CONTROL_UNREGISTER:
                 parts.method = "POST";
                 strbuf_printf(&path, "/v2/systemsharedmemory/region/%s/unregister", s->region);
+                break;
+        case CONTROL_LOAD:
+                parts.method = "POST";
+                strbuf_puts(&path, "/v2/repository");
+                wire_put_model_path(s->model, NULL, &model_path);
+                strbuf_printf(&path, "%s/load", strbuf_cstr(&model_path) + strlen("/v2"));
+                put_load(s, &body);
                 break;
         case CONTROL_PAGE: strbuf_puts(&path, s->path); break;
         }

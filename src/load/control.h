@@ -23,6 +23,7 @@ enum control_question {
         CONTROL_STATISTICS, /* of the model; of all models when `model` is NULL */
         CONTROL_REGISTER,   /* a region of shared memory */
         CONTROL_UNREGISTER,
+        CONTROL_LOAD, /* loads the model, with `config` */
         CONTROL_PAGE, /* HTTP: any page, by its path */
 };
 
@@ -30,7 +31,8 @@ struct control_subject {
         const char *model, *version; /* version NULL: the newest */
         const char *region;          /* its name and, with a slash before, its key */
         uint64_t    region_bytes;
-        const char *path; /* of CONTROL_PAGE */
+        const char *path;   /* of CONTROL_PAGE */
+        struct str  config; /* of CONTROL_LOAD: a whole configuration as JSON */
 };
 
 /* The target is asked over the loop; `home` is borrowed and used by its thread. */

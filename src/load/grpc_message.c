@@ -19,6 +19,8 @@ static const struct {
                                &inference__system_shared_memory_register_response__descriptor },
         [CONTROL_UNREGISTER] = { "SystemSharedMemoryUnregister",
                                  &inference__system_shared_memory_unregister_response__descriptor },
+        [CONTROL_LOAD] = { "RepositoryModelLoad",
+                           &inference__repository_model_load_response__descriptor },
 };
 
 struct error *grpc_message_make(const struct target *t, enum control_question q,
@@ -28,6 +30,11 @@ struct error *grpc_message_make(const struct target *t, enum control_question q,
         AUTO_CHARS  key = NULL;
 
         wire_put_grpc_head(t, questions[q].method, ret_head);
+        if (q == CONTROL_LOAD) { /* its first field is the repository */
+                wire_put_bytes_field(ret_message, 2, str_of(name));
+                wire_put_text_parameter(ret_message, 3, "config", s->config);
+                return strbuf_check(ret_message, "a question");
+        }
         if (name != NULL)
                 wire_put_bytes_field(ret_message, 1, str_of(name));
         if (q == CONTROL_REGISTER) {

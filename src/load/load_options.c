@@ -16,48 +16,9 @@
         }
 #define MISSING(row_name, what, row_argument)                                                      \
         ROW(TEXT, row_name, missing, .missing = what, .argument = row_argument, .help = what)
-#define MISSING_FLAG(row_name, what) ROW(FLAG, row_name, is_missing, .missing = what, .help = what)
 
 static const struct option_row rows[] = {
-        ROW(TEXT, "model-name", model, .letter = 'm', .argument = "NAME", .help = "the model"),
-        ROW(TEXT, "model-version", version, .letter = 'x', .argument = "V",
-            .help = "its version; the newest"),
-        ROW(TEXT, "protocol", protocol, .letter = 'i', .argument = "<http|grpc>", .initial = "http",
-            .help = "protocol; http"),
-        ROW(TEXT, "url", url, .letter = 'u', .argument = "HOST:PORT",
-            .help = "the server; localhost:8000, with gRPC localhost:8001"),
-        ROW(TEXT, "key", key, .argument = "KEY",
-            .help = "API key; by default the environment's NESO_API_KEY"),
-        ROW(FLAG, "streaming", is_streaming,
-            .help = "requests as messages of gRPC streams; decoupled models need it"),
-
-        ROW(COUNT, "batch-size", batch, .letter = 'b', .argument = "N", .initial = "1",
-            .help = "rows of a request; 1"),
-        ROW(TEXTS, "shape", shapes, .argument = "NAME:d,d",
-            .help = "shape of an input with variable dimensions, without the batch"),
-        ROW(TEXTS, "input-data", input_data, .argument = "zero|random|PATH",
-            .help = "values of the inputs: zeros, random ones, a directory with a file for each\n"
-                    "input, or a JSON file; random"),
-        ROW(TEXT, "data-directory", data_directory, .argument = "DIRECTORY",
-            .help = "older form of --input-data=DIRECTORY"),
-        ROW(FLAG, "zero-input", is_zero, .letter = 'z', .help = "older form of --input-data=zero"),
-        ROW(COUNT, "distinct", n_distinct, .argument = "N", .initial = "16",
-            .help = "different random inputs; 16"),
-        ROW(COUNT, "seed", seed, .argument = "N", .initial = "1",
-            .help = "of random values and of --request-distribution=poisson; 1"),
-        ROW(COUNT, "string-length", string_length, .argument = "N", .initial = "128",
-            .help = "length of random texts of BYTES; 128"),
-        ROW(TEXT, "string-data", string, .argument = "TEXT",
-            .help = "this text for each element of BYTES"),
-        ROW(TEXT, "input-tensor-format", input_format, .argument = "<binary|json>",
-            .initial = "binary", .help = "HTTP: form of the inputs; binary"),
-        ROW(TEXT, "output-tensor-format", output_format, .argument = "<binary|json>",
-            .initial = "binary", .help = "HTTP: form of the outputs; binary"),
-        ROW(TEXT, "shared-memory", shared_memory, .argument = "<none|system>", .initial = "none",
-            .help = "where the tensors are; none: in the messages"),
-        ROW(COUNT, "output-shared-memory-size", output_region_bytes, .argument = "N",
-            .initial = "102400", .help = "bytes of each output's region; 102400"),
-
+#include "load/load_rows.def"
         ROW(TEXT, "concurrency-range", concurrency, .argument = "S:E:STEP",
             .help = "closed loop: requests under way, from S to E in steps; 1. E 0: until the\n"
                     "latency exceeds --latency-threshold"),
@@ -67,9 +28,11 @@ static const struct option_row rows[] = {
             .initial = "constant", .help = "open loop: distances of requests; constant"),
         ROW(TEXT, "request-intervals", intervals, .argument = "FILE",
             .help = "open loop: distances in microseconds, one a line, repeated"),
-        MISSING("periodic-concurrency-range", "a concurrency that grows during a measurement",
-                "S:E:STEP"),
-        MISSING("request-period", "a concurrency that grows during a measurement", "N"),
+        ROW(TEXT, "periodic-concurrency-range", periodic, .argument = "S:E:STEP",
+            .help = "streams: S requests at first, and STEP more as soon as each of the last ones\n"
+                    "has --request-period responses, until E requests were sent, each once"),
+        ROW(COUNT, "request-period", request_period, .argument = "N", .initial = "10",
+            .help = "responses of a request before more requests are sent; 10"),
         ROW(FLAG, "binary-search", is_binary_search,
             .help = "find the highest load of the range within --latency-threshold"),
         ROW(COUNT, "latency-threshold", latency_limit_ms, .letter = 'l', .argument = "MS",
@@ -94,47 +57,6 @@ static const struct option_row rows[] = {
         ROW(COUNT, "warmup-request-count", n_warmup, .argument = "N",
             .help = "requests before the windows; 0: a window's time, at most 1 s"),
 
-        ROW(COUNT, "num-of-sequences", n_sequences, .argument = "N", .initial = "4",
-            .help = "open loop: sequences under way; 4"),
-        ROW(COUNT, "sequence-length", sequence_length, .argument = "N", .initial = "20",
-            .help = "requests of a sequence; 20"),
-        ROW(REAL, "sequence-length-variation", sequence_variation, .argument = "PCT",
-            .initial = "20", .min = 0, .max = 100, .help = "of that length; 20"),
-        ROW(TEXT, "sequence-id-range", sequence_ids, .argument = "S:E",
-            .help = "ids from S to below E; 1:"),
-        ROW(FLAG, "serial-sequences", is_serial,
-            .help = "one request of a sequence at a time, as always here"),
-
-        ROW(TEXTS, "header", headers, .letter = 'H', .argument = "NAME:VALUE",
-            .help = "a header of each request"),
-        ROW(TEXTS, "request-parameter", parameters, .argument = "NAME:VALUE:TYPE",
-            .help = "a parameter of each request; TYPE bool, int, uint, double or string"),
-        ROW(TEXT, "grpc-compression-algorithm", compression, .argument = "<none|gzip|deflate>",
-            .initial = "none", .help = "of requests; none"),
-
-        ROW(FLAG, "insecure", https_any, .help = "accept any certificate of the server"),
-        ROW(NUMBER, "ssl-https-verify-peer", https_verify_peer, .argument = "<0|1>", .initial = "1",
-            .min = 0, .max = 1, .help = "HTTPS: check the certificate; 1"),
-        ROW(NUMBER, "ssl-https-verify-host", https_verify_host, .argument = "<0|1|2>",
-            .initial = "2", .min = 0, .max = 2, .help = "HTTPS: check the host's name; 2"),
-        ROW(TEXT, "ssl-https-ca-certificates-file", https_ca, .argument = "FILE",
-            .help = "HTTPS: authorities, PEM"),
-        ROW(TEXT, "ssl-https-client-certificate-file", https_cert, .argument = "FILE",
-            .help = "HTTPS: a client certificate, PEM"),
-        ROW(TEXT, "ssl-https-client-certificate-type", old_pem_type, .argument = "<PEM|DER>",
-            .initial = "PEM", .help = "PEM"),
-        ROW(TEXT, "ssl-https-private-key-file", https_key, .argument = "FILE",
-            .help = "HTTPS: the key of the client certificate, PEM"),
-        ROW(TEXT, "ssl-https-private-key-type", old_key_type, .argument = "<PEM|DER>",
-            .initial = "PEM", .help = "PEM"),
-        ROW(FLAG, "ssl-grpc-use-ssl", grpc_tls, .help = "gRPC over TLS"),
-        ROW(TEXT, "ssl-grpc-root-certifications-file", grpc_ca, .argument = "FILE",
-            .help = "gRPC: authorities, PEM"),
-        ROW(TEXT, "ssl-grpc-private-key-file", grpc_key, .argument = "FILE",
-            .help = "gRPC: the key of the client certificate, PEM"),
-        ROW(TEXT, "ssl-grpc-certificate-chain-file", grpc_cert, .argument = "FILE",
-            .help = "gRPC: a client certificate, PEM"),
-
         ROW(TEXT, "latency-report-file", csv_path, .letter = 'f', .argument = "FILE",
             .help = "write CSV, a row for each load"),
         ROW(FLAG, "verbose-csv", has_verbose_csv, .help = "more columns"),
@@ -144,8 +66,11 @@ static const struct option_row rows[] = {
         ROW(TEXTS, "fail-if", limits, .argument = "FIGURE>BOUND",
             .help = "exit code 4 when it is true of a load: p99>20ms, mean>5ms, max>1s,\n"
                     "rate<1000, errors>0"),
-        MISSING("report", "a report in HTML", "FILE"),
-        MISSING_FLAG("language", "measures of language models"),
+        ROW(TEXT, "report", html_path, .argument = "FILE",
+            .help = "write a report in HTML, with plots"),
+        ROW(FLAG, "language", is_language,
+            .help = "measures of language models: time to the first response, between\n"
+                    "responses. HTTP: requests go to generate_stream; gRPC: --streaming"),
         ROW(FLAG, "collect-metrics", collects_metrics,
             .help = "report the means of the server's gauges during the windows"),
         ROW(TEXT, "metrics-url", metrics_url, .argument = "HOST:PORT/PATH",
@@ -293,6 +218,13 @@ static struct error *check_word(const char *option, const char *value, const cha
         return error_new(ERR_INVALID_ARG, "--%s: unknown value '%s'", option, value);
 }
 
+/* The reference takes "gRPC" and "HTTP", too. */
+static void lower(char *word) {
+        for (; *word != '\0'; word++)
+                if (*word >= 'A' && *word <= 'Z')
+                        *word = (char)(*word + ('a' - 'A'));
+}
+
 static struct error *check_words(const struct load_values *v) {
         static const char *const protocols[] = { "http", "grpc", NULL };
         static const char *const formats[] = { "binary", "json", NULL };
@@ -366,13 +298,42 @@ static struct error *read_old_concurrency(struct load_plan *p) {
         return NULL;
 }
 
+/* One load of as many requests as the range ends with. */
+static struct error *read_periodic(struct load_plan *p) {
+        struct load_values *v = p->v;
+
+        TRY(load_range_read("periodic-concurrency-range", v->periodic, &p->range));
+        if (p->range.start != floor(p->range.start) || p->range.step != floor(p->range.step) ||
+            p->range.end != floor(p->range.end) || p->range.end == 0.0 || p->range.end > 65536.0)
+                return error_new_text(ERR_INVALID_ARG,
+                                      "--periodic-concurrency-range: whole numbers up to 65536, "
+                                      "with an end");
+        if (!v->is_streaming && !v->is_language)
+                return error_new_text(ERR_INVALID_ARG,
+                                      "--periodic-concurrency-range needs streams: -i grpc "
+                                      "--streaming, or --language");
+        if (v->request_period == 0)
+                return error_new_text(ERR_INVALID_ARG, "--request-period: at least 1");
+        if (v->n_threads > 1 || v->n_requests > 0 || v->is_binary_search)
+                return error_new_text(ERR_INVALID_ARG,
+                                      "--periodic-concurrency-range: not with --threads, "
+                                      "--request-count or --binary-search");
+        p->is_periodic = true;
+        v->n_requests = (uint64_t)p->range.end;
+        return NULL;
+}
+
 static struct error *read_range(struct load_plan *p) {
         struct load_values *v = p->v;
         bool has_old = v->old_concurrency > 0 || v->is_dynamic || v->old_max_concurrency > 0;
 
-        if ((v->concurrency != NULL) + (v->rate != NULL) + (v->intervals != NULL) + has_old > 1)
+        if ((v->concurrency != NULL) + (v->rate != NULL) + (v->intervals != NULL) +
+                    (v->periodic != NULL) + has_old >
+            1)
                 return error_new_text(ERR_INVALID_ARG, "--concurrency-range, --request-rate-range, "
                                                        "--request-intervals: one of them");
+        if (v->periodic != NULL)
+                return read_periodic(p);
         if (v->intervals != NULL)
                 return read_intervals(p);
         p->is_open = v->rate != NULL;
@@ -466,10 +427,8 @@ static struct error *check_numbers(const struct load_values *v) {
                 return error_new_text(ERR_INVALID_ARG, "--measurement-interval: 1 ms to a day");
         if (v->window_requests == 0)
                 return error_new_text(ERR_INVALID_ARG, "--measurement-request-count: at least 1");
-        if (v->n_sequences == 0 || v->n_sequences > 65536 || v->sequence_length == 0)
-                return error_new_text(
-                        ERR_INVALID_ARG,
-                        "--num-of-sequences: 1 to 65536; --sequence-length: at least 1");
+        if (v->n_sequences == 0 || v->n_sequences > 65536)
+                return error_new_text(ERR_INVALID_ARG, "--num-of-sequences: 1 to 65536");
         if (v->n_connections > 65536)
                 return error_new_text(ERR_INVALID_ARG, "--connections: at most 65536");
         if (v->string_length > 1U << 28)
@@ -494,8 +453,16 @@ static struct error *read_limits(struct load_plan *p) {
 static struct error *read_plan(struct load_plan *p) {
         struct load_values *v = p->v;
 
+        lower(v->protocol);
         TRY(check_words(v));
         TRY(check_numbers(v));
+        if (v->is_language && strcmp(v->protocol, "grpc") == 0)
+                v->is_streaming = true;
+        if (v->is_language && strcmp(v->protocol, "http") == 0 &&
+            (strcmp(v->shared_memory, "none") != 0))
+                return error_new_text(ERR_INVALID_ARG,
+                                      "--language over HTTP: no --shared-memory, since the "
+                                      "requests are plain JSON");
         if (v->is_zero)
                 option_texts_add(&v->input_data, "zero");
         if (v->data_directory != NULL)

@@ -25,7 +25,9 @@ struct load_values {
         bool                is_zero;
         char               *input_format, *output_format, *shared_memory;
         uint64_t            output_region_bytes;
-        char               *concurrency, *rate;
+        char               *concurrency, *rate, *periodic;
+        uint64_t            request_period;
+        bool                is_language;
         char               *distribution, *intervals;
         bool                is_binary_search;
         uint64_t            latency_limit_ms;
@@ -45,7 +47,7 @@ struct load_values {
         char               *https_ca, *https_cert, *https_key;
         bool                grpc_tls;
         char               *grpc_ca, *grpc_cert, *grpc_key;
-        char               *csv_path, *profile_path;
+        char               *csv_path, *profile_path, *html_path;
         bool                has_verbose_csv;
         bool                collects_metrics;
         char               *metrics_url;
@@ -60,7 +62,6 @@ struct load_values {
         uint64_t            n_connections;
         char               *old_pem_type, *old_key_type;
         char               *missing; /* of rows that are not supported; always NULL */
-        bool                is_missing;
 };
 
 extern const struct option_table load_option_table;
@@ -84,19 +85,30 @@ struct fail_limit {
 
 #define LOAD_MAX_LIMITS 16
 
+/* A window that has ended. */
+struct load_window {
+        size_t number;     /* of the load, from 1 */
+        double rate;       /* inferences a second */
+        double latency_ns; /* the mean, or the percentile of the plan */
+        double server_cpu; /* cores; below 0: not known */
+};
+
 struct load_plan {
         struct load_values   *v; /* borrowed */
         struct target_options target;
-        bool                  is_open;
-        struct load_range     range;
-        uint64_t             *intervals_ns; /* owned */
-        size_t                n_intervals;
-        bool                  is_poisson, counts_requests;
-        uint64_t              window_ns, first_id, n_ids;
-        uint64_t              latency_limit_ns;
-        struct fail_limit     limits[LOAD_MAX_LIMITS];
-        size_t                n_limits;
-        struct strbuf         notes; /* owned: lines about options that are ignored */
+        bool              is_open, is_periodic; /* periodic: the load grows while it is measured */
+        struct load_range range;
+        uint64_t         *intervals_ns; /* owned */
+        size_t            n_intervals;
+        bool              is_poisson, counts_requests;
+        uint64_t          window_ns, first_id, n_ids;
+        uint64_t          latency_limit_ns;
+        struct fail_limit limits[LOAD_MAX_LIMITS];
+        size_t            n_limits;
+        struct strbuf     notes; /* owned: lines about options that are ignored */
+        /* Called after each window; false ends the load. NULL: windows follow as the options say. */
+        bool (*on_window)(void *owner, const struct load_window *w);
+        void *owner; /* borrowed */
 };
 
 /* Checks the values and their combinations; INVALID_ARG names the option, UNSUPPORTED what is missing. */

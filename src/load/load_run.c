@@ -32,6 +32,8 @@
 /* A load without an end gives up here. */
 #define MAX_CONCURRENCY 65536.0
 #define MAX_RATE 1e8
+/* The reference's default. */
+#define SEQUENCE_LENGTH 20
 
 struct load_run {
         const struct load_plan *plan; /* borrowed */
@@ -59,6 +61,7 @@ struct load_run {
         struct gauge_means     *gauges;  /* borrowed: of the load whose window it is; NULL: none */
         uint64_t                next_metrics_ns;
         bool                    is_live;
+        uint64_t                begin_ns;
         size_t                  n_logged; /* numbers of all logs */
 };
 
@@ -157,13 +160,14 @@ static struct error *check_model(const struct load_run *r) {
                                  "-b %llu: model '%s' has a max_batch_size of %llu",
                                  (unsigned long long)v->batch, m->name,
                                  (unsigned long long)m->max_batch);
-        if (m->is_decoupled && !v->is_streaming)
+        if (m->is_decoupled && !v->is_streaming && !v->is_language)
                 return error_new(ERR_INVALID_ARG,
-                                 "model '%s' is decoupled: it needs -i grpc --streaming", m->name);
-        if (m->is_sequence && strcmp(v->compression, "none") != 0)
-                return error_new_text(ERR_UNSUPPORTED,
-                                      "--grpc-compression-algorithm with a sequence "
-                                      "model is not supported yet");
+                                 "model '%s' is decoupled: it needs -i grpc --streaming, or "
+                                 "--language",
+                                 m->name);
+        if (m->is_sequence && v->is_language && !v->is_streaming)
+                return error_new_text(ERR_INVALID_ARG,
+                                      "--language with a sequence model needs -i grpc");
         if (m->is_sequence && r->plan->n_ids < 1)
                 return error_new_text(ERR_INVALID_ARG, "--sequence-id-range has no ids");
         return NULL;
@@ -182,7 +186,7 @@ static struct error *check_inputs(const struct load_run *r) {
                 return error_new_text(ERR_UNSUPPORTED,
                                       "expected outputs with --output-tensor-format=json "
                                       "are not supported yet");
-        if (r->model.is_decoupled)
+        if (r->model.is_decoupled || r->plan->v->is_language)
                 return error_new_text(ERR_UNSUPPORTED,
                                       "expected outputs of decoupled models are not "
                                       "supported yet");
@@ -203,6 +207,7 @@ static struct error *make_requests(struct load_run *r) {
                                         .input_is_json = strcmp(v->input_format, "json") == 0,
                                         .output_is_json = strcmp(v->output_format, "json") == 0,
                                         .is_stream = v->is_streaming,
+                                        .is_events = v->is_language && !v->is_streaming,
                                         .compression = strcmp(v->compression, "none") != 0
                                                                ? v->compression
                                                                : NULL,
@@ -244,7 +249,8 @@ static struct worker *make_worker(struct load_run *r, size_t part) {
                 .ends_at_first = !r->model.is_decoupled,
                 .has_log = v->profile_path != NULL,
                 .n_sequences = v->n_sequences,
-                .sequence_length = v->sequence_length,
+                .sequence_length = v->sequence_length > 0 ? v->sequence_length : SEQUENCE_LENGTH,
+                .follows_data = v->sequence_length == 0,
                 .sequence_variation = v->sequence_variation,
                 .first_id = r->plan->first_id,
                 .n_ids = r->plan->n_ids,
@@ -293,6 +299,7 @@ static void free_results(struct load_results *s) {
                 free(x->logs);
                 free(x->boundaries);
                 free(x->steps);
+                free(x->points);
                 gauge_means_done(&x->gauges);
                 tally_free(x->total);
         }
@@ -516,6 +523,12 @@ static struct load_level level_of(const struct load_run *r, double value, size_t
         struct load_level       level = { .mode = p->is_open ? LOAD_OPEN : LOAD_CLOSED };
 
         level.n_requests = n_requests > 0 ? share_of(n_requests, part, r->n_workers) : 0;
+        if (p->is_periodic) {
+                level.concurrency = (size_t)p->range.start;
+                level.step = (size_t)p->range.step;
+                level.period = p->v->request_period;
+                return level;
+        }
         if (!p->is_open) {
                 level.concurrency = (size_t)share_of((uint64_t)value, part, r->n_workers);
                 return level;
@@ -604,6 +617,7 @@ static void set_stats(struct load_run *r, struct load_result *x, const struct sn
         for (size_t i = 0; i < r->model.n_steps; i++)
                 x->steps[i] = server_stats_since(&first->steps[i], &last->steps[i]);
         x->server_cpu = -1.0;
+        x->server_rss = r->server_pid > 0 ? local_server_resident(r->server_pid) : 0;
         if (r->server_pid > 0 && x->seconds > 0.0 && last->server_cpu_ns >= first->server_cpu_ns)
                 x->server_cpu =
                         (double)(last->server_cpu_ns - first->server_cpu_ns) / 1e9 / x->seconds;
@@ -652,6 +666,36 @@ static void print_window(const struct load_run *r, const struct window *w, size_
                 w->latency / 1e3, (unsigned long long)w->total->n_failed);
 }
 
+/* False: the owner of the plan does not want another window. */
+static bool wants_more(const struct load_run *r, const struct window *w, size_t number,
+                       const struct snapshot *begin) {
+        struct load_window told = { .number = number,
+                                    .latency_ns = w->latency,
+                                    .server_cpu = -1.0 };
+        uint64_t           cpu_ns = 0;
+
+        if (r->plan->on_window == NULL)
+                return true;
+        if (r->server_pid > 0)
+                cpu_ns = local_server_cpu_ns(r->server_pid);
+        told.rate = w->rate * (double)r->plan->v->batch;
+        if (w->seconds > 0.0 && cpu_ns > begin->server_cpu_ns)
+                told.server_cpu = (double)(cpu_ns - begin->server_cpu_ns) / 1e9 / w->seconds;
+        return r->plan->on_window(r->plan->owner, &told);
+}
+
+static void keep_point(const struct load_run *r, struct load_result *x, const struct window *w) {
+        const struct histogram *h = &w->total->latency;
+
+        if (h->n == 0)
+                return;
+        x->points = mem_realloc(x->points, (x->n_points + 1) * sizeof(*x->points));
+        x->points[x->n_points++] =
+                (struct load_point){ .at_s = (double)(w->total->end_ns - r->begin_ns) / 1e9,
+                                     .p50_ns = (double)histogram_percentile(h, 50.0),
+                                     .p99_ns = (double)histogram_percentile(h, 99.0) };
+}
+
 /* Runs windows until they are stable; the last snapshot is in *end. */
 static struct error *run_windows(struct load_run *r, struct load_result *x, struct windows *s,
                                  struct snapshot *end) {
@@ -672,11 +716,12 @@ static struct error *run_windows(struct load_run *r, struct load_result *x, stru
                                : r->plan->counts_requests ? r->plan->v->window_requests
                                                           : 0,
                                w);
+                keep_point(r, x, w);
                 keep_log(r, x, w);
                 s->n++;
                 print_window(r, w, s->n);
                 x->is_stable = are_stable(r, s, x);
-                if (x->is_stable ||
+                if (!wants_more(r, w, s->n, &s->begins[at]) || x->is_stable ||
                     w->total->n_sent + w->total->latency.n + w->total->n_failed == 0)
                         break;
         }
@@ -750,6 +795,8 @@ static struct error *measure_range(struct load_run *r) {
         double end = range.end > 0.0 ? range.end : r->plan->is_open ? MAX_RATE : MAX_CONCURRENCY;
         struct load_result *x;
 
+        if (r->plan->is_periodic)
+                return measure(r, range.end, &x);
         for (double value = range.start; value <= end * (1.0 + 1e-9); value += range.step) {
                 TRY(measure(r, value, &x));
                 if (r->waiter.is_interrupted || !is_within(r, x))
@@ -788,8 +835,10 @@ static struct error *search_range(struct load_run *r) {
 }
 
 struct error *load_run_measure(struct load_run *r) {
-        struct error *err = r->plan->v->is_binary_search ? search_range(r) : measure_range(r);
+        struct error *err;
 
+        r->begin_ns = clock_now_ns();
+        err = r->plan->v->is_binary_search ? search_range(r) : measure_range(r);
         r->results.is_interrupted = r->waiter.is_interrupted;
         return err;
 }

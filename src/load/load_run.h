@@ -25,6 +25,12 @@ struct load_run;
 #define LOAD_STABLE_WINDOWS 3
 #define LOAD_MAX_WINDOWS 10000
 
+/* A window, for plots over time. */
+struct load_point {
+        double at_s; /* its end, from the beginning of the run */
+        double p50_ns, p99_ns;
+};
+
 /* Of one load. */
 struct load_result {
         double               value;      /* the concurrency or the rate */
@@ -32,6 +38,8 @@ struct load_result {
         struct tally       **logs;       /* owned: of all windows, with --profile-export-file */
         uint64_t            *boundaries; /* owned: wall times of the windows */
         size_t               n_windows;
+        struct load_point   *points; /* owned: of all windows */
+        size_t               n_points;
         double               seconds;               /* of `total` */
         bool                 is_stable, is_counted; /* is_counted: one window of --request-count */
         double               rate_spread, latency_spread; /* of the last windows, percent */
@@ -39,6 +47,7 @@ struct load_result {
         struct server_stats *steps;      /* owned: of the model's steps */
         double               cpu_share;  /* of the generator's busiest thread, of one core */
         double               server_cpu; /* cores; below 0: not known */
+        uint64_t             server_rss; /* resident bytes at the end; 0: not known */
         bool                 is_generator_limit;
         struct gauge_means   gauges; /* of all windows, with --collect-metrics */
 };

@@ -86,3 +86,16 @@ uint64_t local_server_cpu_ns(int pid) {
                 return 0;
         return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
+
+/* The second number of statm: resident pages (proc_pid_statm(5)). */
+uint64_t local_server_resident(int pid) {
+        AUTO_CHARS         path = mem_printf("/proc/%d/statm", pid);
+        AUTO_STRBUF        text = { 0 };
+        unsigned long long pages;
+
+        strbuf_init(&text, 4096);
+        AUTO_ERROR err = file_read(path, 4096, &text);
+        if (err != NULL || sscanf(strbuf_cstr(&text), "%*u %llu", &pages) != 1)
+                return 0;
+        return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}

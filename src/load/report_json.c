@@ -171,8 +171,12 @@ static void put_load(struct json_writer *w, const struct load_result *r, const s
                 put_times(w, "from_send_us", &t->service);
                 put_times(w, "lateness_us", &t->lateness);
         }
-        if (plan->v->is_streaming)
+        if (plan->v->is_streaming || plan->v->is_language) {
                 put_times(w, "first_response_us", &t->first);
+                put_times(w, "between_responses_us", &t->between);
+                put_real(w, "responses_rate",
+                         r->seconds > 0.0 ? (double)t->n_responses / r->seconds : 0.0);
+        }
         put_errors(w, t);
         put_server(w, "server_us", &r->stats);
         json_key(w, "steps_us");

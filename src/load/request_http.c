@@ -60,8 +60,8 @@ static struct error *put_texts(struct json_writer *w, const struct request_input
         return NULL;
 }
 
-static struct error *put_data(struct json_writer *w, const struct request_input *in) {
-        json_key(w, "data");
+/* A flat array. */
+static struct error *put_values(struct json_writer *w, const struct request_input *in) {
         if (in->tensor->element_bytes == 0)
                 return put_texts(w, in);
         for (size_t i = 0; i < ARRAY_LEN(elements); i++)
@@ -91,7 +91,8 @@ static struct error *put_inputs(struct json_writer *w, const struct request_plan
                 if (in->part != NULL) {
                         put_part(w, in->part);
                 } else if (p->options->input_is_json) {
-                        TRY(put_data(w, in));
+                        json_key(w, "data");
+                        TRY(put_values(w, in));
                 } else {
                         json_key(w, "parameters");
                         json_begin_object(w);
@@ -172,4 +173,38 @@ struct error *request_http_make(const struct request_plan *p, struct strbuf *bef
         strbuf_put(before, json.ptr, json.len);
         TRY(strbuf_check(before, "a request"));
         return strbuf_check(after, "a request");
+}
+
+/* ---- generate_stream --------------------------------------------------------------------------- */
+
+/* Members with the names of the inputs, and the parameters beside them (docs/generate.md). */
+static struct error *put_generate(const struct request_plan *p, struct strbuf *out) {
+        struct json_writer w;
+
+        json_writer_init(&w, out);
+        json_begin_object(&w);
+        for (size_t i = 0; i < p->n_inputs; i++) {
+                json_key(&w, p->inputs[i].tensor->name);
+                TRY(put_values(&w, &p->inputs[i]));
+        }
+        for (size_t i = 0; i < p->n_parameters; i++)
+                put_parameter(&w, &p->parameters[i]);
+        json_end_object(&w);
+        return NULL;
+}
+
+struct error *request_http_make_generate(const struct request_plan *p, struct strbuf *out) {
+        AUTO_STRBUF       json = { 0 }, path = { 0 };
+        struct wire_parts parts = { .method = "POST" };
+
+        strbuf_init(&json, 0);
+        strbuf_init(&path, 0);
+        TRY(put_generate(p, &json));
+        wire_put_model_path(p->model->name, p->model->version, &path);
+        strbuf_puts(&path, "/generate_stream");
+        parts.path = strbuf_cstr(&path);
+        parts.body_bytes = json.len;
+        wire_put_http_head(p->target, &parts, out);
+        strbuf_put(out, json.ptr, json.len);
+        return strbuf_check(out, "a request");
 }

@@ -36,4 +36,7 @@ struct request_plan {
 
 struct error *request_http_make(const struct request_plan *p, struct strbuf *before,
                                 struct strbuf *after) NODISCARD;
+/* A request of generate_stream: plain JSON. */
+struct error *request_http_make_generate(const struct request_plan *p, struct strbuf *out)
+        NODISCARD;
 struct error *request_grpc_make(const struct request_plan *p, struct strbuf *message) NODISCARD;

@@ -150,10 +150,13 @@ static struct error *gather_inputs(struct maker *k, size_t first) {
         return NULL;
 }
 
+static enum gzip_format format_of(const char *algorithm) {
+        return strcmp(algorithm, "gzip") == 0 ? GZIP_FORMAT_GZIP : GZIP_FORMAT_ZLIB;
+}
+
 /* Replaces the message by its compressed form. */
 static struct error *compress(const char *algorithm, struct strbuf *message) {
-        enum gzip_format format =
-                strcmp(algorithm, "gzip") == 0 ? GZIP_FORMAT_GZIP : GZIP_FORMAT_ZLIB;
+        enum gzip_format format = format_of(algorithm);
         struct iovec     part = { message->ptr, message->len };
         struct buf      *shorter;
         enum gzip_status status = gzip_deflate_buf(format, &part, 1, NULL, &shorter);
@@ -171,23 +174,27 @@ static struct error *make_one(struct maker *k, size_t first) {
         struct request_set  *s = k->set;
         struct wire_message *m = &s->messages[s->n];
         struct strbuf       *before = &s->texts[2 * s->n], *after = &s->texts[2 * s->n + 1];
+        const char          *compression = s->is_sequence ? NULL : k->plan.options->compression;
 
         strbuf_init(before, 0);
         strbuf_init(after, 0);
         s->entries[s->n] = first;
         s->n++;
         TRY(gather_inputs(k, first));
-        if (s->protocol == TARGET_HTTP)
+        if (k->plan.options->is_events)
+                TRY(request_http_make_generate(&k->plan, before));
+        else if (s->protocol == TARGET_HTTP)
                 TRY(request_http_make(&k->plan, before, after));
         else
                 TRY(request_grpc_make(&k->plan, before));
-        if (k->plan.options->compression != NULL)
-                TRY(compress(k->plan.options->compression, before));
+        if (compression != NULL)
+                TRY(compress(compression, before));
         *m = (struct wire_message){ .head = strbuf_str(&s->head),
                                     .before = strbuf_str(before),
                                     .after = strbuf_str(after),
-                                    .is_compressed = k->plan.options->compression != NULL,
-                                    .is_stream = k->plan.options->is_stream };
+                                    .is_compressed = compression != NULL,
+                                    .is_stream = k->plan.options->is_stream,
+                                    .is_events = k->plan.options->is_events };
         return NULL;
 }
 
@@ -253,7 +260,9 @@ struct error *request_set_make(const struct target *t, const struct load_model *
         k.parts = mem_zalloc(n_inputs * sizeof(*k.parts));
         for (size_t i = 0; i < m->n_inputs; i++)
                 strbuf_init(&k.rows[i], 0);
-        *ret = (struct request_set){ .protocol = t->protocol, .is_sequence = m->is_sequence };
+        *ret = (struct request_set){ .protocol = t->protocol,
+                                     .is_sequence = m->is_sequence,
+                                     .compression = m->is_sequence ? o->compression : NULL };
         ret->messages = mem_zalloc(n * sizeof(*ret->messages));
         ret->entries = mem_zalloc(n * sizeof(*ret->entries));
         ret->texts = mem_zalloc(2 * n * sizeof(*ret->texts));
@@ -314,4 +323,30 @@ void request_set_patch(const struct request_set *s, const struct request_step *s
                 patch_http(step, c);
         else
                 patch_grpc(step, c);
+}
+
+void request_set_pack(const struct request_set *s, struct call *c, struct request_pack *p) {
+        const struct wire_message *m = c->message;
+        const struct iovec         parts[] = { { (char *)(uintptr_t)m->before.ptr, m->before.len },
+                                               { c->patch, c->n_patch },
+                                               { (char *)(uintptr_t)m->after.ptr, m->after.len } };
+
+        if (s->compression == NULL)
+                return;
+        request_pack_done(p);
+        if (gzip_deflate_buf(format_of(s->compression), parts, ARRAY_LEN(parts), NULL, &p->bytes) !=
+            GZIP_OK)
+                return;
+        p->message = (struct wire_message){ .head = m->head,
+                                            .before = str_range(p->bytes->bytes, p->bytes->len),
+                                            .is_compressed = true,
+                                            .is_stream = m->is_stream };
+        c->message = &p->message;
+        c->n_patch = 0;
+}
+
+void request_pack_done(struct request_pack *p) {
+        if (p->bytes != NULL)
+                buf_unref(p->bytes);
+        *p = (struct request_pack){ 0 };
 }

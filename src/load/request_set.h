@@ -16,12 +16,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct buf;
 struct shm_area;
 
 struct request_options {
         uint64_t         batch;
         bool             input_is_json, output_is_json; /* HTTP */
         bool             is_stream;                     /* ModelStreamInfer */
+        bool             is_events;                     /* HTTP: generate_stream */
         const char      *compression;                   /* gRPC: "gzip" or "deflate"; NULL: none */
         char *const     *parameters;                    /* "name:value:type" */
         size_t           n_parameters;
@@ -36,6 +38,13 @@ struct request_set {
         struct strbuf        head; /* owned: the header block of gRPC */
         enum target_protocol protocol;
         bool                 is_sequence;
+        const char          *compression; /* of each call of a sequence; NULL: none */
+};
+
+/* A message of a sequence, compressed for one call. All zero: none. */
+struct request_pack {
+        struct wire_message message;
+        struct buf         *bytes; /* owned */
 };
 
 struct request_step {
@@ -50,3 +59,7 @@ void          request_set_done(struct request_set *s);
 /* Writes the part of the call that depends on its sequence. */
 void request_set_patch(const struct request_set *s, const struct request_step *step,
                        struct call *c);
+/* Compresses the message with the part of the call when it was not compressed before, since that part differs. The
+ * call has this message then, which is borrowed until it is done. Without memory the message goes as it is. */
+void request_set_pack(const struct request_set *s, struct call *c, struct request_pack *p);
+void request_pack_done(struct request_pack *p);

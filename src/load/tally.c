@@ -77,6 +77,7 @@ void tally_merge(struct tally *t, const struct tally *other) {
         histogram_merge(&t->service, &other->service);
         histogram_merge(&t->lateness, &other->lateness);
         histogram_merge(&t->first, &other->first);
+        histogram_merge(&t->between, &other->between);
         for (size_t i = 0; i < other->n_errors; i++)
                 count_error(t, &other->errors[i]);
         t->n_unlogged += other->n_unlogged;

@@ -42,6 +42,7 @@ struct tally {
         struct histogram service; /* from the send */
         struct histogram lateness; /* open loop: of sends */
         struct histogram first;    /* streams: to the first response */
+        struct histogram between;  /* streams: from one response to the next */
         struct tally_error errors[TALLY_MAX_ERRORS];
         size_t             n_errors;
         /* For --profile-export-file: for each request the wall time of its start, its sequence, the number

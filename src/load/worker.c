@@ -17,14 +17,16 @@
 #define MAX_LOGGED_RESPONSES 4096
 
 struct lane {
-        struct call      call;
-        struct worker   *worker;  /* borrowed */
-        struct channel  *channel; /* borrowed from the worker */
+        struct call         call;
+        struct request_pack pack;    /* of the call */
+        struct worker      *worker;  /* borrowed */
+        struct channel     *channel; /* borrowed from the worker */
         struct list_node node; /* in worker->idle or worker->resting; not linked while it is busy */
-        uint64_t         intended_ns, first_response_ns;
+        uint64_t         intended_ns, first_response_ns, last_response_ns;
         size_t           request; /* under way */
         uint32_t         n_responses;
         bool             is_wrong; /* an answer was not the expected one */
+        bool is_awaited; /* the next requests of a growing load begin after its responses */
 
         /* of a sequence */
         uint64_t id, step, length;
@@ -47,6 +49,7 @@ struct worker {
         struct schedule       schedule;
         bool                  is_running;
         uint64_t              n_begun; /* requests of the level */
+        size_t                n_awaited;
         size_t                next_request, next_stream;
         uint64_t              n_ids;
         uint64_t              random;
@@ -79,11 +82,11 @@ static uint64_t thread_cpu_ns(void) {
 
 /* ---- requests ---------------------------------------------------------------------------------- */
 
-/* A length within the variation, at least 1. The data of a sequence of its own determines it. */
+/* A length within the variation, at least 1; or that of the data of a sequence of its own. */
 static uint64_t sequence_length(struct worker *w, const struct lane *l) {
         double length = (double)w->o.sequence_length, share, unit;
 
-        if (w->o.inputs->n_streams > 0)
+        if (w->o.inputs->n_streams > 0 && w->o.follows_data)
                 return w->o.inputs->streams[l->stream].n;
         unit = (double)(random_next(&w->random) >> 11) / 9007199254740992.0; /* 2^53 */
         share = w->o.sequence_variation / 100.0 * (2.0 * unit - 1.0);
@@ -107,7 +110,9 @@ static void choose_request(struct worker *w, struct lane *l) {
         size_t n = w->o.requests->n;
 
         if (w->o.model->is_sequence && w->o.inputs->n_streams > 0) {
-                l->request = w->o.inputs->streams[l->stream].first + (size_t)l->step;
+                const struct input_stream *s = &w->o.inputs->streams[l->stream];
+
+                l->request = s->first + (size_t)l->step % s->n;
                 return;
         }
         l->request = w->next_request % n;
@@ -128,6 +133,7 @@ static void send_request(struct worker *w, struct lane *l, uint64_t intended_ns)
         request_set_patch(w->o.requests, &step, &l->call);
         l->step++;
         l->call.message = &w->o.requests->messages[l->request];
+        request_set_pack(w->o.requests, &l->call, &l->pack);
         l->call.ends_at_first = w->o.ends_at_first;
         l->intended_ns = intended_ns;
         l->first_response_ns = 0;
@@ -186,6 +192,27 @@ static void on_alarm(void *owner) {
         pump(owner);
 }
 
+/* ---- a load that grows ------------------------------------------------------------------------- */
+
+static void begin_awaited(struct worker *w, size_t n) {
+        for (size_t i = 0; i < n && may_begin(w); i++) {
+                struct lane *l = list_first(&w->idle) != NULL ? take_idle(w) : add_lane(w);
+
+                l->is_awaited = true;
+                w->n_awaited++;
+                send_request(w, l, 0);
+        }
+}
+
+static void note_awaited(struct worker *w, struct lane *l) {
+        if (!l->is_awaited)
+                return;
+        l->is_awaited = false;
+        w->n_awaited--;
+        if (w->n_awaited == 0)
+                begin_awaited(w, w->level.step);
+}
+
 /* ---- answers ----------------------------------------------------------------------------------- */
 
 static void log_request(struct worker *w, const struct lane *l) {
@@ -205,19 +232,24 @@ static void log_request(struct worker *w, const struct lane *l) {
                 t->log[t->n_log++] = l->times[i] + w->clock_offset_ns;
 }
 
-static void note_response(struct worker *w, struct lane *l) {
+static void note_response(struct worker *w, struct lane *l, uint64_t at_ns) {
         if (w->tally->log != NULL && l->n_responses < MAX_LOGGED_RESPONSES)
-                l->times[l->n_responses] = clock_now_ns();
+                l->times[l->n_responses] = at_ns;
         if (l->n_responses == 0)
-                l->first_response_ns = l->call.first_ns;
+                l->first_response_ns = at_ns;
+        else
+                histogram_add(&w->tally->between, at_ns - l->last_response_ns);
+        l->last_response_ns = at_ns;
         l->n_responses++;
+        if (w->level.period > 0 && l->n_responses == w->level.period)
+                note_awaited(w, l);
 }
 
 static void on_response(struct call *c, const struct answer *a) {
         struct lane *l = CONTAINER_OF(c, struct lane, call);
 
         if (a->kind == ANSWER_OK)
-                note_response(l->worker, l);
+                note_response(l->worker, l, c->response_ns);
 }
 
 static void count_answer(struct worker *w, struct lane *l, const struct answer *a) {
@@ -316,11 +348,14 @@ static void on_done(struct call *c, const struct answer *a) {
 
         w->n_busy--;
         if (a->kind == ANSWER_OK && l->n_responses == 0 && !a->is_empty && !c->message->is_stream)
-                note_response(w, l);
+                note_response(w, l, c->done_ns);
         count_done(w, l, a);
         if (a->kind != ANSWER_OK)
                 l->step = l->length = 0; /* what is left of a sequence would be refused */
-        if (a->kind == ANSWER_BROKEN && w->level.mode == LOAD_CLOSED && w->is_running)
+        if (w->level.period > 0) {
+                note_awaited(w, l);
+                release(w, l);
+        } else if (a->kind == ANSWER_BROKEN && w->level.mode == LOAD_CLOSED && w->is_running)
                 rest(w, l);
         else
                 go_on(w, l);
@@ -362,6 +397,7 @@ static void drop_lanes(struct worker *w) {
                 channel_close(w->channels[i]);
         for (size_t i = 0; i < w->n_lanes; i++) {
                 call_done(&w->lanes[i]->call);
+                request_pack_done(&w->lanes[i]->pack);
                 free(w->lanes[i]);
         }
         free(w->channels);
@@ -411,6 +447,10 @@ static void begin_tally(struct worker *w) {
 }
 
 static void start_closed(struct worker *w) {
+        if (w->level.period > 0) {
+                begin_awaited(w, w->level.concurrency);
+                return;
+        }
         while (w->n_lanes < w->level.concurrency)
                 list_append(&w->idle, &add_lane(w)->node);
         for (size_t i = 0; i < w->level.concurrency && may_begin(w); i++) {
@@ -434,7 +474,7 @@ static void start_open(struct worker *w) {
 static void order_start(struct worker *w) {
         w->level = *w->new_level;
         w->is_running = true;
-        w->n_begun = 0;
+        w->n_begun = w->n_awaited = 0;
         atomic_store(&w->is_drained, false);
         tally_clear(w->tally);
         begin_tally(w);

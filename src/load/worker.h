@@ -42,6 +42,7 @@ struct worker_options {
         bool                      has_log;
         uint64_t                  n_sequences; /* open loop: lanes of a sequence model */
         uint64_t                  sequence_length;
+        bool                      follows_data; /* sequences are as long as data of their own */
         double                    sequence_variation; /* percent */
         uint64_t                  first_id, n_ids;
         /* Called on the worker's loop when wanted_done requests are done, and when it has drained. */
@@ -50,10 +51,14 @@ struct worker_options {
 };
 
 struct load_level {
-        enum load_mode          mode;
-        size_t                  concurrency; /* closed loop: lanes of this worker */
-        struct schedule_options schedule;    /* open loop */
-        uint64_t                n_requests;  /* 0: no limit */
+        enum load_mode mode;
+        size_t         concurrency; /* closed loop: lanes of this worker */
+        /* period > 0: lanes have one request each. When each of the last ones has `period` responses, or all
+         * that it gets, `step` more begin, until n_requests have. */
+        size_t                  step;
+        uint64_t                period;
+        struct schedule_options schedule;   /* open loop */
+        uint64_t                n_requests; /* 0: no limit */
 };
 
 struct worker *worker_new(const struct worker_options *o);

@@ -5,11 +5,13 @@ import csv
 import http.server
 import json
 import os
+import re
 import signal
 import socket
 import struct
 import subprocess
 import threading
+from xml.etree import ElementTree
 
 import pytest
 import requests
@@ -357,6 +359,27 @@ def test_sequence_ids(bench, tmp_path):
     assert set(ids) == {10, 11, 12, 13}
 
 
+@pytest.mark.parametrize("more", [("gzip",), ("deflate", "--streaming")])
+def test_compressed_sequences(bench, tmp_path, more):
+    """Each request is compressed with its own id and flags: the sums are right."""
+    file = write_json(tmp_path / "streams.json", STREAMS)
+    [load] = bench("-m", "sums", "--input-data", file, "--concurrency-range", 3, "--request-count", 40,
+                   f"--grpc-compression-algorithm={more[0]}", *more[1:], protocol="grpc")
+    assert load["requests"] >= 40 and load["failed"] == 0
+
+
+def test_sequence_length_beyond_the_data(bench, tmp_path):
+    """The data of a sequence is repeated up to the length that is asked for."""
+    file = write_json(tmp_path / "streams.json", {"data": STREAMS["data"]})
+    profile = tmp_path / "profile.json"
+    [load] = bench("-m", "sums", "--input-data", file, "--sequence-length", 5, "--sequence-length-variation", 0,
+                   "--request-count", 20, "--profile-export-file", profile)
+    assert (load["requests"], load["failed"]) == (20, 0)
+    [experiment] = json.loads(profile.read_text())["experiments"]
+    ids = [request["sequence_id"] for request in experiment["requests"]]
+    assert sorted(ids) == sorted([1, 2, 3, 4] * 5)
+
+
 def test_decoupled(server, bench, tmp_path):
     """`repeat` answers as often as IN has elements, and not at all for none."""
     file = write_json(tmp_path / "repeat.json", {"data": [
@@ -371,6 +394,63 @@ def test_decoupled(server, bench, tmp_path):
     assert lengths == [0] * 10 + [1] * 10 + [3] * 10
     code, _, err = bench_raw(*address(server), "-m", "repeat", "--input-data", file)
     assert code == FAILED and "it needs -i grpc --streaming" in err
+
+
+def repeats(tmp_path, lengths, delay_ms=0):
+    """Data of `repeat`: so many responses, each after a delay."""
+    return write_json(tmp_path / "repeats.json", {"data": [
+        {"IN": {"content": [1] * n, "shape": [n]}, "DELAY": {"content": [delay_ms] * n, "shape": [n]},
+         "WAIT": [0]} for n in lengths]})
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_language(server, bench, tmp_path, protocol):
+    """Responses of 5 ms each, over streams of gRPC and as events of HTTP."""
+    file = repeats(tmp_path, (4, 2), delay_ms=5)
+    [load] = bench("-m", "repeat", "--language", "--input-data", file, "--request-count", 20,
+                   "--concurrency-range", 2, protocol=protocol)
+    assert (load["requests"], load["failed"], load["responses"]) == (20, 0, 60)
+    assert (load["first_response_us"]["n"], load["between_responses_us"]["n"]) == (20, 40)
+    assert load["first_response_us"]["min"] >= 5000
+    assert load["between_responses_us"]["mean"] >= 4000
+    assert abs(load["responses_rate"] / (60 / load["seconds"]) - 1) < 0.01
+    code, out, err = bench_raw(*address(server, protocol), "-m", "repeat", "--language", "--input-data",
+                               file, "--request-count", 4)
+    assert code == DONE, err
+    assert "Responses, to the first one and from each to the next:\n" in out
+    assert "RESPONSES/S  A REQUEST  FIRST P50" in out and "BETWEEN P99" in out
+
+
+def test_language_of_a_plain_model(bench, tmp_path):
+    """generate_stream of a model that answers once; texts, and an error that an event reports."""
+    [load] = bench("-m", "texts", "--language", "--shape", "T:2", "--request-count", 12)
+    assert (load["requests"], load["failed"], load["responses"]) == (12, 0, 12)
+    assert load["between_responses_us"]["n"] == 0
+    file = write_json(tmp_path / "unlucky.json", {"data": [{"IN": [7]}, {"IN": [1]}]})
+    [load] = bench("-m", "unlucky", "--language", "--input-data", file, "--request-count", 20)
+    assert (load["requests"], load["failed"]) == (10, 10)
+    [error] = load["errors"]
+    assert error["n"] == 10 and "value 7" in error["text"]
+
+
+@pytest.mark.parametrize("protocol, event", [("http", "--language"), ("grpc", "--streaming")])
+def test_periodic_concurrency(server, bench, tmp_path, protocol, event):
+    """Two requests, and two more each time that the last ones have three responses; each is sent once."""
+    file, profile = repeats(tmp_path, (6,), delay_ms=20), tmp_path / "profile.json"
+    [load] = bench("-m", "repeat", event, "--input-data", file, "--periodic-concurrency-range", "2:6:2",
+                   "--request-period", 3, "--profile-export-file", profile, protocol=protocol)
+    assert (load["value"], load["requests"], load["failed"], load["responses"]) == (6, 6, 0, 36)
+    [experiment] = json.loads(profile.read_text())["experiments"]
+    sent = sorted(experiment["requests"], key=lambda request: request["timestamp"])
+    for group in range(1, 3):
+        third = [request["response_timestamps"][2] for request in sent[2 * group - 2:2 * group]]
+        assert all(request["timestamp"] >= max(third) - 1000000 for request in sent[2 * group:2 * group + 2])
+        last = max(request["response_timestamps"][5] for request in sent[2 * group - 2:2 * group])
+        assert sent[2 * group]["timestamp"] < last
+    # Requests with fewer responses than the period do not stop the growth.
+    [load] = bench("-m", "repeat", event, "--input-data", file, "--periodic-concurrency-range", "1:3:1",
+                   "--request-period", 50, protocol=protocol)
+    assert (load["requests"], load["responses"]) == (3, 18)
 
 
 def test_ensemble(server, bench, tmp_path):
@@ -439,6 +519,33 @@ def test_profile(bench, server, tmp_path):
         assert begin <= request["timestamp"] < answered <= end
 
 
+def test_report(server, bench, tmp_path):
+    """One file without a script or a reference to another, which an XML parser accepts, with four plots."""
+    page = tmp_path / "report.html"
+    loads = bench("-m", "line", "--concurrency-range", "1:3", *QUICK, "--report", page)
+    text = page.read_text()
+    assert not re.search(r"<script|<link|<img|src=|href=|url\(|@import", text)
+    body = ElementTree.fromstring(text[text.index("<body>"):text.index("</html>")])
+    rows = [[cell.text for cell in row] for row in body.iter("tr")]
+    assert [row[0] for row in rows] == ["requests under way", "1", "2", "3"]
+    assert [row[1] for row in rows[1:]] == [f"{load['rate']:.1f}" for load in loads]
+    plots = {plot.find("title").text: plot for plot in body.iter("svg")}
+    assert list(plots) == ["Latency over the load", "Rate over the load",
+                           "Phases of a request, mean (rest: network, protocols)",
+                           "Latency of each window over time"]
+    assert len(list(plots["Latency over the load"].iter("circle"))) == 4 * 3
+    bars = [rect for rect in list(plots.values())[2].iter("rect") if rect.find("title") is not None]
+    assert len(bars) == 5 * 3
+    assert len(list(plots["Latency of each window over time"].iter("circle"))) == 2 * 3 * 3
+    # What a server says is text of the page.
+    file = write_json(tmp_path / "unlucky.json", {"data": [{"IN": [7]}]})
+    bench("-m", "unlucky", "--input-data", file, "--request-count", 5, "--report", page, code=FAILED)
+    assert "load 1: 5 x status 500" in page.read_text()
+    code, _, err = bench_raw(*address(server), *FLOATS, "--request-count", 5, "--report",
+                             tmp_path / "none" / "x.html")
+    assert code == FAILED and "unable to write" in err
+
+
 def test_errors_by_kind(server, bench, tmp_path):
     file = write_json(tmp_path / "unlucky.json", {"data": [{"IN": [7]}, {"IN": [1]}]})
     for protocol, status in ("http", 500), ("grpc", 13):
@@ -466,8 +573,7 @@ def test_exit_codes(server):
     assert code == UNREACHABLE and "no connection to the server" in err
 
 
-@pytest.mark.parametrize("option", ["--report=x.html", "--language", "--trace-level=OFF",
-                                    "--periodic-concurrency-range=1:4", "--endpoint=v1/chat",
+@pytest.mark.parametrize("option", ["--trace-level=OFF", "--endpoint=v1/chat",
                                     "--shared-memory=cuda", "--service-kind=openai"])
 def test_what_is_missing_is_refused_by_name(option):
     code, _, err = bench_raw("-m", "m", option)

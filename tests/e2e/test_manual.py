@@ -10,7 +10,7 @@ import pytest
 from conftest import BUILD, require_build
 
 PAGES = {"neso": [], "neso-serve": ["serve"], "neso-check": ["check"], "neso-ctl": ["ctl"],
-         "neso-bench": ["bench"]}
+         "neso-bench": ["bench"], "neso-tune": ["tune"]}
 MACROS = {".TH", ".SH", ".SS", ".TP", '.\\"'}
 
 
@@ -56,7 +56,7 @@ def test_every_option_of_serve():
         assert (f" Default: {default}." in paragraph) == (default != ""), name
 
 
-@pytest.mark.parametrize("command", ["check", "ctl", "bench"])
+@pytest.mark.parametrize("command", ["check", "ctl", "bench", "tune"])
 def test_every_option_of_the_others(command):
     listed = re.findall(r"^  (?:-\w, )?(--[a-z-]+\S*)", neso(command, "--help")[1], re.M)
     assert len(listed) > 7
@@ -67,7 +67,7 @@ def test_every_command():
     text = manual("neso")
     for command in re.findall(r"^  (\w+) ", neso("help")[1], re.M):
         assert f"\n.TP\n\\fB{command}\\fR\n" in text
-    for page in ("serve", "check", "ctl", "bench"):
+    for page in ("serve", "check", "ctl", "bench", "tune"):
         assert f"\\fBneso\\-{page}\\fR(1)" in text
     words = re.findall(r"^  (\w+) +(?:MODEL|\[MODEL\]|[a-z])", neso("ctl", "--help")[1], re.M)
     assert "index" in words and "infer" in words
@@ -101,7 +101,7 @@ def test_groff_has_no_complaint(page):
 
 
 def test_pages_that_are_not_there():
-    assert neso("manual", "version") == (1, "", "Usage: neso manual [serve | check | ctl | bench]\n")
+    assert neso("manual", "version") == (1, "", "Usage: neso manual [serve | check | ctl | bench | tune]\n")
 
 
 def test_what_is_installed():

@@ -231,7 +231,7 @@ def test_other_commands():
     assert run("--help").returncode == 0
     assert run().returncode == 1
     assert run("help").stdout == run("-h").stdout == run("--help").stdout
-    for command in ("check", "ctl", "bench"):
+    for command in ("check", "ctl", "bench", "tune"):
         assert f"`neso {command} --help`" in run("help").stdout
         assert run("help", command).stdout == run(command, "--help").stdout
         assert run("help", command).stdout.startswith(f"Usage: neso {command} ")

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""`neso tune` against a real server: what it finds, what it prints, and that it leaves everything as it was."""
+import json
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+import requests
+
+from conftest import BUILD, Server, write_repository
+
+TAKES_SECONDS = 60
+DONE, FAILED, USAGE, UNREACHABLE = range(4)
+SECONDS = 120
+EXPLICIT = ("--model-control-mode=explicit",)
+
+
+def tensor(role, name, dims=1):
+    return f'{role} {{ name: "{name}" data_type: TYPE_INT32 dims: [ {dims} ] }}\n'
+
+
+def slow(milliseconds, more=""):
+    """An execution takes its time whatever its rows, without the use of a core."""
+    return ('backend: "testing"\nmax_batch_size: 8\n' + tensor("input", "IN") + tensor("output", "OUT")
+            + f'parameters {{ key: "execute_delay_ms" value {{ string_value: "{milliseconds}" }} }}\n' + more)
+
+
+def step(model, source, target):
+    return (f'step {{ model_name: "{model}" model_version: -1 input_map {{ key: "IN" value: "{source}" }} '
+            f'output_map {{ key: "OUT" value: "{target}" }} }}\n')
+
+
+MODELS = {
+    "slow": slow(5),
+    "first": slow(10),
+    "second": slow(1),
+    "line": 'platform: "ensemble"\nmax_batch_size: 8\n' + tensor("input", "X") + tensor("output", "Y")
+            + "ensemble_scheduling {\n" + step("first", "X", "T") + step("second", "T", "Y") + "}\n",
+    "wide": 'backend: "identity"\n' + tensor("input", "I", -1) + tensor("output", "I", -1),
+}
+LOADS = tuple(f"--load-model={name}" for name in ("slow", "line", "wide"))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    write_repository(folder, MODELS)
+    running = Server(folder, EXPLICIT + LOADS, waits_for=("http", "grpc"))
+    yield running
+    running.stop()
+
+
+def files_of(folder):
+    return {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in sorted(folder.rglob("*"))}
+
+
+def config_of(server, model):
+    return requests.get(f"{server.url}/v2/models/{model}/config", timeout=SECONDS).text
+
+
+def command(server, *arguments, protocol="http"):
+    return [BUILD / "neso", "tune", "-i", protocol, "-u", f"127.0.0.1:{server.port(protocol)}",
+            *map(str, arguments)]
+
+
+def tune(server, *arguments, code=DONE, **more):
+    ended = subprocess.run(command(server, *arguments, **more), stdin=subprocess.DEVNULL,
+                           capture_output=True, timeout=SECONDS, check=False)
+    assert ended.returncode == code, ended
+    return ended.stdout.decode(), ended.stderr.decode()
+
+
+# Short windows: the models are so different with other settings that few requests show it.
+QUICK = ("--latency-budget=500", "-p", 60, "--concurrency-range=8", "--max-instances=2")
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_finds_and_restores(server, protocol):
+    """One instance without batching serves 200 a second at most; with batches of 8 rows eight times as many."""
+    files, before = files_of(server.repository), config_of(server, "slow")
+    out, err = tune(server, "slow", *QUICK, "--json", protocol=protocol)
+    assert config_of(server, "slow") == before
+    assert files_of(server.repository) == files
+    found = json.loads(out)
+    [model] = found["models"]
+    present, best = model["tried"][0], model["best"]
+    assert present["configuration"] == "1 instance, no batching"
+    assert not best["is_present"] and "no batching" not in best["configuration"]
+    assert found["gain"]["median"] > 1.5 and not found["gain"]["is_noise"]
+    assert found["present_load"] == found["best_load"] == 8
+    assert all(trial["p99_us"] >= trial["p50_us"] > 0 for trial in model["tried"])
+    assert re.search(r"^slow: at most \d+ of \d+ configurations$", err, re.M)
+    assert re.search(r"^This takes at most \d+ min \d+ s", err, re.M)
+    # The lines are those of the configuration that was measured.
+    assert "dynamic_batching {" in best["lines"]
+    assert best["config"]["instance_group"][0]["count"] == int(
+        re.search(r"count: (\d+)", best["lines"]).group(1))
+
+
+def test_lines_to_paste(server, tmp_path):
+    """What it prints is accepted in the place of the settings, and is what was measured."""
+    out, _ = tune(server, "slow", *QUICK)
+    assert re.search(r"^CONFIGURATION +LOAD +INFER/S +P50 +P99 +CPU +RSS +REMARK$", out, re.M)
+    assert re.search(r"^1 instance, no batching .* present$", out, re.M)
+    assert re.search(r"^Gain against the present configuration: \+\d+\.\d % of its rate \(\+", out, re.M)
+    lines = out.split("in the place of the present settings:\n\n")[1].split("\n\n")[0]
+    write_repository(tmp_path, {"slow": MODELS["slow"] + lines})
+    checked = subprocess.run([BUILD / "neso", "check", tmp_path, f"--backend-directory={BUILD / 'backends'}"],
+                             capture_output=True, timeout=SECONDS, check=False)
+    assert checked.returncode == 0, checked
+
+
+def test_latency_objective(server):
+    """With one request under way a delay and instances gain nothing."""
+    out, _ = tune(server, "slow", "--latency-budget=500", "-p", 60, "--max-instances=2",
+                  "--objective=latency", "--json")
+    [model] = json.loads(out)["models"]
+    assert all(trial["load"] == 1 for trial in model["tried"])
+    whole = [trial["latency_us"] for trial in model["tried"] if trial["is_whole"]]
+    assert min(whole) >= 5000
+
+
+def test_steps_of_an_ensemble(server):
+    before = {name: config_of(server, name) for name in ("line", "first", "second")}
+    out, err = tune(server, "line", *QUICK, "--json")
+    assert {name: config_of(server, name) for name in before} == before
+    found = json.loads(out)
+    assert [model["model"] for model in found["models"]] == ["first", "second"]
+    first = found["models"][0]["best"]
+    assert not first["is_present"] and "no batching" not in first["configuration"]
+    assert found["gain"]["median"] > 0.5
+    assert "first [1 of" in err and "second [1 of" in err
+
+
+# ---- what goes wrong ------------------------------------------------------------------------------------
+
+def start(server, *arguments):
+    """Started, and its second configuration is measured."""
+    tuner = subprocess.Popen(command(server, *arguments), stdin=subprocess.DEVNULL,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    for line in tuner.stderr:
+        if b"[2 of at most" in line:
+            return tuner
+    raise AssertionError(tuner.communicate(timeout=SECONDS))
+
+
+LONG = ("slow", "--latency-budget=500", "--concurrency-range=8", "--exhaustive", "-p", 100)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_restore(server, number):
+    before = config_of(server, "slow")
+    tuner = start(server, *LONG)
+    tuner.send_signal(number)
+    out, err = tuner.communicate(timeout=SECONDS)
+    assert tuner.returncode == FAILED, err
+    assert b"Interrupted: the search is not complete." in out
+    assert b"not restored" not in err
+    assert config_of(server, "slow") == before
+
+
+def test_load_that_fails_in_the_middle(server):
+    """The model is unloaded meanwhile: its requests fail, and the next configuration is loaded."""
+    before = config_of(server, "slow")
+    tuner = start(server, *QUICK, "slow")
+    assert requests.post(f"{server.url}/v2/repository/models/slow/unload", timeout=SECONDS).status_code == 200
+    _, err = tuner.communicate(timeout=SECONDS)
+    assert tuner.returncode == DONE, err
+    assert config_of(server, "slow") == before
+
+
+def test_requests_that_cannot_be_made(server):
+    before = config_of(server, "wide")
+    _, err = tune(server, "wide", "--latency-budget=10", "--concurrency-range=1", "-p", 50, code=FAILED)
+    assert "--shape I:d,d,..." in err
+    assert config_of(server, "wide") == before
+
+
+def test_server_that_goes_away(tmp_path):
+    write_repository(tmp_path, {"slow": MODELS["slow"]})
+    server = Server(tmp_path, (*EXPLICIT, "--load-model=slow"))
+    tuner = start(server, *LONG)
+    server.stop()
+    out, err = tuner.communicate(timeout=SECONDS)
+    assert tuner.returncode in (FAILED, UNREACHABLE), err
+    assert b"the model's own configuration is not restored" in err
+    assert b"1 instance, no batching" in out  # what was measured before
+
+
+@pytest.mark.parametrize("options", [(), ("--model-control-mode=poll",)])
+def test_other_control_modes(tmp_path, options):
+    write_repository(tmp_path, {"slow": MODELS["slow"]})
+    server = Server(tmp_path, options)
+    try:
+        out, err = tune(server, "slow", *QUICK, code=FAILED)
+        assert out == ""
+        assert "tuning needs a server with --model-control-mode=explicit" in err
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("arguments, told", [
+    ((), "which model? neso tune MODEL"),
+    (("slow",), "--latency-budget: "),
+    (("slow", "--latency-budget=5", "--objective=cheap"), "--objective: unknown value 'cheap'"),
+    (("slow", "--latency-budget=5", "--concurrency-range=1:4"), "one load, not a range"),
+    (("slow", "--latency-budget=5", "--request-rate-range=10"), "cannot be the --objective"),
+    (("slow", "other", "--latency-budget=5"), "'other' is no option"),
+    (("slow", "-m", "other", "--latency-budget=5"), "two models: 'slow' and 'other'"),
+])
+def test_usage(arguments, told):
+    ended = subprocess.run([BUILD / "neso", "tune", *arguments], capture_output=True, timeout=SECONDS,
+                           check=False, env={**os.environ, "NESO_API_KEY": ""})
+    assert ended.returncode == USAGE
+    assert told in ended.stderr.decode()
+
+
+def test_unknown_model(server):
+    _, err = tune(server, "nothing", *QUICK, code=FAILED)
+    assert "nothing" in err
