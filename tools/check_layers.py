@@ -44,10 +44,11 @@ LAYERS = {
     "shm": ["base"],
     "trace": ["base", "codec", "net", "core_api", "public"],
     "call": ["base", "codec", "net", "core_api", "auth", "shm", "trace", "public"],
-    "http": FRONT + ["public"],
+    "web": ["base", "codec", "core_api", "public"],
+    "http": FRONT + ["web", "public"],
     "grpc": FRONT + ["public"],
     "load": ["base", "codec", "options", "net", "public"],
-    "cli": FRONT + ["options", "http", "grpc", "load", "public"],
+    "cli": FRONT + ["options", "web", "http", "grpc", "load", "public"],
 }
 
 # The structs that protobuf-c generates -> folders.

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 struct TRITONSERVER_Server;
+struct dashboard;
 struct endpoint_policy;
 struct infer_core;
 struct memory_metrics;
@@ -43,6 +44,7 @@ struct service {
                                                         * register any */
         struct tracer                *tracer;          /* borrowed; NULL = nothing is traced */
         struct memory_metrics        *memory_metrics;  /* borrowed; NULL = not on this page */
+        struct dashboard             *dashboard;       /* borrowed; NULL = no route leads to it */
         size_t                        max_input_bytes; /* HTTP: --http-max-input-size */
         uint32_t max_responses; /* gRPC: --grpc-max-response-pool-size; 0 = any number */
 
