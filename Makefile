@@ -25,7 +25,7 @@ GATED = --suite=unit --suite=abi --suite=fuzz
 # Meson looks for these when it configures: one that is new means to configure again.
 PARTS = $(wildcard src/*/meson.build backends/*/meson.build caches/*/meson.build \
         repoagents/*/meson.build schedulers/*/meson.build tests/*/meson.build tests/unit/*/meson.build \
-        tests/fuzz/fuzz_*.c .deps/onnxruntime/version)
+        tests/fuzz/fuzz_*.c .deps/onnxruntime/version .deps/uplot/version)
 
 # $(call configure,FOLDER,OPTIONS)
 configure = @command -v meson >/dev/null || { echo "meson is missing: tools/setup.sh" \

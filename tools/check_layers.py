@@ -44,11 +44,12 @@ LAYERS = {
     "shm": ["base"],
     "trace": ["base", "codec", "net", "core_api", "public"],
     "call": ["base", "codec", "net", "core_api", "auth", "shm", "trace", "public"],
-    "http": FRONT + ["public"],
+    "web": ["base", "codec", "core_api", "public"],
+    "http": FRONT + ["web", "public"],
     "grpc": FRONT + ["public"],
     "load": ["base", "codec", "options", "net", "public"],
     "tune": ["base", "codec", "options", "net", "load", "public"],
-    "cli": FRONT + ["options", "http", "grpc", "load", "tune", "public"],
+    "cli": FRONT + ["options", "web", "http", "grpc", "load", "tune", "public"],
 }
 
 # The structs that protobuf-c generates -> folders.

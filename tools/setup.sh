@@ -11,6 +11,9 @@
 # Debian 13's package without installing it; both go to .deps/onnxruntime of this tree. The C API
 # is versioned, so that a header of an older release fits a newer library.
 #
+# uPlot, the plots of the dashboard, is the npm package of that name, pinned by its checksum; its
+# scripts are not run. It goes to .deps/uplot, and the build puts it into the program.
+#
 # gRPC for Node, a client of the end-to-end tests, is what tests/e2e/node/package-lock.json pins; it
 # goes to .deps/node. Nothing else needs it: where it cannot be fetched, its tests are skipped.
 set -euo pipefail
@@ -19,6 +22,9 @@ cd "$(dirname "$0")/.."
 readonly ORT_VERSION=1.23.2
 readonly ORT_SHA512=OBTsG0W8ddBVOeVVVychpVBS87A9YV5sa2hJ6lc025T97Le+J4v++PwSC4XFs1C62SWyNdof0Mh4KvnZgtt4aw==
 readonly ORT_DIR=.deps/onnxruntime
+readonly UPLOT_VERSION=1.6.32
+readonly UPLOT_SHA512=KIMVnG68zvu5XXUbC4LQEPnhwOxBuLyW1AHtpm6IKTXImkbLgkMy+jabjLgSLMasNuGGzQm/ep3tOkyTxpiQIw==
+readonly UPLOT_DIR=.deps/uplot
 readonly NODE_DIR=.deps/node
 
 # shellcheck disable=SC1091
@@ -158,6 +164,37 @@ install_onnxruntime() {
         trap - EXIT
 }
 
+# Idempotent by the marker that is written last.
+install_uplot() {
+        local marker=$UPLOT_DIR/version work archive
+        if [ -f "$marker" ] && [ "$(cat "$marker")" = "$UPLOT_VERSION" ]; then
+                return 0
+        fi
+
+        echo "setup: fetching uPlot $UPLOT_VERSION"
+        mkdir -p .deps
+        work=$(mktemp -d "$PWD/.deps/fetch.XXXXXX")
+        # shellcheck disable=SC2064
+        trap "rm -rf '$work'" EXIT
+        (cd "$work" && npm pack --silent --ignore-scripts "uplot@$UPLOT_VERSION" \
+                >/dev/null </dev/null)
+        archive=$work/uplot-$UPLOT_VERSION.tgz
+        if [ "$(openssl dgst -sha512 -binary "$archive" | base64 -w0)" != "$UPLOT_SHA512" ]; then
+                echo "setup: uplot $UPLOT_VERSION has not the expected checksum" >&2
+                return 1
+        fi
+        tar -xzf "$archive" -C "$work" --strip-components=2 package/dist/uPlot.iife.min.js \
+                package/dist/uPlot.min.css
+        tar -xzf "$archive" -C "$work" --strip-components=1 package/LICENSE
+
+        rm -rf "$UPLOT_DIR"
+        mkdir -p "$UPLOT_DIR"
+        install -m 644 "$work/uPlot.iife.min.js" "$work/uPlot.min.css" "$work/LICENSE" "$UPLOT_DIR/"
+        echo "$UPLOT_VERSION" >"$marker"
+        rm -rf "$work"
+        trap - EXIT
+}
+
 # Idempotent by the lock file, which is there only beside all that it names.
 install_node_client() {
         local wanted=tests/e2e/node work
@@ -181,4 +218,5 @@ install_node_client() {
 
 install_packages
 install_onnxruntime
+install_uplot
 install_node_client

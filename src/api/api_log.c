@@ -4,6 +4,7 @@
 #include "base/crash_report.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/log_recent.h"
 #include "triton/core/neso.h"
 
 #include <string.h>
@@ -46,6 +47,31 @@ struct TRITONSERVER_Error *NESO_LogLine(const char *line, size_t byte_size) {
                                                       __func__));
         }
         log_raw(str_range(line != NULL ? line : "", byte_size));
+        return NULL;
+}
+
+struct TRITONSERVER_Error *NESO_LogKeepRecent(bool keep) {
+        log_recent_keep(keep);
+        return NULL;
+}
+
+struct TRITONSERVER_Error *NESO_LogRecent(uint64_t after, NESO_LogRecentFn_t line, void *userp) {
+        struct log_recent_line at;
+
+        API_NEEDS(line);
+        while (log_recent_next(after, &at)) {
+                const struct NESO_LogRecentLine shown = {
+                        .number = at.number,
+                        .wall_ms = at.wall_ms,
+                        .level = (TRITONSERVER_LogLevel)at.level,
+                        .file = at.file,
+                        .line = (uint32_t)at.line,
+                        .message = at.text,
+                };
+
+                after = at.number;
+                line(&shown, userp);
+        }
         return NULL;
 }
 

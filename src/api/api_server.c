@@ -7,6 +7,7 @@
 #include "infer/response_stream.h"
 #include "infer/submitter.h"
 #include "observe/metric.h"
+#include "observe/model_activity.h"
 #include "repo/repo.h"
 #include "server/core_metrics.h"
 #include "server/server.h"
@@ -364,4 +365,48 @@ struct TRITONSERVER_Error *NESO_ServerObserveKeyRefused(struct TRITONSERVER_Serv
         API_NEEDS(reason);
         return error_to_api(
                 core_metrics_count_key_refused(server_from_api(server)->core, key, reason));
+}
+
+/* ---- what the models do now ---- */
+
+_Static_assert((int)NESO_PHASES == (int)ACTIVITY_PHASES, "phases differ");
+_Static_assert((int)NESO_LATENCY_BUCKETS == (int)ACTIVITY_BUCKETS, "buckets differ");
+_Static_assert((int)NESO_FAILURE_REASONS == (int)ACTIVITY_FAILURES, "reasons differ");
+
+struct activity_visit {
+        NESO_ModelActivityFn_t visit;
+        void                  *userp;
+};
+
+static void pass_activity(const char *name, int64_t version, size_t n_instances,
+                          const struct model_activity *a, void *userp) {
+        const struct activity_visit *v = userp;
+        struct NESO_ModelActivity    shown = {
+                   .model_name = name,
+                   .model_version = version,
+                   .success = a->success,
+                   .inferences = a->inferences,
+                   .executions = a->executions,
+                   .executed_inferences = a->executed_inferences,
+                   .cache_hits = a->cache_hits,
+                   .cache_misses = a->cache_misses,
+                   .busy_ns = a->busy_ns,
+                   .pending = a->pending,
+                   .n_instances = n_instances,
+                   .n_sequences = a->n_sequences,
+        };
+
+        memcpy(shown.failures, a->failures, sizeof(shown.failures));
+        memcpy(shown.latency, a->latency, sizeof(shown.latency));
+        v->visit(&shown, v->userp);
+}
+
+struct TRITONSERVER_Error *NESO_ServerModelActivity(struct TRITONSERVER_Server *server,
+                                                    NESO_ModelActivityFn_t visit, void *userp) {
+        struct activity_visit v = { visit, userp };
+
+        API_NEEDS(server);
+        API_NEEDS(visit);
+        API_TRY(check_exiting(server_from_api(server)));
+        return error_to_api(server_visit_activity(server_from_api(server), pass_activity, &v));
 }

@@ -157,6 +157,8 @@ enum access_verdict access_check(const struct endpoint_policy *policy,
                                  const char **ret_text) {
         const struct endpoint_rule *rule = endpoint_policy_find(policy, q->group);
 
+        if (UNLIKELY(q->group == ENDPOINT_PUBLIC))
+                return ACCESS_GRANTED;
         if (UNLIKELY(!endpoint_group_is_valid(q->group))) {
                 *ret_text = "the endpoint is in no group";
                 return ACCESS_NOT_ALLOWED;
@@ -219,6 +221,13 @@ bool access_is_limited(const struct access *a) {
 
 bool access_grants_model(const struct access *a, struct str model) {
         return a->key == NULL || api_key_grants_model(a->key, model);
+}
+
+bool access_grants_group(const struct access *a, const struct endpoint_policy *policy,
+                         enum endpoint_group group) {
+        if (endpoint_policy_find(policy, group) != NULL)
+                return false;
+        return a->key == NULL || (api_key_grants_group(a->key, group) && !access_is_limited(a));
 }
 
 bool access_hides_field(const struct access *a, struct str name) {

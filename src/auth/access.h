@@ -74,6 +74,10 @@ bool access_is_limited(const struct access *a);
 /* True when the request may use the model too. Reports no refusal and changes nothing, so that any
  * thread may call it while the request lasts. */
 bool access_grants_model(const struct access *a, struct str model);
+/* True when the request may use endpoints of that group too, about all models. A group that a rule ties to
+ * a header is not granted: this request's header was not compared with it. Reports no refusal. */
+bool access_grants_group(const struct access *a, const struct endpoint_policy *policy,
+                         enum endpoint_group group);
 /* True when a field of that name may hold the key, so that it must not be forwarded to a
  * backend. */
 bool access_hides_field(const struct access *a, struct str name);

@@ -17,7 +17,13 @@ static const char *const group_names[N_ENDPOINT_GROUPS] = {
 };
 
 const char *endpoint_group_name(enum endpoint_group group) {
+        if (group == ENDPOINT_PUBLIC)
+                return "public";
         return endpoint_group_is_valid(group) ? group_names[group] : "none";
+}
+
+bool endpoint_group_is_routable(enum endpoint_group group) {
+        return group == ENDPOINT_PUBLIC || endpoint_group_is_valid(group);
 }
 
 bool endpoint_group_is_valid(enum endpoint_group group) {

@@ -32,6 +32,9 @@ enum endpoint_group {
         ENDPOINT_LOGGING,
         ENDPOINT_METRICS,
         N_ENDPOINT_GROUPS,
+        /* No group: files that are the same on every server and hold no data of it. They are read by who
+         * has no key yet. Neither a key nor a rule can name it. */
+        ENDPOINT_PUBLIC = 100,
 };
 
 struct endpoint_rule {
@@ -56,6 +59,8 @@ bool        endpoint_group_find(struct str name, enum endpoint_group *ret);
 /* Returns the group name that is most similar to the word, or NULL when none is similar. */
 const char *endpoint_group_suggest(struct str word);
 bool        endpoint_group_is_valid(enum endpoint_group group);
+/* True for a valid group and for ENDPOINT_PUBLIC: what a row of a table may have. */
+bool endpoint_group_is_routable(enum endpoint_group group);
 /* True when an endpoint of the group that names no model concerns all models. */
 bool endpoint_group_spans_models(enum endpoint_group group);
 

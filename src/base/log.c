@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/lock.h"
+#include "base/log_recent.h"
 #include "base/log_writer.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
@@ -259,6 +260,7 @@ void log_write(enum log_level level, const char *file, int line, const char *mes
                 level = LOG_INFO;
         text.len = MIN(text.len, LOG_MAX_MESSAGE_BYTES);
 
+        log_recent_add(level, file, line, text);
         put_line(&out, level, file, line, text);
         if (UNLIKELY(out.overflowed))
                 put_short_line(&small, level, file, line, text);

@@ -16,6 +16,7 @@
 
 struct TRITONSERVER_Server;
 struct drain;
+struct dashboard;
 struct endpoint_policy;
 struct infer_core;
 struct memory_metrics;
@@ -45,6 +46,7 @@ struct service {
         struct tracer                *tracer;          /* borrowed; NULL = nothing is traced */
         struct memory_metrics        *memory_metrics;  /* borrowed; NULL = not on this page */
         struct drain                 *drain;           /* borrowed; NULL = never drains */
+        struct dashboard             *dashboard;       /* borrowed; NULL = no route leads to it */
         size_t                        max_input_bytes; /* HTTP: --http-max-input-size */
         uint32_t max_responses; /* gRPC: --grpc-max-response-pool-size; 0 = any number */
 

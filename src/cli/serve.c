@@ -35,6 +35,7 @@
 #include "trace/tracer.h"
 #include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
+#include "web/dashboard.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -61,7 +62,8 @@ struct serve {
         struct http_server         *http;
         struct serve_grpc           grpc;
         struct http_server         *metrics;
-        struct poller              *poller; /* NULL unless the model control mode is poll */
+        struct dashboard           *dashboard; /* NULL without --allow-dashboard */
+        struct poller              *poller;    /* NULL unless the model control mode is poll */
         bool                        logs_access;
         struct trace_config         trace_config;
         struct tracer              *tracer;
@@ -192,8 +194,10 @@ static struct error *start_http(struct serve *s) {
                 .handshake_time_ns = (uint64_t)o->http_header_timeout_ms * NS_PER_MS,
         };
         set_http_limits(o, &options.limits);
-        options.routes = http_api_routes();
+        options.routes =
+                s->dashboard != NULL ? http_api_routes() : http_api_routes_without_dashboard();
         options.service = logged_service(s);
+        options.service.dashboard = s->dashboard;
         options.service.infer = &s->infer;
         options.service.max_input_bytes = (size_t)o->http_max_input_bytes;
         TRY(http_server_new(&options, &s->http));
@@ -346,6 +350,31 @@ static void log_open_files(const struct cli_options *o, uint64_t may_open) {
                          (unsigned long long)may_open, (unsigned long long)needed);
 }
 
+static void read_port(struct net_server *server, struct dashboard_port_state *ret) {
+        if (server != NULL)
+                *ret = (struct dashboard_port_state){ net_server_n_connections(server),
+                                                      net_server_n_loops(server) };
+}
+
+static void read_ports(void *owner, struct dashboard_port_state *ret) {
+        struct serve *s = owner;
+
+        read_port(http_server_net(s->http), &ret[DASHBOARD_HTTP]);
+        read_port(grpc_server_net(s->grpc.server), &ret[DASHBOARD_GRPC]);
+        read_port(http_server_net(s->metrics), &ret[DASHBOARD_METRICS]);
+}
+
+static bool has_dashboard(const struct serve *s) {
+        return s->options.allow_http && s->options.allow_dashboard;
+}
+
+/* Before the ports: a page may ask as soon as they are open. */
+static struct error *new_dashboard(struct serve *s) {
+        s->dashboard = dashboard_new(&(struct dashboard_options){
+                .core = s->core, .budget = &s->budget, .read_ports = read_ports, .owner = s });
+        return s->dashboard != NULL ? NULL : error_new(ERR_UNAVAILABLE, "out of memory");
+}
+
 static struct error *start_services(struct serve *s) {
         const struct cli_options *o = &s->options;
 
@@ -391,6 +420,8 @@ static struct error *serve_start(struct serve *s) {
         TRY(trace_options_read(&s->options, &s->trace_config));
         TRY(tracer_check(&s->trace_config));
         s->logs_access = strcmp(s->options.log_format, "json") == 0;
+        if (has_dashboard(s))
+                TRY(core_error_take(NESO_LogKeepRecent(true))); /* from the first load on */
         TRY(start_core(s));
         s->drain.core = s->core;
         s->drain.delay_ns = (uint64_t)s->options.drain_delay_s * NS_PER_S;
@@ -399,7 +430,11 @@ static struct error *serve_start(struct serve *s) {
         TRY(tracer_new(&s->trace_config, s->core, &s->tracer));
         if (s->keys != NULL)
                 log_keys(s->keys);
+        if (has_dashboard(s))
+                TRY(new_dashboard(s));
         TRY(start_services(s));
+        if (s->dashboard != NULL)
+                TRY(dashboard_start(s->dashboard));
         TRY(start_poller(s));
         return write_ports(s);
 }
@@ -457,9 +492,11 @@ static int serve_stop(struct serve *s) {
                 }
         }
         poller_stop(s->poller);
+        dashboard_stop(s->dashboard); /* which looks at the ports */
         end_http(s->http, deadline_ns);
         end_grpc(&s->grpc, deadline_ns);
         end_http(s->metrics, deadline_ns);
+        dashboard_free(s->dashboard);
         tracer_free(s->tracer);
         memory_metrics_free(s->memory_metrics);
         if (s->core != NULL)

@@ -84,7 +84,14 @@ static const struct http_route rows[] = {
 
         { "/v2/trace/setting", GET, ENDPOINT_TRACE, HTTP_JSON, http_trace_get },
         { "/v2/trace/setting", POST, ENDPOINT_TRACE, HTTP_JSON, http_trace_post },
+
+        /* The last N_DASHBOARD_ROWS, which a server without a dashboard does not have. */
+        { "/dashboard", GET, ENDPOINT_PUBLIC, NULL, http_dashboard_page },
+        { "/dashboard/{*}", GET, ENDPOINT_PUBLIC, NULL, http_dashboard_page },
+        { "/v2/dashboard", GET, ENDPOINT_METADATA, HTTP_JSON, http_dashboard_get },
 };
+
+#define N_DASHBOARD_ROWS 3
 
 static struct error *check_body(const struct http_call *call, uint64_t bytes,
                                 struct http_body_limit *limit) {
@@ -96,4 +103,11 @@ struct http_route_table http_api_routes(void) {
         return (struct http_route_table){ .rows = rows,
                                           .n_rows = ARRAY_LEN(rows),
                                           .check_body = check_body };
+}
+
+struct http_route_table http_api_routes_without_dashboard(void) {
+        struct http_route_table table = http_api_routes();
+
+        table.n_rows -= N_DASHBOARD_ROWS;
+        return table;
 }

@@ -134,6 +134,8 @@ struct http_reply {
         bool close;      /* close the connection after this answer */
 };
 
+/* Returns what follows the "?" of the request target, not percent-decoded; empty when there is none. */
+struct str http_call_query(const struct http_call *call);
 /* Returns the value of the first field of that name; ptr NULL when absent. */
 struct str http_call_find(const struct http_call *call, enum http_name name);
 /* Returns all call->n_headers fields in the order of the request, names in their original case. */

@@ -799,6 +799,14 @@ static void fill_call(struct http_conn *c) {
         call->path = http_route_path(http_message_target(m, base));
 }
 
+struct str http_call_query(const struct http_call *call) {
+        struct str path;
+        struct str query =
+                str_split(http_message_target(call->conn->message, call->head), '?', &path);
+
+        return query.ptr != NULL ? query : STR_LIT("");
+}
+
 /* The number that the reference server logs for a method: that of its HTTP library. */
 static unsigned method_number(const char *method) {
         static const char *const methods[] = {

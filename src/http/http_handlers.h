@@ -52,6 +52,10 @@ void http_shm_cuda_unregister(struct http_call *call);
 struct error *http_shm_decode(struct str body, struct arena *arena, struct shm_place *ret)
         NODISCARD;
 
+/* http_dashboard.c */
+void http_dashboard_page(struct http_call *call); /* and its files */
+void http_dashboard_get(struct http_call *call);
+
 /* http_logging.c */
 void http_logging_get(struct http_call *call);
 void http_logging_post(struct http_call *call);

@@ -51,6 +51,7 @@ static char *put_value(char *at, struct str value) {
 static const char *status_phrase(unsigned status) {
         switch (status) {
         case 200: return "OK";
+        case 304: return "Not Modified";
         case 400: return "Bad Request";
         case 401: return "Unauthorized";
         case 403: return "Forbidden";
@@ -111,6 +112,8 @@ char *http_reply_print_head(const struct http_reply *reply, const struct http_fr
         if (f->is_chunked)
                 return f->is_http10 ? PUT_LIT(at, "\r\n")
                                     : PUT_LIT(at, "Transfer-Encoding: chunked\r\n\r\n");
+        if (UNLIKELY(reply->status == 304)) /* RFC 9110, 8.6: not the length of this empty body */
+                return PUT_LIT(at, "\r\n");
         at = PUT_LIT(at, "Content-Length: ");
         at = put_u64(at, f->content_length);
         return PUT_LIT(at, "\r\n\r\n");

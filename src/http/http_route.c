@@ -87,7 +87,7 @@ enum http_route_verdict http_route_find(const struct http_route_table *table,
 
 struct error *http_route_check(const struct http_route_table *table) {
         for (size_t i = 0; i < table->n_rows; i++)
-                if (!endpoint_group_is_valid(table->rows[i].group))
+                if (!endpoint_group_is_routable(table->rows[i].group))
                         return error_new(ERR_INTERNAL, "the route '%s' is in no group of endpoints",
                                          table->rows[i].pattern);
         if (table->fallback != NULL && !endpoint_group_is_valid(table->fallback_group))

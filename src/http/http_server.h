@@ -48,5 +48,7 @@ struct net_server *http_server_net(struct http_server *s);
 
 /* The KServe v2 API and Triton's extensions (http_api.c). */
 struct http_route_table http_api_routes(void);
+/* The same for --allow-dashboard=false: the paths of the dashboard are unknown. */
+struct http_route_table http_api_routes_without_dashboard(void);
 /* "/metrics" (http_metrics.c). */
 struct http_route_table http_metrics_routes(void);

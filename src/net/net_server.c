@@ -282,6 +282,10 @@ uint16_t net_server_port(const struct net_server *s) {
         return s->port;
 }
 
+size_t net_server_n_loops(const struct net_server *s) {
+        return s->n_homes;
+}
+
 size_t net_server_n_connections(struct net_server *s) {
         MUTEX_GUARD(&s->lock);
 

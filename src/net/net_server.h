@@ -105,6 +105,7 @@ bool net_server_probe(struct net_server *s);
 
 uint16_t net_server_port(const struct net_server *s);
 size_t   net_server_n_connections(struct net_server *s);
+size_t   net_server_n_loops(const struct net_server *s);
 
 /* Opens the connection of an accepted socket as conn_open() does, with TLS when the server has it. */
 struct error *net_home_open(struct net_home *home, int fd, const struct conn_ops *ops, void *owner,

@@ -151,6 +151,11 @@ void model_instances_visit(struct loaded_model *l,
         free(asked);
 }
 
+size_t model_instances_count(struct loaded_model *l) {
+        MUTEX_GUARD(&l->lock);
+        return l->n_instances;
+}
+
 static void check_ready(struct backend_instance *in, void *userp) {
         bool *all = userp;
 

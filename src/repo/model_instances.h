@@ -34,6 +34,8 @@ void          model_instances_free(struct loaded_model *l);
 /* Calls `visit` for each instance, without a lock. None of them is freed meanwhile. */
 void model_instances_visit(struct loaded_model *l,
                            void (*visit)(struct backend_instance *in, void *userp), void *userp);
+/* The number of instances that exist now; 0 for a model that is made of other models. */
+size_t model_instances_count(struct loaded_model *l);
 /* True when all instances can serve (TRITONBACKEND_ModelInstanceReady). */
 bool model_instances_are_ready(struct loaded_model *l);
 

@@ -118,6 +118,12 @@ struct error *server_model_metadata(struct server *s, const char *name, int64_t 
                                     struct message **ret) NODISCARD;
 struct error *server_model_config(struct server *s, const char *name, int64_t version,
                                   uint32_t config_version, struct message **ret) NODISCARD;
+/* Calls `visit` for each READY version, with no lock held. */
+struct model_activity;
+typedef void (*server_activity_fn)(const char *name, int64_t version, size_t n_instances,
+                                   const struct model_activity *activity, void *userp);
+struct error *server_visit_activity(struct server *s, server_activity_fn visit, void *userp)
+        NODISCARD;
 /* name "" = all models; version -1 = all READY versions. */
 struct error *server_model_statistics(struct server *s, const char *name, int64_t version,
                                       struct message **ret) NODISCARD;

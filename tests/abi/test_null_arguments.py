@@ -18,7 +18,7 @@ INVALID_ARG = 3
 # NULL is what they are there for, or what they have no use for.
 SUCCEED = {"TRITONSERVER_ServerOptionsSetLogInfo", "TRITONSERVER_ServerOptionsSetLogWarn",
            "TRITONSERVER_ServerOptionsSetLogError", "TRITONSERVER_ServerOptionsSetLogFormat",
-           "TRITONSERVER_ServerOptionsSetLogVerbose", "NESO_LogLine", "NESO_ReportCrashes",
+           "TRITONSERVER_ServerOptionsSetLogVerbose", "NESO_LogLine", "NESO_ReportCrashes", "NESO_LogKeepRecent",
            "NESO_ThreadAllowInlineExecution", "NESO_ThreadBeginResponses",
            "NESO_ThreadEndResponses", "NESO_ThreadLoadsFor", "NESO_ThreadWakeInstances"}
 MAY_SUCCEED_SUFFIX = "Delete"

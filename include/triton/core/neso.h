@@ -65,6 +65,31 @@ TRITONSERVER_DECLSPEC const char *NESO_Version(void);
  * INVALID_ARG when `line` is NULL and byte_size is not 0, or when the line contains a newline. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_LogLine(const char *line, size_t byte_size);
 
+/* One of the last warnings and errors of the log. Texts are valid during the callback. */
+struct NESO_LogRecentLine {
+        uint64_t              number;  /* 1, 2, ... in the order of the log */
+        uint64_t              wall_ms; /* milliseconds since the epoch */
+        TRITONSERVER_LogLevel level;   /* TRITONSERVER_LOG_WARN or TRITONSERVER_LOG_ERROR */
+        const char           *file;    /* source file, without its directory */
+        uint32_t              line;
+        const char           *message; /* its first 512 bytes */
+};
+
+/* Whether the last 200 warnings and errors of the log are kept in memory; initially false. With false
+ * later lines are not kept.
+ *
+ * Never fails. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_LogKeepRecent(bool keep);
+
+/* Calls `line` for each kept line whose number is greater than `after`, the oldest first. It runs within
+ * the call, with no lock held.
+ *
+ * INVALID_ARG when `line` is NULL. */
+typedef void (*NESO_LogRecentFn_t)(const struct NESO_LogRecentLine *line, void *userp);
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_LogRecent(uint64_t           after,
+                                                                NESO_LogRecentFn_t line,
+                                                                void              *userp);
+
 /* Makes fatal signals report the plug-in that was running: at SIGSEGV, SIGABRT, SIGBUS, SIGFPE and
  * SIGILL one line goes to stderr with the signal, the library, its function that was called, and the
  * model. Then the previous handler runs, or the process ends as it would have without this. `neso
@@ -311,6 +336,36 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerStartPoll(
  * INVALID_ARG when an argument is NULL, or beyond 16384 series. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerObserveKeyRefused(
         struct TRITONSERVER_Server *server, const char *key, const char *reason);
+
+/* What a version of a model has done since it was loaded, and what it does now. The numbers are those
+ * of TRITONSERVER_ServerMetrics(), as they are at one moment. Members may be added at the end. */
+enum { NESO_PHASES = 5, NESO_LATENCY_BUCKETS = 22, NESO_FAILURE_REASONS = 4 };
+struct NESO_ModelActivity {
+        const char *model_name; /* valid during the callback */
+        int64_t     model_version;
+        uint64_t    success;                        /* requests, those from the cache included */
+        uint64_t    failures[NESO_FAILURE_REASONS]; /* other, backend, canceled, rejected */
+        uint64_t    inferences;                     /* rows of successful requests */
+        uint64_t    executions;
+        uint64_t    executed_inferences; /* rows of executions */
+        uint64_t    cache_hits, cache_misses;
+        uint64_t    busy_ns;     /* sum of the durations of all executions */
+        uint64_t    pending;     /* requests in the queue */
+        uint64_t    n_instances; /* 0: the model is made of other models */
+        uint64_t    n_sequences; /* live ones, with and without a slot */
+        /* Of request, queue, compute input, compute infer and compute output: the number of successful
+         * requests by duration. Bucket k holds what took up to 10 us * 2^k, the last one all longer ones. */
+        uint64_t latency[NESO_PHASES][NESO_LATENCY_BUCKETS];
+};
+
+/* Calls `visit` for each version of a model that is ready. It runs within the call, with no lock held. A
+ * program that shows live numbers calls this once a second or so: unlike
+ * TRITONSERVER_ServerModelStatistics() and TRITONSERVER_ServerMetrics() it prints no text.
+ *
+ * INVALID_ARG when an argument other than `userp` is NULL; UNAVAILABLE when the server is exiting. */
+typedef void (*NESO_ModelActivityFn_t)(const struct NESO_ModelActivity *activity, void *userp);
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerModelActivity(
+        struct TRITONSERVER_Server *server, NESO_ModelActivityFn_t visit, void *userp);
 
 /* Lists the live sequences of a model with sequence_batching. model_version -1: those of all its
  * versions. Loads that were replaced or unloaded are included as long as they have live sequences.

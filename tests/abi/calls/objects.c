@@ -26,10 +26,28 @@ static void call_strings(void) {
                       "REQUEST_START") == 0);
 }
 
+static void on_line(const struct NESO_LogRecentLine *line, void *userp) {
+        uint64_t *n = userp;
+
+        EXPECT(line->number == ++*n && line->level == TRITONSERVER_LOG_WARN);
+        EXPECT(strcmp(line->message, "a warning") == 0);
+}
+
+static void call_recent_log(void) {
+        uint64_t n = 0;
+
+        OK(NESO_LogKeepRecent, true);
+        OK(TRITONSERVER_LogMessage, TRITONSERVER_LOG_WARN, __FILE__, __LINE__, "a warning");
+        OK(NESO_LogKeepRecent, false);
+        OK(NESO_LogRecent, 0, on_line, &n);
+        EXPECT(n == 1);
+}
+
 static void call_log(void) {
         VALUE(TRITONSERVER_LogIsEnabled, TRITONSERVER_LOG_INFO);
         OK(TRITONSERVER_LogMessage, TRITONSERVER_LOG_INFO, __FILE__, __LINE__, "a message");
         OK(NESO_LogLine, "a line", 6);
+        call_recent_log();
         OK(NESO_ReportCrashes);
 }
 

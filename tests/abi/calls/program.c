@@ -79,6 +79,16 @@ static bool permit_none(const char *model, void *userp) {
         return false;
 }
 
+static void on_activity(const struct NESO_ModelActivity *activity, void *userp) {
+        uint64_t *success = userp;
+
+        if (strcmp(activity->model_name, "cached") != 0)
+                return;
+        *success += activity->success;
+        EXPECT(activity->model_version == 1 && activity->n_instances == 1);
+        EXPECT(activity->cache_hits == 1 && activity->cache_misses == 1);
+}
+
 static void call_control(struct TRITONSERVER_Server *server, const struct places *places) {
         static const char config[] =
                 "{\"backend\":\"identity\",\"input\":[{\"name\":\"INPUT0\",\"data_type\":"
@@ -89,6 +99,7 @@ static void call_control(struct TRITONSERVER_Server *server, const struct places
         struct TRITONSERVER_Message         *message;
         const char                          *loaded[2];
         bool                                 is_ready = false, asks_backends = true;
+        uint64_t                             n_success = 0;
 
         OK(NESO_ReadyWatchNew, &watch, server, on_change, NULL);
         OK(NESO_ServerReadiness, server, NULL, -1, &is_ready, &asks_backends);
@@ -102,6 +113,8 @@ static void call_control(struct TRITONSERVER_Server *server, const struct places
         OK(TRITONSERVER_ServerLoadModel, server, "cached");
         infer_cached(server); /* kept */
         infer_cached(server); /* found */
+        OK(NESO_ServerModelActivity, server, on_activity, &n_success);
+        EXPECT(n_success == 2);
         OK(TRITONSERVER_ServerUnloadModelAndDependents, server, "cached");
         parameter = TRITONSERVER_ParameterNew("config", TRITONSERVER_PARAMETER_STRING, config);
         OK(TRITONSERVER_ServerLoadModelWithParameters, server, "cached", &parameter, 1);

@@ -15,7 +15,7 @@ static void check_http(struct http_route_table table) {
         assert_true(table.n_rows > 0);
         assert_null(http_route_check(&table));
         for (size_t i = 0; i < table.n_rows; i++) {
-                if (!endpoint_group_is_valid(table.rows[i].group))
+                if (!endpoint_group_is_routable(table.rows[i].group))
                         fail_msg("%s has no group", table.rows[i].pattern);
                 assert_non_null(table.rows[i].handler);
         }

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The part of the page about one model: what it does now, its actions, steps and configuration.
+import {modelPath, request, requestJson} from "./api.js";
+import {byId, count, make, micros, say, setText, showTiles} from "./dom.js";
+import {drawGraph, graphOfChain, graphOfEnsemble, stepTime} from "./graph.js";
+import {showInferForm} from "./infer.js";
+import {PHASES} from "./model.js";
+import {Plot} from "./plot.js";
+
+// Order of a sample of the history (enum dashboard_sample).
+const SAMPLE = {requests: 0, p50: 7, p95: 8, p99: 9};
+
+const optional = promise => promise.catch(() => null);
+
+export class Detail {
+  constructor(models, onChange) {
+    this.models = models;
+    this.onChange = onChange; // called after a load or an unload, and on closing
+    this.model = null;
+    this.graph = null;
+    this.stats = new Map(); // of the steps, by model
+    this.ratePlot = this.latencyPlot = null;
+    byId("phases").append(...PHASES.map(phase =>
+      make("tr", {}, make("th", {scope: "row"}, phase), make("td"), make("td"), make("td"))));
+    byId("detail-close").addEventListener("click", () => this.close());
+    byId("act-load").addEventListener("click", () => this.load({}));
+    byId("act-unload").addEventListener("click", () => this.unload());
+    byId("act-load-parameters").addEventListener("click", () => this.loadWithParameters());
+    byId("detail").addEventListener("keydown", event => {
+      if (event.key === "Escape")
+        this.close();
+    });
+  }
+
+  async open(model) {
+    this.model = model;
+    this.graph = null;
+    byId("detail").hidden = false;
+    setText(byId("detail-title"), model.label);
+    for (const id of ["act-message", "infer-time"])
+      say(byId(id), "");
+    this.show();
+    byId("detail").focus();
+    byId("detail").scrollIntoView({block: "start"});
+    await Promise.all([this.readHistory(model), this.readModel(model)]);
+  }
+
+  close() {
+    this.model = null;
+    byId("detail").hidden = true;
+    this.onChange(true);
+  }
+
+  async readHistory(model) {
+    const history = await optional(requestJson("/v2/dashboard?history=" + encodeURIComponent(model.name) +
+      "&version=" + encodeURIComponent(model.version)));
+    if (!history || model !== this.model)
+      return;
+    const start = history.end_ms / 1000 - (history.samples.length - 1) * history.period_s;
+    const samples = history.samples.map((sample, i) => [start + i * history.period_s, sample || null]);
+    if (!this.ratePlot) {
+      this.ratePlot = new Plot("plot-model-rate", ["requests/s"]);
+      this.latencyPlot = new Plot("plot-model-latency", ["50 %", "95 %", "99 %"]);
+    }
+    this.ratePlot.set(samples.map(([time, sample]) =>
+      [time, sample ? sample[SAMPLE.requests] / history.period_s : 0]));
+    this.latencyPlot.set(samples.map(([time, sample]) =>
+      [time, ...[SAMPLE.p50, SAMPLE.p95, SAMPLE.p99].map(at => sample ? sample[at] / 1000 : 0)]));
+  }
+
+  // What only a model that is ready has.
+  async readModel(model) {
+    const path = modelPath(model.name, model.version);
+    const isReady = model.state === "READY";
+    const [metadata, config, stats] = await Promise.all(["", "/config", "/stats"].map(end =>
+      isReady ? optional(requestJson(path + end)) : null));
+    if (model !== this.model)
+      return;
+    showInferForm(model, metadata);
+    setText(byId("config"), config ? JSON.stringify(config, null, 2) : "The model is not loaded, or the key does not permit it.");
+    setText(byId("batches"), stats ? this.batchText(stats.model_stats[0]) : "The model is not loaded, or the key does not permit it.");
+    await this.readGraph(model, config);
+  }
+
+  batchText(stats) {
+    const lines = stats.batch_stats.map(batch => {
+      const n = batch.compute_infer.count;
+      return `${batch.batch_size} rows: ${n} executions, ${micros(batch.compute_infer.ns / n / 1000)} each`;
+    });
+    return lines.join("\n") || "No executions yet.";
+  }
+
+  async readGraph(model, config) {
+    let graph = null;
+    if (config && config.ensemble_scheduling)
+      graph = graphOfEnsemble(config);
+    else if (config && config.parameters && config.parameters.next) {
+      const chain = await optional(requestJson(modelPath(model.name, model.version) + "/chain"));
+      graph = chain && graphOfChain(chain.stages);
+    }
+    const steps = graph ? [...new Set(graph.nodes.map(node => node.model).filter(Boolean))] : [];
+    const stats = await Promise.all(steps.map(step => optional(requestJson(modelPath(step) + "/stats"))));
+    if (model !== this.model)
+      return;
+    this.stats = new Map(steps.map((step, i) => [step, stats[i] && stats[i].model_stats[0]]));
+    this.graph = graph;
+    byId("graph-part").hidden = !graph;
+    this.showGraph();
+  }
+
+  showGraph() {
+    if (this.graph)
+      drawGraph(byId("graph"), this.graph, name => stepTime(this.models.find(name), this.stats.get(name)));
+  }
+
+  // Called with each answer.
+  show() {
+    const model = this.model;
+    if (!model)
+      return;
+    const isReady = model.state === "READY";
+    setText(byId("detail-state"), (model.state || "not loaded") + (model.reason ? ": " + model.reason : ""));
+    byId("detail-state").className = model.state;
+    setText(byId("act-load"), isReady ? "Reload" : "Load");
+    byId("act-unload").disabled = !isReady;
+    showTiles(byId("model-tiles"), [
+      ["Requests/s", count(model.rate)],
+      ["Queue", count(model.pending)],
+      ["Rows per execution", model.batch ? model.batch.toFixed(2) : "–"],
+      ["Executions/s", count(model.per(model.executions))],
+      ["Instances busy", model.instances ? `${model.busy.toFixed(2)} of ${model.instances}` : "–"],
+      ["Cache hits/s", count(model.per(model.hits)) + (model.hits + model.misses ? ` of ${count(model.per(model.hits + model.misses))}` : "")],
+      ["Live sequences", count(model.sequences)],
+      ["Requests since the load", count(model.total)],
+      ["Failures since the load", count(model.totalFailures)],
+      ...model.failures.map(([name, n]) => ["Failures/s: " + name, count(model.per(n))]),
+    ]);
+    PHASES.forEach((phase, i) => {
+      for (let q = 0; q < 3; q++)
+        setText(byId("phases").children[i].children[q + 1], micros(model.quantile(i, q)));
+    });
+    this.showGraph();
+  }
+
+  tick(time) {
+    if (!this.model || !this.ratePlot)
+      return;
+    this.ratePlot.add(time, this.model.rate);
+    this.latencyPlot.add(time, ...[0, 1, 2].map(q => this.model.quantile(0, q) / 1000));
+  }
+
+  async act(what, path, body) {
+    const model = this.model, message = byId("act-message");
+    say(message, what + " …");
+    try {
+      await request(path, JSON.stringify(body));
+      say(message, what + ": done");
+    } catch (error) {
+      say(message, what + ": " + error.message, true);
+    }
+    await this.onChange(false);
+    // A first load gives the model a version, and so another row.
+    const now = this.models.get(model.id) || this.models.find(model.name);
+    if (this.model === model && now) {
+      this.model = now;
+      setText(byId("detail-title"), now.label);
+      this.show();
+      await this.readModel(now);
+    }
+  }
+
+  load(parameters) {
+    const body = Object.keys(parameters).length ? {parameters} : {};
+    return this.act(this.model.state === "READY" ? "Reload" : "Load",
+      `/v2/repository/models/${encodeURIComponent(this.model.name)}/load`, body);
+  }
+
+  loadWithParameters() {
+    try {
+      const parameters = JSON.parse(byId("load-parameters").value || "{}");
+      if (parameters.config && typeof parameters.config !== "string")
+        parameters.config = JSON.stringify(parameters.config);
+      this.load(parameters);
+    } catch (error) {
+      say(byId("act-message"), "The parameters are not JSON: " + error.message, true);
+    }
+  }
+
+  unload() {
+    return this.act("Unload", `/v2/repository/models/${encodeURIComponent(this.model.name)}/unload`,
+      {parameters: {unload_dependents: byId("with-dependents").checked}});
+  }
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Plots of the last 15 minutes with uPlot, a classic script that defines window.uPlot.
+import {byId} from "./dom.js";
+
+const MAX_AGE_S = 900;
+const plots = new Set();
+
+const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+function axis(size) {
+  return {
+    stroke: () => colour("--dim"),
+    grid: {stroke: () => colour("--line"), width: 1},
+    ticks: {stroke: () => colour("--line"), width: 1},
+    size,
+  };
+}
+
+export class Plot {
+  // names: of the lines; second: true when the last line has a scale of its own, on the right.
+  constructor(id, names, second) {
+    this.box = byId(id);
+    this.names = names;
+    this.second = second;
+    this.values = [[], ...names.map(() => [])];
+    plots.add(this);
+    this.draw();
+  }
+
+  draw() {
+    const {width, height} = this.box.getBoundingClientRect();
+    if (this.plot)
+      this.plot.destroy();
+    this.plot = null;
+    if (width < 50)
+      return; // hidden
+    const scaleOf = i => this.second && i === this.names.length - 1 ? "right" : "y";
+    const options = {
+      width, height,
+      cursor: {y: false},
+      legend: {show: false},
+      scales: {x: {time: true}, y: {range: (u, low, high) => [0, Math.max(high || 0, 1) * 1.1]}},
+      axes: [axis(30), axis(50)],
+      series: [{}, ...this.names.map((label, i) => ({
+        label, scale: scaleOf(i), width: 1.5, points: {show: false},
+        stroke: () => colour("--plot-" + (i + 1)),
+      }))],
+    };
+    if (this.second) {
+      options.scales.right = options.scales.y;
+      options.axes.push(Object.assign(axis(60), {scale: "right", side: 1, grid: {show: false}}));
+    }
+    this.plot = new window.uPlot(options, this.values, this.box);
+    this.describe();
+  }
+
+  // What the plot shows, for those who do not see it.
+  describe() {
+    const last = this.names.map((name, i) => {
+      const values = this.values[i + 1];
+      return name + " " + (values.length ? Number(values[values.length - 1]).toFixed(1) : "none");
+    });
+    this.box.setAttribute("role", "img");
+    this.box.setAttribute("aria-label", "Plot of 15 minutes, now: " + last.join(", "));
+  }
+
+  // rows: [seconds, value...] in order of time; replaces everything.
+  set(rows) {
+    this.values = [0, ...this.names].map((_, i) => rows.map(row => row[i]));
+    this.draw();
+  }
+
+  add(time, ...numbers) {
+    [time, ...numbers].forEach((value, i) => this.values[i].push(value));
+    while (this.values[0][0] < time - MAX_AGE_S)
+      this.values.forEach(line => line.shift());
+    if (this.plot)
+      this.plot.setData(this.values);
+    else
+      this.draw();
+    this.describe();
+  }
+}
+
+const drawAll = () => plots.forEach(plot => plot.draw());
+let pending = 0;
+window.addEventListener("resize", () => {
+  clearTimeout(pending);
+  pending = setTimeout(drawAll, 150);
+});
+window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
