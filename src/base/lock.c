@@ -4,12 +4,9 @@
 #include "base/clock.h"
 
 #include <errno.h>
-#include <linux/futex.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #ifdef LOCK_CHECK
 
@@ -48,7 +45,7 @@ static NORETURN COLD void end_with(const char *what, const struct mutex *m,
         abort();
 }
 
-void lock_check_before_(const struct mutex *m) {
+static void check_before_lock(const struct mutex *m) {
         for (size_t i = 0; i < n_held; i++) {
                 if (held[i]->rank >= m->rank)
                         end_with(held[i] == m ? "second lock of" : "wrong order: lock of", m,
@@ -58,11 +55,11 @@ void lock_check_before_(const struct mutex *m) {
                 end_with("too many locks before", m, NULL);
 }
 
-void lock_check_locked_(const struct mutex *m) {
+static void note_locked(const struct mutex *m) {
         held[n_held++] = m;
 }
 
-void lock_check_unlock_(const struct mutex *m) {
+static void note_unlock(const struct mutex *m) {
         for (size_t i = n_held; i-- > 0;) {
                 if (held[i] != m)
                         continue;
@@ -89,39 +86,52 @@ static void check_before_wait(const struct mutex *m) {
 
 #else
 
+static void check_before_lock(const struct mutex *m) {
+        (void)m;
+}
+
+static void note_locked(const struct mutex *m) {
+        (void)m;
+}
+
+static void note_unlock(const struct mutex *m) {
+        (void)m;
+}
+
 static void check_before_wait(const struct mutex *m) {
         (void)m;
 }
 
+bool mutex_is_held(const struct mutex *m) {
+        (void)m;
+        return true;
+}
+
 #endif
 
-/* ---- mutexes --------------------------------------------------------------------------------- */
-
-/* The thread does not know whether others wait as well, so it locks as MUTEX_AWAITED. */
-void mutex_wait_(struct mutex *m) {
-        int error = errno;
-
-        while (atomic_exchange_explicit(&m->state, MUTEX_AWAITED, memory_order_acquire) !=
-               MUTEX_FREE)
-                syscall(SYS_futex, &m->state, FUTEX_WAIT_PRIVATE, MUTEX_AWAITED, NULL);
-        errno = error;
+void mutex_init(struct mutex *m, enum lock_rank rank) {
+        pthread_mutex_init(&m->native, NULL); /* cannot fail with glibc's default type */
+        m->rank = rank;
 }
 
-/* The memory may belong to something else by now: then a thread that waits there wakes up without a
- * reason, for which every user of a futex is prepared. */
-void mutex_wake_(struct mutex *m) {
-        int error = errno;
-
-        syscall(SYS_futex, &m->state, FUTEX_WAKE_PRIVATE, 1);
-        errno = error;
+void mutex_done(struct mutex *m) {
+        pthread_mutex_destroy(&m->native);
 }
 
-/* ---- condition variables --------------------------------------------------------------------- */
+void mutex_lock(struct mutex *m) {
+        check_before_lock(m);
+        pthread_mutex_lock(&m->native);
+        note_locked(m);
+}
+
+void mutex_unlock(struct mutex *m) {
+        note_unlock(m);
+        pthread_mutex_unlock(&m->native);
+}
 
 void cond_init(struct cond *c) {
         pthread_condattr_t attributes;
 
-        pthread_mutex_init(&c->lock, NULL); /* cannot fail with glibc's default type */
         pthread_condattr_init(&attributes);
         pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
         pthread_cond_init(&c->native, &attributes);
@@ -130,23 +140,19 @@ void cond_init(struct cond *c) {
 
 void cond_done(struct cond *c) {
         pthread_cond_destroy(&c->native);
-        pthread_mutex_destroy(&c->lock);
 }
 
 void cond_signal(struct cond *c) {
-        pthread_mutex_lock(&c->lock);
         pthread_cond_signal(&c->native);
-        pthread_mutex_unlock(&c->lock);
 }
 
 void cond_broadcast(struct cond *c) {
-        pthread_mutex_lock(&c->lock);
         pthread_cond_broadcast(&c->native);
-        pthread_mutex_unlock(&c->lock);
 }
 
 void cond_wait(struct cond *c, struct mutex *m) {
-        cond_wait_until(c, m, CLOCK_NEVER);
+        check_before_wait(m);
+        pthread_cond_wait(&c->native, &m->native);
 }
 
 bool cond_wait_until(struct cond *c, struct mutex *m, uint64_t deadline_ns) {
@@ -154,16 +160,11 @@ bool cond_wait_until(struct cond *c, struct mutex *m, uint64_t deadline_ns) {
                 .tv_sec = (time_t)(deadline_ns / NS_PER_S),
                 .tv_nsec = (long)(deadline_ns % NS_PER_S),
         };
-        int result = 0;
 
+        if (deadline_ns == CLOCK_NEVER) {
+                cond_wait(c, m);
+                return true;
+        }
         check_before_wait(m);
-        pthread_mutex_lock(&c->lock);
-        mutex_unlock(m);
-        if (deadline_ns == CLOCK_NEVER)
-                pthread_cond_wait(&c->native, &c->lock);
-        else
-                result = pthread_cond_timedwait(&c->native, &c->lock, &deadline);
-        pthread_mutex_unlock(&c->lock);
-        mutex_lock(m);
-        return result != ETIMEDOUT;
+        return pthread_cond_timedwait(&c->native, &m->native, &deadline) != ETIMEDOUT;
 }

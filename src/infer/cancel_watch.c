@@ -20,8 +20,8 @@ static struct {
         struct mutex lock; /* guards everything here, and the fields of the watches */
         struct cond  changed;
         struct list  watches;
-} all = { .lock = { .rank = LOCK_MAILBOX },
-          .changed = COND_INITIALIZER,
+} all = { .lock = { .native = PTHREAD_MUTEX_INITIALIZER, .rank = LOCK_MAILBOX },
+          .changed = { PTHREAD_COND_INITIALIZER },
           .watches = { { &all.watches.head, &all.watches.head } } };
 
 /* Releases the lock during the call. The watch stays, since cancel_watch_free() waits. */

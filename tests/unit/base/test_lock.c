@@ -5,9 +5,6 @@
 #include "base/lock.h"
 #include "base/thread.h"
 
-#include <errno.h>
-#include <sched.h>
-
 struct shared {
         struct mutex lock;
         struct cond  changed;
@@ -45,38 +42,6 @@ static void test_mutual_exclusion(void **state) {
         for (int i = 0; i < 4; i++)
                 thread_join(&threads[i]);
         assert_int_equal(s.number, 80000);
-        shared_done(&s);
-}
-
-static void hold_until_awaited(void *arg) {
-        struct shared *s = arg;
-
-        mutex_lock(&s->lock);
-        s->number = 1;
-        cond_signal(&s->changed);
-        while (atomic_load(&s->lock.state) != MUTEX_AWAITED)
-                sched_yield();
-        s->number = 2;
-        mutex_unlock(&s->lock);
-}
-
-/* A thread that waits says so in the mutex, is woken, and keeps its errno. */
-static void test_waiting_for_a_mutex(void **state) {
-        (void)state;
-        struct shared s;
-        struct thread t;
-
-        shared_init(&s);
-        mutex_lock(&s.lock);
-        assert_null(thread_start(&t, "holder", hold_until_awaited, &s));
-        errno = ENOTTY;
-        while (s.number == 0)
-                cond_wait(&s.changed, &s.lock);
-        assert_int_equal(s.number, 2);
-        assert_int_equal(errno, ENOTTY);
-        mutex_unlock(&s.lock);
-        thread_join(&t);
-        assert_int_equal(atomic_load(&s.lock.state), MUTEX_FREE);
         shared_done(&s);
 }
 
@@ -125,7 +90,6 @@ static void test_deadline(void **state) {
 SUITE(lock) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_mutual_exclusion),
-                cmocka_unit_test(test_waiting_for_a_mutex),
                 cmocka_unit_test(test_wait_and_signal),
                 cmocka_unit_test(test_deadline),
         };

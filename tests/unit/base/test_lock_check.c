@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The order check of locks is compiled in here whatever the build says: the file itself is
- * included, under names that differ from those of the library, which the other suites use. */
-#ifndef LOCK_CHECK
-#define LOCK_CHECK
-#define cond_init checked_cond_init
-#define cond_done checked_cond_done
-#define cond_signal checked_cond_signal
-#define cond_broadcast checked_cond_broadcast
-#define cond_wait checked_cond_wait
-#define cond_wait_until checked_cond_wait_until
-#define mutex_wait_ checked_mutex_wait_
-#define mutex_wake_ checked_mutex_wake_
-#endif
 #include "suite.h"
 
+/* The order check of locks is compiled in here whatever the build says: the file itself is
+ * included, and its definitions come before those of the library. */
+#ifndef LOCK_CHECK
+#define LOCK_CHECK
+#endif
 #include "base/compiler.h"
 #include "base/lock.c"
 
