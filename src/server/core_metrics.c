@@ -117,6 +117,7 @@ static void collect(void *owner, struct strbuf *out) {
 
         mutex_lock(&m->ready_lock);
         strbuf_put(out, strbuf_cstr(&m->ready), m->ready.len);
+        strbuf_spoil(out, &m->ready);
         mutex_unlock(&m->ready_lock);
         put_counter(out, "neso_log_lines_lost_total",
                     "Lines of the log that were not read in time and got lost",
