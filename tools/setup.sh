@@ -49,6 +49,11 @@ fi
 command -v node >/dev/null || packages+=(nodejs)
 command -v npm >/dev/null || packages+=(npm)
 
+# `tools/setup.sh browser` installs also what only `make browser` needs.
+if [ "${1:-}" = browser ]; then
+        packages+=(chromium chromium-driver python3-selenium eslint)
+fi
+
 as_root() {
         if [ "$(id -u)" -eq 0 ]; then
                 "$@"

@@ -21,6 +21,7 @@
 /* New directories change no state, so that the core reports no change. */
 #define INDEX_AGE_NS (5 * NS_PER_S)
 /* A page that was not there for so long gets everything anew. */
+#define CHANGE_READING_NS (50 * NS_PER_MS) /* shortest time between two readings */
 #define REMEMBERED_READINGS 60
 #define STATM_MAX_BYTES 4096
 
@@ -438,10 +439,17 @@ static struct error *take_reading(struct dashboard *d, uint64_t now_ns) {
         return NULL;
 }
 
+/* After a load a page wants to see it at once. A sample reads no index, so the first page causes that. */
+static bool is_due(const struct dashboard *d, uint64_t age_ns) {
+        if (d->index_ns == 0 || age_ns >= DASHBOARD_READING_NS)
+                return true;
+        return age_ns >= CHANGE_READING_NS && atomic_load(&d->has_changed);
+}
+
 struct error *dashboard_refresh_locked(struct dashboard *d) {
         uint64_t now_ns = d->options.now_ns();
 
-        if (d->seq > 0 && now_ns - d->read_ns < DASHBOARD_READING_NS)
+        if (!is_due(d, now_ns - d->read_ns))
                 return NULL;
         TRY(take_reading(d, now_ns));
         if (atomic_exchange(&d->has_changed, false) || now_ns - d->index_ns >= INDEX_AGE_NS)
