@@ -33,7 +33,7 @@ configure = @command -v meson >/dev/null || { echo "meson is missing: tools/setu
         if [ -f $(1)/build.ninja ]; then meson setup --reconfigure $(1) >/dev/null && touch $(1)/build.ninja; \
         else meson setup $(1) -Dlibdir=$(LIBDIR) $(2); fi
 
-.PHONY: all everything demo check clang asan tsan fuzz bench soak soak-reloads soak-streams soak-sequences soak-pipelines soak-python hostile boards reference format install clean setup
+.PHONY: all everything demo check clang asan tsan fuzz bench soak soak-reloads soak-streams soak-sequences soak-pipelines soak-python hostile boards browser reference format install clean setup
 
 # What users get, and nothing else.
 all: $(BUILD)/build.ninja
@@ -103,6 +103,14 @@ soak-sequences: all
 soak-pipelines: all
 	@$(PYTHON) tests/stress/pipelines.py --build=$(BUILD) --seconds=$(SOAK_SECONDS)
 	@$(PYTHON) tests/stress/pipelines_in_flight.py --build=$(BUILD)
+
+# The dashboard in Chromium, and the rules for its JavaScript. Debian keeps the modules of eslint where
+# a Node from elsewhere does not look.
+browser:
+	@tools/setup.sh chromium chromium-driver python3-selenium eslint
+	@$(MAKE) --no-print-directory all
+	NODE_PATH=/usr/share/nodejs eslint --no-eslintrc --format unix --config tools/eslint.json src/web/page
+	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/browser
 
 hostile: all
 	@$(PYTHON) tests/stress/hostile.py --build=$(BUILD)

@@ -372,7 +372,9 @@ static bool has_dashboard(const struct serve *s) {
 static struct error *new_dashboard(struct serve *s) {
         s->dashboard = dashboard_new(&(struct dashboard_options){
                 .core = s->core, .budget = &s->budget, .read_ports = read_ports, .owner = s });
-        return s->dashboard != NULL ? NULL : error_new(ERR_UNAVAILABLE, "out of memory");
+        if (s->dashboard == NULL)
+                return error_new(ERR_UNAVAILABLE, "out of memory");
+        return dashboard_start(s->dashboard);
 }
 
 static struct error *start_services(struct serve *s) {
@@ -434,7 +436,7 @@ static struct error *serve_start(struct serve *s) {
                 TRY(new_dashboard(s));
         TRY(start_services(s));
         if (s->dashboard != NULL)
-                TRY(dashboard_start(s->dashboard));
+                dashboard_show_ports(s->dashboard);
         TRY(start_poller(s));
         return write_ports(s);
 }

@@ -21,6 +21,7 @@
 /* New directories change no state, so that the core reports no change. */
 #define INDEX_AGE_NS (5 * NS_PER_S)
 /* A page that was not there for so long gets everything anew. */
+#define CHANGE_READING_NS (50 * NS_PER_MS) /* shortest time between two readings */
 #define REMEMBERED_READINGS 60
 #define STATM_MAX_BYTES 4096
 
@@ -50,7 +51,7 @@ uint64_t dashboard_rss_bytes(void) {
 void dashboard_read_ports_locked(struct dashboard           *d,
                                  struct dashboard_port_state ret[N_DASHBOARD_PORTS]) {
         memset(ret, 0, N_DASHBOARD_PORTS * sizeof(ret[0]));
-        if (d->is_running && d->options.read_ports != NULL)
+        if (d->shows_ports && d->options.read_ports != NULL)
                 d->options.read_ports(d->options.owner, ret);
 }
 
@@ -438,10 +439,17 @@ static struct error *take_reading(struct dashboard *d, uint64_t now_ns) {
         return NULL;
 }
 
+/* After a load a page wants to see it at once. A sample reads no index, so the first page causes that. */
+static bool is_due(const struct dashboard *d, uint64_t age_ns) {
+        if (d->index_ns == 0 || age_ns >= DASHBOARD_READING_NS)
+                return true;
+        return age_ns >= CHANGE_READING_NS && atomic_load(&d->has_changed);
+}
+
 struct error *dashboard_refresh_locked(struct dashboard *d) {
         uint64_t now_ns = d->options.now_ns();
 
-        if (d->seq > 0 && now_ns - d->read_ns < DASHBOARD_READING_NS)
+        if (!is_due(d, now_ns - d->read_ns))
                 return NULL;
         TRY(take_reading(d, now_ns));
         if (atomic_exchange(&d->has_changed, false) || now_ns - d->index_ns >= INDEX_AGE_NS)
@@ -518,10 +526,13 @@ struct dashboard *dashboard_new(const struct dashboard_options *o) {
 
 struct error *dashboard_start(struct dashboard *d) {
         TRY(core_error_take(NESO_ReadyWatchNew(&d->watch, d->options.core, on_state_change, d)));
-        mutex_lock(&d->lock);
-        d->is_running = true;
-        mutex_unlock(&d->lock);
         return thread_start(&d->thread, "neso-dashboard", sampler_main, d);
+}
+
+void dashboard_show_ports(struct dashboard *d) {
+        MUTEX_GUARD(&d->lock);
+
+        d->shows_ports = true;
 }
 
 void dashboard_stop(struct dashboard *d) {
@@ -529,7 +540,7 @@ void dashboard_stop(struct dashboard *d) {
                 return;
         mutex_lock(&d->lock);
         d->is_stopping = true;
-        d->is_running = false;
+        d->shows_ports = false;
         cond_signal(&d->changed);
         mutex_unlock(&d->lock);
         if (d->thread.is_started)

@@ -55,8 +55,11 @@ struct dashboard_options {
 };
 
 struct dashboard *dashboard_new(const struct dashboard_options *o);
-/* Starts the sampler. */
+/* Starts the sampler. Called before the ports are open, so that a server whose ports are open has all threads that
+ * it needs. */
 struct error *dashboard_start(struct dashboard *d) NODISCARD;
+/* The ports are open: from now on, until dashboard_stop(), read_ports() is called. */
+void dashboard_show_ports(struct dashboard *d);
 /* Ends the sampler; does not ask for ports any more. Answers are given until _free(). */
 void dashboard_stop(struct dashboard *d);
 void dashboard_free(struct dashboard *d); /* NULL is fine; stops first when necessary */

@@ -46,7 +46,7 @@ struct dashboard {
 
         struct mutex lock;    /* rank LOCK_SERVER; guards everything below */
         struct cond  changed; /* signalled when is_stopping is set */
-        bool         is_running, is_stopping;
+        bool         shows_ports, is_stopping;
 
         struct map           by_key; /* struct shown_model, borrowed, by name, NUL, version */
         struct shown_model **models; /* owned, and each; in order of id */

@@ -45,5 +45,5 @@ const uint32_t *sample_ring_get(const struct sample_ring *r, uint32_t period) {
 }
 
 bool sample_ring_is_stale(const struct sample_ring *r, uint32_t now) {
-        return r->last + SAMPLE_RING_LENGTH < now + 1;
+        return r->last + SAMPLE_RING_LENGTH <= now + 1;
 }

@@ -24,8 +24,7 @@ const detail = new Detail(models, async hasClosed => {
     await look();
     return;
   }
-  table.mark(null);
-  byId("models").focus({preventScroll: true});
+  table.focus(table.mark(null));
 });
 const table = new Table(models, model => {
   table.mark(model);
@@ -85,6 +84,11 @@ function showLog(lines) {
 /* ---- answers ---- */
 
 function forget() {
+  const gone = new Set(models.byId.keys());
+  if (detail.model)
+    detail.close();
+  models.byId.clear();
+  table.update({changed: new Set(), gone});
   seen.seq = seen.log = 0;
   before = null;
   byId("log").replaceChildren();

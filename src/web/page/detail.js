@@ -10,6 +10,8 @@ import {Plot} from "./plot.js";
 // Order of a sample of the history (enum dashboard_sample).
 const SAMPLE = {requests: 0, p50: 7, p95: 8, p99: 9};
 
+const NOT_THERE = "The model is not loaded, or the key does not permit it.";
+
 const optional = promise => promise.catch(() => null);
 
 export class Detail {
@@ -69,16 +71,15 @@ export class Detail {
   }
 
   // What only a model that is ready has.
-  async readModel(model) {
+  async readModel(model, isReady = model.state === "READY") {
     const path = modelPath(model.name, model.version);
-    const isReady = model.state === "READY";
     const [metadata, config, stats] = await Promise.all(["", "/config", "/stats"].map(end =>
       isReady ? optional(requestJson(path + end)) : null));
     if (model !== this.model)
       return;
     showInferForm(model, metadata);
-    setText(byId("config"), config ? JSON.stringify(config, null, 2) : "The model is not loaded, or the key does not permit it.");
-    setText(byId("batches"), stats ? this.batchText(stats.model_stats[0]) : "The model is not loaded, or the key does not permit it.");
+    setText(byId("config"), config ? JSON.stringify(config, null, 2) : NOT_THERE);
+    setText(byId("batches"), stats ? this.batchText(stats.model_stats[0]) : NOT_THERE);
     await this.readGraph(model, config);
   }
 
@@ -129,7 +130,7 @@ export class Detail {
       ["Rows per execution", model.batch ? model.batch.toFixed(2) : "–"],
       ["Executions/s", count(model.per(model.executions))],
       ["Instances busy", model.instances ? `${model.busy.toFixed(2)} of ${model.instances}` : "–"],
-      ["Cache hits/s", count(model.per(model.hits)) + (model.hits + model.misses ? ` of ${count(model.per(model.hits + model.misses))}` : "")],
+      ["Cache hits/s", `${count(model.per(model.hits))} of ${count(model.per(model.hits + model.misses))}`],
       ["Live sequences", count(model.sequences)],
       ["Requests since the load", count(model.total)],
       ["Failures since the load", count(model.totalFailures)],
@@ -161,12 +162,12 @@ export class Detail {
     await this.onChange(false);
     // A first load gives the model a version, and so another row.
     const now = this.models.get(model.id) || this.models.find(model.name);
-    if (this.model === model && now) {
-      this.model = now;
-      setText(byId("detail-title"), now.label);
-      this.show();
-      await this.readModel(now);
-    }
+    if (this.model !== model || !now)
+      return;
+    this.model = now;
+    setText(byId("detail-title"), now.label);
+    this.show();
+    await this.readModel(now, now.state === "READY" && what !== "Unload");
   }
 
   load(parameters) {

@@ -45,9 +45,10 @@ export function graphOfChain(stages) {
 // A node stands one column behind the last of those that it needs. Steps may be listed in any order.
 function columnsOf({nodes, edges}) {
   const column = nodes.map(() => 0);
-  for (let round = 0; round < nodes.length; round++)
+  for (let round = 0; round < nodes.length; round++) {
     for (const [from, to] of edges)
       column[to] = Math.max(column[to], Math.min(column[from] + 1, nodes.length));
+  }
   const last = Math.max(...column.slice(0, -1)) + 1;
   column[nodes.length - 1] = last;
   return column;

@@ -40,13 +40,14 @@ function pixels(image, fit, type) {
   const rgba = context.getImageData(0, 0, fit.width, fit.height).data;
   const n = fit.width * fit.height;
   const values = new Array(n * fit.channels);
-  for (let i = 0; i < n; i++)
+  for (let i = 0; i < n; i++) {
     for (let c = 0; c < fit.channels; c++) {
       const grey = 0.299 * rgba[4 * i] + 0.587 * rgba[4 * i + 1] + 0.114 * rgba[4 * i + 2];
       const value = fit.channels === 1 ? grey : rgba[4 * i + c];
       values[fit.isChannelFirst ? c * n + i : i * fit.channels + c] =
         isFloat(type) ? Number((value / 255).toFixed(5)) : Math.round(value);
     }
+  }
   return values;
 }
 
@@ -121,8 +122,8 @@ class Input {
         throw new Error(`${this.name} has no picture yet`);
       return pixels(this.image, fit, this.datatype);
     }
-    const make = this.way.value === "random" ? randomOf : zeroOf;
-    return Array.from({length: n}, () => make(this.datatype));
+    const oneOf = this.way.value === "random" ? randomOf : zeroOf;
+    return Array.from({length: n}, () => oneOf(this.datatype));
   }
 
   tensor() {
@@ -150,7 +151,7 @@ export function asPython(url, body) {
     'headers = {"Content-Type": "application/json"}',
     ...keyed.map(name => `headers[${JSON.stringify(name)}] = os.environ["KEY"]`),
     `request = urllib.request.Request(${JSON.stringify(url)}, body, headers)`,
-    'answer = json.load(urllib.request.urlopen(request))',
+    "answer = json.load(urllib.request.urlopen(request))",
     'for output in answer["outputs"]:',
     '    print(output["name"], output["shape"], output["data"][:10])'].filter((line, i) => line || i === 3).join("\n");
 }

@@ -46,9 +46,7 @@ export class Models {
     const changed = new Set(), gone = new Set(answer.gone);
     if (answer.full) {
       const there = new Set(answer.models.map(model => model[0]));
-      for (const id of this.byId.keys())
-        if (!there.has(id))
-          gone.add(id);
+      [...this.byId.keys()].filter(id => !there.has(id)).forEach(id => gone.add(id));
     }
     for (const id of gone)
       this.byId.delete(id);

@@ -58,10 +58,13 @@ export class Plot {
   describe() {
     const last = this.names.map((name, i) => {
       const values = this.values[i + 1];
-      return name + " " + (values.length ? Number(values[values.length - 1]).toFixed(1) : "none");
+      if (!values.length)
+        return name + " none";
+      const highest = values.reduce((a, b) => Math.max(a, b), 0);
+      return `${name} ${Number(values[values.length - 1]).toFixed(1)}, highest ${highest.toFixed(1)}`;
     });
     this.box.setAttribute("role", "img");
-    this.box.setAttribute("aria-label", "Plot of 15 minutes, now: " + last.join(", "));
+    this.box.setAttribute("aria-label", "The last 15 minutes; now: " + last.join("; "));
   }
 
   // rows: [seconds, value...] in order of time; replaces everything.

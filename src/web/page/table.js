@@ -140,8 +140,15 @@ export class Table {
     }
   }
 
+  // Marks the row of the model, or none; returns the row that was marked before.
   mark(model) {
+    const before = [...this.rows.values()].find(row => row.classList.contains("chosen"));
     for (const [id, row] of this.rows)
       row.classList.toggle("chosen", model !== null && id === model.id);
+    return before;
+  }
+
+  focus(row) {
+    (row && !row.hidden ? row.querySelector("button") : byId("models")).focus();
   }
 }

@@ -220,7 +220,7 @@ static void test_a_failed_load_shows_its_reason(void **state) {
         core.index = "[{\"name\":\"x\",\"version\":\"2\",\"state\":\"UNAVAILABLE\",\"reason\":"
                      "\"no \\\"file\\\"\"}]";
         core.changed(core.userp);
-        pass(1000);
+        pass(60); /* a page that has loaded a model needs not wait for the next reading */
         ask(d, &(struct dashboard_question){ .since = 1 }, &out);
         expect(&out, "\"models\":[[1,\"x\",\"2\",\"UNAVAILABLE\",\"no \\\"file\\\"\"]]");
         expect(&out, "\"gone\":[0]");
@@ -232,6 +232,22 @@ static void test_a_failed_load_shows_its_reason(void **state) {
         pass(5000); /* but some time later, for new directories */
         ask(d, &(struct dashboard_question){ .since = 3 }, &out);
         assert_int_equal(core.n_indexes, 3);
+        dashboard_free(d);
+}
+
+/* The index is of pages alone; the first one must not wait for it. */
+static void test_the_first_page_sees_all_models_even_after_a_sample(void **state) {
+        struct dashboard *d = begin();
+        AUTO_STRBUF       out = { 0 };
+
+        (void)state;
+        strbuf_init(&out, 0);
+        core.index = "[{\"name\":\"x\"}]";
+        pass(5000);
+        sample(d);
+        pass(10);
+        ask(d, &everything, &out);
+        expect(&out, "\"models\":[[0,\"x\",\"\",\"\",\"\"]]");
         dashboard_free(d);
 }
 
@@ -389,6 +405,7 @@ SUITE(dashboard) {
                 cmocka_unit_test(test_an_answer_has_what_changed),
                 cmocka_unit_test(test_pages_share_a_reading),
                 cmocka_unit_test(test_a_failed_load_shows_its_reason),
+                cmocka_unit_test(test_the_first_page_sees_all_models_even_after_a_sample),
                 cmocka_unit_test(test_old_pages_begin_anew),
                 cmocka_unit_test(test_other_models_are_left_out),
                 cmocka_unit_test(test_the_log_is_there_when_permitted),

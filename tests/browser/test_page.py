@@ -1,0 +1,481 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a person does with the dashboard: looks at models, loads and unloads them, infers, types a key."""
+import hashlib
+import json
+import re
+import struct
+import subprocess
+import sys
+import threading
+import urllib.request
+import zlib
+
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+NAME, STATE, RATE, P50, TOTAL, REASON = 0, 2, 3, 4, 10, 11
+
+
+def config(dims="[ 2 ]", backend="identity", more=""):
+    return (f'backend: "{backend}"\nmax_batch_size: 8\n'
+            f'input {{ name: "INPUT0" data_type: TYPE_FP32 dims: {dims} }}\n'
+            f'output {{ name: "OUTPUT0" data_type: TYPE_FP32 dims: {dims} }}\n{more}')
+
+
+def step(model, source, target):
+    return (f'step {{ model_name: "{model}" model_version: -1 '
+            f'input_map {{ key: "INPUT0" value: "{source}" }} '
+            f'output_map {{ key: "OUTPUT0" value: "{target}" }} }}')
+
+
+ENSEMBLE = ('platform: "ensemble"\nmax_batch_size: 8\n'
+            'input { name: "IN" data_type: TYPE_FP32 dims: [ 2 ] }\n'
+            'output { name: "OUT" data_type: TYPE_FP32 dims: [ 2 ] }\n'
+            f'ensemble_scheduling {{ {step("plain", "IN", "MIDDLE")} {step("last", "MIDDLE", "OUT")} }}\n')
+CHAINED = config(more='parameters { key: "next" value { string_value: "last" } }\n')
+MODELS = {"plain": config(), "last": config(), "image": config("[ 3, 8, 8 ]"), "ensemble": ENSEMBLE,
+          "chained": CHAINED, "sleeping": config(), "broken": config(backend="there_is_none")}
+LOADED = ("plain", "last", "image", "ensemble", "chained")
+
+
+@pytest.fixture(scope="module")
+def server(start):
+    return start(MODELS, "--model-control-mode=explicit", *[f"--load-model={name}" for name in LOADED])
+
+
+def post(server, path, body):
+    request = urllib.request.Request(f"http://127.0.0.1:{server.http_port}{path}",
+                                     json.dumps(body).encode())
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return answer.read()
+
+
+def get(server, path):
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}{path}", timeout=60) as answer:
+        return json.load(answer)
+
+
+def infer(server, model, name="INPUT0"):
+    post(server, f"/v2/models/{model}/infer",
+         {"inputs": [{"name": name, "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}]})
+
+
+class Load:
+    """One client that sends requests while the block runs."""
+
+    def __init__(self, server, *calls):
+        self.server, self.calls = server, calls
+        self.ends = threading.Event()
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self):
+        while not self.ends.wait(0.002):
+            for call in self.calls:
+                infer(self.server, *call)
+
+    def __enter__(self):
+        self.thread.start()
+
+    def __exit__(self, *_):
+        self.ends.set()
+        self.thread.join()
+
+
+def number(text):
+    """Of "1.2 k" or "312"."""
+    match = re.match(r"([\d.]+)( k| M)?$", text)
+    return float(match.group(1)) * {None: 1, " k": 1e3, " M": 1e6}[match.group(2)] if match else 0
+
+
+# ---- models ----
+
+
+def test_the_models_are_listed_with_their_states(server, page):
+    page.open(server)
+    page.wait(lambda: page.state("plain") == ["READY"], "plain is ready")
+    assert page.state("sleeping") == ["not loaded"]
+    assert page.text("model-count") == "5 ready of 7"
+    assert "1 loop" in page.text("tiles") or "loops" in page.text("tiles")
+
+
+def test_load_and_unload_by_clicks(server, page):
+    page.open(server)
+    page.choose("sleeping")
+    page.click("act-load")
+    page.wait(lambda: page.text("act-message") == "Load: done", "the load is done")
+    page.wait(lambda: page.state("sleeping") == ["READY"], "it is ready")
+    page.wait(lambda: page.text("act-load") == "Reload", "the button reloads now")
+    page.click("act-load")
+    page.wait(lambda: page.text("act-message") == "Reload: done", "the reload is done")
+    page.click("act-unload")
+    page.wait(lambda: page.text("act-message") == "Unload: done", "the unload is done")
+    page.wait(lambda: page.state("sleeping") == ["UNAVAILABLE"], "it is gone")
+    assert get(server, "/v2/models/stats")["model_stats"]
+    assert "sleeping" not in [m["name"] for m in get(server, "/v2/models/stats")["model_stats"]]
+
+
+def test_a_load_with_parameters_changes_the_configuration(server, page):
+    page.open(server)
+    page.choose("image")
+    page.wait(lambda: '"max_batch_size": 8' in page.text("config"), "the configuration is shown")
+    changed = {"backend": "identity", "max_batch_size": 3,
+               "input": [{"name": "INPUT0", "data_type": "TYPE_FP32", "dims": [3, 8, 8]}],
+               "output": [{"name": "OUTPUT0", "data_type": "TYPE_FP32", "dims": [3, 8, 8]}]}
+    page.driver.execute_script("document.getElementById('load-parameters').value = arguments[0]",
+                               json.dumps({"config": changed}))
+    page.click("act-load-parameters")
+    page.wait(lambda: page.text("act-message") == "Reload: done", "the load is done")
+    page.wait(lambda: '"max_batch_size": 3' in page.text("config"), "the new configuration is shown")
+    page.driver.execute_script("document.getElementById('load-parameters').value = '{'")
+    page.click("act-load-parameters")
+    assert page.text("act-message").startswith("The parameters are not JSON: ")
+
+
+def test_a_model_that_fails_to_load_shows_its_reason(server, page):
+    page.refused(400, 500)
+    page.open(server)
+    page.choose("broken")
+    page.click("act-load")
+    page.wait(lambda: page.id("act-message").get_attribute("class") == "message bad", "the error")
+    assert "broken" in page.text("act-message")
+    page.wait(lambda: "there_is_none" in " ".join(page.driver.execute_script(
+        "return [...document.querySelectorAll('tr[data-model=broken]')].map(r => r.textContent)")),
+        "the reason stands in the row")
+    page.wait(lambda: "there_is_none" in page.text("log"), "the log has the error")
+    page.screenshot("failed-load")
+
+
+def test_a_model_is_loaded_by_its_name(server, page):
+    page.refused(500)
+    page.open(server)
+    page.id("load-name").send_keys("none_such", Keys.ENTER)
+    page.wait(lambda: page.text("models-message").startswith("Load none_such: failed"), "the error")
+
+
+# ---- numbers ----
+
+
+def test_rates_are_live_while_a_load_runs(server, page):
+    page.open(server)
+    with Load(server, ("plain",), ("ensemble", "IN")):
+        page.choose("plain")
+        page.wait(lambda: number(page.cell("plain", RATE)) > 1, "there is a rate")
+        page.wait(lambda: page.cell("plain", P50) != "–", "there is a latency")
+        page.wait(lambda: re.search(r"requests/s [1-9]", page.id("plot-rate").get_attribute("aria-label")),
+                  "the plot has it")
+        first = number(page.cell("plain", TOTAL))
+        page.wait(lambda: number(page.cell("plain", TOTAL)) > first, "the total grows")
+        phases = page.driver.execute_script(
+            "return [...document.querySelectorAll('#phases td:nth-child(2)')].map(e => e.textContent)")
+        assert len(phases) == 5 and re.match(r"[\d.]+ (µs|ms|s)$", phases[0])
+        page.click("detail-close")
+        for _ in range(5):
+            seen = page.cell("plain", TOTAL)
+            page.wait(lambda: page.cell("plain", TOTAL) != seen, "time passes")
+        page.driver.execute_script("window.scrollTo(0, 0)")
+        page.screenshot("desktop")
+    page.wait(lambda: page.cell("plain", RATE) == "0", "the rate ends")
+    assert page.cell("plain", P50) == "–"
+
+
+def test_a_page_that_is_opened_late_has_the_history(server, page):
+    for _ in range(20):
+        infer(server, "last")
+
+    def has_sample():
+        samples = get(server, "/v2/dashboard?history=last&version=1")["samples"]
+        return any(sample and sample[0] >= 20 for sample in samples)
+
+    page.wait(has_sample, "the sampler has taken a sample")
+    page.open(server)
+    page.wait(lambda: page.cell("last", RATE) == "0", "nothing runs now")
+    page.choose("last")
+    page.wait(lambda: re.search(r"requests/s 0.0, highest [1-9]",
+                                page.id("plot-model-rate").get_attribute("aria-label") or ""),
+              "the plot has the requests of before")
+
+
+# ---- inference ----
+
+
+def set_input(page, name, value):
+    page.driver.execute_script(
+        "const e = document.getElementById(arguments[0]); e.value = arguments[1];"
+        "e.dispatchEvent(new Event('change'))", name, value)
+
+
+def infer_by_form(page):
+    page.click("infer")
+    page.wait(lambda: page.text("infer-time").startswith("answered in"), "there is an answer")
+    return json.loads(page.text("answer"))
+
+
+def open_form(page, server, model):
+    page.open(server)
+    page.choose(model)
+    page.wait(lambda: page.driver.find_elements(By.CSS_SELECTOR, "#inputs fieldset"), "there is a form")
+
+
+def test_an_inference_by_form_and_its_two_copies(server, page):
+    open_form(page, server, "plain")
+    assert infer_by_form(page)["outputs"][0]["data"] == [0, 0]
+    set_input(page, "in-INPUT0-way", "json")
+    set_input(page, "in-INPUT0-json", "[1.5, -2]")
+    assert infer_by_form(page)["outputs"][0]["data"] == [1.5, -2]
+    by_curl = subprocess.run(["sh", "-c", page.text("as-curl")], check=True, capture_output=True).stdout
+    assert json.loads(by_curl)["outputs"][0]["data"] == [1.5, -2]
+    by_python = subprocess.run([sys.executable, "-c", page.text("as-python")], check=True, text=True,
+                               capture_output=True).stdout
+    assert by_python == "OUTPUT0 [1, 2] [1.5, -2.0]\n"
+    set_input(page, "in-INPUT0-way", "random")
+    values = infer_by_form(page)["outputs"][0]["data"]
+    assert len(values) == 2 and all(0 <= value < 1 for value in values)
+
+
+def test_a_wrong_input_is_reported(server, page):
+    page.refused(400)
+    open_form(page, server, "plain")
+    set_input(page, "in-INPUT0-shape", "1,x")
+    page.click("infer")
+    page.wait(lambda: page.text("infer-time") == "the shape of INPUT0 is not a list of sizes", "the mistake")
+    set_input(page, "in-INPUT0-shape", "1,3")
+    page.click("infer")
+    page.wait(lambda: "unexpected shape for input 'INPUT0'" in page.text("infer-time"), "the server's reason")
+
+
+def png(width, height, rgb):
+    def chunk(kind, content):
+        return (struct.pack(">I", len(content)) + kind + content
+                + struct.pack(">I", zlib.crc32(kind + content)))
+    rows = (b"\0" + bytes(rgb) * width) * height
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+            + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def wait_for_picture(page):
+    page.wait(lambda: page.driver.execute_script(
+        "const i = document.querySelector('.drop img'); return i && i.complete && i.naturalWidth"),
+        "the picture is read")
+
+
+def test_a_picture_becomes_a_tensor(server, page, tmp_path):
+    (tmp_path / "red.png").write_bytes(png(20, 10, (255, 0, 51)))
+    open_form(page, server, "image")
+    page.driver.find_element(By.CSS_SELECTOR, ".drop input[type=file]").send_keys(str(tmp_path / "red.png"))
+    wait_for_picture(page)
+    values = infer_by_form(page)["outputs"][0]["data"]
+    assert values == pytest.approx([1] * 64 + [0] * 64 + [0.2] * 64, abs=0.01)
+
+
+def test_a_picture_is_dropped(server, page):
+    open_form(page, server, "image")
+    page.driver.execute_script("""
+        const transfer = new DataTransfer(), bytes = Uint8Array.from(arguments[0]);
+        transfer.items.add(new File([bytes], "green.png", {type: "image/png"}));
+        document.querySelector(".drop").dispatchEvent(
+            new DragEvent("drop", {dataTransfer: transfer, bubbles: true, cancelable: true}));
+        """, list(png(4, 4, (0, 255, 0))))
+    wait_for_picture(page)
+    values = infer_by_form(page)["outputs"][0]["data"]
+    assert values == pytest.approx([0] * 64 + [1] * 64 + [0] * 64, abs=0.01)
+
+
+# ---- steps ----
+
+
+def boxes(page):
+    return page.driver.execute_script(
+        "return [...document.querySelectorAll('#graph g')].map(g => [...g.querySelectorAll('text')]"
+        ".map(t => t.textContent))")
+
+
+def test_the_steps_of_an_ensemble_are_a_graph_with_times(server, page):
+    infer(server, "ensemble", "IN")
+    page.open(server)
+    page.choose("ensemble")
+    page.wait(lambda: len(boxes(page)) == 4, "there are two steps and both ends")
+    names = [box[0] for box in boxes(page)]
+    assert names == ["request", "plain", "last", "response"]
+    for box in boxes(page)[1:3]:
+        assert re.match(r"[\d.]+ (µs|ms|s) (now|mean)$", box[1])
+    assert len(page.driver.find_elements(By.CSS_SELECTOR, "#graph path[marker-end]")) == 3
+    page.screenshot("graph")
+
+
+def test_the_stages_of_a_chain_are_a_graph(server, page):
+    page.open(server)
+    page.choose("chained")
+    page.wait(lambda: [box[0] for box in boxes(page)] == ["request", "chained", "last", "response"],
+              "the chain is drawn")
+
+
+# ---- keys ----
+
+
+def test_the_page_asks_for_a_key_and_keeps_it_in_memory(start, page, tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text(f"me {hashlib.sha256(b'open sesame').hexdigest()} *\n")
+    keys.chmod(0o600)
+    server = start({"plain": config()}, f"--api-key-file={keys}")
+    page.refused(401)
+    page.open(server, ready=False)
+    dialog = page.id("key-dialog")
+    page.wait(dialog.is_displayed, "the page asks")
+    assert page.text("key-reason") == "an API key that grants 'metadata' is required"
+    page.id("key-value").send_keys("wrong", Keys.ENTER)
+    page.wait(lambda: page.text("key-reason") == "the API key is unknown", "a wrong key is refused")
+    page.wait(dialog.is_displayed, "the page asks again")
+    page.screenshot("key")
+    page.id("key-value").send_keys(Keys.CONTROL, "a")
+    page.id("key-value").send_keys("open sesame", Keys.ENTER)
+    page.wait(lambda: page.text("connection") == "live", "the right key opens it")
+    page.choose("plain")
+    page.wait(lambda: page.driver.find_elements(By.CSS_SELECTOR, "#inputs fieldset"), "there is a form")
+    infer_by_form(page)
+    assert "$KEY" in page.text("as-curl") and "open sesame" not in page.driver.page_source
+    kept = page.driver.execute_script("return [Object.keys(localStorage).length,"
+                                      "Object.keys(sessionStorage).length, document.cookie, location.href]")
+    assert kept[:3] == [0, 0, ""] and "sesame" not in kept[3]
+    page.driver.refresh()
+    page.wait(page.id("key-dialog").is_displayed, "a new page asks again")
+
+
+def test_a_restricted_api_is_opened_with_its_header(start, page):
+    server = start({"plain": config()}, "--http-restricted-api=metadata:x-admin=sesame")
+    page.refused(403)
+    page.open(server, ready=False)
+    page.wait(page.id("key-dialog").is_displayed, "the page asks")
+    assert page.id("header-name").get_attribute("value") == "x-admin"
+    page.id("header-value").send_keys("sesame", Keys.ENTER)
+    page.wait(lambda: page.text("connection") == "live", "the header opens it")
+
+
+# ---- the page itself ----
+
+
+def test_a_violation_of_the_policy_is_noticed(server, page):
+    page.open(server)
+    page.driver.execute_script("""
+        const script = document.createElement("script");
+        script.textContent = "window.hasRun = true";
+        document.head.append(script);""")
+    assert page.driver.execute_script("return window.hasRun") is None
+    faults = page.faults()
+    assert len(faults) == 1 and "Content Security Policy" in faults[0]["message"]
+
+
+def test_it_is_used_by_keyboard(server, page):
+    page.open(server)
+    page.wait(lambda: page.cell("chained", NAME), "there are rows")
+    body = page.driver.find_element(By.TAG_NAME, "body")
+    body.send_keys(Keys.TAB)
+    seen = []
+    for _ in range(60):
+        element = page.driver.switch_to.active_element
+        seen.append(element.text or element.get_attribute("id"))
+        outline = page.driver.execute_script("return getComputedStyle(arguments[0]).outlineStyle", element)
+        assert outline != "none", seen
+        if element.get_attribute("class") == "name":
+            break
+        element.send_keys(Keys.TAB)
+    assert seen[0] == "Skip to the models" and "API key" in seen and "filter" in seen
+    model = page.driver.switch_to.active_element.text
+    page.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    page.wait(lambda: page.text("detail-title").startswith(model), "Enter opens the model")
+    assert page.driver.switch_to.active_element.get_attribute("id") == "detail"
+    page.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
+    page.wait(lambda: not page.id("detail").is_displayed(), "Escape closes it")
+    assert page.driver.switch_to.active_element.text == model
+
+
+def test_every_control_has_a_name(server, page):
+    page.open(server)
+    page.choose("image")
+    page.wait(lambda: page.driver.find_elements(By.CSS_SELECTOR, "#inputs fieldset"), "there is a form")
+    for control in page.driver.find_elements(By.CSS_SELECTOR, "button, input, select, textarea, [role]"):
+        if page.driver.execute_script("return arguments[0].checkVisibility()", control):
+            assert control.accessible_name or control.get_attribute("role") == "status", \
+                control.get_attribute("outerHTML")
+
+
+def test_dark_is_dark(server, page):
+    page.open(server)
+    colours = {}
+    for scheme in ("light", "dark"):
+        page.scheme(scheme)
+        colour = page.driver.execute_script("return getComputedStyle(document.body).backgroundColor")
+        colours[scheme] = sum(int(n) for n in re.findall(r"\d+", colour))
+        page.screenshot(scheme)
+    assert colours["light"] > 600 and colours["dark"] < 150
+
+
+def test_a_phone_needs_no_horizontal_scrolling(server, page):
+    page.size(390, 844, is_phone=True)
+    page.open(server)
+    page.wait(lambda: page.cell("plain", NAME), "there are rows")
+    with Load(server, ("plain",)):
+        page.wait(lambda: number(page.cell("plain", RATE)) > 1, "there is a rate")
+        page.screenshot("phone")
+    for model in ("ensemble", "image"):
+        page.choose(model)
+        page.wait(lambda: page.driver.find_elements(By.CSS_SELECTOR, "#inputs fieldset"), "there is a form")
+        widths = page.driver.execute_script(
+            "return [document.documentElement.scrollWidth, document.body.scrollWidth, window.innerWidth]")
+        assert widths == [390, 390, 390]
+    page.screenshot("phone-model")
+
+
+def test_a_server_that_starts_again_is_noticed(start, page):
+    first = start({"before": config()})
+    page.open(first)
+    page.wait(lambda: page.cell("before", NAME), "the model is there")
+    page.driver.execute_script("window.isSame = true")
+    port = first.http_port
+    first.stop()
+    page.driver.get_log("browser")  # requests without an answer
+    start({"after": config()}, f"--http-port={port}", "--reuse-http-port=true")
+    page.wait(lambda: page.cell("after", NAME), "the new model is there")
+    assert page.cell("before", NAME) is None
+    assert page.driver.execute_script("return window.isSame") is True
+    page.driver.get_log("browser")
+
+
+# ---- many models ----
+
+
+@pytest.fixture(scope="module")
+def many(start):
+    return start({f"model_{i:03}": config() for i in range(500)})
+
+
+def test_500_models_are_filtered_and_sorted(many, page):
+    page.open(many)
+    page.wait(lambda: page.text("model-count") == "500 ready of 500", "all are there")
+    page.id("filter").send_keys("del_12")
+    page.wait(lambda: page.text("model-count") == "500 ready of 500, 10 shown", "ten are shown")
+    infer(many, "model_127")
+    page.wait(lambda: page.cell("model_127", TOTAL) == "1", "its request is counted")
+    heads = page.driver.find_elements(By.CSS_SELECTOR, "#heads th")
+    heads[TOTAL].find_element(By.TAG_NAME, "button").send_keys(Keys.ENTER)
+    assert heads[TOTAL].get_attribute("aria-sort") == "descending"
+    assert page.driver.execute_script(
+        "return document.querySelector('#rows tr').dataset.model") == "model_127"
+    page.screenshot("500")
+
+
+def test_a_second_without_changes_changes_no_row(many, page):
+    page.open(many)
+    page.wait(lambda: page.text("model-count").startswith("500 ready"), "all are there")
+    page.wait(lambda: all(row[1] == 0 for row in get(many, "/v2/dashboard")["rows"]), "nothing runs")
+    page.driver.execute_script("""
+        window.changes = 0;
+        new MutationObserver(list => { window.changes += list.length; }).observe(
+            document.getElementById("table"), {subtree: true, childList: true, characterData: true, attributes: true});""")
+    for _ in range(3):
+        seen = page.text("uptime")
+        page.wait(lambda: page.text("uptime") != seen, "a second passes")
+    before = page.driver.execute_script("return window.changes")
+    infer(many, "model_400")
+    page.wait(lambda: page.driver.execute_script("return window.changes") > before, "a row changes")
+    assert before == 0
