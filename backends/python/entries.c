@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Entries of an instance: the requests that it has, by handle (instance.h). */
 #include "kit/scratch.h"
-#include "python/infer_call.h"
+#include "python/bls_call.h"
 #include "python/instance.h"
 #include "triton/core/neso.h"
 
@@ -78,7 +78,7 @@ static void on_cancelled(void *userp) {
         struct entry *e = userp;
 
         atomic_store(&e->is_cancelled, true);
-        infer_call_end_left(e->instance);
+        bls_call_end_left(e->instance);
 }
 
 void entry_watch(struct entry *e) {

@@ -2,7 +2,7 @@
 #include "python/instance.h"
 
 #include "kit/scratch.h"
-#include "python/infer_call.h"
+#include "python/bls_call.h"
 #include "python/services.h"
 #include "triton/core/neso.h"
 
@@ -248,7 +248,7 @@ static bool handle_exit(struct instance *in) {
                     in->start_error != NULL ? TRITONSERVER_ErrorMessage(in->start_error) : "");
         (void)pthread_cond_broadcast(&in->changed);
         (void)pthread_mutex_unlock(&in->lock);
-        infer_call_cancel_all(in);
+        bls_call_cancel_all(in);
         services_free_metrics(in);
         /* When no process will start again, all requests are refused at once. */
         execution_recover(in, is_stopping || !restarts || !recovers);
@@ -404,7 +404,7 @@ static TRITONSERVER_Error *wait_for_start(struct instance *in) {
         return err;
 }
 
-static TRITONSERVER_Error *start(struct instance *in) {
+static TRITONSERVER_Error *start_instance(struct instance *in) {
         TRITONSERVER_Error *err;
 
         KIT_TRY(start_session(in));
@@ -416,7 +416,7 @@ static TRITONSERVER_Error *start(struct instance *in) {
         err = wait_for_start(in);
         if (err != NULL) {
                 (void)pthread_join(in->receiver, NULL);
-                infer_call_wait_all(in);
+                bls_call_wait_all(in);
         }
         return err;
 }
@@ -433,7 +433,7 @@ TRITONSERVER_Error *instance_new(TRITONBACKEND_ModelInstance *triton, struct mod
         init(in);
         err = describe(in);
         if (err == NULL)
-                err = start(in);
+                err = start_instance(in);
         if (err != NULL) {
                 destroy(in);
                 return err;
@@ -474,7 +474,7 @@ void instance_free(struct instance *in) {
         unlink_from_model(in);
         stop_process(in);
         (void)pthread_join(in->receiver, NULL);
-        infer_call_wait_all(in);
+        bls_call_wait_all(in);
         destroy(in);
 }
 

@@ -102,8 +102,8 @@ struct instance {
         uint32_t                    free_entries_head; /* index; SHM_NO_INDEX */
         uint32_t                   *next_free;         /* for each entry */
 
-        _Atomic uint32_t   depth; /* limit of executions under way, by the length of recent ones */
-        struct infer_call *calls; /* calls to other models under way */
+        _Atomic uint32_t depth; /* limit of executions under way, by the length of recent ones */
+        struct bls_call *calls; /* calls to other models under way */
 
         bool            has_lazy_messages; /* since the receiver's last sleep; the reader's role */
         uint64_t        answered_ns;       /* time of the last result; the reader's role */

@@ -4,8 +4,8 @@
 #include "kit/beneath.h"
 #include "kit/json.h"
 #include "kit/scratch.h"
+#include "python/bls_call.h"
 #include "python/environments.h"
-#include "python/infer_call.h"
 #include "python/interpreter.h"
 #include "python/shm_layout.h"
 #include "python/waits.h"
@@ -46,7 +46,7 @@ static TRITONSERVER_Error *setting_int(const struct kit_json *config, const char
         return NULL;
 }
 
-static TRITONSERVER_Error *refuse(const char *text) {
+static TRITONSERVER_Error *refuse_setting(const char *text) {
         return kit_error(TRITONSERVER_ERROR_INVALID_ARG, "%s", text);
 }
 
@@ -58,10 +58,11 @@ static TRITONSERVER_Error *check_foreign(const struct kit_json *config) {
 
         KIT_TRY(setting_int(config, "thread-pool-size", &threads));
         if (threads < 1)
-                return refuse("thread-pool-size can't be less than 1.");
+                return refuse_setting("thread-pool-size can't be less than 1.");
         KIT_TRY(setting_int(config, "shm_message_queue_size", &queue));
         if (prefix != NULL && *prefix == '\0')
-                return refuse("shm-region-prefix-name must at least contain one character.");
+                return refuse_setting(
+                        "shm-region-prefix-name must at least contain one character.");
         for (size_t i = 0; i < sizeof(ignored) / sizeof(*ignored); i++)
                 if (setting(config, ignored[i]) != NULL)
                         kit_log(TRITONSERVER_LOG_INFO, __FILE__, __LINE__,
@@ -74,13 +75,14 @@ static TRITONSERVER_Error *read_region(const struct kit_json *config, struct reg
 
         KIT_TRY(setting_int(config, "shm-default-byte-size", &first));
         if (first < MIN_SHM_BYTES)
-                return refuse("shm-default-byte-size can't be smaller than 4 MiBs");
+                return refuse_setting("shm-default-byte-size can't be smaller than 4 MiBs");
         KIT_TRY(setting_int(config, "shm-growth-byte-size", &growth));
         if (growth <= 0)
-                return refuse("shm-growth-byte-size can't be smaller than or equal to zero.");
+                return refuse_setting(
+                        "shm-growth-byte-size can't be smaller than or equal to zero.");
         KIT_TRY(setting_int(config, "shm-max-byte-size", &most));
         if (most < 0)
-                return refuse("shm-max-byte-size can't be negative.");
+                return refuse_setting("shm-max-byte-size can't be negative.");
         *ret = (struct region_options){ .max_bytes = (uint64_t)most,
                                         .first_bytes = (uint64_t)first / 2,
                                         .growth_bytes = (uint64_t)growth };
@@ -97,10 +99,11 @@ static TRITONSERVER_Error *read_settings(const struct kit_json *config, struct b
         KIT_TRY(check_foreign(config));
         KIT_TRY(setting_int(config, "stub-timeout-seconds", &timeout_s));
         if (timeout_s <= 0 || timeout_s > INT32_MAX)
-                return refuse("stub-timeout-seconds can't be smaller than or equal to zero.");
+                return refuse_setting(
+                        "stub-timeout-seconds can't be smaller than or equal to zero.");
         KIT_TRY(read_region(config, &settings->region));
         if (restart != NULL && strcmp(restart, "true") != 0 && strcmp(restart, "false") != 0)
-                return refuse("stub-restart must be 'true' or 'false'.");
+                return refuse_setting("stub-restart must be 'true' or 'false'.");
         settings->timeout_ns = (uint64_t)timeout_s * 1000000000u;
         settings->restarts = restart == NULL || strcmp(restart, "true") == 0;
         settings->python = strdup(python != NULL ? python : "python3");
@@ -140,7 +143,7 @@ static TRITONSERVER_Error *open_backend(TRITONBACKEND_Backend *triton, struct ba
                                  &backend->environments));
         KIT_TRY(reaper_new(&backend->reaper));
         open_metrics(backend);
-        return infer_call_allocator_new(&backend->allocator);
+        return bls_call_allocator_new(&backend->allocator);
 }
 
 TRITONSERVER_Error *backend_new(TRITONBACKEND_Backend *triton, struct backend **ret) {

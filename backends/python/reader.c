@@ -2,7 +2,7 @@
 /* The reader's role of an instance: reads the stub's messages and passes each to the code that handles it
  * (instance.h). */
 #include "python/answer.h"
-#include "python/infer_call.h"
+#include "python/bls_call.h"
 #include "python/instance.h"
 #include "python/reply.h"
 #include "python/services.h"
@@ -115,7 +115,7 @@ static void on_call(struct instance *in, const struct shm_message *message) {
         case SHM_CALL_IS_CANCELLED: reply_text(s, &to, is_cancelled(in, call.handle), "", 0); break;
         case SHM_CALL_INFER:
                 atomic_store(&in->model->makes_calls, true);
-                infer_call_start(in, &call, &to);
+                bls_call_start(in, &call, &to);
                 break;
         case SHM_CALL_TEXT: on_ask(in, message, &call, &to); break;
         case SHM_CALL_METRIC: on_metric(in, message, &call, &to); break;
@@ -136,8 +136,8 @@ static void handle(struct instance *in, const struct shm_message *message) {
         case SHM_SEND: execution_on_send(in, message); break;
         case SHM_CLOSED: execution_on_closed(in, message); break;
         case SHM_CALL: on_call(in, message); break;
-        case SHM_CANCEL: infer_call_cancel(in, message->block); break;
-        case SHM_WAIT: infer_call_wait(in, message->block, message->value); break;
+        case SHM_CANCEL: bls_call_cancel(in, message->block); break;
+        case SHM_WAIT: bls_call_wait(in, message->block, message->value); break;
         case SHM_SHRINK: region_follow(&in->session->region); break;
         default: region_break(&in->session->region);
         }

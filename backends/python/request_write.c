@@ -4,7 +4,7 @@
 #include "kit/input.h"
 #include "kit/scratch.h"
 #include "kit/text.h"
-#include "python/infer_call.h"
+#include "python/bls_call.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ struct plan {
         size_t                 n_bytes;
 };
 
-static bool add(size_t *sum, size_t n) {
+static bool add_size(size_t *sum, size_t n) {
         return kit_size_add(*sum, n, sum) && kit_size_add(*sum, 7, sum) &&
                ((*sum &= ~(size_t)7), true);
 }
@@ -124,19 +124,21 @@ static size_t text_bytes(const char *text) {
 
 static bool measure(struct plan *plan) {
         size_t n = sizeof(struct shm_request);
-        bool   fits = add(&n, plan->n_inputs * sizeof(struct shm_tensor)) &&
-                    add(&n, plan->n_outputs * sizeof(uint32_t)) && add(&n, text_bytes(plan->id)) &&
-                    add(&n, text_bytes(plan->correlation_text)) &&
-                    add(&n, text_bytes(plan->trace)) && add(&n, plan->parameters.len);
+        bool   fits = add_size(&n, plan->n_inputs * sizeof(struct shm_tensor)) &&
+                    add_size(&n, plan->n_outputs * sizeof(uint32_t)) &&
+                    add_size(&n, text_bytes(plan->id)) &&
+                    add_size(&n, text_bytes(plan->correlation_text)) &&
+                    add_size(&n, text_bytes(plan->trace)) && add_size(&n, plan->parameters.len);
 
         for (uint32_t i = 0; fits && i < plan->n_inputs; i++) {
                 const struct kit_input *input = &plan->inputs[i];
 
-                fits = add(&n, input->n_dims * sizeof(int64_t)) && add(&n, strlen(input->name));
+                fits = add_size(&n, input->n_dims * sizeof(int64_t)) &&
+                       add_size(&n, strlen(input->name));
         }
         fits = fits && n <= UINT32_MAX / 2; /* places in the record have 32 bits */
         for (uint32_t i = 0; fits && i < plan->n_inputs; i++)
-                fits = add(&n, SHM_BLOCK) && kit_size_add(n, plan->inputs[i].n_bytes, &n);
+                fits = add_size(&n, SHM_BLOCK) && kit_size_add(n, plan->inputs[i].n_bytes, &n);
         plan->n_bytes = n;
         return fits;
 }

@@ -2,10 +2,10 @@
 /* The C API of TRITONSERVER_Server: life cycle, state, metadata and inference. */
 #include "api/api_types.h"
 #include "base/mem.h"
+#include "infer/infer_thread.h"
 #include "infer/model.h"
 #include "infer/request.h"
 #include "infer/response_stream.h"
-#include "infer/submitter.h"
 #include "observe/metric.h"
 #include "observe/model_activity.h"
 #include "repo/repo.h"
@@ -281,23 +281,23 @@ struct TRITONSERVER_Error *NESO_InferenceRequestModelSteps(
 }
 
 struct TRITONSERVER_Error *NESO_ThreadAllowInlineExecution(bool allow) {
-        submitter_allow_inline(allow);
+        infer_thread_allow_inline(allow);
         response_stream_allow_wait(!allow);
         return NULL;
 }
 
 struct TRITONSERVER_Error *NESO_ThreadWakeInstances(void) {
-        submitter_flush_wakes();
+        infer_thread_flush_wakes();
         return NULL;
 }
 
 struct TRITONSERVER_Error *NESO_ThreadBeginResponses(void) {
-        submitter_begin_responses();
+        infer_thread_begin_responses();
         return NULL;
 }
 
 struct TRITONSERVER_Error *NESO_ThreadEndResponses(void) {
-        submitter_end_responses();
+        infer_thread_end_responses();
         return NULL;
 }
 
@@ -305,7 +305,7 @@ struct TRITONSERVER_Error *NESO_ThreadAfterResponses(NESO_AfterResponsesFn_t cal
                                                      bool *is_deferred) {
         API_NEEDS(call);
         API_NEEDS(is_deferred);
-        *is_deferred = submitter_call_after_responses(call, userp);
+        *is_deferred = infer_thread_call_after_responses(call, userp);
         return NULL;
 }
 

@@ -8,8 +8,8 @@
 
 /* ---- refusals ---- */
 
-static enum access_verdict refuse(const struct access *a, enum access_verdict verdict,
-                                  const char *reason) {
+static enum access_verdict refuse_access(const struct access *a, enum access_verdict verdict,
+                                         const char *reason) {
         const struct endpoint_policy *p = a->policy;
         bool                          is_named = verdict == ACCESS_NOT_ALLOWED && a->key != NULL;
 
@@ -27,13 +27,13 @@ static enum access_verdict refuse_without_key(const struct access *a, struct are
                                               const char **ret_text) {
         *ret_text = arena_printf(arena, "an API key that grants '%s' is required",
                                  endpoint_group_name(a->group));
-        return refuse(a, ACCESS_NO_KEY, "missing");
+        return refuse_access(a, ACCESS_NO_KEY, "missing");
 }
 
 static enum access_verdict refuse_unknown(const struct access *a, const char *text,
                                           const char **ret_text) {
         *ret_text = text;
-        return refuse(a, ACCESS_NO_KEY, "unknown");
+        return refuse_access(a, ACCESS_NO_KEY, "unknown");
 }
 
 /* ---- what the key grants ---- */
@@ -46,7 +46,7 @@ static enum access_verdict check_group(const struct access *a, struct arena *are
                 return refuse_without_key(a, arena, ret_text);
         *ret_text = arena_printf(arena, "the API key does not grant '%s'",
                                  endpoint_group_name(a->group));
-        return refuse(a, ACCESS_NOT_ALLOWED, "group");
+        return refuse_access(a, ACCESS_NOT_ALLOWED, "group");
 }
 
 static enum access_verdict check_model(const struct access *a, struct str model,
@@ -64,7 +64,7 @@ static enum access_verdict check_model(const struct access *a, struct str model,
         else
                 *ret_text = arena_printf(arena, "the API key does not grant model '%.*s'",
                                          STR_ARG(shown));
-        return refuse(a, ACCESS_NOT_ALLOWED, "model");
+        return refuse_access(a, ACCESS_NOT_ALLOWED, "model");
 }
 
 /* ---- the key of the request ---- */

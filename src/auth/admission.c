@@ -122,8 +122,8 @@ static void put_back(struct admission_count *c, uint64_t n) {
         atomic_fetch_sub_explicit(&c->in_flight, n, memory_order_relaxed);
 }
 
-static struct error *refuse(const struct admission *a, const struct admission_gate *g,
-                            const struct admission_count *full) {
+static struct error *refuse_admission(const struct admission *a, const struct admission_gate *g,
+                                      const struct admission_count *full) {
         bool        is_bytes = full == &g->bytes;
         const char *what = is_bytes ? "bytes" : "requests";
 
@@ -140,11 +140,11 @@ static struct error *refuse(const struct admission *a, const struct admission_ga
 static struct error *enter_gate(const struct admission *a, struct admission_gate *g,
                                 uint64_t bytes) {
         if (!take(&g->requests, 1))
-                return refuse(a, g, &g->requests);
+                return refuse_admission(a, g, &g->requests);
         if (take(&g->bytes, bytes))
                 return NULL;
         put_back(&g->requests, 1);
-        return refuse(a, g, &g->bytes);
+        return refuse_admission(a, g, &g->bytes);
 }
 
 static void leave_gate(struct admission_gate *g, uint64_t bytes) {

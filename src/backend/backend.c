@@ -56,7 +56,7 @@ static struct error *call_finalize(struct backend *b) {
         return (struct error *)b->entry.finalize((TRITONBACKEND_Backend *)b);
 }
 
-static struct error *start(struct backend *b) {
+static struct error *start_backend(struct backend *b) {
         if (b->entry.initialize != NULL)
                 /* A common cause is that our API version is too old, and few backends report the
                  * version they found. */
@@ -84,7 +84,7 @@ struct error *backend_open(const char *name, const char *path, struct strbuf *co
         if (err == NULL)
                 err = find_entry_points(b);
         if (err == NULL)
-                err = start(b);
+                err = start_backend(b);
         if (err != NULL) {
                 backend_unref(b);
                 return err;

@@ -3,8 +3,8 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "infer/infer_thread.h"
 #include "infer/request_split.h"
-#include "infer/submitter.h"
 #include "infer/trace.h"
 #include "observe/model_stats.h"
 
@@ -32,9 +32,9 @@ static struct error *call(struct backend_instance *in, backend_instance_fn funct
 static void execute(struct executor *e, struct request **requests, uint32_t n) {
         struct error *err;
 
-        submitter_end_all_responses(); /* when a response of another backend led here */
+        infer_thread_end_all_responses(); /* when a response of another backend led here */
         err = call_execute(self(e), requests, n);
-        submitter_end_all_responses();
+        infer_thread_end_all_responses();
         if (LIKELY(err == NULL))
                 return;
         for (uint32_t i = 0; i < n; i++)

@@ -163,7 +163,7 @@ static bool has_any(struct dl *library) {
         return false;
 }
 
-static struct error *start(struct batch_strategy *s) {
+static struct error *start_strategy(struct batch_strategy *s) {
         batcher_start_fn initialise = (batcher_start_fn)s->functions[BATCHER_START];
         PLUGIN_CALL(&s->place, names[BATCHER_START]);
 
@@ -180,7 +180,7 @@ static struct error *open_library(struct batch_strategy *s, const char *path) {
 
         s->place = (struct plugin_place){ dl_path(library), s->model->name, s->model->version };
         TRY(find_functions(s, library));
-        return start(s);
+        return start_strategy(s);
 }
 
 static bool is_batched(const struct backend_model *m, const char *given) {

@@ -47,7 +47,7 @@ static struct host_policy *find(const struct host_policies *policies, const char
         return NULL;
 }
 
-static struct host_policy *add(struct host_policies *policies, const char *name) {
+static struct host_policy *add_policy(struct host_policies *policies, const char *name) {
         struct host_policy *policy;
 
         policies->items =
@@ -63,7 +63,7 @@ static struct error *take_setting(struct host_policies *policies, const struct s
 
         TRY(host_policy_check_setting(setting->name));
         if (policy == NULL)
-                policy = add(policies, setting->group);
+                policy = add_policy(policies, setting->group);
         free(policy->values[at]);
         policy->values[at] = mem_strdup(setting->value);
         return NULL;

@@ -37,7 +37,7 @@ struct line {
         int          n;
 };
 
-static void add(struct line *l, const char *text) {
+static void add_text(struct line *l, const char *text) {
         l->parts[l->n++] =
                 (struct iovec){ .iov_base = (void *)(uintptr_t)text, .iov_len = strlen(text) };
 }
@@ -51,7 +51,7 @@ static void add_number(struct line *l, uint64_t value, unsigned base, char memor
                 *--at = "0123456789abcdef"[value % base];
                 value /= base;
         } while (value > 0);
-        add(l, at);
+        add_text(l, at);
 }
 
 static void report(const struct fatal *f, const siginfo_t *why) {
@@ -59,32 +59,32 @@ static void report(const struct fatal *f, const siginfo_t *why) {
         char        address[NUMBER_BYTES], version[NUMBER_BYTES], thread[NUMBER_BYTES];
         struct line l = { .n = 0 };
 
-        add(&l, "neso: ");
-        add(&l, f->name);
+        add_text(&l, "neso: ");
+        add_text(&l, f->name);
         if (why->si_code > 0) { /* sent by the kernel: a fault */
-                add(&l, " at address 0x");
+                add_text(&l, " at address 0x");
                 add_number(&l, (uintptr_t)why->si_addr, 16, address);
         }
         if (call->place == NULL) {
-                add(&l, ", in no call of a plug-in");
+                add_text(&l, ", in no call of a plug-in");
         } else {
-                add(&l, " in ");
-                add(&l, call->place->library);
-                add(&l, ", ");
-                add(&l, call->function);
+                add_text(&l, " in ");
+                add_text(&l, call->place->library);
+                add_text(&l, ", ");
+                add_text(&l, call->function);
         }
         if (call->place != NULL && call->place->model != NULL) {
-                add(&l, ", model '");
-                add(&l, call->place->model);
-                add(&l, "'");
+                add_text(&l, ", model '");
+                add_text(&l, call->place->model);
+                add_text(&l, "'");
         }
         if (call->place != NULL && call->place->version != 0) {
-                add(&l, " version ");
+                add_text(&l, " version ");
                 add_number(&l, (uint64_t)call->place->version, 10, version);
         }
-        add(&l, " (thread ");
+        add_text(&l, " (thread ");
         add_number(&l, (uint64_t)syscall(SYS_gettid), 10, thread);
-        add(&l, ")\n");
+        add_text(&l, ")\n");
 
         /* A reader that has stalled must not keep the process from ending. */
         struct pollfd console = { .fd = STDERR_FILENO, .events = POLLOUT };

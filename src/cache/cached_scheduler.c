@@ -3,8 +3,8 @@
 
 #include "base/mem.h"
 #include "cache/response_cache.h"
+#include "infer/infer_thread.h"
 #include "infer/scheduler.h"
-#include "infer/submitter.h"
 
 struct cached_scheduler {
         struct scheduler       base;
@@ -23,7 +23,8 @@ static struct error *submit(struct scheduler *s, struct request *req) {
 
         if (response_cache_answer(self(s)->cache, req, inner))
                 return NULL;
-        submitter_forget_time(submitter_self()); /* the key was computed from all the inputs */
+        infer_thread_forget_time(
+                infer_thread_self()); /* the key was computed from all the inputs */
         err = inner->ops->submit(inner, req);
         if (UNLIKELY(err != NULL))
                 response_cache_forget(req);

@@ -112,7 +112,7 @@ const struct infer_requested_output *infer_request_find_output(const struct infe
 /* ---- the amount of work ---- */
 
 /* Adds and saturates at SIZE_MAX. */
-static size_t add(size_t sum, uint64_t n) {
+static size_t add_size(size_t sum, uint64_t n) {
         size_t total;
 
         return size_add(sum, (size_t)MIN(n, SIZE_MAX), &total) ? total : SIZE_MAX;
@@ -126,9 +126,9 @@ size_t infer_request_work(const struct infer_request *q) {
 
                 if (in->datatype != TRITONSERVER_TYPE_BYTES)
                         continue;
-                work = add(work, in->bytes.len);
+                work = add_size(work, in->bytes.len);
                 if (in->shared_memory.region != NULL)
-                        work = add(work, in->shared_memory.byte_size);
+                        work = add_size(work, in->shared_memory.byte_size);
         }
         return work;
 }
@@ -146,7 +146,7 @@ static size_t class_work(const struct infer_output *out) {
         if (!size_mul(out->n_classes, (size_t)n_rows, &n_classes))
                 n_classes = SIZE_MAX;
         n_classes = MIN(n_classes, out->bytes.len);
-        return size_mul(n_classes, CLASS_WORK, &n_classes) ? add(n_classes, out->bytes.len)
+        return size_mul(n_classes, CLASS_WORK, &n_classes) ? add_size(n_classes, out->bytes.len)
                                                            : SIZE_MAX;
 }
 
@@ -159,9 +159,9 @@ size_t infer_response_work(const struct infer_response *r) {
                 if (out->form == INFER_OUTPUT_SHARED_MEMORY)
                         continue;
                 if (out->n_classes > 0)
-                        work = add(work, class_work(out));
+                        work = add_size(work, class_work(out));
                 else if (out->form == INFER_OUTPUT_JSON)
-                        work = add(work, out->bytes.len);
+                        work = add_size(work, out->bytes.len);
         }
         return work;
 }
@@ -171,6 +171,6 @@ size_t infer_response_bytes(const struct infer_response *r) {
 
         for (uint32_t i = 0; i < r->n_outputs; i++)
                 if (r->outputs[i].form != INFER_OUTPUT_SHARED_MEMORY)
-                        bytes = add(bytes, r->outputs[i].bytes.len);
+                        bytes = add_size(bytes, r->outputs[i].bytes.len);
         return bytes;
 }

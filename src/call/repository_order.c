@@ -58,7 +58,7 @@ static void run_unload(struct loop_work *w) {
                                         : TRITONSERVER_ServerUnloadModel(o->core, o->model);
 }
 
-static void refuse(struct loop_work *w, struct error *err) {
+static void refuse_order(struct loop_work *w, struct error *err) {
         CONTAINER_OF(w, struct repository_order, work)->failure = core_error_give(err);
 }
 
@@ -66,7 +66,7 @@ void repository_order_init(struct repository_order *o, enum repository_order_kin
                            struct TRITONSERVER_Server *core, const char *model, loop_work_fn done) {
         *o = (struct repository_order){
                 .work = { .run = kind == REPOSITORY_LOAD ? run_load : run_unload,
-                          .refuse = refuse,
+                          .refuse = refuse_order,
                           .done = done,
                           .is_background = true },
                 .core = core,
@@ -83,8 +83,8 @@ static struct error *make_room(struct repository_order *o, struct arena *arena) 
 }
 
 /* Takes the parameter; NULL: there was no memory for it. */
-static struct error *add(struct repository_order *o, const char *name,
-                         struct TRITONSERVER_Parameter *parameter) {
+static struct error *add_order_parameter(struct repository_order *o, const char *name,
+                                         struct TRITONSERVER_Parameter *parameter) {
         if (parameter == NULL)
                 return error_new(ERR_UNAVAILABLE, "no memory for load parameter '%s'", name);
         o->parameters[o->n_parameters++] = parameter;
@@ -94,13 +94,16 @@ static struct error *add(struct repository_order *o, const char *name,
 struct error *repository_order_add_text(struct repository_order *o, struct arena *arena,
                                         const char *name, const char *value) {
         TRY(make_room(o, arena));
-        return add(o, name, TRITONSERVER_ParameterNew(name, TRITONSERVER_PARAMETER_STRING, value));
+        return add_order_parameter(o, name,
+                                   TRITONSERVER_ParameterNew(name, TRITONSERVER_PARAMETER_STRING,
+                                                             value));
 }
 
 struct error *repository_order_add_file(struct repository_order *o, struct arena *arena,
                                         const char *name, struct str bytes) {
         TRY(make_room(o, arena));
-        return add(o, name, TRITONSERVER_ParameterBytesNew(name, bytes.ptr, bytes.len));
+        return add_order_parameter(o, name,
+                                   TRITONSERVER_ParameterBytesNew(name, bytes.ptr, bytes.len));
 }
 
 void repository_order_limit(struct repository_order *o, const struct access *access) {

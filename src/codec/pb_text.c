@@ -566,9 +566,10 @@ static struct error *read_text(struct reader *r, const ProtobufCMessageDescripto
         return NULL;
 }
 
-static struct error *run(struct pb_text_review *rv, const ProtobufCMessageDescriptor *type,
-                         struct str text, const char *file_for_errors, struct arena *arena,
-                         ProtobufCMessage **ret) {
+static struct error *review_message(struct pb_text_review            *rv,
+                                    const ProtobufCMessageDescriptor *type, struct str text,
+                                    const char *file_for_errors, struct arena *arena,
+                                    ProtobufCMessage **ret) {
         struct reader r = { .arena = arena, .review = rv };
         struct error *err;
 
@@ -589,13 +590,13 @@ static struct error *run(struct pb_text_review *rv, const ProtobufCMessageDescri
 struct error *pb_text_read(const ProtobufCMessageDescriptor *type, struct str text,
                            const char *file_for_errors, struct arena *arena,
                            ProtobufCMessage **ret) {
-        return run(NULL, type, text, file_for_errors, arena, ret);
+        return review_message(NULL, type, text, file_for_errors, arena, ret);
 }
 
 struct error *pb_text_read_all(struct pb_text_review *rv, const ProtobufCMessageDescriptor *type,
                                struct str text, const char *file_for_errors, struct arena *arena,
                                ProtobufCMessage **ret) {
-        TRY(run(rv, type, text, file_for_errors, arena, ret));
+        TRY(review_message(rv, type, text, file_for_errors, arena, ret));
         pb_doubts_spread(&rv->doubts, *ret);
         rv->is_cut = rv->is_cut || rv->doubts.is_full;
         return NULL;

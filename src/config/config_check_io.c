@@ -15,8 +15,8 @@ struct io_subject {
         const Inference__ModelTensorReshape *reshape; /* may be NULL */
 };
 
-static struct error *refuse(const Inference__ModelConfig *pb, const struct io_subject *io,
-                            const char *reason) {
+static struct error *refuse_io(const Inference__ModelConfig *pb, const struct io_subject *io,
+                               const char *reason) {
         return error_new(ERR_INVALID_ARG, "model %s '%s' %s for %s", io->role, io->name, reason,
                          pb->name);
 }
@@ -73,20 +73,22 @@ static struct error *check_reshape(const Inference__ModelConfig *pb, const struc
 
         if (bad_dim < n)
                 return error_at(
-                        refuse(pb, io,
-                               "reshape dimensions must be integer >= 1, or -1 to indicate a "
-                               "variable-size dimension"),
+                        refuse_io(pb, io,
+                                  "reshape dimensions must be integer >= 1, or -1 to indicate a "
+                                  "variable-size dimension"),
                         "shape[%zu]", bad_dim);
         if (shape_element_count(io->dims, io->n_dims) != shape_element_count(shape, n))
-                return error_at(refuse(pb, io, "has different size for dims and reshape"), "shape");
+                return error_at(refuse_io(pb, io, "has different size for dims and reshape"),
+                                "shape");
         if (count_variable(io->dims, io->n_dims) != count_variable(shape, n))
                 return error_at(
-                        refuse(pb, io,
-                               "has different number of variable-size dimensions for dims and "
-                               "reshape"),
+                        refuse_io(pb, io,
+                                  "has different number of variable-size dimensions for dims and "
+                                  "reshape"),
                         "shape");
         if (!has_equal_runs(io))
-                return error_at(refuse(pb, io, "has different size for dims and reshape"), "shape");
+                return error_at(refuse_io(pb, io, "has different size for dims and reshape"),
+                                "shape");
         return NULL;
 }
 
@@ -98,26 +100,27 @@ static struct error *check_shape(const Inference__ModelConfig *pb, const struct 
                                  pb->name);
         if (io->type == INFERENCE__DATA_TYPE__TYPE_INVALID ||
             data_type_name((enum data_type)io->type) == data_type_name(DATA_TYPE_INVALID))
-                return error_at(refuse(pb, io, "must specify 'data_type'"), "data_type");
+                return error_at(refuse_io(pb, io, "must specify 'data_type'"), "data_type");
         if (io->n_dims == 0)
-                return error_at(refuse(pb, io, "must specify 'dims'"), "dims");
+                return error_at(refuse_io(pb, io, "must specify 'dims'"), "dims");
         /* Without a batch dimension such a tensor would have no dimension at all. */
         if (io->reshape != NULL && io->reshape->n_shape == 0 && pb->max_batch_size == 0)
-                return error_at(
-                        refuse(pb, io,
-                               "cannot have empty reshape for non-batching model as scalar tensors "
-                               "are not supported"),
-                        "reshape");
+                return error_at(refuse_io(pb, io,
+                                          "cannot have empty reshape for non-batching model as "
+                                          "scalar tensors "
+                                          "are not supported"),
+                                "reshape");
         if (bad_dim < io->n_dims)
                 return error_at(
-                        refuse(pb, io,
-                               "dimension must be integer >= 1, or -1 to indicate a variable-size "
-                               "dimension"),
+                        refuse_io(
+                                pb, io,
+                                "dimension must be integer >= 1, or -1 to indicate a variable-size "
+                                "dimension"),
                         "dims[%zu]", bad_dim);
         if (io->reshape != NULL)
                 TRY(error_at(check_reshape(pb, io), "reshape"));
         if (shape_byte_size((enum data_type)io->type, io->dims, io->n_dims) < SHAPE_INVALID_DIM)
-                return error_at(refuse(pb, io, "has more bytes than can be counted"), "dims");
+                return error_at(refuse_io(pb, io, "has more bytes than can be counted"), "dims");
         return NULL;
 }
 

@@ -127,9 +127,9 @@ static struct error *check_states(const Inference__ModelConfig *pb, struct map *
 
 /* ---- checks that the reference server does not have ------------------------------------------- */
 
-static struct error *refuse(const Inference__ModelConfig                  *pb,
-                            const Inference__ModelSequenceBatching__State *state,
-                            const char                                    *reason) {
+static struct error *refuse_state(const Inference__ModelConfig                  *pb,
+                                  const Inference__ModelSequenceBatching__State *state,
+                                  const char                                    *reason) {
         return error_new(ERR_INVALID_ARG, "model state '%s' %s for %s", state->input_name, reason,
                          pb->name);
 }
@@ -140,17 +140,18 @@ static struct error *check_tensor(const Inference__ModelConfig                  
                 return error_new(ERR_INVALID_ARG, "model state must specify 'input_name' for %s",
                                  pb->name);
         if (!config_text_is_set(state->output_name))
-                return refuse(pb, state, "must specify 'output_name'");
+                return refuse_state(pb, state, "must specify 'output_name'");
         if (data_type_name((enum data_type)state->data_type) == data_type_name(DATA_TYPE_INVALID))
-                return error_at(refuse(pb, state, "must specify 'data_type'"), "data_type");
+                return error_at(refuse_state(pb, state, "must specify 'data_type'"), "data_type");
         if (state->n_dims > STATE_MAX_DIMS)
-                return error_at(refuse(pb, state, "has too many dimensions"), "dims");
+                return error_at(refuse_state(pb, state, "has too many dimensions"), "dims");
         for (size_t i = 0; i < state->n_dims; i++)
                 if (state->dims[i] < 1 && state->dims[i] != SHAPE_ANY_DIM)
-                        return error_at(refuse(pb, state,
-                                               "dimension must be integer >= 1, or -1 to indicate "
-                                               "a variable-size dimension"),
-                                        "dims[%zu]", i);
+                        return error_at(
+                                refuse_state(pb, state,
+                                             "dimension must be integer >= 1, or -1 to indicate "
+                                             "a variable-size dimension"),
+                                "dims[%zu]", i);
         return NULL;
 }
 

@@ -218,7 +218,8 @@ static bool is_value(struct str s) {
         return true;
 }
 
-static void add(struct grpc_call *call, struct grpc_added *to, struct str name, struct str value) {
+static void add_metadata(struct grpc_call *call, struct grpc_added *to, struct str name,
+                         struct str value) {
         if (to->n == GRPC_MAX_ADDED || !is_name(name) || !is_value(value))
                 return;
         to->fields[to->n++] = (struct h2_header){
@@ -228,11 +229,11 @@ static void add(struct grpc_call *call, struct grpc_added *to, struct str name, 
 }
 
 void grpc_call_add_initial(struct grpc_call *call, struct str name, struct str value) {
-        add(call, &call->stream->initial, name, value);
+        add_metadata(call, &call->stream->initial, name, value);
 }
 
 void grpc_call_add_trailing(struct grpc_call *call, struct str name, struct str value) {
-        add(call, &call->stream->trailing, name, value);
+        add_metadata(call, &call->stream->trailing, name, value);
 }
 
 static struct h2_header static_header(struct str name, struct str value) {
@@ -313,7 +314,7 @@ static void set_status(struct grpc_stream *st, enum grpc_code code, struct str t
                 h2_conn_kill(st->h2.conn);
 }
 
-static void refuse(struct grpc_stream *st, enum grpc_code code, const char *text) {
+static void refuse_call(struct grpc_stream *st, enum grpc_code code, const char *text) {
         if (st->is_answered || st->h2.id == 0)
                 return;
         set_status(st, code, str_of(text), status_ok);
@@ -521,7 +522,7 @@ static bool check_access(struct grpc_stream *st) {
 
         if (LIKELY(verdict == ACCESS_GRANTED))
                 return true;
-        refuse(st, grpc_code_of_access(verdict), text);
+        refuse_call(st, grpc_code_of_access(verdict), text);
         return false;
 }
 
@@ -532,11 +533,11 @@ static bool check_timeout(struct grpc_stream *st) {
         if (st->timeout.ptr == NULL)
                 return true;
         if (!grpc_timeout_decode(st->timeout, &timeout_ns)) {
-                refuse(st, GRPC_INTERNAL, "malformed grpc-timeout");
+                refuse_call(st, GRPC_INTERNAL, "malformed grpc-timeout");
                 return false;
         }
         if (timeout_ns == 0) { /* expired at once: nothing runs */
-                refuse(st, GRPC_DEADLINE_EXCEEDED, "Deadline Exceeded");
+                refuse_call(st, GRPC_DEADLINE_EXCEEDED, "Deadline Exceeded");
                 return false;
         }
         if (timeout_ns < CLOCK_NEVER - st->h2.conn->now_ns)
@@ -544,7 +545,7 @@ static bool check_timeout(struct grpc_stream *st) {
         if (loop == NULL || loop_timer_arm(loop, &st->deadline, st->call.deadline_ns))
                 return true;
         h2_conn_count_rejected(st->h2.conn, GRPC_LIMIT_MEMORY);
-        refuse(st, GRPC_RESOURCE_EXHAUSTED, "not enough memory for the deadline");
+        refuse_call(st, GRPC_RESOURCE_EXHAUSTED, "not enough memory for the deadline");
         return false;
 }
 
@@ -555,23 +556,23 @@ static void refuse_method(struct grpc_stream *st) {
         struct str path = st->call.path;
 
         path.len = MIN(path.len, MAX_QUOTED_BYTES);
-        refuse(st, GRPC_UNIMPLEMENTED,
-               arena_printf(&st->call.arena, "unknown method '%.*s'", STR_ARG(path)));
+        refuse_call(st, GRPC_UNIMPLEMENTED,
+                    arena_printf(&st->call.arena, "unknown method '%.*s'", STR_ARG(path)));
 }
 
 static bool check_encoding(struct grpc_stream *st) {
         if (grpc_encoding_find(st->encoding, &st->encoding_in))
                 return true;
-        refuse(st, GRPC_UNIMPLEMENTED,
-               arena_printf(&st->call.arena, "unsupported grpc-encoding '%.*s'",
-                            STR_ARG(st->encoding)));
+        refuse_call(st, GRPC_UNIMPLEMENTED,
+                    arena_printf(&st->call.arena, "unsupported grpc-encoding '%.*s'",
+                                 STR_ARG(st->encoding)));
         return false;
 }
 
 static bool check_request(struct grpc_stream *st) {
         if (st->refused != GRPC_LIMIT_NONE) {
                 h2_conn_count_rejected(st->h2.conn, st->refused);
-                refuse(st, GRPC_RESOURCE_EXHAUSTED, "received metadata is too large");
+                refuse_call(st, GRPC_RESOURCE_EXHAUSTED, "received metadata is too large");
                 return false;
         }
         if (!st->is_post) {
@@ -583,9 +584,9 @@ static bool check_request(struct grpc_stream *st) {
                 return false;
         }
         if (st->h2.conn->home->net.is_draining) {
-                refuse(st, GRPC_UNAVAILABLE,
-                       "GRPC server is shutting down and has stopped accepting new "
-                       "requests.");
+                refuse_call(st, GRPC_UNAVAILABLE,
+                            "GRPC server is shutting down and has stopped accepting new "
+                            "requests.");
                 return false;
         }
         return true;
@@ -631,7 +632,7 @@ static void on_headers(struct h2_stream *h2) {
 /* ---- receiving messages ---- */
 
 static void refuse_message(struct grpc_stream *st, enum grpc_code code, const char *text) {
-        refuse(st, code, text);
+        refuse_call(st, code, text);
         abort_call(st, GRPC_ABORT_REFUSED);
 }
 
@@ -1068,11 +1069,11 @@ static void overflow(struct grpc_stream *st, enum grpc_limit limit) {
 }
 
 static void refuse_answer(struct grpc_stream *st, size_t len) {
-        refuse(st, GRPC_INVALID_ARGUMENT,
-               arena_printf(&st->call.arena,
-                            "Response has byte size %zu which exceeds gRPC's byte "
-                            "size limit %d.",
-                            len, INT_MAX));
+        refuse_call(st, GRPC_INVALID_ARGUMENT,
+                    arena_printf(&st->call.arena,
+                                 "Response has byte size %zu which exceeds gRPC's byte "
+                                 "size limit %d.",
+                                 len, INT_MAX));
         abort_call(st, GRPC_ABORT_OVERFLOW);
 }
 
@@ -1322,7 +1323,7 @@ static void expire(struct h2_stream *h2) {
         if (st->out.bytes > 0) /* part of a message is sent: trailers cannot follow it */
                 reset(st, H2_CANCEL);
         else
-                refuse(st, GRPC_DEADLINE_EXCEEDED, "Deadline Exceeded");
+                refuse_call(st, GRPC_DEADLINE_EXCEEDED, "Deadline Exceeded");
         abort_call(st, GRPC_ABORT_DEADLINE);
 }
 

@@ -41,7 +41,7 @@ bool h2_out_has_room(struct h2_out *o) {
                o->n_staged + H2_OUT_FRAME_COPIED_BYTES <= H2_OUT_STAGING_BYTES;
 }
 
-static void add(struct h2_out *o, const void *bytes, size_t len) {
+static void add_bytes(struct h2_out *o, const void *bytes, size_t len) {
         struct iovec *last = o->n_parts > 0 ? &o->parts[o->n_parts - 1] : NULL;
 
         o->n_bytes += len;
@@ -61,13 +61,13 @@ void h2_out_copy(struct h2_out *o, const void *bytes, size_t len) {
                 return;
         memcpy(place, bytes, len);
         o->n_staged += len;
-        add(o, place, len);
+        add_bytes(o, place, len);
 }
 
 void h2_out_refer(struct h2_out *o, const void *bytes, size_t len, struct buf *owner) {
         if (len == 0)
                 return;
-        add(o, bytes, len);
+        add_bytes(o, bytes, len);
         if (o->n_held > 0 && o->held[o->n_held - 1] == owner)
                 return; /* already held */
         buf_ref(owner);

@@ -154,7 +154,7 @@ static struct trace_record *start_trace(const struct rpc_inference *i) {
 }
 
 /* Answers a request that was not started; takes the error. */
-static void refuse(struct rpc_infer *r, struct error *err) {
+static void refuse_infer(struct rpc_infer *r, struct error *err) {
         struct grpc_call   *grpc = r->inference.grpc;
         enum access_verdict verdict = r->inference.verdict;
         struct arena        memory = { 0 };
@@ -198,7 +198,7 @@ static void on_reading(struct loop_work *work) {
         err = infer_call_take_back(&r->inference.call, work, w->err,
                                    grpc_call_is_aborted(r->inference.grpc));
         if (err != NULL)
-                refuse(r, err);
+                refuse_infer(r, err);
 }
 
 /* `owner` is NULL when the message is already read. */
@@ -235,7 +235,7 @@ void rpc_infer(struct grpc_call *grpc, struct str message, struct buf *owner) {
         if (err == NULL)
                 err = infer_call_start(&i->call, start_trace(i));
         if (err != NULL)
-                refuse(r, err);
+                refuse_infer(r, err);
         /* On success `r` may already be gone, because the call was answered. */
 }
 

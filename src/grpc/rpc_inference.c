@@ -240,8 +240,8 @@ void rpc_inference_attach_trace(struct grpc_call *call, struct trace_record *r) 
 }
 
 /* A function of its own, so that requests without a trace do not pay for its stack frame. */
-static NOINLINE struct trace_record *start(const struct grpc_call                *call,
-                                           const struct rpc_inference_read_times *read) {
+static NOINLINE struct trace_record *start_trace(const struct grpc_call                *call,
+                                                 const struct rpc_inference_read_times *read) {
         struct trace_record *r;
 
         r = tracer_start(call->service->tracer,
@@ -259,7 +259,7 @@ static NOINLINE struct trace_record *start(const struct grpc_call               
 
 struct trace_record *rpc_inference_create_trace(const struct grpc_call                *call,
                                                 const struct rpc_inference_read_times *read) {
-        return UNLIKELY(tracer_is_on(call->service->tracer)) ? start(call, read) : NULL;
+        return UNLIKELY(tracer_is_on(call->service->tracer)) ? start_trace(call, read) : NULL;
 }
 
 struct trace_record *rpc_inference_start_trace(struct grpc_call                      *call,

@@ -76,8 +76,8 @@ static struct error *read_settings(const Inference__LogSettingsRequest *q, struc
 
 /* ---- the answer ---- */
 
-static struct error *add(struct grpc_call *call, Inference__LogSettingsResponse *answer,
-                         const char *key, SETTING_OUT **ret) {
+static struct error *add_setting(struct grpc_call *call, Inference__LogSettingsResponse *answer,
+                                 const char *key, SETTING_OUT **ret) {
         ProtobufCMessage *entry, *value;
 
         TRY(pb_message_new(&inference__log_settings_response__settings_entry__descriptor,
@@ -122,7 +122,7 @@ static struct error *fill_answer(struct grpc_call *call, Inference__LogSettingsR
         log_get_settings(&now);
         answer->settings = arena_alloc(&call->arena, LOG_N_ROWS * sizeof(answer->settings[0]));
         for (size_t i = 0; i < LOG_N_ROWS; i++) {
-                TRY(add(call, answer, log_rows[i].name, &value));
+                TRY(add_setting(call, answer, log_rows[i].name, &value));
                 set_value(call, &log_rows[i], &now, value);
         }
         return NULL;

@@ -801,7 +801,7 @@ static void start_long_read(struct stream_request *r, struct str message, struct
         start_long_work(r, STEP_READING, run_reading, on_reading);
 }
 
-static void start(struct stream *s, struct str message, struct buf *owner) {
+static void start_request(struct stream *s, struct str message, struct buf *owner) {
         struct infer_call_limits limits;
         struct stream_request   *r = take_request(s);
         struct error            *err;
@@ -851,7 +851,7 @@ void rpc_stream_read(struct grpc_call *call, struct str message, struct buf *own
         if (UNLIKELY(reserve_is_short()))
                 fail_stream(s, infer_no_memory());
         if (!s->is_over)
-                start(s, message, owner);
+                start_request(s, message, owner);
         end_callback(s);
 }
 

@@ -54,8 +54,8 @@ static struct error *change_settings(struct grpc_call                     *call,
 
 /* ---- the answer ---- */
 
-static struct error *add(struct grpc_call *call, Inference__TraceSettingResponse *answer,
-                         const struct trace_report_row *row) {
+static struct error *add_setting(struct grpc_call *call, Inference__TraceSettingResponse *answer,
+                                 const struct trace_report_row *row) {
         ProtobufCMessage *entry, *value;
         SETTING_OUT      *out;
 
@@ -81,7 +81,7 @@ static struct error *fill_answer(struct grpc_call *call, const char *model,
 
         answer->settings = arena_alloc(&call->arena, n * sizeof(answer->settings[0]));
         for (size_t i = 0; i < n; i++)
-                TRY(add(call, answer, &rows[i]));
+                TRY(add_setting(call, answer, &rows[i]));
         return NULL;
 }
 

@@ -38,7 +38,7 @@ struct http_chunk {
 };
 
 /* Takes one step after the other until nothing is left to do. May free the connection. */
-static void run(struct http_conn *c);
+static void run_conn(struct http_conn *c);
 
 static struct buf_pool *pool_of(const struct http_conn *c) {
         return loop_buf_pool(c->home->net.loop);
@@ -74,7 +74,7 @@ static bool is_with_handler(const struct http_conn *c) {
         return c->state == HTTP_CONN_CALL && c->was_handed_out;
 }
 
-/* Bytes were read that run() has not parsed yet; it does so before the loop sleeps, in this round or in
+/* Bytes were read that run_conn() has not parsed yet; it does so before the loop sleeps, in this round or in
  * the connection's turn. Until then the state is out of date. */
 static bool has_unparsed(const struct http_conn *c) {
         return list_is_linked(&c->parse_task.node) || turns_is_waiting(&c->turn);
@@ -536,7 +536,7 @@ void http_call_reply(struct http_call *call, const struct http_reply *reply) {
         if (rc == CONN_WRITE_FAILED)
                 http_conn_close(c);
         end_call(c);
-        run(c);
+        run_conn(c);
 }
 
 void http_call_reply_with_error(struct http_call *call, struct http_reply reply,
@@ -756,7 +756,7 @@ void http_call_end_chunks(struct http_call *call) {
         c->out.is_last_queued = true;
         enter(c, HTTP_CONN_WRITE, HTTP_PHASE_WRITE, clock_now_ns());
         flush_chunks(c);
-        run(c);
+        run_conn(c);
 }
 
 uint64_t http_call_chunks_sent(const struct http_call *call) {
@@ -1182,7 +1182,7 @@ static bool take_head(struct http_conn *c) {
         return false;
 }
 
-/* True when run() must parse before more can be read. */
+/* True when run_conn() must parse before more can be read. */
 static bool is_full(const struct http_conn *c) {
         if (c->state == HTTP_CONN_BODY && c->body_buf != NULL)
                 return c->body_got == body_room(c);
@@ -1297,7 +1297,7 @@ static bool may_step(struct http_conn *c) {
         return false;
 }
 
-static void run(struct http_conn *c) {
+static void run_conn(struct http_conn *c) {
         if (c->is_running)
                 return;
         c->is_running = true;
@@ -1349,7 +1349,7 @@ static COLD void take_scratch(struct http_conn *c, size_t n) {
         memcpy(c->in->bytes, c->home->scratch, n);
         c->in_at = 0;
         c->in_len = n;
-        run(c);
+        run_conn(c);
         if (c->is_beyond && c->state == HTTP_CONN_HEAD && c->in != NULL && !has_unparsed(c))
                 refuse_request(c, 503, HTTP_LIMIT_MEMORY, BYTE_BUDGET_USED_UP);
 }
@@ -1374,7 +1374,7 @@ static void on_read(struct conn *net, size_t n_bytes) {
         if (is_answering(c))
                 return;
         if (is_full(c))
-                run(c);
+                run_conn(c);
         else
                 loop_defer(c->home->net.loop, LOOP_HANDLE, &c->parse_task);
 }
@@ -1383,14 +1383,14 @@ static void on_parse(struct loop_task *task) {
         struct http_conn *c = CONTAINER_OF(task, struct http_conn, parse_task);
 
         if (!is_answering(c))
-                run(c);
+                run_conn(c);
 }
 
 static void on_turn(struct turn *turn) {
         struct http_conn *c = CONTAINER_OF(turn, struct http_conn, turn);
 
         c->now_ns = clock_now_ns();
-        run(c);
+        run_conn(c);
 }
 
 /* Runs the deferred parsing now. */
@@ -1425,7 +1425,7 @@ static void on_written(struct conn *net, bool is_ok) {
                 flush_chunks(c);
         else if (c->state == HTTP_CONN_WRITE)
                 end_call(c);
-        run(c);
+        run_conn(c);
 }
 
 static void on_closed(struct conn *net) {
@@ -1435,7 +1435,7 @@ static void on_closed(struct conn *net) {
         abort_call(c);
         c->is_running = false;
         c->net = NULL;
-        run(c);
+        run_conn(c);
 }
 
 /* Returns the number of bytes that moved in the current phase of the rate watch. Bytes of an answer count

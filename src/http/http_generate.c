@@ -325,7 +325,7 @@ static struct error *read_request(struct pending_generate *p) {
 }
 
 /* Answers a request that was not started; takes the error. */
-static void refuse(struct pending_generate *p, struct error *err) {
+static void refuse_generate(struct pending_generate *p, struct error *err) {
         struct http_call *http = p->http;
 
         http->on_abort = http->on_written = NULL;
@@ -349,10 +349,10 @@ static void on_reading(struct loop_work *work) {
         p->is_reading = false;
         err = infer_call_take_back(&p->call, work, p->err, p->http->is_aborted);
         if (err != NULL)
-                refuse(p, err);
+                refuse_generate(p, err);
 }
 
-static void start(struct pending_generate *p) {
+static void start_generate(struct pending_generate *p) {
         struct http_call *http = p->http;
         struct error     *err;
 
@@ -371,7 +371,7 @@ static void start(struct pending_generate *p) {
         if (err == NULL)
                 err = infer_call_start(&p->call, http_trace_start(http, http_call_model(http)));
         if (err != NULL)
-                refuse(p, err);
+                refuse_generate(p, err);
         /* On success `p` may already be gone, because the request was answered. */
 }
 
@@ -396,7 +396,7 @@ static void post(struct http_call *http, bool is_stream) {
         arena_init(&p->scratch, NULL, 0, 0);
         infer_request_init(&p->request);
         infer_call_init(&p->call, &options);
-        start(p);
+        start_generate(p);
 }
 
 void http_generate_post(struct http_call *call) {

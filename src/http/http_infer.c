@@ -284,7 +284,7 @@ static struct error *read_request(struct pending_infer *p, size_t max_work) {
 }
 
 /* Answers a request that was not started; takes the error. */
-static void refuse(struct pending_infer *p, struct error *err) {
+static void refuse_infer(struct pending_infer *p, struct error *err) {
         struct http_call *http = p->http;
         enum stage        stage = p->stage;
 
@@ -296,11 +296,11 @@ static void refuse(struct pending_infer *p, struct error *err) {
                 http_infer_reply_error(http, err, stage < STAGE_JSON ? NULL : HTTP_JSON);
 }
 
-static void start(struct pending_infer *p) {
+static void start_infer(struct pending_infer *p) {
         struct error *err = infer_call_start(&p->call, http_trace_start(p->http, p->model));
 
         if (err != NULL)
-                refuse(p, err);
+                refuse_infer(p, err);
         /* On success `p` may already be gone, because the request was answered. */
 }
 
@@ -322,7 +322,7 @@ static void on_reading(struct loop_work *work) {
         p->long_work = NULL;
         err = infer_call_take_back(&p->call, work, w->err, p->http->is_aborted);
         if (err != NULL)
-                refuse(p, err);
+                refuse_infer(p, err);
 }
 
 static void init_pending(struct pending_infer *p, struct http_call *http) {
@@ -419,13 +419,13 @@ void http_infer_post(struct http_call *http) {
                 err = read_request(p, LOOP_MAX_WORK_BYTES);
         }
         if (err != NULL) {
-                refuse(p, err);
+                refuse_infer(p, err);
                 return;
         }
         http->pending = p;
         http->on_abort = on_abort;
         if (LIKELY(p->stage == STAGE_READ))
-                start(p);
+                start_infer(p);
         else
                 start_long_work(p, run_reading, on_reading);
 }

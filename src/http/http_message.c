@@ -23,7 +23,8 @@ static struct http_message *message_of(llhttp_t *native) {
 }
 
 /* Records the first refusal. Returns -1, which stops the parser. */
-static int refuse(struct http_message *m, unsigned status, enum http_limit limit, char *text) {
+static int refuse_message(struct http_message *m, unsigned status, enum http_limit limit,
+                          char *text) {
         if (m->refusal.status) {
                 free(text);
                 return -1;
@@ -33,12 +34,13 @@ static int refuse(struct http_message *m, unsigned status, enum http_limit limit
 }
 
 static int refuse_syntax(struct http_message *m, const char *reason) {
-        return refuse(m, 400, HTTP_LIMIT_NONE, mem_printf("malformed HTTP request: %s", reason));
+        return refuse_message(m, 400, HTTP_LIMIT_NONE,
+                              mem_printf("malformed HTTP request: %s", reason));
 }
 
 static int refuse_version(struct http_message *m) {
-        return refuse(m, 505, HTTP_LIMIT_NONE,
-                      mem_strdup("only HTTP/1.0 and HTTP/1.1 are supported"));
+        return refuse_message(m, 505, HTTP_LIMIT_NONE,
+                              mem_strdup("only HTTP/1.0 and HTTP/1.1 are supported"));
 }
 
 static uint32_t offset_of(const struct http_message *m, const char *at) {
@@ -55,9 +57,9 @@ static int on_url(llhttp_t *native, const char *at, size_t len) {
 }
 
 static int refuse_fields(struct http_message *m) {
-        return refuse(m, 431, HTTP_LIMIT_HEADER_FIELDS,
-                      mem_printf("request has more than the maximum of %zu header fields",
-                                 m->limits->header_fields));
+        return refuse_message(m, 431, HTTP_LIMIT_HEADER_FIELDS,
+                              mem_printf("request has more than the maximum of %zu header fields",
+                                         m->limits->header_fields));
 }
 
 /* A name may come in several pieces; a new field starts after the name before it is complete. */
@@ -104,10 +106,11 @@ static int on_headers_complete(llhttp_t *native) {
 }
 
 static int refuse_body(struct http_message *m) {
-        return refuse(m, 400, HTTP_LIMIT_BODY_BYTES,
-                      mem_printf("request body exceeds the maximum allowed input size of %zu "
-                                 "bytes. Use --http-max-input-size to increase the limit.",
-                                 m->limits->input_bytes));
+        return refuse_message(
+                m, 400, HTTP_LIMIT_BODY_BYTES,
+                mem_printf("request body exceeds the maximum allowed input size of %zu "
+                           "bytes. Use --http-max-input-size to increase the limit.",
+                           m->limits->input_bytes));
 }
 
 static size_t room_for_body(const struct http_message *m) {
@@ -121,19 +124,20 @@ static int on_chunk_size(struct http_message *m, uint64_t size) {
         if (size > room_for_body(m))
                 return refuse_body(m);
         if (size > 0 && ++m->n_chunks > m->limits->chunks)
-                return refuse(m, 400, HTTP_LIMIT_CHUNKS,
-                              mem_printf("Chunked request body exceeds maximum of %zu non-empty "
-                                         "chunks. Send fewer or larger HTTP chunks.",
-                                         m->limits->chunks));
+                return refuse_message(
+                        m, 400, HTTP_LIMIT_CHUNKS,
+                        mem_printf("Chunked request body exceeds maximum of %zu non-empty "
+                                   "chunks. Send fewer or larger HTTP chunks.",
+                                   m->limits->chunks));
         return 0;
 }
 
 static int on_chunk_extension(struct http_message *m, size_t len) {
         m->extension_bytes += len;
         if (m->extension_bytes > m->limits->chunk_extension_bytes)
-                return refuse(m, 400, HTTP_LIMIT_CHUNK_EXTENSION,
-                              mem_printf("chunk extensions exceed the maximum of %zu bytes",
-                                         m->limits->chunk_extension_bytes));
+                return refuse_message(m, 400, HTTP_LIMIT_CHUNK_EXTENSION,
+                                      mem_printf("chunk extensions exceed the maximum of %zu bytes",
+                                                 m->limits->chunk_extension_bytes));
         return 0;
 }
 
@@ -151,10 +155,11 @@ static int grow_body(struct http_message *m, size_t len) {
         cap = MAX(MAX(used * 2, used + len), FIRST_BODY_BYTES); /* used + len <= max */
         larger = buf_new(m->pool, MIN(cap, MAX(max, FIRST_BODY_BYTES)));
         if (larger == NULL) /* the byte budget has counted its own refusal */
-                return refuse(m, 503,
-                              byte_budget_fits(buf_pool_budget(m->pool), cap) ? HTTP_LIMIT_MEMORY
-                                                                              : HTTP_LIMIT_NONE,
-                              mem_strdup(buf_pool_shortage(m->pool, cap)));
+                return refuse_message(m, 503,
+                                      byte_budget_fits(buf_pool_budget(m->pool), cap)
+                                              ? HTTP_LIMIT_MEMORY
+                                              : HTTP_LIMIT_NONE,
+                                      mem_strdup(buf_pool_shortage(m->pool, cap)));
         if (m->body != NULL)
                 memcpy(larger->bytes, m->body->bytes, used);
         larger->len = used;
@@ -275,8 +280,9 @@ static bool request_line_is_strict(const struct http_message *m) {
 
 static void check_transfer_encoding(struct http_message *m, struct str value, bool *seen) {
         if (*seen || !str_equal_nocase(value, STR_LIT("chunked")))
-                refuse(m, 501, HTTP_LIMIT_NONE,
-                       mem_strdup("Transfer-Encoding other than 'chunked' is not supported"));
+                refuse_message(m, 501, HTTP_LIMIT_NONE,
+                               mem_strdup(
+                                       "Transfer-Encoding other than 'chunked' is not supported"));
         else if (m->is_http10)
                 refuse_syntax(m, "Transfer-Encoding is not part of HTTP/1.0");
         *seen = true;
@@ -310,9 +316,9 @@ static void check_fields(struct http_message *m) {
                         check_transfer_encoding(m, h.value, &has_coding);
                 } else if (name == HTTP_NAME_EXPECT) {
                         if (!str_equal_nocase(h.value, STR_LIT("100-continue")))
-                                refuse(m, 417, HTTP_LIMIT_NONE,
-                                       mem_strdup("only the expectation '100-continue' is "
-                                                  "supported"));
+                                refuse_message(m, 417, HTTP_LIMIT_NONE,
+                                               mem_strdup("only the expectation '100-continue' is "
+                                                          "supported"));
                         m->expects_continue = !m->is_http10;
                 }
         }
@@ -359,9 +365,9 @@ static enum http_parse check_head_bytes(struct http_message *m, size_t bytes,
                                         enum http_parse verdict) {
         if (bytes <= m->limits->header_bytes)
                 return verdict;
-        refuse(m, 431, HTTP_LIMIT_HEADER_BYTES,
-               mem_printf("request header exceeds the maximum of %zu bytes",
-                          m->limits->header_bytes));
+        refuse_message(m, 431, HTTP_LIMIT_HEADER_BYTES,
+                       mem_printf("request header exceeds the maximum of %zu bytes",
+                                  m->limits->header_bytes));
         return HTTP_PARSE_REFUSED;
 }
 
@@ -439,9 +445,10 @@ enum http_parse http_message_parse_chunks(struct http_message *m, struct str byt
         verdict = read_chunks(m, &rest);
         *ret_used = bytes.len - rest.len;
         if (verdict == HTTP_PARSE_MORE && m->framing_bytes > m->limits->header_bytes) {
-                refuse(m, 431, HTTP_LIMIT_HEADER_BYTES,
-                       mem_printf("chunk sizes and trailers exceed the maximum of %zu bytes",
-                                  m->limits->header_bytes));
+                refuse_message(
+                        m, 431, HTTP_LIMIT_HEADER_BYTES,
+                        mem_printf("chunk sizes and trailers exceed the maximum of %zu bytes",
+                                   m->limits->header_bytes));
                 return HTTP_PARSE_REFUSED;
         }
         return verdict;

@@ -25,7 +25,7 @@ static void on_sent(struct http_call *call) {
 }
 
 /* A function of its own, so that requests without a trace do not pay for its stack frame. */
-static NOINLINE struct trace_record *start(struct http_call *call, const char *model) {
+static NOINLINE struct trace_record *start_trace(struct http_call *call, const char *model) {
         struct trace_record *r;
 
         r = tracer_start(call->service->tracer,
@@ -44,7 +44,7 @@ static NOINLINE struct trace_record *start(struct http_call *call, const char *m
 }
 
 struct trace_record *http_trace_start(struct http_call *call, const char *model) {
-        return UNLIKELY(tracer_is_on(call->service->tracer)) ? start(call, model) : NULL;
+        return UNLIKELY(tracer_is_on(call->service->tracer)) ? start_trace(call, model) : NULL;
 }
 
 bool http_trace_answer_header(struct http_call *call, struct http_header *ret) {

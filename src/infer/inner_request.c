@@ -3,18 +3,18 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "infer/infer_thread.h"
 #include "infer/model.h"
 #include "infer/model_submit.h"
 #include "infer/request.h"
 #include "infer/request_check.h"
 #include "infer/request_plan.h"
 #include "infer/response.h"
-#include "infer/submitter.h"
 
 /* Called for the last response and for the release. The second call usually reads 1 and needs no locked
  * instruction. */
 static void count_end(struct inner_request *r) {
-        if (LIKELY(atomic_load_explicit(&r->thread, memory_order_relaxed) == submitter_self())) {
+        if (LIKELY(atomic_load_explicit(&r->thread, memory_order_relaxed) == infer_thread_self())) {
                 r->n_here++;
                 return;
         }
@@ -119,18 +119,18 @@ void inner_request_free(struct inner_request *r) {
 
 struct error *inner_request_submit(struct inner_request *r) {
         atomic_store_explicit(&r->n_open, 2, memory_order_relaxed);
-        return model_submit_at(r->request, submitter_now(submitter_self()));
+        return model_submit_at(r->request, infer_thread_now(infer_thread_self()));
 }
 
 struct error *inner_request_run(struct inner_request *r, bool *ret_has_ended) {
-        struct submitter *self = submitter_self();
-        struct error     *err;
-        unsigned          n;
+        struct infer_thread *self = infer_thread_self();
+        struct error        *err;
+        unsigned             n;
 
         atomic_store_explicit(&r->n_open, 3, memory_order_relaxed);
         r->n_here = 0;
         atomic_store_explicit(&r->thread, self, memory_order_relaxed);
-        err = model_submit_at(r->request, submitter_now(self));
+        err = model_submit_at(r->request, infer_thread_now(self));
         n = 1 + r->n_here;
         atomic_store_explicit(&r->thread, NULL, memory_order_relaxed);
         if (UNLIKELY(err != NULL))

@@ -35,7 +35,7 @@ struct request;
 struct response;
 struct response_allocator;
 struct response_output;
-struct submitter;
+struct infer_thread;
 
 struct inner_request_ops {
         /* `response` is NULL when FINAL is sent without a response. */
@@ -52,8 +52,8 @@ struct inner_request {
         _Atomic unsigned n_open;
         /* The thread that is inside inner_request_run(); NULL: none. It counts its own events in
          * n_here, without an atomic operation. */
-        _Atomic(struct submitter *) thread;
-        unsigned                    n_here;
+        _Atomic(struct infer_thread *) thread;
+        unsigned                       n_here;
 };
 
 /* Creates a request for one inference of the model. NULL when memory is short. */

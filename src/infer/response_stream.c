@@ -5,8 +5,8 @@
 #include "base/lock.h"
 #include "base/mem.h"
 #include "infer/cancel_watch.h"
+#include "infer/infer_thread.h"
 #include "infer/response.h"
-#include "infer/submitter.h"
 
 struct response_window {
         struct response_limits  limits; /* constant */
@@ -323,7 +323,7 @@ void response_stream_enter(struct response_stream *s, uint64_t n_bytes, bool may
         if (LIKELY(w == NULL))
                 return;
         if (may_wait && !may_not_wait)
-                submitter_flush_calls(); /* otherwise the reader may never be woken */
+                infer_thread_flush_calls(); /* otherwise the reader may never be woken */
         MUTEX_GUARD(&w->lock);
         if (w->n_granted > 0) {
                 w->n_granted--;

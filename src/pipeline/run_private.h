@@ -42,11 +42,11 @@
 
 #include "base/list.h"
 #include "base/lock.h"
+#include "infer/infer_thread.h"
 #include "infer/inner_request.h"
 #include "infer/model.h"
 #include "infer/request.h"
 #include "infer/response.h"
-#include "infer/submitter.h"
 #include "pipeline/pipeline_plan.h"
 #include "pipeline/runner.h"
 #include "pipeline/step_limit.h"

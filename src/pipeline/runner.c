@@ -68,7 +68,7 @@ static void count_chain(const struct run *run, const struct error *why, uint64_t
 
 /* A chain that begins at its own model has no statistics: the model's are those of its first stage. */
 static void count(const struct run *run, const struct error *why) {
-        uint64_t            now_ns = submitter_now(submitter_self());
+        uint64_t            now_ns = infer_thread_now(infer_thread_self());
         enum failure_reason reason = FAILURE_OTHER;
 
         if (run->plan->is_chain) {
@@ -355,7 +355,7 @@ static void give_slot_back(struct step_run *s) {
         next = CONTAINER_OF(first, struct step_run, waiter);
         next->has_slot = true;
         next->start = (struct continuation){ .run = start_step };
-        submitter_start(&next->start, 0);
+        infer_thread_start(&next->start, 0);
 }
 
 /* Called when the request's deadline passes while the step waits for a place of its limit. */
@@ -397,7 +397,7 @@ static void count_handoff(struct run *run, const struct step_run *s, const struc
         if (s->plan->index > 0 && begin_ns > run->step_end_ns)
                 chain_metrics_count_handoff(run->plan->steps[s->plan->index - 1].handoff,
                                             begin_ns - run->step_end_ns);
-        run->step_end_ns = submitter_now(submitter_self());
+        run->step_end_ns = infer_thread_now(infer_thread_self());
 }
 
 /* Takes the end of an open step. */
@@ -667,17 +667,17 @@ static void on_continue(struct continuation *c) {
 
 static bool join_group(struct run *run, bool is_executing);
 
-/* A step must not start inside the execution that has ended the step before it (infer/submitter.h): true
+/* A step must not start inside the execution that has ended the step before it (infer/infer_thread.h): true
  * when the run continues after it. The run is still driven, by the thread's continuation. */
 static bool is_passed_to_continuation(struct run *run) {
-        bool is_executing = submitter_is_executing(submitter_self());
+        bool is_executing = infer_thread_is_executing(infer_thread_self());
 
         if (run->plan->is_chain && join_group(run, is_executing))
                 return true;
         if (LIKELY(!is_executing))
                 return false;
         run->start = (struct continuation){ .run = on_continue };
-        submitter_start(&run->start, 0);
+        infer_thread_start(&run->start, 0);
         return true;
 }
 
@@ -719,9 +719,9 @@ static void drive(struct run *run, bool now) {
         for (struct continuation *c = ready.first; c != NULL; c = c->next)
                 c->run = start_step;
         if (ready.first != NULL && now)
-                submitter_start_now(ready.first);
+                infer_thread_start_now(ready.first);
         else if (ready.first != NULL)
-                submitter_start(ready.first, 0);
+                infer_thread_start(ready.first, 0);
 }
 
 /* ---- groups: runs of a chain that begin their next stages together ----------------------------- */
@@ -756,7 +756,8 @@ static bool join_group(struct run *run, bool is_executing) {
         }
         group.first = group.last = run;
         run->start = (struct continuation){ .run = on_group };
-        submitter_start(&run->start, 0); /* not now: the thread executes, or runs a continuation */
+        infer_thread_start(&run->start,
+                           0); /* not now: the thread executes, or runs a continuation */
         return true;
 }
 
@@ -860,7 +861,8 @@ static struct run *start_group(struct run *first) {
                 start_alone(runs[i], take_ready(runs[i]));
                 drive(runs[i], false);
                 if (n > 1)
-                        submitter_forget_time(submitter_self()); /* answers may have been sent */
+                        infer_thread_forget_time(
+                                infer_thread_self()); /* answers may have been sent */
         }
         return run;
 }
@@ -919,7 +921,7 @@ static struct run *run_new(struct runner *r, struct request *req, struct step_mo
 static void on_begin(struct continuation *c) {
         struct run *run = CONTAINER_OF(c, struct run, start);
 
-        submitter_is_past(submitter_self(), run->start_ns);
+        infer_thread_is_past(infer_thread_self(), run->start_ns);
         drive(run, false);
 }
 
@@ -930,16 +932,16 @@ static void on_begin_now(struct continuation *c) {
 /* Inside an execution the steps start at once, since its backend may wait for the answer. A step that is
  * a composed model itself runs within the run that it is a step of. */
 static void begin(struct run *run) {
-        struct submitter *self = submitter_self();
+        struct infer_thread *self = infer_thread_self();
 
-        if (UNLIKELY(submitter_is_executing(self))) {
+        if (UNLIKELY(infer_thread_is_executing(self))) {
                 run->start = (struct continuation){ .run = on_begin_now };
-                submitter_start_now(&run->start);
-        } else if (run->req->is_inner && submitter_is_continuing(self)) {
+                infer_thread_start_now(&run->start);
+        } else if (run->req->is_inner && infer_thread_is_continuing(self)) {
                 on_begin(&run->start);
         } else {
                 run->start = (struct continuation){ .run = on_begin };
-                submitter_start(&run->start, run->start_ns);
+                infer_thread_start(&run->start, run->start_ns);
         }
 }
 

@@ -9,7 +9,7 @@
  * there. The last step writes the requested outputs into memory of the client's allocator, so the
  * response only points at them. Steps that no requested output needs do not run.
  *
- * Steps of fast models run one after the other on one thread (infer/submitter.h). A step that would
+ * Steps of fast models run one after the other on one thread (infer/infer_thread.h). A step that would
  * exceed max_inflight_requests waits in a queue and occupies no thread (pipeline/step_limit.h). The
  * runs of a chain whose stages end in the same execution on a thread are handed to the next stage
  * together, so that dynamic batching can make one batch of them again.

@@ -47,7 +47,7 @@ static struct error *call(struct agent *a, agent_life_fn function, const char *n
 
 /* agent_close() calls TRITONREPOAGENT_Finalize after a failure too: the agent may hold what it
  * allocated before it failed. */
-static struct error *start(struct agent *a) {
+static struct error *start_agent(struct agent *a) {
         if (a->entry.initialize == NULL)
                 return NULL;
         return error_wrap(call(a, a->entry.initialize, "TRITONREPOAGENT_Initialize"),
@@ -80,7 +80,7 @@ static struct error *agent_open(const char *name, const char *path, struct agent
         if (err == NULL)
                 err = find_entry_points(a);
         if (err == NULL)
-                err = start(a);
+                err = start_agent(a);
         if (err != NULL) {
                 agent_close(a);
                 return err;

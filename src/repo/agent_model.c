@@ -42,7 +42,7 @@ static struct error *call(struct agent_model *m, agent_model_fn function, const 
                                         (TRITONREPOAGENT_AgentModel *)m);
 }
 
-static struct error *start(struct agent_model *m, const struct agent_turn *turn) {
+static struct error *start_agent_model(struct agent_model *m, const struct agent_turn *turn) {
         agent_model_fn initialize = m->agent->entry.model_initialize;
 
         TRY(model_config_copy(turn->config, &m->config));
@@ -62,7 +62,7 @@ struct error *agent_model_init(struct agent_model *m, const struct agent_turn *t
                                    .places = turn->places,
                                    .directory = mem_strdup(turn->directory) };
         copy_parameters(m, turn->wanted);
-        err = start(m, turn);
+        err = start_agent_model(m, turn);
         if (err != NULL)
                 agent_model_done(m);
         return err;

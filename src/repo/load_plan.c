@@ -151,9 +151,9 @@ static char *describe_cycle(const struct load_item *item, const struct ancestor 
         return mem_printf("chain of model '%s' is circular: %s", item->found->key.name, all);
 }
 
-static struct load_item *add(struct load_plan *p, const struct found_model *found,
-                             const char *config_json, bool is_requested,
-                             const struct ancestor *ancestor);
+static struct load_item *add_item(struct load_plan *p, const struct found_model *found,
+                                  const char *config_json, bool is_requested,
+                                  const struct ancestor *ancestor);
 
 static void add_needs(struct load_plan *p, struct load_item *item,
                       const struct ancestor *ancestor) {
@@ -178,15 +178,15 @@ static void add_needs(struct load_plan *p, struct load_item *item,
                 exact.namespace = (char *)(uintptr_t)found->key.namespace;
                 if (other == NULL && !item->needs.is_strict && !found->is_duplicate &&
                     !repo_compose_has(p->repo, &item->found->key, &exact))
-                        other = add(p, found, NULL, false, &here);
+                        other = add_item(p, found, NULL, false, &here);
                 if (other != NULL)
                         add_wait(item, other);
         }
 }
 
-static struct load_item *add(struct load_plan *p, const struct found_model *found,
-                             const char *config_json, bool is_requested,
-                             const struct ancestor *ancestor) {
+static struct load_item *add_item(struct load_plan *p, const struct found_model *found,
+                                  const char *config_json, bool is_requested,
+                                  const struct ancestor *ancestor) {
         struct load_item *item = mem_zalloc(sizeof(*item));
 
         item->plan = p;
@@ -205,7 +205,7 @@ struct load_item *load_plan_add(struct load_plan *p, const struct found_model *f
         struct load_item *item = find_item(p, &found->key);
 
         if (item == NULL)
-                return add(p, found, config_json, is_requested, NULL);
+                return add_item(p, found, config_json, is_requested, NULL);
         item->is_requested = item->is_requested || is_requested;
         return item;
 }
@@ -312,7 +312,7 @@ static void await_needs(struct load_item *item) {
                         cond_wait(&r->table.changed, &r->table.lock);
 }
 
-static void run(struct work *job) {
+static void run_item(struct work *job) {
         struct load_item  *item = CONTAINER_OF(job, struct load_item, job);
         struct repo       *r = item->plan->repo;
         struct repo_entry *e;
@@ -341,11 +341,11 @@ void load_plan_run(struct load_plan *p) {
                 for (size_t i = 0; i < p->n_items; i++) {
                         if ((p->items[i]->n_waits > 0) != (waits == 1))
                                 continue;
-                        p->items[i]->job.run = run;
+                        p->items[i]->job.run = run_item;
                         jobs[n++] = &p->items[i]->job;
                 }
         if (n == 1)
-                run(jobs[0]);
+                run_item(jobs[0]);
         else
                 work_run_all("neso-loader", jobs, n, p->repo->n_load_threads);
         free(jobs);

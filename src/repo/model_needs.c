@@ -12,8 +12,8 @@
 
 #include <string.h>
 
-static void add(struct model_needs *needs, const char *name, const char *namespace,
-                int64_t version) {
+static void add_need(struct model_needs *needs, const char *name, const char *namespace,
+                     int64_t version) {
         needs->items = mem_realloc(needs->items, (needs->n + 1) * sizeof(*needs->items));
         needs->items[needs->n++] = (struct model_need){
                 .name = mem_strdup(name),
@@ -27,9 +27,9 @@ static void read_ensemble(const Inference__ModelEnsembling *ensemble, struct mod
         for (size_t i = 0; i < ensemble->n_step; i++) {
                 const Inference__ModelEnsembling__Step *step = ensemble->step[i];
 
-                add(needs, step->model_name,
-                    config_text_is_set(step->model_namespace) ? step->model_namespace : "",
-                    step->model_version);
+                add_need(needs, step->model_name,
+                         config_text_is_set(step->model_namespace) ? step->model_namespace : "",
+                         step->model_version);
         }
 }
 
@@ -43,7 +43,7 @@ struct error *model_needs_read(const struct model_config *c, struct model_needs 
         else if (line.kind != CHAIN_NONE)
                 needs.kind = line.kind == CHAIN_NEXT ? NEEDS_NEXT : NEEDS_STAGES;
         for (size_t i = 0; i < line.n_stages; i++)
-                add(&needs, line.stages[i].name, "", line.stages[i].version);
+                add_need(&needs, line.stages[i].name, "", line.stages[i].version);
         needs.is_strict = line.is_strict;
         chain_line_done(&line);
         *ret = needs;

@@ -471,8 +471,8 @@ static struct error *check_needs(struct change *c) {
         return err;
 }
 
-static struct error *run(struct change *c, const struct model_source *source,
-                         const struct dir_fingerprint *fingerprint) {
+static struct error *run_change(struct change *c, const struct model_source *source,
+                                const struct dir_fingerprint *fingerprint) {
         TRY(check_needs(c));
         plan_loads(c, fingerprint);
         repo_publish_change(c->repo);
@@ -503,7 +503,7 @@ struct error *repo_change_load(struct repo *r, struct repo_entry *e,
                 return err;
         c.files.n_superseding = &e->n_superseding;
         err = c.files.no_version != NULL ? refuse_without_version(&c)
-                                         : run(&c, source, fingerprint);
+                                         : run_change(&c, source, fingerprint);
         if (err != NULL)
                 roll_back_change(&c);
         else

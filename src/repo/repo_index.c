@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-static struct repo_index_entry *add(struct repo_index *index, const struct model_key *key) {
+static struct repo_index_entry *add_entry(struct repo_index *index, const struct model_key *key) {
         if (index->n_entries == index->cap_entries) {
                 index->cap_entries = index->cap_entries > 0 ? index->cap_entries * 2 : 64;
                 index->entries =
@@ -25,7 +25,7 @@ static struct repo_index_entry *add(struct repo_index *index, const struct model
 
 /* Adds the row of a model without versions, or the first row of a duplicate. */
 static void add_model(struct repo_index *index, const struct model_key *key, bool is_duplicate) {
-        struct repo_index_entry *entry = add(index, key);
+        struct repo_index_entry *entry = add_entry(index, key);
 
         if (is_duplicate) {
                 entry->state = VERSION_UNAVAILABLE;
@@ -42,7 +42,7 @@ static void add_version_locked(struct repo_index *index, const struct model_key 
 
         if (only_ready && state != VERSION_READY)
                 return;
-        entry = add(index, key);
+        entry = add_entry(index, key);
         entry->version = v->number;
         entry->state = state;
         entry->reason = reason != NULL ? arena_strdup(&index->texts, reason) : NULL;

@@ -25,24 +25,25 @@
 /* ---- one model by request -------------------------------------------------------------------- */
 
 /* As in the reference server, the client gets no reason. The log has it. */
-static struct error *not_polled(const char *name) {
+static struct error *poll_failure(const char *name) {
         return error_new(ERR_INTERNAL, "failed to load '%s', failed to poll from model repository",
                          name);
 }
 
 /* Takes `why`, which is in the log already. */
-static struct error *not_polled_because(const struct repo *r, const char *name, struct error *why) {
+static struct error *poll_failure_because(const struct repo *r, const char *name,
+                                          struct error *why) {
         if (r->reports_reasons)
                 return error_wrap(error_recode(why, ERR_INTERNAL),
                                   "failed to load '%s', failed to poll from model repository",
                                   name);
         error_free(why);
-        return not_polled(name);
+        return poll_failure(name);
 }
 
-static struct error *log_not_polled(const struct repo *r, const char *name, struct error *why) {
+static struct error *log_poll_failure(const struct repo *r, const char *name, struct error *why) {
         log_error("failed to poll model '%s': %s", name, why->message);
-        return not_polled_because(r, name, why);
+        return poll_failure_because(r, name, why);
 }
 
 static struct error *not_unique(void) {
@@ -86,7 +87,7 @@ static struct error *poll_error(const struct repo *r, const struct model_key *ke
                 return err;
         label = model_key_label(key);
         log_error("Poll failed for model directory '%s': %s", label, err->message);
-        return not_polled_because(r, key->name, err);
+        return poll_failure_because(r, key->name, err);
 }
 
 /* Takes *fingerprint on success. */
@@ -245,10 +246,10 @@ static struct error *load_uploaded_files(struct repo *r, const char *name,
         struct error          *err;
 
         if (o->config_json == NULL)
-                return log_not_polled(r, name,
-                                      error_new_text(ERR_INVALID_ARG,
-                                                     "Load parameter 'config' must be specified "
-                                                     "for model file override"));
+                return log_poll_failure(r, name,
+                                        error_new_text(ERR_INVALID_ARG,
+                                                       "Load parameter 'config' must be specified "
+                                                       "for model file override"));
         TRY(check_permit(r, name, o, o->config_json));
         if (!r->parts.allows_uploaded_code)
                 TRY(uploaded_code_check_files(name, o->files, o->n_files));
@@ -293,7 +294,7 @@ static struct error *load_item(struct repo *r, struct load_item *item) {
         const struct model_need *failed;
 
         if (item->found->is_duplicate)
-                return log_not_polled(r, item->found->key.name, not_unique());
+                return log_poll_failure(r, item->found->key.name, not_unique());
         item->refused_by = load_plan_find_refusal(item->plan, item);
         if (item->refused_by != NULL)
                 return refused(item);
@@ -361,7 +362,7 @@ static struct error *join_errors(const char *name, const struct load_plan *p) {
         if (texts.len > 0)
                 return error_mark(error_new_text(ERR_INVALID_ARG, strbuf_cstr(&texts)),
                                   ERROR_KIND_LOAD);
-        return is_fine ? NULL : not_polled(name);
+        return is_fine ? NULL : poll_failure(name);
 }
 
 static struct error *unknown_steps(const struct load_plan *p, const struct load_item *item) {
@@ -477,7 +478,7 @@ struct error *repo_load(struct repo *r, const char *name, const struct repo_over
         repo_scan_read_one(r, name, &scan);
         err = check_found(r, &scan);
         if (err != NULL)
-                err = log_not_polled(r, name, err);
+                err = log_poll_failure(r, name, err);
         else if (o != NULL && o->n_parameters > 0)
                 err = load_with_parameters(r, name, &scan, o);
         else if (o != NULL && o->config_json != NULL)

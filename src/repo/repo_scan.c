@@ -56,8 +56,8 @@ static void found_done(struct found_model *m) {
 /* ---- one repository -------------------------------------------------------------------------- */
 
 /* Takes `directory`. */
-static void add(struct repo_scan *s, const struct repo_path *p, const char *name, bool is_mapped,
-                char *directory) {
+static void add_found(struct repo_scan *s, const struct repo_path *p, const char *name,
+                      bool is_mapped, char *directory) {
         if (s->n_models == s->cap_models) {
                 s->cap_models = s->cap_models > 0 ? s->cap_models * 2 : 64;
                 s->models = mem_realloc(s->models, s->cap_models * sizeof(*s->models));
@@ -81,12 +81,12 @@ static struct error *check_search(const struct repo_path *p) {
 static void add_names_of(struct repo_scan *s, const struct repo_path *p, const char *directory) {
         if (!is_mapped_directory(p, directory)) {
                 if (!is_mapped_name(s, directory))
-                        add(s, p, directory, false, path_join(p->path, directory));
+                        add_found(s, p, directory, false, path_join(p->path, directory));
                 return;
         }
         for (size_t i = 0; i < p->n_names; i++)
                 if (strcmp(p->names[i].directory, directory) == 0)
-                        add(s, p, p->names[i].model, true, path_join(p->path, directory));
+                        add_found(s, p, p->names[i].model, true, path_join(p->path, directory));
 }
 
 static struct error *scan_all(const struct repo_path *p, struct repo_scan *s) {
@@ -112,7 +112,7 @@ static void add_if_present(const struct repo_path *p, const char *name, bool is_
                 return;
         err = file_stat(path, &stat);
         if (err == NULL && stat.is_directory)
-                add(s, p, name, is_mapped, STEAL(path));
+                add_found(s, p, name, is_mapped, STEAL(path));
 }
 
 /* Looks at the directories in which a model of this name can be: the one to which a registration

@@ -61,7 +61,7 @@ static const char *const file_parameters[] = { "TRITON_BATCH_STRATEGY_PATH" };
 /* Agents of which no parameter does more than to read a file of the model's directory. */
 static const char *const harmless_agents[] = { "checksum" };
 
-static struct error *refuse(const char *model, const char *what, const char *name) {
+static struct error *refuse_code(const char *model, const char *what, const char *name) {
         return error_new(ERR_UNSUPPORTED,
                          "Uploaded code is disabled: the configuration sent for model '%s' names "
                          "the %s '%s', which the model's config.pbtxt does not. " HINT,
@@ -110,12 +110,12 @@ struct error *uploaded_code_check_config(const struct model_config  *given,
 
         for (size_t i = 0; operations != NULL && i < operations->n_op_library_filename; i++)
                 if (!has_library(own, operations->op_library_filename[i]))
-                        return refuse(model, "library", operations->op_library_filename[i]);
+                        return refuse_code(model, "library", operations->op_library_filename[i]);
         for (size_t i = 0; agents != NULL && i < agents->n_agents; i++)
                 if (!has_agent(own, agents->agents[i]))
-                        return refuse(model, "repository agent", agents->agents[i]->name);
+                        return refuse_code(model, "repository agent", agents->agents[i]->name);
         for (size_t i = 0; i < ARRAY_LEN(file_parameters); i++)
                 if (config_origin_is_sent(origin, file_parameters[i]))
-                        return refuse(model, "file of the parameter", file_parameters[i]);
+                        return refuse_code(model, "file of the parameter", file_parameters[i]);
         return NULL;
 }

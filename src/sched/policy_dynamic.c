@@ -228,7 +228,8 @@ static bool is_held_back(struct policy_dynamic *d, const struct request_queue *q
         return false;
 }
 
-static struct dispatch run(const struct sched_view *view, uint32_t n, enum dispatch_reason reason) {
+static struct dispatch run_first(const struct sched_view *view, uint32_t n,
+                                 enum dispatch_reason reason) {
         return (struct dispatch){ .verdict = BATCH_RUN,
                                   .reason = reason,
                                   .on = sched_view_first_idle(view),
@@ -280,21 +281,21 @@ static struct dispatch decide(struct policy *p, const struct sched_view *view, u
         uint64_t              sooner_ns = CLOCK_NEVER;
 
         if (f->n_preferred > 0 && !is_late)
-                return run(view, f->n_preferred, DISPATCH_FULL);
+                return run_first(view, f->n_preferred, DISPATCH_FULL);
         if (f->cannot_grow || f->rows >= d->largest_preferred)
-                return run(view, f->n, DISPATCH_FULL);
+                return run_first(view, f->n, DISPATCH_FULL);
         if (delay_ns == 0)
-                return run(view, f->n, DISPATCH_DUE);
+                return run_first(view, f->n, DISPATCH_DUE);
 
         bool is_early = UNLIKELY(d->adaptive.mode != ADAPTIVE_OFF) &&
                         runs_early(d, view, f, now_ns, &sooner_ns);
 
         if (is_late)
-                return run(view, f->n, DISPATCH_DUE);
+                return run_first(view, f->n, DISPATCH_DUE);
         if (is_early)
-                return run(view, f->n, adaptive_reason(&d->adaptive));
+                return run_first(view, f->n, adaptive_reason(&d->adaptive));
         if (UNLIKELY(d->is_draining))
-                return run(view, f->n, DISPATCH_DRAIN);
+                return run_first(view, f->n, DISPATCH_DRAIN);
         return wait_for_more(d, q, f, sooner_ns);
 }
 

@@ -4,11 +4,11 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/timer.h"
+#include "infer/infer_thread.h"
 #include "infer/model.h"
 #include "infer/request.h"
 #include "infer/request_split.h"
 #include "infer/response_order.h"
-#include "infer/submitter.h"
 #include "observe/batch_counts.h"
 #include "sched/pull_private.h"
 #include "sched/rate_limiter.h"
@@ -46,7 +46,7 @@ static void wake_deferred(void *scheduler);
 /* A submitter may defer the wake-up. Its flush asks the policy again. */
 static void wake_or_defer_locked(struct pull_engine *e, const struct sched_event *ev,
                                  struct instance *in) {
-        if (!ev->may_run_here || !submitter_defer_wake(ev->thread, e, e->model, wake_deferred))
+        if (!ev->may_run_here || !infer_thread_defer_wake(ev->thread, e, e->model, wake_deferred))
                 wake_locked(in);
 }
 
@@ -298,14 +298,15 @@ static void run_requests(struct pull_engine *e, const struct sched_event *ev, bo
 
 /* Runs the event's batch, and then takes the lock. */
 static void run_batch(struct pull_engine *e, struct sched_event *ev, bool is_inline) {
-        struct execution done = { .rows = ev->rows, .start_ns = submitter_recent_time(ev->thread) };
+        struct execution done = { .rows = ev->rows,
+                                  .start_ns = infer_thread_recent_time(ev->thread) };
 
-        submitter_enter_execution(ev->thread, ev->spends_ns);
+        infer_thread_enter_execution(ev->thread, ev->spends_ns);
         if (UNLIKELY(e->policy->assigns_batches))
                 instance_run_items(ev->runner, e->model->stats, is_inline, &done);
         else
                 run_requests(e, ev, is_inline, &done);
-        ev->has_continuations = submitter_leave_execution(ev->thread, done.end_ns);
+        ev->has_continuations = infer_thread_leave_execution(ev->thread, done.end_ns);
         mutex_lock(&e->lock);
         measure_locked(e, &done);
         if (UNLIKELY(ev->runner->claim != NULL))
@@ -347,7 +348,7 @@ static void on_timeout(struct timer *t) {
 
 /* Checks the first idle instance, which is the one that a policy runs if all are alike. A policy
  * that assigns batches may choose another one; that instance is checked when it is known. */
-static bool may_run_here(struct pull_engine *e, const struct submitter *thread, bool is_step) {
+static bool may_run_here(struct pull_engine *e, const struct infer_thread *thread, bool is_step) {
         struct list_node *first = list_first(&e->idle);
 
         if (e->inline_execution == INLINE_NEVER || first == NULL ||
@@ -355,9 +356,9 @@ static bool may_run_here(struct pull_engine *e, const struct submitter *thread, 
              !may_borrow(e, LIST_ENTRY(first, struct instance, idle_node))))
                 return false;
         if (e->inline_execution == INLINE_ALWAYS)
-                return !submitter_is_executing(thread);
+                return !infer_thread_is_executing(thread);
         return e->average_ns > 0 && e->average_ns < e->inline_limit_ns &&
-               submitter_may_run(thread, e->average_ns, e->inline_limit_ns, is_step);
+               infer_thread_may_run(thread, e->average_ns, e->inline_limit_ns, is_step);
 }
 
 static struct error *error_draining(const struct request *req) {
@@ -391,7 +392,7 @@ static inline void notify_arrival_locked(struct pull_engine *e, struct request *
 static void run_here(struct pull_engine *e, struct sched_event *ev) {
         run_borrowed(e, ev);
         if (UNLIKELY(ev->has_continuations))
-                submitter_continue(ev->thread, false);
+                infer_thread_continue(ev->thread, false);
 }
 
 /* Releases the lock, then runs the batch that was taken for this thread. */
@@ -403,7 +404,7 @@ static void unlock_and_run(struct pull_engine *e, struct sched_event *ev) {
 
 /* Returns the instance that this thread may borrow for a request that runs at once, without the
  * queue and the policy: no other request waits. NULL: the request goes through the queue. */
-static struct instance *find_direct_locked(struct pull_engine *e, const struct submitter *thread,
+static struct instance *find_direct_locked(struct pull_engine *e, const struct infer_thread *thread,
                                            const struct request *req) {
         if (!e->policy->is_immediate || e->queue.n_waiting > 0 || e->group != NULL ||
             e->batches_at_flush || !may_run_here(e, thread, req->is_inner) ||
@@ -413,7 +414,7 @@ static struct instance *find_direct_locked(struct pull_engine *e, const struct s
 }
 
 /* Releases the lock. */
-static void run_direct(struct pull_engine *e, struct submitter *thread, struct instance *in,
+static void run_direct(struct pull_engine *e, struct infer_thread *thread, struct instance *in,
                        struct request *req) {
         struct sched_event ev = { .thread = thread,
                                   .spends_ns = e->average_ns,
@@ -432,7 +433,7 @@ static void run_direct(struct pull_engine *e, struct submitter *thread, struct i
 }
 
 /* Runs a batch here or wakes an instance. Releases the lock. `req` may be freed afterwards. */
-static void act_on_arrival(struct pull_engine *e, struct submitter *thread, bool is_step,
+static void act_on_arrival(struct pull_engine *e, struct infer_thread *thread, bool is_step,
                            uint64_t now_ns) {
         struct sched_event ev = { .thread = thread,
                                   .now_ns = now_ns,
@@ -443,7 +444,7 @@ static void act_on_arrival(struct pull_engine *e, struct submitter *thread, bool
          * the end of the round all that the loop has read. Without an idle instance there is nothing to
          * defer; then the policy only updates what it waits for. */
         if (list_is_empty(&e->idle) || (ev.may_run_here && !e->batches_at_flush) ||
-            !submitter_defer_wake(thread, e, e->model, wake_deferred))
+            !infer_thread_defer_wake(thread, e, e->model, wake_deferred))
                 schedule_locked(e, &ev);
         else
                 update_timer_locked(e);
@@ -454,7 +455,7 @@ static void act_on_arrival(struct pull_engine *e, struct submitter *thread, bool
  * true when it ran one and more requests wait, for which no instance was woken. Adds the expected
  * duration to *spent_ns, the time that the current flush spends on batches. */
 static bool schedule_again(struct pull_engine *e, uint64_t *spent_ns, bool asks_again) {
-        struct sched_event ev = { .thread = submitter_self(),
+        struct sched_event ev = { .thread = infer_thread_self(),
                                   .now_ns = clock_now_ns(),
                                   .asks_again = asks_again };
 
@@ -491,7 +492,7 @@ static struct error *admit_locked(const struct pull_engine *e, const struct requ
 }
 
 /* A thread reads the clock before it takes the lock, up to a round of its loop before
- * (infer/submitter.h). */
+ * (infer/infer_thread.h). */
 #define MAX_CLOCK_LAG_NS UINT64_C(100000)
 
 /* Requests that come at the same time are queued in the order of their times, so that the oldest one is
@@ -507,10 +508,10 @@ static inline struct error *push_locked(struct pull_engine *e, struct request *r
 }
 
 static struct error *pull_submit(struct scheduler *base, struct request *req) {
-        struct pull_engine *e = self_of(base);
-        struct submitter   *thread = submitter_self();
-        struct instance    *direct = NULL;
-        uint64_t            now_ns = req->times.request_start_ns;
+        struct pull_engine  *e = self_of(base);
+        struct infer_thread *thread = infer_thread_self();
+        struct instance     *direct = NULL;
+        uint64_t             now_ns = req->times.request_start_ns;
 
         /* No reading of the clock, here and under the lock: the time at which the request was made is
          * near enough for the policies, and a reading costs some 20 ns. */
@@ -521,7 +522,7 @@ static struct error *pull_submit(struct scheduler *base, struct request *req) {
                 direct = find_direct_locked(e, thread, req);
         if (direct != NULL) {
                 run_direct(e, thread, direct, req);
-                submitter_check_wakes(thread, now_ns);
+                infer_thread_check_wakes(thread, now_ns);
                 return NULL;
         }
         if (err == NULL)
@@ -537,7 +538,7 @@ static struct error *pull_submit(struct scheduler *base, struct request *req) {
                 mutex_unlock(&e->lock);
                 refuse_cancelled(e, req);
         }
-        submitter_check_wakes(thread, now_ns);
+        infer_thread_check_wakes(thread, now_ns);
         return NULL;
 }
 
@@ -578,7 +579,7 @@ static void pull_submit_all(struct scheduler *base, struct request *const *reque
                             struct error **ret_errors) {
         static const struct error why = ERROR_STATIC(ERR_CANCELLED, "");
         struct pull_engine       *e = self_of(base);
-        struct submitter         *thread = submitter_self();
+        struct infer_thread      *thread = infer_thread_self();
         struct request           *first = NULL, **end = &first;
         struct request           *cancelled = NULL;
         uint64_t                  now_ns = clock_now_ns();
@@ -599,7 +600,7 @@ static void pull_submit_all(struct scheduler *base, struct request *const *reque
                 mutex_unlock(&e->lock);
         }
         refuse_all(e, cancelled, &why, FAILURE_CANCELED);
-        submitter_check_wakes(thread, now_ns);
+        infer_thread_check_wakes(thread, now_ns);
 }
 
 static void pull_cancel(struct scheduler *base, struct request *req) {
@@ -636,7 +637,7 @@ static void wait_idle_locked(struct pull_engine *e, struct instance *in) {
  * the instance may be borrowed, because the next step may be one of the same model. It goes to the
  * end of the idle list: submitters first borrow instances whose threads are free. */
 static void run_continuations(struct pull_engine *e, struct instance *in,
-                              struct submitter *thread) {
+                              struct infer_thread *thread) {
         bool runs_steps = !has_work(e); /* otherwise the queued requests run first */
 
         in->is_continuing = true;
@@ -646,7 +647,7 @@ static void run_continuations(struct pull_engine *e, struct instance *in,
                 schedule_and_unlock(e, in); /* the next step may need the same resource */
         else
                 mutex_unlock(&e->lock);
-        submitter_continue(thread, runs_steps);
+        infer_thread_continue(thread, runs_steps);
         mutex_lock(&e->lock);
         in->is_continuing = false;
         while (in->state == INSTANCE_BORROWED)
@@ -667,7 +668,8 @@ static void run_dispatched(struct pull_engine *e, struct instance *in, struct sc
 }
 
 /* One iteration of an instance's thread: asks for a batch and runs it, or sleeps. */
-static void iterate_locked(struct pull_engine *e, struct instance *in, struct submitter *thread) {
+static void iterate_locked(struct pull_engine *e, struct instance *in,
+                           struct infer_thread *thread) {
         struct sched_event ev = { .thread = thread, .now_ns = clock_now_ns(), .self = in };
 
         if (UNLIKELY(in->state == INSTANCE_DISPATCHED)) {
@@ -704,9 +706,9 @@ static bool must_run(const struct instance *in) {
 }
 
 static void instance_main(void *arg) {
-        struct instance    *in = arg;
-        struct pull_engine *e = in->engine;
-        struct submitter   *thread = submitter_self();
+        struct instance     *in = arg;
+        struct pull_engine  *e = in->engine;
+        struct infer_thread *thread = infer_thread_self();
 
         mutex_lock(&e->lock);
         while (in->state == INSTANCE_BORROWED)

@@ -17,7 +17,7 @@
  * request makes a batch that may run now, the executor allows it, and the model's measured execution
  * time (a moving average) is below the limit. An instance that is bound to its own thread's cores is
  * never borrowed. Executions do not nest: when a completion submits another request, that request is
- * queued or deferred (infer/submitter.h), so that stacks stay flat.
+ * queued or deferred (infer/infer_thread.h), so that stacks stay flat.
  *
  * With a rate limiter an instance needs a permit for each batch. The engine asks for a permit when a batch
  * may run, and withdraws when no batch may run any more. The limiter chooses which of the idle

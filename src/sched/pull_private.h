@@ -19,7 +19,7 @@
 
 struct batch_counts;
 struct rate_group;
-struct submitter;
+struct infer_thread;
 
 struct pull_engine {
         struct scheduler      base;
@@ -56,13 +56,13 @@ struct pull_engine {
 
 /* An event, and its results for the thread on which it happened. */
 struct sched_event {
-        struct submitter *thread; /* the thread of the event; NULL: it runs nothing here */
-        uint64_t          now_ns;
-        struct instance  *self;  /* idle, its own thread asks; NULL: other event */
-        struct instance  *ended; /* instance that this thread had borrowed; it returns its permit */
-        bool              may_run_here; /* the thread may borrow an instance */
-        bool              asks_again;   /* when its batch has run; wakes no instance for the rest */
-        uint64_t          spends_ns;    /* expected duration when it runs a batch */
+        struct infer_thread *thread; /* the thread of the event; NULL: it runs nothing here */
+        uint64_t             now_ns;
+        struct instance     *self; /* idle, its own thread asks; NULL: other event */
+        struct instance *ended; /* instance that this thread had borrowed; it returns its permit */
+        bool             may_run_here; /* the thread may borrow an instance */
+        bool             asks_again;   /* when its batch has run; wakes no instance for the rest */
+        uint64_t         spends_ns;    /* expected duration when it runs a batch */
 
         /* Filled in by schedule_locked(). */
         struct instance *runner; /* runs `batch` on this thread; NULL: nothing */

@@ -20,7 +20,7 @@ static char *group_name(const struct executor *e) {
                                                : mem_strdup(name);
 }
 
-static uint32_t add(struct plugin_members *m, const struct executor *e) {
+static uint32_t add_member(struct plugin_members *m, const struct executor *e) {
         uint32_t at = m->n++;
 
         m->views = mem_realloc(m->views, m->n * sizeof(*m->views));
@@ -39,7 +39,7 @@ void plugin_members_init(struct plugin_members *m, struct executor *const *execu
         *m = (struct plugin_members){ 0 };
         for (uint32_t i = 0; i < n_executors; i++)
                 if (!executors[i]->is_passive)
-                        add(m, executors[i]);
+                        add_member(m, executors[i]);
 }
 
 static void free_name(const sched_member *view) {
@@ -71,7 +71,7 @@ uint32_t plugin_members_join(struct plugin_members *m, struct instance *in) {
         uint32_t at = find_expecting(m, in);
 
         if (at == m->n)
-                add(m, in->executor);
+                add_member(m, in->executor);
         m->states[at].in = in;
         in->policy_index = at;
         return at;

@@ -120,7 +120,7 @@ static bool is_due_locked(const struct trace_writer *w, uint64_t *ret_due_ns) {
         return clock_now_ns() >= *ret_due_ns;
 }
 
-static void run(void *arg) {
+static void writer_main(void *arg) {
         struct trace_writer *w = arg;
         struct trace_sink   *sink = w->options.sink;
         uint64_t             due_ns;
@@ -173,7 +173,7 @@ struct error *trace_writer_start(const struct trace_writer_options *o, struct tr
         cond_init(&w->changed);
         cond_init(&w->ended);
         o->sink->writer = w;
-        err = thread_start(&w->thread, "neso-traces", run, w);
+        err = thread_start(&w->thread, "neso-traces", writer_main, w);
         if (err != NULL) {
                 free_writer(w);
                 return err;

@@ -75,7 +75,7 @@ struct error *tracer_check(const struct trace_config *config) {
                                                         : trace_file_check(config->file);
 }
 
-static struct error *start(struct tracer *t) {
+static struct error *start_writer(struct tracer *t) {
         const struct trace_config  *c = &t->settings.config;
         struct trace_writer_options o = {
                 .max_bytes = MAX_WAITING_BYTES, .stop_ns = STOP_NS, .on_drop = on_drop, .owner = t
@@ -95,7 +95,7 @@ struct error *tracer_new(const struct trace_config *config, struct TRITONSERVER_
 
         (void)core; /* not used: the metric only needs the core to exist */
         if (err == NULL)
-                err = start(t);
+                err = start_writer(t);
         if (err != NULL) {
                 tracer_free(t);
                 return err;

@@ -161,13 +161,13 @@ static PyMethodDef functions[] = {
         { "_end", serve_end, METH_VARARGS, NULL },
         { "_log", write_log, METH_VARARGS, NULL },
         { "_ask", calls_ask, METH_VARARGS, NULL },
-        { "_infer", infer_call_start, METH_VARARGS, NULL },
-        { "_exec", infer_call_exec, METH_VARARGS, NULL },
-        { "_wait_async", infer_call_wait_async, METH_NOARGS, NULL },
-        { "_wait", infer_call_wait, METH_VARARGS, NULL },
-        { "_use_loop", infer_call_use_loop, METH_NOARGS, NULL },
-        { "_execution", infer_call_execution, METH_NOARGS, NULL },
-        { "_holds", infer_call_holds, METH_NOARGS, NULL },
+        { "_infer", bls_call_start, METH_VARARGS, NULL },
+        { "_exec", bls_call_exec, METH_VARARGS, NULL },
+        { "_wait_async", bls_call_wait_async, METH_NOARGS, NULL },
+        { "_wait", bls_call_wait, METH_VARARGS, NULL },
+        { "_use_loop", bls_call_use_loop, METH_NOARGS, NULL },
+        { "_execution", bls_call_execution, METH_NOARGS, NULL },
+        { "_holds", bls_call_holds, METH_NOARGS, NULL },
         { "_free_call", calls_free, METH_VARARGS, NULL },
         { "_cancel", calls_cancel, METH_VARARGS, NULL },
         { "_count", calls_count, METH_VARARGS, NULL },
@@ -191,7 +191,7 @@ static struct PyModuleDef definition = {
         .m_methods = functions,
 };
 
-static bool add(PyObject *module, const char *name, PyTypeObject *type) {
+static bool add_type(PyObject *module, const char *name, PyTypeObject *type) {
         Py_INCREF(type);
         return PyModule_AddObject(module, name, (PyObject *)type) == 0;
 }
@@ -207,9 +207,10 @@ PyMODINIT_FUNC PyInit_c_python_backend_utils(void) {
         module = PyModule_Create(&definition);
         if (module == NULL)
                 return NULL;
-        if (!add(module, "Tensor", tensor_type) || !add(module, "InferenceRequest", request_type) ||
-            !add(module, "InferenceResponse", response_type) ||
-            !add(module, "InferenceResponseSender", sender_type)) {
+        if (!add_type(module, "Tensor", tensor_type) ||
+            !add_type(module, "InferenceRequest", request_type) ||
+            !add_type(module, "InferenceResponse", response_type) ||
+            !add_type(module, "InferenceResponseSender", sender_type)) {
                 Py_DECREF(module);
                 return NULL;
         }

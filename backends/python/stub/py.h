@@ -297,22 +297,22 @@ PyObject *calls_free(PyObject *module, PyObject *args);
 PyObject *calls_cancel(PyObject *module, PyObject *args);
 PyObject *calls_count(PyObject *module, PyObject *args);
 
-/* ---- calls of other models (infer_call.c) ---------------------------------------------------- */
+/* ---- calls of other models (bls_call.c) ---------------------------------------------------- */
 
-PyObject *infer_call_start(PyObject *module, PyObject *args);
-PyObject *infer_call_exec(PyObject *module, PyObject *args);
-PyObject *infer_call_wait_async(PyObject *module, PyObject *unused);
-PyObject *infer_call_wait(PyObject *module, PyObject *args);
-PyObject *infer_call_use_loop(PyObject *module, PyObject *unused);
-PyObject *infer_call_execution(PyObject *module, PyObject *unused);
-PyObject *infer_call_holds(PyObject *module, PyObject *unused);
+PyObject *bls_call_start(PyObject *module, PyObject *args);
+PyObject *bls_call_exec(PyObject *module, PyObject *args);
+PyObject *bls_call_wait_async(PyObject *module, PyObject *unused);
+PyObject *bls_call_wait(PyObject *module, PyObject *args);
+PyObject *bls_call_use_loop(PyObject *module, PyObject *unused);
+PyObject *bls_call_execution(PyObject *module, PyObject *unused);
+PyObject *bls_call_holds(PyObject *module, PyObject *unused);
 /* Records that an execution of these requests runs on this thread, at that depth of nested calls. */
-void infer_call_begin_execution(struct request *const *requests, Py_ssize_t n, uint32_t depth,
-                                uint32_t slot);
-void infer_call_end_execution(void);
+void bls_call_begin_execution(struct request *const *requests, Py_ssize_t n, uint32_t depth,
+                              uint32_t slot);
+void bls_call_end_execution(void);
 /* Makes the key by which the calls of a coroutine name their execution: (depth, slot, handles). */
-PyObject *infer_call_key(struct request *const *requests, Py_ssize_t n, uint32_t depth,
-                         uint32_t slot);
+PyObject *bls_call_key(struct request *const *requests, Py_ssize_t n, uint32_t depth,
+                       uint32_t slot);
 
 /* ---- executions (serve.c) -------------------------------------------------------------------- */
 

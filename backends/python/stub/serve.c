@@ -330,9 +330,9 @@ static PyObject *call_model(PyObject *list, struct request *const *requests, Py_
         struct shm_slot *slot = &connection.header->slots[i];
         PyObject        *result;
 
-        infer_call_begin_execution(requests, n, depth_of(requests, n), i);
+        bls_call_begin_execution(requests, n, depth_of(requests, n), i);
         result = PyObject_CallFunctionObjArgs(loop.execute, list, NULL);
-        infer_call_end_execution();
+        bls_call_end_execution();
         if (connection.is_forked)
                 _exit(0); /* a child that the model forked; the result is its parent's to write */
         slot->end_ns = shm_clock_ns();
@@ -389,7 +389,7 @@ static bool run_requests(const struct shm_execution *execution, struct request *
         return has_ended;
 }
 
-static bool run(const struct shm_execution *execution) {
+static bool run_execution(const struct shm_execution *execution) {
         struct request *few[FEW_REQUESTS], **many;
         uint32_t        n = count_requests(execution);
         bool            has_ended;
@@ -465,8 +465,8 @@ static bool start_pending(const struct shm_execution *execution) {
                 return false;
         p = PyCapsule_GetPointer(capsule, PENDING_NAME);
         if (PyList_Size(list) > 0) {
-                PyObject *key = infer_call_key(p->requests, p->n, depth_of(p->requests, p->n),
-                                               execution->slot);
+                PyObject *key = bls_call_key(p->requests, p->n, depth_of(p->requests, p->n),
+                                             execution->slot);
 
                 done = key != NULL ? PyObject_CallFunctionObjArgs(loop.execute, list, capsule, key,
                                                                   NULL)
@@ -522,7 +522,7 @@ static void give_back_requests(const struct shm_execution *execution) {
 }
 
 /* Answers an execution whose memory is out of reach. */
-static void refuse(const struct shm_execution *execution) {
+static void refuse_execution(const struct shm_execution *execution) {
         struct outcome o = { .text = PyBytes_FromString(OUT_OF_REACH) };
 
         give_back_requests(execution);
@@ -589,10 +589,10 @@ PyObject *serve(PyObject *module, PyObject *args) {
                         continue;
                 slot->claim_ns = shm_clock_ns();
                 if (!connection_reach(execution.block)) {
-                        refuse(&execution);
+                        refuse_execution(&execution);
                         continue;
                 }
-                if (!(loop.is_concurrent ? start_pending(&execution) : run(&execution)))
+                if (!(loop.is_concurrent ? start_pending(&execution) : run_execution(&execution)))
                         return NULL;
         }
 }

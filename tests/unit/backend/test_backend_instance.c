@@ -6,8 +6,8 @@
 #include "backend/log_lines.h"
 #include "backend/probe.h"
 #include "infer/fake_model.h"
+#include "infer/infer_thread.h"
 #include "infer/request_check.h"
-#include "infer/submitter.h"
 
 #define N_REQUESTS 3
 
@@ -251,8 +251,8 @@ static void count_call(void *n) {
 
 static void leave_row_open(void *n) {
         assert_int_equal(*(unsigned *)n, 1);
-        submitter_begin_responses();
-        assert_true(submitter_call_after_responses(count_call, n));
+        infer_thread_begin_responses();
+        assert_true(infer_thread_call_after_responses(count_call, n));
         assert_int_equal(*(unsigned *)n, 1);
 }
 
@@ -269,12 +269,12 @@ static void test_rows_end_at_an_execution(void **state) {
         begin(&p, "fake_backend");
         in = instance(&p);
         make_probes(&p, probes, requests);
-        submitter_begin_responses();
-        assert_true(submitter_call_after_responses(count_call, &n_calls));
+        infer_thread_begin_responses();
+        assert_true(infer_thread_call_after_responses(count_call, &n_calls));
         fake_host_on_call(FAKE_EXECUTE, leave_row_open, &n_calls);
         in->executor.ops->execute(&in->executor, requests, N_REQUESTS);
         assert_int_equal(n_calls, 2);
-        assert_false(submitter_call_after_responses(count_call, &n_calls));
+        assert_false(infer_thread_call_after_responses(count_call, &n_calls));
         for (size_t i = 0; i < N_REQUESTS; i++) {
                 probe_wait(&probes[i]);
                 probe_done(&probes[i]);

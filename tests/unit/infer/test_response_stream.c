@@ -4,9 +4,9 @@
 #include "base/lock.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "infer/infer_thread.h"
 #include "infer/response.h"
 #include "infer/response_stream.h"
-#include "infer/submitter.h"
 
 #define LIMITS(responses, bytes, wait_ns)                                                          \
         (struct response_limits) {                                                                 \
@@ -196,10 +196,10 @@ static void test_no_wait_for_who_was_not_woken(void **state) {
 
         (void)state;
         response_stream_enter(f, 1, true);
-        submitter_begin_responses();
-        assert_true(submitter_call_after_responses(read_one, f));
+        infer_thread_begin_responses();
+        assert_true(infer_thread_call_after_responses(read_one, f));
         response_stream_enter(f, 1, true);
-        submitter_end_responses();
+        infer_thread_end_responses();
         response_stream_leave(f, 1, 0);
         response_stream_unref(f);
 }

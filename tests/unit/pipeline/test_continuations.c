@@ -6,9 +6,9 @@
 
 #include "base/buf.h"
 #include "base/thread.h"
+#include "infer/infer_thread.h"
 #include "infer/inner_request.h"
 #include "infer/model_submit.h"
-#include "infer/submitter.h"
 #include "sched/lab_model.h"
 #include "sched/rate_limiter.h"
 
@@ -67,7 +67,7 @@ static void on_end(struct inner_request *r) {
         if (++l->at < l->n) {
                 struct step *next = &l->steps[l->at];
 
-                next->was_deferred = submitter_defer(&next->base);
+                next->was_deferred = infer_thread_defer(&next->base);
                 if (!next->was_deferred)
                         begin_step(next);
                 return;
@@ -268,7 +268,7 @@ static void test_steps_share_the_limit_of_one_event(void **state) {
         for (unsigned i = 0; i < 4; i++)
                 models[i] = &m;
         settle(&m);
-        submitter_allow_inline(true);
+        infer_thread_allow_inline(true);
         while (n_here == 0 && clock_now_ns() < give_up_ns) {
                 line_begin(&l, models, 4);
                 line_end(&l);
@@ -276,7 +276,7 @@ static void test_steps_share_the_limit_of_one_event(void **state) {
                 assert_in_range(n_here, 0, 2);
         }
         assert_in_range(n_here, 1, 2);
-        submitter_allow_inline(false);
+        infer_thread_allow_inline(false);
         lab_model_close(&m);
 }
 
@@ -367,9 +367,9 @@ static void test_an_instance_with_its_thread_away_is_woken_last(void **state) {
         line_init(&borrower, only_m, 1);
         borrower.before_end = free_second;
         second = &y;
-        submitter_allow_inline(true);
+        infer_thread_allow_inline(true);
         begin_step(&borrower.steps[0]);
-        submitter_allow_inline(false);
+        infer_thread_allow_inline(false);
         line_end(&borrower);
         line_begin(&last, only_m, 1);
         line_end(&last);
@@ -411,7 +411,7 @@ static bool                was_deferred, has_run_within;
  * execution. */
 static void start_another(struct continuation *c) {
         (void)c;
-        was_deferred = submitter_defer(&started_later);
+        was_deferred = infer_thread_defer(&started_later);
         has_run_within = started_later.run == NULL;
 }
 
@@ -419,40 +419,40 @@ static void test_flat_without_executions(void **state) {
         struct continuation a = { .run = start_another };
 
         (void)state;
-        submitter_enter_execution(submitter_self(), 0);
-        assert_true(submitter_defer(&a));
-        assert_true(submitter_leave_execution(submitter_self(), 0));
-        submitter_continue(submitter_self(), true);
+        infer_thread_enter_execution(infer_thread_self(), 0);
+        assert_true(infer_thread_defer(&a));
+        assert_true(infer_thread_leave_execution(infer_thread_self(), 0));
+        infer_thread_continue(infer_thread_self(), true);
         assert_true(was_deferred);
         assert_false(has_run_within);
         assert_null(started_later.run);
-        assert_false(submitter_defer(&a)); /* the execution has ended */
+        assert_false(infer_thread_defer(&a)); /* the execution has ended */
 }
 
 static void test_order_and_nesting(void **state) {
         struct continuation a = { .run = count_run }, b = { .run = count_run };
 
         (void)state;
-        assert_false(submitter_defer(&a)); /* inside no execution */
-        submitter_enter_execution(submitter_self(), 0);
-        assert_true(submitter_defer(&a));
-        assert_true(submitter_defer(&b));
-        submitter_continue(submitter_self(), true); /* still inside the execution */
+        assert_false(infer_thread_defer(&a)); /* inside no execution */
+        infer_thread_enter_execution(infer_thread_self(), 0);
+        assert_true(infer_thread_defer(&a));
+        assert_true(infer_thread_defer(&b));
+        infer_thread_continue(infer_thread_self(), true); /* still inside the execution */
         assert_non_null(a.run);
-        assert_true(submitter_leave_execution(submitter_self(), 0));
-        submitter_continue(submitter_self(), true);
+        assert_true(infer_thread_leave_execution(infer_thread_self(), 0));
+        infer_thread_continue(infer_thread_self(), true);
         assert_null(a.run);
         assert_null(b.run);
-        submitter_enter_execution(submitter_self(), 0);
-        assert_false(submitter_leave_execution(submitter_self(), 0));
+        infer_thread_enter_execution(infer_thread_self(), 0);
+        assert_false(infer_thread_leave_execution(infer_thread_self(), 0));
 }
 
 static bool ran_a_step, ran_a_client;
 
 static void ask_for_limits(struct continuation *c) {
         (void)c;
-        ran_a_client = submitter_may_run(submitter_self(), 1, 1000, false);
-        ran_a_step = submitter_may_run(submitter_self(), 1, 1000, true);
+        ran_a_client = infer_thread_may_run(infer_thread_self(), 1, 1000, false);
+        ran_a_step = infer_thread_may_run(infer_thread_self(), 1, 1000, true);
 }
 
 /* Steps run within the time limit of one event, and only on a thread that allows it. */
@@ -460,22 +460,22 @@ static void test_what_may_run_here(void **state) {
         struct continuation a = { .run = ask_for_limits };
 
         (void)state;
-        assert_false(submitter_may_run(submitter_self(), 1, 1000, true));
-        submitter_allow_inline(true);
-        assert_true(submitter_may_run(submitter_self(), 999, 1000, false));
-        assert_false(submitter_may_run(submitter_self(), 1000, 1000, false));
-        submitter_allow_inline(false);
+        assert_false(infer_thread_may_run(infer_thread_self(), 1, 1000, true));
+        infer_thread_allow_inline(true);
+        assert_true(infer_thread_may_run(infer_thread_self(), 999, 1000, false));
+        assert_false(infer_thread_may_run(infer_thread_self(), 1000, 1000, false));
+        infer_thread_allow_inline(false);
         for (unsigned runs_steps = 0; runs_steps < 2; runs_steps++)
                 for (uint64_t spends_ns = 998; spends_ns <= 999; spends_ns++) {
-                        submitter_enter_execution(submitter_self(), spends_ns);
-                        assert_false(submitter_may_run(submitter_self(), 1, 1000, true));
-                        assert_true(submitter_defer(&a));
-                        assert_true(submitter_leave_execution(submitter_self(), 0));
-                        submitter_continue(submitter_self(), runs_steps);
+                        infer_thread_enter_execution(infer_thread_self(), spends_ns);
+                        assert_false(infer_thread_may_run(infer_thread_self(), 1, 1000, true));
+                        assert_true(infer_thread_defer(&a));
+                        assert_true(infer_thread_leave_execution(infer_thread_self(), 0));
+                        infer_thread_continue(infer_thread_self(), runs_steps);
                         assert_false(ran_a_client);
                         assert_int_equal(ran_a_step, runs_steps && spends_ns == 998);
                 }
-        assert_false(submitter_may_run(submitter_self(), 1, 1000, true));
+        assert_false(infer_thread_may_run(infer_thread_self(), 1, 1000, true));
 }
 
 /* Inner requests continue while the scheduler drains. Requests of clients are refused. */

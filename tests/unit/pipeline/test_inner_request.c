@@ -3,8 +3,8 @@
  * end. */
 #include "suite.h"
 
+#include "infer/infer_thread.h"
 #include "infer/inner_request.h"
-#include "infer/submitter.h"
 #include "sched/lab_model.h"
 
 #define MODEL                                                                                      \

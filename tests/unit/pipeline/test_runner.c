@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "base/thread.h"
-#include "infer/submitter.h"
+#include "infer/infer_thread.h"
 #include "pipeline/line_lab.h"
 
 static const uint32_t five = 5;
@@ -429,7 +429,7 @@ struct many {
 static void submit_many(void *arg) {
         struct many *m = arg;
 
-        submitter_allow_inline(m->allows_inline);
+        infer_thread_allow_inline(m->allows_inline);
         for (unsigned i = 0; i < N_EACH; i++) {
                 struct lab_call c;
 

@@ -7,7 +7,7 @@
 
 #include "base/placement.h"
 #include "config/batching_config.h"
-#include "infer/submitter.h"
+#include "infer/infer_thread.h"
 #include "observe/batch_counts.h"
 #include "sched/instance.h"
 #include "sched/policy.h"
@@ -326,7 +326,7 @@ struct traffic {
 static void traffic_main(void *arg) {
         struct traffic *s = arg;
 
-        submitter_allow_inline(s->allows_inline);
+        infer_thread_allow_inline(s->allows_inline);
         for (unsigned i = 0; i < N_EACH && !s->is_stuck; i++) {
                 struct error *err = ticket_try_submit(&s->tickets[i]);
 

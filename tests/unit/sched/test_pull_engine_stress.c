@@ -9,7 +9,7 @@
 #include "suite.h"
 
 #include "config/batching_config.h"
-#include "infer/submitter.h"
+#include "infer/infer_thread.h"
 #include "sched/instance.h"
 #include "sched/policy.h"
 #include "sched/pull_engine.h"
@@ -44,7 +44,7 @@ struct entry {
         struct entry       *next; /* NULL: the last one, which is the usual case */
 };
 
-struct submitter {
+struct infer_thread {
         struct thread thread;
         struct lab   *lab;
         /* N_EACH that the thread submits, then N_LATER that completions submit */
@@ -54,9 +54,9 @@ struct submitter {
         bool          is_stuck;
 };
 
-static bool wait_released(struct submitter *s, struct ticket *t) {
+static bool wait_released(struct infer_thread *s, struct ticket *t) {
         if (s->defers_wakes)
-                submitter_flush_wakes();
+                infer_thread_flush_wakes();
         s->is_stuck |= !ticket_wait_released(t);
         return !s->is_stuck;
 }
@@ -89,16 +89,16 @@ static void start_next(struct continuation *c) {
 static void submit_next(struct ticket *t) {
         struct entry *next = CONTAINER_OF(t, struct entry, ticket)->next;
 
-        if (!submitter_defer(&next->start))
+        if (!infer_thread_defer(&next->start))
                 submit(next);
 }
 
-static void submitter_main(void *arg) {
-        struct submitter *s = arg;
+static void infer_thread_main(void *arg) {
+        struct infer_thread *s = arg;
 
-        submitter_allow_inline(s->allows_inline);
+        infer_thread_allow_inline(s->allows_inline);
         if (s->defers_wakes)
-                submitter_flush_wakes(); /* keeps the promise to flush */
+                infer_thread_flush_wakes(); /* keeps the promise to flush */
         for (unsigned i = 0; i < N_EACH; i++) {
                 if (i % 29 == 0)
                         request_cancel(s->entries[i].ticket.req);
@@ -121,10 +121,11 @@ static void chain(struct entry *e, struct entry *next) {
         next->ticket.req->outer = NULL;
 }
 
-static void submitter_open(struct submitter *s, struct lab *lab, unsigned number, unsigned how) {
-        *s = (struct submitter){ .lab = lab,
-                                 .allows_inline = number % 2 == 0,
-                                 .defers_wakes = number % 4 >= 2 };
+static void infer_thread_open(struct infer_thread *s, struct lab *lab, unsigned number,
+                              unsigned how) {
+        *s = (struct infer_thread){ .lab = lab,
+                                    .allows_inline = number % 2 == 0,
+                                    .defers_wakes = number % 4 >= 2 };
         s->entries = calloc(N_ENTRIES, sizeof(*s->entries));
         assert_non_null(s->entries);
         for (unsigned i = 0; i < N_ENTRIES; i++) {
@@ -148,7 +149,7 @@ static void submitter_open(struct submitter *s, struct lab *lab, unsigned number
         }
 }
 
-static unsigned count_executed(const struct submitter *s) {
+static unsigned count_executed(const struct infer_thread *s) {
         unsigned n = 0;
 
         for (unsigned i = 0; i < N_ENTRIES; i++) {
@@ -164,7 +165,7 @@ static unsigned count_executed(const struct submitter *s) {
         return n;
 }
 
-static void submitter_done(struct submitter *s) {
+static void infer_thread_done(struct infer_thread *s) {
         for (unsigned i = 0; i < N_ENTRIES; i++)
                 request_free(s->entries[i].ticket.req);
         free(s->entries);
@@ -237,16 +238,16 @@ static void run_made(lab_make_fn make, const char *config, unsigned n_executors,
         struct rate_supply   supply = { "R", 2, -1 };
         struct rate_limiter *limiter = (how & LIMITED) != 0 ? rate_limiter_new(&supply, 1) : NULL;
         struct lab          *lab = lab_open_made(config, n_executors, true, limiter, make);
-        struct submitter     submitters[N_SUBMITTERS];
+        struct infer_thread  submitters[N_SUBMITTERS];
         struct changer       changer;
         unsigned             n_executed = 0;
 
         for (unsigned i = 0; i < N_SUBMITTERS; i++)
-                submitter_open(&submitters[i], lab, i, how);
+                infer_thread_open(&submitters[i], lab, i, how);
         if ((how & CHANGING) != 0)
                 start_changer(&changer, lab);
         for (unsigned i = 0; i < N_SUBMITTERS; i++)
-                assert_ok(thread_start(&submitters[i].thread, "submitter", submitter_main,
+                assert_ok(thread_start(&submitters[i].thread, "submitter", infer_thread_main,
                                        &submitters[i]),
                           "thread");
         for (unsigned i = 0; i < N_SUBMITTERS; i++)
@@ -256,7 +257,7 @@ static void run_made(lab_make_fn make, const char *config, unsigned n_executors,
         for (unsigned i = 0; i < N_SUBMITTERS; i++) {
                 assert_false(submitters[i].is_stuck);
                 n_executed += count_executed(&submitters[i]);
-                submitter_done(&submitters[i]);
+                infer_thread_done(&submitters[i]);
         }
         assert_in_range(n_executed, 1, N_SUBMITTERS * N_ENTRIES);
         lab_close(lab);

@@ -241,14 +241,14 @@ static void execute_alone(struct executor *e, struct request **requests, uint32_
 
 static const struct executor_ops lone_ops = { .execute = execute_alone, .is_ready = lab_is_ready };
 
-struct submitter {
+struct infer_thread {
         struct thread  thread;
         struct ticket *tickets; /* N_EACH */
         unsigned       n_refused;
 };
 
-static void submitter_main(void *arg) {
-        struct submitter *s = arg;
+static void infer_thread_main(void *arg) {
+        struct infer_thread *s = arg;
 
         for (unsigned i = 0; i < N_EACH; i++) {
                 struct error *err = ticket_try_submit(&s->tickets[i]);
@@ -260,21 +260,21 @@ static void submitter_main(void *arg) {
         }
 }
 
-static void submitter_start(struct submitter *s, struct lab *lab) {
-        *s = (struct submitter){ .tickets = calloc(N_EACH, sizeof(*s->tickets)) };
+static void infer_thread_start(struct infer_thread *s, struct lab *lab) {
+        *s = (struct infer_thread){ .tickets = calloc(N_EACH, sizeof(*s->tickets)) };
         assert_non_null(s->tickets);
         for (unsigned i = 0; i < N_EACH; i++) {
                 ticket_init(&s->tickets[i], lab, "s");
                 s->tickets[i].req->timeout_us = i % 4 == 0 ? 1 + i % 300 : 0;
         }
-        assert_ok(thread_start(&s->thread, "submitter", submitter_main, s), "thread");
+        assert_ok(thread_start(&s->thread, "submitter", infer_thread_main, s), "thread");
 }
 
 /* One unit for all four instances of two models: at most one execution at a time, and each request
  * ends once. */
 static void test_one_unit_under_traffic(void **state) {
-        struct pair      p;
-        struct submitter submitters[4];
+        struct pair         p;
+        struct infer_thread submitters[4];
 
         (void)state;
         pair_open(&p, DYNAMIC ALWAYS GROUP(R("1") PRIORITY_2) GROUP(R("1")),
@@ -282,7 +282,7 @@ static void test_one_unit_under_traffic(void **state) {
         for (unsigned i = 0; i < 2; i++)
                 p.a->executors[i].base.ops = p.b->executors[i].base.ops = &lone_ops;
         for (unsigned i = 0; i < 4; i++)
-                submitter_start(&submitters[i], i % 2 == 0 ? p.a : p.b);
+                infer_thread_start(&submitters[i], i % 2 == 0 ? p.a : p.b);
         for (unsigned i = 0; i < 4; i++) {
                 thread_join(&submitters[i].thread);
                 assert_int_equal(submitters[i].n_refused, 0);

@@ -2,7 +2,7 @@
 /* Batches that run on the submitter's thread: inline_execution auto, never, always. */
 #include "suite.h"
 
-#include "infer/submitter.h"
+#include "infer/infer_thread.h"
 #include "sched/policy.h"
 #include "sched/pull_engine.h"
 #include "sched/sched_options.h"
@@ -114,10 +114,10 @@ static void test_auto_needs_the_thread_to_allow_it(void **state) {
         struct lab *lab = lab_open(DEFAULT INLINE("auto") LIMIT_US("1000000"), 2, true);
 
         (void)state;
-        submitter_allow_inline(false);
+        infer_thread_allow_inline(false);
         for (unsigned i = 0; i < 100; i++)
                 assert_false(runs_here(lab));
-        submitter_allow_inline(true);
+        infer_thread_allow_inline(true);
         settle(lab);
         lab_close(lab);
 }
@@ -238,7 +238,7 @@ static void test_not_nested(void **state) {
 
 /* ---- the other instances meanwhile ----------------------------------------------------------- */
 
-struct submitter {
+struct infer_thread {
         struct thread  thread;
         struct ticket *tickets;
         unsigned       n;
@@ -246,8 +246,8 @@ struct submitter {
         _Atomic bool   has_failed;
 };
 
-static void submitter_main(void *arg) {
-        struct submitter *s = arg;
+static void infer_thread_main(void *arg) {
+        struct infer_thread *s = arg;
 
         for (unsigned i = 0; i < s->n; i++) {
                 struct error *err = ticket_try_submit(&s->tickets[i]);
@@ -259,12 +259,12 @@ static void submitter_main(void *arg) {
         }
 }
 
-static void submitting_start(struct submitter *s, struct ticket *tickets, unsigned n) {
-        *s = (struct submitter){ .tickets = tickets, .n = n, .pause_ns = 2 * NS_PER_MS };
-        assert_ok(thread_start(&s->thread, "submitter", submitter_main, s), "thread");
+static void submitting_start(struct infer_thread *s, struct ticket *tickets, unsigned n) {
+        *s = (struct infer_thread){ .tickets = tickets, .n = n, .pause_ns = 2 * NS_PER_MS };
+        assert_ok(thread_start(&s->thread, "submitter", infer_thread_main, s), "thread");
 }
 
-static void submitter_end(struct submitter *s) {
+static void infer_thread_end(struct infer_thread *s) {
         thread_join(&s->thread);
         assert_false(atomic_load(&s->has_failed));
 }
@@ -274,7 +274,7 @@ static void test_delay_is_kept_while_an_instance_is_borrowed(void **state) {
         struct lab *lab = lab_open(DYNAMIC("preferred_batch_size: 2 max_queue_delay_microseconds: "
                                            "20000") INLINE("always"),
                                    2, false);
-        struct submitter s, late;
+        struct infer_thread s, late;
 
         (void)state;
         for (unsigned i = 0; i < 8; i++) {
@@ -292,8 +292,8 @@ static void test_delay_is_kept_while_an_instance_is_borrowed(void **state) {
                 assert_int_equal(LAB_GET(lab, t[0].n_finals), 0);
                 let_go(lab, 0);
                 let_go(lab, 1);
-                submitter_end(&s);
-                submitter_end(&late);
+                infer_thread_end(&s);
+                infer_thread_end(&late);
                 tickets_end(t, 3);
         }
         lab_close(lab);
@@ -304,7 +304,7 @@ static void test_rest_runs_while_an_instance_is_borrowed(void **state) {
         struct lab *lab = lab_open(DYNAMIC("preferred_batch_size: 4 max_queue_delay_microseconds: "
                                            "3600000000") INLINE("always"),
                                    2, false);
-        struct submitter s;
+        struct infer_thread s;
 
         (void)state;
         for (unsigned i = 0; i < 8; i++) {
@@ -319,7 +319,7 @@ static void test_rest_runs_while_an_instance_is_borrowed(void **state) {
                 WAIT_FOR(lab, lab->n_batches == n_before + 2);
                 let_go(lab, 0);
                 let_go(lab, 1);
-                submitter_end(&s);
+                infer_thread_end(&s);
                 tickets_end(t, 2);
         }
         lab_close(lab);
@@ -334,10 +334,10 @@ static void free_main(void *arg) {
 }
 
 static void test_free_waits_for_a_borrowed_instance(void **state) {
-        struct lab      *lab = lab_open(DEFAULT INLINE("always"), 1, false);
-        struct ticket   *t = tickets_new(lab, 1);
-        struct thread    freeing = { 0 };
-        struct submitter s;
+        struct lab         *lab = lab_open(DEFAULT INLINE("always"), 1, false);
+        struct ticket      *t = tickets_new(lab, 1);
+        struct thread       freeing = { 0 };
+        struct infer_thread s;
 
         (void)state;
         settle(lab);
@@ -349,7 +349,7 @@ static void test_free_waits_for_a_borrowed_instance(void **state) {
         assert_ok(thread_start(&freeing, "free", free_main, NULL), "thread");
         let_go(lab, 0);
         tickets_end(t, 1);
-        submitter_end(&s);
+        infer_thread_end(&s);
         thread_join(&freeing);
 
         /* lab_close() frees a scheduler, so make another one. */
@@ -403,7 +403,7 @@ static void test_a_deferred_wake_up_defers_the_decision(void **state) {
 
         (void)state;
         assert_false(runs_here(lab)); /* the duration is known now */
-        submitter_flush_wakes();
+        infer_thread_flush_wakes();
         /* A slow machine may end the deferral early, and on a busy one the instance may be awake. */
         for (unsigned i = 0; i < 200 && n_least > 0; i++) {
                 struct ticket *t = tickets_new(lab, 10);
@@ -414,7 +414,7 @@ static void test_a_deferred_wake_up_defers_the_decision(void **state) {
                 for (unsigned k = 0; k < 10; k++)
                         ticket_submit(&t[k]);
                 n_least = MIN(n_least, atomic_load(&counting.n_decisions) - n_before);
-                submitter_flush_wakes();
+                infer_thread_flush_wakes();
                 tickets_end(t, 10);
         }
         assert_int_equal(n_least, 0);
@@ -436,7 +436,7 @@ static bool flush_runs_all(struct lab *lab, bool has_sequences) {
                 ticket_submit(&t[i]);
                 n_early += LAB_GET(lab, t[i].n_finals);
         }
-        submitter_flush_wakes();
+        infer_thread_flush_wakes();
         for (unsigned i = 0; i < 4; i++) {
                 assert_success(&t[i]);
                 n_here += pthread_equal(LAB_GET(lab, t[i].ran_on), pthread_self()) != 0;
@@ -477,7 +477,7 @@ static bool flush_runs_ten(struct lab *lab) {
 
         for (unsigned i = 0; i < 10; i++)
                 ticket_submit(&t[i]);
-        submitter_flush_wakes();
+        infer_thread_flush_wakes();
         for (unsigned i = 0; i < 10; i++) {
                 assert_success(&t[i]);
                 n_here += pthread_equal(LAB_GET(lab, t[i].ran_on), pthread_self()) != 0;
@@ -533,6 +533,6 @@ SUITE(run_to_completion) {
                 cmocka_unit_test(test_the_flush_runs_several_batches),
         };
 
-        submitter_allow_inline(true);
+        infer_thread_allow_inline(true);
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

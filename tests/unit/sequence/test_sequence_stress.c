@@ -40,7 +40,7 @@ struct item {
         unsigned      number;
 };
 
-struct submitter {
+struct infer_thread {
         struct thread thread;
         struct lab   *lab;
         unsigned      number;
@@ -94,12 +94,12 @@ static void check_batch(struct fake_executor *e, struct request **requests, uint
         }
 }
 
-static bool wait_released(struct submitter *s, struct ticket *t) {
+static bool wait_released(struct infer_thread *s, struct ticket *t) {
         s->is_stuck |= !ticket_wait_released(t);
         return !s->is_stuck;
 }
 
-static void choose_life(struct submitter *s, struct item *item, unsigned k, unsigned i) {
+static void choose_life(struct infer_thread *s, struct item *item, unsigned k, unsigned i) {
         item->ticket.req->flags = 0;
         if (s->current[k] == NULL) {
                 s->current[k] = &s->lives[s->n_lives++];
@@ -114,7 +114,7 @@ static void choose_life(struct submitter *s, struct item *item, unsigned k, unsi
         }
 }
 
-static void submit_one(struct submitter *s, unsigned i) {
+static void submit_one(struct infer_thread *s, unsigned i) {
         struct item  *item = &s->items[i];
         unsigned      k = (i * 7 + i / 5) % N_IDS;
         struct error *err;
@@ -136,8 +136,8 @@ static void submit_one(struct submitter *s, unsigned i) {
                 request_cancel(s->items[i - i % 3].ticket.req);
 }
 
-static void submitter_main(void *arg) {
-        struct submitter *s = arg;
+static void infer_thread_main(void *arg) {
+        struct infer_thread *s = arg;
 
         for (unsigned i = 0; i < N_EACH; i++) {
                 submit_one(s, i);
@@ -178,7 +178,7 @@ static void changer_main(void *arg) {
         }
 }
 
-static void end_submitter(struct submitter *s, unsigned *n_executed) {
+static void end_submitter(struct infer_thread *s, unsigned *n_executed) {
         assert_false(s->is_stuck);
         for (unsigned i = 0; i < N_EACH; i++) {
                 struct ticket *t = &s->items[i].ticket;
@@ -194,15 +194,15 @@ static void end_submitter(struct submitter *s, unsigned *n_executed) {
 }
 
 static void run(const char *config, unsigned n_executors, bool changes) {
-        struct lab       *lab = lab_open(config, n_executors, true);
-        struct submitter *submitters[N_SUBMITTERS];
-        struct changer    changer = { .lab = lab };
-        unsigned          n_executed = 0;
+        struct lab          *lab = lab_open(config, n_executors, true);
+        struct infer_thread *submitters[N_SUBMITTERS];
+        struct changer       changer = { .lab = lab };
+        unsigned             n_executed = 0;
 
         n_wrong = 0;
         lab->before_batch = check_batch;
         for (unsigned i = 0; i < N_SUBMITTERS; i++) {
-                submitters[i] = calloc(1, sizeof(struct submitter));
+                submitters[i] = calloc(1, sizeof(struct infer_thread));
                 assert_non_null(submitters[i]);
                 submitters[i]->lab = lab;
                 submitters[i]->number = i;
@@ -213,7 +213,7 @@ static void run(const char *config, unsigned n_executors, bool changes) {
                 assert_ok(thread_start(&changer.thread, "changer", changer_main, &changer),
                           "thread");
         for (unsigned i = 0; i < N_SUBMITTERS; i++)
-                assert_ok(thread_start(&submitters[i]->thread, "submitter", submitter_main,
+                assert_ok(thread_start(&submitters[i]->thread, "submitter", infer_thread_main,
                                        submitters[i]),
                           "thread");
         for (unsigned i = 0; i < N_SUBMITTERS; i++)

@@ -15,7 +15,7 @@
  * Deferred wake-ups.  An event loop often reads many requests at once. If it woke an idle instance for
  * the first of them, the instance would run that request alone; on a shared core even before the loop
  * reads the second. So a loop defers the wake-ups of one round and makes them at its end
- * (submitter_flush_wakes()); the instance then finds all requests and forms one batch. A single
+ * (infer_thread_flush_wakes()); the instance then finds all requests and forms one batch. A single
  * request is not delayed, since the round ends right after it. After SUBMITTER_DEFER_NS a round defers
  * no more wake-ups. When the deferred wake-up is due, a scheduler may also run the batch on this
  * thread instead of waking an instance (struct pull_options, batches_at_flush).
@@ -31,7 +31,7 @@
  * Ownership.  A deferred wake-up holds a reference to its model, and thereby the scheduler. A
  * continuation belongs to its caller until it runs.
  * Threads.  All state belongs to the calling thread. No lock may be held, except in
- * submitter_defer_wake().
+ * infer_thread_defer_wake().
  */
 #pragma once
 
@@ -39,38 +39,38 @@
 #include <stdint.h>
 
 struct model;
-struct submitter;
+struct infer_thread;
 
 /* Reading and submitting a small request takes about 5 us: this is the time for a dozen requests. */
 #define SUBMITTER_DEFER_NS UINT64_C(60000)
 
 /* The state of the calling thread, valid as long as the thread. The lookup costs more than the
  * functions below, so a caller of several should do it once. */
-struct submitter *submitter_self(void);
+struct infer_thread *infer_thread_self(void);
 
 /* ---- inline execution ---- */
 
 /* Allows the calling thread to run batches that it submits, and with them the callbacks of their
  * requests; a caller that submits under a lock and takes the same lock in a callback would deadlock.
  * Initially off for each thread. Returns the previous value. */
-bool submitter_allow_inline(bool allow);
+bool infer_thread_allow_inline(bool allow);
 
 /* True when the thread may run a batch whose moving average is `average_ns` within the submission. The
  * thread must be outside any execution. It must allow inline execution; for the request of a step
  * (`is_step`) it is enough that it runs continuations with runs_steps. All batches that one event
  * causes on this thread must together take less than `limit_ns`. */
-bool submitter_may_run(const struct submitter *s, uint64_t average_ns, uint64_t limit_ns,
-                       bool is_step);
-bool submitter_is_executing(const struct submitter *s);
+bool infer_thread_may_run(const struct infer_thread *s, uint64_t average_ns, uint64_t limit_ns,
+                          bool is_step);
+bool infer_thread_is_executing(const struct infer_thread *s);
 /* True while the thread runs continuations, outside any execution. */
-bool submitter_is_continuing(const struct submitter *s);
+bool infer_thread_is_continuing(const struct infer_thread *s);
 
 /* To be called around each execution on this thread. `spends_ns`: the average duration of the batch,
  * which counts towards the event's limit. */
-void submitter_enter_execution(struct submitter *s, uint64_t spends_ns);
-/* `end_ns`: the time at which the execution ended. True: the caller must call submitter_continue()
+void infer_thread_enter_execution(struct infer_thread *s, uint64_t spends_ns);
+/* `end_ns`: the time at which the execution ended. True: the caller must call infer_thread_continue()
  * after it has returned the instance. */
-bool submitter_leave_execution(struct submitter *s, uint64_t end_ns);
+bool infer_thread_leave_execution(struct infer_thread *s, uint64_t end_ns);
 
 /* ---- continuations ---- */
 
@@ -81,56 +81,56 @@ struct continuation {
 
 /* True: `c` runs later on this thread. False: the thread is outside any execution and runs no
  * continuation, so the caller proceeds itself. */
-bool submitter_defer(struct continuation *c);
+bool infer_thread_defer(struct continuation *c);
 /* Starts continuations, linked by `next` and ended by NULL: defers them, or runs them here when the
  * thread is outside any execution and runs none yet. The stack stays flat in either case. `now_ns`: a
  * recent time, 0 when the caller has not read the clock. */
-void submitter_start(struct continuation *first, uint64_t now_ns);
-/* As submitter_start(), but runs them now, even inside an execution: for steps that the responses of a
+void infer_thread_start(struct continuation *first, uint64_t now_ns);
+/* As infer_thread_start(), but runs them now, even inside an execution: for steps that the responses of a
  * decoupled model start, and for a caller that waits for the result inside an execution. A nested call
  * leaves them to the outermost call, so the stack stays flat here as well. */
-void submitter_start_now(struct continuation *first);
+void infer_thread_start_now(struct continuation *first);
 /* Runs the deferred continuations, including those that are deferred meanwhile. To be called after the
  * instance was returned. A nested call leaves them to the outermost call. `runs_steps`: the thread may
  * run batches of steps inline, even if it does not allow inline execution for requests of clients. */
-void submitter_continue(struct submitter *s, bool runs_steps);
+void infer_thread_continue(struct infer_thread *s, bool runs_steps);
 /* The time at which the execution before the running continuation ended, to save reading the clock
  * (about 20 ns; a step of the benchmark of ensembles takes 300 ns). 0: the thread runs no
- * continuation, or submitter_forget_time() was called. */
-uint64_t submitter_recent_time(const struct submitter *s);
-/* submitter_recent_time(), or the clock when that is 0. */
-uint64_t submitter_now(const struct submitter *s);
+ * continuation, or infer_thread_forget_time() was called. */
+uint64_t infer_thread_recent_time(const struct infer_thread *s);
+/* infer_thread_recent_time(), or the clock when that is 0. */
+uint64_t infer_thread_now(const struct infer_thread *s);
 /* The time is at least `now_ns`. To be called when a continuation does what was begun at that time. */
-void submitter_is_past(struct submitter *s, uint64_t now_ns);
+void infer_thread_is_past(struct infer_thread *s, uint64_t now_ns);
 /* To be called after work that takes microseconds, which makes the remembered time too old. */
-void submitter_forget_time(struct submitter *s);
+void infer_thread_forget_time(struct infer_thread *s);
 
 /* ---- deferred wake-ups ---- */
 
-typedef void (*submitter_wake_fn)(void *scheduler);
+typedef void (*infer_thread_wake_fn)(void *scheduler);
 
 /* True: the next flush calls `wake(scheduler)`, once for each scheduler however often it was deferred.
  * False: this thread defers nothing, or has no room; the caller wakes the instance itself. */
-bool submitter_defer_wake(struct submitter *s, void *scheduler, struct model *model,
-                          submitter_wake_fn wake);
+bool infer_thread_defer_wake(struct infer_thread *s, void *scheduler, struct model *model,
+                             infer_thread_wake_fn wake);
 /* Flushes when the oldest deferred wake-up is older than SUBMITTER_DEFER_NS. */
-void submitter_check_wakes(struct submitter *s, uint64_t now_ns);
+void infer_thread_check_wakes(struct infer_thread *s, uint64_t now_ns);
 /* Makes all deferred wake-ups. A thread defers wake-ups only after its first call; from then on it
  * must call this function before each wait. */
-void submitter_flush_wakes(void);
+void infer_thread_flush_wakes(void);
 
 /* ---- series of responses ---- */
 
-typedef void (*submitter_call_fn)(void *userp);
+typedef void (*infer_thread_call_fn)(void *userp);
 
 /* Series nest; the end of the outermost one makes the calls. An end without a beginning is ignored. */
-void submitter_begin_responses(void);
-void submitter_end_responses(void);
+void infer_thread_begin_responses(void);
+void infer_thread_end_responses(void);
 /* Ends all open series: before an execution, and after it those that a plug-in left open. */
-void submitter_end_all_responses(void);
+void infer_thread_end_all_responses(void);
 /* Makes the calls now; the series stays open. To be called before this thread waits. */
-void submitter_flush_calls(void);
+void infer_thread_flush_calls(void);
 /* True: `call(userp)` runs on this thread when the outermost series ends, as often as it was
  * requested, or earlier when there are many such requests. False: no series is open, or there is no
  * room; the caller makes the call itself. */
-bool submitter_call_after_responses(submitter_call_fn call, void *userp);
+bool infer_thread_call_after_responses(infer_thread_call_fn call, void *userp);

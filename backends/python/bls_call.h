@@ -5,7 +5,7 @@
  * its outputs are allocated in the region. The last reply is sent after both the last response and
  * the release.
  *
- *     SHM_CALL -> infer_call_start() -> [replies] ----------------> the last reply
+ *     SHM_CALL -> bls_call_start() -> [replies] ----------------> the last reply
  *                                         '---> the early answer -----^
  *
  * A call that is made on behalf of requests which are all cancelled gets an early answer: its caller goes on,
@@ -27,16 +27,16 @@
 #define BLS_MAX_DEPTH 16
 
 /* Creates the allocator of outputs; its userp is the call, in whose region it allocates. */
-TRITONSERVER_Error *infer_call_allocator_new(TRITONSERVER_ResponseAllocator **ret);
+TRITONSERVER_Error *bls_call_allocator_new(TRITONSERVER_ResponseAllocator **ret);
 
 /* `call` is a copy of the record in the block. */
-void infer_call_start(struct instance *in, const struct shm_call *call, const struct reply_to *to);
+void bls_call_start(struct instance *in, const struct shm_call *call, const struct reply_to *to);
 /* The process says who waits for the call in that block, which it was asked. */
-void infer_call_wait(struct instance *in, uint32_t block, uint64_t kind);
+void bls_call_wait(struct instance *in, uint32_t block, uint64_t kind);
 /* Answers the calls whose requests were all cancelled, and cancels them; from any thread. */
-void infer_call_end_left(struct instance *in);
+void bls_call_end_left(struct instance *in);
 /* Cancels the call in that block; does nothing when it has ended. */
-void infer_call_cancel(struct instance *in, uint32_t block);
-void infer_call_cancel_all(struct instance *in);
+void bls_call_cancel(struct instance *in, uint32_t block);
+void bls_call_cancel_all(struct instance *in);
 /* Waits until no call of the instance is under way. */
-void infer_call_wait_all(struct instance *in);
+void bls_call_wait_all(struct instance *in);

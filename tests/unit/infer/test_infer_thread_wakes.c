@@ -2,8 +2,8 @@
 /* Wake-ups held back by a thread that asks before it waits. */
 #include "suite.h"
 
+#include "infer/infer_thread.h"
 #include "infer/model.h"
-#include "infer/submitter.h"
 
 static unsigned n_wakes;
 static unsigned n_unused;
@@ -18,12 +18,12 @@ static void count_unused(struct model *m) {
         n_unused++;
 }
 
-static bool defer_wake(void *scheduler, struct model *model, submitter_wake_fn wake) {
-        return submitter_defer_wake(submitter_self(), scheduler, model, wake);
+static bool defer_wake(void *scheduler, struct model *model, infer_thread_wake_fn wake) {
+        return infer_thread_defer_wake(infer_thread_self(), scheduler, model, wake);
 }
 
 static void check_wakes(uint64_t now_ns) {
-        submitter_check_wakes(submitter_self(), now_ns);
+        infer_thread_check_wakes(infer_thread_self(), now_ns);
 }
 
 static void make_model(struct model *m) {
@@ -48,15 +48,15 @@ static void test_one_wake_for_many_submissions(void **state) {
 
         (void)state;
         make_model(&m);
-        submitter_flush_wakes();
+        infer_thread_flush_wakes();
         for (unsigned i = 0; i < 100; i++) {
                 assert_true(defer_wake(&wakes, &m, count_wake));
                 check_wakes(1000 + i);
         }
         assert_int_equal(wakes, 0);
-        submitter_flush_wakes();
+        infer_thread_flush_wakes();
         assert_int_equal(wakes, 1);
-        submitter_flush_wakes();
+        infer_thread_flush_wakes();
         assert_int_equal(wakes, 1);
 }
 
@@ -67,12 +67,12 @@ static void test_model_lives_until_the_flush(void **state) {
 
         (void)state;
         make_model(&m);
-        submitter_flush_wakes();
+        infer_thread_flush_wakes();
         n_unused = 0;
         assert_true(defer_wake(&wakes, &m, count_wake));
         model_unref(&m);
         assert_int_equal(n_unused, 0);
-        submitter_flush_wakes();
+        infer_thread_flush_wakes();
         assert_int_equal(wakes, 1);
         assert_int_equal(n_unused, 1);
 }
@@ -83,7 +83,7 @@ static void test_long_rounds_hold_nothing_back(void **state) {
 
         (void)state;
         make_model(&m);
-        submitter_flush_wakes();
+        infer_thread_flush_wakes();
         assert_true(defer_wake(&wakes, &m, count_wake));
         check_wakes(5000);
         check_wakes(5000 + SUBMITTER_DEFER_NS);
@@ -99,12 +99,12 @@ static void test_no_room(void **state) {
 
         (void)state;
         make_model(&m);
-        submitter_flush_wakes();
+        infer_thread_flush_wakes();
         while (n_held < 64 && defer_wake(&wakes[n_held], &m, count_wake))
                 n_held++;
         assert_in_range(n_held, 1, 63);
         n_wakes = 0;
-        submitter_flush_wakes();
+        infer_thread_flush_wakes();
         assert_int_equal(n_wakes, n_held);
         for (unsigned i = 0; i < n_held; i++)
                 assert_int_equal(wakes[i], 1);
@@ -120,7 +120,7 @@ static void submit_to_others(void *scheduler) {
         for (unsigned i = 0; i < 3; i++)
                 if (!defer_wake(&n_late[i], &others[i], count_wake))
                         count_wake(&n_late[i]);
-        submitter_flush_wakes(); /* its loop does so as well */
+        infer_thread_flush_wakes(); /* its loop does so as well */
         if (!defer_wake(&n_late[0], &others[0], count_wake))
                 count_wake(&n_late[0]);
 }
@@ -134,10 +134,10 @@ static void test_what_a_flush_submits_does_not_wait(void **state) {
         make_model(&second);
         for (unsigned i = 0; i < 3; i++)
                 make_model(&others[i]);
-        submitter_flush_wakes();
+        infer_thread_flush_wakes();
         assert_true(defer_wake(&wakes, &first, submit_to_others));
         assert_true(defer_wake(&second_wakes, &second, count_wake));
-        submitter_flush_wakes();
+        infer_thread_flush_wakes();
         assert_int_equal(wakes, 1);
         assert_int_equal(second_wakes, 1);
         assert_int_equal(n_late[0], 2);
@@ -153,10 +153,10 @@ static void test_what_a_flush_submits_does_not_wait(void **state) {
         assert_int_equal(n_unused, 5);
         make_model(&first);
         assert_true(defer_wake(&wakes, &first, count_wake)); /* the promise still holds */
-        submitter_flush_wakes();
+        infer_thread_flush_wakes();
 }
 
-SUITE(submitter_wakes) {
+SUITE(infer_thread_wakes) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_nothing_is_held_before_the_promise),
                 cmocka_unit_test(test_one_wake_for_many_submissions),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "python/infer_call.h"
+#include "python/bls_call.h"
 
 #include "kit/input.h"
 #include "kit/json.h"
@@ -29,18 +29,18 @@ enum answered_by {
         ANSWERED_EARLY,    /* the responses of the model are dropped */
 };
 
-struct infer_call {
+struct bls_call {
         struct instance               *instance;
         struct session                *session;     /* ref */
-        struct infer_call             *next, *prev; /* guarded by the instance's lock */
+        struct bls_call               *next, *prev; /* guarded by the instance's lock */
         struct reply_to                to;
         TRITONSERVER_InferenceRequest *request; /* owned */
         atomic_uint                    n_ends;  /* outstanding ends: final response, release,
                                                       * start, cancellations */
         uint32_t                       last;    /* block of the last reply, written in advance */
         bool                           is_decoupled; /* accepts any number of responses */
-        bool                           is_cancelled; /* by infer_call_cancel_all() */
-        bool                           is_left;      /* by infer_call_end_left() */
+        bool                           is_cancelled; /* by bls_call_cancel_all() */
+        bool                           is_left;      /* by bls_call_end_left() */
         atomic_int                     answered_by;  /* enum answered_by */
         struct wait                    wait;
         char                          *model;      /* owned: its name; NULL: not read */
@@ -64,7 +64,7 @@ static TRITONSERVER_Error *on_alloc(TRITONSERVER_ResponseAllocator *self, const 
                                     size_t n_bytes, TRITONSERVER_MemoryType type, int64_t type_id,
                                     void *userp, void **buffer, void **buffer_userp,
                                     TRITONSERVER_MemoryType *actual_type, int64_t *actual_type_id) {
-        struct infer_call    *call = userp;
+        struct bls_call      *call = userp;
         struct output_buffer *output = kit_alloc_array(1, sizeof(*output));
 
         (void)self;
@@ -111,13 +111,13 @@ static TRITONSERVER_Error *on_free(TRITONSERVER_ResponseAllocator *self, void *b
         return NULL;
 }
 
-TRITONSERVER_Error *infer_call_allocator_new(TRITONSERVER_ResponseAllocator **ret) {
+TRITONSERVER_Error *bls_call_allocator_new(TRITONSERVER_ResponseAllocator **ret) {
         return TRITONSERVER_ResponseAllocatorNew(ret, on_alloc, on_free, NULL);
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-static void unlink_call(struct infer_call *call) {
+static void unlink_call(struct bls_call *call) {
         struct instance *in = call->instance;
 
         (void)pthread_mutex_lock(&in->lock);
@@ -131,7 +131,7 @@ static void unlink_call(struct infer_call *call) {
         (void)pthread_mutex_unlock(&in->lock);
 }
 
-static void end_one(struct infer_call *call) {
+static void end_one(struct bls_call *call) {
         struct session *s = call->session;
 
         if (atomic_fetch_sub(&call->n_ends, 1) != 1)
@@ -157,7 +157,7 @@ static void end_one(struct infer_call *call) {
 }
 
 /* Returns false when the call is answered already. */
-static bool take_answer(struct infer_call *call, enum answered_by by) {
+static bool take_answer(struct bls_call *call, enum answered_by by) {
         int nothing = ANSWERED_BY_NOTHING;
 
         return atomic_compare_exchange_strong(&call->answered_by, &nothing, (int)by);
@@ -165,7 +165,7 @@ static bool take_answer(struct infer_call *call, enum answered_by by) {
 
 /* Returns 0 when memory is short; then the region is marked as broken, since without a reply the stub would
  * wait forever. */
-static uint32_t error_reply(struct infer_call *call, uint32_t code, const char *text) {
+static uint32_t error_reply(struct bls_call *call, uint32_t code, const char *text) {
         size_t            len = strlen(text);
         struct region    *r = &call->session->region;
         uint32_t          block = region_alloc(r, sizeof(struct shm_reply) + len);
@@ -259,7 +259,7 @@ static TRITONSERVER_Error *measure(TRITONSERVER_InferenceResponse *response, uin
 
 /* Writes the reply and passes the memory of the outputs to the stub. Places in shm_answer are
  * relative to the reply. */
-static TRITONSERVER_Error *write_reply(struct infer_call *call, uint32_t block,
+static TRITONSERVER_Error *write_reply(struct bls_call *call, uint32_t block,
                                        TRITONSERVER_InferenceResponse *response, uint32_t n_outputs,
                                        const struct kit_text *parameters) {
         unsigned char     *base = region_block(&call->session->region, block);
@@ -302,7 +302,7 @@ static TRITONSERVER_Error *write_reply(struct infer_call *call, uint32_t block,
         return NULL;
 }
 
-static TRITONSERVER_Error *make_reply(struct infer_call              *call,
+static TRITONSERVER_Error *make_reply(struct bls_call                *call,
                                       TRITONSERVER_InferenceResponse *response, uint32_t *ret) {
         struct kit_text     parameters = { 0 };
         uint32_t            n_outputs, block = 0;
@@ -327,7 +327,7 @@ static TRITONSERVER_Error *make_reply(struct infer_call              *call,
         return err;
 }
 
-static uint32_t empty_reply(struct infer_call *call) {
+static uint32_t empty_reply(struct bls_call *call) {
         uint32_t block = region_alloc(&call->session->region, sizeof(struct shm_reply));
 
         if (block != 0)
@@ -337,7 +337,7 @@ static uint32_t empty_reply(struct infer_call *call) {
 }
 
 /* Returns the block of the reply for a response; 0 when there is nothing to reply. */
-static uint32_t reply_for(struct infer_call *call, TRITONSERVER_InferenceResponse *response) {
+static uint32_t reply_for(struct bls_call *call, TRITONSERVER_InferenceResponse *response) {
         TRITONSERVER_Error *err;
         uint32_t            block = 0;
 
@@ -355,7 +355,7 @@ static uint32_t reply_for(struct infer_call *call, TRITONSERVER_InferenceRespons
 }
 
 /* Returns false when the caller gets no reply for the response. */
-static bool is_wanted(struct infer_call *call, const TRITONSERVER_InferenceResponse *response,
+static bool is_wanted(struct bls_call *call, const TRITONSERVER_InferenceResponse *response,
                       bool is_final) {
         if (call->is_decoupled && !is_final)
                 return atomic_load(&call->answered_by) == ANSWERED_BY_NOTHING;
@@ -364,9 +364,9 @@ static bool is_wanted(struct infer_call *call, const TRITONSERVER_InferenceRespo
 
 static void on_response(TRITONSERVER_InferenceResponse *response, const uint32_t flags,
                         void *userp) {
-        struct infer_call *call = userp;
-        bool               is_final = (flags & TRITONSERVER_RESPONSE_COMPLETE_FINAL) != 0;
-        uint32_t           block = 0;
+        struct bls_call *call = userp;
+        bool             is_final = (flags & TRITONSERVER_RESPONSE_COMPLETE_FINAL) != 0;
+        uint32_t         block = 0;
 
         if (is_wanted(call, response, is_final))
                 block = reply_for(call, response);
@@ -551,17 +551,17 @@ static TRITONSERVER_Error *prefixed(const struct payload *p, TRITONSERVER_Error 
         return longer;
 }
 
-static TRITONSERVER_Error *refuse(const struct payload *p, const char *text) {
+static TRITONSERVER_Error *refuse_payload(const struct payload *p, const char *text) {
         return kit_error(TRITONSERVER_ERROR_INTERNAL, PREFIX, p->model, text);
 }
 
-static TRITONSERVER_Error *open_request(struct infer_call *call, const struct payload *p) {
+static TRITONSERVER_Error *open_request(struct bls_call *call, const struct payload *p) {
         TRITONSERVER_Server *server = call->instance->model->server;
         TRITONSERVER_Error  *err;
         uint32_t             flags = 0;
 
         if (p->infer.depth > BLS_MAX_DEPTH)
-                return refuse(p, "BLS calls are nested too deeply");
+                return refuse_payload(p, "BLS calls are nested too deeply");
         err = TRITONSERVER_InferenceRequestNew(&call->request, server, p->model, p->infer.version);
         if (err != NULL) {
                 call->request = NULL;
@@ -603,13 +603,12 @@ static TRITONSERVER_InferenceTrace *child_trace(struct instance *in, uint32_t ha
 }
 
 static void add_wait(const char *model, void *userp) {
-        struct infer_call *call = userp;
+        struct bls_call *call = userp;
 
         waits_add_model(&call->wait, model);
 }
 
-static TRITONSERVER_Error *refuse_wait(const struct infer_call *call,
-                                       const struct kit_text   *cycle) {
+static TRITONSERVER_Error *refuse_wait(const struct bls_call *call, const struct kit_text *cycle) {
         static const char why[] = "the model's instances are all waiting for this call";
         const char       *caller = call->instance->model->kit.name;
         const char       *names = cycle->chars != NULL ? cycle->chars : "";
@@ -621,7 +620,7 @@ static TRITONSERVER_Error *refuse_wait(const struct infer_call *call,
                          names);
 }
 
-static TRITONSERVER_Error *change_wait(struct infer_call *call, enum shm_wait kind) {
+static TRITONSERVER_Error *change_wait(struct bls_call *call, enum shm_wait kind) {
         struct kit_text     cycle = { 0 };
         TRITONSERVER_Error *err = NULL;
 
@@ -633,10 +632,9 @@ static TRITONSERVER_Error *change_wait(struct infer_call *call, enum shm_wait ki
 
 /* Asks the process whether the execution waits for the call. */
 static void ask(struct wait *wait) {
-        struct infer_call *call =
-                (struct infer_call *)((char *)wait - offsetof(struct infer_call, wait));
-        struct session   *s = call->session;
-        uint32_t          block = region_alloc(&s->region, sizeof(struct shm_reply));
+        struct bls_call *call = (struct bls_call *)((char *)wait - offsetof(struct bls_call, wait));
+        struct session  *s = call->session;
+        uint32_t         block = region_alloc(&s->region, sizeof(struct shm_reply));
         struct shm_reply *reply;
 
         if (block == 0)
@@ -648,7 +646,7 @@ static void ask(struct wait *wait) {
 }
 
 /* Records what the call waits for: the model, or all models of an ensemble or a chain. */
-static TRITONSERVER_Error *begin_wait(struct infer_call *call, const struct payload *p) {
+static TRITONSERVER_Error *begin_wait(struct bls_call *call, const struct payload *p) {
         call->wait.execution = p->infer.execution;
         call->wait.is_stream = call->is_decoupled;
         call->wait.ask = ask;
@@ -670,7 +668,7 @@ static TRITONSERVER_Error *begin_wait(struct infer_call *call, const struct payl
 
 /* Returns true when all requests of the call have ended or were cancelled, at least one of them the
  * latter. */
-static bool is_left_locked(const struct instance *in, const struct infer_call *call) {
+static bool is_left_locked(const struct instance *in, const struct bls_call *call) {
         bool has_cancelled = false;
 
         for (uint32_t i = 0; i < call->n_requests; i++) {
@@ -685,7 +683,7 @@ static bool is_left_locked(const struct instance *in, const struct infer_call *c
 
 /* Watches the requests on whose behalf the call is made. Returns an error when they were cancelled
  * before. */
-static TRITONSERVER_Error *watch_requests(struct infer_call *call, const struct payload *p) {
+static TRITONSERVER_Error *watch_requests(struct bls_call *call, const struct payload *p) {
         struct instance *in = call->instance;
         uint32_t         n = p->infer.n_requests;
         bool             is_left;
@@ -713,8 +711,7 @@ static TRITONSERVER_Error *watch_requests(struct infer_call *call, const struct 
         return is_left ? kit_error(TRITONSERVER_ERROR_CANCELLED, LEFT) : NULL;
 }
 
-static TRITONSERVER_Error *submit(struct infer_call *call, const struct payload *p,
-                                  uint32_t handle) {
+static TRITONSERVER_Error *submit(struct bls_call *call, const struct payload *p, uint32_t handle) {
         TRITONSERVER_Error *err;
 
         KIT_TRY(open_request(call, p));
@@ -733,7 +730,7 @@ static TRITONSERVER_Error *submit(struct infer_call *call, const struct payload 
 }
 
 /* Adds an end, unless the last one has happened; then returns false. */
-static bool hold(struct infer_call *call) {
+static bool hold(struct bls_call *call) {
         unsigned n = atomic_load(&call->n_ends);
 
         while (n > 0)
@@ -742,7 +739,7 @@ static bool hold(struct infer_call *call) {
         return false;
 }
 
-static void link_call(struct infer_call *call) {
+static void link_call(struct bls_call *call) {
         struct instance *in = call->instance;
 
         (void)pthread_mutex_lock(&in->lock);
@@ -753,7 +750,7 @@ static void link_call(struct infer_call *call) {
         (void)pthread_mutex_unlock(&in->lock);
 }
 
-static TRITONSERVER_Error *read_payload(struct payload *p, struct infer_call *call) {
+static TRITONSERVER_Error *read_payload(struct payload *p, struct bls_call *call) {
         if (!answer_copy(&p->source, p->at, &p->infer, sizeof(p->infer)))
                 return malformed(p);
         call->is_decoupled = p->infer.is_decoupled != 0;
@@ -761,11 +758,10 @@ static TRITONSERVER_Error *read_payload(struct payload *p, struct infer_call *ca
         return p->model != NULL ? NULL : malformed(p);
 }
 
-void infer_call_start(struct instance *in, const struct shm_call *record,
-                      const struct reply_to *to) {
+void bls_call_start(struct instance *in, const struct shm_call *record, const struct reply_to *to) {
         struct payload      p = { .source = { &in->session->region, to->call, 0 },
                                   .at = record->payload };
-        struct infer_call  *call = kit_alloc_array(1, sizeof(*call));
+        struct bls_call    *call = kit_alloc_array(1, sizeof(*call));
         TRITONSERVER_Error *err;
 
         if (call == NULL ||
@@ -796,7 +792,7 @@ void infer_call_start(struct instance *in, const struct shm_call *record,
 
 /* ---- cancelling ------------------------------------------------------------------------------ */
 
-static void cancel(struct infer_call *call) {
+static void cancel(struct bls_call *call) {
         if (call->request != NULL)
                 kit_error_log(TRITONSERVER_InferenceRequestCancel(call->request),
                               "failed to cancel");
@@ -804,7 +800,7 @@ static void cancel(struct infer_call *call) {
 }
 
 /* Answers a call, which the caller holds, before its model does, and cancels it. */
-static void end_early(struct infer_call *call, uint32_t code, const char *text) {
+static void end_early(struct bls_call *call, uint32_t code, const char *text) {
         uint32_t block = error_reply(call, code, text);
 
         if (block != 0 && take_answer(call, ANSWERED_EARLY)) {
@@ -817,8 +813,8 @@ static void end_early(struct infer_call *call, uint32_t code, const char *text) 
 }
 
 /* Returns a call that is held; NULL when it has ended. */
-static struct infer_call *find_call(struct instance *in, uint32_t block) {
-        struct infer_call *call;
+static struct bls_call *find_call(struct instance *in, uint32_t block) {
+        struct bls_call *call;
 
         (void)pthread_mutex_lock(&in->lock);
         for (call = in->calls; call != NULL; call = call->next)
@@ -828,15 +824,15 @@ static struct infer_call *find_call(struct instance *in, uint32_t block) {
         return call;
 }
 
-void infer_call_cancel(struct instance *in, uint32_t block) {
-        struct infer_call *call = find_call(in, block);
+void bls_call_cancel(struct instance *in, uint32_t block) {
+        struct bls_call *call = find_call(in, block);
 
         if (call != NULL)
                 cancel(call);
 }
 
-void infer_call_wait(struct instance *in, uint32_t block, uint64_t kind) {
-        struct infer_call  *call = find_call(in, block);
+void bls_call_wait(struct instance *in, uint32_t block, uint64_t kind) {
+        struct bls_call    *call = find_call(in, block);
         TRITONSERVER_Error *err;
 
         if (call == NULL)
@@ -856,8 +852,8 @@ void infer_call_wait(struct instance *in, uint32_t block, uint64_t kind) {
 }
 
 /* Holds a call of the instance and marks it; NULL when there is none. */
-static struct infer_call *take_left(struct instance *in) {
-        struct infer_call *call;
+static struct bls_call *take_left(struct instance *in) {
+        struct bls_call *call;
 
         (void)pthread_mutex_lock(&in->lock);
         for (call = in->calls; call != NULL; call = call->next)
@@ -869,16 +865,16 @@ static struct infer_call *take_left(struct instance *in) {
         return call;
 }
 
-void infer_call_end_left(struct instance *in) {
-        struct infer_call *call;
+void bls_call_end_left(struct instance *in) {
+        struct bls_call *call;
 
         while ((call = take_left(in)) != NULL)
                 end_early(call, TRITONSERVER_ERROR_CANCELLED, LEFT);
 }
 
-void infer_call_cancel_all(struct instance *in) {
+void bls_call_cancel_all(struct instance *in) {
         for (;;) {
-                struct infer_call *call;
+                struct bls_call *call;
 
                 (void)pthread_mutex_lock(&in->lock);
                 for (call = in->calls; call != NULL; call = call->next)
@@ -893,7 +889,7 @@ void infer_call_cancel_all(struct instance *in) {
         }
 }
 
-void infer_call_wait_all(struct instance *in) {
+void bls_call_wait_all(struct instance *in) {
         (void)pthread_mutex_lock(&in->lock);
         while (in->calls != NULL)
                 (void)pthread_cond_wait(&in->changed, &in->lock);

@@ -3,7 +3,7 @@
 #include "suite.h"
 
 #include "base/compiler.h"
-#include "infer/submitter.h"
+#include "infer/infer_thread.h"
 
 static char     order[32]; /* a letter for each call */
 static unsigned n_calls;
@@ -21,41 +21,41 @@ static int set_up(void **state) {
 }
 
 static bool ask(const char *letter) {
-        return submitter_call_after_responses(note, (void *)(uintptr_t)letter);
+        return infer_thread_call_after_responses(note, (void *)(uintptr_t)letter);
 }
 
 static void test_nothing_waits_outside_a_row(void **state) {
         (void)state;
         assert_false(ask("a"));
-        submitter_end_responses();
+        infer_thread_end_responses();
         assert_false(ask("a"));
         assert_int_equal(n_calls, 0);
 }
 
 static void test_calls_come_at_the_end(void **state) {
         (void)state;
-        submitter_begin_responses();
+        infer_thread_begin_responses();
         assert_true(ask("a"));
         assert_true(ask("b"));
         assert_true(ask("a")); /* as often as it was asked for */
         assert_int_equal(n_calls, 0);
-        submitter_end_responses();
+        infer_thread_end_responses();
         assert_string_equal(order, "aba");
         assert_false(ask("a"));
-        submitter_begin_responses();
-        submitter_end_responses();
+        infer_thread_begin_responses();
+        infer_thread_end_responses();
         assert_string_equal(order, "aba");
 }
 
 static void test_the_outermost_end_counts(void **state) {
         (void)state;
-        submitter_begin_responses();
-        submitter_begin_responses();
+        infer_thread_begin_responses();
+        infer_thread_begin_responses();
         assert_true(ask("a"));
-        submitter_end_responses();
+        infer_thread_end_responses();
         assert_int_equal(n_calls, 0);
         assert_true(ask("b"));
-        submitter_end_responses();
+        infer_thread_end_responses();
         assert_string_equal(order, "ab");
 }
 
@@ -64,22 +64,22 @@ static void test_many_ask(void **state) {
         static const char letters[] = "abcdefghijklmnopqrst";
 
         (void)state;
-        submitter_begin_responses();
+        infer_thread_begin_responses();
         for (unsigned i = 0; i < sizeof(letters) - 1; i++)
                 assert_true(ask(&letters[i]));
-        submitter_end_responses();
+        infer_thread_end_responses();
         assert_string_equal(order, letters);
 }
 
 static void test_what_was_left_open(void **state) {
         (void)state;
-        submitter_begin_responses();
-        submitter_begin_responses();
+        infer_thread_begin_responses();
+        infer_thread_begin_responses();
         assert_true(ask("a"));
-        submitter_end_all_responses();
+        infer_thread_end_all_responses();
         assert_string_equal(order, "a");
         assert_false(ask("b"));
-        submitter_end_all_responses();
+        infer_thread_end_all_responses();
         assert_string_equal(order, "a");
 }
 
@@ -91,46 +91,46 @@ static void ask_again(void *userp) {
 
 static void test_calls_that_ask(void **state) {
         (void)state;
-        submitter_begin_responses();
+        infer_thread_begin_responses();
         for (unsigned i = 0; i < 8; i++)
-                assert_true(submitter_call_after_responses(ask_again, (void *)(uintptr_t) "a"));
+                assert_true(infer_thread_call_after_responses(ask_again, (void *)(uintptr_t) "a"));
         assert_false(ask("b"));
         assert_string_equal(order, "aaaaaaaa");
-        submitter_end_responses();
+        infer_thread_end_responses();
         assert_string_equal(order, "aaaaaaaaaaaaaaaa");
 }
 
 static void test_what_is_owed_before_a_wait(void **state) {
         (void)state;
-        submitter_begin_responses();
+        infer_thread_begin_responses();
         assert_true(ask("a"));
-        submitter_flush_calls();
+        infer_thread_flush_calls();
         assert_string_equal(order, "a");
         assert_true(ask("b")); /* the row goes on */
         assert_string_equal(order, "a");
-        submitter_end_responses();
+        infer_thread_end_responses();
         assert_string_equal(order, "ab");
-        submitter_flush_calls();
+        infer_thread_flush_calls();
         assert_string_equal(order, "ab");
 }
 
 /* A call may itself send responses in a row. */
 static void nested(void *userp) {
-        submitter_begin_responses();
+        infer_thread_begin_responses();
         assert_true(ask(userp));
-        submitter_end_responses();
+        infer_thread_end_responses();
 }
 
 static void test_a_row_within_a_call(void **state) {
         (void)state;
-        submitter_begin_responses();
-        assert_true(submitter_call_after_responses(nested, (void *)(uintptr_t) "x"));
+        infer_thread_begin_responses();
+        assert_true(infer_thread_call_after_responses(nested, (void *)(uintptr_t) "x"));
         assert_true(ask("a"));
-        submitter_end_responses();
+        infer_thread_end_responses();
         assert_string_equal(order, "xa");
 }
 
-SUITE(submitter_responses) {
+SUITE(infer_thread_responses) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup(test_nothing_waits_outside_a_row, set_up),
                 cmocka_unit_test_setup(test_calls_come_at_the_end, set_up),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "infer/submitter.h"
+#include "infer/infer_thread.h"
 
 #include "base/clock.h"
 #include "infer/model.h"
@@ -13,28 +13,28 @@
 #define MAX_CALLS 8
 
 struct deferred_wake {
-        void             *scheduler; /* lives as long as the model */
-        struct model     *model;     /* ref */
-        submitter_wake_fn wake;
+        void                *scheduler; /* lives as long as the model */
+        struct model        *model;     /* ref */
+        infer_thread_wake_fn wake;
 };
 
 struct deferred_call {
-        submitter_call_fn call;
-        void             *userp;
+        infer_thread_call_fn call;
+        void                *userp;
 };
 
-struct submitter {
+struct infer_thread {
         bool     allows_inline;
         bool     is_continuing;
-        bool     runs_steps; /* argument of the running submitter_continue() */
+        bool     runs_steps; /* argument of the running infer_thread_continue() */
         unsigned depth;      /* of nested executions */
         /* Sum of the averages of the batches that this event ran on this thread. */
         uint64_t spent_ns;
-        uint64_t recent_ns; /* a recent time, see submitter_recent_time(); 0: read the clock */
+        uint64_t recent_ns; /* a recent time, see infer_thread_recent_time(); 0: read the clock */
 
         /* Continuations, the oldest first. */
         struct continuation *first, *last;
-        /* Continuations for submitter_start_now(), the oldest first. */
+        /* Continuations for infer_thread_start_now(), the oldest first. */
         struct continuation *now_first, *now_last;
         bool                 is_starting;
 
@@ -49,31 +49,31 @@ struct submitter {
         struct deferred_call calls[MAX_CALLS];
 };
 
-static _Thread_local struct submitter self;
-static _Thread_local TLS_EARLY struct submitter
+static _Thread_local struct infer_thread self;
+static _Thread_local TLS_EARLY struct infer_thread
         *found; /* self, or NULL: thread-local storage is slow to access */
 
-static NOINLINE struct submitter *find_self(void) {
+static NOINLINE struct infer_thread *find_self(void) {
         found = &self;
         return found;
 }
 
-struct submitter *submitter_self(void) {
+struct infer_thread *infer_thread_self(void) {
         return LIKELY(found != NULL) ? found : find_self();
 }
 
 /* ---- inline execution ------------------------------------------------------------------------- */
 
-bool submitter_allow_inline(bool allow) {
-        struct submitter *s = submitter_self();
-        bool              old = s->allows_inline;
+bool infer_thread_allow_inline(bool allow) {
+        struct infer_thread *s = infer_thread_self();
+        bool                 old = s->allows_inline;
 
         s->allows_inline = allow;
         return old;
 }
 
-bool submitter_may_run(const struct submitter *s, uint64_t average_ns, uint64_t limit_ns,
-                       bool is_step) {
+bool infer_thread_may_run(const struct infer_thread *s, uint64_t average_ns, uint64_t limit_ns,
+                          bool is_step) {
         uint64_t spent_ns = s->is_continuing ? s->spent_ns : 0; /* a new event starts at 0 */
 
         if (s->depth > 0)
@@ -83,42 +83,42 @@ bool submitter_may_run(const struct submitter *s, uint64_t average_ns, uint64_t 
         return spent_ns + average_ns < limit_ns;
 }
 
-bool submitter_is_executing(const struct submitter *s) {
+bool infer_thread_is_executing(const struct infer_thread *s) {
         return s->depth > 0;
 }
 
-bool submitter_is_continuing(const struct submitter *s) {
+bool infer_thread_is_continuing(const struct infer_thread *s) {
         return s->is_continuing && s->depth == 0;
 }
 
-void submitter_enter_execution(struct submitter *s, uint64_t spends_ns) {
+void infer_thread_enter_execution(struct infer_thread *s, uint64_t spends_ns) {
         s->depth++;
         s->spent_ns = spends_ns + (s->is_continuing ? s->spent_ns : 0);
 }
 
-bool submitter_leave_execution(struct submitter *s, uint64_t end_ns) {
+bool infer_thread_leave_execution(struct infer_thread *s, uint64_t end_ns) {
         assert(s->depth > 0);
         s->depth--;
         s->recent_ns = end_ns;
         return s->first != NULL;
 }
 
-uint64_t submitter_recent_time(const struct submitter *s) {
+uint64_t infer_thread_recent_time(const struct infer_thread *s) {
         return s->is_continuing && s->depth == 0 ? s->recent_ns : 0;
 }
 
-uint64_t submitter_now(const struct submitter *s) {
-        uint64_t recent_ns = submitter_recent_time(s);
+uint64_t infer_thread_now(const struct infer_thread *s) {
+        uint64_t recent_ns = infer_thread_recent_time(s);
 
         return recent_ns != 0 ? recent_ns : clock_now_ns();
 }
 
-void submitter_is_past(struct submitter *s, uint64_t now_ns) {
+void infer_thread_is_past(struct infer_thread *s, uint64_t now_ns) {
         if (s->recent_ns != 0 && s->recent_ns < now_ns)
                 s->recent_ns = now_ns;
 }
 
-void submitter_forget_time(struct submitter *s) {
+void infer_thread_forget_time(struct infer_thread *s) {
         s->recent_ns = 0;
 }
 
@@ -134,8 +134,8 @@ static void append_continuation(struct continuation **first, struct continuation
         *last = c;
 }
 
-bool submitter_defer(struct continuation *c) {
-        struct submitter *s = submitter_self();
+bool infer_thread_defer(struct continuation *c) {
+        struct infer_thread *s = infer_thread_self();
 
         if (s->depth == 0 && !s->is_continuing)
                 return false;
@@ -143,8 +143,8 @@ bool submitter_defer(struct continuation *c) {
         return true;
 }
 
-void submitter_start(struct continuation *first, uint64_t now_ns) {
-        struct submitter *s = submitter_self();
+void infer_thread_start(struct continuation *first, uint64_t now_ns) {
+        struct infer_thread *s = infer_thread_self();
 
         for (struct continuation *c = first, *next; c != NULL; c = next) {
                 next = c->next;
@@ -154,11 +154,11 @@ void submitter_start(struct continuation *first, uint64_t now_ns) {
                 return;
         s->spent_ns = 0;
         s->recent_ns = now_ns;
-        submitter_continue(s, false);
+        infer_thread_continue(s, false);
 }
 
-void submitter_start_now(struct continuation *first) {
-        struct submitter *s = submitter_self();
+void infer_thread_start_now(struct continuation *first) {
+        struct infer_thread *s = infer_thread_self();
 
         for (struct continuation *c = first, *next; c != NULL; c = next) {
                 next = c->next;
@@ -178,7 +178,7 @@ void submitter_start_now(struct continuation *first) {
         s->is_starting = false;
 }
 
-void submitter_continue(struct submitter *s, bool runs_steps) {
+void infer_thread_continue(struct infer_thread *s, bool runs_steps) {
         if (s->is_continuing || s->depth > 0)
                 return;
         s->is_continuing = true;
@@ -202,8 +202,8 @@ void submitter_continue(struct submitter *s, bool runs_steps) {
 
 /* ---- deferred wake-ups ----------------------------------------------------------------------- */
 
-bool submitter_defer_wake(struct submitter *s, void *scheduler, struct model *model,
-                          submitter_wake_fn wake) {
+bool infer_thread_defer_wake(struct infer_thread *s, void *scheduler, struct model *model,
+                             infer_thread_wake_fn wake) {
         if (!s->defers)
                 return false;
         for (unsigned i = 0; i < s->n_deferred; i++)
@@ -216,18 +216,18 @@ bool submitter_defer_wake(struct submitter *s, void *scheduler, struct model *mo
         return true;
 }
 
-void submitter_check_wakes(struct submitter *s, uint64_t now_ns) {
+void infer_thread_check_wakes(struct infer_thread *s, uint64_t now_ns) {
         if (s->n_deferred == 0)
                 return;
         if (s->since_ns == 0)
                 s->since_ns = now_ns;
         else if (now_ns - s->since_ns > SUBMITTER_DEFER_NS)
-                submitter_flush_wakes();
+                infer_thread_flush_wakes();
 }
 
-void submitter_flush_wakes(void) {
-        struct submitter *s = submitter_self();
-        unsigned          n = s->n_deferred;
+void infer_thread_flush_wakes(void) {
+        struct infer_thread *s = infer_thread_self();
+        unsigned             n = s->n_deferred;
 
         if (s->is_flushing)
                 return;
@@ -248,7 +248,7 @@ void submitter_flush_wakes(void) {
 /* ---- series of responses --------------------------------------------------------------------- */
 
 static void make_calls(void) {
-        struct submitter    *s = submitter_self();
+        struct infer_thread *s = infer_thread_self();
         struct deferred_call calls[MAX_CALLS];
         unsigned             n = s->n_calls;
 
@@ -258,35 +258,35 @@ static void make_calls(void) {
                 calls[i].call(calls[i].userp);
 }
 
-void submitter_begin_responses(void) {
-        struct submitter *s = submitter_self();
+void infer_thread_begin_responses(void) {
+        struct infer_thread *s = infer_thread_self();
 
         s->n_open_series++;
 }
 
-void submitter_end_responses(void) {
-        struct submitter *s = submitter_self();
+void infer_thread_end_responses(void) {
+        struct infer_thread *s = infer_thread_self();
 
         if (s->n_open_series > 0 && --s->n_open_series == 0)
                 make_calls();
 }
 
-void submitter_flush_calls(void) {
-        struct submitter *s = submitter_self();
+void infer_thread_flush_calls(void) {
+        struct infer_thread *s = infer_thread_self();
 
         if (s->n_calls > 0)
                 make_calls();
 }
 
-void submitter_end_all_responses(void) {
-        struct submitter *s = submitter_self();
+void infer_thread_end_all_responses(void) {
+        struct infer_thread *s = infer_thread_self();
 
         s->n_open_series = 0;
-        submitter_flush_calls();
+        infer_thread_flush_calls();
 }
 
-bool submitter_call_after_responses(submitter_call_fn call, void *userp) {
-        struct submitter *s = submitter_self();
+bool infer_thread_call_after_responses(infer_thread_call_fn call, void *userp) {
+        struct infer_thread *s = infer_thread_self();
 
         if (s->n_open_series == 0)
                 return false;

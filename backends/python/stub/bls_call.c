@@ -23,8 +23,8 @@ static struct {
         bool          has_loop;
 } executing;
 
-void infer_call_begin_execution(struct request *const *requests, Py_ssize_t n, uint32_t depth,
-                                uint32_t slot) {
+void bls_call_begin_execution(struct request *const *requests, Py_ssize_t n, uint32_t depth,
+                              uint32_t slot) {
         executing.thread = pthread_self();
         executing.is_executing = true;
         executing.caller = (struct caller){
@@ -32,12 +32,12 @@ void infer_call_begin_execution(struct request *const *requests, Py_ssize_t n, u
         };
 }
 
-void infer_call_end_execution(void) {
+void bls_call_end_execution(void) {
         executing.is_executing = false;
 }
 
 /* use_loop(): the calling thread runs the event loop of coroutines */
-PyObject *infer_call_use_loop(PyObject *module, PyObject *unused) {
+PyObject *bls_call_use_loop(PyObject *module, PyObject *unused) {
         (void)module;
         (void)unused;
         executing.loop_thread = pthread_self();
@@ -53,8 +53,8 @@ static bool is_loop_here(void) {
         return executing.has_loop && pthread_equal(executing.loop_thread, pthread_self());
 }
 
-PyObject *infer_call_key(struct request *const *requests, Py_ssize_t n, uint32_t depth,
-                         uint32_t slot) {
+PyObject *bls_call_key(struct request *const *requests, Py_ssize_t n, uint32_t depth,
+                       uint32_t slot) {
         PyObject *handles = PyBytes_FromStringAndSize(NULL, n * (Py_ssize_t)sizeof(uint32_t));
         uint32_t *at;
 
@@ -67,19 +67,19 @@ PyObject *infer_call_key(struct request *const *requests, Py_ssize_t n, uint32_t
 }
 
 /* execution() -> key of the execution on this thread; None when there is none */
-PyObject *infer_call_execution(PyObject *module, PyObject *unused) {
+PyObject *bls_call_execution(PyObject *module, PyObject *unused) {
         const struct caller *c = &executing.caller;
 
         (void)module;
         (void)unused;
         if (!is_executing_here())
                 Py_RETURN_NONE;
-        return infer_call_key(c->requests, (Py_ssize_t)c->n_requests, c->depth,
-                              connection.is_decoupled ? SHM_NO_INDEX : c->slot);
+        return bls_call_key(c->requests, (Py_ssize_t)c->n_requests, c->depth,
+                            connection.is_decoupled ? SHM_NO_INDEX : c->slot);
 }
 
 /* holds() -> whether all executions of the instance need this thread now */
-PyObject *infer_call_holds(PyObject *module, PyObject *unused) {
+PyObject *bls_call_holds(PyObject *module, PyObject *unused) {
         (void)module;
         (void)unused;
         return PyBool_FromLong(is_executing_here() || is_loop_here());
@@ -327,7 +327,7 @@ static enum shm_wait later_wait(const struct infer_options *o, bool has_key) {
 }
 
 /* infer(request, id, is_decoupled, key) -> block of an asynchronous call */
-PyObject *infer_call_start(PyObject *module, PyObject *args) {
+PyObject *bls_call_start(PyObject *module, PyObject *args) {
         struct infer_options o = { .is_async = true };
         PyObject            *request, *key;
         int                  is_decoupled;
@@ -345,7 +345,7 @@ PyObject *infer_call_start(PyObject *module, PyObject *args) {
 }
 
 /* wait(block, enum shm_wait): who waits for the responses of a call that the server has asked for */
-PyObject *infer_call_wait(PyObject *module, PyObject *args) {
+PyObject *bls_call_wait(PyObject *module, PyObject *args) {
         unsigned int block, kind;
 
         (void)module;
@@ -438,7 +438,7 @@ static PyObject *make_response(uint32_t block) {
 }
 
 /* exec(request, key) -> the only response of a synchronous call */
-PyObject *infer_call_exec(PyObject *module, PyObject *args) {
+PyObject *bls_call_exec(PyObject *module, PyObject *args) {
         struct infer_options o = { 0 };
         PyObject            *request, *key;
         uint32_t             block;
@@ -480,7 +480,7 @@ static enum reply_kind kind_of(const struct shm_reply *reply) {
 }
 
 /* wait_async() -> [(id, response, enum reply_kind), ...] of asynchronous calls */
-PyObject *infer_call_wait_async(PyObject *module, PyObject *unused) {
+PyObject *bls_call_wait_async(PyObject *module, PyObject *unused) {
         _Atomic uint32_t *list = &connection.header->async_replies;
         PyObject         *result = PyList_New(0);
         uint32_t          block;
