@@ -25,7 +25,7 @@ static struct error *submit(struct scheduler *s, struct request *req) {
                 return NULL;
         submitter_forget_time(submitter_self()); /* the key was computed from all the inputs */
         err = inner->ops->submit(inner, req);
-        if (UNLIKELY(err != NULL))
+        if (err != NULL)
                 response_cache_forget(req);
         return err;
 }

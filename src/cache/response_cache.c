@@ -135,7 +135,7 @@ static struct response *look_up(struct response_cache *c, const struct request *
         cache_entry_done(&e);
         if (err == NULL && t.made == NULL)
                 err = error_new(ERR_INTERNAL, "the cache found an entry and copied nothing");
-        if (LIKELY(err == NULL))
+        if (err == NULL)
                 return t.made;
         response_free(t.made);
         if (err->code != ERR_NOT_FOUND)
@@ -172,7 +172,7 @@ bool response_cache_answer(struct response_cache *c, struct request *req, struct
         r = look_up(c, req, &keys.all);
         if (r == NULL && keys.is_some)
                 r = look_up(c, req, &keys.some);
-        if (LIKELY(r != NULL)) {
+        if (r != NULL) {
                 if (inner->ops->complete_answer != NULL)
                         inner->ops->complete_answer(inner, req, r);
                 send(req, r);

@@ -118,7 +118,7 @@ static struct stream_request *take_request(struct stream *s) {
 }
 
 static void free_request(struct stream_request *r) {
-        if (LIKELY(r->is_charged))
+        if (r->is_charged)
                 grpc_call_discharge(r->stream->call, REQUEST_BYTES);
         arena_done(&r->arena);
         free(r);
@@ -245,7 +245,7 @@ static void end_callback(struct stream *s) {
 /* ---- answers ---- */
 
 static void trace_point(struct stream_request *r, enum trace_point point) {
-        if (UNLIKELY(r->trace != NULL))
+        if (r->trace != NULL)
                 trace_record_point(r->trace, point, clock_now_ns());
 }
 
@@ -273,7 +273,7 @@ static void flush_ordered(struct stream *s) {
                         return;
                 list_remove(&r->in_order);
                 send_parts(r, &r->answer);
-                if (LIKELY(r->is_done))
+                if (r->is_done)
                         release(r);
         }
 }
@@ -489,9 +489,9 @@ static void on_response(struct infer_call *c, struct TRITONSERVER_InferenceRespo
         r->was_final = c->is_final_response;
         if (s->is_over)
                 return;
-        if (UNLIKELY(r->has_long_work)) {
+        if (r->has_long_work) {
                 queue_response(r, infer_call_keep_response(c));
-        } else if (UNLIKELY(!try_send_response(r, response, c->is_final_response))) {
+        } else if (!try_send_response(r, response, c->is_final_response)) {
                 queue_response(r, infer_call_keep_response(c));
                 send_waiting(r);
         } else if (!s->is_over && grpc_call_unsent_bytes(s->call) > 0) {
@@ -566,7 +566,7 @@ static void send_early(struct stream_request *r) {
         struct error *err = rpc_inference_encode(&r->inference, infer_call_first_response(c, &n),
                                                  &framing, &r->arena, &r->answer, &is_long);
 
-        if (UNLIKELY(is_long))
+        if (is_long)
                 start_long_work(r, run_early, on_early_made);
         else
                 answer_early(r, err);
@@ -579,7 +579,7 @@ static void on_early(struct infer_call *c) {
         if (s->is_over)
                 return;
         s->n_users++;
-        if (UNLIKELY(r->has_long_work)) /* still being submitted: on_reading() continues */
+        if (r->has_long_work) /* still being submitted: on_reading() continues */
                 r->has_early = true;
         else
                 send_early(r);
@@ -619,7 +619,7 @@ static void end_ordered(struct stream_request *r) {
         if (err == NULL)
                 err = rpc_inference_encode(&r->inference, response, &framing, &r->arena, &r->answer,
                                            &is_long);
-        if (UNLIKELY(is_long))
+        if (is_long)
                 start_long_work(r, run_answer, on_answer);
         else
                 answer_ordered(r, err);
@@ -641,7 +641,7 @@ static void on_done(struct infer_call *c) {
         s->n_users++;
         r->is_done = true;
         /* Otherwise the end of the work ends the request. */
-        if (LIKELY(!r->has_long_work))
+        if (!r->has_long_work)
                 end_request(r);
         end_callback(s);
 }
@@ -685,7 +685,7 @@ static struct trace_record *start_trace(struct stream_request *r) {
         struct stream *s = r->stream;
         uint64_t       since_ns = s->waiting_since_ns;
 
-        if (LIKELY(!tracer_is_on(s->call->service->tracer)))
+        if (!tracer_is_on(s->call->service->tracer))
                 return NULL;
         s->waiting_since_ns = clock_now_ns();
         r->trace = rpc_inference_start_trace(s->call, &(struct rpc_inference_read_times){
@@ -695,7 +695,7 @@ static struct trace_record *start_trace(struct stream_request *r) {
 }
 
 static struct error *fill(struct stream_request *r) {
-        if (UNLIKELY(!r->is_charged))
+        if (!r->is_charged)
                 return error_new_text(ERR_UNAVAILABLE, BYTE_BUDGET_USED_UP);
         return rpc_inference_fill(&r->inference);
 }
@@ -764,14 +764,14 @@ static void start(struct stream *s, struct str message, struct buf *owner) {
         s->n_bytes += message.len;
         in_flight.n_bytes += message.len;
         rpc_inference_init(&r->inference, s->call, &r->arena, r, on_done);
-        if (UNLIKELY(rpc_inference_is_long(message))) {
+        if (rpc_inference_is_long(message)) {
                 start_long_read(r, message, owner);
                 return;
         }
         limits = get_limits(s);
         err = read_message(r, message, owner, &limits);
         append_ordered(r);
-        if (err == NULL && UNLIKELY(rpc_inference_has_long_tensors(&r->inference))) {
+        if (err == NULL && rpc_inference_has_long_tensors(&r->inference)) {
                 start_long_read(r, STR_LIT(""), NULL);
                 return;
         }
@@ -802,7 +802,7 @@ void rpc_stream_read(struct grpc_call *call, struct str message, struct buf *own
         struct stream *s = call->pending;
 
         s->n_users++;
-        if (UNLIKELY(reserve_is_short()))
+        if (reserve_is_short())
                 fail_stream(s, infer_no_memory());
         if (!s->is_over)
                 start(s, message, owner);

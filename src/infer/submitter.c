@@ -59,7 +59,7 @@ static NOINLINE struct submitter *find_self(void) {
 }
 
 struct submitter *submitter_self(void) {
-        return LIKELY(found != NULL) ? found : find_self();
+        return found != NULL ? found : find_self();
 }
 
 /* ---- inline execution ------------------------------------------------------------------------- */

@@ -67,7 +67,7 @@ static void hand_out_locked(struct pull_engine *e, struct event *ev, const struc
                 policy_take_assigned(e->policy, in);
         else
                 instance_take(in, &e->queue, d);
-        if (UNLIKELY(e->base.order != NULL))
+        if (e->base.order != NULL)
                 take_tickets_locked(e, in);
         if (e->counts != NULL)
                 count_locked(e, in, d);
@@ -145,7 +145,7 @@ void pull_pump_picks_locked(struct pull_engine *e, struct event *ev) {
         struct list_node *node;
 
         list_init(&waiting);
-        for (uint32_t i = 0; UNLIKELY(e->limiter != NULL) && i < e->n_instances; i++)
+        for (uint32_t i = 0; (e->limiter != NULL) && i < e->n_instances; i++)
                 e->instances[i]->is_wanted = false;
         while (!list_is_empty(&e->idle)) {
                 const struct sched_view view = view_of(e);
@@ -166,6 +166,6 @@ void pull_pump_picks_locked(struct pull_engine *e, struct event *ev) {
                 list_remove(node);
                 list_append(&e->idle, node);
         }
-        if (UNLIKELY(e->limiter != NULL))
+        if (e->limiter != NULL)
                 return_turns_locked(e, ev);
 }
