@@ -172,7 +172,7 @@ class Rewriter:
             self.sign(parent) is not None
         where = self.sign(cursor)
         if where is None:
-            # `!` of a macro: UNLIKELY(p)
+            # `!` within the argument of a macro
             deep = inside_parens(operand)
             if deep.kind != CursorKind.UNARY_OPERATOR and not is_double:
                 self.bare(deep)

@@ -260,7 +260,7 @@ static const char *policy_in_force(const struct request_input *in, const char *p
 }
 
 static bool counts(const struct input_chunk *c, const char *policy) {
-        if (LIKELY(policy == NULL || c->host_policy == NULL))
+        if (policy == NULL || c->host_policy == NULL)
                 return policy == c->host_policy;
         return strcmp(policy, c->host_policy) == 0;
 }
@@ -342,7 +342,7 @@ static void give_chunk(const struct input_chunk *c, const void **buffer, uint64_
                        TRITONSERVER_MemoryType *memory_type, int64_t *memory_type_id) {
         *buffer = NULL;
         *byte_size = 0;
-        if (UNLIKELY(c == NULL))
+        if (c == NULL)
                 return;
         *buffer = c->base;
         *byte_size = c->attributes.byte_size;

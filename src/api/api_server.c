@@ -222,7 +222,7 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerInferAsync(
         struct TRITONSERVER_InferenceTrace *trace) {
         API_NEEDS(server);
         API_NEEDS(inference_request);
-        if (UNLIKELY(trace != NULL))
+        if (trace != NULL)
                 return error_to_api(server_infer_traced(server_from_api(server),
                                                         request_from_api(inference_request),
                                                         (struct trace *)trace));

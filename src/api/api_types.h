@@ -45,13 +45,13 @@ struct error *api_bad_value(const char *function, const char *what, long long va
 #define API_TRY(expression)                                                                        \
         do {                                                                                       \
                 struct error *api_err_ = (expression);                                             \
-                if (UNLIKELY(api_err_ != NULL))                                                    \
+                if (api_err_ != NULL)                                                              \
                         return error_to_api(api_err_);                                             \
         } while (0)
 
 /* Returns from the shim with INVALID_ARG when a required pointer is NULL. */
 #define API_NEEDS(argument)                                                                        \
         do {                                                                                       \
-                if (UNLIKELY((argument) == NULL))                                                  \
+                if ((argument) == NULL)                                                            \
                         return error_to_api(api_null_argument(__func__, #argument));               \
         } while (0)

@@ -157,19 +157,18 @@ enum access_verdict access_check(const struct endpoint_policy *policy,
                                  const char **ret_text) {
         const struct endpoint_rule *rule = endpoint_policy_find(policy, q->group);
 
-        if (UNLIKELY(q->group == ENDPOINT_PUBLIC))
+        if (q->group == ENDPOINT_PUBLIC)
                 return ACCESS_GRANTED;
-        if (UNLIKELY(!endpoint_group_is_valid(q->group))) {
+        if (!endpoint_group_is_valid(q->group)) {
                 *ret_text = "the endpoint is in no group";
                 return ACCESS_NOT_ALLOWED;
         }
-        if (UNLIKELY(rule != NULL) &&
-            !endpoint_rule_allows(rule, find_field(q, str_of(rule->header)))) {
+        if (rule != NULL && !endpoint_rule_allows(rule, find_field(q, str_of(rule->header)))) {
                 *ret_text = arena_printf(q->arena, "This %s is restricted, expecting header '%s'",
                                          q->noun, rule->header);
                 return ACCESS_NO_HEADER;
         }
-        if (LIKELY(policy == NULL || policy->keys == NULL))
+        if (policy == NULL || policy->keys == NULL)
                 return ACCESS_GRANTED;
         a->policy = policy;
         a->group = q->group;
@@ -206,7 +205,7 @@ enum access_verdict access_check_model(struct access *a, struct str model, struc
                                        const char **ret_text) {
         enum access_verdict verdict = ACCESS_GRANTED;
 
-        if (LIKELY(a->keys == NULL))
+        if (a->keys == NULL)
                 return ACCESS_GRANTED;
         if (a->keys != api_keys_current(a->policy->keys))
                 verdict = recheck_keys(a, arena, ret_text);
@@ -231,8 +230,8 @@ bool access_grants_group(const struct access *a, const struct endpoint_policy *p
 }
 
 bool access_hides_field(const struct access *a, struct str name) {
-        return UNLIKELY(a->keys != NULL) && (str_equal_nocase(name, STR_LIT("x-api-key")) ||
-                                             str_equal_nocase(name, STR_LIT("authorization")));
+        return a->keys != NULL && (str_equal_nocase(name, STR_LIT("x-api-key")) ||
+                                   str_equal_nocase(name, STR_LIT("authorization")));
 }
 
 struct str access_key_name(const struct access *a) {

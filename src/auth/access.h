@@ -86,6 +86,6 @@ struct str access_key_name(const struct access *a);
 void       access_release_keys(struct access *a);
 
 static inline void access_done(struct access *a) {
-        if (UNLIKELY(a->keys != NULL))
+        if (a->keys != NULL)
                 access_release_keys(a);
 }

@@ -157,7 +157,7 @@ struct error *admission_enter(struct admission *a, const char *model, uint64_t b
         struct admission_gate *own;
         struct error          *err;
 
-        if (LIKELY(a == NULL))
+        if (a == NULL)
                 return NULL;
         own = a->n_models > 0 ? find_gate(a, str_of(model)) : NULL;
         if (own != NULL)
@@ -173,7 +173,7 @@ struct error *admission_enter(struct admission *a, const char *model, uint64_t b
 }
 
 void admission_leave(struct admission_pass *pass) {
-        if (LIKELY(pass->all == NULL))
+        if (pass->all == NULL)
                 return;
         leave_gate(pass->all, pass->bytes);
         if (pass->model != NULL)

@@ -113,7 +113,7 @@ struct api_key_set *api_keys_hold(struct api_keys *k) {
                 atomic_fetch_add(&set->n_holders, 1);
                 /* Still in force after the increment, so a later reading sees the counter and does
                  * not empty it. */
-                if (LIKELY(set == atomic_load(&k->current)))
+                if (set == atomic_load(&k->current))
                         return set;
                 atomic_fetch_sub(&set->n_holders, 1);
         }

@@ -35,7 +35,7 @@ static void execute(struct executor *e, struct request **requests, uint32_t n) {
         infer_thread_end_all_responses(); /* when a response of another backend led here */
         err = call_execute(self(e), requests, n);
         infer_thread_end_all_responses();
-        if (LIKELY(err == NULL))
+        if (err == NULL)
                 return;
         for (uint32_t i = 0; i < n; i++)
                 request_refuse(requests[i], err, FAILURE_BACKEND);
@@ -200,18 +200,18 @@ static void report_trace(struct trace *t, struct model_stats *succeeded,
 
 void backend_instance_report(struct backend_instance *in, struct request *req, bool is_success,
                              struct request_times *times) {
-        if (UNLIKELY(in->model->has_sequences) && request_is_null(req))
+        if (in->model->has_sequences && request_is_null(req))
                 return; /* checked for such models only: the flag is in a cache line of its own */
-        if (UNLIKELY(in->model->has_parts) && req->is_part) {
+        if (in->model->has_parts && req->is_part) {
                 split_part_report(req, times);
                 return;
         }
         times->request_start_ns = req->times.request_start_ns;
         times->queue_start_ns = req->times.queue_start_ns;
         times->request_end_ns = times->exec_end_ns; /* reported when its outputs are delivered */
-        if (UNLIKELY(req->trace != NULL))
+        if (req->trace != NULL)
                 report_trace(req->trace, is_success ? in->model->stats : NULL, times);
-        if (UNLIKELY(req->is_inner) && req->sums != NULL)
+        if (req->is_inner && req->sums != NULL)
                 compute_sums_add(req->sums, times);
         if (is_success)
                 model_stats_success(in->model->stats, times, MAX(req->batch_size, 1));

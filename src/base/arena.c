@@ -201,7 +201,7 @@ void *arena_room_grow(struct arena *a, struct arena_room *room, size_t bytes) {
 void *arena_alloc(struct arena *a, size_t size) {
         size_t rounded;
 
-        if (UNLIKELY(size > PTRDIFF_MAX || !round_up(size, &rounded))) {
+        if (size > PTRDIFF_MAX || !round_up(size, &rounded)) {
                 fprintf(stderr, "out of memory: no arena has room for %zu bytes\n", size);
                 abort();
         }

@@ -71,7 +71,7 @@ NODISCARD static inline void *arena_try_alloc(struct arena *a, size_t size) {
         size_t rounded = (size + ARENA_ALIGNMENT - 1) & ~(size_t)(ARENA_ALIGNMENT - 1);
         char  *piece = a->next;
 
-        if (UNLIKELY(size - 1 >= SIZE_MAX / 2 || rounded > (size_t)(a->end - piece)))
+        if (size - 1 >= SIZE_MAX / 2 || rounded > (size_t)(a->end - piece))
                 return arena_try_alloc_slow(a, size);
         a->next = piece + rounded;
         return piece;

@@ -146,7 +146,7 @@ static bool take_kept(struct buf_pool *pool, uint32_t size_class, struct buf **r
         struct buf *b;
         MUTEX_GUARD(&pool->lock);
 
-        if (UNLIKELY(!byte_account_take(&pool->account, cost_of(class_bytes(size_class)))))
+        if (!byte_account_take(&pool->account, cost_of(class_bytes(size_class))))
                 return false;
         b = pool->kept[size_class];
         if (b != NULL) {
@@ -265,7 +265,7 @@ struct buf *buf_new(struct buf_pool *pool, size_t cap) {
 
         if (pool == NULL || size_class == BUF_CLASSES)
                 return new_alone(buf_pool_budget(pool), cap);
-        if (UNLIKELY(!take_kept(pool, size_class, &b))) {
+        if (!take_kept(pool, size_class, &b)) {
                 byte_budget_refused(pool->account.budget);
                 return NULL;
         }

@@ -188,7 +188,7 @@ static bool draw(struct byte_account *a, size_t bytes) {
 bool byte_account_take(struct byte_account *a, size_t bytes) {
         if (a->budget == NULL)
                 return true;
-        if (UNLIKELY(a->spare < bytes) && !draw(a, bytes))
+        if (a->spare < bytes && !draw(a, bytes))
                 return false;
         a->spare -= bytes;
         return true;
@@ -201,7 +201,7 @@ void byte_account_give(struct byte_account *a, size_t bytes) {
                 return;
         a->spare += bytes;
         slab = slab_of(a);
-        if (LIKELY(a->spare <= 2 * slab))
+        if (a->spare <= 2 * slab)
                 return;
         byte_budget_give(a->budget, a->spare - slab);
         a->spare = slab;

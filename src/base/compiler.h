@@ -31,11 +31,9 @@
  * data that different threads write lies in different ones. */
 #define CACHE_LINE_BYTES 64
 #define EXPORT __attribute__((visibility("default")))
-#define LIKELY(x) __builtin_expect(!!(x), 1)
 /* For a thread-local variable: its address is fixed when the library is loaded, so that a signal
  * handler can read it. For small variables only: the space for them is limited. */
 #define TLS_EARLY __attribute__((tls_model("initial-exec")))
-#define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 /* Runs `fn(&variable)` when the variable leaves its scope. */
 #define CLEANUP(fn) __attribute__((cleanup(fn)))

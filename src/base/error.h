@@ -88,6 +88,6 @@ DEFINE_CLEANUP(error_cleanup, struct error *, error_free)
 #define TRY(expression)                                                                            \
         do {                                                                                       \
                 struct error *try_err_ = (expression);                                             \
-                if (UNLIKELY(try_err_ != NULL))                                                    \
+                if (try_err_ != NULL)                                                              \
                         return try_err_;                                                           \
         } while (0)

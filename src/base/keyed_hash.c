@@ -81,7 +81,7 @@ static inline void add_run(struct keyed_hash *h, const unsigned char *pairs, siz
         else
                 carrying_add(h->sum, key, pairs, n_pairs);
         h->n_pairs += n_pairs;
-        if (UNLIKELY(h->n_pairs % KEYED_HASH_BLOCK_PAIRS == 0))
+        if (h->n_pairs % KEYED_HASH_BLOCK_PAIRS == 0)
                 end_block(h);
 }
 
@@ -108,9 +108,9 @@ static NOINLINE size_t fill_tail(struct keyed_hash *h, const unsigned char *at, 
 void keyed_hash_add(struct keyed_hash *h, const void *bytes, size_t len) {
         const unsigned char *at = bytes;
 
-        if (UNLIKELY(len == 0))
+        if (len == 0)
                 return;
-        if (UNLIKELY(h->n_tail > 0)) {
+        if (h->n_tail > 0) {
                 size_t n = fill_tail(h, at, len);
 
                 at += n;
@@ -140,7 +140,7 @@ void keyed_hash_finish(const struct keyed_hash *h, uint64_t ret[2]) {
         uint64_t n_blocks = (h->n_pairs + KEYED_HASH_BLOCK_PAIRS - 1) / KEYED_HASH_BLOCK_PAIRS;
 
         assert(h->n_tail == 0);
-        if (LIKELY(h->n_pairs % KEYED_HASH_BLOCK_PAIRS != 0))
+        if (h->n_pairs % KEYED_HASH_BLOCK_PAIRS != 0)
                 take_sums(outer, h->sum);
         /* SipHash's last word: seven bytes of pair count, and the number of all bytes that it was
          * given. */

@@ -262,7 +262,7 @@ void log_write(enum log_level level, const char *file, int line, const char *mes
 
         log_recent_add(level, file, line, text);
         put_line(&out, level, file, line, text);
-        if (UNLIKELY(out.overflowed))
+        if (out.overflowed)
                 put_short_line(&small, level, file, line, text);
         log_writer_put(level == LOG_WARN || level == LOG_ERROR ? LOG_LINE_IMPORTANT
                                                                : LOG_LINE_MESSAGE,

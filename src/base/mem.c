@@ -34,9 +34,9 @@ bool mem_may_fail(void) {
 }
 
 static bool must_fail(size_t size) {
-        if (UNLIKELY(size > PTRDIFF_MAX)) /* no object can be larger */
+        if (size > PTRDIFF_MAX) /* no object can be larger */
                 return true;
-        if (LIKELY(fail_countdown == 0))
+        if (fail_countdown == 0)
                 return false;
         if (fail_countdown > 1) {
                 fail_countdown--;
@@ -69,13 +69,13 @@ static size_t at_least_one(size_t size) {
 void *mem_alloc(size_t size) {
         void *memory = malloc(at_least_one(size));
 
-        return LIKELY(memory != NULL) ? memory : take_reserve(size);
+        return memory != NULL ? memory : take_reserve(size);
 }
 
 void *mem_aligned_alloc(size_t alignment, size_t size) {
         void *memory = NULL;
 
-        if (LIKELY(posix_memalign(&memory, alignment, at_least_one(size)) == 0))
+        if (posix_memalign(&memory, alignment, at_least_one(size)) == 0)
                 return memory;
         if (alignment > RESERVE_ALIGNMENT)
                 end_process(size);
@@ -85,13 +85,13 @@ void *mem_aligned_alloc(size_t alignment, size_t size) {
 void *mem_zalloc(size_t size) {
         void *memory = calloc(1, at_least_one(size));
 
-        return LIKELY(memory != NULL) ? memory : memset(take_reserve(size), 0, size);
+        return memory != NULL ? memory : memset(take_reserve(size), 0, size);
 }
 
 void *mem_realloc(void *old, size_t size) {
         void *memory = realloc(old, at_least_one(size));
 
-        if (UNLIKELY(memory == NULL) && (memory = reserve_move(old, size)) == NULL)
+        if (memory == NULL && (memory = reserve_move(old, size)) == NULL)
                 end_process(size);
         return memory;
 }
@@ -122,7 +122,7 @@ char *mem_printf(const char *format, ...) {
         va_copy(again, args);
         len = vsnprintf(NULL, 0, format, again);
         va_end(again);
-        if (UNLIKELY(len < 0))
+        if (len < 0)
                 end_process(0);
         text = mem_alloc((size_t)len + 1);
         vsnprintf(text, (size_t)len + 1, format, args);

@@ -145,5 +145,5 @@ static COLD bool is_still_short(void) {
 }
 
 bool reserve_is_short(void) {
-        return UNLIKELY(atomic_load_explicit(&is_short, memory_order_relaxed)) && is_still_short();
+        return atomic_load_explicit(&is_short, memory_order_relaxed) && is_still_short();
 }

@@ -56,7 +56,7 @@ bool strbuf_reserve(struct strbuf *b, size_t extra) {
         if (b->overflowed)
                 return false;
         /* cap counts the NUL, so cap - len - 1 bytes are free. */
-        if (LIKELY(b->cap > 0 && extra <= b->cap - b->len - 1))
+        if (b->cap > 0 && extra <= b->cap - b->len - 1)
                 return true;
         if (grow(b, extra))
                 return true;

@@ -45,7 +45,7 @@ const char   *strbuf_cstr(const struct strbuf *b); /* "" when empty */
 
 /* strbuf_put() for a length that is known to the compiler: the copy is a few moves without a call. */
 static ALWAYS_INLINE void strbuf_put_few(struct strbuf *b, const void *bytes, size_t len) {
-        if (UNLIKELY(b->overflowed || b->cap - b->len <= len)) {
+        if (b->overflowed || b->cap - b->len <= len) {
                 strbuf_put(b, bytes, len);
                 return;
         }

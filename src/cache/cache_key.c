@@ -79,7 +79,7 @@ static bool add_sorted_inputs(struct keyed_hash *h, const struct request *req) {
 }
 
 static bool add_inputs(struct keyed_hash *h, const struct request *req) {
-        if (UNLIKELY(!inputs_are_sorted(req)))
+        if (!inputs_are_sorted(req))
                 return add_sorted_inputs(h, req);
         for (const struct request_input *in = req->first_input; in != NULL; in = in->next)
                 if (!add_input(h, req, in))
@@ -145,7 +145,7 @@ bool cache_keys_make(const struct request *req, const struct keyed_hash_key *sec
         struct keyed_hash h;
 
         keyed_hash_init(&h, secret, &req->model->cache_key);
-        if (UNLIKELY(epoch > 0))
+        if (epoch > 0)
                 keyed_hash_add_pair(&h, EPOCH, epoch);
         if (!add_inputs(&h, req))
                 return false;

@@ -26,7 +26,7 @@ static struct error *submit(struct scheduler *s, struct request *req) {
         infer_thread_forget_time(
                 infer_thread_self()); /* the key was computed from all the inputs */
         err = inner->ops->submit(inner, req);
-        if (UNLIKELY(err != NULL))
+        if (err != NULL)
                 response_cache_forget(req);
         return err;
 }

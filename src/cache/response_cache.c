@@ -136,7 +136,7 @@ static struct response *look_up(struct response_cache *c, const struct request *
         cache_entry_done(&e);
         if (err == NULL && t.made == NULL)
                 err = error_new(ERR_INTERNAL, "the cache found an entry and copied nothing");
-        if (LIKELY(err == NULL))
+        if (err == NULL)
                 return t.made;
         response_free(t.made);
         if (err->code != ERR_NOT_FOUND)
@@ -155,7 +155,7 @@ static void send(struct request *req, struct response *r) {
 
         atomic_store_explicit(&req->state, REQUEST_EXECUTING, memory_order_release);
         /* Counted before the client can query the statistics. */
-        if (UNLIKELY(req->trace != NULL))
+        if (req->trace != NULL)
                 trace_mark_latency(req->trace, req->model->stats, &t);
         model_stats_cache_hit(req->model->stats, &t, t.request_end_ns - start_ns);
         err = response_send(r, RESPONSE_FINAL, NULL);
@@ -175,7 +175,7 @@ bool response_cache_answer(struct response_cache *c, struct request *req, struct
         r = look_up(c, req, &keys.all);
         if (r == NULL && keys.is_some)
                 r = look_up(c, req, &keys.some);
-        if (LIKELY(r != NULL)) {
+        if (r != NULL) {
                 if (inner->ops->complete_answer != NULL)
                         inner->ops->complete_answer(inner, req, r);
                 send(req, r);

@@ -148,7 +148,7 @@ static inline const void *take(struct reader *in, uint64_t n) {
         const char *taken = in->at;
         size_t      padded = ((size_t)n + 7) & ~(size_t)7;
 
-        if (UNLIKELY(n > in->left || padded > in->left))
+        if (n > in->left || padded > in->left)
                 return NULL;
         in->at += padded;
         in->left -= padded;
@@ -211,7 +211,7 @@ static struct error *read_parameter(struct reader *in, struct response *r) {
 }
 
 static bool is_wanted(const struct request *req, const char *name) {
-        if (LIKELY(req->n_output_names == req->model->io->n_outputs))
+        if (req->n_output_names == req->model->io->n_outputs)
                 return true;
         for (uint32_t i = 0; i < req->n_output_names; i++)
                 if (strcmp(req->output_names[i], name) == 0)
@@ -229,7 +229,7 @@ static struct error *add_output(struct response *r, const char *name,
         void                   *to;
 
         /* The model's name outlives the response; a name within the bytes may not. */
-        if (UNLIKELY(head->place == NO_PLACE)) {
+        if (head->place == NO_PLACE) {
                 name = arena_try_str(&r->arena, str_of(name));
                 if (name == NULL)
                         return error_new(ERR_UNAVAILABLE, "out of memory for a response");
@@ -238,7 +238,7 @@ static struct error *add_output(struct response *r, const char *name,
                                        &shape));
         memcpy(shape, dims, head->n_dims * sizeof(*shape));
         TRY(response_output_buffer(o, head->byte_size, &type, &id, &to));
-        if (UNLIKELY(type == MEMORY_GPU))
+        if (type == MEMORY_GPU)
                 return error_new(ERR_UNSUPPORTED, "output '%s' is not in CPU memory", name);
         if (head->byte_size > 0)
                 memcpy(to, bytes, head->byte_size);
@@ -248,7 +248,7 @@ static struct error *add_output(struct response *r, const char *name,
 /* Returns the output's name; NULL when the bytes are malformed. */
 static const char *take_name(struct reader *in, const struct model_io_set *io,
                              const struct kept_output *head) {
-        if (UNLIKELY(head->place == NO_PLACE))
+        if (head->place == NO_PLACE)
                 return take_text(in, head->name_bytes);
         return head->place < io->n_outputs && head->name_bytes == 0 ? io->outputs[head->place].name
                                                                     : NULL;

@@ -167,7 +167,7 @@ static void push_response(struct infer_call *c, struct TRITONSERVER_InferenceRes
 static void keep_unary(struct infer_call *c, struct TRITONSERVER_InferenceResponse *response,
                        bool is_final) {
         c->unary = response;
-        if (UNLIKELY(!is_final) && c->options.on_early)
+        if (!is_final && c->options.on_early)
                 post_responses(c);
 }
 
@@ -181,7 +181,7 @@ static void on_response(struct TRITONSERVER_InferenceResponse *response, const u
          * end before this callback has. */
         if (!is_final)
                 atomic_fetch_add(&c->n_pending, 1);
-        else if (UNLIKELY(c->trace != NULL))
+        else if (c->trace != NULL)
                 trace_record_point(c->trace, TRACE_POINT_INFER_RESPONSE_COMPLETE, clock_now_ns());
         if (response != NULL) {
                 is_first = atomic_fetch_add(&c->n_responses, 1) == 0;
@@ -262,7 +262,7 @@ static void wake_instances(void) {
 static void register_thread(void) {
         static _Thread_local bool is_known;
 
-        if (LIKELY(is_known))
+        if (is_known)
                 return;
         is_known = true;
         core_error_drop(NESO_ThreadAllowInlineExecution(true));
@@ -286,7 +286,7 @@ struct error *infer_call_submit(struct infer_call *c, struct trace_record *trace
                 trace != NULL ? trace_record_core(trace) : NULL;
         struct error *err = limit_responses(c);
 
-        if (UNLIKELY(err != NULL)) {
+        if (err != NULL) {
                 trace_record_abandon(trace);
                 return err;
         }
@@ -424,7 +424,7 @@ struct error *infer_call_find_regions(struct infer_call *c, struct infer_request
                                       struct arena *arena) {
         size_t n_inputs = count_inputs(q), n_outputs = count_outputs(q);
 
-        if (LIKELY(n_inputs + n_outputs == 0))
+        if (n_inputs + n_outputs == 0)
                 return NULL;
         c->regions = arena_try_alloc(arena, (n_inputs + n_outputs) * sizeof(*c->regions));
         c->targets = arena_try_alloc(arena, MAX(n_outputs, 1) * sizeof(*c->targets));
@@ -534,7 +534,7 @@ struct error *infer_call_fill(struct infer_call *c, const struct infer_request *
                         TRITONSERVER_InferenceRequestAddRequestedOutput(r, q->outputs[i].name)));
         /* The client could change shared memory after the cache key was computed. The response
          * would then be cached under the key of other bytes, and other clients would get it. */
-        if (UNLIKELY(c->n_regions > 0))
+        if (c->n_regions > 0)
                 return core_error_take(NESO_InferenceRequestSetCacheable(r, false));
         return NULL;
 }

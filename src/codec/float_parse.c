@@ -31,7 +31,7 @@ static ALWAYS_INLINE struct pow10 scale(uint64_t w, int q, int bits) {
         const struct pow10 *power = pow10_get(q);
         struct pow10        product = pow10_multiply(w, power->hi);
 
-        if (UNLIKELY((product.hi & (UINT64_MAX >> bits)) == (UINT64_MAX >> bits))) {
+        if ((product.hi & (UINT64_MAX >> bits)) == (UINT64_MAX >> bits)) {
                 /* All ones: the lower half of the power may carry into them. Its entry is rounded
                  * up; the method needs powers rounded down, except for small negative q. */
                 bool         is_rounded_up = !pow10_is_exact(q) && (q < -27 || q > 55);
@@ -57,7 +57,7 @@ static ALWAYS_INLINE bool round_wide(uint64_t w, int64_t exponent, const struct 
         int          zeros = __builtin_clzll(w);
         struct pow10 product = scale(w << zeros, q, f->mantissa_bits + 3);
 
-        if (UNLIKELY(product.lo == UINT64_MAX && !(q >= -27 && q <= 55)))
+        if (product.lo == UINT64_MAX && !(q >= -27 && q <= 55))
                 return false;
 
         int      top = (int)(product.hi >> 63);
@@ -65,7 +65,7 @@ static ALWAYS_INLINE bool round_wide(uint64_t w, int64_t exponent, const struct 
         uint64_t mantissa = product.hi >> shift; /* with one extra bit, for rounding */
         int      field = pow10_floor_log2(q) + 63 + top - zeros + f->bias;
 
-        if (UNLIKELY(field <= 0)) { /* a denormal or zero */
+        if (field <= 0) { /* a denormal or zero */
                 /* Rounding up to the first normal sets the exponent field by itself. */
                 mantissa = 1 - field < 64 ? mantissa >> (1 - field) : 0;
                 *ret_bits = (mantissa + (mantissa & 1)) >> 1;

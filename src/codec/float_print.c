@@ -282,11 +282,11 @@ char *float_print_f32(char *out, float value) {
         uint32_t field = bits >> 23 & 0xff;
         uint32_t fraction = bits & 0x7fffff;
 
-        if (UNLIKELY(field == 0xff))
+        if (field == 0xff)
                 return put_special(out, fraction != 0, bits >> 31 != 0);
         *out = '-';
         out += bits >> 31;
-        if (UNLIKELY((bits & 0x7fffffff) == 0))
+        if ((bits & 0x7fffffff) == 0)
                 return put_zero(out);
 
         struct binary b = {
@@ -297,7 +297,7 @@ char *float_print_f32(char *out, float value) {
 
         if (is_small_integer(&b))
                 return put_whole(out, b.mantissa >> -b.exponent);
-        else if (UNLIKELY(fraction == 0 && field > 1))
+        else if (fraction == 0 && field > 1)
                 d = spread_nine(shorten(&b, true, true));
         else
                 d = spread_nine(shorten(&b, false, true));
@@ -427,8 +427,7 @@ static ALWAYS_INLINE bool shorten_f64(const struct binary *b, struct short_decim
         uint64_t half = power->hi >> (6 - shift);
         uint64_t rest = (UINT64_C(10) << 59) - half;
 
-        if (UNLIKELY(is_near(above, half) || is_near(above, rest) ||
-                     is_near(fraction, UINT64_C(1) << 63)))
+        if (is_near(above, half) || is_near(above, rest) || is_near(fraction, UINT64_C(1) << 63))
                 return false;
 
         uint64_t is_up = is_less(rest, above);
@@ -444,13 +443,13 @@ static ALWAYS_INLINE bool put_front_f64(char **out, uint64_t bits) {
         uint64_t magnitude = bits & INT64_MAX, infinite = UINT64_C(0x7ff) << 52;
         bool     is_special = magnitude >= infinite;
 
-        if (UNLIKELY(is_special)) {
+        if (is_special) {
                 *out = put_special(*out, magnitude > infinite, bits >> 63 != 0);
                 return true;
         }
         **out = '-';
         *out += bits >> 63;
-        if (LIKELY(magnitude != 0))
+        if (magnitude != 0)
                 return false;
         *out = put_zero(*out);
         return true;
@@ -486,18 +485,18 @@ char *float_print_f64(char *out, double value) {
         struct binary        b;
         struct short_decimal digits;
 
-        if (UNLIKELY(put_front_f64(&out, bits)))
+        if (put_front_f64(&out, bits))
                 return out;
         b = take_apart_f64(bits);
         /* Whole numbers below 2^53: one comparison, since numbers above and below 1 alternate. */
         if ((unsigned)-b.exponent <= (unsigned)__builtin_ctzll(b.mantissa)) {
                 struct short_decimal whole = { b.mantissa >> -b.exponent, 0 };
 
-                return LIKELY(whole.digits < 100000000) ? put_whole(out, whole.digits)
-                                                        : put_f64(out, lengthen(whole));
+                return whole.digits < 100000000 ? put_whole(out, whole.digits)
+                                                : put_f64(out, lengthen(whole));
         }
         /* A power of two, a subnormal number, or a rare one. */
-        if (UNLIKELY(b.mantissa <= SMALLEST_NORMAL_F64 || !shorten_f64(&b, &digits)))
+        if (b.mantissa <= SMALLEST_NORMAL_F64 || !shorten_f64(&b, &digits))
                 return print_exactly(out, b);
         return put_f64(out, digits);
 }

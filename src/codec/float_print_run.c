@@ -228,7 +228,7 @@ static WITH_AVX2 inline char *put_lane(char *out, const struct four *f, unsigned
         __m128i  digits = digits_of(low, high, n_zeros);
 
         *out = '-';
-        if (UNLIKELY(point < MIN_POINT || point > MAX_POINT)) {
+        if (point < MIN_POINT || point > MAX_POINT) {
                 if (point > MAX_POINT && point <= FLOAT_PRINT_MAX_POINT)
                         return NULL;
                 return put_scientific(out + is_negative, digits, n_digits, point);

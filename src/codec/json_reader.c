@@ -77,7 +77,7 @@ _Static_assert(JSON_INVALID == 0, "what the table does not name is invalid");
 enum json_type json_peek(struct json_reader *r) {
         enum json_type type = type_of(json_next_char(r));
 
-        if (UNLIKELY(type == JSON_INVALID) && !json_failed(r) && r->at < r->end)
+        if (type == JSON_INVALID && !json_failed(r) && r->at < r->end)
                 json_fail_value(r);
         return type;
 }
@@ -93,7 +93,7 @@ static NOINLINE bool fail_type(struct json_reader *r, const char *error_text) {
 /* True when a value of the wanted type starts here; otherwise the reader fails. */
 static ALWAYS_INLINE bool expect(struct json_reader *r, enum json_type wanted,
                                  const char *error_text) {
-        return LIKELY(type_of(json_next_char(r)) == wanted) || fail_type(r, error_text);
+        return type_of(json_next_char(r)) == wanted || fail_type(r, error_text);
 }
 
 static void enter(struct json_reader *r) {
@@ -121,7 +121,7 @@ static ALWAYS_INLINE bool advance(struct json_reader *r, char bracket, const cha
         bool is_first = r->at_first;
         char c;
 
-        if (UNLIKELY(json_failed(r)))
+        if (json_failed(r))
                 return false;
         c = json_next_char(r);
         r->at_first = false;
@@ -197,7 +197,7 @@ bool json_next_key(struct json_reader *r, struct arena *arena, struct str *ret_k
         const char *at = r->at;
         struct str  key;
 
-        if (UNLIKELY(r->end - at < SHORT_KEY_ROOM))
+        if (r->end - at < SHORT_KEY_ROOM)
                 return next_key_of_any_kind(r, arena, ret_key);
         at = short_key_end(at, r->at_first, &key);
         if (at == NULL && *r->at == '}' && r->depth > 0) {
@@ -207,7 +207,7 @@ bool json_next_key(struct json_reader *r, struct arena *arena, struct str *ret_k
                 *ret_key = STR_LIT("");
                 return false;
         }
-        if (UNLIKELY(at == NULL))
+        if (at == NULL)
                 return next_key_of_any_kind(r, arena, ret_key);
         r->at = at;
         r->at_first = false;
@@ -234,7 +234,7 @@ bool json_read_bool(struct json_reader *r) {
         if (!expect(r, JSON_BOOL, "attempt to access JSON non-boolean as boolean"))
                 return false;
 
-        if (LIKELY(r->end - r->at >= 5)) { /* the frequent case; strings of a constant length */
+        if (r->end - r->at >= 5) { /* the frequent case; strings of a constant length */
                 bool is_true = memcmp(r->at, "true", 4) == 0;
 
                 if (is_true || memcmp(r->at, "false", 5) == 0) {
@@ -321,7 +321,7 @@ struct str json_read_string(struct json_reader *r, struct arena *arena) {
 
         if (!expect(r, JSON_STRING, "attempt to access JSON non-string as string"))
                 return STR_LIT("");
-        if (LIKELY(json_take_plain_string(&r->at, r->end, &text)))
+        if (json_take_plain_string(&r->at, r->end, &text))
                 return text;
         return read_any_string(r, arena);
 }

@@ -74,7 +74,7 @@ void json_enter_array(struct json_reader *r);
 static inline bool json_try_enter(struct json_reader *r, enum json_type type) {
         char bracket = type == JSON_OBJECT ? '{' : '[';
 
-        if (UNLIKELY(r->at == r->end || *r->at != bracket || r->depth == JSON_MAX_DEPTH)) {
+        if (r->at == r->end || *r->at != bracket || r->depth == JSON_MAX_DEPTH) {
                 if (json_peek(r) != type)
                         return false;
                 type == JSON_OBJECT ? json_enter_object(r) : json_enter_array(r);

@@ -67,7 +67,7 @@ static ALWAYS_INLINE uint64_t quick_digits(const char *at, unsigned n) {
         uint64_t value = first * pow10_u64[n_second] +
                          (json_digits_value(second) & (0 - (uint64_t)(n_second != 0)));
 
-        if (UNLIKELY(n > 16))
+        if (n > 16)
                 value = value * pow10_u64[n - 16] +
                         json_digits_value_n(json_digits_load(at + 16), n - 16);
         return value;
@@ -93,7 +93,7 @@ static ALWAYS_INLINE void quick_exponent(const char *at, struct quick_number *q)
         word = json_digits_load(at);
         n = json_digits_count(word);
         q->end = NULL;
-        if (UNLIKELY(n == 0 || n > 3))
+        if (n == 0 || n > 3)
                 return;
         exponent = (int)json_digits_value_n(word, n);
         q->exponent += (exponent ^ -(int)minus) + (int)minus;
@@ -106,13 +106,13 @@ static ALWAYS_INLINE struct quick_number quick_long(const char *at) {
         const char         *digits = at + json_minus(at);
         unsigned            n = quick_count(digits), n_fraction;
 
-        if (UNLIKELY(n == 0 || n > DECIMAL_MAX_DIGITS || (*digits == '0' && n > 1)))
+        if (n == 0 || n > DECIMAL_MAX_DIGITS || (*digits == '0' && n > 1))
                 return q;
         q.mantissa = quick_digits(digits, n);
         digits += n;
         if (*digits == '.') {
                 n_fraction = quick_count(++digits);
-                if (UNLIKELY(n_fraction == 0 || n + n_fraction > DECIMAL_MAX_DIGITS))
+                if (n_fraction == 0 || n + n_fraction > DECIMAL_MAX_DIGITS)
                         return q;
                 q.mantissa = q.mantissa * pow10_u64[n_fraction] + quick_digits(digits, n_fraction);
                 q.exponent = -(int)n_fraction;
@@ -135,8 +135,8 @@ static ALWAYS_INLINE struct quick_number quick_short(const char *at) {
         unsigned            n = dot - minus, n_first, n_second;
         uint64_t            first, before;
 
-        if (UNLIKELY(n - 1 > 6 || at[dot] != '.' || stop == 16 || stop == dot + 1 ||
-                     (*digits == '0' && n > 1)))
+        if (n - 1 > 6 || at[dot] != '.' || stop == 16 || stop == dot + 1 ||
+            (*digits == '0' && n > 1))
                 return q;
         /* Seven digits from the first eight characters, without the dot; up to seven follow. */
         before = (1ull << (8 * n)) - 1;
@@ -170,10 +170,9 @@ typedef size_t (*quick_run_fn)(const char **at, const char *end, char *out, size
 static ALWAYS_INLINE bool quick_f32(const char *at, const char **ret_end, float *ret) {
         struct quick_number q = quick_short(at);
 
-        if (UNLIKELY(q.end == NULL))
+        if (q.end == NULL)
                 q = quick_long(at);
-        else if (LIKELY((*q.end | 0x20) != 'e') &&
-                 LIKELY(float_parse_exact_f32(q.mantissa, q.exponent, ret))) {
+        else if ((*q.end | 0x20) != 'e' && float_parse_exact_f32(q.mantissa, q.exponent, ret)) {
                 *ret_end = q.end;
                 return true;
         }
@@ -193,7 +192,7 @@ static size_t run_f32(const char **at, const char *end, char *out, size_t n) {
                 float       value;
                 uint32_t    bits;
 
-                if (UNLIKELY(!quick_f32(next, &number_end, &value)))
+                if (!quick_f32(next, &number_end, &value))
                         break;
                 memcpy(&bits, &value, sizeof(bits));
                 bits |= minus << 31;
@@ -208,10 +207,9 @@ static size_t run_f32(const char **at, const char *end, char *out, size_t n) {
 static ALWAYS_INLINE bool quick_f64(const char *at, const char **ret_end, double *ret) {
         struct quick_number q = quick_short(at);
 
-        if (UNLIKELY(q.end == NULL))
+        if (q.end == NULL)
                 q = quick_long(at);
-        else if (LIKELY((*q.end | 0x20) != 'e') &&
-                 LIKELY(float_parse_exact_f64(q.mantissa, q.exponent, ret))) {
+        else if ((*q.end | 0x20) != 'e' && float_parse_exact_f64(q.mantissa, q.exponent, ret)) {
                 *ret_end = q.end;
                 return true;
         }
@@ -231,7 +229,7 @@ static size_t run_f64(const char **at, const char *end, char *out, size_t n) {
                 double      value;
                 uint64_t    bits;
 
-                if (UNLIKELY(!quick_f64(next, &number_end, &value)))
+                if (!quick_f64(next, &number_end, &value))
                         break;
                 memcpy(&bits, &value, sizeof(bits));
                 bits |= (uint64_t)minus << 63;
@@ -248,7 +246,7 @@ static ALWAYS_INLINE struct quick_number quick_integer(const char *at) {
         struct quick_number q = { .end = NULL };
         unsigned            n = quick_count(at);
 
-        if (UNLIKELY(n == 0 || n > DECIMAL_MAX_DIGITS || (*at == '0' && n > 1)))
+        if (n == 0 || n > DECIMAL_MAX_DIGITS || (*at == '0' && n > 1))
                 return q;
         q.mantissa = n <= 8 ? json_digits_value_n(json_digits_load(at), n) : quick_digits(at, n);
         q.end = at + n;
@@ -264,8 +262,8 @@ static ALWAYS_INLINE size_t run_integer(const char **at, const char *end, char *
                 uint32_t            minus = is_signed ? json_minus(next) : 0;
                 struct quick_number q = quick_integer(next + minus);
 
-                if (UNLIKELY(q.end == NULL || *q.end == '.' || (*q.end | 0x20) == 'e' ||
-                             (is_signed && q.mantissa > INT64_MAX)))
+                if (q.end == NULL || *q.end == '.' || (*q.end | 0x20) == 'e' ||
+                    (is_signed && q.mantissa > INT64_MAX))
                         break;
                 /* Little-endian: the low bytes are the truncated value. */
                 q.mantissa = (q.mantissa ^ (0 - (uint64_t)minus)) + minus;

@@ -26,7 +26,7 @@ uint64_t pb_read_long_varint(struct pb_reader *r) {
 struct str pb_read_text(struct pb_reader *r) {
         struct str text = pb_read_bytes(r);
 
-        if (UNLIKELY(!str_is_utf8(text))) {
+        if (!str_is_utf8(text)) {
                 pb_fail(r);
                 text.len = 0;
         }

@@ -78,7 +78,7 @@ static inline size_t pb_left(const struct pb_reader *r) {
 
 /* Up to ten bytes; bits beyond 64 are dropped. */
 static inline uint64_t pb_read_varint(struct pb_reader *r) {
-        if (LIKELY(r->at < r->end && *r->at < 0x80))
+        if (r->at < r->end && *r->at < 0x80)
                 return *r->at++;
         return pb_read_long_varint(r);
 }
@@ -91,7 +91,7 @@ static inline bool pb_read_bool(struct pb_reader *r) {
 static inline uint32_t pb_read_fixed32(struct pb_reader *r) {
         uint32_t value;
 
-        if (UNLIKELY(pb_left(r) < sizeof(value)))
+        if (pb_left(r) < sizeof(value))
                 return (uint32_t)pb_fail(r);
         memcpy(&value, r->at, sizeof(value));
         r->at += sizeof(value);
@@ -104,7 +104,7 @@ static inline uint32_t pb_read_fixed32(struct pb_reader *r) {
 static inline uint64_t pb_read_fixed64(struct pb_reader *r) {
         uint64_t value;
 
-        if (UNLIKELY(pb_left(r) < sizeof(value)))
+        if (pb_left(r) < sizeof(value))
                 return pb_fail(r);
         memcpy(&value, r->at, sizeof(value));
         r->at += sizeof(value);
@@ -127,7 +127,7 @@ static inline struct str pb_read_bytes(struct pb_reader *r) {
         uint64_t   len = pb_read_varint(r);
         struct str range = { (const char *)r->at, 0 };
 
-        if (UNLIKELY(len > pb_left(r))) {
+        if (len > pb_left(r)) {
                 pb_fail(r);
                 return range;
         }
@@ -157,8 +157,8 @@ static inline bool pb_next(struct pb_reader *r, struct pb_tag *ret) {
                 return false;
         tag = pb_read_varint(r);
         wire = tag & 7;
-        if (UNLIKELY(r->failed || tag > UINT32_MAX || tag < 8 || wire == PB_WIRE_GROUP_END ||
-                     wire > PB_WIRE_FIXED32)) {
+        if (r->failed || tag > UINT32_MAX || tag < 8 || wire == PB_WIRE_GROUP_END ||
+            wire > PB_WIRE_FIXED32) {
                 pb_fail(r);
                 return false;
         }

@@ -181,7 +181,7 @@ static void recycle(struct grpc_stream *st) {
 
 /* Records the time for traces only. */
 static void note_send_start(struct grpc_stream *st) {
-        if (UNLIKELY(st->call.on_sent != NULL) && st->call.send_start_ns == 0)
+        if (st->call.on_sent != NULL && st->call.send_start_ns == 0)
                 st->call.send_start_ns = clock_now_ns();
 }
 
@@ -408,7 +408,7 @@ static void on_path(struct grpc_stream *st, struct str path) {
         char *copy;
 
         st->call.method = find_method(st->h2.conn->home, path, &st->call.path);
-        if (LIKELY(st->call.method))
+        if (st->call.method)
                 return;
         copy = arena_try_str(&st->call.arena, path);
         if (copy != NULL)
@@ -463,7 +463,7 @@ static void on_metadata(struct grpc_stream *st, enum h2_field field, struct str 
                 m->name = field == H2_FIELD_OTHER ? copy_str(st, name) : h2_field_name(field);
                 m->value = copy_str(st, value);
         }
-        if (UNLIKELY(m == NULL || m->name.ptr == NULL || m->value.ptr == NULL))
+        if (m == NULL || m->name.ptr == NULL || m->value.ptr == NULL)
                 refuse_headers(st, GRPC_LIMIT_MEMORY);
         else
                 remember(st, field, m->value);
@@ -474,11 +474,11 @@ static void on_header(struct h2_stream *h2, enum h2_field field, struct str name
         struct grpc_stream       *st = stream_of(h2);
         const struct grpc_limits *l = h2_conn_limits(st->h2.conn);
 
-        if (UNLIKELY(st->h2.conn->head_bytes > l->header_bytes))
+        if (st->h2.conn->head_bytes > l->header_bytes)
                 refuse_headers(st, GRPC_LIMIT_HEADER_BYTES);
-        else if (UNLIKELY(st->n_fields >= l->header_fields))
+        else if (st->n_fields >= l->header_fields)
                 refuse_headers(st, GRPC_LIMIT_HEADER_FIELDS);
-        if (UNLIKELY(st->refused != GRPC_LIMIT_NONE))
+        if (st->refused != GRPC_LIMIT_NONE)
                 return;
         switch (field) {
         case H2_FIELD_PATH: on_path(st, value); break;
@@ -520,7 +520,7 @@ static bool check_access(struct grpc_stream *st) {
         enum access_verdict verdict =
                 access_check(call->service->policy, &question, &call->access, &text);
 
-        if (LIKELY(verdict == ACCESS_GRANTED))
+        if (verdict == ACCESS_GRANTED)
                 return true;
         refuse_call(st, grpc_code_of_access(verdict), text);
         return false;
@@ -618,7 +618,7 @@ static void on_headers(struct h2_stream *h2) {
         }
         if (!check_access(st) || !check_encoding(st) || !check_timeout(st))
                 return;
-        if (UNLIKELY(log_is_verbose(1)))
+        if (log_is_verbose(1))
                 log_arrival(st);
         if (call->method->is_compressible)
                 st->encoding_out = grpc_encoding_choose(st->h2.conn->home->options->compression,
@@ -726,7 +726,7 @@ static bool unpack(struct grpc_stream *st, struct grpc_message *m) {
         enum gzip_status status = GZIP_TOO_LARGE;
         struct buf      *plain = NULL;
 
-        if (LIKELY(!m->is_compressed))
+        if (!m->is_compressed)
                 return true;
         max = max_decompressed(st);
         here = st->h2.conn->home->net.loop != NULL ? MIN(max, LOOP_MAX_WORK_BYTES) : max;
@@ -1262,7 +1262,7 @@ void grpc_call_finish(struct grpc_call *call, enum grpc_code code, const char *m
                 return;
         if (message != NULL)
                 text = keep_message(call, message);
-        if (UNLIKELY(call->arena.used_bytes > KEPT_ARENA_BYTES && !call->method->is_client_stream))
+        if (call->arena.used_bytes > KEPT_ARENA_BYTES && !call->method->is_client_stream)
                 free_handler_memory(st, &text);
         set_status(st, code, text, status_ok);
         flush_soon(st);
@@ -1394,7 +1394,7 @@ struct buf_pool *grpc_call_buf_pool(const struct grpc_call *call) {
 bool grpc_call_charge(struct grpc_call *call, size_t bytes) {
         struct byte_account *account = &call->stream->h2.conn->home->blocks.account;
 
-        if (LIKELY(byte_account_take(account, bytes)))
+        if (byte_account_take(account, bytes))
                 return true;
         byte_budget_refused(account->budget);
         return false;

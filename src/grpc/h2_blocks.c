@@ -35,7 +35,7 @@ static size_t class_of(size_t cap) {
 
 /* Charges a block; false when it must not be allocated. */
 static bool charge(struct h2_blocks *b, size_t size, size_t bytes) {
-        if (LIKELY(byte_account_take(&b->account, bytes)))
+        if (byte_account_take(&b->account, bytes))
                 return true;
         byte_budget_refused(b->account.budget);
         if (size > SURE_BYTES)

@@ -116,7 +116,7 @@ bool h2_loop_make_room(struct h2_loop *home, enum leave_need need) {
 static void make_room_when_tight(struct h2_loop *home) {
         const struct byte_budget *budget = home->blocks.account.budget;
 
-        if (UNLIKELY(byte_budget_is_tight(budget)))
+        if (byte_budget_is_tight(budget))
                 make_room(home,
                           byte_budget_is_nearly_used(budget) ? LEAVE_TAKES_NEW : LEAVE_SPARES_NEW,
                           claim_of_memory);
@@ -201,7 +201,7 @@ static struct h2_stream *new_stream(struct h2_loop *home) {
         size_t            bytes = home->ops->stream_bytes;
         struct h2_stream *st;
 
-        if (UNLIKELY(reserve_is_short()))
+        if (reserve_is_short())
                 return NULL;
         make_room_when_tight(home);
         if (!byte_account_take(&home->blocks.account, bytes)) {
@@ -340,7 +340,7 @@ static void on_ping_ack(struct h2_conn *c, const char opaque[8]) {
 static bool take_share(struct h2_conn *c) {
         struct loop *l = c->home->net.loop;
 
-        if (UNLIKELY(l == NULL || c->net == NULL)) /* in tests */
+        if (l == NULL || c->net == NULL) /* in tests */
                 return true;
         if (turns_is_waiting(&c->turn))
                 return false;
@@ -357,7 +357,7 @@ bool h2_stream_take_share(struct h2_stream *st) {
 
 /* The result of a callback that nghttp2 may pause after. */
 static int pause_or_go_on(const struct h2_conn *c) {
-        return UNLIKELY(turns_is_waiting(&c->turn)) ? NGHTTP2_ERR_PAUSE : 0;
+        return turns_is_waiting(&c->turn) ? NGHTTP2_ERR_PAUSE : 0;
 }
 
 static bool holds_much(const struct h2_conn *c) {
@@ -457,7 +457,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame,
                 return NGHTTP2_ERR_CALLBACK_FAILURE;
         }
         field = h2_fields_read(&c->fields, name, value);
-        if (UNLIKELY(field == H2_FIELD_MALFORMED))
+        if (field == H2_FIELD_MALFORMED)
                 return refuse_block(c, frame->hd.stream_id);
         if (c->head != NULL && field != H2_FIELD_LEFT_OUT)
                 c->home->ops->on_header(c->head, field, name, value);
@@ -486,7 +486,7 @@ static bool end_stream(struct h2_conn *c, int32_t id) {
 
         if (st == NULL)
                 return true;
-        if (UNLIKELY(st->body_left > 0))
+        if (st->body_left > 0)
                 return false;
         ops_of(st)->on_end(st);
         return true;
@@ -498,16 +498,16 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
         (void)session;
         switch (frame->hd.type) {
         case NGHTTP2_HEADERS:
-                if (UNLIKELY(!end_block(c, frame)))
+                if (!end_block(c, frame))
                         return callback_result(refuse_stream(c, frame->hd.stream_id));
                 /* fall through */
         case NGHTTP2_DATA:
                 if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) &&
-                    UNLIKELY(!end_stream(c, frame->hd.stream_id)))
+                    !end_stream(c, frame->hd.stream_id))
                         return callback_result(refuse_stream(c, frame->hd.stream_id));
                 return 0;
         case NGHTTP2_SETTINGS:
-                if (UNLIKELY(c->state == H2_OPENING))
+                if (c->state == H2_OPENING)
                         set_state(c, H2_OPEN);
                 return 0;
         case NGHTTP2_PING:
@@ -521,7 +521,7 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 
 /* Returns false when the body is longer than its content-length. */
 static bool count_body(struct h2_stream *st, size_t len) {
-        if (LIKELY(st->body_left < 0))
+        if (st->body_left < 0)
                 return true;
         if (len > (uint64_t)st->body_left)
                 return false;
@@ -549,7 +549,7 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
         (void)session;
         (void)flags;
         c->frame_left -= MIN(c->frame_left, len);
-        if (st != NULL && UNLIKELY(!count_body(st, len)) && !refuse_stream(c, id))
+        if (st != NULL && !count_body(st, len) && !refuse_stream(c, id))
                 return NGHTTP2_ERR_CALLBACK_FAILURE;
         if (st != NULL)
                 used = ops_of(st)->on_bytes(st, str_range((const char *)bytes, len), c->feed_owner);

@@ -89,7 +89,7 @@ static enum h2_field check_unknown(struct str name) {
                         return H2_FIELD_MALFORMED;
                 is_token = is_token && is_name_char(name.ptr[i]);
         }
-        if (LIKELY(is_token))
+        if (is_token)
                 return H2_FIELD_OTHER;
         return has_break(name) ? H2_FIELD_MALFORMED : H2_FIELD_LEFT_OUT;
 }
@@ -129,7 +129,7 @@ static bool may_have_control_in(struct str value) {
 /* True for a value without control characters. Blanks at the ends belong to the value: RFC 9113 forbids them,
  * but gRPC clients send them as a part of metadata. */
 static bool is_value(struct str value) {
-        return value.len == 0 || LIKELY(!may_have_control_in(value)) || !has_control(value);
+        return value.len == 0 || !may_have_control_in(value) || !has_control(value);
 }
 
 static bool is_blank(char c) {
@@ -177,10 +177,10 @@ enum h2_field h2_fields_read(struct h2_fields *f, struct str name, struct str va
 
         if (field == H2_FIELD_OTHER)
                 field = check_unknown(name);
-        if (UNLIKELY(!is_value(value)) && field != H2_FIELD_MALFORMED)
+        if (!is_value(value) && field != H2_FIELD_MALFORMED)
                 field = is_pseudo(field) || has_break(value) ? H2_FIELD_MALFORMED
                                                              : H2_FIELD_LEFT_OUT;
-        if (UNLIKELY(field == H2_FIELD_MALFORMED || !check_known(f, field, value)))
+        if (field == H2_FIELD_MALFORMED || !check_known(f, field, value))
                 return H2_FIELD_MALFORMED;
         if (!is_pseudo(field))
                 f->has_ordinary = true;

@@ -76,7 +76,7 @@ struct infer_decoder {
 
 /* Keeps the first error, frees later ones. */
 static void keep_first(struct error **kept, struct error *err) {
-        if (LIKELY(err == NULL))
+        if (err == NULL)
                 return;
         if (*kept == NULL)
                 *kept = err;
@@ -92,7 +92,7 @@ static ALWAYS_INLINE struct error *copy(struct infer_decoder *d, struct str text
                                         const char **ret) {
         char *place = arena_try_alloc(d->source->arena, text.len + 1);
 
-        if (UNLIKELY(place == NULL))
+        if (place == NULL)
                 return infer_no_memory();
         memcpy(place, text.ptr, text.len);
         place[text.len] = '\0';
@@ -101,7 +101,7 @@ static ALWAYS_INLINE struct error *copy(struct infer_decoder *d, struct str text
 }
 
 static struct error *refuse_nul(struct str text) {
-        if (LIKELY(text.len == 0 || memchr(text.ptr, '\0', text.len) == NULL))
+        if (text.len == 0 || memchr(text.ptr, '\0', text.len) == NULL)
                 return NULL;
         return error_new_text(ERR_INVALID_ARG,
                               "a string of the ModelInferRequest contains a NUL character");
@@ -285,7 +285,7 @@ static struct error *read_parameter(struct infer_decoder *d, struct pb_reader *r
         struct wire_value     v;
         struct str            key = read_entry(r, &v);
 
-        if (UNLIKELY(pb_failed(r)))
+        if (pb_failed(r))
                 return malformed();
         if (STR_IS(key, "sequence_id"))
                 err = read_sequence_id(d, &v, &fault);
@@ -678,9 +678,9 @@ static struct error *read_contents(struct infer_decoder *d, const struct wire_in
 static struct error *read_text(struct pb_reader *r, struct str *ret) {
         struct str text = pb_read_bytes(r);
 
-        if (UNLIKELY(pb_failed(r)))
+        if (pb_failed(r))
                 return malformed();
-        if (UNLIKELY(!str_is_plain(text))) {
+        if (!str_is_plain(text)) {
                 if (!str_is_utf8(text))
                         return malformed();
                 TRY(refuse_nul(text));
@@ -729,8 +729,7 @@ static struct error *read_shape(struct pb_reader *r, struct pb_tag tag, struct i
 static struct error *read_datatype(struct pb_reader *r, struct input_scan *s) {
         s->datatype = pb_read_text(r);
         s->in->datatype = datatype_from_name(s->datatype);
-        return UNLIKELY(s->in->datatype == TRITONSERVER_TYPE_INVALID) ? refuse_nul(s->datatype)
-                                                                      : NULL;
+        return s->in->datatype == TRITONSERVER_TYPE_INVALID ? refuse_nul(s->datatype) : NULL;
 }
 
 static struct error *read_input_field(struct infer_decoder *d, struct pb_reader *r,
@@ -782,7 +781,7 @@ static struct error *keep_shape(struct infer_decoder *d, const struct input_scan
 static struct error *finish_input(struct infer_decoder *d, const struct input_scan *s) {
         TRY(keep_shape(d, s));
         TRY(keep_text(d, s->name, &s->in->name));
-        if (LIKELY(s->in->datatype != TRITONSERVER_TYPE_INVALID)) {
+        if (s->in->datatype != TRITONSERVER_TYPE_INVALID) {
                 s->in->datatype_name = datatype_name(s->in->datatype);
                 return NULL;
         }

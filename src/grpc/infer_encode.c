@@ -65,7 +65,7 @@ struct pb_out {
 static size_t varint_bytes(uint64_t value) {
         size_t n = 1;
 
-        while (UNLIKELY(value >= 0x80)) { /* unlikely: most are lengths of names */
+        while (value >= 0x80) { /* unlikely: most are lengths of names */
                 value >>= 7;
                 n++;
         }
@@ -87,7 +87,7 @@ static char *put_tag(char *at, unsigned number, enum pb_wire wire) {
 }
 
 static char *put_varint(char *at, uint64_t value) {
-        for (; UNLIKELY(value >= 0x80); value >>= 7)
+        for (; (value >= 0x80); value >>= 7)
                 *at++ = (char)(value | 0x80);
         *at++ = (char)value;
         return at;

@@ -121,7 +121,7 @@ static void on_done(struct infer_call *c) {
                 err = client_is_gone();
         else
                 err = make_answer(&r->inference, &parts, &is_long);
-        if (UNLIKELY(is_long))
+        if (is_long)
                 start_long_work(get_long_work(r), run_answer, on_answer);
         else
                 answer(r, err, &parts);
@@ -221,12 +221,12 @@ void rpc_infer(struct grpc_call *grpc, struct str message, struct buf *owner) {
         r->memory = NULL;
         r->has_long_work = false;
         grpc->pending = r;
-        if (UNLIKELY(rpc_inference_is_long(message))) {
+        if (rpc_inference_is_long(message)) {
                 start_long_read(r, message, owner);
                 return;
         }
         err = read_message(i, message, owner);
-        if (err == NULL && UNLIKELY(rpc_inference_has_long_tensors(i))) {
+        if (err == NULL && rpc_inference_has_long_tensors(i)) {
                 start_long_read(r, STR_LIT(""), NULL);
                 return;
         }

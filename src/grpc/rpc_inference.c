@@ -72,7 +72,7 @@ static struct error *check_access(struct rpc_inference *i) {
 
         i->verdict =
                 access_check_model(&i->grpc->access, str_of(i->wire.model_name), i->arena, &text);
-        return LIKELY(i->verdict == ACCESS_GRANTED) ? NULL : error_new_text(ERR_UNAVAILABLE, text);
+        return i->verdict == ACCESS_GRANTED ? NULL : error_new_text(ERR_UNAVAILABLE, text);
 }
 
 struct error *rpc_inference_read(struct rpc_inference *i, struct str message, struct buf *owner) {
@@ -96,7 +96,7 @@ static struct error *forward_metadata(struct rpc_inference *i) {
         const struct header_forward *f = &i->grpc->service->infer->header_forward;
         const struct grpc_call      *grpc = i->grpc;
 
-        if (LIKELY(!f->has_pattern))
+        if (!f->has_pattern)
                 return NULL;
         for (size_t k = 0; k < grpc->n_metadata; k++)
                 if (!access_hides_field(&grpc->access, grpc->metadata[k].name))
@@ -123,7 +123,7 @@ struct error *rpc_inference_fill(struct rpc_inference *i) {
 
 /* Prints quickly a version of one digit, as nearly all are: this runs for each answer. */
 static void print_version(int64_t version, char ret[VERSION_BYTES]) {
-        if (LIKELY(version >= 0 && version < 10)) {
+        if (version >= 0 && version < 10) {
                 ret[0] = (char)('0' + version);
                 ret[1] = '\0';
                 return;
@@ -166,8 +166,7 @@ static struct error *encode(const struct rpc_inference            *i,
  * becomes JSON. */
 static bool is_long(const struct rpc_inference *i, const struct infer_response *r) {
         return infer_response_work(r) > LOOP_MAX_WORK_BYTES ||
-               (UNLIKELY(grpc_call_wants_packing(i->grpc)) &&
-                infer_response_bytes(r) > LOOP_MAX_WORK_BYTES);
+               (grpc_call_wants_packing(i->grpc) && infer_response_bytes(r) > LOOP_MAX_WORK_BYTES);
 }
 
 static struct error *read_response(const struct rpc_inference            *i,
@@ -185,7 +184,7 @@ struct error *rpc_inference_encode(const struct rpc_inference            *i,
 
         *ret_is_long = false;
         TRY(read_response(i, response, arena, &r));
-        if (UNLIKELY(is_long(i, &r))) {
+        if (is_long(i, &r)) {
                 *ret_is_long = true;
                 return NULL;
         }
@@ -259,14 +258,14 @@ static NOINLINE struct trace_record *start_trace(const struct grpc_call         
 
 struct trace_record *rpc_inference_create_trace(const struct grpc_call                *call,
                                                 const struct rpc_inference_read_times *read) {
-        return UNLIKELY(tracer_is_on(call->service->tracer)) ? start_trace(call, read) : NULL;
+        return tracer_is_on(call->service->tracer) ? start_trace(call, read) : NULL;
 }
 
 struct trace_record *rpc_inference_start_trace(struct grpc_call                      *call,
                                                const struct rpc_inference_read_times *read) {
         struct trace_record *r = rpc_inference_create_trace(call, read);
 
-        if (UNLIKELY(r != NULL) && !call->method->is_client_stream)
+        if (r != NULL && !call->method->is_client_stream)
                 rpc_inference_attach_trace(call, r);
         return r;
 }

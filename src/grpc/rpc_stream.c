@@ -148,7 +148,7 @@ static bool has_long_work(const struct stream_request *r) {
 }
 
 static void free_request(struct stream_request *r) {
-        if (LIKELY(r->is_charged))
+        if (r->is_charged)
                 grpc_call_discharge(r->stream->call, REQUEST_BYTES);
         arena_done(&r->arena);
         free(r);
@@ -283,7 +283,7 @@ static void end_callback(struct stream *s) {
 /* ---- answers ---- */
 
 static void trace_point(struct stream_request *r, enum trace_point point) {
-        if (UNLIKELY(r->trace != NULL))
+        if (r->trace != NULL)
                 trace_record_point(r->trace, point, clock_now_ns());
 }
 
@@ -311,7 +311,7 @@ static void flush_ordered(struct stream *s) {
                         return;
                 list_remove(&r->in_order);
                 send_parts(r, &r->answer);
-                if (LIKELY(r->is_done))
+                if (r->is_done)
                         release(r);
         }
 }
@@ -534,9 +534,9 @@ static void on_response(struct infer_call *c, struct TRITONSERVER_InferenceRespo
         if (s->is_over)
                 return;
         /* Queued even if it is small: responses of one request are sent in the order in which they came. */
-        if (UNLIKELY(has_long_work(r))) {
+        if (has_long_work(r)) {
                 queue_response(r, infer_call_keep_response(c));
-        } else if (UNLIKELY(!try_send_response(r, response, c->is_final_response))) {
+        } else if (!try_send_response(r, response, c->is_final_response)) {
                 queue_response(r, infer_call_keep_response(c));
                 send_waiting(r);
         } else if (!s->is_over && grpc_call_unsent_bytes(s->call) > 0) {
@@ -611,7 +611,7 @@ static void send_early(struct stream_request *r) {
         struct error *err = rpc_inference_encode(&r->inference, infer_call_first_response(c, &n),
                                                  &framing, &r->arena, &r->answer, &is_long);
 
-        if (UNLIKELY(is_long))
+        if (is_long)
                 start_long_work(r, STEP_ENCODING, run_early, on_early_made);
         else
                 answer_early(r, err);
@@ -624,7 +624,7 @@ static void on_early(struct infer_call *c) {
         if (s->is_over)
                 return;
         s->n_users++;
-        if (UNLIKELY(has_long_work(r))) /* still being submitted: on_reading() continues */
+        if (has_long_work(r)) /* still being submitted: on_reading() continues */
                 set_step(r, STEP_READING_EARLY);
         else
                 send_early(r);
@@ -664,7 +664,7 @@ static void end_ordered(struct stream_request *r) {
         if (err == NULL)
                 err = rpc_inference_encode(&r->inference, response, &framing, &r->arena, &r->answer,
                                            &is_long);
-        if (UNLIKELY(is_long))
+        if (is_long)
                 start_long_work(r, STEP_ENCODING, run_answer, on_answer);
         else
                 answer_ordered(r, err);
@@ -686,7 +686,7 @@ static void on_done(struct infer_call *c) {
         s->n_users++;
         r->is_done = true;
         /* Otherwise a work thread still uses its memory, and the end of that work ends the request. */
-        if (LIKELY(!has_long_work(r)))
+        if (!has_long_work(r))
                 end_request(r);
         end_callback(s);
 }
@@ -730,7 +730,7 @@ static struct trace_record *start_trace(struct stream_request *r) {
         struct stream *s = r->stream;
         uint64_t       since_ns = s->waiting_since_ns;
 
-        if (LIKELY(!tracer_is_on(s->call->service->tracer)))
+        if (!tracer_is_on(s->call->service->tracer))
                 return NULL;
         s->waiting_since_ns = clock_now_ns();
         r->trace = rpc_inference_start_trace(s->call, &(struct rpc_inference_read_times){
@@ -740,7 +740,7 @@ static struct trace_record *start_trace(struct stream_request *r) {
 }
 
 static struct error *fill(struct stream_request *r) {
-        if (UNLIKELY(!r->is_charged))
+        if (!r->is_charged)
                 return error_new_text(ERR_UNAVAILABLE, BYTE_BUDGET_USED_UP);
         return rpc_inference_fill(&r->inference);
 }
@@ -810,14 +810,14 @@ static void start_request(struct stream *s, struct str message, struct buf *owne
         s->n_bytes += message.len;
         in_flight.n_bytes += message.len;
         rpc_inference_init(&r->inference, s->call, &r->arena, r, on_done);
-        if (UNLIKELY(rpc_inference_is_long(message))) {
+        if (rpc_inference_is_long(message)) {
                 start_long_read(r, message, owner);
                 return;
         }
         limits = get_limits(s);
         err = read_message(r, message, owner, &limits);
         append_ordered(r);
-        if (err == NULL && UNLIKELY(rpc_inference_has_long_tensors(&r->inference))) {
+        if (err == NULL && rpc_inference_has_long_tensors(&r->inference)) {
                 start_long_read(r, STR_LIT(""), NULL);
                 return;
         }
@@ -848,7 +848,7 @@ void rpc_stream_read(struct grpc_call *call, struct str message, struct buf *own
         struct stream *s = call->pending;
 
         s->n_users++;
-        if (UNLIKELY(reserve_is_short()))
+        if (reserve_is_short())
                 fail_stream(s, infer_no_memory());
         if (!s->is_over)
                 start_request(s, message, owner);

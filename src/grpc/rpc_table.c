@@ -181,7 +181,7 @@ static void on_control(struct grpc_call *call, struct str message, struct buf *o
                         access_check_model(&call->access, model_of(row, request), &call->arena,
                                            &text);
 
-                if (UNLIKELY(verdict != ACCESS_GRANTED)) {
+                if (verdict != ACCESS_GRANTED) {
                         grpc_call_finish(call, grpc_code_of_access(verdict), text);
                         return;
                 }

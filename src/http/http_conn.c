@@ -58,7 +58,7 @@ static void count_rejected(struct http_conn *c, enum http_limit limit) {
 }
 
 static void stop_waiting(struct http_conn *c) {
-        if (LIKELY(!c->is_waiting))
+        if (!c->is_waiting)
                 return;
         c->is_waiting = false;
         list_remove(&c->waiting);
@@ -525,7 +525,7 @@ void http_call_reply(struct http_call *call, const struct http_reply *reply) {
         c->out.status = reply->status;
         c->out.close = c->out.close || reply->close || c->must_linger || c->home->net.is_draining ||
                        c->has_ended || drain_sends_away(call->service->drain, call->send_start_ns);
-        if (UNLIKELY(holds_much(c)))
+        if (holds_much(c))
                 reply = free_request_memory(c, reply, &memory, &holder);
         rc = write_answer(c, reply);
         buf_unref(holder);
@@ -877,7 +877,7 @@ static bool check_access(struct http_conn *c, enum endpoint_group group, const c
         enum access_verdict verdict =
                 access_check(c->server->options.service.policy, &question, &call->access, &text);
 
-        if (LIKELY(verdict == ACCESS_GRANTED))
+        if (verdict == ACCESS_GRANTED)
                 return true;
         http_call_refuse_access(call, verdict, text, refusal_type);
         return false;
@@ -911,7 +911,7 @@ static bool check_route(struct http_conn *c) {
                                              row->refusal_type);
                 return false;
         }
-        if (UNLIKELY(fault != NULL)) {
+        if (fault != NULL) {
                 http_call_reply_refusal(call, http_status_of_code(fault->code), fault->message,
                                         row->refusal_type);
                 return false;
@@ -1021,7 +1021,7 @@ static void keep_part_of_head(struct http_conn *c) {
         shrink_input(c, c->in_len - c->in_at);
         if (c->is_waiting)
                 return;
-        if (UNLIKELY(buf_pool_is_tight(pool_of(c))))
+        if (buf_pool_is_tight(pool_of(c)))
                 free_waiting(c->home, c->now_ns);
         list_append(&c->home->waiting, &c->waiting);
         c->is_waiting = true;
@@ -1032,7 +1032,7 @@ static bool refuse_to_wait(struct http_conn *c) {
         const struct http_message *m = c->message;
         struct byte_budget        *budget = buf_pool_budget(pool_of(c));
 
-        if (LIKELY(!byte_budget_is_half_used(budget)))
+        if (!byte_budget_is_half_used(budget))
                 return false;
         if (buf_pool_is_tight(pool_of(c))) {
                 free_waiting(c->home, c->now_ns);
@@ -1052,7 +1052,7 @@ static bool check_budget(struct http_conn *c) {
         size_t     largest = buf_pool_largest(pool_of(c));
         AUTO_CHARS text = NULL;
 
-        if (LIKELY(c->message->content_length <= largest))
+        if (c->message->content_length <= largest)
                 return true;
         text = mem_printf("request body of %llu bytes exceeds the maximum of %zu bytes that the "
                           "server's memory budget (--memory-budget) permits",
@@ -1071,13 +1071,13 @@ static bool check_body(struct http_conn *c) {
                                          row != NULL ? row->refusal_type : NULL };
         AUTO_ERROR                     err = NULL;
 
-        if (LIKELY(m->content_length <= limit.max_bytes && !m->is_chunked))
+        if (m->content_length <= limit.max_bytes && !m->is_chunked)
                 return true;
         if (row != NULL && table->check_body != NULL)
                 err = table->check_body(&c->call, m->content_length, &limit);
         if (err == NULL && m->content_length > limit.max_bytes)
                 err = http_call_body_too_large(m->content_length, limits->input_bytes);
-        if (UNLIKELY(err != NULL)) {
+        if (err != NULL) {
                 refuse_as(c, http_status_of_code(err->code), HTTP_LIMIT_BODY_BYTES, err->message,
                           limit.refusal_type);
                 return false;
@@ -1113,23 +1113,23 @@ static bool on_head(struct http_conn *c) {
         const struct http_message *m = c->message;
 
         stop_waiting(c);
-        if (UNLIKELY(c->is_beyond) && !is_vital(c)) {
+        if (c->is_beyond && !is_vital(c)) {
                 refuse_request(c, 503, HTTP_LIMIT_MEMORY, BYTE_BUDGET_USED_UP);
                 return true;
         }
         c->is_beyond = false;
-        if (UNLIKELY(reserve_is_short())) {
+        if (reserve_is_short()) {
                 refuse_request(c, 503, HTTP_LIMIT_MEMORY, "out of memory");
                 return true;
         }
-        if (!is_body_here(c) && UNLIKELY(refuse_to_wait(c)))
+        if (!is_body_here(c) && refuse_to_wait(c))
                 return true;
         if (!is_body_here(c) && m->is_chunked && !make_room(c, MIN_CHUNK_ROOM)) {
                 refuse_request(c, 503, HTTP_LIMIT_MEMORY, "out of memory");
                 return true;
         }
         fill_call(c);
-        if (UNLIKELY(log_is_verbose(1)))
+        if (log_is_verbose(1))
                 log_arrival(c);
         c->out.close = !m->keep_alive;
         c->out.is_http10 = m->is_http10;
@@ -1363,7 +1363,7 @@ static void on_read(struct conn *net, size_t n_bytes) {
         struct http_conn *c = conn_owner(net);
 
         c->now_ns = clock_now_ns();
-        if (UNLIKELY(c->in_scratch)) {
+        if (c->in_scratch) {
                 take_scratch(c, n_bytes);
                 return;
         }

@@ -104,7 +104,7 @@ static void put_error(struct pending_generate *p, const char *message) {
         open_text(p);
         http_generate_print_error(message, &p->text);
         close_text(p);
-        if (LIKELY(!p->text.overflowed))
+        if (!p->text.overflowed)
                 return;
         strbuf_clear(&p->text);
         strbuf_need(&p->text, SHORT_ERROR_BYTES);
@@ -259,7 +259,7 @@ static void send_answer(struct loop_work *work) {
 static void on_done(struct infer_call *c) {
         struct pending_generate *p = c->options.owner;
 
-        if (UNLIKELY(is_long(p))) {
+        if (is_long(p)) {
                 p->work.run = make_answer;
                 p->work.done = send_answer;
                 http_call_compute(p->http, &p->work);
@@ -359,7 +359,7 @@ static void start_generate(struct pending_generate *p) {
         http->pending = p;
         http->on_abort = on_abort;
         http->on_written = p->is_stream ? on_written : NULL;
-        if (UNLIKELY(http->body.len > LOOP_MAX_WORK_BYTES)) {
+        if (http->body.len > LOOP_MAX_WORK_BYTES) {
                 p->work.run = run_reading;
                 p->work.done = on_reading;
                 p->err = NULL;

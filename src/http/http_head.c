@@ -257,7 +257,7 @@ static bool take_head(struct http_message *m, const char *base, struct cursor *c
 bool http_head_read_plain(struct http_message *m, struct str bytes) {
         struct cursor c = { bytes.ptr, bytes.ptr + bytes.len };
 
-        if (LIKELY(take_head(m, bytes.ptr, &c)))
+        if (take_head(m, bytes.ptr, &c))
                 return true;
         http_head_forget(m);
         return false;

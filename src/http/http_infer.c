@@ -195,7 +195,7 @@ static void on_done(struct infer_call *c) {
         arena_init(&scratch, memory, sizeof(memory), MAX_SCRATCH_BYTES);
         /* Also when the client has closed its sending side: it may still read. */
         err = make_answer(p, &scratch, LOOP_MAX_WORK_BYTES, &body, &is_more);
-        if (UNLIKELY(is_more))
+        if (is_more)
                 start_long_work(p, run_answer, on_answer);
         else
                 answer(p, err, &body);
@@ -424,7 +424,7 @@ void http_infer_post(struct http_call *http) {
         }
         http->pending = p;
         http->on_abort = on_abort;
-        if (LIKELY(p->stage == STAGE_READ))
+        if (p->stage == STAGE_READ)
                 start_infer(p);
         else
                 start_long_work(p, run_reading, on_reading);

@@ -181,7 +181,7 @@ static struct error *read_dims(struct http_infer_decoder *d, int64_t *dims, uint
         while (json_next_element(&d->json)) {
                 uint64_t dim = 0;
 
-                if (UNLIKELY(first != NULL)) {
+                if (first != NULL) {
                         json_skip(&d->json);
                         continue;
                 }
@@ -357,7 +357,7 @@ static struct error *read_input(struct http_infer_decoder *d) {
         if (!json_failed(&d->json))
                 err = finish_input(d, &s);
 
-        if (UNLIKELY(err != NULL || json_failed(&d->json)))
+        if (err != NULL || json_failed(&d->json))
                 free_errors(&s);
         return err;
 }
@@ -462,7 +462,7 @@ static struct error *read_output(struct http_infer_decoder *d) {
         if (!json_failed(&d->json))
                 err = finish_output(&s);
 
-        if (UNLIKELY(err != NULL || json_failed(&d->json))) {
+        if (err != NULL || json_failed(&d->json)) {
                 error_free(s.name_error);
                 error_free(s.parameters_error);
         }
@@ -516,7 +516,7 @@ struct error *http_infer_read_json_bytes(struct str value, size_t body_bytes, si
         /* The usual case: up to 9 digits fit into an int. */
         while (i < value.len && i < 9 && value.ptr[i] >= '0' && value.ptr[i] <= '9')
                 n = n * 10 + (size_t)(value.ptr[i++] - '0');
-        if (UNLIKELY(i == 0 || i < value.len || n > body_bytes))
+        if (i == 0 || i < value.len || n > body_bytes)
                 return read_odd_json_bytes(value, body_bytes, ret);
         *ret = n;
         return NULL;

@@ -21,17 +21,17 @@ static ALWAYS_INLINE struct error *copy_text(struct http_infer_decoder *d, struc
         size_t left = (size_t)((uintptr_t)d->json.end - (uintptr_t)text.ptr);
         char  *copy;
 
-        if (LIKELY(text.len < SHORT_TEXT_BYTES && left >= SHORT_TEXT_BYTES &&
-                   left <= d->source->json_bytes)) {
+        if (text.len < SHORT_TEXT_BYTES && left >= SHORT_TEXT_BYTES &&
+            left <= d->source->json_bytes) {
                 copy = arena_try_alloc(d->source->arena, SHORT_TEXT_BYTES);
-                if (LIKELY(copy != NULL)) {
+                if (copy != NULL) {
                         memcpy(copy, text.ptr, SHORT_TEXT_BYTES);
                         copy[text.len] = '\0';
                 }
         } else {
                 copy = arena_try_str(d->source->arena, text);
         }
-        if (UNLIKELY(copy == NULL))
+        if (copy == NULL)
                 return infer_no_memory();
         *ret = copy;
         return NULL;
@@ -56,7 +56,7 @@ static struct error *refuse_type(struct http_infer_decoder *d, const char *what,
 struct error *http_infer_read_str(struct http_infer_decoder *d, const char *what, struct str *ret) {
         struct str text;
 
-        if (LIKELY(json_try_string(&d->json, &text))) {
+        if (json_try_string(&d->json, &text)) {
                 ret->len = text.len;
                 return copy_text(d, text, &ret->ptr);
         }
@@ -87,7 +87,7 @@ struct error *http_infer_read_u64(struct http_infer_decoder *d, const char *what
         struct json_reader before;
         struct json_number n;
 
-        if (LIKELY(json_try_u64(&d->json, ret)))
+        if (json_try_u64(&d->json, ret))
                 return NULL;
         before = d->json;
         if (json_peek(&d->json) != JSON_NUMBER)
@@ -105,7 +105,7 @@ struct error *http_infer_read_u64(struct http_infer_decoder *d, const char *what
 
 struct error *http_infer_enter(struct http_infer_decoder *d, const char *what,
                                enum json_type expected) {
-        if (LIKELY(json_try_enter(&d->json, expected)))
+        if (json_try_enter(&d->json, expected))
                 return NULL;
         return refuse_type(d, what, expected == JSON_ARRAY ? "array" : "object");
 }

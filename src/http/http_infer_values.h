@@ -36,7 +36,7 @@ struct error *http_infer_copy_text(struct http_infer_decoder *d, const char *wha
 
 /* Keeps the first error, frees later ones. */
 static inline void http_infer_keep_first(struct error **kept, struct error *err) {
-        if (LIKELY(err == NULL))
+        if (err == NULL)
                 return;
         if (*kept == NULL)
                 *kept = err;

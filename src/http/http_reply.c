@@ -70,7 +70,7 @@ static const char *status_phrase(unsigned status) {
 }
 
 static char *put_status(char *at, unsigned status) {
-        if (LIKELY(status == 200))
+        if (status == 200)
                 return PUT_LIT(at, "HTTP/1.1 200 OK\r\n");
         at = PUT_LIT(at, "HTTP/1.1 ");
         at = put_u64(at, status);
@@ -112,7 +112,7 @@ char *http_reply_print_head(const struct http_reply *reply, const struct http_fr
         if (f->is_chunked)
                 return f->is_http10 ? PUT_LIT(at, "\r\n")
                                     : PUT_LIT(at, "Transfer-Encoding: chunked\r\n\r\n");
-        if (UNLIKELY(reply->status == 304)) /* RFC 9110, 8.6: not the length of this empty body */
+        if (reply->status == 304) /* RFC 9110, 8.6: not the length of this empty body */
                 return PUT_LIT(at, "\r\n");
         at = PUT_LIT(at, "Content-Length: ");
         at = put_u64(at, f->content_length);
@@ -150,7 +150,7 @@ struct str http_reply_error_text(struct arena *arena, const char *message) {
         json_key(&w, "error");
         json_put_string(&w, message);
         json_end_object(&w);
-        if (UNLIKELY(text.overflowed)) /* a character takes up to six in JSON */
+        if (text.overflowed) /* a character takes up to six in JSON */
                 return strlen(message) > MAX_ERROR_BYTES / 8
                                ? STR_LIT("{\"error\":\"the error message is too long\"}")
                                : STR_LIT("{\"error\":\"out of memory\"}");

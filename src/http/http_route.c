@@ -172,7 +172,7 @@ static struct error *decode(struct str segment, struct arena *arena, struct str 
 }
 
 struct error *http_route_read_model(struct str segment, struct arena *arena, struct str *ret) {
-        if (UNLIKELY(has_high_escape(segment)))
+        if (has_high_escape(segment))
                 return decode(segment, arena, ret);
         *ret = segment;
         return NULL;

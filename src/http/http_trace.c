@@ -44,13 +44,13 @@ static NOINLINE struct trace_record *start_trace(struct http_call *call, const c
 }
 
 struct trace_record *http_trace_start(struct http_call *call, const char *model) {
-        return UNLIKELY(tracer_is_on(call->service->tracer)) ? start_trace(call, model) : NULL;
+        return tracer_is_on(call->service->tracer) ? start_trace(call, model) : NULL;
 }
 
 bool http_trace_answer_header(struct http_call *call, struct http_header *ret) {
         char text[TRACEPARENT_CHARS + 1];
 
-        if (LIKELY(call->trace == NULL) || !tracer_answer_header(call->trace, text))
+        if (call->trace == NULL || !tracer_answer_header(call->trace, text))
                 return false;
         ret->name = STR_LIT("traceparent");
         ret->value = str_of(arena_strdup(&call->arena, text));

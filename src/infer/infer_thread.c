@@ -59,7 +59,7 @@ static NOINLINE struct infer_thread *find_self(void) {
 }
 
 struct infer_thread *infer_thread_self(void) {
-        return LIKELY(found != NULL) ? found : find_self();
+        return found != NULL ? found : find_self();
 }
 
 /* ---- inline execution ------------------------------------------------------------------------- */

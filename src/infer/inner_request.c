@@ -14,7 +14,7 @@
 /* Called for the last response and for the release. The second call usually reads 1 and needs no locked
  * instruction. */
 static void count_end(struct inner_request *r) {
-        if (LIKELY(atomic_load_explicit(&r->thread, memory_order_relaxed) == infer_thread_self())) {
+        if (atomic_load_explicit(&r->thread, memory_order_relaxed) == infer_thread_self()) {
                 r->n_here++;
                 return;
         }
@@ -133,11 +133,11 @@ struct error *inner_request_run(struct inner_request *r, bool *ret_has_ended) {
         err = model_submit_at(r->request, infer_thread_now(self));
         n = 1 + r->n_here;
         atomic_store_explicit(&r->thread, NULL, memory_order_relaxed);
-        if (UNLIKELY(err != NULL))
+        if (err != NULL)
                 return err;
         /* From the subtraction on, another thread may end the request, and its owner free it. */
-        *ret_has_ended = LIKELY(n == 3) ||
-                         atomic_fetch_sub_explicit(&r->n_open, n, memory_order_acq_rel) == n;
+        *ret_has_ended =
+                n == 3 || atomic_fetch_sub_explicit(&r->n_open, n, memory_order_acq_rel) == n;
         return NULL;
 }
 

@@ -42,13 +42,13 @@ static COLD void log_arrival(const struct request *req) {
 /* Checks the request and begins its stream. */
 static struct error *prepare(struct request *req, uint64_t now_ns) {
         req->times.request_start_ns = now_ns;
-        if (UNLIKELY(req->trace != NULL))
+        if (req->trace != NULL)
                 trace_report(req->trace, TRACE_REQUEST_START, req->times.request_start_ns);
         TRY(request_prepare(req));
         TRY(begin_stream(req));
-        if (UNLIKELY(req->trace != NULL))
+        if (req->trace != NULL)
                 report_queued(req);
-        if (UNLIKELY(log_is_verbose(1)))
+        if (log_is_verbose(1))
                 log_arrival(req);
         return NULL;
 }
@@ -69,7 +69,7 @@ static struct error *submit_prepared(struct request *req) {
 
         add_in_flight(model);
         err = model->scheduler->ops->submit(model->scheduler, req);
-        if (UNLIKELY(err != NULL))
+        if (err != NULL)
                 subtract_in_flight(model);
         return err;
 }
@@ -89,13 +89,13 @@ struct error *model_submit_at(struct request *req, uint64_t now_ns) {
         struct error *err;
 
         /* The program submitted a request that was not released yet. */
-        if (UNLIKELY(request_is_in_use(req)))
+        if (request_is_in_use(req))
                 return model_submit_in_use();
-        if (UNLIKELY(needs_routing(req->model)))
+        if (needs_routing(req->model))
                 TRY(model_generations_route(req));
         TRY(prepare(req, now_ns));
         err = submit_prepared(req);
-        if (UNLIKELY(err != NULL) && err == model_generations_retired())
+        if (err != NULL && err == model_generations_retired())
                 err = submit_elsewhere(req);
         return err;
 }

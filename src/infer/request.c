@@ -256,17 +256,17 @@ void request_cancel(struct request *req) {
 bool request_is_cancelled(const struct request *req) {
         if (response_stream_is_cancelled(req->stream))
                 return true;
-        return UNLIKELY(req->is_inner) && req->outer != NULL && request_is_cancelled(req->outer);
+        return req->is_inner && req->outer != NULL && request_is_cancelled(req->outer);
 }
 
 void request_release(struct request *req, uint32_t flags) {
         struct model     *model = req->model;
         struct scheduler *s = model->scheduler; /* NULL while a model is warmed up */
 
-        if (UNLIKELY(s != NULL && s->ops->released != NULL) && s->ops->released(s, req, flags))
+        if (s != NULL && s->ops->released != NULL && s->ops->released(s, req, flags))
                 return;
         response_ticket_unref(STEAL(req->order_ticket));
-        if (UNLIKELY(req->trace != NULL)) {
+        if (req->trace != NULL) {
                 trace_report(req->trace, TRACE_REQUEST_END, clock_now_ns());
                 trace_unref(STEAL(req->trace));
         }

@@ -239,7 +239,7 @@ struct request {
 };
 
 static inline bool request_is_null(const struct request *req) {
-        return UNLIKELY(req->is_null);
+        return req->is_null;
 }
 
 /* Number of rows that the request contributes to a batch. */

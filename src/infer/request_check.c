@@ -22,7 +22,7 @@ static const char *model_name(const struct request *req) {
 bool request_runs_chain(const struct request *req) {
         const struct parameter *p;
 
-        if (LIKELY(!req->model->has_next) || req->is_inner)
+        if (!req->model->has_next || req->is_inner)
                 return false;
         p = req->parameters.n > 0 ? parameter_list_find(&req->parameters, "chain") : NULL;
         return p != NULL && p->type == PARAMETER_BOOL ? p->boolean : !req->runs_alone;
@@ -37,7 +37,7 @@ static struct error *prepare_outputs(struct request *req) {
 
         /* The requested outputs of a chain are outputs of its last model; the chain checks their
          * names. */
-        if (n == 0 || UNLIKELY(request_runs_chain(req))) {
+        if (n == 0 || request_runs_chain(req)) {
                 req->output_names = io->output_names;
                 req->n_output_names = io->n_outputs;
                 return NULL;
@@ -285,7 +285,7 @@ static struct error *check_shape(struct request *req, struct request_input *in) 
         uint32_t               n_batch_dims = n_batch_dims_of(req, t);
 
         for (uint32_t i = 0; i < in->n_given_dims; i++) {
-                if (LIKELY(in->given_shape[i] >= 0))
+                if (in->given_shape[i] >= 0)
                         continue;
                 AUTO_STRBUF got = { 0 };
 
@@ -317,7 +317,7 @@ static struct error *check_bytes(const struct request *req, const struct request
                                      model_name(req));
         if (is_bytes)
                 return request_check_strings(req, in);
-        if (UNLIKELY((uint64_t)expected != in->byte_size))
+        if ((uint64_t)expected != in->byte_size)
                 return request_error(req, ERR_INVALID_ARG,
                                      "input byte size mismatch for input '%s' for model '%s'. "
                                      "Expected %lld, got %llu",
@@ -377,7 +377,7 @@ struct error *request_prepare(struct request *req) {
         for (struct request_input *in = req->first_input; in != NULL; in = in->next) {
                 struct error *err = check_input(req, in);
 
-                if (UNLIKELY(err != NULL)) {
+                if (err != NULL) {
                         error_free(last);
                         last = err;
                 }

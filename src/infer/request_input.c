@@ -105,7 +105,7 @@ static void append_input(struct request *req, struct request_input *in) {
 static bool set_name(struct request *req, struct request_input *in, struct str name) {
         char *copy;
 
-        if (LIKELY(in->io != NULL)) {
+        if (in->io != NULL) {
                 in->name = in->io->name;
                 return true;
         }

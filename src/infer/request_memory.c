@@ -38,7 +38,7 @@ static DESTRUCTOR void drop_key(void) {
 /* Makes free_kept() run at the end of this thread. False: no block may be cached, since none would be
  * freed. */
 static bool register_thread_exit(void) {
-        if (LIKELY(is_exit_registered))
+        if (is_exit_registered)
                 return true;
         pthread_once(&once, make_key);
         is_exit_registered = has_key && pthread_setspecific(exit_key, &kept) == 0;
@@ -46,7 +46,7 @@ static bool register_thread_exit(void) {
 }
 
 struct request_memory *request_memory_take(void) {
-        if (kept.first == NULL || UNLIKELY(mem_may_fail()))
+        if (kept.first == NULL || mem_may_fail())
                 return try_aligned_alloc(CACHE_LINE_BYTES, sizeof(struct request_memory));
         return block_cache_take(&kept);
 }

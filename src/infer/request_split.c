@@ -250,7 +250,7 @@ static void count_success(const struct request_split *s) {
         t.compute_end_ns = t.compute_start_ns + phases[1];
         t.exec_end_ns = t.compute_end_ns + phases[2];
         t.request_end_ns = clock_now_ns();
-        if (UNLIKELY(req->trace != NULL))
+        if (req->trace != NULL)
                 report_trace(req, &t);
         model_stats_success(req->model->stats, &t, s->n_rows);
 }

@@ -53,7 +53,7 @@ static struct error *make(const struct response_source *source, bool may_wait,
         bool             is_lent;
 
         response_stream_enter(source->stream, sizeof(*r), may_wait);
-        r = LIKELY(!mem_may_fail()) ? response_stream_borrow(source->stream) : NULL;
+        r = !mem_may_fail() ? response_stream_borrow(source->stream) : NULL;
         is_lent = r != NULL;
         if (!is_lent)
                 r = try_alloc(sizeof(*r));
@@ -73,7 +73,7 @@ static struct error *make(const struct response_source *source, bool may_wait,
         response_stream_ref(r->source.stream);
         if (r->source.ticket != NULL)
                 response_ticket_ref(r->source.ticket);
-        if (UNLIKELY(r->source.trace != NULL))
+        if (r->source.trace != NULL)
                 trace_ref(r->source.trace);
         if (!copy_id(r, source->id)) {
                 response_free(r);
@@ -219,8 +219,7 @@ struct error *response_add_client_output(struct response *r, const char *name, e
 static uint32_t find_origin(struct memory_origin *m) {
         uint32_t n = 0;
 
-        while (UNLIKELY(m->allocator->redirect != NULL) &&
-               m->allocator->redirect(m->userp, m->name, m))
+        while (m->allocator->redirect != NULL && m->allocator->redirect(m->userp, m->name, m))
                 n++;
         return n;
 }
@@ -236,9 +235,9 @@ struct error *response_output_buffer(struct response_output *o, uint64_t byte_si
         if (o->has_buffer)
                 return error_new(ERR_ALREADY_EXISTS,
                                  "allocated buffer for output '%s' already exists", o->name);
-        if (UNLIKELY(r->error != NULL))
+        if (r->error != NULL)
                 return error_copy(r->error);
-        if (UNLIKELY(response_stream_has_ended(r->source.stream)))
+        if (response_stream_has_ended(r->source.stream))
                 return sent_after_final(&r->source);
         if (a == NULL)
                 return error_new(ERR_INTERNAL, "no response allocator is set for output '%s'",
@@ -247,8 +246,7 @@ struct error *response_output_buffer(struct response_output *o, uint64_t byte_si
         o->lender = m.allocator;
         TRY(m.allocator->alloc((struct response_allocator *)m.allocator, m.name, byte_size, *type,
                                *id, m.userp, &o->base, &o->userp, &actual_type, &actual_id));
-        if (UNLIKELY(o->base == NULL) && byte_size > 0 &&
-            !response_stream_is_queried(r->source.stream))
+        if (o->base == NULL && byte_size > 0 && !response_stream_is_queried(r->source.stream))
                 return error_new(ERR_UNAVAILABLE, "no memory was given for output '%s'", o->name);
         o->has_buffer = true;
         o->byte_size = byte_size;
@@ -313,7 +311,7 @@ struct error *response_send(struct response *r, uint32_t flags, const struct err
         const struct response_source *s = &r->source;
         struct response_tap          *tap;
 
-        if (UNLIKELY(!response_stream_may_send(s->stream, (flags & RESPONSE_FINAL) != 0))) {
+        if (!response_stream_may_send(s->stream, (flags & RESPONSE_FINAL) != 0)) {
                 struct error *err = sent_after_final(s);
 
                 response_free(r);
@@ -324,9 +322,9 @@ struct error *response_send(struct response *r, uint32_t flags, const struct err
                 r->error = error_copy(why);
         }
         tap = response_stream_take_tap(s->stream);
-        if (UNLIKELY(tap != NULL))
+        if (tap != NULL)
                 tap->keep(tap, r, flags);
-        if (UNLIKELY(s->trace != NULL)) {
+        if (s->trace != NULL) {
                 trace_report_outputs(r);
                 trace_unref(STEAL(r->source.trace));
         }
@@ -334,13 +332,13 @@ struct error *response_send(struct response *r, uint32_t flags, const struct err
                 count_first_response(s);
         if (s->ticket == NULL)
                 s->on_response(r, flags, s->on_response_userp);
-        else if (UNLIKELY(!response_ticket_send(s->ticket, r, flags)))
+        else if (!response_ticket_send(s->ticket, r, flags))
                 response_free(r);
         return NULL;
 }
 
 struct error *response_source_send_flags(const struct response_source *s, uint32_t flags) {
-        if (UNLIKELY(!response_stream_may_send(s->stream, (flags & RESPONSE_FINAL) != 0)))
+        if (!response_stream_may_send(s->stream, (flags & RESPONSE_FINAL) != 0))
                 return sent_after_final(s);
         if (s->ticket != NULL)
                 response_ticket_send_flags(s->ticket, s, flags);

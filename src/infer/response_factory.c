@@ -21,7 +21,7 @@ struct error *response_factory_new(struct request *req, struct response_factory 
         response_stream_ref(f->source.stream);
         if (f->source.ticket != NULL)
                 response_ticket_ref(f->source.ticket);
-        if (UNLIKELY(f->source.trace != NULL))
+        if (f->source.trace != NULL)
                 trace_ref(f->source.trace);
         atomic_fetch_add_explicit(&f->source.model->n_in_flight, 1, memory_order_relaxed);
         *ret = f;

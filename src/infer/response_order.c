@@ -134,7 +134,7 @@ bool response_ticket_send(struct response_ticket *ticket, struct response *respo
         struct response_order *order = ticket->order;
 
         mutex_lock(&order->lock);
-        if (UNLIKELY(ticket->has_ended)) { /* no response is expected after FINAL */
+        if (ticket->has_ended) { /* no response is expected after FINAL */
                 mutex_unlock(&order->lock);
                 return false;
         }
@@ -163,7 +163,7 @@ void response_ticket_send_flags(struct response_ticket *ticket, const struct res
                 return;
         }
         mutex_lock(&order->lock);
-        if (UNLIKELY(ticket->has_ended)) {
+        if (ticket->has_ended) {
                 mutex_unlock(&order->lock);
                 return;
         }

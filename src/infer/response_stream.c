@@ -44,7 +44,7 @@ static void charge(struct response_share *h, uint64_t n_bytes) {
         uint64_t before = atomic_fetch_add_explicit(&h->n_charged, n_bytes, memory_order_relaxed);
         uint64_t n_pieces = (before + n_bytes) / PIECE_BYTES - before / PIECE_BYTES;
 
-        if (UNLIKELY(n_pieces > 0))
+        if (n_pieces > 0)
                 byte_budget_force(h->budget, n_pieces * PIECE_BYTES);
 }
 
@@ -52,7 +52,7 @@ static void discharge(struct response_share *h, uint64_t n_bytes) {
         uint64_t before = atomic_fetch_sub_explicit(&h->n_charged, n_bytes, memory_order_relaxed);
         uint64_t n_pieces = before / PIECE_BYTES - (before - n_bytes) / PIECE_BYTES;
 
-        if (UNLIKELY(n_pieces > 0))
+        if (n_pieces > 0)
                 byte_budget_give(h->budget, n_pieces * PIECE_BYTES);
 }
 
@@ -207,7 +207,7 @@ static uint32_t max_by_share(const struct response_window *w, uint64_t n_bytes) 
 
         if (h == NULL)
                 return UINT32_MAX;
-        if (UNLIKELY(!byte_budget_fits(h->budget, BYTE_BUDGET_SMALL + 1)))
+        if (!byte_budget_fits(h->budget, BYTE_BUDGET_SMALL + 1))
                 return n_bytes < SMALL_BYTES ? RESPONSE_STREAM_LEAST : 1;
         part = part_of(h);
         if (n_bytes >= MAX(part, SMALL_BYTES))
@@ -269,7 +269,7 @@ void response_stream_cancel(struct response_stream *s) {
         atomic_store(&s->is_cancelled, true);
         if (s->window != NULL)
                 wake(s);
-        if (UNLIKELY((atomic_load(&s->marks) & STREAM_IS_WATCHED) != 0))
+        if ((atomic_load(&s->marks) & STREAM_IS_WATCHED) != 0)
                 cancel_watch_call_all(s);
 }
 
@@ -320,7 +320,7 @@ static void wait_for_room_locked(struct response_window *w, struct response_stre
 void response_stream_enter(struct response_stream *s, uint64_t n_bytes, bool may_wait) {
         struct response_window *w = s->window;
 
-        if (LIKELY(w == NULL))
+        if (w == NULL)
                 return;
         if (may_wait && !may_not_wait)
                 infer_thread_flush_calls(); /* otherwise the reader may never be woken */
@@ -343,7 +343,7 @@ void response_stream_enter(struct response_stream *s, uint64_t n_bytes, bool may
 void response_stream_add_bytes(struct response_stream *s, uint64_t n_bytes) {
         struct response_window *w = s->window;
 
-        if (LIKELY(w == NULL))
+        if (w == NULL)
                 return;
         atomic_fetch_add(&w->n_bytes, n_bytes);
         if (w->limits.share != NULL)
@@ -364,7 +364,7 @@ static void leave_share(const struct response_limits *l, uint64_t n_bytes, uint6
 void response_stream_leave(struct response_stream *s, uint64_t n_bytes, uint64_t n_added) {
         struct response_window *w = s->window;
 
-        if (LIKELY(w == NULL))
+        if (w == NULL)
                 return;
         leave_share(&w->limits, n_bytes, n_added);
         atomic_fetch_sub(&w->n_bytes, n_bytes + n_added);

@@ -129,7 +129,7 @@ void response_stream_set_tap(struct response_stream *s, struct response_tap *tap
 
 /* For the first response: takes the tap, which the caller then owns; NULL when there is none. */
 static inline struct response_tap *response_stream_take_tap(struct response_stream *s) {
-        if (LIKELY(atomic_load_explicit(&s->tap, memory_order_relaxed) == NULL))
+        if (atomic_load_explicit(&s->tap, memory_order_relaxed) == NULL)
                 return NULL;
         return atomic_exchange(&s->tap, NULL);
 }

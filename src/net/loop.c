@@ -50,7 +50,7 @@ static _Thread_local struct loop *current_loop;
 static void *uv_malloc(size_t size) {
         void *memory = try_alloc(size);
 
-        return LIKELY(memory != NULL) ? memory : reserve_take(size);
+        return memory != NULL ? memory : reserve_take(size);
 }
 
 static void *uv_calloc(size_t n, size_t size) {
@@ -63,7 +63,7 @@ static void *uv_calloc(size_t n, size_t size) {
 static void *uv_realloc(void *old, size_t size) {
         void *memory = try_realloc(old, size);
 
-        if (LIKELY(memory != NULL))
+        if (memory != NULL)
                 return memory;
         return reserve_move(old, size);
 }

@@ -26,7 +26,7 @@ static NOINLINE unsigned number_thread(void) {
 static inline struct stats_shard *own_shard(struct model_stats *s) {
         unsigned number = thread_number;
 
-        if (UNLIKELY(number == 0))
+        if (number == 0)
                 number = number_thread();
         return &s->shards[number % N_SHARDS].shard;
 }

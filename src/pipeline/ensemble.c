@@ -35,12 +35,12 @@ static struct error *submit(struct scheduler *s, struct request *req) {
         struct step_models *models;
         struct error       *err;
 
-        if (UNLIKELY(atomic_load_explicit(&e->is_draining, memory_order_relaxed)) && !req->is_inner)
+        if (atomic_load_explicit(&e->is_draining, memory_order_relaxed) && !req->is_inner)
                 return draining(req);
         TRY(step_models_take(e->steps, req, &models));
         req->times.queue_start_ns = req->times.request_start_ns;
         err = runner_submit(&e->runner, req, models);
-        if (UNLIKELY(err != NULL))
+        if (err != NULL)
                 step_models_unref(models);
         return err;
 }

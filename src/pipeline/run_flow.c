@@ -93,7 +93,7 @@ static void open_step(struct step_run *s) {
         struct ready_steps *ready = &run->ready;
 
         run->n_open++;
-        if (UNLIKELY(run->n_open > run->n_paid))
+        if (run->n_open > run->n_paid)
                 run_memory_charge_steps(run);
         run->n_flowing++;
         list_append(&run->open_steps, &s->open_node);
@@ -293,7 +293,7 @@ void flow_response(struct step_run *s, struct response *response) {
 
         if (s->run->error == NULL) {
                 err = take_response(s, response);
-                if (LIKELY(err == NULL))
+                if (err == NULL)
                         return;
                 flow_fail(s->run, s->plan, err);
         }
@@ -374,8 +374,7 @@ void flow_end(struct step_run *s) {
         if (s->answer != NULL)
                 flow_response(s, STEAL(s->answer));
         list_remove(&s->open_node);
-        if (UNLIKELY(run->n_paid > STEPS_PAID_AT_FIRST &&
-                     run->n_paid > run->n_open + 2 * STEPS_PAID_AT_ONCE))
+        if (run->n_paid > STEPS_PAID_AT_FIRST && run->n_paid > run->n_open + 2 * STEPS_PAID_AT_ONCE)
                 run_memory_give_steps(run);
         compute_sums_merge(&run->sums, &s->sums);
         if (s->n_responses == 0)

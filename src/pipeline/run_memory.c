@@ -128,7 +128,7 @@ bool run_memory_charge(struct runner *r, const struct pipeline_plan *p, const st
                 byte_budget_force(b, p->run_bytes);
                 return true;
         }
-        if (LIKELY(byte_budget_take(b, p->run_bytes)))
+        if (byte_budget_take(b, p->run_bytes))
                 return true;
         byte_budget_refused(b);
         return false;
@@ -201,7 +201,7 @@ struct run *run_memory_take(struct runner *r, const struct pipeline_plan *plan) 
         if (!mem_may_fail() && !has_other_locked(r, plan->id))
                 run = block_cache_take(&r->kept);
         mutex_unlock(&r->lock);
-        if (UNLIKELY(run == NULL))
+        if (run == NULL)
                 run = allocate_run(plan);
         if (run != NULL)
                 memset(run, 0, offsetof(struct run, lock));
@@ -214,11 +214,11 @@ void run_memory_give(struct run *run) {
         bool           is_kept;
 
         mutex_lock(&r->lock);
-        if (UNLIKELY(has_other_locked(r, run->plan_id)))
+        if (has_other_locked(r, run->plan_id))
                 other = block_cache_take(&r->kept);
         is_kept = block_cache_give(&r->kept, run, MAX_KEPT_RUNS);
         mutex_unlock(&r->lock);
-        if (UNLIKELY(other != NULL))
+        if (other != NULL)
                 free_run(other);
         if (!is_kept)
                 free_run(run);

@@ -315,7 +315,7 @@ static struct inner_request *take_kept(struct step_run *s) {
         if (!s->run->keeps_requests || *kept == NULL)
                 return NULL;
         inner = STEAL(*kept);
-        if (LIKELY(refill(s, inner->request)))
+        if (refill(s, inner->request))
                 return inner;
         inner_request_free(inner);
         return NULL;
@@ -323,7 +323,7 @@ static struct inner_request *take_kept(struct step_run *s) {
 
 void run_request_give(struct run *run, uint32_t place, bool may_stay, struct inner_request *inner) {
         /* The stream of a decoupled step is tied to the client's. */
-        if (LIKELY(may_stay) && inner != NULL && request_may_stay(inner->request) &&
+        if (may_stay && inner != NULL && request_may_stay(inner->request) &&
             !inner->request->model->is_decoupled)
                 run->kept[place] = inner;
         else
@@ -350,9 +350,9 @@ static NOINLINE struct error *new_request(struct step_run *s, const struct inner
 struct error *run_request_take(struct step_run *s, const struct inner_request_ops *ops,
                                struct inner_request **ret) {
         *ret = take_kept(s);
-        if (UNLIKELY(*ret == NULL))
+        if (*ret == NULL)
                 TRY(new_request(s, ops, ret));
-        if (UNLIKELY(s->run->req->trace != NULL))
+        if (s->run->req->trace != NULL)
                 begin_trace(s, (*ret)->request);
         return NULL;
 }

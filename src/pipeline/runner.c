@@ -48,7 +48,7 @@ static void count_success(const struct run *run, uint64_t now_ns) {
 
         compute_sums_to_times(&run->sums, run->start_ns, &t);
         t.request_end_ns = now_ns;
-        if (UNLIKELY(req->trace != NULL))
+        if (req->trace != NULL)
                 trace_mark_latency(req->trace, req->model->stats, &t);
         model_stats_composed(req->model->stats, &t, MAX(req->batch_size, 1));
         if (req->is_inner && req->sums != NULL)
@@ -216,7 +216,7 @@ static void on_response(struct inner_request *r, struct response *response, uint
         struct step_run *s = r->owner;
 
         s->n_responses += response != NULL;
-        if (UNLIKELY(is_decoupled(s->plan))) {
+        if (is_decoupled(s->plan)) {
                 give_response(s, response, (flags & RESPONSE_FINAL) != 0);
         } else if (s->plan->is_passed_on) {
                 struct error *err = run_answer_pass_on(s, response, flags);
@@ -246,7 +246,7 @@ static struct error *check_may_begin(const struct run *run) {
 
         if (atomic_load(&run->has_failed))
                 return &failed; /* the client gets the other step's error */
-        if (UNLIKELY(request_is_cancelled(run->req)))
+        if (request_is_cancelled(run->req))
                 return &cancelled;
         /* A step's timeout is in whole microseconds, and 0 is no timeout: less than one is none left. */
         if (run->deadline_ns != CLOCK_NEVER && clock_now_ns() + NS_PER_US > run->deadline_ns)
@@ -257,7 +257,7 @@ static struct error *check_may_begin(const struct run *run) {
 /* The line that the log gets if the step waits; NULL: none. It is made before, because the run may be freed
  * when the step waits. */
 static char *describe_wait(const struct step_run *s) {
-        if (LIKELY(!log_is_verbose(1)))
+        if (!log_is_verbose(1))
                 return NULL;
         return mem_printf("in ensemble '%s', step %u of model '%s' waits: it has %u requests in "
                           "flight (max_inflight_requests)",
@@ -271,7 +271,7 @@ static struct error *enter_limit(struct step_run *s, bool *ret_waits) {
         AUTO_CHARS      wait = NULL;
         enum step_entry entry;
 
-        if (LIKELY(!has_limit(s)) || s->has_slot)
+        if (!has_limit(s) || s->has_slot)
                 return NULL;
         wait = describe_wait(s);
         entry = step_limit_enter(limit_of(s), &s->waiter, s->run->deadline_ns,
@@ -315,10 +315,10 @@ static void submit_step(struct step_run *s, struct inner_request *inner) {
         /* A driver that cancels sets the flag, then reads `inner`; this thread stores `inner`, then
          * reads the flag. At least one of them sees the other. */
         atomic_store(&s->inner, inner);
-        if (UNLIKELY(is_in_vain(s)))
+        if (is_in_vain(s))
                 request_cancel(inner->request);
         err = inner_request_submit(inner);
-        if (LIKELY(err == NULL))
+        if (err == NULL)
                 return; /* the run may be freed by now */
         refuse_trace(inner);
         s->failure = err;
@@ -346,7 +346,7 @@ static void give_slot_back(struct step_run *s) {
         struct step_waiter *first;
         struct step_run    *next;
 
-        if (LIKELY(!s->has_slot))
+        if (!s->has_slot)
                 return;
         s->has_slot = false;
         first = step_limit_leave(limit_of(s));
@@ -376,9 +376,8 @@ static void cancel_steps(struct run *run, bool only_decoupled);
 static bool ends_chain(const struct step_run *s) {
         const struct parameter *p;
 
-        if (LIKELY(!s->run->runner->options.may_end) || s->plan->is_passed_on ||
-            s->run->error != NULL || s->failure != NULL || s->n_responses != 1 ||
-            s->answer->error != NULL)
+        if (!s->run->runner->options.may_end || s->plan->is_passed_on || s->run->error != NULL ||
+            s->failure != NULL || s->n_responses != 1 || s->answer->error != NULL)
                 return false;
         p = parameter_list_find(&s->answer->parameters, "chain_end");
         return p != NULL && p->type == PARAMETER_BOOL && p->boolean;
@@ -411,15 +410,15 @@ static void end_step(struct step_run *s) {
         give_slot_back(s);
         if (inner != NULL && run->plan->is_chain)
                 count_handoff(run, s, inner->request);
-        if (UNLIKELY(ends_chain(s)))
+        if (ends_chain(s))
                 end_chain(s);
         run->has_sent_final = run->has_sent_final || s->has_answered;
         run->n_begun--;
-        if (UNLIKELY(s->failure != NULL))
+        if (s->failure != NULL)
                 flow_fail(run, s->plan, STEAL(s->failure));
         flow_end(s); /* may free the step */
         run_request_give(run, place, may_stay, inner);
-        if (UNLIKELY(run->error != NULL) && !had_failed)
+        if (run->error != NULL && !had_failed)
                 cancel_steps(run, true);
 }
 
@@ -465,7 +464,7 @@ static void make_reachable(struct run *run) {
         run->is_reachable = true;
         run->req->queued.run = run;
         atomic_store(&run->req->state, REQUEST_PENDING);
-        if (UNLIKELY(request_is_cancelled(run->req)))
+        if (request_is_cancelled(run->req))
                 on_cancel(run);
 }
 
@@ -515,7 +514,7 @@ static void take_responses(struct response *first) {
 
                 next = r->next;
                 flow_response(s, r);
-                if (UNLIKELY(run->error != NULL) && !had_failed)
+                if (run->error != NULL && !had_failed)
                         cancel_steps(run, true);
         }
 }
@@ -639,14 +638,14 @@ static void start_alone(struct run *run, struct step_run *s) {
         if (err == NULL && inner != NULL) {
                 atomic_store_explicit(&s->inner, inner, memory_order_relaxed);
                 err = inner_request_run(inner, &has_ended);
-                if (UNLIKELY(err != NULL))
+                if (err != NULL)
                         refuse_trace(inner);
         }
-        if (UNLIKELY(err != NULL)) {
+        if (err != NULL) {
                 s->failure = err;
                 has_ended = true;
         }
-        if (LIKELY(has_ended))
+        if (has_ended)
                 end_step(s);
         else
                 make_reachable(run);
@@ -674,7 +673,7 @@ static bool is_passed_to_continuation(struct run *run) {
 
         if (run->plan->is_chain && join_group(run, is_executing))
                 return true;
-        if (LIKELY(!is_executing))
+        if (!is_executing)
                 return false;
         run->start = (struct continuation){ .run = on_continue };
         infer_thread_start(&run->start, 0);
@@ -702,7 +701,7 @@ static void drive(struct run *run, bool now) {
          * and the whole run passes without the lock. With streams, the finished frames are sent first,
          * because that gives the memory back that further responses need. */
         for (;;) {
-                if (UNLIKELY(has_streams))
+                if (has_streams)
                         flush(run);
                 else if (!go_alone(run, now))
                         return;
@@ -882,7 +881,7 @@ static void on_group(struct continuation *c) {
 /* Chooses all outputs, or those that the request lists. A chain passes the list to its last stage. */
 static bool choose(struct run *run) {
         run->choice = &run->plan->all;
-        if (LIKELY(run->req->n_outputs == 0) || run->plan->is_chain)
+        if (run->req->n_outputs == 0 || run->plan->is_chain)
                 return true;
         run->choice = &run->own_choice;
         return plan_choice_make(run->plan, run->req, &run->own_choice);
@@ -934,7 +933,7 @@ static void on_begin_now(struct continuation *c) {
 static void begin(struct run *run) {
         struct infer_thread *self = infer_thread_self();
 
-        if (UNLIKELY(infer_thread_is_executing(self))) {
+        if (infer_thread_is_executing(self)) {
                 run->start = (struct continuation){ .run = on_begin_now };
                 infer_thread_start_now(&run->start);
         } else if (run->req->is_inner && infer_thread_is_continuing(self)) {
@@ -949,10 +948,10 @@ struct error *runner_submit(struct runner *r, struct request *req, struct step_m
         const struct pipeline_plan *plan = models->plan;
         struct run                 *run;
 
-        if (UNLIKELY(!run_memory_charge(r, plan, req)))
+        if (!run_memory_charge(r, plan, req))
                 return request_error(req, ERR_UNAVAILABLE, BYTE_BUDGET_USED_UP);
         run = run_new(r, req, models);
-        if (UNLIKELY(run == NULL)) {
+        if (run == NULL) {
                 byte_budget_give(r->options.memory->budget, plan->run_bytes);
                 return request_error(req, ERR_UNAVAILABLE, "out of memory");
         }
@@ -960,7 +959,7 @@ struct error *runner_submit(struct runner *r, struct request *req, struct step_m
                 chain_metrics_count_begin(r->options.metrics);
         atomic_store_explicit(&req->state, REQUEST_EXECUTING, memory_order_relaxed);
         flow_begin(run);
-        if (UNLIKELY(run->plan->n_streams > 1))
+        if (run->plan->n_streams > 1)
                 make_reachable(run);
         begin(run);
         return NULL;

@@ -234,14 +234,13 @@ struct error *step_models_take(struct step_models_holder *h, const struct reques
                 *ret = req->steps;
                 return NULL;
         }
-        if (UNLIKELY(atomic_load_explicit(&h->has_older, memory_order_acquire)) &&
-            continues_sequence(req)) {
+        if (atomic_load_explicit(&h->has_older, memory_order_acquire) && continues_sequence(req)) {
                 *ret = find_of_sequence(h, req);
                 if (*ret != NULL)
                         return NULL;
         }
         MUTEX_GUARD(&h->lock);
-        if (UNLIKELY(h->current == NULL))
+        if (h->current == NULL)
                 return error_copy(h->why);
         step_models_ref(h->current);
         *ret = h->current;

@@ -116,7 +116,7 @@ struct error *repo_get_for_request(struct repo *r, const char *name, int64_t ver
         struct error *err = repo_get(r, name, version, ret);
         struct model *retired = NULL;
 
-        if (LIKELY(err == NULL))
+        if (err == NULL)
                 return NULL;
         mutex_lock(&r->table.lock);
         for (struct repo_entry *e = repo_table_first_locked(&r->table, name);

@@ -111,7 +111,7 @@ static void reserve(struct instance *in, uint32_t n) {
 
 static void begin_request(struct request *req) {
         atomic_store_explicit(&req->state, REQUEST_EXECUTING, memory_order_relaxed);
-        if (UNLIKELY(req->trace != NULL))
+        if (req->trace != NULL)
                 trace_report_inputs(req, TRACE_TENSOR_BACKEND_INPUT);
 }
 
@@ -186,7 +186,7 @@ void instance_begin_batch(struct instance *in) {
 void instance_take_rows(struct instance *in, struct request_queue *q, struct request *req,
                         uint64_t n_rows) {
         in->rows += n_rows;
-        if (UNLIKELY(req->is_split || n_rows < request_rows(req))) {
+        if (req->is_split || n_rows < request_rows(req)) {
                 take_part(in, q, req, n_rows);
                 return;
         }

@@ -88,7 +88,7 @@ static struct dispatch decide_slots(struct policy *p, const struct sched_view *v
         uint64_t                           n = view->queue->n_waiting;
         struct dispatch                    d = { .verdict = BATCH_NOTHING };
 
-        if (n == 0 || UNLIKELY(atomic_load_explicit(o->is_held, memory_order_relaxed)))
+        if (n == 0 || atomic_load_explicit(o->is_held, memory_order_relaxed))
                 return d;
         if (o->max_delay_ns > 0 && (float)n / (float)o->n_slots < o->min_utilization) {
                 uint64_t oldest_ns = request_queue_oldest(view->queue);

@@ -240,7 +240,7 @@ static bool try_class(struct query *q, const struct shape_class *s, struct dispa
                 return try_due(q, s, size, planned, DISPATCH_DUE, ret);
         if (is_early && try_due(q, s, size, planned, adaptive_reason(&c->adaptive), ret))
                 return true;
-        if (UNLIKELY(c->is_draining))
+        if (c->is_draining)
                 return try_due(q, s, size, planned, DISPATCH_DRAIN, ret);
         if (__builtin_add_overflow(s->oldest_ns, delay_ns, &until_ns))
                 until_ns = CLOCK_NEVER;
@@ -293,7 +293,7 @@ static size_t find_classes(const struct query *q, struct shape_class *classes) {
 
 /* TRITONSERVER_DELAY_SCHEDULER: lets a test fill the queue before the first batch is formed. */
 static bool is_held_back(struct policy_composite *c, const struct request_queue *q) {
-        if (LIKELY(c->n_delayed == 0))
+        if (c->n_delayed == 0)
                 return false;
         if (q->n_waiting < c->n_delayed)
                 return true;
@@ -328,7 +328,7 @@ static bool try_classes(struct query *q, struct dispatch *ret) {
                 for (size_t i = 0; i < n; i++)
                         if (try_class(q, &classes[i], ret))
                                 return true;
-                for (size_t i = 0; UNLIKELY(c->is_draining) && i < n; i++)
+                for (size_t i = 0; c->is_draining && i < n; i++)
                         if (batch_sizes_next(&c->plan, classes[i].rows) == 0)
                                 refuse_rest(q, &classes[i]);
         } while (q->view->queue->n_waiting != n_waiting); /* there may be classes behind these */
@@ -375,7 +375,7 @@ static struct error *admit(struct policy *p, const struct request *req) {
         struct policy_composite *c = CONTAINER_OF(p, struct policy_composite, base);
         AUTO_STRBUF              sizes = { 0 };
 
-        if (LIKELY(c->may_split) || batch_sizes_has_size(&c->plan, request_rows(req)))
+        if (c->may_split || batch_sizes_has_size(&c->plan, request_rows(req)))
                 return NULL;
         strbuf_init(&sizes, 0);
         batch_sizes_print_sizes(&c->plan, &sizes);

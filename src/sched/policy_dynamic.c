@@ -82,7 +82,7 @@ static bool ends_before(const struct policy_dynamic *d, struct forming *f,
                         const struct request *req) {
         uint64_t rows = request_rows(req);
 
-        if (UNLIKELY(request_group(req) != f->group))
+        if (request_group(req) != f->group)
                 return true;
         pass_largest_preferred(d, rows, f);
         return f->rows + rows > d->batching.max_batch_size ||
@@ -94,7 +94,7 @@ static void add_request(const struct policy_dynamic *d, struct forming *f, struc
 
         f->cannot_grow = !is_first && ends_before(d, f, req);
         /* The first request of a batch runs in any case, but the filter counts it. */
-        if (UNLIKELY(d->filter != NULL) && !f->cannot_grow)
+        if (d->filter != NULL && !f->cannot_grow)
                 f->cannot_grow = !d->filter->ops->admits(d->filter, req) && !is_first;
         if (f->cannot_grow)
                 return;
@@ -164,7 +164,7 @@ static void add_list(const struct policy_dynamic *d, struct forming *f, struct q
         struct request          *req = queue_walk_next(w);
         uint64_t                 rows = l->n_rows;
         uint32_t                 n = l->n;
-        bool is_slow = n > 1 && (UNLIKELY(d->filter != NULL) || !is_uniform(d, l, f, req));
+        bool is_slow = n > 1 && (d->filter != NULL || !is_uniform(d, l, f, req));
 
         while (n > 0 && !f->cannot_grow) {
                 if (f->n > 0 && n > 1 && !is_slow && l->n_large == 0) {
@@ -195,7 +195,7 @@ static void form_batch(const struct policy_dynamic *d, struct request_queue *q, 
         if (f->cannot_grow)
                 q->settled =
                         queue_walk_level(&w)->level + (w.list == &queue_walk_level(&w)->delayed);
-        if (UNLIKELY(f->group != 0)) {
+        if (f->group != 0) {
                 f->cannot_grow =
                         true; /* the other requests of the group are in the batch or have ended */
                 f->n_preferred = 0;
@@ -205,7 +205,7 @@ static void form_batch(const struct policy_dynamic *d, struct request_queue *q, 
 /* Returns the batch, which is formed again only when the queue has changed. A filter may decide
  * otherwise each time. */
 static const struct forming *current_batch(struct policy_dynamic *d, struct request_queue *q) {
-        if (UNLIKELY(d->filter != NULL)) {
+        if (d->filter != NULL) {
                 d->filter->ops->begin(d->filter);
                 form_batch(d, q, &d->formed);
                 d->filter->ops->end(d->filter);
@@ -220,7 +220,7 @@ static const struct forming *current_batch(struct policy_dynamic *d, struct requ
 
 /* TRITONSERVER_DELAY_SCHEDULER: lets a test fill the queue before the first batch is formed. */
 static bool is_held_back(struct policy_dynamic *d, const struct request_queue *q) {
-        if (LIKELY(d->n_delayed == 0))
+        if (d->n_delayed == 0)
                 return false;
         if (q->n_waiting < d->n_delayed)
                 return true;
@@ -287,14 +287,14 @@ static struct dispatch decide(struct policy *p, const struct sched_view *view, u
         if (delay_ns == 0)
                 return run_first(view, f->n, DISPATCH_DUE);
 
-        bool is_early = UNLIKELY(d->adaptive.mode != ADAPTIVE_OFF) &&
-                        runs_early(d, view, f, now_ns, &sooner_ns);
+        bool is_early =
+                d->adaptive.mode != ADAPTIVE_OFF && runs_early(d, view, f, now_ns, &sooner_ns);
 
         if (is_late)
                 return run_first(view, f->n, DISPATCH_DUE);
         if (is_early)
                 return run_first(view, f->n, adaptive_reason(&d->adaptive));
-        if (UNLIKELY(d->is_draining))
+        if (d->is_draining)
                 return run_first(view, f->n, DISPATCH_DRAIN);
         return wait_for_more(d, q, f, sooner_ns);
 }

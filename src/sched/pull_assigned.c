@@ -69,7 +69,7 @@ static void take_assigned_locked(struct pull_engine *e, struct sched_event *ev,
                 policy_take_assigned(e->policy, in);
         else
                 instance_take(in, &e->queue, d);
-        if (UNLIKELY(e->base.order != NULL))
+        if (e->base.order != NULL)
                 take_tickets_locked(e, in);
         if (e->counts != NULL)
                 count_locked(e, in, d);
@@ -147,7 +147,7 @@ void pull_schedule_assigned_locked(struct pull_engine *e, struct sched_event *ev
         struct list_node *node;
 
         list_init(&waiting);
-        if (UNLIKELY(e->limiter != NULL))
+        if (e->limiter != NULL)
                 doubt_permits_locked(e);
         while (!list_is_empty(&e->idle)) {
                 const struct sched_view view = view_of(e);
@@ -168,6 +168,6 @@ void pull_schedule_assigned_locked(struct pull_engine *e, struct sched_event *ev
                 list_remove(node);
                 list_append(&e->idle, node);
         }
-        if (UNLIKELY(e->limiter != NULL))
+        if (e->limiter != NULL)
                 return_permits_locked(e, ev);
 }

@@ -78,16 +78,15 @@ static NOINLINE void move_timer_locked(struct pull_engine *e, uint64_t due_ns) {
 static inline void update_timer_locked(struct pull_engine *e) {
         uint64_t due_ns = request_queue_next_due(&e->queue);
 
-        if (UNLIKELY(e->policy->due_ns != 0))
+        if (e->policy->due_ns != 0)
                 due_ns = MIN(due_ns, e->policy->due_ns);
-        if (UNLIKELY(due_ns != e->timer_due_ns))
+        if (due_ns != e->timer_due_ns)
                 move_timer_locked(e, due_ns);
 }
 
 /* True when an instance, or the end of an event, must ask the policy. */
 static inline bool has_work(const struct pull_engine *e) {
-        return e->queue.n_waiting > 0 || UNLIKELY(e->policy->n_assigned > 0) ||
-               UNLIKELY(e->policy->refused != NULL);
+        return e->queue.n_waiting > 0 || e->policy->n_assigned > 0 || e->policy->refused != NULL;
 }
 
 /* ---- scheduling ----------------------------------------------------------------------------- */
@@ -128,7 +127,7 @@ static void take_first_locked(struct pull_engine *e, struct sched_event *ev, str
         for (struct request *req = ev->batch; req != NULL; req = req->queued.next) {
                 rows += MAX(req->batch_size, 1);
                 /* The response cache may have given it a ticket. */
-                if (UNLIKELY(e->base.order != NULL) && req->order_ticket == NULL)
+                if (e->base.order != NULL && req->order_ticket == NULL)
                         req->order_ticket = response_ticket_new(e->base.order);
         }
         hand_out_here_locked(e, ev, in, rows);
@@ -139,7 +138,7 @@ static bool carry_out_locked(struct pull_engine *e, struct sched_event *ev,
                              const struct dispatch *d) {
         struct instance *in = d->on;
 
-        if (UNLIKELY(e->group != NULL)) {
+        if (e->group != NULL) {
                 in = ask_limiter_locked(e, ev, d->verdict == BATCH_RUN);
                 if (in != NULL && in->permit != PERMIT_GIVEN)
                         instance_set_permit_locked(in, PERMIT_GIVEN);
@@ -193,15 +192,15 @@ static inline void ask_policy_locked(struct pull_engine *e, struct sched_event *
 
 /* Decides what happens next, after each event. This is the only place that does so. */
 static void schedule_locked(struct pull_engine *e, struct sched_event *ev) {
-        if (UNLIKELY(e->queue.dues.n > 0))
+        if (e->queue.dues.n > 0)
                 expire_locked(e, ev);
-        if (UNLIKELY(e->policy->due_ns != 0) && e->policy->due_ns <= ev->now_ns)
+        if (e->policy->due_ns != 0 && e->policy->due_ns <= ev->now_ns)
                 notify_due_locked(e, ev->now_ns);
-        if (UNLIKELY(e->policy->assigns_batches))
+        if (e->policy->assigns_batches)
                 pull_schedule_assigned_locked(e, ev);
         else
                 ask_policy_locked(e, ev);
-        if (UNLIKELY(e->policy->refused != NULL))
+        if (e->policy->refused != NULL)
                 ev->refused = STEAL(e->policy->refused);
         update_timer_locked(e);
 }
@@ -228,7 +227,7 @@ static void answer_refused(struct pull_engine *e, struct refusal *first) {
         for (struct refusal *r = first, *next; r != NULL; r = next) {
                 next = r->next;
                 r->req->queued.next = NULL;
-                if (UNLIKELY(r->req->is_split))
+                if (r->req->is_split)
                         give_up_parts(e, r->req, r->why, FAILURE_REJECTED);
                 else
                         refuse_all(e, r->req, r->why, FAILURE_REJECTED);
@@ -241,7 +240,7 @@ static void refuse_cancelled(struct pull_engine *e, struct request *req) {
         static const struct error cancelled = ERROR_STATIC(ERR_CANCELLED, "");
 
         req->queued.next = NULL;
-        if (UNLIKELY(req->is_split))
+        if (req->is_split)
                 give_up_parts(e, req, &cancelled, FAILURE_CANCELED);
         else
                 refuse_all(e, req, &cancelled, FAILURE_CANCELED);
@@ -258,11 +257,11 @@ static void unlock_and_finish(struct pull_engine *e, const struct sched_event *e
         struct rate_limiter *limiter = e->limiter;
 
         mutex_unlock(&e->lock);
-        if (UNLIKELY(limiter != NULL))
+        if (limiter != NULL)
                 rate_limiter_deliver(limiter);
-        if (UNLIKELY(ev->expired != NULL))
+        if (ev->expired != NULL)
                 refuse_all(e, ev->expired, &expired, FAILURE_REJECTED);
-        if (UNLIKELY(ev->refused != NULL))
+        if (ev->refused != NULL)
                 answer_refused(e, ev->refused);
 }
 
@@ -283,7 +282,7 @@ static void measure_locked(struct pull_engine *e, const struct execution *done) 
         atomic_store_explicit(&done->on->busy_since_ns, 0, memory_order_relaxed);
         done->on->free_ns = done->end_ns;
         instance_set_state_locked(done->on, INSTANCE_FREE);
-        if (UNLIKELY(done->on->member != NULL))
+        if (done->on->member != NULL)
                 pull_count_execution(done);
         if (e->policy->ops->executed != NULL)
                 e->policy->ops->executed(e->policy, done);
@@ -302,14 +301,14 @@ static void run_batch(struct pull_engine *e, struct sched_event *ev, bool is_inl
                                   .start_ns = infer_thread_recent_time(ev->thread) };
 
         infer_thread_enter_execution(ev->thread, ev->spends_ns);
-        if (UNLIKELY(e->policy->assigns_batches))
+        if (e->policy->assigns_batches)
                 instance_run_items(ev->runner, e->model->stats, is_inline, &done);
         else
                 run_requests(e, ev, is_inline, &done);
         ev->has_continuations = infer_thread_leave_execution(ev->thread, done.end_ns);
         mutex_lock(&e->lock);
         measure_locked(e, &done);
-        if (UNLIKELY(ev->runner->claim != NULL))
+        if (ev->runner->claim != NULL)
                 instance_set_permit_locked(ev->runner, PERMIT_EXECUTED);
 }
 
@@ -323,7 +322,7 @@ static void run_borrowed(struct pull_engine *e, struct sched_event *ev) {
          * the idle list: what it used last is most likely still in this core's cache. */
         if (e->is_ending || in->is_leaving)
                 cond_signal(&in->wake);
-        else if (UNLIKELY(in->is_continuing))
+        else if (in->is_continuing)
                 list_append(&e->idle, &in->idle_node); /* its thread does not wait for a wake-up */
         else
                 list_prepend(&e->idle, &in->idle_node);
@@ -374,7 +373,7 @@ static inline bool mark_queued_locked(struct pull_engine *e, struct request *req
         model_stats_pending(e->model->stats, 1);
         /* request_cancel() writes the flag and then reads the state, so one of the two sees the
          * other. */
-        if (UNLIKELY(atomic_load(&req->stream->is_cancelled)) && !req->runs_cancelled) {
+        if (atomic_load(&req->stream->is_cancelled) && !req->runs_cancelled) {
                 request_queue_remove(&e->queue, req);
                 return false;
         }
@@ -382,7 +381,7 @@ static inline bool mark_queued_locked(struct pull_engine *e, struct request *req
 }
 
 static inline void notify_arrival_locked(struct pull_engine *e, struct request *req) {
-        if (UNLIKELY(e->policy->ops->arrived != NULL)) {
+        if (e->policy->ops->arrived != NULL) {
                 const struct sched_view view = view_of(e);
 
                 e->policy->ops->arrived(e->policy, &view, req);
@@ -391,7 +390,7 @@ static inline void notify_arrival_locked(struct pull_engine *e, struct request *
 
 static void run_here(struct pull_engine *e, struct sched_event *ev) {
         run_borrowed(e, ev);
-        if (UNLIKELY(ev->has_continuations))
+        if (ev->has_continuations)
                 infer_thread_continue(ev->thread, false);
 }
 
@@ -486,7 +485,7 @@ void pull_engine_ask_again(struct scheduler *s) {
 static struct error *admit_locked(const struct pull_engine *e, const struct request *req) {
         if (e->is_draining && !req->is_inner)
                 return error_draining(req);
-        if (LIKELY(e->policy->ops->admit == NULL))
+        if (e->policy->ops->admit == NULL)
                 return NULL;
         return e->policy->ops->admit(e->policy, req);
 }
@@ -500,7 +499,7 @@ static struct error *admit_locked(const struct pull_engine *e, const struct requ
 static inline struct error *push_locked(struct pull_engine *e, struct request *req) {
         uint64_t now_ns = req->times.queue_start_ns;
 
-        if (LIKELY(now_ns >= e->last_queued_ns))
+        if (now_ns >= e->last_queued_ns)
                 e->last_queued_ns = now_ns;
         else if (e->last_queued_ns - now_ns < MAX_CLOCK_LAG_NS)
                 req->times.queue_start_ns = e->last_queued_ns;
@@ -518,7 +517,7 @@ static struct error *pull_submit(struct scheduler *base, struct request *req) {
         req->times.queue_start_ns = now_ns;
         mutex_lock(&e->lock);
         struct error *err = admit_locked(e, req);
-        if (LIKELY(err == NULL))
+        if (err == NULL)
                 direct = find_direct_locked(e, thread, req);
         if (direct != NULL) {
                 run_direct(e, thread, direct, req);
@@ -531,7 +530,7 @@ static struct error *pull_submit(struct scheduler *base, struct request *req) {
                 mutex_unlock(&e->lock);
                 return err;
         }
-        if (LIKELY(mark_queued_locked(e, req))) {
+        if (mark_queued_locked(e, req)) {
                 notify_arrival_locked(e, req);
                 act_on_arrival(e, thread, req->is_inner, now_ns);
         } else {
@@ -552,7 +551,7 @@ static bool queue_one_locked(struct pull_engine *e, struct request *req, struct 
                 *ret_error = push_locked(e, req);
         if (*ret_error != NULL)
                 return false;
-        if (LIKELY(mark_queued_locked(e, req)))
+        if (mark_queued_locked(e, req))
                 return true;
         req->queued.next = *cancelled;
         *cancelled = req;
@@ -643,7 +642,7 @@ static void run_continuations(struct pull_engine *e, struct instance *in,
         in->is_continuing = true;
         if (!e->is_ending && !in->is_leaving)
                 list_append(&e->idle, &in->idle_node);
-        if (UNLIKELY(in->claim != NULL) || UNLIKELY(e->policy->n_assigned > 0))
+        if (in->claim != NULL || e->policy->n_assigned > 0)
                 schedule_and_unlock(e, in); /* the next step may need the same resource */
         else
                 mutex_unlock(&e->lock);
@@ -661,7 +660,7 @@ static void run_dispatched(struct pull_engine *e, struct instance *in, struct sc
         ev->rows = in->rows;
         mutex_unlock(&e->lock);
         run_batch(e, ev, false);
-        if (UNLIKELY(ev->has_continuations))
+        if (ev->has_continuations)
                 run_continuations(e, in, ev->thread);
         if (list_is_linked(&in->idle_node))
                 list_remove(&in->idle_node);
@@ -672,7 +671,7 @@ static void iterate_locked(struct pull_engine *e, struct instance *in,
                            struct infer_thread *thread) {
         struct sched_event ev = { .thread = thread, .now_ns = clock_now_ns(), .self = in };
 
-        if (UNLIKELY(in->state == INSTANCE_DISPATCHED)) {
+        if (in->state == INSTANCE_DISPATCHED) {
                 run_dispatched(e, in, &ev);
                 return;
         }
@@ -681,7 +680,7 @@ static void iterate_locked(struct pull_engine *e, struct instance *in,
         list_prepend(&e->idle, &in->idle_node);
         schedule_locked(e, &ev);
         if (ev.runner == NULL && ev.expired == NULL && ev.refused == NULL &&
-            (LIKELY(e->limiter == NULL) || !rate_limiter_has_permits(e->limiter))) {
+            (e->limiter == NULL || !rate_limiter_has_permits(e->limiter))) {
                 wait_idle_locked(e, in);
         } else {
                 if (list_is_linked(&in->idle_node))
@@ -693,7 +692,7 @@ static void iterate_locked(struct pull_engine *e, struct instance *in,
                         run_batch(e, &ev, false);
                 else
                         mutex_lock(&e->lock);
-                if (UNLIKELY(ev.has_continuations))
+                if (ev.has_continuations)
                         run_continuations(e, in, thread);
         }
         if (list_is_linked(&in->idle_node))

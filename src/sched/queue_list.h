@@ -38,7 +38,7 @@ static inline struct request *queue_list_entry(struct list_node *node) {
 }
 
 static inline uint64_t request_group(const struct request *req) {
-        return UNLIKELY(req->is_inner) ? req->group : 0;
+        return req->is_inner ? req->group : 0;
 }
 
 /* Compares a request with the one before it, at the end of the list. */
@@ -58,20 +58,20 @@ static inline void queue_list_append(struct queue_list *l, struct request *req,
         l->n++;
         l->n_rows += rows;
         l->n_large += rows > 1;
-        if (UNLIKELY(req->is_inner))
+        if (req->is_inner)
                 l->n_grouped += req->group != 0;
 }
 
 static inline void queue_list_remove(struct queue_list *l, struct request *req) {
         uint64_t rows = request_rows(req);
 
-        if (UNLIKELY((l->n_differing | l->n_inversions) > 0))
+        if ((l->n_differing | l->n_inversions) > 0)
                 queue_list_compare_neighbours(l, req);
         list_remove(&req->queued.node);
         l->n--;
         l->n_rows -= rows;
         l->n_large -= rows > 1;
-        if (UNLIKELY(l->n_grouped > 0))
+        if (l->n_grouped > 0)
                 l->n_grouped -= request_group(req) != 0;
 }
 

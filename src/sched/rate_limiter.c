@@ -219,7 +219,7 @@ static uint64_t lowest_locked(const struct rate_limiter *l) {
 static void log_resources(struct rate_limiter *l) {
         AUTO_STRBUF text = { 0 };
 
-        if (LIKELY(!log_is_verbose(1)))
+        if (!log_is_verbose(1))
                 return;
         strbuf_init(&text, 0);
         mutex_lock(&l->lock);

@@ -12,7 +12,7 @@ static uint32_t count_requests(const struct queue_level *level) {
 }
 
 static struct queue_list *list_of(struct queue_level *level, const struct request *req) {
-        return UNLIKELY(req->is_delayed) ? &level->delayed : &level->waiting;
+        return req->is_delayed ? &level->delayed : &level->waiting;
 }
 
 void request_queue_init(struct request_queue *q, const struct batching_config *limits) {
@@ -63,7 +63,7 @@ static struct queue_level *find_level(struct request_queue *q, uint64_t number) 
 static inline struct queue_level *level_of(struct request_queue *q, uint64_t number) {
         struct queue_level *first = LIST_ENTRY(q->levels.head.next, struct queue_level, node);
 
-        return LIKELY(q->n_levels > 0 && first->level == number) ? first : find_level(q, number);
+        return (q->n_levels > 0 && first->level == number) ? first : find_level(q, number);
 }
 
 static struct error *queue_full(const struct request *req) {
@@ -111,7 +111,7 @@ static inline void unlink_request(struct request_queue *q, struct queue_level *l
         q->version++;
         q->n_waiting--;
         q->n_rows -= request_rows(req);
-        if (UNLIKELY(q->n_levels > MAX_IDLE_LEVELS) && count_requests(level) == 0)
+        if (q->n_levels > MAX_IDLE_LEVELS && count_requests(level) == 0)
                 free_level(q, level);
 }
 
@@ -197,7 +197,7 @@ uint64_t request_queue_oldest(struct request_queue *q) {
 
         while ((req = queue_walk_next(&w)) != NULL) {
                 oldest_ns = MIN(oldest_ns, req->times.queue_start_ns);
-                if (LIKELY(w.list->n_inversions == 0))
+                if (w.list->n_inversions == 0)
                         queue_walk_skip_list(&w);
         }
         return oldest_ns;

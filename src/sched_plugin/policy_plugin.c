@@ -223,7 +223,7 @@ static int try_batch(struct sched_host *h, const struct wanted_batch *w, const c
         uint64_t n_rows = 0;
         int      code = check_batch(h, w, &n_rows);
 
-        if (UNLIKELY(code != 0))
+        if (code != 0)
                 return refuse_call(h, function, code);
         run_batch(h, w, n_rows);
         return 0;

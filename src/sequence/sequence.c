@@ -95,16 +95,16 @@ static void handle_outcome(struct sequence_scheduler *s, struct sequence_outcome
                 ERROR_STATIC(ERR_UNAVAILABLE,
                              "timeout of the corresponding sequence has been expired");
 
-        if (UNLIKELY(out->cancelled.first != NULL))
+        if (out->cancelled.first != NULL)
                 refuse_all(s, out->cancelled.first, &cancelled, FAILURE_CANCELED);
-        if (UNLIKELY(out->expired.first != NULL))
+        if (out->expired.first != NULL)
                 refuse_all(s, out->expired.first, &expired, FAILURE_REJECTED);
         for (struct request *req = out->ready.first, *next; req != NULL; req = next) {
                 next = req->queued.next;
                 submit_to_engine(s, req);
         }
         implicit_states_free_list(out->states);
-        if (UNLIKELY(out->closing != NULL))
+        if (out->closing != NULL)
                 close_all(s, out->closing);
 }
 
@@ -131,7 +131,7 @@ static void count_and_unlock(struct sequence_scheduler *s) {
                 s->timer_due_ns = due_ns;
                 timer_arm(s->engine.timers, &s->timer, due_ns);
         }
-        if (UNLIKELY(s->n_leaving > 0))
+        if (s->n_leaving > 0)
                 cond_broadcast(&s->emptied);
         mutex_unlock(&s->lock);
 }
@@ -143,12 +143,12 @@ static uint64_t count_live_locked(const struct sequence_scheduler *s) {
 /* Releases the lock and then handles the results of an event. If no request or sequence is left,
  * the scheduler may be freed during this call. */
 static void unlock_and_handle(struct sequence_scheduler *s, struct sequence_outcome *out) {
-        bool leaves = UNLIKELY(s->has_retired) && !s->has_left && count_live_locked(s) == 0;
+        bool leaves = s->has_retired && !s->has_left && count_live_locked(s) == 0;
 
         s->has_left |= leaves;
         count_and_unlock(s);
         handle_outcome(s, out);
-        if (UNLIKELY(leaves))
+        if (leaves)
                 model_generations_leave(s->model);
 }
 
@@ -173,7 +173,7 @@ static void close_all(struct sequence_scheduler *s, struct sequence *first) {
                 AUTO_ERROR      err = sequence_closing_new(s->model, seq, &req);
 
                 next = seq->next_closing;
-                if (UNLIKELY(err != NULL)) {
+                if (err != NULL) {
                         end_unseen(s, seq, err);
                         continue;
                 }
@@ -224,7 +224,7 @@ static struct error *check(const struct sequence_scheduler *s, const struct requ
 /* Live sequences may continue while the scheduler drains. */
 static struct error *check_draining_locked(const struct sequence_scheduler *s,
                                            const struct request *req, enum sequence_origin origin) {
-        if (LIKELY(!s->is_draining && !s->has_retired))
+        if (!s->is_draining && !s->has_retired)
                 return NULL;
         if (origin == SEQUENCE_OF_CLIENT && (req->flags & REQUEST_SEQUENCE_START) == 0)
                 return NULL;
@@ -242,7 +242,7 @@ static void wait_locked(struct sequence_scheduler *s, struct request *req, uint6
                         struct sequence_outcome *out) {
         atomic_store(&req->state, REQUEST_PENDING);
         model_stats_pending(s->model->stats, 1);
-        if (UNLIKELY(atomic_load(&req->stream->is_cancelled)))
+        if (atomic_load(&req->stream->is_cancelled))
                 (void)sequence_table_cancel(&s->table, req, now_ns, out);
 }
 
@@ -299,17 +299,17 @@ static struct error *sequence_submit(struct scheduler *base, struct request *req
                 mutex_unlock(&s->lock);
                 return err;
         }
-        if (UNLIKELY(out.has_conflict))
+        if (out.has_conflict)
                 conflict = print_conflict(s, req);
         if (out.ready.first == NULL)
                 wait_locked(s, req, now_ns, &out);
         is_held = atomic_load_explicit(&s->is_held, memory_order_relaxed);
-        if (UNLIKELY(is_held))
+        if (is_held)
                 model_ref(model); /* the request may be gone before the scheduler is used again */
         unlock_and_handle(s, &out);
-        if (UNLIKELY(conflict != NULL))
+        if (conflict != NULL)
                 log_warn_limited("%s", conflict);
-        if (UNLIKELY(is_held)) {
+        if (is_held) {
                 stop_holding(s);
                 model_unref(model);
         }
@@ -328,7 +328,7 @@ static void sequence_cancel(struct scheduler *base, struct request *req) {
         if (!sequence_table_cancel(&s->table, req, clock_now_ns(), &out) && req->has_sequence &&
             !request_is_null(req)) {
                 engine = engine_of(req);
-                if (UNLIKELY(s->is_iterative))
+                if (s->is_iterative)
                         sequence_table_end_after(&s->table, req, &out);
         }
         unlock_and_handle(s, &out);
@@ -351,18 +351,18 @@ static void run_again(struct sequence_scheduler *s, struct request *req) {
         struct scheduler         *engine = engine_of(req);
         AUTO_ERROR                err = NULL;
 
-        if (UNLIKELY(req->sequence->is_closing)) { /* it has had its last execution */
+        if (req->sequence->is_closing) { /* it has had its last execution */
                 if (!response_stream_has_ended(req->stream))
                         request_fail(req, &cancelled, FAILURE_CANCELED);
                 request_release(req, REQUEST_RELEASE_ALL);
                 return;
         }
-        if (UNLIKELY(request_is_cancelled(req)))
+        if (request_is_cancelled(req))
                 end_after(s, req);
         req->flags = 0;
         req->runs_cancelled = true;
         err = engine->ops->submit(engine, req);
-        if (UNLIKELY(err != NULL)) {
+        if (err != NULL) {
                 end_after(s, req);
                 request_refuse(req, err, FAILURE_OTHER);
         }

@@ -236,7 +236,7 @@ static bool open_states_or_refuse(struct sequence_instance *in, struct request *
         static const struct error no_memory =
                 ERROR_STATIC(ERR_UNAVAILABLE, "out of memory for the states of a sequence");
 
-        if (LIKELY(open_states(in, req)))
+        if (open_states(in, req))
                 return true;
         request_refuse(req, &no_memory, FAILURE_OTHER);
         return false;
@@ -368,7 +368,7 @@ static void note_execution(struct request *req) {
         struct sequence *seq = req->sequence;
 
         seq->is_open = true;
-        if (LIKELY(!req->runs_cancelled) || !request_is_cancelled(req))
+        if (!req->runs_cancelled || !request_is_cancelled(req))
                 return;
         seq->is_closing = true;
         req->flags = REQUEST_SEQUENCE_END;
@@ -377,7 +377,7 @@ static void note_execution(struct request *req) {
 static void execute(struct executor *base, struct request **requests, uint32_t n) {
         struct sequence_instance *in = CONTAINER_OF(base, struct sequence_instance, base);
 
-        if (UNLIKELY(in->batching->closes))
+        if (in->batching->closes)
                 for (uint32_t i = 0; i < n; i++)
                         note_execution(requests[i]);
         if (in->batching->is_by_slot) {

@@ -252,7 +252,7 @@ static void end_sequence(struct sequence_table *t, struct sequence *seq, enum se
 /* Ends a sequence that has no request any more; an open one after its closing execution. */
 static void close_sequence(struct sequence_table *t, struct sequence *seq, enum sequence_end reason,
                            struct sequence_outcome *out) {
-        if (LIKELY(!seq->is_open)) {
+        if (!seq->is_open) {
                 end_sequence(t, seq, reason, out);
                 return;
         }
@@ -418,10 +418,10 @@ void sequence_table_released(struct sequence_table *t, struct request *req, bool
         seq->touched_ns = now_ns;
         t->n_active_requests--;
         /* The reason for a request that the owner made is known. */
-        if (!was_run || (UNLIKELY(seq->is_closing) && !request_is_null(req)))
+        if (!was_run || (seq->is_closing && !request_is_null(req)))
                 abandon(t, seq, out);
-        if (UNLIKELY(seq->is_open) && (seq->is_closing || seq->is_anonymous ||
-                                       (seq->running_flags & REQUEST_SEQUENCE_END) != 0))
+        if (seq->is_open && (seq->is_closing || seq->is_anonymous ||
+                             (seq->running_flags & REQUEST_SEQUENCE_END) != 0))
                 seq->is_open = seq->is_closing = false;
         if (seq->n_waiting > 0)
                 start_next(seq, out);

@@ -386,7 +386,7 @@ static COLD struct error *not_ready(void) {
 }
 
 struct error *server_check_serving(const struct server *s) {
-        if (LIKELY(atomic_load_explicit(&s->state, memory_order_relaxed) == SERVER_READY))
+        if (atomic_load_explicit(&s->state, memory_order_relaxed) == SERVER_READY)
                 return NULL;
         return not_ready();
 }
@@ -398,7 +398,7 @@ struct error *server_check_started(const struct server *s) {
 struct error *server_get_model(struct server *s, const char *name, int64_t version,
                                struct model **ret) {
         TRY(server_check_serving(s));
-        if (UNLIKELY(reserve_is_short()))
+        if (reserve_is_short())
                 return server_no_memory();
         return repo_get(s->repo, name, version, ret);
 }
@@ -408,12 +408,12 @@ struct error *server_get_model_for_request(struct server *s, const char *name, i
         int        state = atomic_load_explicit(&s->state, memory_order_relaxed);
         AUTO_ERROR err = NULL;
 
-        if (UNLIKELY(state != SERVER_READY && state != SERVER_EXITING))
+        if (state != SERVER_READY && state != SERVER_EXITING)
                 return not_ready();
-        if (UNLIKELY(reserve_is_short()))
+        if (reserve_is_short())
                 return server_no_memory();
         err = repo_get_for_request(s->repo, name, version, ret);
-        if (LIKELY(state == SERVER_READY))
+        if (state == SERVER_READY)
                 return STEAL(err);
         if (err != NULL)
                 return not_ready();
@@ -430,9 +430,8 @@ struct error *server_get_model_for_request(struct server *s, const char *name, i
 static bool may_submit(const struct server *s, struct request *req) {
         int state = atomic_load_explicit(&s->state, memory_order_relaxed);
 
-        return LIKELY(state == SERVER_READY) ||
-               (state == SERVER_EXITING && !request_is_in_use(req) &&
-                model_generations_continues(req));
+        return state == SERVER_READY || (state == SERVER_EXITING && !request_is_in_use(req) &&
+                                         model_generations_continues(req));
 }
 
 /* The error for a request whose model was unloaded after its look-up: that of a new look-up. */
@@ -450,13 +449,13 @@ static COLD struct error *unloaded_error(struct server *s, const struct request 
 struct error *server_infer(struct server *s, struct request *req) {
         struct error *err;
 
-        if (UNLIKELY(!may_submit(s, req)))
+        if (!may_submit(s, req))
                 return error_new(ERR_UNAVAILABLE, "Server not ready");
         if (req->on_response == NULL || req->on_release == NULL)
                 return request_error(req, ERR_INVALID_ARG,
                                      "release and response callbacks must be set before inference");
         err = model_submit(req);
-        if (UNLIKELY(err != NULL) && err == model_generations_retired())
+        if (err != NULL && err == model_generations_retired())
                 err = unloaded_error(s, req);
         return err;
 }
@@ -470,9 +469,9 @@ static struct error *release_trace(struct trace *t, struct error *err) {
 struct error *server_infer_traced(struct server *s, struct request *req, struct trace *t) {
         struct error *err;
 
-        if (UNLIKELY(atomic_load(&t->n_holders) > 0))
+        if (atomic_load(&t->n_holders) > 0)
                 return trace_begin(t, req);
-        if (UNLIKELY(request_is_in_use(req)))
+        if (request_is_in_use(req))
                 return release_trace(t, model_submit_in_use());
         err = trace_begin(t, req);
         if (err != NULL)

@@ -31,7 +31,7 @@ bool server_chain_is_decoupled(const struct model *model) {
         struct step_models *held;
         bool                is_decoupled;
 
-        if (LIKELY(((const struct loaded_model *)model->owner)->composed == NULL))
+        if (((const struct loaded_model *)model->owner)->composed == NULL)
                 return model->is_decoupled;
         is_decoupled = server_chain_last(model, &held)->is_decoupled;
         step_models_unref(held);

@@ -186,7 +186,7 @@ struct error *shm_region_find(const struct shm_region *r, uint64_t offset, uint6
 }
 
 struct error *shm_region_check_intact(const struct shm_region *r) {
-        if (LIKELY(!shm_guard_is_broken(r->guard)))
+        if (!shm_guard_is_broken(r->guard))
                 return NULL;
         return error_new(ERR_INVALID_ARG,
                          "memory of shared memory region '%s' was missing while the request used "

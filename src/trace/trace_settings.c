@@ -253,7 +253,7 @@ struct trace_source *trace_settings_sample(struct trace_settings *s, const char 
                                            enum trace_choice choice) {
         struct trace_source *source;
 
-        if (LIKELY(!atomic_load_explicit(&s->is_on, memory_order_relaxed)) || choice == TRACE_NEVER)
+        if (!atomic_load_explicit(&s->is_on, memory_order_relaxed) || choice == TRACE_NEVER)
                 return NULL;
 
         MUTEX_GUARD(&s->lock);

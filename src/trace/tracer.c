@@ -148,7 +148,7 @@ struct trace_record *tracer_start(struct tracer *t, const struct trace_request *
         struct trace_record        *r;
         struct error               *err;
 
-        if (LIKELY(!tracer_is_on(t)))
+        if (!tracer_is_on(t))
                 return NULL;
         o.has_context = t->settings.config.mode == TRACE_MODE_OPENTELEMETRY;
         if (o.has_context && q->traceparent.ptr != NULL &&

@@ -141,7 +141,7 @@ static void run_step(struct continuation *c) {
         struct step_end *s = CONTAINER_OF(c, struct step_end, start);
 
         ticket_submit(s->ticket);
-        s->recent_ns = submitter_recent_time(submitter_self());
+        s->recent_ns = infer_thread_recent_time(infer_thread_self());
 }
 
 static void report_end(struct fake_executor *e, struct request **requests, uint32_t n) {
@@ -160,7 +160,7 @@ static bool ends_as_reported(struct lab *lab, bool is_step, bool is_reported) {
         lab->before_batch = is_reported ? report_end : NULL;
         t->req->is_inner = is_step;
         t->req->outer = NULL;
-        submitter_start(&s.start, clock_now_ns());
+        infer_thread_start(&s.start, clock_now_ns());
         assert_success(t);
         assert_true(pthread_equal(LAB_GET(lab, t->ran_on), pthread_self()));
         reported_ns = atomic_load(&lab->executors[0].base.reported_end_ns);
