@@ -312,6 +312,10 @@ static struct error *try_point(struct tune_run *r, struct tune_model *m,
                 err = measure(r, r->load, &t, &f);
         if (r->results.is_interrupted)
                 return err;
+        if (err == NULL && r->plan->objective == TUNE_RATE_PER_CPU && f.cpu < 0.0)
+                return error_new_text(ERR_INVALID_ARG,
+                                      "--objective=rate-per-cpu: the CPU time of the server is "
+                                      "not known; it must be a process of the same user");
         if (err != NULL && (err->code == ERR_UNAVAILABLE || m->search.n_trials == 0))
                 return err;
         f.has_failed = f.has_failed || err != NULL;
@@ -346,15 +350,56 @@ static struct error *seek_load(struct tune_run *r) {
         return NULL;
 }
 
+static int by_value(const void *a, const void *b) {
+        double x = *(const double *)a, y = *(const double *)b;
+
+        return (x > y) - (x < y);
+}
+
+/* The medians of windows of each finalist, in turns. */
+static struct error *take_turns(struct tune_run *r, struct tune_model *m, const size_t *finalists,
+                                size_t n, double *ret) {
+        double              values[TUNE_FINALISTS][TUNE_WINDOWS] = { { 0 } };
+        struct tune_figures f = { 0 };
+
+        for (size_t k = 0; k < TUNE_WINDOWS; k++)
+                for (size_t i = 0; i < n; i++) {
+                        if (is_interrupted(r))
+                                return NULL;
+                        TRY(apply(r, m, &m->search.trials[finalists[i]].point));
+                        TRY(look(r, r->load, &f));
+                        values[i][k] = tune_objective_value(r->plan->objective, f.rate,
+                                                            f.latency_ns, f.cpu);
+                }
+        for (size_t i = 0; i < n; i++) {
+                qsort(values[i], TUNE_WINDOWS, sizeof(values[i][0]), by_value);
+                ret[i] = values[i][TUNE_WINDOWS / 2];
+        }
+        return NULL;
+}
+
+static struct error *choose(struct tune_run *r, struct tune_model *m) {
+        const struct tune_trial *best = tune_search_best(&m->search);
+        size_t                   finalists[TUNE_FINALISTS];
+        size_t                   n = tune_search_finalists(&m->search, finalists);
+        double                   values[TUNE_FINALISTS] = { 0 };
+
+        if (n > 1)
+                TRY(take_turns(r, m, finalists, n, values));
+        if (n > 1)
+                best = &m->search.trials[tune_search_choose(&m->search, finalists, values, n)];
+        if (best != NULL)
+                m->best = best->point;
+        return NULL;
+}
+
 static struct error *search_model(struct tune_run *r, struct tune_model *m) {
-        const struct tune_trial *best;
-        struct tune_point        p;
+        struct tune_point p;
 
         while (!is_interrupted(r) && tune_search_next(&m->search, &p))
                 TRY(try_point(r, m, &p));
-        best = tune_search_best(&m->search);
-        if (best != NULL)
-                m->best = best->point;
+        if (!is_interrupted(r))
+                TRY(choose(r, m));
         return is_interrupted(r) ? NULL : apply(r, m, &m->best);
 }
 
@@ -440,8 +485,9 @@ struct error *tune_run_search(struct tune_run *r) {
 /* ---- before and after -------------------------------------------------------------------------- */
 
 void tune_run_announce(const struct tune_run *r, struct strbuf *out) {
-        double window_s = (double)r->plan->load.window_ns / 1e9;
-        double warm_s = MIN(window_s, 1.0), seconds = 0.0;
+        double             window_s = (double)r->plan->load.window_ns / 1e9;
+        double             warm_s = MIN(window_s, 1.0), seconds = 0.0;
+        unsigned long long total;
         size_t n_looks = (r->plan->seeks_load ? SEEK_LOOKS + RAISE_LOOKS : 0) + 2 * TUNE_PAIRS;
 
         for (size_t i = 0; i < r->results.n_models; i++) {
@@ -449,15 +495,16 @@ void tune_run_announce(const struct tune_run *r, struct strbuf *out) {
 
                 strbuf_printf(out, "%s: at most %zu of %zu configurations\n", m->name,
                               tune_search_size(&m->search), tune_space_count(&m->space));
+                n_looks += TUNE_FINALISTS * TUNE_WINDOWS;
                 seconds += (double)tune_search_size(&m->search) *
                            (warm_s + TUNE_WINDOWS * window_s + LOAD_SECONDS);
         }
         seconds += (double)n_looks * (warm_s + window_s + LOAD_SECONDS);
+        total = (unsigned long long)(seconds + 0.5);
         strbuf_printf(out,
-                      "This takes at most %.0f min %.0f s, and the time of the loads of a large "
+                      "This takes at most %llu min %llu s, and the time of the loads of a large "
                       "model.\n",
-                      (double)(long)(seconds / 60.0),
-                      seconds - 60.0 * (double)(long)(seconds / 60.0));
+                      total / 60, total % 60);
 }
 
 static struct error *restore_model(struct tune_run *r, struct tune_model *m) {

@@ -277,6 +277,37 @@ const struct tune_trial *tune_search_best(const struct tune_search *s) {
         return choice;
 }
 
+size_t tune_search_finalists(const struct tune_search *s, size_t ret[TUNE_FINALISTS]) {
+        size_t *ranks = mem_alloc((s->n_trials + 1) * sizeof(*ranks));
+        size_t  n = 0;
+
+        tune_search_rank(s, ranks);
+        for (size_t i = 0; i < s->n_trials && n < TUNE_FINALISTS; i++) {
+                const struct tune_figures *f = &s->trials[ranks[i]].figures;
+
+                if (f->is_whole && tune_search_is_within(s, f))
+                        ret[n++] = ranks[i];
+        }
+        free(ranks);
+        return n;
+}
+
+size_t tune_search_choose(const struct tune_search *s, const size_t *finalists,
+                          const double *values, size_t n) {
+        size_t best = 0, choice;
+
+        for (size_t i = 1; i < n; i++)
+                if (values[i] > values[best])
+                        best = i;
+        choice = best;
+        for (size_t i = 0; i < n; i++)
+                if (values[i] >= values[best] * (1.0 - MIN(s->noise, MAX_TIE)) &&
+                    size_of(s, &s->trials[finalists[i]]) <
+                            size_of(s, &s->trials[finalists[choice]]))
+                        choice = i;
+        return finalists[choice];
+}
+
 static int by_value(const void *a, const void *b) {
         double x = *(const double *)a, y = *(const double *)b;
 

@@ -86,7 +86,14 @@ bool tune_search_is_better(const struct tune_search *s, const struct tune_figure
 bool tune_search_is_within(const struct tune_search *s, const struct tune_figures *f);
 /* Puts the indices of all trials, best first. */
 void tune_search_rank(const struct tune_search *s, size_t *ret);
-/* The choice: of those that differ from the best by no more than the noise, the one with the fewest instances
+#define TUNE_FINALISTS 3
+/* Puts the indices of the best trials that were measured whole, within the budget, best first: figures of different
+ * minutes, so the choice between them needs measurements in turns. Returns their number. */
+size_t tune_search_finalists(const struct tune_search *s, size_t ret[TUNE_FINALISTS]);
+/* The finalist with the best of `values`, or the smallest of those that differ from it by no more than the noise. */
+size_t tune_search_choose(const struct tune_search *s, const size_t *finalists,
+                          const double *values, size_t n);
+/* The choice without further measurements: of those that differ from the best by no more than the noise, the one with the fewest instances
  * and threads. NULL when nothing was measured. */
 const struct tune_trial *tune_search_best(const struct tune_search *s);
 

@@ -122,6 +122,15 @@ def test_latency_objective(server):
     assert min(whole) >= 5000
 
 
+def test_rate_per_cpu_objective(server):
+    """The value of the choice is the best one up to the noise that the search accepts."""
+    out, _ = tune(server, "slow", "--latency-budget=500", "-p", 60, "--max-instances=1", "--concurrency-range=8",
+                  "--objective=rate-per-cpu", "--json")
+    [model] = json.loads(out)["models"]
+    values = {trial["configuration"]: trial["rate"] / trial["cpu"] for trial in model["tried"] if trial["is_whole"]}
+    assert values[model["best"]["configuration"]] >= 0.98 * max(values.values())
+
+
 def test_steps_of_an_ensemble(server):
     before = {name: config_of(server, name) for name in ("line", "first", "second")}
     out, err = tune(server, "line", *QUICK, "--json")

@@ -162,6 +162,37 @@ static void test_choice(void **state) {
         tune_search_done(&l.search);
 }
 
+static void test_finalists(void **state) {
+        struct lab   l;
+        size_t       finalists[TUNE_FINALISTS];
+        size_t       large;
+        const double close[] = { 985, 1000, 900 }, far[] = { 900, 1000, 980 };
+
+        (void)state;
+        open_lab(&l);
+        l.search.noise = 0.02;
+        large = tune_space_size(&l.space) - 1; /* 8 instances, 4 threads */
+        assert_int_equal(tune_search_finalists(&l.search, finalists), 0);
+        add(&l, 0, 900, 5, true);
+        add(&l, 1, 2000, 5, false); /* given up */
+        add(&l, 2, 3000, 50, true); /* beyond the budget */
+        add(&l, large, 1000, 5, true);
+        assert_int_equal(tune_search_finalists(&l.search, finalists), 2);
+        assert_int_equal(finalists[0], 3);
+        assert_int_equal(finalists[1], 0);
+        add(&l, 4, 800, 5, true);
+        add(&l, 5, 700, 5, true);
+        assert_int_equal(tune_search_finalists(&l.search, finalists), 3);
+        assert_int_equal(finalists[2], 4);
+        /* 985 against 1000 is a tie, which the large one has no advantage in; 980 is one, too. */
+        assert_int_equal(tune_search_choose(&l.search, finalists, close, 3), 0);
+        assert_int_equal(tune_search_choose(&l.search, finalists, far, 3), 0);
+        assert_int_equal(tune_search_choose(&l.search, finalists,
+                                            (const double[]){ 1000, 900, 800 }, 3),
+                         3);
+        tune_search_done(&l.search);
+}
+
 static void test_objectives(void **state) {
         (void)state;
         assert_true(fabs(tune_objective_value(TUNE_RATE, 100, 5e6, 2) - 100) < 1e-9);
@@ -186,7 +217,8 @@ SUITE(tune_search) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_finds_the_best), cmocka_unit_test(test_order),
                 cmocka_unit_test(test_early_stop),     cmocka_unit_test(test_choice),
-                cmocka_unit_test(test_objectives),     cmocka_unit_test(test_gain),
+                cmocka_unit_test(test_finalists),      cmocka_unit_test(test_objectives),
+                cmocka_unit_test(test_gain),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
