@@ -53,8 +53,8 @@ static char *print_index(void) {
         return strbuf_take(&out);
 }
 
-struct TRITONSERVER_Error *TRITONSERVER_ServerModelIndex(struct TRITONSERVER_Server *server,
-                                                         uint32_t                    flags,
+struct TRITONSERVER_Error *TRITONSERVER_ServerModelIndex(struct TRITONSERVER_Server   *server,
+                                                         uint32_t                      flags,
                                                          struct TRITONSERVER_Message **index) {
         (void)server;
         (void)flags;
@@ -64,8 +64,8 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerModelIndex(struct TRITONSERVER_Ser
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_MessageSerializeToJson(struct TRITONSERVER_Message *message,
-                                                               const char **base,
-                                                               size_t      *byte_size) {
+                                                               const char                 **base,
+                                                               size_t *byte_size) {
         *base = (const char *)message;
         *byte_size = strlen(*base);
         return NULL;
