@@ -7,9 +7,10 @@
 #include "base/mem.h"
 #include "base/strbuf.h"
 
-/* Of "one" and "two". */
+/* Of "one", "two" and "three". */
 #define ONE "7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed"
 #define TWO "3fc4ccfe745870e2c0d99f71f30ff0656c8dedd41cc1d7d3d376b0dbe685e2f3"
+#define THREE "8b5b9db0c13db24256c829aa364aa90c6d2eba318b9232a4ab9313b954d3555f"
 
 #define FILE_TEXT                                                                                  \
         "one " ONE " inference,statistics,health m*\n"                                             \
@@ -114,6 +115,9 @@ static const struct row rows[] = {
           ACCESS_NO_KEY, "the request presents several API keys", ":unknown", NULL },
         { ENDPOINT_HEALTH, "", { { "authorization", "Basic b25l" }, { "x-api-key", "one" } },
           ACCESS_GRANTED, "", "", "one" },
+        /* the files of the dashboard, which who has no key reads first */
+        { ENDPOINT_PUBLIC, "", { { NULL, NULL } }, ACCESS_GRANTED, "", "", NULL },
+        { ENDPOINT_PUBLIC, "", { { "x-api-key", "unknown" } }, ACCESS_GRANTED, "", "", NULL },
         /* none, and unknown ones */
         { ENDPOINT_HEALTH, "", { { NULL, NULL } },
           ACCESS_NO_KEY, "an API key that grants 'health' is required", ":missing", NULL },
@@ -306,13 +310,40 @@ static void test_without_keys(void **state) {
         access_done(&a);
 }
 
+static void expect_group(struct fixture *f, const char *key, enum endpoint_group group,
+                         bool is_granted) {
+        struct field  fields[MAX_FIELDS] = { { "x-api-key", key } };
+        const char   *text;
+        struct access a;
+
+        assert_int_equal(ask(f, ENDPOINT_HEALTH, fields, "", &a, &text), ACCESS_GRANTED);
+        assert_int_equal(access_grants_group(&a, &f->policy, group), is_granted);
+        access_done(&a);
+        assert_int_equal(f->refused.len, 0);
+}
+
+/* What an answer may contain besides what was asked for. */
+static void test_another_group(void **state) {
+        struct fixture f;
+
+        (void)state;
+        begin(&f, FILE_TEXT "three " THREE " logging,health\n");
+        expect_group(&f, "two", ENDPOINT_LOGGING, true);
+        expect_group(&f, "three", ENDPOINT_LOGGING, true);
+        expect_group(&f, "three", ENDPOINT_TRACE, false);
+        expect_group(&f, "one", ENDPOINT_STATISTICS, false); /* of some models only */
+        assert_null(endpoint_policy_add(&f.policy, "logging:x=y", "api", ""));
+        expect_group(&f, "two", ENDPOINT_LOGGING, false);
+        assert_true(access_grants_group(&(struct access){ 0 }, NULL, ENDPOINT_LOGGING));
+        assert_false(access_grants_group(&(struct access){ 0 }, &f.policy, ENDPOINT_LOGGING));
+        end(&f);
+}
+
 SUITE(access) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_rows),
-                cmocka_unit_test(test_anonymous),
-                cmocka_unit_test(test_rules),
-                cmocka_unit_test(test_reload),
-                cmocka_unit_test(test_anonymous_reload),
+                cmocka_unit_test(test_rows),         cmocka_unit_test(test_anonymous),
+                cmocka_unit_test(test_rules),        cmocka_unit_test(test_another_group),
+                cmocka_unit_test(test_reload),       cmocka_unit_test(test_anonymous_reload),
                 cmocka_unit_test(test_without_keys),
         };
 

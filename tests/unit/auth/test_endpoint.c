@@ -96,6 +96,11 @@ static void test_names(void **state) {
         }
         assert_false(endpoint_group_is_valid(ENDPOINT_NONE));
         assert_false(endpoint_group_is_valid(N_ENDPOINT_GROUPS));
+        assert_string_equal(endpoint_group_name(ENDPOINT_PUBLIC), "public");
+        assert_false(endpoint_group_is_valid(ENDPOINT_PUBLIC)); /* no key and no rule names it */
+        assert_true(endpoint_group_is_routable(ENDPOINT_PUBLIC));
+        assert_true(endpoint_group_is_routable(ENDPOINT_HEALTH));
+        assert_false(endpoint_group_is_routable(ENDPOINT_NONE));
         assert_string_equal(endpoint_group_suggest(STR_LIT("inferense")), "inference");
         assert_null(endpoint_group_suggest(STR_LIT("everything")));
 }

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "observe/model_activity.h"
 #include "observe/model_stats.h"
 
 #include <string.h>
@@ -331,6 +332,35 @@ static void test_updates_from_many_threads(void **state) {
                                        "{model=\"m\",version=\"3\"} 400000\n");
 }
 
+static void test_activity_has_the_same_numbers(void **state) {
+        struct model_activity a;
+
+        (void)state;
+        model_stats_success(stats, &times, 2);
+        model_stats_success(stats, &times, 1);
+        model_stats_execution(stats, 3, &times);
+        model_stats_failure(stats, FAILURE_BACKEND, 5);
+        model_stats_failure(stats, FAILURE_REJECTED, 5);
+        model_stats_cache_miss(stats, 10);
+        model_stats_pending(stats, 1);
+        model_activity_read(stats, &a);
+        assert_int_equal(a.success, 2);
+        assert_int_equal(a.inferences, 3);
+        assert_int_equal(a.executions, 1);
+        assert_int_equal(a.executed_inferences, 3);
+        assert_int_equal(a.failures[FAILURE_BACKEND], 1);
+        assert_int_equal(a.failures[FAILURE_REJECTED], 1);
+        assert_int_equal(a.failures[FAILURE_OTHER], 0);
+        assert_int_equal(a.cache_misses, 1);
+        assert_int_equal(a.pending, 1);
+        assert_int_equal(a.n_sequences, 0);
+        assert_int_equal(a.busy_ns, 44000);   /* 5 000 + 30 000 + 9 000 */
+        assert_int_equal(a.latency[0][3], 2); /* requests of 40 to 80 us */
+        assert_int_equal(a.latency[1][0], 2); /* of at most 10 us in the queue */
+        assert_int_equal(a.latency[3][2], 2); /* inference, of 20 to 40 us */
+        model_stats_pending(stats, -1);
+}
+
 #define ROW(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 SUITE(model_stats) {
@@ -341,6 +371,7 @@ SUITE(model_stats) {
                 ROW(test_failures),
                 ROW(test_executions_by_batch_size),
                 ROW(test_cache),
+                ROW(test_activity_has_the_same_numbers),
                 ROW(test_last_inference_is_wall_time),
                 ROW(test_responses),
                 ROW(test_short_memory_loses_only_the_response),
