@@ -3,9 +3,9 @@
 #
 # Runs the two commands of the README, make demo and make check, in a bare Debian:
 #
-#   tools/check_fresh.sh [--only=demo|check] [--lines=N] [--keep] bookworm|trixie
+#   tools/check_fresh.sh [--only=demo|check|deb] [--lines=N] [--keep] bookworm|trixie
 #
-#   --only=NAME   one of the two commands
+#   --only=NAME   one of the two commands, or deb: builds the packages, installs, upgrades and purges them
 #   --lines=N     that many of the last lines of each command are shown (30)
 #   --keep        the system, some 3 GB, and the whole logs are not removed; the last line says where
 #                 they are
@@ -59,7 +59,7 @@ inside() {
         # shellcheck disable=SC2016
         exec chroot "$root" /usr/bin/env -i HOME=/root LANG=C.UTF-8 TERM=dumb \
                 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-                "${variables[@]}" sh -c 'cd /root/neso; make "$1"; exit $?' - "$name"
+                "${variables[@]}" sh -c 'cd /root/neso; make "$1" && { [ "$1" != deb ] || tools/try_deb.sh; }' - "$name"
 }
 
 if [ "${1:-}" = --inside ]; then
@@ -73,7 +73,7 @@ suite="" keep=false lines=30 commands=(demo check)
 for argument; do
         case $argument in
         --keep) keep=true ;;
-        --only=demo | --only=check) commands=("${argument#*=}") ;;
+        --only=demo | --only=check | --only=deb) commands=("${argument#*=}") ;;
         --lines=[0-9]*) lines=${argument#*=} ;;
         bookworm | trixie) suite=$argument ;;
         *) usage ;;

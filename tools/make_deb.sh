@@ -17,7 +17,6 @@ as_root() {
 install_tools() {
         local missing=() package
         for package in debhelper lintian dpkg-dev fakeroot; do
-                [ "$package" = ] && continue
                 dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q '^install ok installed' || missing+=("$package")
         done
         [ ${#missing[@]} -eq 0 ] ||
