@@ -220,7 +220,7 @@ def keyed(tmp_path_factory):
     keys.chmod(0o600)
     server = Server(folder / "models", [f"--api-key-file={keys}"])
     yield server
-    server.stop()
+    assert server.stop() == 0
 
 
 def test_the_files_need_no_key(keyed):
@@ -257,7 +257,7 @@ def test_a_restricted_group_hides_the_log(tmp_path):
     try:
         assert "log" not in look(server)
     finally:
-        server.stop()
+        assert server.stop() == 0
 
 
 # ---- without it ----------------------------------------------------------------------------------
@@ -277,4 +277,4 @@ def test_without_it_its_paths_are_unknown(tmp_path):
                    for path in pathlib.Path(f"/proc/{server.process.pid}/task").iterdir()]
         assert not [name for name in threads if "dashboard" in name]
     finally:
-        server.stop()
+        assert server.stop() == 0
