@@ -151,6 +151,14 @@ static struct error *read_model(struct load_run *r) {
         return NULL;
 }
 
+/* Each thread has its part of the ids, so there is one more for each. */
+static uint64_t n_sequences_at_a_time(const struct load_plan *p) {
+        double   most = p->is_open ? (double)p->v->n_sequences : MAX(p->range.start, p->range.end);
+        uint64_t n_threads = (uint64_t)p->v->n_threads;
+
+        return ((uint64_t)most + n_threads - 1) / n_threads * n_threads;
+}
+
 static struct error *check_model(const struct load_run *r) {
         const struct load_values *v = r->plan->v;
         const struct load_model  *m = &r->model;
@@ -168,8 +176,11 @@ static struct error *check_model(const struct load_run *r) {
         if (m->is_sequence && v->is_language && !v->is_streaming)
                 return error_new_text(ERR_INVALID_ARG,
                                       "--language with a sequence model needs -i grpc");
-        if (m->is_sequence && r->plan->n_ids < 1)
-                return error_new_text(ERR_INVALID_ARG, "--sequence-id-range has no ids");
+        if (m->is_sequence && r->plan->n_ids < n_sequences_at_a_time(r->plan))
+                return error_new(ERR_INVALID_ARG,
+                                 "--sequence-id-range has %llu ids, for %llu sequences at a time",
+                                 (unsigned long long)r->plan->n_ids,
+                                 (unsigned long long)n_sequences_at_a_time(r->plan));
         return NULL;
 }
 

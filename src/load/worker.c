@@ -15,6 +15,8 @@
 
 #define REST_NS (20 * NS_PER_MS)
 #define MAX_LOGGED_RESPONSES 4096
+/* Of ids of sequences: beyond it none comes back while its first use is live. */
+#define SHORT_RANGE (UINT64_C(1) << 32)
 
 struct lane {
         struct call         call;
@@ -94,10 +96,36 @@ static uint64_t sequence_length(struct worker *w, const struct lane *l) {
         return length < 1.0 ? 1 : (uint64_t)(length + 0.5);
 }
 
-static void begin_sequence(struct worker *w, struct lane *l) {
-        uint64_t index = w->n_ids++ * w->o.n_parts + w->o.part;
+/* The ids of a worker are every n_parts-th of the range, in turn. */
+static uint64_t next_id(struct worker *w) {
+        uint64_t n = w->o.n_ids / w->o.n_parts + (w->o.part < w->o.n_ids % w->o.n_parts);
 
-        l->id = w->o.first_id + index % w->o.n_ids;
+        return w->o.first_id + w->n_ids++ % MAX(n, 1) * w->o.n_parts + w->o.part;
+}
+
+/* True while the server has a sequence of this id: until the answer to its last request. */
+static bool is_live(const struct worker *w, const struct lane *self, uint64_t id) {
+        for (size_t i = 0; i < w->n_lanes; i++) {
+                const struct lane *l = w->lanes[i];
+
+                if (l != self && l->id == id && (l->step < l->length || !list_is_linked(&l->node)))
+                        return true;
+        }
+        return false;
+}
+
+/* A range without an end does not come back to an id. In a short one a slow sequence may still be live when the
+ * others have used all ids after it; there are as many ids as lanes at least. */
+static void choose_id(struct worker *w, struct lane *l) {
+        bool is_short = w->o.n_ids < SHORT_RANGE;
+
+        l->id = next_id(w);
+        for (size_t i = 0; is_short && i < w->n_lanes && is_live(w, l, l->id); i++)
+                l->id = next_id(w);
+}
+
+static void begin_sequence(struct worker *w, struct lane *l) {
+        choose_id(w, l);
         if (w->o.inputs->n_streams > 0) {
                 l->stream = (w->next_stream * w->o.n_parts + w->o.part) % w->o.inputs->n_streams;
                 w->next_stream++;

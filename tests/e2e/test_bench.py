@@ -359,6 +359,19 @@ def test_sequence_ids(bench, tmp_path):
     assert set(ids) == {10, 11, 12, 13}
 
 
+def test_ids_of_live_sequences_are_left_out(server, bench, tmp_path):
+    """A long sequence keeps its id while the others use all ids many times: its sum is right."""
+    file = write_json(tmp_path / "long.json", {
+        "data": [[{"INPUT0": [1]}] * 60] + [[{"INPUT0": [5]}]] * 100,
+        "validation_data": [[{"SUM": [k]} for k in range(1, 61)]] + [[{"SUM": [5]}]] * 100})
+    [load] = bench("-m", "sums", "--input-data", file, "--sequence-id-range", "10:13", "--concurrency-range", 2,
+                   "--request-count", 150)
+    assert load["requests"] >= 150 and load["failed"] == 0
+    code, _, err = bench_raw(*address(server), "-m", "sums", "--sequence-id-range", "10:12",
+                             "--concurrency-range", 3)
+    assert code == FAILED and "--sequence-id-range has 2 ids, for 3 sequences at a time" in err
+
+
 @pytest.mark.parametrize("more", [("gzip",), ("deflate", "--streaming")])
 def test_compressed_sequences(bench, tmp_path, more):
     """Each request is compressed with its own id and flags: the sums are right."""
