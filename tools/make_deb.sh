@@ -16,7 +16,7 @@ as_root() {
 
 install_tools() {
         local missing=() package
-        for package in debhelper lintian dpkg-dev fakeroot; do
+        for package in git debhelper lintian dpkg-dev fakeroot; do
                 dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q '^install ok installed' || missing+=("$package")
         done
         [ ${#missing[@]} -eq 0 ] ||

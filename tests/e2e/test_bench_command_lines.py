@@ -178,7 +178,8 @@ def run(server, folder, line):
     protocol = "grpc" if {"grpc", "gRPC"} & set(words) else "http"
     more = ["-u", f"127.0.0.1:{server.port(protocol)}"]
     if "--request-count=100" not in words:
-        more += ["-p", "100", "-r", "3", "-s", "100000"]
+        # A window of the slowest line has twenty requests in the mean.
+        more += ["-p", "400" if "--request-rate-range" in words else "100", "-r", "3", "-s", "100000"]
     ended = subprocess.run([BUILD / "neso", "bench", *words[1:], *more], cwd=folder, stdin=subprocess.DEVNULL,
                            capture_output=True, timeout=SECONDS, check=False)
     assert ended.returncode == 0, ended

@@ -84,6 +84,8 @@ BATCH = """max_batch_size: 4
 dynamic_batching { preferred_batch_size: [ 2 ] max_queue_delay_microseconds: 10000000 }
 """
 LARGE_BODIES = "--http-max-input-size=300000000"
+# Its thread has a stack and a heap of its own.
+NO_PAGE = "--allow-dashboard=false"
 NO_MEMORY = r"Failed to increase the shared memory pool size"
 
 
@@ -133,7 +135,7 @@ def test_small_and_large_tensors_under_a_limit(start):
 
 def test_growing_sizes_do_not_add_up(start):
     """Addresses that no tensor uses are returned before a request is refused."""
-    server = start({"last": model(LAST, io=IO)}, LARGE_BODIES, under=limited(1150))
+    server = start({"last": model(LAST, io=IO)}, LARGE_BODIES, NO_PAGE, under=limited(1150))
     stub = stub_of(server, "last_0")
     assert addresses_of(server.process.pid) + sum(range(32, 144, 16)) * MIB > 1150 * MIB
     for n in range(32, 144, 16):
