@@ -90,7 +90,6 @@ bool log_limit_pass(struct log_limit *limit, unsigned *ret_n_more);
                 log_printf(level, __FILE__, __LINE__, __VA_ARGS__);                                \
         } while (0)
 #define log_warn_limited(...) LOG_LIMITED_(LOG_WARN, __VA_ARGS__)
-#define log_error_limited(...) LOG_LIMITED_(LOG_ERROR, __VA_ARGS__)
 
 #define log_info(...) LOG_AT_(LOG_INFO, __VA_ARGS__)
 #define log_warn(...) LOG_AT_(LOG_WARN, __VA_ARGS__)

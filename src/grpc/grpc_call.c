@@ -45,7 +45,7 @@ _Static_assert(4 + GRPC_MAX_ADDED + MAX_TRAILERS <= H2_MAX_FIELDS, "an answer wi
 enum grpc_pause {
         GRPC_PAUSE_HANDLER = 1,
         GRPC_PAUSE_UNSENT = 2,
-        GRPC_PAUSE_UNPACK = 4, /* a work thread decompresses a message; later ones wait */
+        GRPC_PAUSE_UNPACK = 4, /* a compute thread decompresses a message; later ones wait */
         GRPC_PAUSE_TURN = 8,   /* the connection has used its share of the round */
 };
 
@@ -60,7 +60,7 @@ struct grpc_stash {
         size_t      at;  /* first byte not yet consumed */
 };
 
-/* A message that a work thread decompresses because it becomes large. The stream is not recycled before the
+/* A message that a compute thread decompresses because it becomes large. The stream is not recycled before the
  * work has ended. */
 struct grpc_unpacking {
         struct loop_work    work;
@@ -79,7 +79,7 @@ enum grpc_handling { GRPC_NOT_GIVEN, GRPC_GIVEN, GRPC_FINISHED };
 
 /* A call with the state that the connection and the client need. It has two owners and is recycled when both
  * have released it: the connection until the HTTP/2 stream is closed (h2.id becomes 0), and the handler
- * from its first callback to finish. A work thread that decompresses a message is a third owner for that
+ * from its first callback to finish. A compute thread that decompresses a message is a third owner for that
  * time. */
 struct grpc_stream {
         struct h2_stream h2; /* first */
@@ -91,7 +91,7 @@ struct grpc_stream {
         bool has_ended;     /* the client has half-closed */
         bool has_responded; /* response headers are submitted */
         bool is_delivering; /* inside the loop over its messages */
-        bool is_unpacking;  /* a work thread has `unpacking` */
+        bool is_unpacking;  /* a compute thread has `unpacking` */
         bool has_written;   /* bytes were sent since on_written was last called */
 
         /* Request headers. */
@@ -694,7 +694,7 @@ static void run_unpacking(struct loop_work *work) {
 
 static void on_unpacked(struct loop_work *work);
 
-/* Decompresses the message on a work thread; takes the message. */
+/* Decompresses the message on a compute thread; takes the message. */
 static void start_unpacking(struct grpc_stream *st, const struct grpc_message *m, size_t max) {
         st->unpacking =
                 (struct grpc_unpacking){ .work = { .run = run_unpacking, .done = on_unpacked },
@@ -719,7 +719,7 @@ static bool take_plain(struct grpc_stream *st, struct grpc_message *m, enum gzip
         return false;
 }
 
-/* Decompresses the message if necessary. Returns false and takes the message when a work thread does it, or
+/* Decompresses the message if necessary. Returns false and takes the message when a compute thread does it, or
  * when the call is refused. */
 static bool unpack(struct grpc_stream *st, struct grpc_message *m) {
         size_t           max, here;

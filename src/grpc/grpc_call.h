@@ -175,7 +175,7 @@ struct mailbox *grpc_call_mailbox(const struct grpc_call *call);
 struct loop    *grpc_call_loop(const struct grpc_call *call); /* for timers */
 /* Runs work that blocks (a model load) on a thread of its own, then work->done on the loop. */
 void grpc_call_start_work_thread(struct grpc_call *call, struct loop_work *work);
-/* Runs a long computation on a work thread, see loop_compute(), then work->done on the loop. The loop keeps
+/* Runs a long computation on a compute thread, see loop_compute(), then work->done on the loop. The loop keeps
  * the call: the work may read fields that do not change, and must not use the call's arena. */
 void grpc_call_compute(struct grpc_call *call, struct loop_work *work);
 void grpc_call_compute_cancel(struct grpc_call *call, struct loop_work *work);

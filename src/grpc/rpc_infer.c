@@ -12,7 +12,7 @@
 #include "grpc/rpc_methods.h"
 #include "net/loop.h"
 
-/* A step that takes too long for the loop. A work thread runs it and owns the inference until then. It has an
+/* A step that takes too long for the loop. A compute thread runs it and owns the inference until then. It has an
  * arena of its own, because the loop keeps the call's arena. */
 struct long_work {
         struct loop_work          work;
@@ -29,7 +29,7 @@ struct long_work {
 struct rpc_infer {
         struct rpc_inference inference;
         struct long_work    *memory;        /* NULL = everything is in the call's arena */
-        bool                 has_long_work; /* a work thread has it */
+        bool                 has_long_work; /* a compute thread has it */
 };
 
 static const struct rpc_inference_framing framing = { .is_streamed = false };

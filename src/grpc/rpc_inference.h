@@ -6,7 +6,7 @@
  *
  * Ownership.  It lives in memory of its method. Decoded data go into the given arena, which must last until
  * done(). done() may be called at any time after init().
- * Threads.  One at a time: the call's loop, or a work thread that the loop has lent it to.
+ * Threads.  One at a time: the call's loop, or a compute thread that the loop has lent it to.
  */
 #pragma once
 

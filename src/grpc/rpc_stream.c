@@ -26,7 +26,7 @@ struct stream {
         struct list            active;  /* struct stream_request, all */
         struct list            ordered; /* requests that are answered in order, oldest first */
         struct list            idle;    /* struct stream_request, owned, for reuse */
-        struct stream_request *reading; /* a work thread reads its message; the next one waits */
+        struct stream_request *reading; /* a compute thread reads its message; the next one waits */
         struct arena           scratch; /* for one response */
         struct infer_call_response *first_kept; /* owned; not yet written, oldest first */
         struct infer_call_response *last_kept;
@@ -34,7 +34,7 @@ struct stream {
         size_t                      n_active;
         size_t                      n_idle;
         size_t                      n_bytes;     /* size of the messages of active requests */
-        size_t                      n_long_work; /* steps that work threads run */
+        size_t                      n_long_work; /* steps that compute threads run */
         uint64_t waiting_since_ns; /* for traces: start of waiting for the next message */
         bool     ends_with_errors; /* triton_grpc_error */
         bool     is_half_closed;
@@ -44,7 +44,7 @@ struct stream {
 
 #define MAX_LONG_WORK 4 /* of n_long_work; beyond it the stream reads no further request */
 
-/* A step of a request that takes too long for the loop: reading it, or encoding an answer. A work thread runs
+/* A step of a request that takes too long for the loop: reading it, or encoding an answer. A compute thread runs
  * it and owns the inference and the arena of the request until then. Responses of a decoupled model still
  * arrive meanwhile. */
 struct long_work {
@@ -60,10 +60,10 @@ struct long_work {
 
 /* What happens to a request on this side of the core. The loop's thread makes all changes, with set_step():
  *
- *     IDLE           READING        a work thread gets `long_work` to read the message
+ *     IDLE           READING        a compute thread gets `long_work` to read the message
  *     READING        READING_EARLY  ordered: the first response comes meanwhile
  *     READING, READING_EARLY  IDLE  the message was read
- *     IDLE           ENCODING       a work thread gets `long_work` to encode a response or the answer
+ *     IDLE           ENCODING       a compute thread gets `long_work` to encode a response or the answer
  *     ENCODING       IDLE           it was encoded
  *     IDLE           READY          ordered: `answer` can be sent in its turn
  */
@@ -142,7 +142,7 @@ static void set_step(struct stream_request *r, enum request_step to) {
         r->step = to;
 }
 
-/* True while a work thread owns the inference and the arena. */
+/* True while a compute thread owns the inference and the arena. */
 static bool has_long_work(const struct stream_request *r) {
         return r->step != STEP_IDLE && r->step != STEP_READY;
 }
@@ -221,7 +221,7 @@ static void cancel_all(struct stream *s) {
 
                 if (has_long_work(r))
                         grpc_call_compute_cancel(s->call, &r->long_work.work);
-                /* A work thread may be writing the inference of that one; on_reading() cancels it. */
+                /* A compute thread may be writing the inference of that one; on_reading() cancels it. */
                 if (r != s->reading)
                         infer_call_cancel(&r->inference.call);
         }
@@ -685,7 +685,7 @@ static void on_done(struct infer_call *c) {
 
         s->n_users++;
         r->is_done = true;
-        /* Otherwise a work thread still uses its memory, and the end of that work ends the request. */
+        /* Otherwise a compute thread still uses its memory, and the end of that work ends the request. */
         if (!has_long_work(r))
                 end_request(r);
         end_callback(s);

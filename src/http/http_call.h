@@ -200,7 +200,7 @@ struct str http_call_state(const struct http_call *call);
 /* Runs work that blocks (a model load) on a thread of its own, then work->done on the loop. */
 struct loop_work;
 void http_call_start_work_thread(struct http_call *call, struct loop_work *work);
-/* Runs a long computation on a work thread, see loop_compute(), then work->done on the loop. Until then
+/* Runs a long computation on a compute thread, see loop_compute(), then work->done on the loop. Until then
  * the work owns the call and its arena. */
 void http_call_compute(struct http_call *call, struct loop_work *work);
 /* The buffer pool of the call's loop, for the answer. */

@@ -36,9 +36,9 @@ struct pending_generate {
         bool                 has_begun; /* stream: status and headers are sent */
         struct infer_request request;
         struct infer_call    call;
-        /* A work thread reads a long body and prints a long answer. */
+        /* A compute thread reads a long body and prints a long answer. */
         struct loop_work work;
-        bool             is_reading; /* the work thread reads the request */
+        bool             is_reading; /* the compute thread reads the request */
         struct error    *err;        /* owned; result of the work */
         struct http_part answer;     /* result of the work */
         unsigned         status;

@@ -38,12 +38,12 @@ struct pending_infer {
         int64_t              version;
         enum stage           stage;
         size_t               json_bytes;
-        struct long_work    *long_work; /* set while a work thread has the request */
+        struct long_work    *long_work; /* set while a compute thread has the request */
         struct infer_request request;
         struct infer_call    call;
 };
 
-/* A step that takes too long for the loop. A work thread runs it and owns the call until then. */
+/* A step that takes too long for the loop. A compute thread runs it and owns the call until then. */
 struct long_work {
         struct loop_work       work;
         struct pending_infer  *p;       /* borrowed: holds this */
@@ -352,7 +352,7 @@ static struct error *find_model(struct pending_infer *p) {
         return check_model(&p->call);
 }
 
-/* A work thread that encodes an answer is not cancelled: the client may still read. */
+/* A compute thread that encodes an answer is not cancelled: the client may still read. */
 static void on_abort(struct http_call *http) {
         struct pending_infer *p = http->pending;
 

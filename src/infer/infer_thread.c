@@ -134,15 +134,6 @@ static void append_continuation(struct continuation **first, struct continuation
         *last = c;
 }
 
-bool infer_thread_defer(struct continuation *c) {
-        struct infer_thread *s = infer_thread_self();
-
-        if (s->depth == 0 && !s->is_continuing)
-                return false;
-        append_continuation(&s->first, &s->last, c);
-        return true;
-}
-
 void infer_thread_start(struct continuation *first, uint64_t now_ns) {
         struct infer_thread *s = infer_thread_self();
 

@@ -79,9 +79,6 @@ struct continuation {
         struct continuation *next;
 };
 
-/* True: `c` runs later on this thread. False: the thread is outside any execution and runs no
- * continuation, so the caller proceeds itself. */
-bool infer_thread_defer(struct continuation *c);
 /* Starts continuations, linked by `next` and ended by NULL: defers them, or runs them here when the
  * thread is outside any execution and runs none yet. The stack stays flat in either case. `now_ns`: a
  * recent time, 0 when the caller has not read the clock. */

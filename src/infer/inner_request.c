@@ -92,7 +92,7 @@ static struct inner_request *wrap_request(struct request *req, const struct inne
         req->outer = NULL;
         req->steps = NULL;
         req->sums = NULL;
-        req->group = 0;
+        req->kept_batch = 0;
         req->allocator = &allocator;
         req->on_response = on_response;
         req->on_response_userp = r;

@@ -7,15 +7,14 @@
  *                                  '-> inner_request_prepare(), _begin()  for a direct call of an executor
  *
  * on_response() is called for each response. on_end() is called once, after the last response and the
- * release of the request.
+ * release of the request, except when inner_request_run() reports the end.
  *
  * The memory of the outputs is reference counted. inner_output_buf() returns the buffer of an output;
  * a reference to it keeps the bytes after the response was freed, so that an output can be an input of
  * the next step without a copy.
  *
  * Ownership.  Belongs to its creator, except between submit and on_end(), or the return of
- * inner_request_run(). on_response() takes the
- * response. Input bytes are borrowed until on_end().
+ * inner_request_run(). on_response() takes the response. Input bytes are borrowed until on_end().
  * Threads.  on_response() and on_end() run on any thread, one at a time, with no lock held.
  */
 #pragma once

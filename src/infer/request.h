@@ -9,6 +9,10 @@
  *          ^                     '-- refused or cancelled -----------------------^  |
  *          '---------------------------- used again --------------------------------'
  *
+ * PENDING: request_cancel() asks the scheduler. A request that is executed at once skips this state. The
+ * request of a composed model may go EXECUTING -> PENDING -> EXECUTING: PENDING while its run can be
+ * found by request_cancel().
+ *
  * Ownership.  One owner at a time: front end, scheduler, backend. request_release() returns it to the
  * front end through its callback; request_free() frees it. Input bytes are borrowed from the front end
  * until the release. It holds a reference to its model.
@@ -235,7 +239,7 @@ struct request {
         struct request_split *split; /* owned: ends with the release; valid with is_split */
         /* Requests with the same number were one batch in the stage before and shall be one again; 0:
          * no preference. Valid with is_inner. */
-        uint64_t group;
+        uint64_t kept_batch;
 };
 
 static inline bool request_is_null(const struct request *req) {

@@ -13,6 +13,7 @@ struct request;
  * texts. May be called again after a release. */
 struct error *request_prepare(struct request *req);
 
-/* True when the request runs the chain that begins with its model. False for a step of another request,
- * and when the parameter "chain" is false. */
+/* True when the request runs the chain that begins with its model. False without a next model,
+ * for an inner request, and with the parameter "chain": false; without that parameter, also with
+ * runs_alone. */
 bool request_runs_chain(const struct request *req);

@@ -22,7 +22,7 @@ bool request_renew(struct request *req, const struct model *model) {
                 return false;
         atomic_store_explicit(&req->state, REQUEST_INITIALIZED, memory_order_relaxed);
         req->queued.due.due_ns = CLOCK_NEVER;
-        req->group = 0;
+        req->kept_batch = 0;
         req->is_checked = true;
         req->batch_size = 0;
         return true;

@@ -34,8 +34,8 @@ struct response_output {
         struct response_output  *next;
         /* Borrowed: the allocator that gave the memory, and that takes it back. */
         const struct response_allocator *lender;
-        /* An ensemble's output that has no labels has those of the step's output, under the name that
-         * the output has in the step. */
+        /* An output of an ensemble or a chain that has no labels has those of the step's output, under
+         * the name that the output has in the step. */
         struct labels *labels; /* ref; NULL: labels of the model */
         const char    *labels_name;
 };
@@ -113,7 +113,7 @@ struct error *response_add_client_output(struct response *response, const char *
 struct error *response_output_buffer(struct response_output *output, uint64_t byte_size,
                                      enum memory_type *type, int64_t *id, void **ret);
 /* Moves the memory of `from`, which was redirected to the allocator of `to`'s response, to `to`, which
- * has none: an ensemble's output is the memory that its last step wrote. */
+ * has none: an output of an ensemble or a chain is the memory that its last step wrote. */
 struct error *response_take_buffer(struct response_output *to, struct response_output *from);
 /* Sets labels that may outlive the response's model; `name` is in the response's arena or outlives it. */
 void response_set_labels(struct response_output *output, struct labels *labels, const char *name);

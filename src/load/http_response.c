@@ -16,10 +16,6 @@ void http_response_done(struct http_response *r) {
         strbuf_done(&r->whole);
 }
 
-bool http_response_is_partial(const struct http_response *r) {
-        return r->state != HTTP_RESPONSE_HEAD || r->line.len > 0;
-}
-
 static enum http_response_result refuse(struct http_response *r, const char *wrong) {
         r->wrong = wrong;
         return HTTP_RESPONSE_BAD;

@@ -53,5 +53,3 @@ void http_response_init(struct http_response *r);
 void http_response_done(struct http_response *r);
 /* Consumes bytes from the front of *in. After HTTP_RESPONSE_DONE the next call begins the next response. */
 enum http_response_result http_response_read(struct http_response *r, struct str *in);
-/* True when a part of a response was read. */
-bool http_response_is_partial(const struct http_response *r);

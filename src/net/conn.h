@@ -74,9 +74,10 @@ struct conn_security {
 };
 
 /* Starts TLS, on the side of the context. To be called directly after conn_open() or conn_connect(), before
- * reading begins; on the client's side the first conn_read_start() sends the first message. The handshake makes progress only while the connection reads; a write before its end stays pending. A
- * handshake that fails or times out is logged and counted here, and the owner receives on_end(), as it
- * does when the peer sends close_notify. Borrows `how` until the connection is closed. */
+ * reading begins; on the client's side the first conn_read_start() sends the first message. The handshake
+ * makes progress only while the connection reads; a write before its end stays pending. A handshake that
+ * fails or times out is logged and counted here, and the owner receives on_end(), as it does when the
+ * peer sends close_notify. Borrows `how` until the connection is closed. */
 struct error *conn_secure(struct conn *c, const struct conn_security *how) NODISCARD;
 
 /* May be called more than once; the loop calls on_closed() later. A pending write is dropped, and

@@ -348,11 +348,6 @@ struct error *metric_family_open(struct metric_registry *r, enum metric_kind kin
         return NULL;
 }
 
-void metric_family_ref(struct metric_family *f) {
-        MUTEX_GUARD(&f->registry->lock);
-        f->n_users++;
-}
-
 struct error *metric_family_close(struct metric_family *f) {
         struct metric_registry *r;
 

@@ -11,7 +11,7 @@
  * statistics of models), so that they cost nothing on the request path.
  *
  * Ownership.  The registry outlives its families. Families and metrics are reference counted: each
- * successful metric_family_open(), metric_family_ref() or metric_new() needs one metric_family_close()
+ * successful metric_family_open() or metric_new() needs one metric_family_close()
  * or metric_free().
  * Threads.  Any.
  */
@@ -42,7 +42,6 @@ void                    metric_registry_free(struct metric_registry *r);
 /* INVALID_ARG when the name is not a valid Prometheus name or exists with another kind. */
 struct error *metric_family_open(struct metric_registry *r, enum metric_kind kind, const char *name,
                                  const char *help, struct metric_family **ret);
-void          metric_family_ref(struct metric_family *f);
 /* INTERNAL "Must call MetricDelete on all dependent metrics before calling MetricFamilyDelete."
  * when the last user closes a family that has metrics. */
 struct error    *metric_family_close(struct metric_family *f);

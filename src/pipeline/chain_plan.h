@@ -38,8 +38,7 @@ struct error *chain_plan_new(const char *chain, struct chain_metrics *metrics,
                              struct chain_plan **ret) NODISCARD;
 void          chain_plan_free(void *plan);
 uint32_t      chain_plan_count(const struct chain_plan *p);
-/* The model is borrowed from the snapshot. The first model of a chain by `next` is not in the
- * snapshot: it owns the chain. */
+/* The model is borrowed from the snapshot; the first one of a chain by `next` owns the holder. */
 struct model *chain_plan_stage(const struct chain_plan *p, uint32_t at);
 /* Returns the largest batch that all stages with batching accept; 0 when the first stage has no
  * batching. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Labels of answers that no run has made.
+/* Labels of cached answers. The rest of run_answer.c is in run_private.h.
  *
  * Threads.  Any.
  */

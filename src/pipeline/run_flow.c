@@ -2,25 +2,11 @@
 /* The data flow of a run: which tensors are present, and which steps can start. */
 #include "base/mem.h"
 #include "pipeline/run_private.h"
-#include "pipeline/step_cost.h"
 
 #include <assert.h>
 #include <string.h>
 
 /* ---- frames ---------------------------------------------------------------------------------- */
-
-/* Cannot overflow: the counts are bounded by the size of a configuration file. */
-size_t frame_bytes(const struct pipeline_plan *p, uint32_t stream) {
-        return sizeof(struct frame) + p->streams[stream].n_tensors * sizeof(struct value) +
-               p->streams[stream].n_steps * sizeof(struct step_run);
-}
-
-size_t frame_cost(const struct pipeline_plan *p, uint32_t stream) {
-        const struct plan_step *producer = &p->steps[p->streams[stream].producer];
-
-        return frame_bytes(p, stream) + step_cost_response(producer->model->io->n_outputs) -
-               sizeof(struct response);
-}
 
 void frame_init(struct frame *f, struct run *run, uint32_t stream, struct frame *parent) {
         const struct plan_stream *s = &run->plan->streams[stream];

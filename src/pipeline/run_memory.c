@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "pipeline/client_memory.h"
 #include "pipeline/run_private.h"
+#include "pipeline/step_cost.h"
 
 #include <string.h>
 
@@ -93,6 +94,21 @@ static const struct response_allocator for_client = { .alloc = allocate,
 
 const struct response_allocator *run_allocator_of(const struct step_run *s) {
         return s->plan->index == s->run->direct_step ? &for_client : &inside;
+}
+
+/* ---- sizes of frames --------------------------------------------------------------------------- */
+
+/* Cannot overflow: the counts are bounded by the size of a configuration file. */
+size_t frame_bytes(const struct pipeline_plan *p, uint32_t stream) {
+        return sizeof(struct frame) + p->streams[stream].n_tensors * sizeof(struct value) +
+               p->streams[stream].n_steps * sizeof(struct step_run);
+}
+
+size_t frame_cost(const struct pipeline_plan *p, uint32_t stream) {
+        const struct plan_step *producer = &p->steps[p->streams[stream].producer];
+
+        return frame_bytes(p, stream) + step_cost_response(producer->model->io->n_outputs) -
+               sizeof(struct response);
 }
 
 /* ---- the memory budget ----------------------------------------------------------------------- */

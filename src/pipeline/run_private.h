@@ -6,7 +6,7 @@
  *       run_request.c   the inner request of a step
  *       run_answer.c    the client's responses
  *       run_flow.c      tensors arrive, steps become ready
- *       run_memory.c    memory for the outputs of steps, and for runs
+ *       run_memory.c    memory for the outputs of steps, for frames, and for runs
  *
  * Frames.  A run has a frame for each element of a stream (pipeline_plan.h): the values of its
  * tensors, and the steps that read them. Frame 0 is part of the run. Each response of a decoupled
@@ -25,7 +25,8 @@
  * by the time that its submission returns, goes on with the step after it: without the lock, and
  * without the atomic operations that pass a run from thread to thread.
  *
- * A step is open from the moment when all its inputs are present until the driver has taken its end.
+ * A step is open from the moment when all its inputs are present, a stage of a chain from the end of the
+ * stage before it, until the driver has taken its end.
  * An open step keeps the run, its frame, and the values that it reads.
  *
  * The memory budget is charged for a run when it begins, which may fail, then for its open steps, for
@@ -224,10 +225,6 @@ static inline struct value *link_value(struct frame *f, const struct plan_link *
 
 /* ---- run_flow.c: all functions are called by the driver -------------------------------------- */
 
-size_t frame_bytes(const struct pipeline_plan *p, uint32_t stream);
-/* What a response of a decoupled step makes the run hold beside it: its frame and its outputs. `stream`:
- * the one that the response begins a frame of. */
-size_t frame_cost(const struct pipeline_plan *p, uint32_t stream);
 /* `f` is memory of frame_bytes(). `parent`: NULL for frame 0. */
 void frame_init(struct frame *f, struct run *run, uint32_t stream, struct frame *parent);
 /* Frees what the frame keeps, not its memory. */
@@ -250,6 +247,11 @@ void flow_sent(struct frame *f);
 /* The allocator for the outputs of a step: of the client's memory (client_memory.h), the run's, or a
  * counted buf. Its userp is the step_run. */
 const struct response_allocator *run_allocator_of(const struct step_run *s);
+
+size_t frame_bytes(const struct pipeline_plan *p, uint32_t stream);
+/* What a response of a decoupled step makes the run hold beside it: its frame and its outputs. `stream`:
+ * the one that the response begins a frame of. */
+size_t frame_cost(const struct pipeline_plan *p, uint32_t stream);
 
 /* Charges the memory budget for a run that begins. False when it has no room. */
 bool run_memory_charge(struct runner *r, const struct pipeline_plan *p, const struct request *req)

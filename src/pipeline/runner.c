@@ -760,20 +760,20 @@ static bool join_group(struct run *run, bool is_executing) {
         return true;
 }
 
-/* Gives the requests a common group number, so that they form one batch again, if that batch is not
- * too large for the model. */
-static void mark_group(const struct model *model, struct inner_request *const *requests,
-                       uint32_t n) {
-        static _Atomic uint64_t last_group;
+/* Gives the requests a common number, so that they form one batch again, if that batch is not too large
+ * for the model. */
+static void mark_kept_batch(const struct model *model, struct inner_request *const *requests,
+                            uint32_t n) {
+        static _Atomic uint64_t last_kept_batch;
         uint64_t                rows = 0, number;
 
         for (uint32_t i = 0; i < n; i++)
                 rows += MAX(requests[i]->request->batch_size, 1);
         if (rows > model->io->max_batch_size)
                 return;
-        number = atomic_fetch_add_explicit(&last_group, 1, memory_order_relaxed) + 1;
+        number = atomic_fetch_add_explicit(&last_kept_batch, 1, memory_order_relaxed) + 1;
         for (uint32_t i = 0; i < n; i++)
-                requests[i]->request->group = number;
+                requests[i]->request->kept_batch = number;
 }
 
 /* Prepares the ready step of a run, and gives the run up: from now on the step's news may come on any
@@ -824,7 +824,7 @@ static void submit_together(const struct model *model, struct run *const *runs, 
         if (n_ready == 0)
                 return; /* the model may be gone */
         if (keeps_batches && n_ready > 1)
-                mark_group(model, requests, n_ready);
+                mark_kept_batch(model, requests, n_ready);
         inner_request_submit_all(requests, n_ready, errors);
         for (uint32_t i = 0; i < n_ready; i++)
                 if (errors[i] != NULL)

@@ -54,7 +54,8 @@ struct step_models {
         struct step_models  *next_older; /* in a holder */
         struct step_models **nested;     /* refs; one for each step, each may be NULL */
         size_t               n;
-        struct model        *models[]; /* refs; one for each step */
+        /* Refs: one for each step; with `next`, stages 2..n: the first model owns the holder. */
+        struct model *models[];
 };
 
 /* Takes its own references. The new snapshot has no plan yet. */

@@ -9,7 +9,7 @@
 #include "pipeline/ensemble.h"
 #include "repo/loaded_model.h"
 #include "repo/model_key.h"
-#include "repo/model_runner.h"
+#include "repo/model_kind.h"
 #include "repo/repo.h"
 
 #include <string.h>
@@ -272,7 +272,7 @@ static bool are_steps_ready(struct composed_model *c) {
 bool model_is_ready_itself(struct model *model) {
         struct loaded_model *l = loaded_model_of(model);
 
-        return l->runner->is_ready(l);
+        return l->kind->is_ready(l);
 }
 
 static void add_steps(struct readiness *to, struct composed_model *c) {

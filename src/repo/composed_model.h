@@ -45,6 +45,6 @@ void composed_model_bind(struct composed_model *c, struct composed_block *ret);
  * is none. */
 struct error *composed_block_error(struct composed_block *b) NODISCARD;
 
-/* Returns a new reference to the snapshot of the models of all steps, in their order; NULL when the
- * model is not bound. */
+/* Returns a new reference to the snapshot of the models: one for each step, in their order; with `next`,
+ * stages 2..n: the first model owns the holder. NULL when the model is not bound. */
 struct step_models *composed_model_get(struct composed_model *c);

@@ -22,7 +22,7 @@
 struct agent_list;
 struct batch_strategy;
 struct composed_model;
-struct model_runner_ops;
+struct model_kind_ops;
 struct override_files;
 
 /* A configuration that came after the load and differs in its instance groups. */
@@ -43,9 +43,9 @@ struct loaded_instance {
 };
 
 struct loaded_model {
-        struct model                   model;
-        const struct model_runner_ops *runner; /* what runs it */
-        const struct repo_parts       *parts;  /* borrowed: the server */
+        struct model                 model;
+        const struct model_kind_ops *kind;  /* what it consists of */
+        const struct repo_parts     *parts; /* borrowed: the server */
         /* Borrowed from the change that loads or updates it, meanwhile: the number of changes that wait and
          * make it needless. Else NULL. */
         const atomic_uint *n_superseding;

@@ -10,7 +10,7 @@
 #include "infer/scheduler.h"
 #include "repo/instance_start.h"
 #include "repo/loaded_model.h"
-#include "repo/model_runner.h"
+#include "repo/model_kind.h"
 
 #include <string.h>
 
@@ -206,7 +206,7 @@ static struct error *group_config_new(struct loaded_model *l, const struct model
         if (err == NULL)
                 err = model_config_copy(l->model.config, &g->shown);
         if (err == NULL)
-                err = l->runner->normalize(l, g->given);
+                err = l->kind->normalize(l, g->given);
         if (err != NULL) {
                 group_config_unref(g);
                 return err;

@@ -18,7 +18,7 @@
 #include "repo/loaded_model.h"
 #include "repo/model_files.h"
 #include "repo/model_key.h"
-#include "repo/model_runner.h"
+#include "repo/model_kind.h"
 #include "repo/override.h"
 #include "sched/sched_options.h"
 #include "sched/sched_setup.h"
@@ -31,7 +31,7 @@ static void free_parts(struct loaded_model *l) {
 
         if (m->scheduler != NULL)
                 m->scheduler->ops->free(m->scheduler);
-        l->runner->free(l);
+        l->kind->free(l);
         composed_model_free(l->composed);
         if (m->stats != NULL)
                 model_stats_free(m->stats);
@@ -85,12 +85,12 @@ static void on_left(struct model *model) {
                 l->parts->on_left(l->parts->owner);
 }
 
-/* Checks the configuration after the runner has completed it. */
+/* Checks the configuration after l->kind->open() has completed it. */
 static struct error *check_completed(struct loaded_model *l) {
         struct model_config *config = l->model.config;
 
         TRY(model_config_normalize(config));
-        TRY(l->runner->normalize(l, config));
+        TRY(l->kind->normalize(l, config));
         TRY(model_config_check(config));
         TRY(model_config_check_io(config));
         TRY(model_config_check_states(config));
@@ -128,8 +128,7 @@ static bool is_composed_only(const struct loaded_model *l) {
         return l->composed != NULL && l->composed->needs.kind != NEEDS_NEXT;
 }
 
-/* Wraps the scheduler of a model that has a next model. The wrapper passes requests on to that
- * model, once it is bound. */
+/* Puts the scheduler of the chain that begins here in front of the model's own. */
 static struct error *wrap_in_chain(struct loaded_model *l) {
         struct composed_block block;
 
@@ -137,7 +136,6 @@ static struct error *wrap_in_chain(struct loaded_model *l) {
         TRY(composed_block_error(&block));
         l->model.has_next = true;
         l->model.scheduler = chain_new(&(struct chain_options){
-                .model = &l->model,
                 .own = l->model.scheduler,
                 .holder = &l->composed->holder,
                 .metrics = l->composed->metrics,
@@ -154,10 +152,10 @@ static struct error *load(struct loaded_model *l, const struct model_files *file
         TRY(model_config_copy(files->config, &m->config));
         TRY(composed_model_new(l, &l->composed));
         if (is_composed_only(l))
-                l->runner = &run_composed;
+                l->kind = &kind_composed;
         else
                 TRY(sched_options_check(l->name, m->config));
-        TRY(l->runner->open(l));
+        TRY(l->kind->open(l));
         TRY(check_completed(l));
         TRY(model_files_print_given_config(m->config, &l->effective_config));
         TRY(labels_read(m->config, l->directory, &m->labels));
@@ -169,7 +167,7 @@ static struct error *load(struct loaded_model *l, const struct model_files *file
         m->needs_equal_shapes = model_io_needs_equal_shapes(m->io);
         TRY(response_cache_attach(l->parts->cache, m));
         make_stats(l);
-        TRY(l->runner->make(l));
+        TRY(l->kind->make(l));
         if (m->cache != NULL)
                 m->scheduler = cached_scheduler_new(m->cache, m->scheduler);
         if (l->composed != NULL && !is_composed_only(l))
@@ -184,7 +182,7 @@ struct error *model_load(const struct repo_parts *parts, const struct model_file
         struct error        *err;
 
         l->parts = parts;
-        l->runner = &run_backend;
+        l->kind = &kind_backend;
         l->name = mem_strdup(files->name);
         l->namespace = mem_strdup(files->namespace);
         l->label = model_key_label(&(struct model_key){ l->namespace, l->name });
@@ -223,7 +221,7 @@ struct error *model_update(struct model *model, const struct model_files *files,
         struct error        *err;
 
         l->n_superseding = files->n_superseding;
-        err = l->runner->update(l, files->config, ret);
+        err = l->kind->update(l, files->config, ret);
         l->n_superseding = NULL;
         return err;
 }

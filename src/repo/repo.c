@@ -9,7 +9,7 @@
 #include "infer/model.h"
 #include "infer/model_generations.h"
 #include "repo/model_graph.h"
-#include "repo/model_runner.h"
+#include "repo/model_kind.h"
 #include "repo/override.h"
 #include "repo/repo_compose.h"
 #include "repo/repo_private.h"

@@ -14,9 +14,9 @@
 #include "repo/loaded_model.h"
 #include "repo/model_files.h"
 #include "repo/model_instances.h"
+#include "repo/model_kind.h"
 #include "repo/model_load.h"
 #include "repo/model_needs.h"
-#include "repo/model_runner.h"
 #include "repo/repo_compose.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "infer/model.h"
 #include "infer/model_generations.h"
-#include "repo/model_runner.h"
+#include "repo/model_kind.h"
 #include "repo/repo.h"
 #include "repo/repo_compose.h"
 #include "repo/repo_private.h"

@@ -8,7 +8,7 @@
  *      preferred batch. When the next request would exceed the largest preferred size and no size was
  *      equal, the requests so far are the preferred batch.
  *   4. Requests that were one batch in the previous stage of a chain, and are to stay one (struct
- *      request, group), run by themselves, whatever the preferred sizes and the delay are.
+ *      request, kept_batch), run by themselves, whatever the preferred sizes and the delay are.
  *   5. If there is a preferred batch, and the oldest request is younger than the queue delay or there
  *      is no delay, exactly that batch runs. Otherwise all requests run when the batch cannot grow, has
  *      reached the largest preferred size, the delay is over, or there is no delay. Otherwise the batch
@@ -33,7 +33,7 @@ struct forming {
         uint32_t n_preferred; /* requests up to the largest preferred size reached; 0: none */
         bool     cannot_grow;
         uint64_t oldest_ns;
-        uint64_t group; /* group of all requests of the batch */
+        uint64_t kept_batch; /* kept_batch of all requests of the batch */
 };
 
 struct policy_dynamic {
@@ -82,7 +82,7 @@ static bool ends_before(const struct policy_dynamic *d, struct forming *f,
                         const struct request *req) {
         uint64_t rows = request_rows(req);
 
-        if (request_group(req) != f->group)
+        if (request_kept_batch(req) != f->kept_batch)
                 return true;
         pass_largest_preferred(d, rows, f);
         return f->rows + rows > d->batching.max_batch_size ||
@@ -100,7 +100,7 @@ static void add_request(const struct policy_dynamic *d, struct forming *f, struc
                 return;
         if (is_first) {
                 f->first = req;
-                f->group = request_group(req);
+                f->kept_batch = request_kept_batch(req);
         }
         f->rows += request_rows(req);
         f->n++;
@@ -109,7 +109,7 @@ static void add_request(const struct policy_dynamic *d, struct forming *f, struc
                 f->n_preferred = f->n;
 }
 
-/* Adds n requests that begin with `req` and have the batch's group and shape, by their sums. Nothing
+/* Adds n requests that begin with `req` and have the batch's kept_batch and shape, by their sums. Nothing
  * happens to the batch between the first and the last of them. */
 static void add_together(struct forming *f, const struct request *req, uint32_t n, uint64_t rows) {
         f->rows += rows;
@@ -153,7 +153,7 @@ static bool may_add_together(const struct policy_dynamic *d, const struct formin
 /* True when the sums of the list show all that the rules need to know of its requests. */
 static bool is_uniform(const struct policy_dynamic *d, const struct queue_list *l,
                        const struct forming *f, const struct request *head) {
-        return l->n_grouped == 0 && f->group == 0 && l->n_inversions == 0 &&
+        return l->n_kept_batch == 0 && f->kept_batch == 0 && l->n_inversions == 0 &&
                (!d->batching.equal_shapes ||
                 (l->n_differing == 0 && (f->n == 0 || request_same_shape(f->first, head))));
 }
@@ -195,9 +195,9 @@ static void form_batch(const struct policy_dynamic *d, struct request_queue *q, 
         if (f->cannot_grow)
                 q->settled =
                         queue_walk_level(&w)->level + (w.list == &queue_walk_level(&w)->delayed);
-        if (f->group != 0) {
+        if (f->kept_batch != 0) {
                 f->cannot_grow =
-                        true; /* the other requests of the group are in the batch or have ended */
+                        true; /* the other requests of the kept batch are in the batch or have ended */
                 f->n_preferred = 0;
         }
 }

@@ -21,9 +21,9 @@ struct queue_list {
         struct list requests; /* struct request by queued.node */
         uint64_t    n_rows;
         uint32_t    n;
-        uint32_t    n_large;     /* requests with more than one row */
-        uint32_t    n_grouped;   /* requests of a group (struct request, group) */
-        uint32_t    n_differing; /* requests with another shape than the one before; if compared */
+        uint32_t    n_large;      /* requests with more than one row */
+        uint32_t    n_kept_batch; /* requests with a kept_batch */
+        uint32_t    n_differing;  /* requests with another shape than the one before; if compared */
         uint32_t
                 n_inversions; /* requests whose time of queueing is before that of the one before */
 };
@@ -37,8 +37,8 @@ static inline struct request *queue_list_entry(struct list_node *node) {
         return LIST_ENTRY(node, struct request, queued.node);
 }
 
-static inline uint64_t request_group(const struct request *req) {
-        return req->is_inner ? req->group : 0;
+static inline uint64_t request_kept_batch(const struct request *req) {
+        return req->is_inner ? req->kept_batch : 0;
 }
 
 /* Compares a request with the one before it, at the end of the list. */
@@ -59,7 +59,7 @@ static inline void queue_list_append(struct queue_list *l, struct request *req,
         l->n_rows += rows;
         l->n_large += rows > 1;
         if (req->is_inner)
-                l->n_grouped += req->group != 0;
+                l->n_kept_batch += req->kept_batch != 0;
 }
 
 static inline void queue_list_remove(struct queue_list *l, struct request *req) {
@@ -71,8 +71,8 @@ static inline void queue_list_remove(struct queue_list *l, struct request *req) 
         l->n--;
         l->n_rows -= rows;
         l->n_large -= rows > 1;
-        if (l->n_grouped > 0)
-                l->n_grouped -= request_group(req) != 0;
+        if (l->n_kept_batch > 0)
+                l->n_kept_batch -= request_kept_batch(req) != 0;
 }
 
 /* Called before rows of a request are taken, but not all; the caller then reduces its batch_size. */

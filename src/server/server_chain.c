@@ -9,7 +9,7 @@
 #include "pipeline/chain_plan.h"
 #include "repo/composed_model.h"
 #include "repo/loaded_model.h"
-#include "repo/model_runner.h"
+#include "repo/model_kind.h"
 #include "repo/repo.h"
 #include "server/server.h"
 
@@ -59,7 +59,7 @@ static void print_stage(struct json_writer *w, const char *name, struct model *m
 static bool is_ready_itself(struct model *model) {
         struct loaded_model *l = loaded_model_of(model);
 
-        return l->composed != NULL && l->composed->needs.kind == NEEDS_NEXT ? l->runner->is_ready(l)
+        return l->composed != NULL && l->composed->needs.kind == NEEDS_NEXT ? l->kind->is_ready(l)
                                                                             : model_is_ready(model);
 }
 

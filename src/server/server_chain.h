@@ -25,7 +25,7 @@ const struct model *server_chain_last(const struct model *model, struct step_mod
 bool server_chain_is_decoupled(const struct model *model);
 
 /* {"name":"A","stages":[{"name":"A","version":"1","ready":true},...],"max_batch_size":8}; NOT_FOUND
- * when the model has no `next`. */
+ * when no chain begins with the model. */
 struct error *server_model_chain(struct server *s, const char *name, int64_t version,
                                  struct message **ret) NODISCARD;
 

@@ -71,7 +71,8 @@ static void read_in_pieces(const char *bytes, size_t n_piece, struct strbuf *out
                 free(copy);
                 left = str_range(left.ptr + n, left.len - n);
         }
-        assert_true(is_bad || !http_response_is_partial(&r));
+        /* No part of a further response was read. */
+        assert_true(is_bad || (r.state == HTTP_RESPONSE_HEAD && r.line.len == 0));
         http_response_done(&r);
 }
 

@@ -73,8 +73,7 @@ static inline void chain_open(struct lab_chain *l, const char *const configs[3],
         assert_ok(plan_new(l, models), "plan");
         step_models_holder_set(&l->holder, models);
         l->fake->model.is_decoupled = l->stages[2].fake->model.is_decoupled;
-        l->fake->model.scheduler = chain_new(&(struct chain_options){ .model = &l->fake->model,
-                                                                      .holder = &l->holder,
+        l->fake->model.scheduler = chain_new(&(struct chain_options){ .holder = &l->holder,
                                                                       .metrics = l->metrics,
                                                                       .memory = &l->memory,
                                                                       .may_end = may_end });

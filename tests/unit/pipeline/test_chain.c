@@ -188,8 +188,7 @@ static void test_the_first_model_retires(void **state) {
         (void)state;
         lab_model_open(&a, "a", CONFIG HOURS, NULL);
         step_models_holder_init(&holder);
-        s = chain_new(&(struct chain_options){
-                .model = &a.fake->model, .own = a.fake->model.scheduler, .holder = &holder });
+        s = chain_new(&(struct chain_options){ .own = a.fake->model.scheduler, .holder = &holder });
         a.fake->model.scheduler = s;
         lab_call_open(&c, a.fake);
         c.req->runs_alone = true;
@@ -309,11 +308,8 @@ static void test_sequences_of_the_first(void **state) {
         chain_open(&l, plain, false);
         assert_null(l.fake->model.scheduler->sequences);
         l.fake->model.has_next = true;
-        chain = chain_new(&(struct chain_options){ .model = &l.fake->model,
-                                                   .own = &own.base,
-                                                   .holder = &l.holder,
-                                                   .metrics = l.metrics,
-                                                   .memory = &l.memory });
+        chain = chain_new(&(struct chain_options){
+                .own = &own.base, .holder = &l.holder, .metrics = l.metrics, .memory = &l.memory });
         lab_call_open(&c, l.fake);
         c.req->correlation.number = 7;
         assert_true(chain->sequences->knows(chain, c.req));

@@ -49,6 +49,8 @@ struct line {
 
 static void begin_step(struct step *s);
 
+static _Thread_local bool is_starting; /* inside infer_thread_start() of on_end() */
+
 static void on_response(struct inner_request *r, struct response *response, uint32_t flags) {
         struct step *s = r->owner;
 
@@ -67,9 +69,9 @@ static void on_end(struct inner_request *r) {
         if (++l->at < l->n) {
                 struct step *next = &l->steps[l->at];
 
-                next->was_deferred = infer_thread_defer(&next->base);
-                if (!next->was_deferred)
-                        begin_step(next);
+                is_starting = true;
+                infer_thread_start(&next->base, 0);
+                is_starting = false;
                 return;
         }
         if (l->before_end != NULL)
@@ -98,7 +100,10 @@ static void begin_step(struct step *s) {
 }
 
 static void on_continue(struct continuation *c) {
-        begin_step(CONTAINER_OF(c, struct step, base));
+        struct step *s = CONTAINER_OF(c, struct step, base);
+
+        s->was_deferred = !is_starting;
+        begin_step(s);
 }
 
 static void line_init(struct line *l, struct lab_model *const *models, unsigned n) {
@@ -405,13 +410,13 @@ static void count_run(struct continuation *c) {
 }
 
 static struct continuation started_later = { .run = count_run };
-static bool                was_deferred, has_run_within;
+static bool                has_run_within;
 
 /* A step that is answered at once, for example by a cache, starts the next one outside of an
  * execution. */
 static void start_another(struct continuation *c) {
         (void)c;
-        was_deferred = infer_thread_defer(&started_later);
+        infer_thread_start(&started_later, 0);
         has_run_within = started_later.run == NULL;
 }
 
@@ -420,23 +425,28 @@ static void test_flat_without_executions(void **state) {
 
         (void)state;
         infer_thread_enter_execution(infer_thread_self(), 0);
-        assert_true(infer_thread_defer(&a));
+        has_run_within = true;
+        infer_thread_start(&a, 0);
+        assert_true(has_run_within); /* start_another() has not run yet */
         assert_true(infer_thread_leave_execution(infer_thread_self(), 0));
         infer_thread_continue(infer_thread_self(), true);
-        assert_true(was_deferred);
         assert_false(has_run_within);
         assert_null(started_later.run);
-        assert_false(infer_thread_defer(&a)); /* the execution has ended */
+        a.run = count_run;
+        infer_thread_start(&a, 0);
+        assert_null(a.run); /* the execution has ended */
 }
 
 static void test_order_and_nesting(void **state) {
         struct continuation a = { .run = count_run }, b = { .run = count_run };
 
         (void)state;
-        assert_false(infer_thread_defer(&a)); /* inside no execution */
+        infer_thread_start(&a, 0);
+        assert_null(a.run); /* inside no execution */
+        a.run = count_run;
         infer_thread_enter_execution(infer_thread_self(), 0);
-        assert_true(infer_thread_defer(&a));
-        assert_true(infer_thread_defer(&b));
+        infer_thread_start(&a, 0);
+        infer_thread_start(&b, 0);
         infer_thread_continue(infer_thread_self(), true); /* still inside the execution */
         assert_non_null(a.run);
         assert_true(infer_thread_leave_execution(infer_thread_self(), 0));
@@ -469,7 +479,7 @@ static void test_what_may_run_here(void **state) {
                 for (uint64_t spends_ns = 998; spends_ns <= 999; spends_ns++) {
                         infer_thread_enter_execution(infer_thread_self(), spends_ns);
                         assert_false(infer_thread_may_run(infer_thread_self(), 1, 1000, true));
-                        assert_true(infer_thread_defer(&a));
+                        infer_thread_start(&a, 0);
                         assert_true(infer_thread_leave_execution(infer_thread_self(), 0));
                         infer_thread_continue(infer_thread_self(), runs_steps);
                         assert_false(ran_a_client);

@@ -11,8 +11,8 @@
 #include "repo/loaded_model.h"
 #include "repo/model_files.h"
 #include "repo/model_instances.h"
+#include "repo/model_kind.h"
 #include "repo/model_load.h"
-#include "repo/model_runner.h"
 #include "repo/reaper.h"
 #include "repo/repo_place.h"
 

@@ -10,7 +10,7 @@
 #include "repo/load_parameters.h"
 #include "repo/load_slots.h"
 #include "repo/loaded_model.h"
-#include "repo/model_runner.h"
+#include "repo/model_kind.h"
 #include "repo/repo_compose.h"
 #include "repo/repo_place.h"
 #include "shortage.h"

@@ -89,8 +89,7 @@ static void start_next(struct continuation *c) {
 static void submit_next(struct ticket *t) {
         struct entry *next = CONTAINER_OF(t, struct entry, ticket)->next;
 
-        if (!infer_thread_defer(&next->start))
-                submit(next);
+        infer_thread_start(&next->start, 0);
 }
 
 static void infer_thread_main(void *arg) {

@@ -38,7 +38,7 @@ static void check_sums(const struct queue_list *l, bool compares_shapes) {
                 sums.n++;
                 sums.n_rows += request_rows(req);
                 sums.n_large += request_rows(req) > 1;
-                sums.n_grouped += request_group(req) != 0;
+                sums.n_kept_batch += request_kept_batch(req) != 0;
                 if (before != NULL) {
                         sums.n_differing += compares_shapes && !request_same_shape(before, req);
                         sums.n_inversions +=
@@ -49,7 +49,7 @@ static void check_sums(const struct queue_list *l, bool compares_shapes) {
         assert_int_equal(l->n, sums.n);
         assert_int_equal(l->n_rows, sums.n_rows);
         assert_int_equal(l->n_large, sums.n_large);
-        assert_int_equal(l->n_grouped, sums.n_grouped);
+        assert_int_equal(l->n_kept_batch, sums.n_kept_batch);
         assert_int_equal(l->n_differing, sums.n_differing);
         assert_int_equal(l->n_inversions, sums.n_inversions);
 }
@@ -90,7 +90,7 @@ static void test_sums(void **state) {
                 requests[i] = make(f, 1, 1 + (i % 5 == 0));
                 if (i % 7 == 0) {
                         requests[i]->is_inner = true;
-                        requests[i]->group = i % 3;
+                        requests[i]->kept_batch = i % 3;
                 }
         }
         play(requests, true, &random);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The runner (model_runner.h) of models that consist of other models: ensembles, and models of
+/* The kind (model_kind.h) of models that consist of other models: ensembles, and models of
  * platform "chain". */
 #include "base/mem.h"
 #include "config/config_edit.h"
@@ -10,7 +10,7 @@
 #include "pipeline/ensemble.h"
 #include "repo/composed_model.h"
 #include "repo/loaded_model.h"
-#include "repo/model_runner.h"
+#include "repo/model_kind.h"
 
 /* ---- chains ---------------------------------------------------------------------------------- */
 
@@ -104,7 +104,7 @@ static struct error *open_chain(struct loaded_model *l, const struct chain_plan 
         return NULL;
 }
 
-/* ---- the runner ------------------------------------------------------------------------------ */
+/* ---- the functions of the kind ---------------------------------------------------------------- */
 
 static struct error *open(struct loaded_model *l) {
         struct composed_block block;
@@ -131,7 +131,6 @@ static struct error *make(struct loaded_model *l) {
                 return ensemble_new(&l->model, &l->composed->holder, l->parts->step_memory,
                                     &l->model.scheduler);
         l->model.scheduler = chain_new(&(struct chain_options){
-                .model = &l->model,
                 .holder = &l->composed->holder,
                 .metrics = l->composed->metrics,
                 .memory = l->parts->step_memory,
@@ -159,7 +158,7 @@ static void free_nothing(struct loaded_model *l) {
         (void)l;
 }
 
-const struct model_runner_ops run_composed = {
+const struct model_kind_ops kind_composed = {
         .open = open,
         .normalize = normalize,
         .make = make,

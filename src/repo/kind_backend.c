@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The runner of models that a backend runs (model_runner.h). It opens the backend, which completes
+/* The kind of models that a backend runs (model_kind.h). It opens the backend, which completes
  * the configuration. Then it makes the instances, and the scheduler that gives them batches. */
 #include "backend/backend_registry.h"
 #include "backend/batch_strategy.h"
@@ -9,7 +9,7 @@
 #include "config/config_normalize.h"
 #include "repo/loaded_model.h"
 #include "repo/model_instances.h"
-#include "repo/model_runner.h"
+#include "repo/model_kind.h"
 #include "repo/scheduler_choice.h"
 #include "repo/warmup.h"
 #include "sched/sched_setup.h"
@@ -136,7 +136,7 @@ static void free_all(struct loaded_model *l) {
         backend_model_stop(&l->backend);
 }
 
-const struct model_runner_ops run_backend = {
+const struct model_kind_ops kind_backend = {
         .open = open,
         .normalize = normalize,
         .make = make,

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The runner of a loaded model: a backend with its instances, or other models.
+/* The kind of a loaded model: a backend with its instances, or other models.
  *
  * src/repo/model_load.c does what all models share (configuration, labels, statistics, publishing)
- * and calls the runner in between:
+ * and calls the functions of the kind in between:
  *
  *     open -> normalize -> (checks, labels, inputs, outputs, statistics) -> make -> serves -> free
  *
- * Ownership.  What a runner makes lives in the loaded model. free() ends it at any stage of the
+ * Ownership.  What these functions make lives in the loaded model. free() ends it at any stage of the
  * load. The scheduler is freed before that.
  * Threads.  The loader's, one at a time. is_ready(): any.
  */
@@ -23,10 +23,10 @@ struct model_files;
 struct model_update;
 struct readiness;
 
-struct model_runner_ops {
+struct model_kind_ops {
         /* Opens what completes the configuration. */
         struct error *(*open)(struct loaded_model *l);
-        /* Fills in and checks the parts of a configuration that depend on the runner (instance
+        /* Fills in and checks the parts of a configuration that depend on the kind (instance
          * groups): of the configuration in force, or of a new one. */
         struct error *(*normalize)(struct loaded_model *l, struct model_config *config);
         /* Makes the instances and the scheduler: l->model.scheduler. */
@@ -50,7 +50,7 @@ struct readiness model_readiness(struct model *model);
 struct error    *model_update(struct model *model, const struct model_files *files,
                               struct model_update **ret) NODISCARD;
 
-/* run_backend.c: runs instances of one backend. */
-extern const struct model_runner_ops run_backend;
-/* run_composed.c: runs other models, those of the loaded model's `composed`. */
-extern const struct model_runner_ops run_composed;
+/* kind_backend.c: instances of one backend. */
+extern const struct model_kind_ops kind_backend;
+/* kind_composed.c: other models, those of the loaded model's `composed`. */
+extern const struct model_kind_ops kind_composed;
