@@ -11,6 +11,7 @@ import requests
 
 from conftest import BUILD, Server, write_repository
 
+ALONE = True
 TAKES_SECONDS = 60
 DONE, FAILED, USAGE, UNREACHABLE = range(4)
 SECONDS = 120
@@ -90,7 +91,7 @@ def test_finds_and_restores(server, protocol):
     assert not best["is_present"] and "no batching" not in best["configuration"]
     assert found["gain"]["median"] > 1.5 and not found["gain"]["is_noise"]
     assert found["present_load"] == found["best_load"] == 8
-    assert all(trial["p99_us"] >= trial["p50_us"] > 0 for trial in model["tried"])
+    assert all(trial["p99_us"] >= trial["p50_us"] > 0 for trial in model["tried"] if trial["is_whole"])
     assert re.search(r"^slow: at most \d+ of \d+ configurations$", err, re.M)
     assert re.search(r"^This takes at most \d+ min \d+ s", err, re.M)
     # The lines are those of the configuration that was measured.
