@@ -30,6 +30,9 @@ OTHER = re.compile(r"^ *(?:#{1,6}(?: |$)|(?:-{3,}|={3,}|\*{3,}|_{3,}) *$|\||>|</
 DEFINITION = re.compile(r"^ *\[[^\]]+\]:")
 HARD_BREAK = re.compile(r"(?:  |\\)$")
 
+# `code` that ends in the same text.
+CODE = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)", re.DOTALL)
+
 # One unit of a line: code, a link or picture as a whole, or anything up to the next space.
 SPAN = r"`+[^`]+`+|!?\[(?:[^\[\]`]|`[^`]*`|!?\[[^\]]*\]\([^)]*\))*\](?:\([^)]*\))?"
 WORD = re.compile(rf"(?:{SPAN}|\S)+")
@@ -49,6 +52,11 @@ def words(text):
         else:
             parts.append(word)
     return parts
+
+
+def ends_in_code(lines):
+    """Whether the paragraph goes on inside of `code`."""
+    return "`" in CODE.sub("", "\n".join(lines))
 
 
 def fill(text, first_indent, indent):
@@ -142,6 +150,8 @@ class Wrapper:
             self.keep(line)
         elif self.is_html:
             self.keep(line)
+        elif line.lstrip().startswith("<") and ends_in_code(self.paragraph):
+            self.paragraph.append(line)  # a name in code, as <model>, not HTML
         elif OTHER.match(line) or (DEFINITION.match(line) and not self.paragraph):
             if re.match(r"^ *[=-]{3,} *$", line) and self.paragraph:
                 self.result += self.paragraph  # an underlined heading
@@ -234,6 +244,8 @@ def self_test():
         (f"{a} {full} 20. {c}\n", f"{a}\n{full} 20. {c}\n"),
         (f"{a} {b} 1 024 KiB {c}\n", f"{a} {b}\n1 024 KiB {c}\n"),
         (f"{long}  \nx\n", f"{a} {b}\n{c}  \nx\n"),
+        (f"{a} {b} `{c}\n<m>` y\n", f"{a} {b}\n`{c} <m>` y\n"),
+        (f"{a} {b} `{c}`\n<p>\n", f"{a} {b}\n`{c}`\n<p>\n"),
         (f"x\n2. {long}\n", f"x 2. {a} {b}\n{c}\n"),
     ]
     failures = []

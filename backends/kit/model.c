@@ -13,6 +13,7 @@
 /* Other servers do not have it. */
 #pragma weak NESO_ModelParameterIsSent
 
+/* NULL for a number without a type. */
 static const char *const config_types[] = {
         [TRITONSERVER_TYPE_INVALID] = "TYPE_INVALID", [TRITONSERVER_TYPE_BOOL] = "TYPE_BOOL",
         [TRITONSERVER_TYPE_UINT8] = "TYPE_UINT8",     [TRITONSERVER_TYPE_UINT16] = "TYPE_UINT16",
@@ -28,13 +29,14 @@ static const char *const config_types[] = {
 
 TRITONSERVER_DataType kit_type_from_config(const char *name) {
         for (size_t i = 0; i < N_TYPES; i++)
-                if (strcmp(config_types[i], name) == 0)
+                if (config_types[i] != NULL && strcmp(config_types[i], name) == 0)
                         return (TRITONSERVER_DataType)i;
         return TRITONSERVER_TYPE_INVALID;
 }
 
 const char *kit_type_to_config(TRITONSERVER_DataType type) {
-        return (size_t)type < N_TYPES ? config_types[type] : config_types[0];
+        return (size_t)type < N_TYPES && config_types[type] != NULL ? config_types[type]
+                                                                    : config_types[0];
 }
 
 static TRITONSERVER_Error *read_message(TRITONSERVER_Message *message, const char *what,

@@ -3,7 +3,7 @@
  * from here: the enum and the names of config/data_type.h, core_api/datatype.h, and the assertions that
  * the C API (api/api_strings.c) and the model configuration (config/model_io.c) have the same values.
  *
- * ROW(name, value, name in a configuration without TYPE_, bytes of an element, its form in JSON)
+ * ROW(name, value, name in the configuration without its TYPE_, bytes of an element, form in JSON)
  *
  * 0 bytes: each element has its own length. JSON(x) is JSON_ELEMENT_x; NO_JSON: elements are not JSON
  * numbers or booleans, and tensors of the type are sent as bytes.

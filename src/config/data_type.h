@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The types of tensor elements, with their names on the wire and in the model configuration. The table
- * is codec/data_types.h.
+ * is codec/data_types.h. The front end has its own: core_api/datatype.h.
  *
  * Values are those of the C API, the backend API and the model configuration's DataType.
  */

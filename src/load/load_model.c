@@ -2,6 +2,7 @@
 #include "load/load_model.h"
 
 #include "base/mem.h"
+#include "codec/data_types.h"
 #include "codec/json_find.h"
 
 #include <string.h>
@@ -55,14 +56,15 @@ bool load_shape_fits(const struct load_shape *s, const struct load_shape *model)
 
 /* ---- tensors ----------------------------------------------------------------------------------- */
 
+/* clang-format off */
+#define ROW(name, value, config_name, bytes, json) { #name, bytes },
 static const struct {
         const char *name;
         size_t      bytes;
 } types[] = {
-        { "BOOL", 1 }, { "UINT8", 1 }, { "UINT16", 2 }, { "UINT32", 4 }, { "UINT64", 8 },
-        { "INT8", 1 }, { "INT16", 2 }, { "INT32", 4 },  { "INT64", 8 },  { "FP16", 2 },
-        { "BF16", 2 }, { "FP32", 4 },  { "FP64", 8 },   { "BYTES", 0 },
+        DATA_TYPES(ROW)
 };
+/* clang-format on */
 
 static struct error *set_type(struct load_tensor *t, struct str name) {
         for (size_t i = 0; i < ARRAY_LEN(types); i++)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Requests of HTTP (KServe v2 with the binary tensor extension). */
 #include "base/mem.h"
+#include "codec/data_types.h"
 #include "codec/json_writer.h"
 #include "load/request_private.h"
 #include "load/wire.h"
@@ -27,17 +28,18 @@ static void put_part(struct json_writer *w, const struct shm_part *part) {
         json_end_object(w);
 }
 
+/* clang-format off */
+#define JSON(element) true, JSON_ELEMENT_##element
+#define NO_JSON false, JSON_ELEMENT_BOOL
+#define ROW(name, value, config_name, bytes, json) { #name, json },
 static const struct {
         const char       *name;
+        bool              is_json;
         enum json_element element;
 } elements[] = {
-        { "BOOL", JSON_ELEMENT_BOOL },  { "UINT8", JSON_ELEMENT_U8 },
-        { "UINT16", JSON_ELEMENT_U16 }, { "UINT32", JSON_ELEMENT_U32 },
-        { "UINT64", JSON_ELEMENT_U64 }, { "INT8", JSON_ELEMENT_I8 },
-        { "INT16", JSON_ELEMENT_I16 },  { "INT32", JSON_ELEMENT_I32 },
-        { "INT64", JSON_ELEMENT_I64 },  { "FP32", JSON_ELEMENT_F32 },
-        { "FP64", JSON_ELEMENT_F64 },
+        DATA_TYPES(ROW)
 };
+/* clang-format on */
 
 static struct error *put_texts(struct json_writer *w, const struct request_input *in) {
         struct str left = in->bytes;
@@ -65,7 +67,7 @@ static struct error *put_values(struct json_writer *w, const struct request_inpu
         if (in->tensor->element_bytes == 0)
                 return put_texts(w, in);
         for (size_t i = 0; i < ARRAY_LEN(elements); i++)
-                if (strcmp(in->tensor->datatype, elements[i].name) == 0) {
+                if (elements[i].is_json && strcmp(in->tensor->datatype, elements[i].name) == 0) {
                         json_put_tensor(w, elements[i].element, in->bytes.ptr,
                                         in->bytes.len / in->tensor->element_bytes);
                         return NULL;

@@ -3,6 +3,7 @@
 
 #include "observe/model_stats_private.h"
 
+static_assert((int)ACTIVITY_FAILURES == (int)N_FAILURE_REASONS, "one count for each reason");
 static_assert((int)ACTIVITY_PHASES == (int)N_PHASES, "one histogram for each phase");
 static_assert(ACTIVITY_BUCKETS == N_LATENCY_BOUNDS + 1, "the same buckets");
 
@@ -27,7 +28,7 @@ static void add_shard_locked(struct model_activity *to, const struct stats_shard
         const uint64_t *values = shard->sums.values;
 
         to->success += values[STAT_SUCCESS];
-        for (int why = FAILURE_OTHER; why <= FAILURE_REJECTED; why++)
+        for (int why = 0; why < N_FAILURE_REASONS; why++)
                 to->failures[why] += values[STAT_FAIL + why];
         to->inferences += values[STAT_INFERENCES];
         to->executions += values[STAT_EXECUTIONS];

@@ -8,7 +8,7 @@
 #include "observe/prometheus.h"
 
 /* What the page prints of one model, read once for all families. */
-struct row {
+struct shown_model {
         struct model_stats *stats; /* borrowed: stays listed while the model_metrics is locked */
         struct stats_sums   sums;
 };
@@ -17,8 +17,8 @@ struct page {
         const struct model_metrics_options *options;
         struct strbuf                      *out;
         bool                                wants_exemplars;
-        struct row                         *rows; /* owned */
-        size_t                              n_rows;
+        struct shown_model                 *models; /* owned */
+        size_t                              n_models;
 };
 
 /* A family with one value per model: a count, or a duration that is kept in nanoseconds and printed in
@@ -37,7 +37,7 @@ static const struct counter_family success_family = {
         false,
 };
 
-static const struct counter_family count_families[] = {
+static const struct counter_family reference_counts[] = {
         { "nv_inference_count", "Number of inferences performed (does not include cached requests)",
           STAT_INFERENCES, false },
         { "nv_inference_exec_count",
@@ -75,6 +75,11 @@ static const struct counter_family cache_families[] = {
           "Total cache miss duration per model, in microseconds", STAT_CACHE_MISS_NS, true },
 };
 
+/* Counters that the reference server does not have; the last row has no name. */
+static const struct counter_family own_families[] = {
+        { NULL, NULL, N_STATS, false },
+};
+
 static const struct {
         const char *name;
         const char *help;
@@ -91,7 +96,8 @@ static const struct {
                            "Time that the backend took to deliver the outputs of a request" },
 };
 
-/* --metrics-config counter_latencies=false stops all counters, not only those of latencies. */
+/* --metrics-config counter_latencies=false stops the counters of `struct counter_family` and the
+ * failures, not only the latencies; our other counters go on. */
 static uint64_t counted(const struct page *p, uint64_t value) {
         return p->options->counter_latencies ? value : 0;
 }
@@ -99,17 +105,17 @@ static uint64_t counted(const struct page *p, uint64_t value) {
 static void print_counters(const struct page *p, const struct counter_family *f, bool needs_cache) {
         bool has_head = false;
 
-        for (size_t i = 0; i < p->n_rows; i++) {
-                const struct row *row = &p->rows[i];
-                uint64_t          value = row->sums.values[f->stat];
+        for (size_t i = 0; i < p->n_models; i++) {
+                const struct shown_model *model = &p->models[i];
+                uint64_t                  value = model->sums.values[f->stat];
 
-                if (needs_cache && !row->stats->has_cache)
+                if (needs_cache && !model->stats->has_cache)
                         continue;
                 if (!has_head)
                         prometheus_head(p->out, f->name, f->help, METRIC_COUNTER);
                 has_head = true;
                 value = counted(p, f->is_duration ? value / NS_PER_US : value);
-                prometheus_sample(p->out, f->name, row->stats->labels, (double)value);
+                prometheus_sample(p->out, f->name, model->stats->labels, (double)value);
         }
 }
 
@@ -118,12 +124,12 @@ static void print_failures(const struct page *p) {
 
         prometheus_head(p->out, name, "Number of failed inference requests, all batch sizes",
                         METRIC_COUNTER);
-        for (size_t i = 0; i < p->n_rows; i++) {
-                const struct row *row = &p->rows[i];
+        for (size_t i = 0; i < p->n_models; i++) {
+                const struct shown_model *model = &p->models[i];
 
-                for (int why = FAILURE_OTHER; why <= FAILURE_REJECTED; why++)
-                        prometheus_sample(p->out, name, row->stats->failure_labels[why],
-                                          (double)counted(p, row->sums.values[STAT_FAIL + why]));
+                for (int why = 0; why < N_FAILURE_REASONS; why++)
+                        prometheus_sample(p->out, name, model->stats->failure_labels[why],
+                                          (double)counted(p, model->sums.values[STAT_FAIL + why]));
         }
 }
 
@@ -134,23 +140,23 @@ static void print_gauges(const struct page *p) {
         prometheus_head(p->out, pending,
                         "Instantaneous number of pending requests awaiting execution per-model.",
                         METRIC_GAUGE);
-        for (size_t i = 0; i < p->n_rows; i++)
-                prometheus_sample(p->out, pending, p->rows[i].stats->labels,
-                                  (double)model_stats_get_pending(p->rows[i].stats));
+        for (size_t i = 0; i < p->n_models; i++)
+                prometheus_sample(p->out, pending, p->models[i].stats->labels,
+                                  (double)model_stats_get_pending(p->models[i].stats));
         prometheus_head(p->out, load, "Model load time in seconds", METRIC_GAUGE);
-        for (size_t i = 0; i < p->n_rows; i++)
-                prometheus_sample(p->out, load, p->rows[i].stats->labels,
-                                  p->rows[i].stats->load_secs);
+        for (size_t i = 0; i < p->n_models; i++)
+                prometheus_sample(p->out, load, p->models[i].stats->labels,
+                                  p->models[i].stats->load_secs);
 }
 
 static void print_first_responses(const struct page *p) {
         const char *name = "nv_inference_first_response_histogram_ms";
         bool        has_head = false;
 
-        for (size_t i = 0; i < p->n_rows; i++) {
-                struct stats_responses *r = &p->rows[i].stats->responses;
+        for (size_t i = 0; i < p->n_models; i++) {
+                struct stats_responses *r = &p->models[i].stats->responses;
 
-                if (!p->rows[i].stats->is_decoupled)
+                if (!p->models[i].stats->is_decoupled)
                         continue;
                 if (!has_head)
                         prometheus_head(p->out, name,
@@ -158,7 +164,7 @@ static void print_first_responses(const struct page *p) {
                                         METRIC_HISTOGRAM);
                 has_head = true;
                 MUTEX_GUARD(&r->lock);
-                prometheus_histogram(p->out, name, p->rows[i].stats->labels,
+                prometheus_histogram(p->out, name, p->models[i].stats->labels,
                                      &(struct prometheus_histogram){
                                              .bounds = r->first_bounds_ms,
                                              .counts = r->first_counts,
@@ -179,9 +185,9 @@ static void print_latency(const struct page *p, enum phase phase) {
                 bounds[k] = (double)((uint64_t)LATENCY_BASE_NS << k) / (double)NS_PER_S;
         prometheus_head(p->out, latency_histograms[phase].name, latency_histograms[phase].help,
                         METRIC_HISTOGRAM);
-        for (size_t i = 0; i < p->n_rows; i++) {
-                const struct stats_sums *sums = &p->rows[i].sums;
-                struct model_stats      *s = p->rows[i].stats;
+        for (size_t i = 0; i < p->n_models; i++) {
+                const struct stats_sums *sums = &p->models[i].sums;
+                struct model_stats      *s = p->models[i].stats;
                 bool                     has = wanted && model_stats_get_exemplars(s, exemplars);
 
                 prometheus_histogram(p->out, latency_histograms[phase].name, s->labels,
@@ -203,10 +209,10 @@ static void print_batch_sizes(const struct page *p) {
         for (size_t k = 0; k < N_BATCH_BOUNDS; k++)
                 bounds[k] = (double)(1 << k);
         prometheus_head(p->out, name, "Inferences in an execution of a model", METRIC_HISTOGRAM);
-        for (size_t i = 0; i < p->n_rows; i++) {
-                const struct stats_sums *sums = &p->rows[i].sums;
+        for (size_t i = 0; i < p->n_models; i++) {
+                const struct stats_sums *sums = &p->models[i].sums;
 
-                prometheus_histogram(p->out, name, p->rows[i].stats->labels,
+                prometheus_histogram(p->out, name, p->models[i].stats->labels,
                                      &(struct prometheus_histogram){
                                              .bounds = bounds,
                                              .counts = sums->batch,
@@ -222,8 +228,8 @@ static void print_paths(const struct page *p) {
         prometheus_head(p->out, name,
                         "Executions on the submitting thread (inline) or after a hop (queued)",
                         METRIC_COUNTER);
-        for (size_t i = 0; i < p->n_rows; i++) {
-                struct model_stats *s = p->rows[i].stats;
+        for (size_t i = 0; i < p->n_models; i++) {
+                struct model_stats *s = p->models[i].stats;
 
                 prometheus_sample(p->out, name, s->path_labels[0],
                                   (double)model_stats_get_path(s, true));
@@ -259,8 +265,8 @@ static const struct load_family load_families[] = {
 static void print_load(const struct page *p, const struct load_family *f) {
         bool has_head = false;
 
-        for (size_t i = 0; i < p->n_rows; i++) {
-                const struct model_stats *s = p->rows[i].stats;
+        for (size_t i = 0; i < p->n_models; i++) {
+                const struct model_stats *s = p->models[i].stats;
 
                 if (!atomic_load_explicit(&s->load.is_measured, memory_order_relaxed))
                         continue;
@@ -322,13 +328,13 @@ static const struct sequence_family sequence_families[] = {
 static void print_sequences(const struct page *p, const struct sequence_family *f) {
         bool has_head = false;
 
-        for (size_t i = 0; i < p->n_rows; i++) {
-                if (p->rows[i].stats->sequences == NULL)
+        for (size_t i = 0; i < p->n_models; i++) {
+                if (p->models[i].stats->sequences == NULL)
                         continue;
                 if (!has_head)
                         prometheus_head(p->out, f->name, f->help, f->kind);
                 has_head = true;
-                f->print(p->out, f->name, p->rows[i].stats);
+                f->print(p->out, f->name, p->models[i].stats);
         }
 }
 
@@ -336,8 +342,8 @@ static void print_batching(const struct page *p, size_t family) {
         const struct batch_family *f = &batch_families[family];
         bool                       has_head = false;
 
-        for (size_t i = 0; i < p->n_rows; i++) {
-                struct batch_counts *c = p->rows[i].stats->batching;
+        for (size_t i = 0; i < p->n_models; i++) {
+                struct batch_counts *c = p->models[i].stats->batching;
 
                 if (c == NULL || !batch_counts_has(c, family))
                         continue;
@@ -352,8 +358,8 @@ static void print_batching(const struct page *p, size_t family) {
 static void print_page(const struct page *p) {
         print_counters(p, &success_family, false);
         print_failures(p);
-        for (size_t i = 0; i < ARRAY_LEN(count_families); i++)
-                print_counters(p, &count_families[i], false);
+        for (size_t i = 0; i < ARRAY_LEN(reference_counts); i++)
+                print_counters(p, &reference_counts[i], false);
         if (p->options->counter_latencies) {
                 for (size_t i = 0; i < ARRAY_LEN(latency_families); i++)
                         print_counters(p, &latency_families[i], false);
@@ -366,6 +372,8 @@ static void print_page(const struct page *p) {
         for (int phase = 0; phase < N_PHASES; phase++)
                 print_latency(p, (enum phase)phase);
         print_batch_sizes(p);
+        for (const struct counter_family *f = own_families; f->name != NULL; f++)
+                print_counters(p, f, false);
         print_paths(p);
         for (size_t i = 0; i < ARRAY_LEN(load_families); i++)
                 print_load(p, &load_families[i]);
@@ -377,7 +385,7 @@ static void print_page(const struct page *p) {
 
 /* Reads the models to print. While a version is reloaded, both the old and the new load are listed,
  * with equal labels. A line may be printed only once, so only the newest load is. */
-static size_t add_rows_locked(struct model_metrics *m, struct row *rows) {
+static size_t add_models_locked(struct model_metrics *m, struct shown_model *shown) {
         struct map newest;
         size_t     n = 0;
 
@@ -392,8 +400,8 @@ static size_t add_rows_locked(struct model_metrics *m, struct row *rows) {
 
                 if (map_find(&newest, str_of(s->labels)) != s)
                         continue;
-                rows[n].stats = s;
-                model_stats_sum(s, &rows[n++].sums);
+                shown[n].stats = s;
+                model_stats_sum(s, &shown[n++].sums);
         }
         map_done(&newest);
         return n;
@@ -410,8 +418,8 @@ void model_metrics_print(void *owner, struct strbuf *out) {
         if (n_shown == 0)
                 return;
         page.wants_exemplars = metric_registry_wants_exemplars(m->registry);
-        page.rows = mem_alloc(n_shown * sizeof(*page.rows));
-        page.n_rows = add_rows_locked(m, page.rows);
+        page.models = mem_alloc(n_shown * sizeof(*page.models));
+        page.n_models = add_models_locked(m, page.models);
         print_page(&page);
-        free(page.rows);
+        free(page.models);
 }

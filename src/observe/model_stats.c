@@ -77,9 +77,9 @@ void compute_sums_to_times(const struct compute_sums *sums, uint64_t start_ns,
         t->exec_end_ns = t->compute_end_ns + sums->output_ns;
 }
 
-static void add_request(struct stats_sums *sums, const struct request_times *t, uint64_t batch) {
+static void add_request(struct stats_sums *sums, const struct request_times *t, uint64_t n_rows) {
         add_success(sums, t);
-        sums->values[STAT_INFERENCES] += batch;
+        sums->values[STAT_INFERENCES] += n_rows;
         add_phase(sums, PHASE_INPUT, since(t->exec_start_ns, t->compute_start_ns));
         add_phase(sums, PHASE_INFER, since(t->compute_start_ns, t->compute_end_ns));
         add_phase(sums, PHASE_OUTPUT, since(t->compute_end_ns, t->exec_end_ns));
@@ -91,12 +91,12 @@ static void add_one(struct stats_pair *to, uint64_t ns) {
 }
 
 static void add_execution(struct stats_shard *shard, const struct request_times *t,
-                          uint64_t batch) {
-        struct batch_stats *item = batch_table_at(&shard->batches, batch);
+                          uint64_t n_rows) {
+        struct batch_stats *item = batch_table_at(&shard->batches, n_rows);
 
         shard->sums.values[STAT_EXECUTIONS]++;
-        shard->sums.values[STAT_EXECUTED_INFERENCES] += batch;
-        shard->sums.batch[power_bucket(batch, 1, N_BATCH_BOUNDS)]++;
+        shard->sums.values[STAT_EXECUTED_INFERENCES] += n_rows;
+        shard->sums.batch[power_bucket(n_rows, 1, N_BATCH_BOUNDS)]++;
         if (item == NULL)
                 return; /* the table is full, or memory is short */
         add_one(&item->compute_input, since(t->exec_start_ns, t->compute_start_ns));
@@ -104,11 +104,11 @@ static void add_execution(struct stats_shard *shard, const struct request_times 
         add_one(&item->compute_output, since(t->compute_end_ns, t->exec_end_ns));
 }
 
-void model_stats_success(struct model_stats *s, const struct request_times *t, uint64_t batch) {
+void model_stats_success(struct model_stats *s, const struct request_times *t, uint64_t n_rows) {
         struct stats_shard *shard = own_shard(s);
 
         MUTEX_GUARD(&shard->lock);
-        add_request(&shard->sums, t, batch);
+        add_request(&shard->sums, t, n_rows);
 }
 
 void model_stats_exemplar(struct model_stats *s, const struct request_times *t,
@@ -135,19 +135,19 @@ void model_stats_failure(struct model_stats *s, enum failure_reason why, uint64_
         shard->sums.values[STAT_FAIL_NS] += duration_ns;
 }
 
-void model_stats_execution(struct model_stats *s, uint64_t batch, const struct request_times *t) {
+void model_stats_execution(struct model_stats *s, uint64_t n_rows, const struct request_times *t) {
         struct stats_shard *shard = own_shard(s);
 
         MUTEX_GUARD(&shard->lock);
-        add_execution(shard, t, batch);
+        add_execution(shard, t, n_rows);
 }
 
-void model_stats_composed(struct model_stats *s, const struct request_times *t, uint64_t batch) {
+void model_stats_composed(struct model_stats *s, const struct request_times *t, uint64_t n_rows) {
         struct stats_shard *shard = own_shard(s);
 
         MUTEX_GUARD(&shard->lock);
-        add_request(&shard->sums, t, batch);
-        add_execution(shard, t, batch);
+        add_request(&shard->sums, t, n_rows);
+        add_execution(shard, t, n_rows);
 }
 
 void model_stats_cache_hit(struct model_stats *s, const struct request_times *t,
@@ -379,7 +379,7 @@ static void read_sums(struct model_stats *s, struct model_stats_snapshot *ret) {
                 .cache_hit = { values[STAT_CACHE_HIT], values[STAT_CACHE_HIT_NS] },
                 .cache_miss = { values[STAT_CACHE_MISS], values[STAT_CACHE_MISS_NS] },
         };
-        for (int why = FAILURE_OTHER; why <= FAILURE_REJECTED; why++)
+        for (int why = 0; why < N_FAILURE_REASONS; why++)
                 ret->fail.count += values[STAT_FAIL + why];
         if (values[STAT_SUCCESS] > 0)
                 ret->last_inference_ms = wall_ms(s, sums.last_success_ns);

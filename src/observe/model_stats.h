@@ -22,7 +22,13 @@ struct model_metrics;
 struct batch_counts;
 struct model_stats;
 
-enum failure_reason { FAILURE_OTHER, FAILURE_BACKEND, FAILURE_CANCELED, FAILURE_REJECTED };
+enum failure_reason {
+        FAILURE_OTHER,
+        FAILURE_BACKEND,
+        FAILURE_CANCELED,
+        FAILURE_REJECTED,
+        N_FAILURE_REASONS
+};
 
 /* Times of one request, in monotonic nanoseconds. The backend reports the four from exec_start_ns to
  * exec_end_ns. */
@@ -85,8 +91,8 @@ const char *model_stats_labels(const struct model_stats *s);
 void model_stats_show(struct model_stats *s, double load_secs);
 void model_stats_hide(struct model_stats *s);
 
-/* Counts one successful request of `batch` rows (inferences, in the terms of the protocol). */
-void model_stats_success(struct model_stats *s, const struct request_times *t, uint64_t batch);
+/* Counts one successful request of `n_rows` rows (inferences, in the terms of the protocol). */
+void model_stats_success(struct model_stats *s, const struct request_times *t, uint64_t n_rows);
 /* Keeps a traced request that model_stats_success(), _composed() or _cache_hit() counts as the exemplar
  * of its bucket of neso_request_duration_seconds, in place of an earlier one. The id is copied; one that
  * is longer than 32 characters is not kept. */
@@ -94,11 +100,11 @@ void model_stats_exemplar(struct model_stats *s, const struct request_times *t,
                           const char *trace_id);
 /* Counts a failed request; request_end - request_start is added to "fail". */
 void model_stats_failure(struct model_stats *s, enum failure_reason why, uint64_t duration_ns);
-/* Counts one execution of `batch` inferences. At most 4096 different sizes are counted separately. */
-void model_stats_execution(struct model_stats *s, uint64_t batch, const struct request_times *t);
+/* Counts one execution of `n_rows` rows. At most 4096 different sizes are counted separately. */
+void model_stats_execution(struct model_stats *s, uint64_t n_rows, const struct request_times *t);
 /* Counts a successful request of a composed model, and one execution with it, since composed models
  * form no batches. */
-void model_stats_composed(struct model_stats *s, const struct request_times *t, uint64_t batch);
+void model_stats_composed(struct model_stats *s, const struct request_times *t, uint64_t n_rows);
 void model_stats_cache_hit(struct model_stats *s, const struct request_times *t,
                            uint64_t lookup_ns);
 void model_stats_cache_miss(struct model_stats *s, uint64_t lookup_insert_ns);

@@ -43,8 +43,8 @@ enum stat {
         STAT_CACHE_HIT_NS,
         STAT_CACHE_MISS,
         STAT_CACHE_MISS_NS,
-        STAT_FAIL, /* four values, by enum failure_reason */
-        STAT_FAIL_NS = STAT_FAIL + 4,
+        STAT_FAIL, /* one value for each enum failure_reason */
+        STAT_FAIL_NS = STAT_FAIL + N_FAILURE_REASONS,
         STAT_PHASE_NS, /* one value for each enum phase */
         N_STATS = STAT_PHASE_NS + N_PHASES,
 };
@@ -112,8 +112,8 @@ struct model_stats {
         bool                  is_decoupled;
         double                load_secs; /* guarded by the lock of model_metrics */
         char                 *labels;    /* owned, as the next ones; `{model="m",version="1"}` */
-        char                 *failure_labels[4]; /* with reason="…" */
-        char                 *path_labels[2];    /* with path="…": inline, queued */
+        char                 *failure_labels[N_FAILURE_REASONS]; /* with reason="…" */
+        char                 *path_labels[2]; /* with path="…": inline, queued */
 
         struct batch_counts    *batching;  /* owned; NULL: the model has no batches */
         struct sequence_counts *sequences; /* owned; NULL: the model has none */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Metrics that no model has printed itself: readiness of models, the pool of pinned memory, CPU and memory of the machine, requests
- * refused by a limit or for their API key.
+/* Metrics of the server and its machine: readiness of models, the pool of pinned memory, CPU and memory,
+ * requests refused by a limit or for their API key.
  *
  * The figures of CPU and memory are read from /proc when metrics are printed, at most once per
  * interval. So no thread polls, and an unscraped server reads nothing.

@@ -208,7 +208,7 @@ class HttpMixed(HttpBinary):
         return head, tail
 
     def add_content(self, number, tensor, sent):
-        is_binary = number % 2 == 0 or tensor.datatype in ("FP16", "BF16")
+        is_binary = number % 2 == 0 or tensor.datatype not in CONTENTS
         return (add_binary if is_binary else add_values)(tensor, sent)
 
 

@@ -22,7 +22,8 @@ RANKS = (0, 1, 2, 3, 4)
 ONLY_RAW = ("FP16", "BF16")  # neither JSON nor the contents of gRPC have them
 TYPES = (*DTYPES, *ONLY_RAW, "BYTES")
 
-# Bits of 0, -0, the smallest subnormal, -the largest one, 1, the largest number, infinities, NaN.
+# Bits that each type with a row must carry. Floats: 0, -0, the smallest subnormal, -the largest one, 1,
+# the largest number, infinities, NaN.
 EDGES = {
     "FP16": (0, 0x8000, 1, 0x83ff, 0x3c00, 0x7bff, 0x7c00, 0xfc00, 0x7e00),
     "BF16": (0, 0x8000, 1, 0x807f, 0x3f80, 0x7f7f, 0x7f80, 0xff80, 0x7fc0),
@@ -32,7 +33,8 @@ EDGES = {
              0xfff << 52, 0x7ff8 << 48),
 }
 BITS = {"FP16": "<u2", "BF16": "<u2", "FP32": "<u4", "FP64": "<u8"}
-WIDTHS = {name: int(BITS[name][2]) for name in ONLY_RAW}
+# The bits that are all set in infinities and NaN. A type without a row has neither.
+INFINITY = {"FP16": 0x7c00, "BF16": 0x7f80, "FP32": 0x7f800000, "FP64": 0x7ff << 52}
 
 
 # ---- the models ---------------------------------------------------------------------------------
@@ -90,11 +92,11 @@ MODELS = {
 # ---- the values ---------------------------------------------------------------------------------
 
 
-def float_content(random, datatype, n):
+def bits_content(random, datatype, n):
     """Any bits but those of NaN, of which only one kind survives JSON; then the edges."""
     bits = numpy.frombuffer(random.bytes(n * int(BITS[datatype][2])), BITS[datatype]).copy()
-    infinity = bits.dtype.type(EDGES[datatype][6])
-    is_special = (bits & infinity) == infinity
+    infinity = bits.dtype.type(INFINITY.get(datatype, 0))
+    is_special = (bits & infinity) == infinity  # with 0, the next line changes nothing
     bits[is_special] ^= infinity
     n_edges = min(n, len(EDGES[datatype]))
     bits[:n_edges] = numpy.array(EDGES[datatype], bits.dtype)[:n_edges]
@@ -123,7 +125,7 @@ def content(random, datatype, n):
     if datatype == "BOOL":
         return random.integers(0, 2, n, numpy.uint8).tobytes()
     if datatype in EDGES:
-        return float_content(random, datatype, n)
+        return bits_content(random, datatype, n)
     return integer_content(random, datatype, n)
 
 
@@ -236,7 +238,7 @@ class BinaryForJson(HttpBinary):
 
 @pytest.mark.parametrize("datatype", ONLY_RAW)
 def test_types_without_a_text(server, client, datatype):  # noqa: F811
-    """JSON and typed contents have no 16-bit floats, and say so."""
+    """JSON and typed contents do not have these types, and the error says so."""
     case = next(cases_of(datatype))
     advice = f"{datatype} data via JSON is not supported. Please use the binary data format for"
     assert JsonOfAnyType(server).send([case]) == [(400, f"receiving {advice} input INPUT0")]

@@ -376,7 +376,7 @@ def begin_at_gate(server, pool, gate):
 
 
 def test_rejected_and_pending(server):
-    """The first is being executed; the others wait, until their time is up or there are too many."""
+    """The first is being executed; the others wait until their time is up."""
     with Gate(server, "queued") as gate, concurrent.futures.ThreadPoolExecutor(5) as pool:
         first = begin_at_gate(server, pool, gate)
         n_rejected = failures(server, "queued")["REJECTED"] + 3

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "fake_server.h"
 
+#include "codec/data_types.h"
 #include "kit/stats.h"
 #include "triton/core/neso.h"
 
@@ -86,18 +87,23 @@ TRITONSERVER_Error *TRITONSERVER_MessageSerializeToJson(TRITONSERVER_Message *me
         return NULL;
 }
 
-uint32_t TRITONSERVER_DataTypeByteSize(TRITONSERVER_DataType type) {
-        static const uint32_t sizes[] = { 0, 1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8, 0, 2 };
+/* clang-format off */
+#define SIZE_CASE(name, value, config_name, bytes, json) case TRITONSERVER_TYPE_##name: return bytes;
+#define NAME_CASE(name, ...) case TRITONSERVER_TYPE_##name: return #name;
+/* clang-format on */
 
-        return sizes[type];
+uint32_t TRITONSERVER_DataTypeByteSize(TRITONSERVER_DataType type) {
+        switch (type) {
+                DATA_TYPES(SIZE_CASE)
+        default: return 0;
+        }
 }
 
 const char *TRITONSERVER_DataTypeString(TRITONSERVER_DataType type) {
-        static const char *const names[] = { "<invalid>", "BOOL", "UINT8", "UINT16", "UINT32",
-                                             "UINT64",    "INT8", "INT16", "INT32",  "INT64",
-                                             "FP16",      "FP32", "FP64",  "BYTES",  "BF16" };
-
-        return names[type];
+        switch (type) {
+                DATA_TYPES(NAME_CASE)
+        default: return "<invalid>";
+        }
 }
 
 /* ---- metrics: accepted, not kept ---- */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "suite.h"
 
+#include "codec/data_types.h"
 #include "fake_server.h"
 #include "kit/model.h"
 
@@ -98,13 +99,24 @@ static void test_set_config(void **state) {
         assert_null(kit_model_parameter(&model, "n"));
 }
 
+/* clang-format off */
+#define ROW(name, value, config_name, bytes, json) { TRITONSERVER_TYPE_##name, "TYPE_" #config_name },
+static const struct {
+        TRITONSERVER_DataType type;
+        const char           *name;
+} data_types[] = {
+        DATA_TYPES(ROW)
+};
+/* clang-format on */
+
 static void test_types(void **state) {
         (void)state;
-        for (int type = TRITONSERVER_TYPE_BOOL; type <= TRITONSERVER_TYPE_BF16; type++)
-                assert_int_equal(kit_type_from_config(
-                                         kit_type_to_config((TRITONSERVER_DataType)type)),
-                                 type);
-        assert_string_equal(kit_type_to_config(TRITONSERVER_TYPE_BYTES), "TYPE_STRING");
+        for (size_t i = 0; i < sizeof(data_types) / sizeof(data_types[0]); i++) {
+                assert_string_equal(kit_type_to_config(data_types[i].type), data_types[i].name);
+                assert_int_equal(kit_type_from_config(data_types[i].name), data_types[i].type);
+        }
+        assert_string_equal(kit_type_to_config(TRITONSERVER_TYPE_INVALID), "TYPE_INVALID");
+        assert_string_equal(kit_type_to_config((TRITONSERVER_DataType)99), "TYPE_INVALID");
         assert_int_equal(kit_type_from_config("TYPE_BYTES"), TRITONSERVER_TYPE_INVALID);
         assert_int_equal(kit_type_from_config(""), TRITONSERVER_TYPE_INVALID);
 }

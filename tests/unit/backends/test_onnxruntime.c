@@ -282,12 +282,26 @@ static void test_shapes_are_not_mixed(void **state) {
 }
 
 static void test_types(void **state) {
-        static const char *const names[] = { "bool", "uint8", "uint16", "uint32", "uint64",
-                                             "int8", "int16", "int32",  "int64",  "fp16",
-                                             "fp32", "fp64",  "bytes",  "bf16" };
-        static const char *const types[] = {
-                "BOOL",  "UINT8", "UINT16", "UINT32", "UINT64", "INT8",   "INT16",
-                "INT32", "INT64", "FP16",   "FP32",   "FP64",   "STRING", "BF16",
+        /* The types of ort.c, each with a model of tests/models/make_models.py. */
+        static const struct {
+                TRITONSERVER_DataType type;
+                const char           *model;
+                const char           *config_name;
+        } types[] = {
+                { TRITONSERVER_TYPE_BOOL, "onnx_identity_bool", "TYPE_BOOL" },
+                { TRITONSERVER_TYPE_UINT8, "onnx_identity_uint8", "TYPE_UINT8" },
+                { TRITONSERVER_TYPE_UINT16, "onnx_identity_uint16", "TYPE_UINT16" },
+                { TRITONSERVER_TYPE_UINT32, "onnx_identity_uint32", "TYPE_UINT32" },
+                { TRITONSERVER_TYPE_UINT64, "onnx_identity_uint64", "TYPE_UINT64" },
+                { TRITONSERVER_TYPE_INT8, "onnx_identity_int8", "TYPE_INT8" },
+                { TRITONSERVER_TYPE_INT16, "onnx_identity_int16", "TYPE_INT16" },
+                { TRITONSERVER_TYPE_INT32, "onnx_identity_int32", "TYPE_INT32" },
+                { TRITONSERVER_TYPE_INT64, "onnx_identity_int64", "TYPE_INT64" },
+                { TRITONSERVER_TYPE_FP16, "onnx_identity_fp16", "TYPE_FP16" },
+                { TRITONSERVER_TYPE_FP32, "onnx_identity_fp32", "TYPE_FP32" },
+                { TRITONSERVER_TYPE_FP64, "onnx_identity_fp64", "TYPE_FP64" },
+                { TRITONSERVER_TYPE_BYTES, "onnx_identity_bytes", "TYPE_STRING" },
+                { TRITONSERVER_TYPE_BF16, "onnx_identity_bf16", "TYPE_BF16" },
         };
         /* Valid as any type: two rows of one element each. */
         static const union {
@@ -297,22 +311,21 @@ static void test_types(void **state) {
         static const char strings[] = "\3\0\0\0a\0b\0\0\0\0";
 
         (void)state;
-        for (int type = TRITONSERVER_TYPE_BOOL; type <= TRITONSERVER_TYPE_BF16; type++) {
-                uint32_t size = TRITONSERVER_DataTypeByteSize((TRITONSERVER_DataType)type);
+        for (size_t k = 0; k < sizeof(types) / sizeof(types[0]); k++) {
+                uint32_t size = TRITONSERVER_DataTypeByteSize(types[k].type);
                 char     folder[64], config[256];
 
-                (void)snprintf(folder, sizeof(folder), "good/onnx_identity_%s", names[type - 1]);
+                (void)snprintf(folder, sizeof(folder), "good/%s", types[k].model);
                 (void)snprintf(config, sizeof(config),
                                "{\"max_batch_size\":8,\"input\":[{\"name\":\"INPUT0\","
-                               "\"data_type\":\"TYPE_%s\",\"dims\":[-1]}],\"output\":[{\"name\":"
-                               "\"OUTPUT0\",\"data_type\":\"TYPE_%s\",\"dims\":[-1]}]}",
-                               types[type - 1], types[type - 1]);
+                               "\"data_type\":\"%s\",\"dims\":[-1]}],\"output\":[{\"name\":"
+                               "\"OUTPUT0\",\"data_type\":\"%s\",\"dims\":[-1]}]}",
+                               types[k].config_name, types[k].config_name);
                 start(folder, config);
                 for (int i = 0; i < 2; i++) {
                         const char *bytes = size > 0 ? rows.bytes + i * (int)size : strings + i * 7;
 
-                        fake_add_input(&requests[i],
-                                       shaped("INPUT0", (TRITONSERVER_DataType)type, 1, 1), bytes,
+                        fake_add_input(&requests[i], shaped("INPUT0", types[k].type, 1, 1), bytes,
                                        size > 0 ? size : (i == 0 ? 7 : 4));
                         ask(i, "OUTPUT0");
                 }
@@ -322,7 +335,7 @@ static void test_types(void **state) {
                                 fake_output(&requests[i], "OUTPUT0");
 
                         check_ok(i);
-                        assert_int_equal(output->type, type);
+                        assert_int_equal(output->type, types[k].type);
                         assert_int_equal(output->n_bytes, requests[i].inputs[0].piece_bytes[0]);
                         assert_memory_equal(output->bytes, requests[i].inputs[0].pieces[0],
                                             output->n_bytes);

@@ -4,6 +4,8 @@
 #include "base/compiler.h"
 #include "core_api/datatype.h"
 
+#define NO_ELEMENT JSON_ELEMENT_BOOL /* not compared */
+
 static const struct {
         TRITONSERVER_DataType type;
         const char           *name;
@@ -20,11 +22,11 @@ static const struct {
         { TRITONSERVER_TYPE_INT16, "INT16", 2, true, JSON_ELEMENT_I16 },
         { TRITONSERVER_TYPE_INT32, "INT32", 4, true, JSON_ELEMENT_I32 },
         { TRITONSERVER_TYPE_INT64, "INT64", 8, true, JSON_ELEMENT_I64 },
-        { TRITONSERVER_TYPE_FP16, "FP16", 2, false, JSON_ELEMENT_BOOL },
+        { TRITONSERVER_TYPE_FP16, "FP16", 2, false, NO_ELEMENT },
         { TRITONSERVER_TYPE_FP32, "FP32", 4, true, JSON_ELEMENT_F32 },
         { TRITONSERVER_TYPE_FP64, "FP64", 8, true, JSON_ELEMENT_F64 },
-        { TRITONSERVER_TYPE_BYTES, "BYTES", 0, false, JSON_ELEMENT_BOOL },
-        { TRITONSERVER_TYPE_BF16, "BF16", 2, false, JSON_ELEMENT_BOOL },
+        { TRITONSERVER_TYPE_BYTES, "BYTES", 0, false, NO_ELEMENT },
+        { TRITONSERVER_TYPE_BF16, "BF16", 2, false, NO_ELEMENT },
 };
 
 static void test_rows(void **state) {

@@ -4,9 +4,11 @@
 
 #include "base/compiler.h"
 #include "base/strbuf.h"
+#include "codec/data_types.h"
 #include "load/input_json.h"
 #include "load/input_set.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const char metadata[] =
@@ -36,6 +38,32 @@ static void test_model(void **state) {
         assert_true(m.inputs[2].is_optional);
         assert_false(m.is_sequence);
         load_model_done(&m);
+}
+
+/* clang-format off */
+#define ROW(name, value, config_name, bytes, json) { #name, bytes },
+static const struct {
+        const char *name;
+        size_t      bytes;
+} types[] = {
+        DATA_TYPES(ROW)
+};
+/* clang-format on */
+
+static void test_types(void **state) {
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+                struct load_model m;
+                char              text[128];
+
+                (void)snprintf(text, sizeof(text),
+                               "{\"inputs\":[{\"name\":\"A\",\"datatype\":\"%s\",\"shape\":[1]}]}",
+                               types[i].name);
+                assert_null(load_model_read("m", NULL, str_of(text), STR_LIT("{}"), &m));
+                assert_string_equal(m.inputs[0].datatype, types[i].name);
+                assert_int_equal(m.inputs[0].element_bytes, types[i].bytes);
+                load_model_done(&m);
+        }
 }
 
 static const struct row {
@@ -194,9 +222,9 @@ static void test_wrong_shapes(void **state) {
 
 SUITE(input_set) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_model),        cmocka_unit_test(test_json),
-                cmocka_unit_test(test_streams),      cmocka_unit_test(test_made),
-                cmocka_unit_test(test_wrong_shapes),
+                cmocka_unit_test(test_model), cmocka_unit_test(test_types),
+                cmocka_unit_test(test_json),  cmocka_unit_test(test_streams),
+                cmocka_unit_test(test_made),  cmocka_unit_test(test_wrong_shapes),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
