@@ -196,6 +196,7 @@ def test_a_model_that_fails_to_load_shows_its_reason(server, page):
     page.wait(lambda: page.text("detail-state") == "UNAVAILABLE", "the reason is shown once")
     assert "there_is_none" in page.text("act-message")
     assert colour(page, "tr[data-model=broken] .state") == colour(page, "#act-message") != colour(page, "#model-count")
+    assert colour(page, "tr[data-model=broken] .reason") == colour(page, "#act-message")
     assert page.text("model-count").endswith("1 failed")
     assert page.driver.execute_script(
         "return getComputedStyle(document.getElementById('act-message')).whiteSpace") == "pre-line"
@@ -275,7 +276,7 @@ def test_a_page_that_is_opened_late_has_the_history(server, page):
 
 
 def test_a_latency_without_requests_is_a_gap(server, page):
-    page.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": """
+    page.first_run("""
         let made;
         window.plots = {};
         Object.defineProperty(window, "uPlot", {get: () => made, set: kind => {
@@ -285,7 +286,7 @@ def test_a_latency_without_requests_is_a_gap(server, page):
                     window.plots[box.id] = this;
                 }
             };
-        }});"""})
+        }});""")
     infer(server, "last")
     page.open(server)
     page.choose("last")
@@ -298,6 +299,7 @@ def test_a_latency_without_requests_is_a_gap(server, page):
         "return [...document.querySelectorAll('figcaption .key')].map(e => e.textContent)")
     assert keys == ["cores", "MiB", "50 %", "95 %", "99 %"]
     labels = page.driver.execute_script("return window.plots['plot-rate'].axes[0]._values")
+    assert len(set(labels)) == len(labels)
     assert labels and all(re.match(r"\d+:\d\d(:\d\d)?$", label) for label in labels), labels
 
 
@@ -582,6 +584,7 @@ def test_a_phone_needs_no_horizontal_scrolling(server, page):
             "return at >= 0 && getComputedStyle(e).zIndex") == "2"
         assert page.driver.execute_script(
             "return getComputedStyle(document.querySelector('tr[data-model=plain] td'), '::after').content") == '"READY"'
+        page.driver.execute_script("document.querySelector('#models .scroll').scrollIntoView({block: 'center'})")
         page.screenshot("phone")
     for model in ("ensemble", "image"):
         page.choose(model)

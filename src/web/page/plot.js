@@ -23,6 +23,8 @@ const timesOf = (plot, marks) => marks.map(seconds => {
   return [date.getHours(), ...parts.map(n => String(n).padStart(2, "0"))].join(":");
 });
 
+const atLeastAMinute = (plot, from, to) => [Math.min(from, to - 60), to];
+
 const isGap = value => value === null || value === undefined;
 
 // A value between two gaps has no line: it gets a point.
@@ -56,7 +58,7 @@ export class Plot {
       width, height,
       cursor: {y: false},
       legend: {show: false},
-      scales: {x: {time: true}, y: {range: (u, low, high) => [0, Math.max(high || 0, 1) * 1.1]}},
+      scales: {x: {time: true, range: atLeastAMinute}, y: {range: (u, low, high) => [0, Math.max(high || 0, 1) * 1.1]}},
       axes: [Object.assign(axis(30), {values: timesOf, space: 70}), axis(50)],
       series: [{}, ...this.names.map((label, i) => ({
         label, scale: scaleOf(i), width: 1.5, points: {show: false, size: 4, filter: lonely},
