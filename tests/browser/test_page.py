@@ -105,12 +105,17 @@ def test_the_models_are_listed_with_their_states(server, page):
 def test_load_and_unload_by_clicks(server, page):
     page.open(server)
     page.choose("sleeping")
+    assert page.id("with-dependents").accessible_name == "Unload also the models that only it needs"
+    assert page.text("infer-none") == "Load the model to try it."
     page.click("act-load")
     page.wait(lambda: page.text("act-message") == "Load: done", "the load is done")
+    page.wait(lambda: page.text("infer-none") == "", "there is a form")
     page.wait(lambda: page.state("sleeping") == ["READY"], "it is ready")
     page.wait(lambda: page.text("act-load") == "Reload", "the button reloads now")
+    page.driver.execute_script("document.querySelector('#inputs fieldset').className = 'old'")
     page.click("act-load")
     page.wait(lambda: page.text("act-message") == "Reload: done", "the reload is done")
+    page.wait(lambda: page.driver.find_elements(By.CSS_SELECTOR, "#inputs fieldset:not(.old)"), "there is a new form")
     page.click("act-unload")
     page.wait(lambda: page.text("act-message") == "Unload: done", "the unload is done")
     page.wait(lambda: page.state("sleeping") == ["UNAVAILABLE"], "it is gone")
@@ -245,6 +250,7 @@ def test_rates_are_live_while_a_load_runs(server, page):
         page.wait(lambda: number(page.cell("plain", TOTAL)) > first, "the total grows")
         phases = page.driver.execute_script(
             "return [...document.querySelectorAll('#phases td:nth-child(2)')].map(e => e.textContent)")
+        assert "from buckets: right to a factor of two" in page.text("detail")
         assert len(phases) == 5 and re.match(r"[\d.]+ (µs|ms|s)$", phases[0])
         page.wait(lambda: re.match(r"≈[\d.]+ (µs|ms|s)$", page.cell("plain", P99)), "from buckets: about")
         page.wait(lambda: re.match(r"[\d.]+ (µs|ms|s)$", page.cell("plain", MEAN)), "the mean is exact")
@@ -312,6 +318,12 @@ def set_input(page, name, value):
         "e.dispatchEvent(new Event('change'))", name, value)
 
 
+def is_in_view(page, name):
+    return page.driver.execute_script(
+        "const {top, bottom, height} = document.getElementById(arguments[0]).getBoundingClientRect();"
+        "return height > 0 && top >= 0 && bottom <= window.innerHeight", name)
+
+
 def infer_by_form(page):
     page.click("infer")
     page.wait(lambda: page.text("infer-time").startswith("answered in"), "there is an answer")
@@ -347,12 +359,17 @@ def test_a_wrong_input_is_reported(server, page):
     page.click("infer")
     page.wait(lambda: page.text("infer-error") == "the shape of INPUT0 is not a list of sizes", "the mistake")
     set_input(page, "in-INPUT0-shape", "1,2")
-    infer_by_form(page)
+    page.size(1280, 400)
+    page.driver.execute_script("window.scrollTo(0, 0)")
+    assert not is_in_view(page, "highest")
+    page.id("infer").send_keys(Keys.ENTER)
+    page.wait(lambda: page.text("infer-time").startswith("answered in"), "there is an answer")
+    assert is_in_view(page, "highest") and focused(page) == "infer"
     assert page.id("infer-result").is_displayed() and page.text("infer-error") == ""
     set_input(page, "in-INPUT0-shape", "1,3")
     page.click("infer")
     page.wait(lambda: "unexpected shape for input 'INPUT0'" in page.text("infer-error"), "the server's reason")
-    assert page.text("infer-error").startswith("Refused (400): ")
+    assert page.text("infer-error").startswith("Refused (400): ") and is_in_view(page, "infer-error")
     assert not page.id("infer-result").is_displayed() and page.text("infer-time") == ""
     assert colour(page, "#infer-error") != colour(page, "#detail")
     set_input(page, "in-INPUT0-way", "json")

@@ -21,6 +21,7 @@ export class Detail {
     this.model = null;
     this.graph = null;
     this.doing = ""; // "Loading …" while a load lasts
+    this.turn = 0;   // of the latest choice or action: answers to earlier ones come too late
     this.stats = new Map(); // of the steps, by model
     this.ratePlot = this.latencyPlot = null;
     byId("phases").append(...PHASES.map(phase =>
@@ -45,6 +46,7 @@ export class Detail {
   }
 
   async open(model) {
+    this.turn++;
     this.model = model;
     this.graph = null;
     byId("detail").hidden = false;
@@ -60,6 +62,7 @@ export class Detail {
   }
 
   close() {
+    this.turn++;
     this.model = null;
     byId("detail").hidden = true;
     this.onChange(true);
@@ -84,15 +87,15 @@ export class Detail {
 
   // What only a model that is ready has.
   async readModel(model, isReady = model.state === "READY") {
-    const path = modelPath(model.name, model.version);
+    const path = modelPath(model.name, model.version), turn = this.turn;
     const [metadata, config, stats] = await Promise.all(["", "/config", "/stats"].map(end =>
       isReady ? optional(requestJson(path + end)) : null));
-    if (model !== this.model)
+    if (turn !== this.turn)
       return;
     showInferForm(model, metadata, config || {}, isReady ? NOT_THERE : "Load the model to try it.");
     setText(byId("config"), config ? JSON.stringify(config, null, 2) : NOT_THERE);
     setText(byId("batches"), stats ? this.batchText(stats.model_stats[0]) : NOT_THERE);
-    await this.readGraph(model, config);
+    await this.readGraph(model, config, turn);
   }
 
   batchText(stats) {
@@ -103,7 +106,7 @@ export class Detail {
     return lines.join("\n") || "No executions yet.";
   }
 
-  async readGraph(model, config) {
+  async readGraph(model, config, turn) {
     let graph = null;
     if (config && config.ensemble_scheduling)
       graph = graphOfEnsemble(config);
@@ -113,7 +116,7 @@ export class Detail {
     }
     const steps = graph ? [...new Set(graph.nodes.map(node => node.model).filter(Boolean))] : [];
     const stats = await Promise.all(steps.map(step => optional(requestJson(modelPath(step) + "/stats"))));
-    if (model !== this.model)
+    if (turn !== this.turn)
       return;
     this.stats = new Map(steps.map((step, i) => [step, stats[i] && stats[i].model_stats[0]]));
     this.graph = graph;
@@ -168,12 +171,12 @@ export class Detail {
   }
 
   async act(what, path, body) {
-    const model = this.model, message = byId("act-message");
+    const model = this.model, message = byId("act-message"), turn = ++this.turn;
     say(message, "");
     this.doing = what + "ing …";
     this.show();
     const error = await request(path, JSON.stringify(body)).then(() => null, reason => reason);
-    if (this.model === model) { // else another one was chosen meanwhile
+    if (turn === this.turn) {
       this.doing = "";
       say(message, what + ": " + (error ? error.message : "done"), error);
       reveal(message);
@@ -181,7 +184,7 @@ export class Detail {
     await this.onChange(false);
     // A first load gives the model a version, and so another row.
     const now = this.models.get(model.id) || this.models.find(model.name);
-    if (this.model !== model || !now)
+    if (turn !== this.turn || !now)
       return;
     this.model = now;
     setText(byId("detail-title"), now.label);

@@ -23,7 +23,10 @@ const timesOf = (plot, marks) => marks.map(seconds => {
   return [date.getHours(), ...parts.map(n => String(n).padStart(2, "0"))].join(":");
 });
 
-const atLeastAMinute = (plot, from, to) => [Math.min(from, to - 60), to];
+const atLeastAMinute = (plot, from, to) => {
+  const end = to || Date.now() / 1000; // before the first value
+  return [Math.min(from || end, end - 60), end];
+};
 
 const isGap = value => value === null || value === undefined;
 

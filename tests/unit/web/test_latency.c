@@ -59,7 +59,8 @@ static void test_a_mean_is_exact(void **state) {
 
         (void)state;
         latency_between(before, now, &c);
-        assert_int_equal(latency_mean_ns(&c, 250000, 250000 + 30000 + 32000 + 81000 + 93000), 59000);
+        assert_int_equal(latency_mean_ns(&c, 250000, 250000 + 30000 + 32000 + 81000 + 93000),
+                         59000);
         latency_between(now, before, &c); /* loaded again: ten of 25 us */
         assert_int_equal(latency_mean_ns(&c, 486000, 250000), 25000);
         latency_between(now, now, &c);
