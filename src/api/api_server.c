@@ -398,6 +398,7 @@ static void pass_activity(const char *name, int64_t version, size_t n_instances,
 
         memcpy(shown.failures, a->failures, sizeof(shown.failures));
         memcpy(shown.latency, a->latency, sizeof(shown.latency));
+        memcpy(shown.phase_ns, a->phase_ns, sizeof(shown.phase_ns));
         v->visit(&shown, v->userp);
 }
 

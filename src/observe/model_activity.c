@@ -19,9 +19,11 @@ static uint64_t busy_ns_locked(const struct stats_shard *shard) {
 }
 
 static void add_latencies(struct model_activity *to, const struct stats_sums *sums) {
-        for (size_t phase = 0; phase < N_PHASES; phase++)
+        for (size_t phase = 0; phase < N_PHASES; phase++) {
+                to->phase_ns[phase] += sums->values[STAT_PHASE_NS + phase];
                 for (size_t k = 0; k < ACTIVITY_BUCKETS; k++)
                         to->latency[phase][k] += sums->latency[phase][k];
+        }
 }
 
 static void add_shard_locked(struct model_activity *to, const struct stats_shard *shard) {

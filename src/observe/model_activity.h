@@ -23,6 +23,7 @@ struct model_activity {
         uint64_t n_sequences; /* with and without a slot */
         /* Requests by phase and duration; bucket k: up to 10 us * 2^k; the last one: all longer ones. */
         uint64_t latency[ACTIVITY_PHASES][ACTIVITY_BUCKETS];
+        uint64_t phase_ns[ACTIVITY_PHASES]; /* sums of the durations in the buckets */
 };
 
 void model_activity_read(struct model_stats *s, struct model_activity *ret);

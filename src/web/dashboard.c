@@ -264,13 +264,20 @@ static void keep_activity(struct NESO_ModelActivity **kept, const struct NESO_Mo
         (*kept)->model_name = NULL;
 }
 
-static void put_quantiles(uint64_t *to, const uint64_t *before, const uint64_t *now) {
+static void put_quantiles(uint64_t *to, const struct latency_counts *counts) {
+        to[0] = latency_quantile_us(counts, 500);
+        to[1] = latency_quantile_us(counts, 950);
+        to[2] = latency_quantile_us(counts, 990);
+}
+
+static void put_phase(uint64_t *row, unsigned phase, const struct NESO_ModelActivity *before,
+                      const struct NESO_ModelActivity *now) {
         struct latency_counts counts;
 
-        latency_between(before, now, &counts);
-        to[0] = latency_quantile_us(&counts, 500);
-        to[1] = latency_quantile_us(&counts, 950);
-        to[2] = latency_quantile_us(&counts, 990);
+        latency_between(before->latency[phase], now->latency[phase], &counts);
+        put_quantiles(&row[DASHBOARD_QUANTILES + 3 * phase], &counts);
+        row[DASHBOARD_MEANS + phase] =
+                latency_mean_ns(&counts, before->phase_ns[phase], now->phase_ns[phase]);
 }
 
 static void make_row(const struct dashboard *d, const struct NESO_ModelActivity *before,
@@ -291,8 +298,7 @@ static void make_row(const struct dashboard *d, const struct NESO_ModelActivity 
         row[DASHBOARD_CACHE_MISSES] = grown(before->cache_misses, now->cache_misses);
         row[DASHBOARD_BUSY_PERMILLE] = permille(grown(before->busy_ns, now->busy_ns), d->window_ns);
         for (unsigned phase = 0; phase < NESO_PHASES; phase++)
-                put_quantiles(&row[DASHBOARD_QUANTILES + 3 * phase], before->latency[phase],
-                              now->latency[phase]);
+                put_phase(row, phase, before, now);
 }
 
 static void read_live(struct dashboard *d, struct shown_model *m,
@@ -316,10 +322,13 @@ static void read_live(struct dashboard *d, struct shown_model *m,
 static void make_sample(const struct NESO_ModelActivity *before,
                         const struct NESO_ModelActivity *now, uint64_t window_ns,
                         uint32_t *sample) {
-        uint64_t quantiles[NESO_PHASES][3];
+        struct latency_counts counts;
+        uint64_t              quantiles[NESO_PHASES][3];
 
-        for (unsigned phase = 0; phase < NESO_PHASES; phase++)
-                put_quantiles(quantiles[phase], before->latency[phase], now->latency[phase]);
+        for (unsigned phase = 0; phase < NESO_PHASES; phase++) {
+                latency_between(before->latency[phase], now->latency[phase], &counts);
+                put_quantiles(quantiles[phase], &counts);
+        }
         sample[SAMPLE_REQUESTS] = low(grown(before->success, now->success));
         sample[SAMPLE_FAILURES] = low(grown(failures_of(before), failures_of(now)));
         sample[SAMPLE_EXECUTIONS] = low(grown(before->executions, now->executions));

@@ -114,7 +114,8 @@ enum dashboard_number {
         DASHBOARD_QUANTILES, /* in us: 50 %, 95 % and 99 % of request, queue, input, infer, output */
         DASHBOARD_TOTAL = DASHBOARD_QUANTILES + 15, /* since the load */
         DASHBOARD_TOTAL_FAILURES,
-        N_DASHBOARD_NUMBERS,
+        DASHBOARD_MEANS, /* in ns, exact, of the window: of request, queue, input, infer, output */
+        N_DASHBOARD_NUMBERS = DASHBOARD_MEANS + 5,
 };
 
 enum dashboard_sample {

@@ -14,6 +14,12 @@ void latency_between(const uint64_t *before, const uint64_t *now, struct latency
         }
 }
 
+uint64_t latency_mean_ns(const struct latency_counts *c, uint64_t before_ns, uint64_t now_ns) {
+        if (c->n == 0)
+                return 0;
+        return (now_ns >= before_ns ? now_ns - before_ns : now_ns) / c->n;
+}
+
 static double bound_us(unsigned k) {
         return (double)((uint64_t)FIRST_BOUND_US << k);
 }

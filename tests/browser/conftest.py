@@ -56,12 +56,21 @@ class Page:
     def __init__(self, driver):
         self.driver = driver
         self.refusals = set()
+        self.scripts = []
 
     def open(self, server, ready=True):
         self.driver.get(f"http://127.0.0.1:{server.http_port}/dashboard")
         if ready:
             self.wait(lambda: self.text("connection") == "live", "the page is live")
         return self
+
+    def first_run(self, script):
+        """Runs the script in pages that are opened from now on, before their own ones."""
+        self.scripts.append(self.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": script}))
+
+    def end(self):
+        for script in self.scripts:
+            self.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
 
     def wait(self, condition, what):
         def holds(_):
@@ -128,6 +137,7 @@ def page(chromium):
     page.size(1280, 1000)
     page.scheme("light")
     yield page
+    page.end()
     faults = page.faults()
     chromium.get("about:blank")
     assert faults == [], json.dumps(faults, indent=1)
@@ -135,13 +145,15 @@ def page(chromium):
 
 @pytest.fixture(scope="session")
 def start(tmp_path_factory):
-    """start(models, options...) gives a server, which ends with the session."""
+    """start(models, options..., files={path: text}) gives a server, which ends with the session."""
     servers = []
 
-    def start_one(models, *options):
+    def start_one(models, *options, files=None):
         e2e.require_build(("identity",))
         folder = tmp_path_factory.mktemp("models")
         e2e.write_repository(folder, models)
+        for path, text in (files or {}).items():
+            (folder / path).write_text(text)
         servers.append(e2e.Server(folder, options))
         return servers[-1]
 

@@ -22,7 +22,7 @@ BACKENDS = ("identity",)
 OPTIONS = ("--model-control-mode=explicit", "--load-model=one", "--load-model=two")
 
 # The order of enum dashboard_number, of what the tests look at.
-REQUESTS, EXECUTIONS, ROWS, INSTANCES, P50, TOTAL = 0, 5, 6, 11, 13, 28
+REQUESTS, EXECUTIONS, ROWS, INSTANCES, P50, TOTAL, MEANS, N_NUMBERS = 0, 5, 6, 11, 13, 28, 30, 35
 POLICY = ("default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
           "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 
@@ -138,7 +138,7 @@ def test_all_models_are_there_then_what_changed(server):
     assert states["one"] == ["1", "READY"] and states["two"] == ["1", "READY"]
     assert states["broken"] == ["", ""]
     row = rows_of(first)[id_of(first, "one")]
-    assert len(row) == 30 and row[INSTANCES] == 1
+    assert len(row) == N_NUMBERS and row[INSTANCES] == 1
 
     infer(server, "one", 5)
     changed, seq = [], first["seq"]
@@ -152,6 +152,7 @@ def test_all_models_are_there_then_what_changed(server):
     assert key == id_of(first, "one")
     assert row[REQUESTS] == row[EXECUTIONS] == row[ROWS] == 5
     assert row[TOTAL] >= 5 and row[P50] > 0
+    assert row[MEANS] > 0 and row[MEANS] >= row[MEANS + 3]  # a request lasts no shorter than its inference
 
 
 def test_the_server_is_there(server):

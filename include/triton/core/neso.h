@@ -356,6 +356,7 @@ struct NESO_ModelActivity {
         /* Of request, queue, compute input, compute infer and compute output: the number of successful
          * requests by duration. Bucket k holds what took up to 10 us * 2^k, the last one all longer ones. */
         uint64_t latency[NESO_PHASES][NESO_LATENCY_BUCKETS];
+        uint64_t phase_ns[NESO_PHASES]; /* sums of the durations that `latency` counts */
 };
 
 /* Calls `visit` for each version of a model that is ready. It runs within the call, with no lock held. A

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Asks the server once a second what has changed, and shows it.
 import {askForKey, Refusal, request, requestJson} from "./api.js";
-import {bytes, byId, count, make, say, setText, showTiles, span} from "./dom.js";
+import {bytes, byId, count, make, reveal, say, setText, showTiles, span} from "./dom.js";
 import {Detail} from "./detail.js";
 import {Models} from "./model.js";
 import {Plot} from "./plot.js";
@@ -155,16 +155,27 @@ async function follow() {
   }
 }
 
+byId("load-name").addEventListener("focus", () => {
+  const names = [...new Set(models.all().map(model => model.name))].sort();
+  byId("known-models").replaceChildren(...names.map(value => make("option", {value})));
+});
+
 byId("load-form").addEventListener("submit", async event => {
   const name = byId("load-name").value.trim(), message = byId("models-message");
   event.preventDefault();
-  say(message, `Load ${name} …`);
+  if (!name) {
+    say(message, "type a name", true);
+    byId("load-name").focus();
+    return;
+  }
+  say(message, `Loading ${name} …`);
   try {
     await request(`/v2/repository/models/${encodeURIComponent(name)}/load`, "{}");
     say(message, `Load ${name}: done`);
   } catch (error) {
     say(message, `Load ${name}: ${error.message}`, true);
   }
+  reveal(message);
   await look();
 });
 

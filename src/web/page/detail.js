@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The part of the page about one model: what it does now, its actions, steps and configuration.
 import {modelPath, request, requestJson} from "./api.js";
-import {byId, count, make, micros, say, setText, showTiles} from "./dom.js";
+import {about, byId, count, make, micros, reveal, say, setText, showTiles} from "./dom.js";
 import {drawGraph, graphOfChain, graphOfEnsemble, stepTime} from "./graph.js";
 import {showInferForm} from "./infer.js";
 import {PHASES} from "./model.js";
@@ -20,25 +20,39 @@ export class Detail {
     this.onChange = onChange; // called after a load or an unload, and on closing
     this.model = null;
     this.graph = null;
+    this.doing = ""; // "Loading …" while a load lasts
+    this.turn = 0;   // of the latest choice or action: answers to earlier ones come too late
     this.stats = new Map(); // of the steps, by model
     this.ratePlot = this.latencyPlot = null;
     byId("phases").append(...PHASES.map(phase =>
-      make("tr", {}, make("th", {scope: "row"}, phase), make("td"), make("td"), make("td"))));
+      make("tr", {}, make("th", {scope: "row"}, phase), ...[0, 1, 2, 3].map(() => make("td")))));
     byId("detail-close").addEventListener("click", () => this.close());
     byId("act-load").addEventListener("click", () => this.load({}));
-    byId("act-unload").addEventListener("click", () => this.unload());
+    byId("act-unload").addEventListener("click", () => this.askToUnload());
+    byId("unload-anyway").addEventListener("click", () => {
+      this.endQuestion();
+      this.unload();
+    });
+    byId("unload-not").addEventListener("click", () => this.endQuestion());
     byId("act-load-parameters").addEventListener("click", () => this.loadWithParameters());
     byId("detail").addEventListener("keydown", event => {
-      if (event.key === "Escape")
+      if (event.key !== "Escape")
+        return;
+      if (byId("unload-question").hidden)
         this.close();
+      else
+        this.endQuestion();
     });
   }
 
   async open(model) {
+    this.turn++;
     this.model = model;
     this.graph = null;
     byId("detail").hidden = false;
     setText(byId("detail-title"), model.label);
+    this.doing = "";
+    byId("unload-question").hidden = true;
     for (const id of ["act-message", "infer-time"])
       say(byId(id), "");
     this.show();
@@ -48,6 +62,7 @@ export class Detail {
   }
 
   close() {
+    this.turn++;
     this.model = null;
     byId("detail").hidden = true;
     this.onChange(true);
@@ -67,20 +82,20 @@ export class Detail {
     this.ratePlot.set(samples.map(([time, sample]) =>
       [time, sample ? sample[SAMPLE.requests] / history.period_s : 0]));
     this.latencyPlot.set(samples.map(([time, sample]) =>
-      [time, ...[SAMPLE.p50, SAMPLE.p95, SAMPLE.p99].map(at => sample ? sample[at] / 1000 : 0)]));
+      [time, ...[SAMPLE.p50, SAMPLE.p95, SAMPLE.p99].map(at => sample && sample[at] ? sample[at] / 1000 : null)]));
   }
 
   // What only a model that is ready has.
   async readModel(model, isReady = model.state === "READY") {
-    const path = modelPath(model.name, model.version);
+    const path = modelPath(model.name, model.version), turn = this.turn;
     const [metadata, config, stats] = await Promise.all(["", "/config", "/stats"].map(end =>
       isReady ? optional(requestJson(path + end)) : null));
-    if (model !== this.model)
+    if (turn !== this.turn)
       return;
-    showInferForm(model, metadata);
+    showInferForm(model, metadata, config || {}, isReady ? NOT_THERE : "Load the model to try it.");
     setText(byId("config"), config ? JSON.stringify(config, null, 2) : NOT_THERE);
     setText(byId("batches"), stats ? this.batchText(stats.model_stats[0]) : NOT_THERE);
-    await this.readGraph(model, config);
+    await this.readGraph(model, config, turn);
   }
 
   batchText(stats) {
@@ -91,7 +106,7 @@ export class Detail {
     return lines.join("\n") || "No executions yet.";
   }
 
-  async readGraph(model, config) {
+  async readGraph(model, config, turn) {
     let graph = null;
     if (config && config.ensemble_scheduling)
       graph = graphOfEnsemble(config);
@@ -101,7 +116,7 @@ export class Detail {
     }
     const steps = graph ? [...new Set(graph.nodes.map(node => node.model).filter(Boolean))] : [];
     const stats = await Promise.all(steps.map(step => optional(requestJson(modelPath(step) + "/stats"))));
-    if (model !== this.model)
+    if (turn !== this.turn)
       return;
     this.stats = new Map(steps.map((step, i) => [step, stats[i] && stats[i].model_stats[0]]));
     this.graph = graph;
@@ -120,10 +135,13 @@ export class Detail {
     if (!model)
       return;
     const isReady = model.state === "READY";
-    setText(byId("detail-state"), (model.state || "not loaded") + (model.reason ? ": " + model.reason : ""));
-    byId("detail-state").className = model.state;
+    // The message of a load that failed has the reason already.
+    const reason = byId("act-message").textContent.includes(model.reason) ? "" : ": " + model.reason;
+    setText(byId("detail-state"), this.doing || (model.state || "not loaded") + reason);
+    byId("detail-state").dataset.kind = this.doing ? "loading" : model.kind;
     setText(byId("act-load"), isReady ? "Reload" : "Load");
-    byId("act-unload").disabled = !isReady;
+    // Not `disabled`, which would take the focus.
+    byId("act-unload").setAttribute("aria-disabled", !isReady);
     showTiles(byId("model-tiles"), [
       ["Requests/s", count(model.rate)],
       ["Queue", count(model.pending)],
@@ -137,8 +155,10 @@ export class Detail {
       ...model.failures.map(([name, n]) => ["Failures/s: " + name, count(model.per(n))]),
     ]);
     PHASES.forEach((phase, i) => {
+      const cells = byId("phases").children[i].children;
+      setText(cells[1], micros(model.mean(i)));
       for (let q = 0; q < 3; q++)
-        setText(byId("phases").children[i].children[q + 1], micros(model.quantile(i, q)));
+        setText(cells[q + 2], about(model.quantile(i, q)));
     });
     this.showGraph();
   }
@@ -147,22 +167,24 @@ export class Detail {
     if (!this.model || !this.ratePlot)
       return;
     this.ratePlot.add(time, this.model.rate);
-    this.latencyPlot.add(time, ...[0, 1, 2].map(q => this.model.quantile(0, q) / 1000));
+    this.latencyPlot.add(time, ...[0, 1, 2].map(q => this.model.quantile(0, q) / 1000 || null));
   }
 
   async act(what, path, body) {
-    const model = this.model, message = byId("act-message");
-    say(message, what + " …");
-    try {
-      await request(path, JSON.stringify(body));
-      say(message, what + ": done");
-    } catch (error) {
-      say(message, what + ": " + error.message, true);
+    const model = this.model, message = byId("act-message"), turn = ++this.turn;
+    say(message, "");
+    this.doing = what + "ing …";
+    this.show();
+    const error = await request(path, JSON.stringify(body)).then(() => null, reason => reason);
+    if (turn === this.turn) {
+      this.doing = "";
+      say(message, what + ": " + (error ? error.message : "done"), error);
+      reveal(message);
     }
     await this.onChange(false);
     // A first load gives the model a version, and so another row.
     const now = this.models.get(model.id) || this.models.find(model.name);
-    if (this.model !== model || !now)
+    if (turn !== this.turn || !now)
       return;
     this.model = now;
     setText(byId("detail-title"), now.label);
@@ -185,6 +207,27 @@ export class Detail {
     } catch (error) {
       say(byId("act-message"), "The parameters are not JSON: " + error.message, true);
     }
+  }
+
+  // A model in use takes a second step.
+  askToUnload() {
+    if (byId("act-unload").getAttribute("aria-disabled") === "true")
+      return;
+    const {name} = this.model;
+    const rate = this.models.all().filter(model => model.name === name).reduce((sum, model) => sum + model.rate, 0);
+    if (rate === 0) {
+      this.unload();
+      return;
+    }
+    setText(byId("unload-rate"), `${name} gets ${count(rate)} requests/s. Unload anyway?`);
+    byId("unload-question").hidden = false;
+    byId("unload-not").focus();
+    reveal(byId("unload-question"));
+  }
+
+  endQuestion() {
+    byId("unload-question").hidden = true;
+    byId("act-unload").focus();
   }
 
   unload() {

@@ -58,9 +58,20 @@ export function micros(us) {
   if (us === 0)
     return "–";
   if (us < 1000)
-    return us.toFixed(0) + " µs";
+    return us.toFixed(us < 10 ? 1 : 0) + " µs";
   return us < 1e6 ? (us / 1000).toFixed(us < 1e4 ? 2 : 1) + " ms" : (us / 1e6).toFixed(2) + " s";
 }
+
+// A quantile that comes from buckets has two digits. The first bucket ends at 10 us, and has no lower bound.
+export function about(us) {
+  if (us > 0 && us < 10)
+    return "<10 µs";
+  const [size, unit] = us < 1000 ? [1, "µs"] : us < 1e6 ? [1e3, "ms"] : [1e6, "s"];
+  return us === 0 ? "–" : `≈${Number((us / size).toPrecision(2))} ${unit}`;
+}
+
+// Brings a status or an answer into view, unless it is there.
+export const reveal = element => element.scrollIntoView({block: "nearest"});
 
 export function span(ms) {
   const s = Math.floor(ms / 1000);

@@ -106,7 +106,7 @@ export function drawGraph(box, graph, timeOf) {
 
 // The time of a step: of the last second when it had requests, else the mean since its load.
 export function stepTime(model, stats) {
-  const now = model ? model.quantile(0, 0) : 0;
+  const now = model ? model.mean(0) : 0;
   if (now > 0)
     return {us: now, text: micros(now) + " now"};
   const success = stats && stats.inference_stats.success;

@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The form that infers: its inputs, the tensors that it makes, and the same request for a shell and for
 // Python.
-import {authHeaders, modelPath, request} from "./api.js";
-import {byId, make, say} from "./dom.js";
+import {authHeaders, modelPath, Refusal, request, requestJson} from "./api.js";
+import {byId, make, reveal, say, setText} from "./dom.js";
 
 const MAX_ELEMENTS = 1 << 22;  // of zeros or random numbers
 const MAX_SHOWN = 20000;       // characters of an answer
+const MAX_COMPARED = 10000;    // numbers of an output of which the highest is looked for
 const MAX_INLINE = 2000;       // longer bodies of examples come from a file
 
 const isFloat = type => /^(FP|BF)/.test(type);
 
-function randomOf(type) {
+const isNumber = type => type !== "BYTES" && type !== "BOOL";
+
+function randomOf(type, from, to) {
   if (type === "BYTES")
     return Math.random().toString(36).slice(2, 10);
   if (type === "BOOL")
     return Math.random() < 0.5;
-  return isFloat(type) ? Number(Math.random().toFixed(4)) : Math.floor(Math.random() * 100);
+  const part = Math.random() * (to - from + (isFloat(type) ? 0 : 1));
+  return isFloat(type) ? Number((from + part).toFixed(4)) : Math.floor(from + part);
 }
 
 const zeroOf = type => type === "BYTES" ? "" : type === "BOOL" ? false : 0;
@@ -30,12 +34,24 @@ export function imageShape(shape) {
   return null;
 }
 
-// The picture scaled to the shape: values of 0 to 1 for floats, of 0 to 255 for integers.
-function pixels(image, fit, type) {
+// A square grey image in one row, of 64 numbers for 8 x 8; or null.
+function flatShape(shape) {
+  const n = shape[shape.length - 1], side = Math.sqrt(n);
+  if (side < 2 || !Number.isInteger(side) || shape.slice(0, -1).some(dim => dim !== 1))
+    return null;
+  return {channels: 1, height: side, width: side, isChannelFirst: true, isFlat: true};
+}
+
+// The picture scaled to the shape. `highest` is the value of white, or that of black if dark is high.
+function pixels(image, fit, type, highest, isDarkHigh) {
   const canvas = document.createElement("canvas");
   canvas.width = fit.width;
   canvas.height = fit.height;
   const context = canvas.getContext("2d");
+  if (fit.isFlat) { // what is transparent is paper
+    context.fillStyle = "#fff";
+    context.fillRect(0, 0, fit.width, fit.height);
+  }
   context.drawImage(image, 0, 0, fit.width, fit.height);
   const rgba = context.getImageData(0, 0, fit.width, fit.height).data;
   const n = fit.width * fit.height;
@@ -43,9 +59,10 @@ function pixels(image, fit, type) {
   for (let i = 0; i < n; i++) {
     for (let c = 0; c < fit.channels; c++) {
       const grey = 0.299 * rgba[4 * i] + 0.587 * rgba[4 * i + 1] + 0.114 * rgba[4 * i + 2];
-      const value = fit.channels === 1 ? grey : rgba[4 * i + c];
+      const light = (fit.channels === 1 ? grey : rgba[4 * i + c]) / 255;
+      const value = (isDarkHigh ? 1 - light : light) * highest;
       values[fit.isChannelFirst ? c * n + i : i * fit.channels + c] =
-        isFloat(type) ? Number((value / 255).toFixed(5)) : Math.round(value);
+        isFloat(type) ? Number(value.toFixed(5)) : Math.round(value);
     }
   }
   return values;
@@ -56,7 +73,20 @@ class Input {
   constructor({name, datatype, shape}) {
     Object.assign(this, {name, datatype});
     this.image = null;
-    const id = "in-" + name;
+    this.makeParts("in-" + name, shape);
+    this.box = make("fieldset", {}, make("legend", {}, `${name} (${datatype})`),
+      make("label", {}, "Shape ", this.shape), " ", make("label", {}, "Data ", this.way), " ", this.range, this.json, this.drop);
+    this.way.addEventListener("change", () => this.show());
+    this.shape.addEventListener("change", () => this.show());
+    this.listenToFiles();
+    if (imageShape(this.dims()))
+      this.way.value = "picture";
+    this.show();
+  }
+
+  makeParts(id, shape) {
+    const {name, datatype} = this;
+    const number = (end, value) => make("input", {id: id + end, type: "number", step: "any", value});
     this.shape = make("input", {id: id + "-shape", size: 16, value: shape.map(n => n < 0 ? 1 : n).join(","),
       spellcheck: "false", autocomplete: "off"});
     this.way = make("select", {id: id + "-way"},
@@ -66,10 +96,18 @@ class Input {
       "aria-label": "Data of " + name + ", JSON"});
     this.file = make("input", {type: "file", accept: "image/*", "aria-label": "Picture for " + name});
     this.preview = make("span", {});
-    this.drop = make("div", {class: "drop", "data-input": name}, "Drop a picture here, or choose one: ", this.file, this.preview);
-    this.box = make("fieldset", {}, make("legend", {}, `${name} (${datatype})`),
-      make("label", {}, "Shape ", this.shape), " ", make("label", {}, "Data ", this.way), this.json, this.drop);
-    this.way.addEventListener("change", () => this.show());
+    this.from = number("-from", 0);
+    this.to = number("-to", isFloat(datatype) ? 1 : 99);
+    this.range = make("span", {}, make("label", {}, "from ", this.from), " ", make("label", {}, "to ", this.to));
+    this.max = number("-max", isFloat(datatype) ? 1 : 255);
+    this.isDarkHigh = make("input", {id: id + "-dark", type: "checkbox", checked: ""});
+    this.flat = make("p", {}, make("label", {}, "values 0 to ", this.max), " ",
+      make("label", {class: "check"}, this.isDarkHigh, " dark is high"));
+    this.drop = make("div", {class: "drop", "data-input": name}, this.flat,
+      "Drop a picture here, or choose one: ", this.file, this.preview);
+  }
+
+  listenToFiles() {
     this.file.addEventListener("change", () => this.take(this.file.files[0]));
     this.drop.addEventListener("dragover", event => {
       event.preventDefault();
@@ -81,14 +119,25 @@ class Input {
       this.drop.classList.remove("over");
       this.take(event.dataTransfer.files[0]);
     });
-    if (imageShape(this.dims()))
-      this.way.value = "picture";
-    this.show();
+  }
+
+  fit() {
+    return isNumber(this.datatype) ? imageShape(this.dims()) || flatShape(this.dims()) : null;
   }
 
   show() {
+    const fit = this.fit(), option = this.way.lastChild;
+    const n = this.dims().reduce((a, b) => a * b, 1);
+    option.disabled = !fit;
+    setText(option, !fit ? "a picture (needs height x width x channels)"
+      : fit.isFlat ? `a picture, as ${fit.height} x ${fit.width} grey` : "a picture");
+    if (!fit && this.way.value === "picture")
+      this.way.value = "zeros";
+    this.json.placeholder = `${n} values: [${n > 2 ? "0, 0, …" : n === 2 ? "0, 0" : "0"}]`;
     this.json.hidden = this.way.value !== "json";
+    this.range.hidden = this.way.value !== "random" || !isNumber(this.datatype);
     this.drop.hidden = this.way.value !== "picture";
+    this.flat.hidden = !fit || !fit.isFlat;
   }
 
   dims() {
@@ -111,19 +160,36 @@ class Input {
     if (!dims.every(d => Number.isInteger(d) && d >= 0))
       throw new Error(`the shape of ${this.name} is not a list of sizes`);
     if (this.way.value === "json")
-      return JSON.parse(this.json.value || "[]");
+      return this.typed(n);
     if (n > MAX_ELEMENTS)
       throw new Error(`${this.name} would have ${n} elements; the form makes ${MAX_ELEMENTS} at most`);
-    if (this.way.value === "picture") {
-      const fit = imageShape(dims);
-      if (!fit)
-        throw new Error(`the shape of ${this.name} is not that of a picture: height, width and 1, 3 or 4 channels`);
-      if (!this.image)
-        throw new Error(`${this.name} has no picture yet`);
-      return pixels(this.image, fit, this.datatype);
-    }
+    if (this.way.value === "picture")
+      return this.drawn();
     const oneOf = this.way.value === "random" ? randomOf : zeroOf;
-    return Array.from({length: n}, () => oneOf(this.datatype));
+    const [from, to] = [Number(this.from.value), Number(this.to.value)];
+    return Array.from({length: n}, () => oneOf(this.datatype, from, to));
+  }
+
+  typed(n) {
+    const text = this.json.value.trim();
+    if (!text && n > 0)
+      throw new Error(`${this.name}: type ${n} value${n === 1 ? "" : "s"}`);
+    try {
+      return JSON.parse(text || "[]");
+    } catch (error) {
+      throw new Error(`${this.name}: ${error.message}`);
+    }
+  }
+
+  drawn() {
+    const fit = this.fit();
+    if (!fit)
+      throw new Error(`the shape of ${this.name} is not that of a picture: height, width and 1, 3 or 4 channels`);
+    if (!this.image)
+      throw new Error(`${this.name} has no picture yet`);
+    if (fit.isFlat)
+      return pixels(this.image, fit, this.datatype, Number(this.max.value), this.isDarkHigh.checked);
+    return pixels(this.image, fit, this.datatype, isFloat(this.datatype) ? 1 : 255, false);
   }
 
   tensor() {
@@ -157,15 +223,24 @@ export function asPython(url, body) {
 }
 
 let inputs = [];
-let target = null; // {name, version}
+let target = null; // {name, version, labelled}
 
-export function showInferForm(model, metadata) {
-  target = {name: model.name, version: model.version};
+// `whyNot`: the text instead of a form when the model has no metadata.
+export function showInferForm(model, metadata, config, whyNot) {
+  // A second request for the label would be a request of a sequence.
+  const labelled = config.sequence_batching ? [] : (config.output || []).filter(output => output.label_filename);
+  target = {name: model.name, version: model.version, labelled: labelled.map(output => output.name)};
   inputs = (metadata ? metadata.inputs : []).map(input => new Input(input));
   byId("inputs").replaceChildren(...inputs.map(input => input.box));
   byId("infer-form").hidden = inputs.length === 0;
+  setText(byId("infer-none"), metadata ? "" : whyNot);
+  forgetAnswer();
+}
+
+function forgetAnswer() {
   byId("infer-result").hidden = true;
   say(byId("infer-time"), "");
+  say(byId("infer-error"), "");
 }
 
 function showExamples(body) {
@@ -184,25 +259,64 @@ function pretty(text) {
   return shown.length > MAX_SHOWN ? shown.slice(0, MAX_SHOWN) + "\n… " + (shown.length - MAX_SHOWN) + " more characters" : shown;
 }
 
+// {name, index, value} of each output that is one row of 2 to MAX_COMPARED numbers.
+function highestOf(outputs) {
+  return outputs.filter(({datatype, shape, data}) => isNumber(datatype) && data && data.length > 1 &&
+    data.length <= MAX_COMPARED && shape[shape.length - 1] === data.length).map(({name, data}) => {
+    const index = data.reduce((best, value, i) => value > data[best] ? i : best, 0);
+    return {name, index, value: data[index]};
+  });
+}
+
+// Asks for the classes of the outputs that have labels; a Map of output to "value:index:label".
+async function labelsOf(at, tensors, names) {
+  if (!names.length)
+    return new Map();
+  const outputs = names.map(name => ({name, parameters: {classification: 1}}));
+  const answer = await requestJson(at, JSON.stringify({inputs: tensors, outputs})).catch(() => ({outputs: []}));
+  return new Map(answer.outputs.map(({name, data}) => [name, String(data[0])]));
+}
+
+function showHighest(highest, labels) {
+  byId("highest").replaceChildren(...highest.map(({name, index, value}) => {
+    const label = new RegExp(`^[^:]*:${index}:(.*)$`).exec(labels.get(name) || "");
+    return make("div", {}, `highest: ${name}[${index}] = ${Number(value.toPrecision(3))}` + (label ? `, "${label[1]}"` : ""));
+  }));
+}
+
 async function infer() {
-  const body = JSON.stringify({inputs: inputs.map(input => input.tensor())});
+  const {name, version, labelled} = target, asked = target;
+  const tensors = inputs.map(input => input.tensor());
+  const body = JSON.stringify({inputs: tensors}), at = modelPath(name, version) + "/infer";
   showExamples(body);
   const start = performance.now();
-  const text = await request(modelPath(target.name, target.version) + "/infer", body);
+  const text = await request(at, body);
   const ms = performance.now() - start;
+  const highest = highestOf(JSON.parse(text).outputs || []);
+  const labels = await labelsOf(at, tensors, highest.map(one => one.name).filter(one => labelled.includes(one)));
+  if (target !== asked)
+    return; // another model was chosen meanwhile
+  showHighest(highest, labels);
   byId("answer").textContent = pretty(text);
-  return ms;
+  say(byId("infer-time"), `answered in ${ms.toFixed(1)} ms, as this page sees it`);
+  byId("infer-result").hidden = false;
+  reveal(byId("answer-part"));
 }
 
 byId("infer-form").addEventListener("submit", async event => {
   event.preventDefault();
-  byId("infer").disabled = true;
+  if (byId("infer").hasAttribute("aria-disabled"))
+    return;
+  byId("infer").setAttribute("aria-disabled", "true"); // `disabled` would take the focus
+  forgetAnswer();
+  const asked = target;
   try {
-    const ms = await infer();
-    say(byId("infer-time"), `answered in ${ms.toFixed(1)} ms, as this page sees it`);
-    byId("infer-result").hidden = false;
+    await infer();
   } catch (error) {
-    say(byId("infer-time"), error.message, true);
+    if (target === asked) {
+      say(byId("infer-error"), error instanceof Refusal ? `Refused (${error.status}): ${error.message}` : error.message, true);
+      reveal(byId("infer-error"));
+    }
   }
-  byId("infer").disabled = false;
+  byId("infer").removeAttribute("aria-disabled");
 });

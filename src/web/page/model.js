@@ -4,7 +4,7 @@
 const FAILURES = ["other", "backend", "canceled", "rejected"];
 export const PHASES = ["request", "queue", "compute input", "compute infer", "compute output"];
 
-const N_NUMBERS = 30;
+const N_NUMBERS = 35;
 const zeros = new Array(N_NUMBERS).fill(0);
 
 export class Model {
@@ -15,7 +15,13 @@ export class Model {
     this.windowS = 1;
   }
   get label() {
-    return this.version ? this.name + " " + this.version : this.name;
+    return this.version ? `${this.name}, version ${this.version}` : this.name;
+  }
+  // The state in a word; a model that was unloaded on purpose has not failed.
+  get kind() {
+    if (this.state === "UNAVAILABLE")
+      return this.reason === "unloaded" ? "unloaded" : "failed";
+    return this.state.toLowerCase() || "not loaded";
   }
   per(n) {
     return this.windowS > 0 ? n / this.windowS : 0;
@@ -31,10 +37,12 @@ export class Model {
   get busy() { return this.row[10] / 1000; }
   get instances() { return this.row[11]; }
   get sequences() { return this.row[12]; }
-  // q: 0, 1, 2 for 50, 95 and 99 %.
+  // q: 0, 1, 2 for 50, 95 and 99 %; from buckets.
   quantile(phase, q) { return this.row[13 + 3 * phase + q]; }
   get total() { return this.row[28]; }
   get totalFailures() { return this.row[29]; }
+  // In us, exact; 0 when there were no requests.
+  mean(phase) { return this.row[30 + phase] / 1000; }
 }
 
 export class Models {

@@ -1,21 +1,32 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The table of the models: a row per model, of which only changed cells are written.
-import {byId, count, make, micros, setText} from "./dom.js";
+import {about, byId, count, make, micros, setText} from "./dom.js";
 
 const columns = [
-  {key: "name", title: "Model", isText: true, text: m => m.name},
-  {key: "version", title: "Version", text: m => m.version},
-  {key: "state", title: "State", isText: true, text: m => m.state || "not loaded"},
-  {key: "rate", title: "Req/s", text: m => count(m.rate)},
-  {key: "p50", title: "50 %", text: m => micros(m.quantile(0, 0)), value: m => m.quantile(0, 0)},
-  {key: "p99", title: "99 %", text: m => micros(m.quantile(0, 2)), value: m => m.quantile(0, 2)},
-  {key: "pending", title: "Queue", text: m => count(m.pending)},
-  {key: "batch", title: "Batch", text: m => m.batch ? m.batch.toFixed(1) : "–"},
-  {key: "busy", title: "Busy", text: m => m.instances ? m.busy.toFixed(1) + "/" + m.instances : "–"},
-  {key: "failureRate", title: "Fail/s", text: m => count(m.failureRate)},
-  {key: "total", title: "Total", text: m => count(m.total)},
-  {key: "reason", title: "Reason", isText: true, text: m => m.reason},
+  {key: "name", title: "Model", about: "Press a name to see the model", isText: true, text: m => m.name},
+  {key: "version", title: "Version", about: "Version of the model", text: m => m.version},
+  {key: "state", title: "State", about: "State of the model in the server's index", isText: true,
+    text: m => m.state || "not loaded"},
+  {key: "rate", title: "Req/s", about: "Successful requests per second", text: m => count(m.rate)},
+  {key: "mean", title: "Time mean", about: "Mean time of the requests of the last second, exact",
+    text: m => micros(m.mean(0)), value: m => m.mean(0)},
+  {key: "p50", title: "Time 50 %", about: "Half of the requests of the last second took up to this; right to a factor of two",
+    text: m => about(m.quantile(0, 0)), value: m => m.quantile(0, 0)},
+  {key: "p99", title: "Time 99 %", about: "99 % of the requests of the last second took up to this; right to a factor of two",
+    text: m => about(m.quantile(0, 2)), value: m => m.quantile(0, 2)},
+  {key: "pending", title: "Queue", about: "Requests that wait for an instance now", text: m => count(m.pending)},
+  {key: "batch", title: "Batch", about: "Rows that an execution has, as a mean of the last second",
+    text: m => m.batch ? m.batch.toFixed(1) : "–"},
+  {key: "busy", title: "Busy", about: "Instances that executed, as a mean of the last second / all instances of the model",
+    text: m => m.instances ? m.busy.toFixed(1) + "/" + m.instances : "–"},
+  {key: "failureRate", title: "Fail/s", about: "Failed requests per second", text: m => count(m.failureRate)},
+  {key: "total", title: "Total", about: "Successful requests since the load", text: m => count(m.total)},
+  {key: "reason", title: "Reason", about: "Why the model is not ready", isText: true, text: m => m.reason},
 ];
+
+const classOf = column => (column.isText ? "text " : "") + column.key;
+
+const KINDS = ["ready", "loading", "unloading", "not loaded", "unloaded", "failed"];
 
 const compareTexts = new Intl.Collator("en", {numeric: true}).compare;
 
@@ -42,7 +53,7 @@ export class Table {
       this.markSort();
       this.order();
     });
-    return make("th", {scope: "col", class: column.isText ? "text" : ""}, button);
+    return make("th", {scope: "col", title: column.about, class: classOf(column)}, button);
   }
 
   markSort() {
@@ -57,7 +68,7 @@ export class Table {
   makeRow(model) {
     const row = make("tr", {"data-model": model.name, "data-version": model.version});
     for (const column of columns)
-      row.append(make("td", {class: column.isText ? "text " + column.key : ""}));
+      row.append(make("td", {class: classOf(column)}));
     const name = make("button", {type: "button", class: "name"});
     name.addEventListener("click", () => this.choose(model));
     row.firstChild.append(name);
@@ -70,7 +81,9 @@ export class Table {
       const cell = i === 0 ? row.firstChild.firstChild : row.children[i];
       setText(cell, column.text(model));
     });
-    row.children[2].className = "text state " + model.state;
+    row.dataset.kind = model.kind;
+    // A phone shows it below the name.
+    row.firstChild.dataset.why = (model.state || "not loaded") + (model.reason ? ": " + model.reason : "");
   }
 
   isShown(model) {
@@ -112,9 +125,11 @@ export class Table {
 
   showCount() {
     const all = this.models.all();
-    const nReady = all.filter(model => model.state === "READY").length;
+    const counts = new Map(KINDS.map(kind => [kind, 0]));
+    all.forEach(({kind}) => counts.set(kind, counts.get(kind) + 1));
+    const parts = [...counts].filter(([kind, n]) => n || kind === "ready").map(([kind, n]) => `${n} ${kind}`);
     const nShown = [...this.rows.values()].filter(row => !row.hidden).length;
-    setText(byId("model-count"), `${nReady} ready of ${all.length}` +
+    setText(byId("model-count"), parts.join(", ") +
       (nShown < all.length ? `, ${nShown} shown` : ""));
   }
 

@@ -354,10 +354,11 @@ static void test_activity_has_the_same_numbers(void **state) {
         assert_int_equal(a.cache_misses, 1);
         assert_int_equal(a.pending, 1);
         assert_int_equal(a.n_sequences, 0);
-        assert_int_equal(a.busy_ns, 44000);   /* 5 000 + 30 000 + 9 000 */
-        assert_int_equal(a.latency[0][3], 2); /* requests of 40 to 80 us */
-        assert_int_equal(a.latency[1][0], 2); /* of at most 10 us in the queue */
-        assert_int_equal(a.latency[3][2], 2); /* inference, of 20 to 40 us */
+        assert_int_equal(a.busy_ns, 44000);     /* 5 000 + 30 000 + 9 000 */
+        assert_int_equal(a.latency[0][3], 2);   /* requests of 40 to 80 us */
+        assert_int_equal(a.latency[1][0], 2);   /* of at most 10 us in the queue */
+        assert_int_equal(a.latency[3][2], 2);   /* inference, of 20 to 40 us */
+        assert_int_equal(a.phase_ns[3], 60000); /* 30 000 each */
         model_stats_pending(stats, -1);
 }
 

@@ -115,7 +115,7 @@ static void add_model(const char *name) {
                                                       .n_instances = 2 };
 }
 
-/* n requests of 20 to 40 us, one row each. */
+/* n requests of about 21 us in each phase, one row each. */
 static void serve(size_t model, uint64_t n) {
         struct NESO_ModelActivity *a = &core.models[model];
 
@@ -123,8 +123,10 @@ static void serve(size_t model, uint64_t n) {
         a->executions += n;
         a->executed_inferences += n;
         a->busy_ns += n * NS_PER_MS;
-        for (unsigned phase = 0; phase < NESO_PHASES; phase++)
+        for (unsigned phase = 0; phase < NESO_PHASES; phase++) {
                 a->latency[phase][2] += n;
+                a->phase_ns[phase] += n * (21000 + phase);
+        }
 }
 
 static struct dashboard *begin(void) {
@@ -175,7 +177,8 @@ static void test_an_answer_has_what_changed(void **state) {
         expect(&out, "\"models\":[],\"gone\":[]");
         /* Ten requests, ten executions of ten rows; ten milliseconds of a second; 30, 39 and 39 us. */
         expect(&out, "\"rows\":[[1,10,0,0,0,0,10,10,0,0,0,9,2,0,30,39,39,");
-        expect(&out, ",10,0]]");
+        /* The total and the means, which are exact. */
+        expect(&out, ",10,0,21000,21001,21002,21003,21004]]");
 
         pass(1000); /* the rate of b ends */
         ask(d, &(struct dashboard_question){ .since = 2 }, &out);
@@ -370,6 +373,7 @@ static void test_a_reload_makes_no_huge_numbers(void **state) {
         pass(1000);
         ask(d, &(struct dashboard_question){ .since = 1 }, &out);
         expect(&out, "\"rows\":[[0,7,0,0,0,0,7,7,");
+        expect(&out, ",7,0,21000,21001,21002,21003,21004]]");
 
         core.n_models = 0; /* unloaded */
         core.index = "[{\"name\":\"a\",\"version\":\"1\",\"state\":\"UNAVAILABLE\"}]";

@@ -52,6 +52,21 @@ static void test_smaller_counts_are_those_of_a_new_load(void **state) {
         assert_int_equal(c.counts[0], 6);
 }
 
+static void test_a_mean_is_exact(void **state) {
+        const uint64_t        before[NESO_LATENCY_BUCKETS] = { [2] = 10 };
+        const uint64_t        now[NESO_LATENCY_BUCKETS] = { [2] = 12, [4] = 2 };
+        struct latency_counts c;
+
+        (void)state;
+        latency_between(before, now, &c);
+        assert_int_equal(latency_mean_ns(&c, 250000, 250000 + 30000 + 32000 + 81000 + 93000),
+                         59000);
+        latency_between(now, before, &c); /* loaded again: ten of 25 us */
+        assert_int_equal(latency_mean_ns(&c, 486000, 250000), 25000);
+        latency_between(now, now, &c);
+        assert_int_equal(latency_mean_ns(&c, 486000, 486000), 0);
+}
+
 static void test_the_last_bucket_counts_as_its_lower_bound(void **state) {
         const uint64_t        now[NESO_LATENCY_BUCKETS] = { [NESO_LATENCY_BUCKETS - 1] = 3 };
         struct latency_counts c;
@@ -67,6 +82,7 @@ SUITE(latency) {
                 cmocka_unit_test(test_a_bucket_is_filled_evenly),
                 cmocka_unit_test(test_quantiles_are_of_what_was_added),
                 cmocka_unit_test(test_smaller_counts_are_those_of_a_new_load),
+                cmocka_unit_test(test_a_mean_is_exact),
                 cmocka_unit_test(test_the_last_bucket_counts_as_its_lower_bound),
         };
 
