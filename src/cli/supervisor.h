@@ -7,7 +7,7 @@
  * and names stand in the environment. supervisor_open() removes these variables from the environment, so that
  * processes of models do not speak for the server. Without them all functions do nothing.
  *
- * Ownership.  The caller embeds the struct. Sockets that nobody has taken are closed by supervisor_close().
+ * Ownership.  The caller embeds the struct. supervisor_close() closes the sockets that were not taken.
  * Threads.  The main thread.
  */
 #pragma once

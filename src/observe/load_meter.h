@@ -5,7 +5,7 @@
  * A scheduler adds a load source to the statistics of its model. A measurement reads every source, and
  * keeps the results where the page is printed from. GET /metrics measures before it prints. From the
  * first scrape on, a timer measures as well, so that the window of 15 s does not depend on the interval
- * of the scrapes. It stops when nobody has scraped for ten minutes. Requests do no work for this.
+ * of the scrapes. It stops ten minutes after the last scrape. Requests do no work for this.
  *
  * Ownership.  A source is embedded in its scheduler, which removes it before it is freed. The meter is
  * part of a model_metrics.

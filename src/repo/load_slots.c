@@ -86,7 +86,7 @@ static void take_again_locked(struct repo *r, struct load_slot *slot) {
 
 /* ---- loads that wait for loads --------------------------------------------------------------- */
 
-/* A change that somebody waits for. */
+/* A change for which a caller waits. */
 struct change_node {
         const char *name;
         const char *label;

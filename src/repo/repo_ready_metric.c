@@ -20,7 +20,7 @@ static void print_value(struct strbuf *out, const char *labels, bool is_ready) {
         prometheus_sample(out, NAME, labels, is_ready);
 }
 
-/* Of a version that does not serve, the metric tags are not known. */
+/* The metric tags of a version that does not serve are not known. */
 static void print_unready(struct strbuf *out, const struct repo_entry *e, const char *version) {
         struct metric_label labels[3] = { { "model", e->name } };
         size_t              n = 1;

@@ -22,7 +22,7 @@
 /* Loads 1, 2, ... up to MAX_SOUGHT_LOAD; once more the load that was found, 2, 4, ... up to MAX_LOAD. */
 #define SEEK_LOOKS 7
 #define RAISE_LOOKS 9
-/* Of the budget: below it, the load that the search measures with leaves other configurations some room. */
+/* A part of the budget. A load whose latency stays below it leaves other configurations some room. */
 #define BUDGET_SHARE 0.8
 /* Delays beyond this part of the budget cannot be within it under most loads. */
 #define DELAY_SHARE 0.5
