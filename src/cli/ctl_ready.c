@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* `neso ctl ready` and `neso ctl drain`. */
 #include "base/clock.h"
+#include "base/compiler.h"
 #include "cli/ctl_private.h"
 
 #include <stdlib.h>
@@ -18,11 +19,14 @@ static void pause_for(uint64_t ns) {
                 ;
 }
 
+/* Nanoseconds of --wait, at most half of all that a clock has. */
+static uint64_t wait_ns(const struct ctl *c) {
+        return MIN(c->wait_s, CLOCK_NEVER / 2 / NS_PER_S) * NS_PER_S;
+}
+
 /* A server that does not answer may still start. */
 static struct error *ask_until_ready(struct ctl *c, const char *path) {
-        uint64_t most_ns = (CLOCK_NEVER - clock_now_ns()) / 2;
-        uint64_t end_ns =
-                clock_now_ns() + (c->wait_s < most_ns / NS_PER_S ? c->wait_s * NS_PER_S : most_ns);
+        uint64_t end_ns = clock_now_ns() + wait_ns(c);
 
         for (;;) {
                 struct error *err;
@@ -65,7 +69,7 @@ struct error *ctl_drain(struct ctl *c) {
 
         TRY(ctl_ask(c, &question, &body, NULL));
         if (!c->is_undone)
-                pause_for(c->wait_s * NS_PER_S);
+                pause_for(wait_ns(c));
         if (c->is_json)
                 ctl_put_answer(c, body);
         else

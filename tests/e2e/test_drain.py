@@ -98,6 +98,15 @@ def test_grpc_connections_are_sent_away(tmp_path, stubs):  # noqa: F811
         channel.unsubscribe(note)
 
 
+def test_a_wait_of_centuries(tmp_path):
+    """18 446 744 074 s are more nanoseconds than 64 bits have, by 0.3 s."""
+    with serve(tmp_path, "--allow-drain=true") as server:
+        with pytest.raises(subprocess.TimeoutExpired):
+            subprocess.run([str(BUILD / "neso"), "ctl", "drain", "--wait", "18446744074", "--url", server.url],
+                           capture_output=True, timeout=2, check=False)
+        assert requests.get(f"{server.url}/v2/health/ready", timeout=SECONDS).status_code == 400
+
+
 def test_refused_without_the_option(tmp_path):
     with serve(tmp_path) as server:
         answer = requests.post(f"{server.url}/v2/drain", timeout=SECONDS)
