@@ -26,16 +26,6 @@ static void put_time(struct json_writer *w) {
         json_put_string(w, text);
 }
 
-static void put_text(struct json_writer *w, const char *key, struct str text) {
-        json_key(w, key);
-        json_put_str(w, text);
-}
-
-static void put_number(struct json_writer *w, const char *key, uint64_t number) {
-        json_key(w, key);
-        json_put_u64(w, number);
-}
-
 void access_log_write(void *owner, const struct access_entry *a) {
         AUTO_STRBUF        line = { 0 };
         struct json_writer w;
@@ -45,18 +35,18 @@ void access_log_write(void *owner, const struct access_entry *a) {
         json_writer_init(&w, &line);
         json_begin_object(&w);
         put_time(&w);
-        put_text(&w, "level", STR_LIT("access"));
-        put_text(&w, "peer", str_of(a->peer));
-        put_text(&w, "method", a->method);
-        put_text(&w, "path", a->path);
+        json_member_str(&w, "level", STR_LIT("access"));
+        json_member_str(&w, "peer", str_of(a->peer));
+        json_member_str(&w, "method", a->method);
+        json_member_str(&w, "path", a->path);
         if (a->model.len > 0)
-                put_text(&w, "model", a->model);
+                json_member_str(&w, "model", a->model);
         if (a->key.len > 0)
-                put_text(&w, "key", a->key);
-        put_number(&w, "status", a->status);
-        put_number(&w, "bytes_in", a->bytes_in);
-        put_number(&w, "bytes_out", a->bytes_out);
-        put_number(&w, "duration_us", a->duration_ns / NS_PER_US);
+                json_member_str(&w, "key", a->key);
+        json_member_u64(&w, "status", a->status);
+        json_member_u64(&w, "bytes_in", a->bytes_in);
+        json_member_u64(&w, "bytes_out", a->bytes_out);
+        json_member_u64(&w, "duration_us", a->duration_ns / NS_PER_US);
         if (a->is_aborted) {
                 json_key(&w, "aborted");
                 json_put_bool(&w, true);

@@ -82,20 +82,15 @@ void endpoint_list_print(struct strbuf *out) {
         visit_all(put_line, out);
 }
 
-static void put_member(struct json_writer *w, const char *key, const char *text) {
-        json_key(w, key);
-        json_put_string(w, text);
-}
-
 static void put_object(void *out, const struct endpoint_entry *e) {
         struct json_writer *w = out;
 
         json_begin_object(w);
-        put_member(w, "protocol", e->protocol);
-        put_member(w, "method", e->method);
-        put_member(w, "path", e->path);
-        put_member(w, "group", endpoint_group_name(e->group));
-        put_member(w, "models", models_of(e));
+        json_member_string(w, "protocol", e->protocol);
+        json_member_string(w, "method", e->method);
+        json_member_string(w, "path", e->path);
+        json_member_string(w, "group", endpoint_group_name(e->group));
+        json_member_string(w, "models", models_of(e));
         json_end_object(w);
 }
 

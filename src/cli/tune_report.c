@@ -164,21 +164,6 @@ void tune_report_put(const struct tune_results *s, const struct tune_plan *plan,
 
 /* ---- JSON -------------------------------------------------------------------------------------- */
 
-static void put_text(struct json_writer *w, const char *key, const char *text) {
-        json_key(w, key);
-        json_put_string(w, text);
-}
-
-static void put_real(struct json_writer *w, const char *key, double value) {
-        json_key(w, key);
-        json_put_f64(w, value);
-}
-
-static void put_flag(struct json_writer *w, const char *key, bool value) {
-        json_key(w, key);
-        json_put_bool(w, value);
-}
-
 static void put_point(struct json_writer *w, const struct tune_model *m,
                       const struct tune_point *p) {
         AUTO_STRBUF text = { 0 }, config = { 0 };
@@ -186,7 +171,7 @@ static void put_point(struct json_writer *w, const struct tune_model *m,
         strbuf_init(&text, 0);
         strbuf_init(&config, 0);
         tune_space_print(&m->space, p, &text);
-        put_text(w, "configuration", strbuf_cstr(&text));
+        json_member_string(w, "configuration", strbuf_cstr(&text));
         if (is_same(p, &m->present))
                 strbuf_put(&config, m->original.ptr, m->original.len);
         else
@@ -201,15 +186,15 @@ static void put_trial(struct json_writer *w, const struct tune_model *m,
 
         json_begin_object(w);
         put_point(w, m, &t->point);
-        put_real(w, "load", f->load);
-        put_real(w, "rate", f->rate);
-        put_real(w, "latency_us", f->latency_ns / 1e3);
-        put_real(w, "p50_us", f->p50_ns / 1e3);
-        put_real(w, "p99_us", f->p99_ns / 1e3);
-        put_real(w, "cpu", f->cpu);
-        put_real(w, "rss", (double)f->rss);
-        put_flag(w, "is_within", tune_search_is_within(&m->search, f));
-        put_flag(w, "is_whole", f->is_whole);
+        json_member_f64(w, "load", f->load);
+        json_member_f64(w, "rate", f->rate);
+        json_member_f64(w, "latency_us", f->latency_ns / 1e3);
+        json_member_f64(w, "p50_us", f->p50_ns / 1e3);
+        json_member_f64(w, "p99_us", f->p99_ns / 1e3);
+        json_member_f64(w, "cpu", f->cpu);
+        json_member_f64(w, "rss", (double)f->rss);
+        json_member_bool(w, "is_within", tune_search_is_within(&m->search, f));
+        json_member_bool(w, "is_whole", f->is_whole);
         json_end_object(w);
 }
 
@@ -218,8 +203,8 @@ static void put_model(struct json_writer *w, const struct tune_model *m) {
 
         strbuf_init(&lines, 0);
         json_begin_object(w);
-        put_text(w, "model", m->name);
-        put_real(w, "grid", (double)tune_space_count(&m->space));
+        json_member_string(w, "model", m->name);
+        json_member_f64(w, "grid", (double)tune_space_count(&m->space));
         json_key(w, "tried");
         json_begin_array(w);
         for (size_t i = 0; i < m->search.n_trials; i++)
@@ -229,8 +214,8 @@ static void put_model(struct json_writer *w, const struct tune_model *m) {
         json_begin_object(w);
         put_point(w, m, &m->best);
         tune_config_put_lines(strbuf_str(&m->original), &m->space, &m->best, &lines);
-        put_text(w, "lines", strbuf_cstr(&lines));
-        put_flag(w, "is_present", is_same(&m->best, &m->present));
+        json_member_string(w, "lines", strbuf_cstr(&lines));
+        json_member_bool(w, "is_present", is_same(&m->best, &m->present));
         json_end_object(w);
         json_end_object(w);
 }
@@ -241,11 +226,11 @@ void tune_report_put_json(const struct tune_results *s, const struct tune_plan *
 
         json_writer_init(&w, out);
         json_begin_object(&w);
-        put_real(&w, "budget_ms", plan->budget_ns / 1e6);
-        put_real(&w, "seconds", s->seconds);
-        put_real(&w, "present_load", s->present_load);
-        put_real(&w, "best_load", s->best_load);
-        put_flag(&w, "is_interrupted", s->is_interrupted);
+        json_member_f64(&w, "budget_ms", plan->budget_ns / 1e6);
+        json_member_f64(&w, "seconds", s->seconds);
+        json_member_f64(&w, "present_load", s->present_load);
+        json_member_f64(&w, "best_load", s->best_load);
+        json_member_bool(&w, "is_interrupted", s->is_interrupted);
         json_key(&w, "models");
         json_begin_array(&w);
         for (size_t i = 0; i < s->n_models; i++)
@@ -254,10 +239,10 @@ void tune_report_put_json(const struct tune_results *s, const struct tune_plan *
         if (s->is_compared) {
                 json_key(&w, "gain");
                 json_begin_object(&w);
-                put_real(&w, "median", s->gain.median);
-                put_real(&w, "least", s->gain.least);
-                put_real(&w, "most", s->gain.most);
-                put_flag(&w, "is_noise", tune_gain_is_noise(&s->gain));
+                json_member_f64(&w, "median", s->gain.median);
+                json_member_f64(&w, "least", s->gain.least);
+                json_member_f64(&w, "most", s->gain.most);
+                json_member_bool(&w, "is_noise", tune_gain_is_noise(&s->gain));
                 json_end_object(&w);
         }
         json_end_object(&w);

@@ -77,6 +77,31 @@ void json_put_bool(struct json_writer *w, bool value) {
                 STRBUF_PUT_LIT(w->out, "false");
 }
 
+void json_member_string(struct json_writer *w, const char *key, const char *text) {
+        json_key(w, key);
+        json_put_string(w, text);
+}
+
+void json_member_str(struct json_writer *w, const char *key, struct str text) {
+        json_key(w, key);
+        json_put_str(w, text);
+}
+
+void json_member_bool(struct json_writer *w, const char *key, bool value) {
+        json_key(w, key);
+        json_put_bool(w, value);
+}
+
+void json_member_u64(struct json_writer *w, const char *key, uint64_t value) {
+        json_key(w, key);
+        json_put_u64(w, value);
+}
+
+void json_member_f64(struct json_writer *w, const char *key, double value) {
+        json_key(w, key);
+        json_put_f64(w, value);
+}
+
 void json_put_raw(struct json_writer *w, struct str json) {
         separate(w);
         strbuf_put(w->out, json.ptr, json.len);

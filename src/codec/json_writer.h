@@ -34,6 +34,12 @@ void json_put_u64(struct json_writer *w, uint64_t value);
 void json_put_f32(struct json_writer *w, float value);
 void json_put_f64(struct json_writer *w, double value);
 void json_put_raw(struct json_writer *w, struct str json); /* a complete value, unchanged */
+/* A member of an object: its key and its value. */
+void json_member_string(struct json_writer *w, const char *key, const char *text);
+void json_member_str(struct json_writer *w, const char *key, struct str text);
+void json_member_bool(struct json_writer *w, const char *key, bool value);
+void json_member_u64(struct json_writer *w, const char *key, uint64_t value);
+void json_member_f64(struct json_writer *w, const char *key, double value);
 /* Writes n elements as a flat array. */
 void json_put_tensor(struct json_writer *w, enum json_element element, const void *in, size_t n);
 

@@ -6,28 +6,13 @@
 
 #include <stdio.h>
 
-static void put_text(struct json_writer *w, const char *key, const char *text) {
-        json_key(w, key);
-        json_put_string(w, text);
-}
-
-static void put_count(struct json_writer *w, const char *key, uint64_t n) {
-        json_key(w, key);
-        json_put_u64(w, n);
-}
-
-static void put_real(struct json_writer *w, const char *key, double value) {
-        json_key(w, key);
-        json_put_f64(w, value);
-}
-
 /* ---- the times of each request ----------------------------------------------------------------- */
 
 static void put_request(struct json_writer *w, const struct load_model *m, const uint64_t *record) {
         json_begin_object(w);
-        put_count(w, "timestamp", record[0]);
+        json_member_u64(w, "timestamp", record[0]);
         if (m->is_sequence)
-                put_count(w, "sequence_id", record[1]);
+                json_member_u64(w, "sequence_id", record[1]);
         json_key(w, "response_timestamps");
         json_begin_array(w);
         for (uint64_t i = 0; i < record[2]; i++)
@@ -41,8 +26,8 @@ static void put_experiment(struct json_writer *w, const struct load_result *r,
         json_begin_object(w);
         json_key(w, "experiment");
         json_begin_object(w);
-        put_text(w, "mode", plan->is_open ? "request_rate" : "concurrency");
-        put_real(w, "value", r->value);
+        json_member_string(w, "mode", plan->is_open ? "request_rate" : "concurrency");
+        json_member_f64(w, "value", r->value);
         json_end_object(w);
         json_key(w, "requests");
         json_begin_array(w);
@@ -70,9 +55,9 @@ void report_json_put_requests(const struct load_results *results, const struct l
         for (size_t i = 0; i < results->n_items; i++)
                 put_experiment(&w, &results->items[i], m, plan);
         json_end_array(&w);
-        put_text(&w, "version", NESO_VERSION);
-        put_text(&w, "service_kind", "triton");
-        put_text(&w, "endpoint", t->authority);
+        json_member_string(&w, "version", NESO_VERSION);
+        json_member_string(&w, "service_kind", "triton");
+        json_member_string(&w, "endpoint", t->authority);
         json_end_object(&w);
         strbuf_putc(out, '\n');
 }
@@ -91,14 +76,14 @@ static void put_times(struct json_writer *w, const char *key, const struct histo
 
         json_key(w, key);
         json_begin_object(w);
-        put_count(w, "n", h->n);
-        put_real(w, "mean", histogram_mean(h) / 1e3);
-        put_real(w, "deviation", histogram_deviation(h) / 1e3);
-        put_real(w, "min", (double)h->min / 1e3);
+        json_member_u64(w, "n", h->n);
+        json_member_f64(w, "mean", histogram_mean(h) / 1e3);
+        json_member_f64(w, "deviation", histogram_deviation(h) / 1e3);
+        json_member_f64(w, "min", (double)h->min / 1e3);
         for (size_t i = 0; i < ARRAY_LEN(percentiles); i++)
-                put_real(w, percentiles[i].key,
-                         (double)histogram_percentile(h, percentiles[i].percent) / 1e3);
-        put_real(w, "max", (double)h->max / 1e3);
+                json_member_f64(w, percentiles[i].key,
+                                (double)histogram_percentile(h, percentiles[i].percent) / 1e3);
+        json_member_f64(w, "max", (double)h->max / 1e3);
         json_end_object(w);
 }
 
@@ -118,9 +103,9 @@ static void put_errors(struct json_writer *w, const struct tally *t) {
         json_begin_array(w);
         for (size_t i = 0; i < t->n_errors; i++) {
                 json_begin_object(w);
-                put_text(w, "kind", report_error_kind(&t->errors[i], kind, sizeof(kind)));
-                put_text(w, "text", t->errors[i].text);
-                put_count(w, "n", t->errors[i].n);
+                json_member_string(w, "kind", report_error_kind(&t->errors[i], kind, sizeof(kind)));
+                json_member_string(w, "text", t->errors[i].text);
+                json_member_u64(w, "n", t->errors[i].n);
                 json_end_object(w);
         }
         json_end_array(w);
@@ -131,12 +116,12 @@ static void put_server(struct json_writer *w, const char *key, const struct serv
 
         json_key(w, key);
         json_begin_object(w);
-        put_count(w, "inferences", s->n_inferences);
-        put_count(w, "executions", s->n_executions);
-        put_real(w, "queue", p.queue / 1e3);
-        put_real(w, "compute_input", p.input / 1e3);
-        put_real(w, "compute_infer", p.infer / 1e3);
-        put_real(w, "compute_output", p.output / 1e3);
+        json_member_u64(w, "inferences", s->n_inferences);
+        json_member_u64(w, "executions", s->n_executions);
+        json_member_f64(w, "queue", p.queue / 1e3);
+        json_member_f64(w, "compute_input", p.input / 1e3);
+        json_member_f64(w, "compute_infer", p.infer / 1e3);
+        json_member_f64(w, "compute_output", p.output / 1e3);
         json_end_object(w);
 }
 
@@ -149,7 +134,7 @@ static void put_gauges(struct json_writer *w, const struct gauge_means *g) {
         while ((e = map_next(&g->gauges, &at)) != NULL) {
                 const struct gauge_mean *m = e->value;
 
-                put_real(w, e->key, m->sum / (double)m->n);
+                json_member_f64(w, e->key, m->sum / (double)m->n);
         }
         json_end_object(w);
 }
@@ -159,13 +144,13 @@ static void put_load(struct json_writer *w, const struct load_result *r, const s
         const struct tally *t = r->total;
 
         json_begin_object(w);
-        put_text(w, "mode", plan->is_open ? "request_rate" : "concurrency");
-        put_real(w, "value", r->value);
-        put_real(w, "seconds", r->seconds);
-        put_real(w, "rate", load_result_rate(r, plan));
-        put_count(w, "requests", t->latency.n);
-        put_count(w, "responses", t->n_responses);
-        put_count(w, "failed", t->n_failed);
+        json_member_string(w, "mode", plan->is_open ? "request_rate" : "concurrency");
+        json_member_f64(w, "value", r->value);
+        json_member_f64(w, "seconds", r->seconds);
+        json_member_f64(w, "rate", load_result_rate(r, plan));
+        json_member_u64(w, "requests", t->latency.n);
+        json_member_u64(w, "responses", t->n_responses);
+        json_member_u64(w, "failed", t->n_failed);
         put_times(w, "latency_us", &t->latency);
         if (plan->is_open) {
                 put_times(w, "from_send_us", &t->service);
@@ -174,8 +159,8 @@ static void put_load(struct json_writer *w, const struct load_result *r, const s
         if (plan->v->is_streaming || plan->v->is_language) {
                 put_times(w, "first_response_us", &t->first);
                 put_times(w, "between_responses_us", &t->between);
-                put_real(w, "responses_rate",
-                         r->seconds > 0.0 ? (double)t->n_responses / r->seconds : 0.0);
+                json_member_f64(w, "responses_rate",
+                                r->seconds > 0.0 ? (double)t->n_responses / r->seconds : 0.0);
         }
         put_errors(w, t);
         put_server(w, "server_us", &r->stats);
@@ -188,10 +173,10 @@ static void put_load(struct json_writer *w, const struct load_result *r, const s
                 put_gauges(w, &r->gauges);
         json_key(w, "is_stable");
         json_put_bool(w, r->is_stable);
-        put_real(w, "rate_spread_percent", r->rate_spread);
-        put_real(w, "latency_spread_percent", r->latency_spread);
-        put_real(w, "generator_cpu", r->cpu_share);
-        put_real(w, "server_cpu", r->server_cpu);
+        json_member_f64(w, "rate_spread_percent", r->rate_spread);
+        json_member_f64(w, "latency_spread_percent", r->latency_spread);
+        json_member_f64(w, "generator_cpu", r->cpu_share);
+        json_member_f64(w, "server_cpu", r->server_cpu);
         json_key(w, "is_generator_limit");
         json_put_bool(w, r->is_generator_limit);
         json_end_object(w);
@@ -203,17 +188,17 @@ void report_json_put(const struct load_results *results, const struct load_model
 
         json_writer_init(&w, out);
         json_begin_object(&w);
-        put_text(&w, "model", m->name);
-        put_text(&w, "version", m->found_version);
-        put_text(&w, "endpoint", t->authority);
-        put_count(&w, "batch", plan->v->batch);
+        json_member_string(&w, "model", m->name);
+        json_member_string(&w, "version", m->found_version);
+        json_member_string(&w, "endpoint", t->authority);
+        json_member_u64(&w, "batch", plan->v->batch);
         json_key(&w, "loads");
         json_begin_array(&w);
         for (size_t i = 0; i < results->n_items; i++)
                 put_load(&w, &results->items[i], m, plan);
         json_end_array(&w);
         if (results->has_found)
-                put_real(&w, "found", results->found);
+                json_member_f64(&w, "found", results->found);
         json_key(&w, "is_interrupted");
         json_put_bool(&w, results->is_interrupted);
         json_end_object(&w);

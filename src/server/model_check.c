@@ -386,11 +386,6 @@ static struct error *print_config(const struct model_check *c, struct json_write
         return NULL;
 }
 
-static void put_member(struct json_writer *w, const char *key, const char *text) {
-        json_key(w, key);
-        json_put_string(w, text);
-}
-
 /* Limit of rows that the printed plan covers; the plan is for people. */
 #define MAX_PRINTED_PLANS 1024
 
@@ -439,10 +434,10 @@ static struct error *print_plan(const struct model_check *c, struct json_writer 
 
 struct error *model_check_print(const struct model_check *c, struct json_writer *w) {
         json_begin_object(w);
-        put_member(w, "name", c->name);
-        put_member(w, "directory", c->directory);
+        json_member_string(w, "name", c->name);
+        json_member_string(w, "directory", c->directory);
         if (c->config_path != NULL)
-                put_member(w, "file", c->config_path);
+                json_member_string(w, "file", c->config_path);
         json_key(w, "problems");
         problem_list_print(&c->problems, w);
         if (c->problems.n_errors == 0) {

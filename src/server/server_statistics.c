@@ -27,11 +27,6 @@ static void put_pair(struct json_writer *w, const char *key, const struct stats_
         json_end_object(w);
 }
 
-static void put_u64(struct json_writer *w, const char *key, uint64_t value) {
-        json_key(w, key);
-        json_put_u64(w, value);
-}
-
 static void print_inference_stats(struct json_writer *w, const struct model_stats_snapshot *s) {
         json_key(w, "inference_stats");
         json_begin_object(w);
@@ -71,7 +66,7 @@ static void print_batch_stats(struct json_writer *w, const struct model_stats_sn
         json_begin_array(w);
         for (size_t i = 0; i < s->n_batches; i++) {
                 json_begin_object(w);
-                put_u64(w, "batch_size", s->batches[i].batch_size);
+                json_member_u64(w, "batch_size", s->batches[i].batch_size);
                 put_pair(w, "compute_input", &s->batches[i].compute_input);
                 put_pair(w, "compute_infer", &s->batches[i].compute_infer);
                 put_pair(w, "compute_output", &s->batches[i].compute_output);
@@ -89,7 +84,7 @@ static void print_memory(struct json_writer *w, const struct model_stats_snapsho
                 json_put_string(w, s->memory[i].type);
                 json_key(w, "id");
                 json_put_i64(w, s->memory[i].id);
-                put_u64(w, "byte_size", s->memory[i].byte_size);
+                json_member_u64(w, "byte_size", s->memory[i].byte_size);
                 json_end_object(w);
         }
         json_end_array(w);
@@ -101,13 +96,13 @@ static void print_member(void *writer, const char *name, const struct member_cou
         json_begin_object(w);
         json_key(w, "name");
         json_put_string(w, name);
-        put_u64(w, "min_rows", atomic_load(&m->min_rows));
-        put_u64(w, "max_rows", atomic_load(&m->max_rows));
-        put_u64(w, "instances", atomic_load(&m->n_instances));
-        put_u64(w, "busy", atomic_load(&m->n_running));
-        put_u64(w, "execution_count", atomic_load(&m->n_executions));
-        put_u64(w, "row_count", atomic_load(&m->n_rows));
-        put_u64(w, "busy_ns", atomic_load(&m->busy_ns));
+        json_member_u64(w, "min_rows", atomic_load(&m->min_rows));
+        json_member_u64(w, "max_rows", atomic_load(&m->max_rows));
+        json_member_u64(w, "instances", atomic_load(&m->n_instances));
+        json_member_u64(w, "busy", atomic_load(&m->n_running));
+        json_member_u64(w, "execution_count", atomic_load(&m->n_executions));
+        json_member_u64(w, "row_count", atomic_load(&m->n_rows));
+        json_member_u64(w, "busy_ns", atomic_load(&m->busy_ns));
         json_end_object(w);
 }
 
@@ -133,9 +128,9 @@ static void print_statistics(struct json_writer *w, const struct model *model) {
         json_put_string(w, model->name);
         json_key(w, "version");
         json_put_string(w, version);
-        put_u64(w, "last_inference", s.last_inference_ms);
-        put_u64(w, "inference_count", s.inference_count);
-        put_u64(w, "execution_count", s.execution_count);
+        json_member_u64(w, "last_inference", s.last_inference_ms);
+        json_member_u64(w, "inference_count", s.inference_count);
+        json_member_u64(w, "execution_count", s.execution_count);
         print_inference_stats(w, &s);
         print_response_stats(w, &s);
         print_batch_stats(w, &s);
@@ -195,11 +190,11 @@ static void print_row(struct json_writer *w, const struct sequence_row *row) {
         if (row->has_slot) {
                 json_key(w, "instance");
                 json_put_string(w, row->instance);
-                put_u64(w, "slot", row->slot);
+                json_member_u64(w, "slot", row->slot);
         }
-        put_u64(w, "requests", row->n_requests);
-        put_u64(w, "age_us", row->age_ns / NS_PER_US);
-        put_u64(w, "idle_us", row->idle_ns / NS_PER_US);
+        json_member_u64(w, "requests", row->n_requests);
+        json_member_u64(w, "age_us", row->age_ns / NS_PER_US);
+        json_member_u64(w, "idle_us", row->idle_ns / NS_PER_US);
         json_key(w, "ending");
         json_put_bool(w, row->is_ending);
         json_end_object(w);
@@ -236,13 +231,13 @@ static uint64_t print_load(struct json_writer *w, const struct model *model, uin
         json_put_string(w, version);
         json_key(w, "retired");
         json_put_bool(w, atomic_load(&model->has_retired));
-        put_u64(w, "active", count.n_active);
-        put_u64(w, "backlog", count.n_backlog);
+        json_member_u64(w, "active", count.n_active);
+        json_member_u64(w, "backlog", count.n_backlog);
         json_key(w, "sequences");
         json_begin_array(w);
         n = print_rows(w, s, max);
         json_end_array(w);
-        put_u64(w, "left_out", n_live > n ? n_live - n : 0);
+        json_member_u64(w, "left_out", n_live > n ? n_live - n : 0);
         json_end_object(w);
         return n;
 }

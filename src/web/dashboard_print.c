@@ -6,11 +6,6 @@
 #include "core_api/core_error.h"
 #include "web/dashboard_private.h"
 
-static void put_u64(struct json_writer *w, const char *key, uint64_t value) {
-        json_key(w, key);
-        json_put_u64(w, value);
-}
-
 static void put_ports(struct json_writer *w, struct dashboard *d) {
         static const char *const names[] = {
                 [DASHBOARD_HTTP] = "http",
@@ -39,12 +34,12 @@ static void put_server(struct json_writer *w, struct dashboard *d) {
 
         json_key(w, "server");
         json_begin_object(w);
-        put_u64(w, "now_ms", clock_wall_ns() / NS_PER_MS);
-        put_u64(w, "uptime_ms", (d->options.now_ns() - d->start_ns) / NS_PER_MS);
-        put_u64(w, "cpu_us", dashboard_cpu_us());
-        put_u64(w, "rss_bytes", dashboard_rss_bytes());
-        put_u64(w, "budget_used", budget != NULL ? byte_budget_used(budget) : 0);
-        put_u64(w, "budget_max", budget != NULL ? budget->max : 0);
+        json_member_u64(w, "now_ms", clock_wall_ns() / NS_PER_MS);
+        json_member_u64(w, "uptime_ms", (d->options.now_ns() - d->start_ns) / NS_PER_MS);
+        json_member_u64(w, "cpu_us", dashboard_cpu_us());
+        json_member_u64(w, "rss_bytes", dashboard_rss_bytes());
+        json_member_u64(w, "budget_used", budget != NULL ? byte_budget_used(budget) : 0);
+        json_member_u64(w, "budget_max", budget != NULL ? budget->max : 0);
         put_ports(w, d);
         json_end_object(w);
 }
@@ -146,12 +141,12 @@ static void put_reading(struct json_writer *w, struct dashboard *d,
         bool     is_full = q->since == 0 || q->since > d->seq || q->since < d->forget_seq;
         uint64_t since = is_full ? 0 : q->since;
 
-        put_u64(w, "boot", d->boot_ms);
-        put_u64(w, "seq", d->seq);
+        json_member_u64(w, "boot", d->boot_ms);
+        json_member_u64(w, "seq", d->seq);
         json_key(w, "full");
         json_put_bool(w, is_full);
-        put_u64(w, "window_ms", d->window_ns / NS_PER_MS);
-        put_u64(w, "period_s", SAMPLE_PERIOD_S);
+        json_member_u64(w, "window_ms", d->window_ns / NS_PER_MS);
+        json_member_u64(w, "period_s", SAMPLE_PERIOD_S);
         put_server(w, d);
         put_models(w, d, q, since);
         put_gone(w, d, q, since);
@@ -193,8 +188,8 @@ static void put_history(struct json_writer *w, const struct dashboard *d,
         uint64_t age_ms = (d->options.now_ns() - d->sample_ns) / NS_PER_MS;
 
         json_begin_object(w);
-        put_u64(w, "period_s", SAMPLE_PERIOD_S);
-        put_u64(w, "end_ms", clock_wall_ns() / NS_PER_MS - age_ms);
+        json_member_u64(w, "period_s", SAMPLE_PERIOD_S);
+        json_member_u64(w, "end_ms", clock_wall_ns() / NS_PER_MS - age_ms);
         json_key(w, "samples");
         json_begin_array(w);
         for (uint32_t period = d->period - n + 1; period <= d->period && n > 0; period++)
