@@ -18,7 +18,7 @@
 
 #include <stddef.h>
 
-/* Of a body that was announced and is not read yet. */
+/* The limit of a body that was announced and is not read yet. */
 struct http_body_limit {
         size_t      max_bytes;
         const char *refusal_type; /* content type of the refusal of a larger one */

@@ -20,7 +20,7 @@
 #define MAX_LATENCY_NOISE 1.0
 /* Deviations between a mean and its bound. */
 #define BOUND_DEVIATIONS 2.5
-/* Of the best: configurations that differ by less are taken to be equal. */
+/* A part of the best value: configurations that differ by less count as equal. */
 #define MAX_TIE 0.02
 
 void tune_search_init(struct tune_search *s, const struct tune_space *space,

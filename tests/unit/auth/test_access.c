@@ -115,7 +115,7 @@ static const struct row rows[] = {
           ACCESS_NO_KEY, "the request presents several API keys", ":unknown", NULL },
         { ENDPOINT_HEALTH, "", { { "authorization", "Basic b25l" }, { "x-api-key", "one" } },
           ACCESS_GRANTED, "", "", "one" },
-        /* the files of the dashboard, which who has no key reads first */
+        /* the files of the dashboard, which a client without a key reads first */
         { ENDPOINT_PUBLIC, "", { { NULL, NULL } }, ACCESS_GRANTED, "", "", NULL },
         { ENDPOINT_PUBLIC, "", { { "x-api-key", "unknown" } }, ACCESS_GRANTED, "", "", NULL },
         /* none, and unknown ones */

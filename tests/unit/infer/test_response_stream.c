@@ -336,7 +336,7 @@ static void test_woken_for_a_quarter(void **state) {
         assert_true(response_stream_when_room(many, count_room, &n_calls));
         for (int i = 0; i < 3; i++)
                 response_stream_leave(many, 10, 0);
-        assert_int_equal(response_stream_room(many), 3); /* who asks may use it */
+        assert_int_equal(response_stream_room(many), 3); /* the caller may use what it was told */
         assert_int_equal(n_calls, 0);
         response_stream_leave(many, 10, 0);
         assert_int_equal(n_calls, 1);

@@ -251,7 +251,7 @@ static void test_readiness_of_instances(void **state) {
         assert_false(repo_version_is_ready(p.repo, "b", 1));
         assert_false(repo_version_is_ready(p.repo, "b", -1));
         assert_false(repo_all_ready(p.repo));
-        /* The backend is not asked, and whoever wants to know is told to do so. */
+        /* The backend is not asked, and the caller learns that it has to ask. */
         expect_readiness(repo_readiness(p.repo), true, true);
         expect_readiness(repo_version_readiness(p.repo, "b", 1), true, true);
         expect_readiness(repo_version_readiness(p.repo, "b", 2), false, false);
