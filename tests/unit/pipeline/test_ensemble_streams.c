@@ -239,7 +239,8 @@ static void read_response(struct lab_call *c, unsigned i) {
 }
 
 /* The second step ends each of its requests at once. The first one waits nevertheless, until the client
- * has taken what was made of its responses. */
+ * has taken what was made of its responses. Who waits is woken for a quarter of the window of 8: so two
+ * elements are read before the first wait, and one before each other. */
 static void test_unread_responses_hold_the_first_step(void **state) {
         const unsigned  n_elements = 20;
         struct bench    b;
@@ -252,12 +253,14 @@ static void test_unread_responses_hold_the_first_step(void **state) {
         n_made = fill_room(&b, n_elements);
         assert_int_equal(n_made, 8);
         assert_int_equal(response_stream_room(kept_request->stream), 0);
+        read_response(&c, n_read++);
+        read_response(&c, n_read++);
         while (n_made < n_elements) {
                 read_response(&c, n_read++);
                 read_response(&c, n_read++);
                 respond(&b);
                 n_made++;
-                assert_int_equal(response_stream_room(kept_request->stream), 0);
+                assert_in_range(response_stream_room(kept_request->stream), 0, 1);
         }
         end_responses();
         while (n_read < 2 * n_elements)
