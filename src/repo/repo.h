@@ -104,6 +104,13 @@ struct error *repo_unload(struct repo *r, const char *name) NODISCARD;
 struct error *repo_unload_with_needs(struct repo *r, const char *name,
                                      const struct load_permit *permit) NODISCARD;
 
+/* Finds the file in the repository that the configuration of a READY version was read from. *ret_path is
+ * owned by the caller; NULL when there is no such file or the configuration came with a load request.
+ * *ret_is_changed: the file is another one than that of the load. Reads the directory. Errors as
+ * repo_get(). */
+struct error *repo_find_config_file(struct repo *r, const char *name, int64_t version,
+                                    char **ret_path, bool *ret_is_changed) NODISCARD;
+
 /* Scans the files once. Loads models that are new or changed and have not changed since the
  * previous scan. Unloads models that were absent in the previous scan too. Failures are logged.
  * Models of a repository that cannot be read now stay as they are. A later scan handles a change of
