@@ -349,11 +349,12 @@ def test_sequences(server, bench, tmp_path, more):
 
 
 def test_sequence_ids(bench, tmp_path):
+    """All are used. A busy machine may hold one sequence for some milliseconds, so there are many requests."""
     profile = tmp_path / "profile.json"
     [load] = bench("-m", "sums", "--sequence-id-range", "10:14", "--sequence-length", 5,
-                   "--sequence-length-variation", 0, "--concurrency-range", 2, "--request-count", 40,
+                   "--sequence-length-variation", 0, "--concurrency-range", 2, "--request-count", 1000,
                    "--profile-export-file", profile)
-    assert load["failed"] == 0 and load["requests"] >= 40
+    assert load["failed"] == 0 and load["requests"] >= 1000
     [experiment] = json.loads(profile.read_text())["experiments"]
     ids = [request["sequence_id"] for request in experiment["requests"]]
     assert set(ids) == {10, 11, 12, 13}
