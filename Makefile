@@ -33,7 +33,7 @@ configure = @command -v meson >/dev/null || { echo "meson is missing: tools/setu
         if [ -f $(1)/build.ninja ]; then meson setup --reconfigure $(1) >/dev/null && touch $(1)/build.ninja; \
         else meson setup $(1) -Dlibdir=$(LIBDIR) $(2); fi
 
-.PHONY: all everything demo check clang asan tsan fuzz bench soak soak-reloads soak-streams soak-sequences soak-pipelines soak-python hostile boards browser deb reference format install clean setup
+.PHONY: all everything demo check clang asan tsan fuzz bench soak soak-reloads soak-streams soak-sequences soak-pipelines soak-python hostile faults boards browser deb reference format install clean setup
 
 # What users get, and nothing else.
 all: $(BUILD)/build.ninja
@@ -111,6 +111,11 @@ browser:
 	@$(MAKE) --no-print-directory all
 	NODE_PATH=/usr/share/nodejs eslint --no-eslintrc --format unix --config tools/eslint.json src/web/page
 	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/browser
+
+# Each operation while the n-th call of a function fails; the report is in build/faults.json.
+faults: all
+	@ninja -C $(BUILD) tests/faults/fail_call.so
+	@$(PYTHON) tests/faults/run.py --build=$(BUILD) --report=$(BUILD)/faults.json
 
 hostile: all
 	@$(PYTHON) tests/stress/hostile.py --build=$(BUILD)

@@ -625,7 +625,11 @@ int serve_main(int argc, char **argv) {
         int           code;
 
         signals_block();
-        reserve_open();
+        err = reserve_open();
+        if (err != NULL) {
+                fprintf(stderr, "%s\n", err->message);
+                return 1;
+        }
         loop_use_reserve();
         /* Before shared_memory_new(), which handles SIGBUS. If it fails, reports of crashes are
          * shorter. */

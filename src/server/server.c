@@ -205,10 +205,11 @@ static enum server_state state_after_start(struct server *s) {
 }
 
 struct error *server_new(const struct server_options *o, struct server **ret) {
-        struct server *s = mem_zalloc(sizeof(*s));
+        struct server *s;
         struct error  *err;
 
-        reserve_open();
+        TRY(reserve_open());
+        s = mem_zalloc(sizeof(*s));
         err = log_start();
         if (err != NULL) {
                 reserve_close();
