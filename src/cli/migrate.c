@@ -114,6 +114,19 @@ static void put_verdict(struct text_table *t, enum migrate_verdict verdict) {
         text_table_put(t, str_of(migrate_verdict_name(verdict)));
 }
 
+/* The advice goes on in the sentence of the error. */
+static void put_why(struct text_table *t, const struct row *row) {
+        struct str why = row->why;
+
+        if (row->advice.ptr == NULL) {
+                text_table_put(t, why);
+                return;
+        }
+        if (str_ends(why, STR_LIT(".")))
+                why.len--;
+        text_table_printf(t, "%.*s; %.*s", STR_ARG(why), STR_ARG(row->advice));
+}
+
 static void put_row(const struct row *row, void *owner) {
         struct model_table *t = owner;
 
@@ -122,21 +135,20 @@ static void put_row(const struct row *row, void *owner) {
         text_table_put(&t->text, STR_LIT(""));
         put_verdict(&t->text, row->verdict);
         text_table_put(&t->text, row->field);
-        text_table_printf(&t->text, "%.*s%s%.*s", STR_ARG(row->why),
-                          row->advice.ptr != NULL ? "; " : "", STR_ARG(row->advice));
         if (row->line > 0)
                 text_table_printf(&t->text, "%.*s:%llu:%llu", STR_ARG(row->file),
                                   (unsigned long long)row->line, (unsigned long long)row->column);
         else
                 text_table_put(&t->text, row->file);
+        put_why(&t->text, row);
 }
 
 static void print_models(const struct migration *m, struct strbuf *out) {
         static const struct text_column columns[] = { { "MODEL", TEXT_LEFT },
                                                       { "VERDICT", TEXT_LEFT },
                                                       { "FIELD", TEXT_LEFT },
-                                                      { "WHY", TEXT_LEFT },
-                                                      { "PLACE", TEXT_LEFT } };
+                                                      { "PLACE", TEXT_LEFT },
+                                                      { "WHY", TEXT_LEFT } };
         struct model_table              t = { .is_brief = m->is_brief };
 
         text_table_init(&t.text, columns, ARRAY_LEN(columns));

@@ -126,19 +126,38 @@ static void explain(struct model_check *c, const struct error *err, const char *
                 add_note(c, NOTE_MISSING, err->field, text);
 }
 
+static bool is_installed(const struct model_check *c, const char *backend) {
+        AUTO_CHARS path = NULL;
+        AUTO_ERROR err =
+                backend_registry_find(c->options->backends,
+                                      &(struct backend_wanted){ .backend = backend,
+                                                                .runtime = "",
+                                                                .model = c->name,
+                                                                .model_directory = c->directory,
+                                                                .version = 1 },
+                                      &path);
+
+        return err == NULL;
+}
+
 /* Puts the names of the installed backends, with commas between them. */
 static void put_installed(const struct model_check *c, struct strbuf *out) {
         struct dir_list list;
-        const char     *comma = "";
+        const char     *before = "which has ";
         AUTO_ERROR      err = dir_list_read_directories(c->options->backend_directory, &list);
 
         if (err != NULL) {
                 strbuf_puts(out, "no such directory");
                 return;
         }
-        strbuf_puts(out, list.n_names > 0 ? "which has " : "which is empty");
-        for (size_t i = 0; i < list.n_names; i++, comma = ", ")
-                strbuf_printf(out, "%s%s", comma, list.names[i]);
+        for (size_t i = 0; i < list.n_names; i++) {
+                if (!is_installed(c, list.names[i]))
+                        continue;
+                strbuf_printf(out, "%s%s", before, list.names[i]);
+                before = ", ";
+        }
+        if (strcmp(before, ", ") != 0)
+                strbuf_puts(out, "which has none");
         dir_list_done(&list);
 }
 

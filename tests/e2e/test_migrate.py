@@ -123,6 +123,20 @@ def test_planted(planted, number):
     assert row["file"].endswith(f"m{number}/config.pbtxt")
 
 
+def test_the_installed_backends(tmp_path):
+    """Folders without a library are none."""
+    backends = tmp_path / "backends"
+    for name, file in (("one", "libtriton_one.so"), ("two", "readme"), ("three", "libtriton_three.so")):
+        (backends / name).mkdir(parents=True)
+        (backends / name / file).write_text("")
+    write_repository(tmp_path / "models", {"m": 'backend: "fil"\n' + TENSORS})
+    ended = subprocess.run([BUILD / "neso", "check", "--migrate", tmp_path / "models",
+                            f"--backend-directory={backends}"],
+                           capture_output=True, timeout=20, check=False, text=True)
+    assert ended.returncode == 1
+    assert f"--backend-directory={backends} (which has one, three); or convert" in ended.stdout
+
+
 def test_decoupled():
     require_build(("repeat",))
     models = {m["name"]: m for m in report(ROOT / "examples/models")["models"]}
@@ -320,13 +334,12 @@ def test_tables(tmp_path):
                            "--model-repository=/m --http-port=9000 --allow-sagemaker=1")
     assert (code, err) == (1, "")
     rows = [line.split() for line in out.splitlines()]
-    assert rows[0] == ["MODEL", "VERDICT", "FIELD", "WHY", "PLACE"]
+    assert rows[0] == ["MODEL", "VERDICT", "FIELD", "PLACE", "WHY"]
     assert rows[1] == ["a", "works"] and rows[2] == ["b", "differs"]
-    assert rows[3][:2] == ["differs", "optimization.cuda"]
-    assert rows[3][-1] == f"{tmp_path}/b/config.pbtxt:5:16"
+    assert rows[3][:3] == ["differs", "optimization.cuda", f"{tmp_path}/b/config.pbtxt:5:16"]
+    assert rows[3][3:5] == ["has", "no"]
     assert rows[4] == ["c", "missing"]
-    assert rows[5][:2] == ["missing", "backend"]
-    assert rows[5][-1] == f"{tmp_path}/c/config.pbtxt:1:1"
+    assert rows[5][:3] == ["missing", "backend", f"{tmp_path}/c/config.pbtxt:1:1"]
     assert rows[7] == ["OPTION", "VERDICT", "WHY"]
     assert rows[8][:2] == ["--allow-sagemaker=1", "missing"]
     assert "Not read: docker run x" in out
