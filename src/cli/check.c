@@ -239,6 +239,7 @@ static void print_migration(struct check *c) {
         const struct migration m = { .report = &c->report,
                                      .command = c->command_text != NULL ? &c->command : NULL,
                                      .is_brief = c->is_quiet,
+                                     .was_loaded = c->loads,
                                      .arena = &c->arena };
 
         if (c->is_json)

@@ -212,8 +212,9 @@ static void print_counts(const struct migration *m, struct strbuf *out) {
 
         for (const struct checked_model *c = m->report->models; c != NULL; c = c->next)
                 n[judge_model(c, m->arena)]++;
-        strbuf_printf(out, "\nmodels: %zu works, %zu differs, %zu missing\n", n[MIGRATE_WORKS],
-                      n[MIGRATE_DIFFERS], n[MIGRATE_MISSING]);
+        strbuf_printf(out, "\nmodels: %zu works, %zu differs, %zu missing%s\n", n[MIGRATE_WORKS],
+                      n[MIGRATE_DIFFERS], n[MIGRATE_MISSING],
+                      m->was_loaded ? "" : " (read, not loaded: --load asks the backends, too)");
 }
 
 void migrate_print(const struct migration *m, struct strbuf *out) {
@@ -296,6 +297,7 @@ void migrate_print_json(const struct migration *m, struct strbuf *out) {
         json_begin_object(&w);
         json_member_str(&w, "path", m->report->path);
         json_member_string(&w, "verdict", migrate_verdict_name(migrate_verdict(m)));
+        json_member_bool(&w, "was_loaded", m->was_loaded);
         json_key(&w, "models");
         json_begin_array(&w);
         for (const struct checked_model *c = m->report->models; c != NULL; c = c->next)

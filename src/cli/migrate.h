@@ -20,7 +20,8 @@ struct migration {
         const struct check_report     *report;
         const struct migrated_command *command;  /* NULL: none was given */
         bool                           is_brief; /* rows of what differs or is missing alone */
-        struct arena                  *arena;    /* borrowed; for texts of the JSON */
+        bool          was_loaded;                /* the models, too: their backends had their say */
+        struct arena *arena;                     /* borrowed; for texts of the JSON */
 };
 
 /* Puts tables for people. */
