@@ -610,10 +610,13 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ModelInstanceSharedSet(
  *       {"name": "...", "directory": "...", "file": "<the configuration's, if there is one>",
  *        "problems": [{"severity": "error", "file": "...", "line": 3, "column": 5,
  *                      "field": "input[0].dims", "message": "..."}],
+ *        "notes": [{"severity": "differs", "field": "optimization.cuda", ...}],
  *        "versions": [1], "config": {...}}]}
  *
  * A problem without "line" concerns its whole file or directory. A "warning" does not keep the model
- * from being loaded. "versions" and "config", completed and normalised, are present when no problem is
+ * from being loaded. Notes have the members of problems; they say which parts of the configuration work
+ * as in the reference server ("works"), have another effect or none ("differs"), or keep the model from
+ * loading ("missing"). "versions" and "config", completed and normalised, are present when no problem is
  * an error. A model with batch ranges also has "batch_plan": its element n - 1 lists the executions
  * that serve n rows: "8,4,1".
  *
