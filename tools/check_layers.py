@@ -69,7 +69,7 @@ THIRD_PARTY = {
     "llhttp": ("src/http", True),
     "nghttp2/": (("src/grpc", "src/load"), True),  # the server's sessions; the decoder of header blocks
     "zlib.h": ("src/codec", True),
-    "curl/": ("src/net", True),
+    "curl/": ("src/base", True),
     "protobuf-c/": ("src/codec", False),  # its readers need the descriptors
     "onnxruntime_c_api.h": ("backends/onnxruntime", True),
     "Python.h": ("backends/python", True),

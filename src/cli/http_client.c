@@ -2,7 +2,7 @@
 #include "cli/http_client.h"
 
 #include "base/mem.h"
-#include "net/curl_library.h"
+#include "base/curl_library.h"
 
 #include <arpa/inet.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "net/curl_library.h"
+#include "base/curl_library.h"
 
 #include "base/dl.h"
 
