@@ -26,7 +26,7 @@ const char *store_credentials_origin(const struct store_credentials *c);
 
 /* Adds the headers of the signature, or parameters to the query. The request is complete but for that;
  * a request is signed once: to try again, make it anew. UNAVAILABLE when a server of tokens does not
- * answer, UNAUTHORIZED when it refuses; never the key in the text. */
+ * answer, INVALID_ARG when it refuses; never the key in the text. */
 struct error *store_credentials_sign(struct store_credentials *c, struct store_request *r) NODISCARD;
 
 /* After an answer of 401 or 403: reads or fetches the keys anew. False when that was done already since
