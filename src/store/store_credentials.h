@@ -17,8 +17,9 @@ struct store_credentials;
 
 /* Reads the file of TRITON_CLOUD_CREDENTIAL_PATH, the environment and the profile files, as far as they
  * concern this address. Asks no server. INVALID_ARG that names the variable or the file at fault. */
-struct error *store_credentials_open(const struct store_url *url, struct store_credentials **ret) NODISCARD;
-void          store_credentials_free(struct store_credentials *c);
+struct error *store_credentials_open(const struct store_url *url, struct store_credentials **ret)
+        NODISCARD;
+void store_credentials_free(struct store_credentials *c);
 
 /* The service's own "https://host" for an address without a host (the region of S3 is known here), or the
  * host of the address with its scheme. Borrowed from the credentials. */
@@ -27,7 +28,8 @@ const char *store_credentials_origin(const struct store_credentials *c);
 /* Adds the headers of the signature, or parameters to the query. The request is complete but for that;
  * a request is signed once: to try again, make it anew. UNAVAILABLE when a server of tokens does not
  * answer, INVALID_ARG when it refuses; never the key in the text. */
-struct error *store_credentials_sign(struct store_credentials *c, struct store_request *r) NODISCARD;
+struct error *store_credentials_sign(struct store_credentials *c, struct store_request *r)
+        NODISCARD;
 
 /* After an answer of 401 or 403: reads or fetches the keys anew. False when that was done already since
  * the request was signed in vain (`n_renewals` is the value of store_credentials_renewals() before it was

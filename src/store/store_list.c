@@ -86,6 +86,18 @@ static struct error *no_room(const struct store_list *l) {
         return error_new(ERR_UNAVAILABLE, "more than %zu bytes of names", arena_max(&l->arena));
 }
 
+static bool copy_sha256(struct store_list *l, const struct store_object *o, struct store_entry *e) {
+        unsigned char *copy;
+
+        if (o->sha256 == NULL)
+                return true;
+        copy = arena_try_alloc(&l->arena, STORE_LIST_SHA256_BYTES);
+        if (copy == NULL)
+                return false;
+        e->sha256 = memcpy(copy, o->sha256, STORE_LIST_SHA256_BYTES);
+        return true;
+}
+
 struct error *store_list_add(struct store_list *l, const struct store_object *o) {
         struct str         prefix = str_of(l->prefix), name;
         struct store_entry e = { .size = o->size, .has_md5 = o->md5 != NULL };
@@ -108,7 +120,7 @@ struct error *store_list_add(struct store_list *l, const struct store_object *o)
                 memcpy(e.md5, o->md5, sizeof(e.md5));
         e.name = arena_try_str(&l->arena, name);
         e.etag = e.name != NULL ? arena_try_str(&l->arena, o->etag) : NULL;
-        if (e.etag == NULL)
+        if (e.etag == NULL || !copy_sha256(l, o, &e))
                 return no_room(l);
         l->entries[l->n_entries++] = e;
         return NULL;
@@ -157,16 +169,29 @@ static void drop_marked(struct store_list *l) {
         l->n_entries = n;
 }
 
+/* Stores list in this order; index files may not. */
+static bool is_sorted(const struct store_list *l) {
+        for (size_t i = 1; i < l->n_entries; i++)
+                if (compare_entries(&l->entries[i - 1], &l->entries[i]) > 0)
+                        return false;
+        return true;
+}
+
 void store_list_sort(struct store_list *l) {
         if (l->n_entries == 0)
                 return;
-        qsort(l->entries, l->n_entries, sizeof(*l->entries), compare_entries);
+        if (!is_sorted(l))
+                qsort(l->entries, l->n_entries, sizeof(*l->entries), compare_entries);
         for (size_t i = 1; i < l->n_entries; i++)
                 l->entries[i].is_dropped = strcmp(l->entries[i - 1].name, l->entries[i].name) == 0;
         drop_marked(l);
         for (size_t i = 0; i < l->n_entries; i++)
                 l->entries[i].is_dropped = is_parent(l, &l->entries[i]);
         drop_marked(l);
+}
+
+bool store_entry_is_folder(const struct store_entry *e) {
+        return str_ends(str_of(e->name), STR_LIT("/"));
 }
 
 const struct store_entry *store_list_find(const struct store_list *l, struct str name) {

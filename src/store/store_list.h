@@ -26,14 +26,16 @@
 #define STORE_LIST_MAX_ENTRIES ((size_t)1 << 20)
 #define STORE_LIST_MAX_BYTES ((size_t)256 << 20) /* of names and ETags */
 #define STORE_LIST_MD5_BYTES 16
+#define STORE_LIST_SHA256_BYTES 32
 
 struct store_entry {
-        char         *name; /* in arena */
-        uint64_t      size;
-        char         *etag; /* in arena; as the store writes it, quotes included */
-        unsigned char md5[STORE_LIST_MD5_BYTES]; /* of the whole object */
-        bool          has_md5;
-        bool          is_dropped; /* while a list is sorted */
+        char                *name; /* in arena */
+        uint64_t             size;
+        char                *etag; /* in arena; as the store writes it, quotes included */
+        unsigned char        md5[STORE_LIST_MD5_BYTES]; /* of the whole object */
+        bool                 has_md5;
+        const unsigned char *sha256; /* in arena; of the whole object, 32 bytes; NULL: not known */
+        bool                 is_dropped; /* while a list is sorted */
 };
 
 /* What a page of a listing says about an object. Borrowed texts. */
@@ -41,7 +43,8 @@ struct store_object {
         struct str           key; /* the whole name in the bucket */
         uint64_t             size;
         struct str           etag;
-        const unsigned char *md5; /* NULL: not known */
+        const unsigned char *md5;    /* NULL: not known */
+        const unsigned char *sha256; /* the same */
 };
 
 struct store_list {
@@ -65,5 +68,7 @@ struct error *store_list_add(struct store_list *l, const struct store_object *o)
 /* By name, in the order of bytes; of entries with the same name one stays. An entry "a" without bytes is
  * removed when there are others below "a/": stores with folders list them so. */
 void store_list_sort(struct store_list *l);
+/* True for the marker of a folder. */
+bool store_entry_is_folder(const struct store_entry *e);
 /* In a sorted list; NULL when there is none. */
 const struct store_entry *store_list_find(const struct store_list *l, struct str name);
