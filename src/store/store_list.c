@@ -86,10 +86,31 @@ static struct error *no_room(const struct store_list *l) {
         return error_new(ERR_UNAVAILABLE, "more than %zu bytes of names", arena_max(&l->arena));
 }
 
+/* The name becomes the entry's, without the slash of a directory. */
+static struct error *append(struct store_list *l, struct str name, const struct store_object *o) {
+        struct store_entry e = { .size = o->size,
+                                 .has_md5 = o->md5 != NULL,
+                                 .has_sha256 = o->sha256 != NULL };
+
+        TRY(make_room(l));
+        e.is_directory = name.ptr[name.len - 1] == '/';
+        if (e.is_directory)
+                name.len--;
+        if (e.has_md5)
+                memcpy(e.md5, o->md5, sizeof(e.md5));
+        if (e.has_sha256)
+                memcpy(e.sha256, o->sha256, sizeof(e.sha256));
+        e.name = arena_try_str(&l->arena, name);
+        e.etag = e.name != NULL ? arena_try_str(&l->arena, o->etag) : NULL;
+        if (e.etag == NULL)
+                return no_room(l);
+        l->entries[l->n_entries++] = e;
+        return NULL;
+}
+
 struct error *store_list_add(struct store_list *l, const struct store_object *o) {
-        struct str         prefix = str_of(l->prefix), name;
-        struct store_entry e = { .size = o->size, .has_md5 = o->md5 != NULL };
-        const char        *fault;
+        struct str  prefix = str_of(l->prefix), name;
+        const char *fault;
 
         if (!str_starts(o->key, prefix)) {
                 refuse(l, o->key, "does not begin with the prefix of the listing");
@@ -99,18 +120,9 @@ struct error *store_list_add(struct store_list *l, const struct store_object *o)
         if (name.len == 0)
                 return NULL;
         fault = find_fault(name);
-        if (fault != NULL) {
-                refuse(l, o->key, fault);
-                return NULL;
-        }
-        TRY(make_room(l));
-        if (o->md5 != NULL)
-                memcpy(e.md5, o->md5, sizeof(e.md5));
-        e.name = arena_try_str(&l->arena, name);
-        e.etag = e.name != NULL ? arena_try_str(&l->arena, o->etag) : NULL;
-        if (e.etag == NULL)
-                return no_room(l);
-        l->entries[l->n_entries++] = e;
+        if (fault == NULL)
+                return append(l, name, o);
+        refuse(l, o->key, fault);
         return NULL;
 }
 
@@ -140,7 +152,7 @@ static bool is_parent(const struct store_list *l, const struct store_entry *e) {
         AUTO_CHARS folder = NULL;
         size_t     at;
 
-        if (e->size > 0)
+        if (e->size > 0 || e->is_directory)
                 return false;
         folder = mem_printf("%s/", e->name);
         at = find_place(l, folder);
