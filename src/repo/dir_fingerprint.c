@@ -124,8 +124,6 @@ static bool has_leftover(struct str name) {
                 AUTO_CHARS text = NULL;
 
                 name = str_split(name, '/', &part);
-                if (part.len == 0)
-                        continue; /* behind the slash of a marker */
                 text = mem_strndup(part.ptr, part.len);
                 if (is_leftover(text))
                         return true;
@@ -139,7 +137,7 @@ static uint64_t mix_listed(uint64_t hash, const struct store_entry *e, const cha
         hash = mix(hash, e->etag != NULL ? e->etag : "", e->etag != NULL ? strlen(e->etag) : 0);
         if (e->has_md5)
                 hash = mix(hash, e->md5, sizeof(e->md5));
-        return e->sha256 != NULL ? mix(hash, e->sha256, STORE_LIST_SHA256_BYTES) : hash;
+        return e->has_sha256 ? mix(hash, e->sha256, sizeof(e->sha256)) : hash;
 }
 
 static uint64_t *find_files(struct dir_fingerprint *m, int64_t version) {
@@ -158,9 +156,9 @@ static void add_listed(struct dir_fingerprint *m, const struct store_entry *e, c
         uint64_t  *hash = &m->rest;
         int64_t    number;
 
-        if (*name == '\0' || has_leftover(str_of(name)))
-                return; /* the marker of the model's own folder */
-        if (version_from_name(top, &number) && rest.ptr != NULL)
+        if (has_leftover(str_of(name)))
+                return;
+        if (version_from_name(top, &number) && (rest.ptr != NULL || e->is_directory))
                 hash = find_files(m, number);
         else if (str_is(top, "config.pbtxt") || str_is(top, "configs"))
                 hash = &m->config;

@@ -169,7 +169,7 @@ static struct error *choose_checksum(struct fetch_file *f) {
         if (f->has_checksum)
                 return NULL;
         f->has_checksum = true;
-        if (e->sha256 != NULL)
+        if (e->has_sha256)
                 return file_checksum_init(&f->checksum, DIGEST_SHA256, e->sha256);
         if (f->has_answer_sha256)
                 return file_checksum_init(&f->checksum, DIGEST_SHA256, f->answer_sha256);
@@ -240,8 +240,8 @@ static struct error *finish(struct fetch_file *f, bool *ret_again) {
 
 /* What distinguishes the contents of an object from those of another one at the same address. */
 static char *identity_of(const struct store_entry *e) {
-        const unsigned char *digest = e->sha256 != NULL ? e->sha256 : e->md5;
-        size_t               n = e->sha256 != NULL ? STORE_LIST_SHA256_BYTES : sizeof(e->md5);
+        const unsigned char *digest = e->has_sha256 ? e->sha256 : e->md5;
+        size_t               n = e->has_sha256 ? sizeof(e->sha256) : sizeof(e->md5);
         char                *text;
 
         if (e->etag != NULL && *e->etag != '\0')
@@ -364,7 +364,7 @@ static struct fetch_file *make(struct store_fetch *fetch, const struct store_ent
         f->what = store_kind_describe(fetch->store, e->name);
         f->target = mem_strdup(target);
         f->cache.fd = f->cache.record_fd = -1;
-        f->is_reusable = (e->etag != NULL && *e->etag != '\0') || e->has_md5 || e->sha256 != NULL;
+        f->is_reusable = (e->etag != NULL && *e->etag != '\0') || e->has_md5 || e->has_sha256;
         return f;
 }
 

@@ -70,11 +70,18 @@ static void read_md5(struct page *p, struct str text) {
         p->has_md5 = true;
 }
 
+/* The listing has it without the quotes that the headers ETag and If-Match have. */
+static void put_etag(struct page *p, struct str text) {
+        bool is_bare = text.len > 0 && text.ptr[text.len - 1] != '"';
+
+        strbuf_printf(&p->etag, is_bare ? "\"%.*s\"" : "%.*s", STR_ARG(text));
+}
+
 static struct error *add_blob(struct page *p) {
         struct store_object o;
 
         if (p->is_folder)
-                strbuf_putc(&p->name, '/');
+                strbuf_putc(&p->name, '/'); /* a directory in store_list.h */
         TRY(strbuf_check(&p->name, "the name of a blob"));
         TRY(strbuf_check(&p->etag, "the ETag of a blob"));
         if (p->name.len == 0)
@@ -95,7 +102,7 @@ static void read_property(struct page *p, struct str name, struct str text) {
         if (str_is(name, "Content-Length"))
                 p->has_size = str_to_u64(text, &p->size);
         else if (str_equal_nocase(name, STR_LIT("Etag")))
-                strbuf_put(&p->etag, text.ptr, text.len);
+                put_etag(p, text);
         else if (str_is(name, "Content-MD5"))
                 read_md5(p, text);
         else if (str_is(name, "ResourceType"))

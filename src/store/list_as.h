@@ -18,8 +18,7 @@
  * `token` for the first page; a page has at most `n_max` objects. */
 void list_as_url(const char *origin, const char *container, const char *prefix, const char *token,
                  unsigned n_max, struct strbuf *ret);
-/* Adds the objects of a page; *ret_token, which is cleared first, is empty after the last page. Folders
- * of a store with a hierarchical namespace become names that end with '/'. INVALID_ARG that names what is
+/* Adds the objects of a page; *ret_token, which is cleared first, is empty after the last page. Directories of a store with a hierarchical namespace are entries of their own. INVALID_ARG that names what is
  * missing, or UNAVAILABLE. */
 struct error *list_as_read(struct str page, struct store_list *l, struct strbuf *ret_token)
         NODISCARD;

@@ -73,6 +73,8 @@ void store_copy_drop_listing(struct store_copy *c) {
 static bool is_config(const struct store_copy *c, const struct store_entry *e) {
         const char *name = e->name + strlen(c->name) + 1;
 
+        if (e->is_directory)
+                return false;
         return strcmp(name, "config.pbtxt") == 0 ||
                (str_starts(str_of(name), STR_LIT("configs/")) && strchr(name + 8, '/') == NULL);
 }

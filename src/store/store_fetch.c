@@ -96,7 +96,8 @@ static const char *relative(const struct run *r, const struct store_entry *e) {
 
 /* Makes the directories above the file, and for a directory itself. */
 static struct error *make_directories(const struct run *r, const struct store_entry *e) {
-        AUTO_CHARS path = mem_printf("%s/%s", r->options->directory, relative(r, e));
+        AUTO_CHARS path = mem_printf("%s/%s%s", r->options->directory, relative(r, e),
+                                     e->is_directory ? "/" : "");
         char      *slash = path + strlen(r->options->directory);
 
         while ((slash = strchr(slash + 1, '/')) != NULL) {
@@ -133,7 +134,7 @@ static struct error *begin_files(struct run *r) {
 
         for (size_t i = 0; i < o->n_entries && !is_ended(r); i++) {
                 TRY(make_directories(r, o->entries[i]));
-                if (store_entry_is_folder(o->entries[i]))
+                if (o->entries[i]->is_directory)
                         continue;
                 wait_for_files(r, 2 * (size_t)r->hub->n_transfers, CLOCK_NEVER);
                 TRY(begin_file(r, i));

@@ -86,22 +86,31 @@ static struct error *no_room(const struct store_list *l) {
         return error_new(ERR_UNAVAILABLE, "more than %zu bytes of names", arena_max(&l->arena));
 }
 
-static bool copy_sha256(struct store_list *l, const struct store_object *o, struct store_entry *e) {
-        unsigned char *copy;
+/* The name becomes the entry's, without the slash of a directory. */
+static struct error *append(struct store_list *l, struct str name, const struct store_object *o) {
+        struct store_entry e = { .size = o->size,
+                                 .has_md5 = o->md5 != NULL,
+                                 .has_sha256 = o->sha256 != NULL };
 
-        if (o->sha256 == NULL)
-                return true;
-        copy = arena_try_alloc(&l->arena, STORE_LIST_SHA256_BYTES);
-        if (copy == NULL)
-                return false;
-        e->sha256 = memcpy(copy, o->sha256, STORE_LIST_SHA256_BYTES);
-        return true;
+        TRY(make_room(l));
+        e.is_directory = name.ptr[name.len - 1] == '/';
+        if (e.is_directory)
+                name.len--;
+        if (e.has_md5)
+                memcpy(e.md5, o->md5, sizeof(e.md5));
+        if (e.has_sha256)
+                memcpy(e.sha256, o->sha256, sizeof(e.sha256));
+        e.name = arena_try_str(&l->arena, name);
+        e.etag = e.name != NULL ? arena_try_str(&l->arena, o->etag) : NULL;
+        if (e.etag == NULL)
+                return no_room(l);
+        l->entries[l->n_entries++] = e;
+        return NULL;
 }
 
 struct error *store_list_add(struct store_list *l, const struct store_object *o) {
-        struct str         prefix = str_of(l->prefix), name;
-        struct store_entry e = { .size = o->size, .has_md5 = o->md5 != NULL };
-        const char        *fault;
+        struct str  prefix = str_of(l->prefix), name;
+        const char *fault;
 
         if (!str_starts(o->key, prefix)) {
                 refuse(l, o->key, "does not begin with the prefix of the listing");
@@ -111,18 +120,9 @@ struct error *store_list_add(struct store_list *l, const struct store_object *o)
         if (name.len == 0)
                 return NULL;
         fault = find_fault(name);
-        if (fault != NULL) {
-                refuse(l, o->key, fault);
-                return NULL;
-        }
-        TRY(make_room(l));
-        if (o->md5 != NULL)
-                memcpy(e.md5, o->md5, sizeof(e.md5));
-        e.name = arena_try_str(&l->arena, name);
-        e.etag = e.name != NULL ? arena_try_str(&l->arena, o->etag) : NULL;
-        if (e.etag == NULL || !copy_sha256(l, o, &e))
-                return no_room(l);
-        l->entries[l->n_entries++] = e;
+        if (fault == NULL)
+                return append(l, name, o);
+        refuse(l, o->key, fault);
         return NULL;
 }
 
@@ -152,7 +152,7 @@ static bool is_parent(const struct store_list *l, const struct store_entry *e) {
         AUTO_CHARS folder = NULL;
         size_t     at;
 
-        if (e->size > 0)
+        if (e->size > 0 || e->is_directory)
                 return false;
         folder = mem_printf("%s/", e->name);
         at = find_place(l, folder);
@@ -188,10 +188,6 @@ void store_list_sort(struct store_list *l) {
         for (size_t i = 0; i < l->n_entries; i++)
                 l->entries[i].is_dropped = is_parent(l, &l->entries[i]);
         drop_marked(l);
-}
-
-bool store_entry_is_folder(const struct store_entry *e) {
-        return str_ends(str_of(e->name), STR_LIT("/"));
 }
 
 const struct store_entry *store_list_find(const struct store_list *l, struct str name) {

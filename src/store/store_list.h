@@ -2,8 +2,8 @@
 /* The objects below a prefix of a bucket, as a listing of the store gives them.
  *
  * A name is relative to the prefix: with the prefix "models", the object "models/a/config.pbtxt" is
- * "a/config.pbtxt". A name that ends with '/' is a marker of a folder, which some tools write as an
- * object without bytes; the prefix's own marker is left out.
+ * "a/config.pbtxt". A name that ends with '/' is a directory, which some tools write as an object without
+ * bytes; the prefix's own is left out.
  *
  * A name becomes a path of the local file system. One that cannot be such a path (an empty component,
  * "." or "..", an absolute one, a control character, text that is not UTF-8) is left out: n_refused counts
@@ -29,13 +29,15 @@
 #define STORE_LIST_SHA256_BYTES 32
 
 struct store_entry {
-        char                *name; /* in arena */
-        uint64_t             size;
-        char                *etag; /* in arena; as the store writes it, quotes included */
-        unsigned char        md5[STORE_LIST_MD5_BYTES]; /* of the whole object */
-        bool                 has_md5;
-        const unsigned char *sha256; /* in arena; of the whole object, 32 bytes; NULL: not known */
-        bool                 is_dropped; /* while a list is sorted */
+        char         *name; /* in arena; without a slash at its end */
+        uint64_t      size;
+        char         *etag; /* in arena; as HTTP has it, quotes included; "": none */
+        unsigned char md5[STORE_LIST_MD5_BYTES]; /* of the whole object */
+        unsigned char sha256[STORE_LIST_SHA256_BYTES];
+        bool          has_md5;
+        bool          has_sha256;
+        bool          is_directory;
+        bool          is_dropped; /* while a list is sorted */
 };
 
 /* What a page of a listing says about an object. Borrowed texts. */
@@ -44,7 +46,7 @@ struct store_object {
         uint64_t             size;
         struct str           etag;
         const unsigned char *md5;    /* NULL: not known */
-        const unsigned char *sha256; /* the same */
+        const unsigned char *sha256; /* likewise */
 };
 
 struct store_list {
@@ -65,10 +67,8 @@ void store_list_done(struct store_list *l);
 /* UNAVAILABLE when memory is short, or for more than the limits allow: "more than 1048576 objects". */
 struct error *store_list_add(struct store_list *l, const struct store_object *o) NODISCARD;
 
-/* By name, in the order of bytes; of entries with the same name one stays. An entry "a" without bytes is
- * removed when there are others below "a/": stores with folders list them so. */
+/* By name, in the order of bytes; of entries with the same name one stays. A file "a" without bytes is
+ * removed when there are others below "a/": stores with directories list them so. */
 void store_list_sort(struct store_list *l);
-/* True for the marker of a folder. */
-bool store_entry_is_folder(const struct store_entry *e);
 /* In a sorted list; NULL when there is none. */
 const struct store_entry *store_list_find(const struct store_list *l, struct str name);

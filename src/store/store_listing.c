@@ -62,5 +62,7 @@ const struct store_entry *store_listing_find(const struct store_listing *l, cons
 struct str store_entry_top(const struct store_entry *e) {
         const char *slash = strchr(e->name, '/');
 
-        return slash != NULL ? str_range(e->name, (size_t)(slash - e->name)) : (struct str){ 0 };
+        if (slash != NULL)
+                return str_range(e->name, (size_t)(slash - e->name));
+        return e->is_directory ? str_of(e->name) : (struct str){ 0 };
 }

@@ -14,7 +14,7 @@ from conftest import Server, require_build
 from models import index, infer, load, model_text, unload, wait_for_index, wait_until
 from s3_server import Fault, ObjectServer
 
-TAKES_SECONDS = 60
+TAKES_SECONDS = 80
 BACKENDS = ("testing",)
 MIB = 1 << 20
 EXPLICIT = ("--model-control-mode=explicit",)
@@ -112,16 +112,16 @@ def test_names_are_escaped(store, place):
 def test_a_load_and_an_unload(store, place):
     put(store)
     with opens(store, *EXPLICIT) as server:
-        assert listed(server) == [("", None, None)] or listed(server)
+        assert listed(server) == [(None, None, None)]
         load(server, "m")
         assert listed(server) == [("1", "READY", None)]
         assert len(copies(place)) == 1
         n = store.gets("")
         load(server, "m")
-        assert store.gets("") == n + 0, "nothing changed"
+        assert store.gets("") == n, "nothing changed"
         unload(server, "m")
         wait_until(lambda: copies(place) == [])
-        assert list(place.glob("folder*/cache/[0-9a-f]*")) == []
+        wait_until(lambda: list(place.glob("folder*/cache/[0-9a-f]*")) == [])
 
 
 def test_many_pieces(store, place):
@@ -458,3 +458,57 @@ def test_the_cache_has_a_limit(store, place, tmp_path):
         assert store.gets("weights") == n
         load(server, "a")
         assert store.gets("weights") == n + 1, "the one that was not used for the longest time"
+
+
+# ---- signatures ---------------------------------------------------------------------------------
+
+KEYS = {"AKIDEXAMPLE": "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"}
+
+
+@pytest.fixture
+def signed(monkeypatch, place):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEYS["AKIDEXAMPLE"])
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-9")
+    with ObjectServer(keys=KEYS, page_size=2) as opened:
+        yield opened
+
+
+def test_every_request_is_signed(signed, place):
+    """Pages, objects in pieces, and names with characters that a signature escapes."""
+    put(signed, n=17 * MIB)
+    signed.put("models", "m/1/a b+c&é=~(1)*'!$@,;:[x]", "text")
+    with opens(signed) as server:
+        assert infer(server, "m").status == 200
+        assert {request.status for request in signed.requests} == {200, 206}
+        assert KEYS["AKIDEXAMPLE"] not in server.text()
+
+
+def test_wrong_keys(signed, monkeypatch, place):
+    put(signed)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    with pytest.raises(AssertionError) as failure:
+        Server(address(signed))
+    assert "HTTP status 403, SignatureDoesNotMatch" in str(failure.value)
+    assert "wrong" not in str(failure.value) and "X-Amz" not in str(failure.value)
+    assert signed.listings() == 1, "the keys of the environment are not read again"
+
+
+def test_keys_of_a_file_are_read_again(signed, monkeypatch, place, tmp_path):
+    """A key was replaced while the server ran."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    credentials = tmp_path / "credentials"
+
+    def write_key(secret):
+        credentials.write_text(f"[default]\naws_access_key_id = AKIDEXAMPLE\n"
+                               f"aws_secret_access_key = {secret}\n")
+
+    write_key(KEYS["AKIDEXAMPLE"])
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(credentials))
+    put(signed)
+    with opens(signed, *EXPLICIT) as server:
+        signed.keys = {"AKIDEXAMPLE": "another"}
+        write_key("another")
+        load(server, "m")
+        assert sum(request.status == 403 for request in signed.requests) == 1

@@ -52,10 +52,11 @@ static void test_pages(void **state) {
         assert_int_equal(l.n_entries, 3);
         assert_string_equal(l.entries[0].name, "a & b");
         assert_int_equal(l.entries[0].size, 7);
-        assert_string_equal(l.entries[0].etag, "0x8D");
+        assert_string_equal(l.entries[0].etag, "\"0x8D\"");
         assert_true(l.entries[0].has_md5);
         assert_memory_equal(l.entries[0].md5, md5, sizeof(md5));
-        assert_string_equal(l.entries[1].name, "d/");
+        assert_string_equal(l.entries[1].name, "d");
+        assert_true(l.entries[1].is_directory);
         assert_string_equal(l.entries[2].name, "d/e");
         assert_string_equal(l.entries[2].etag, "");
         assert_false(l.entries[2].has_md5);

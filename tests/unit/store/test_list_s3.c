@@ -68,7 +68,8 @@ static void test_a_page(void **state) {
         assert_int_equal(r.list.entries[0].size, 12);
         assert_false(r.list.entries[1].has_md5); /* of an object that was sent in parts */
         assert_true(r.list.entries[1].size == 9000000000);
-        assert_string_equal(r.list.entries[2].name, "m/2/");
+        assert_string_equal(r.list.entries[2].name, "m/2");
+        assert_true(r.list.entries[2].is_directory);
         reading_done(&r);
 }
 

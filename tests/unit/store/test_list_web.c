@@ -33,9 +33,9 @@ static void test_entries(void **state) {
         assert_false(l.entries[0].has_md5);
         assert_string_equal(l.entries[1].name, "m/\xc3\xa9");
         assert_string_equal(l.entries[1].etag, "");
-        assert_null(l.entries[1].sha256);
-        assert_true(store_entry_is_folder(&l.entries[2]));
-        assert_false(store_entry_is_folder(&l.entries[3]));
+        assert_false(l.entries[1].has_sha256);
+        assert_true(l.entries[2].is_directory);
+        assert_false(l.entries[3].is_directory);
         store_list_done(&l);
         assert_null(read_index(text, "m/", &l));
         assert_int_equal(l.n_entries, 3);

@@ -13,8 +13,9 @@ static void add(struct store_list *l, struct str key) {
 
 static void test_names(void **state) {
         static const unsigned char md5[STORE_LIST_MD5_BYTES] = { 1, 2, 3 };
+        static const unsigned char sha256[STORE_LIST_SHA256_BYTES] = { 4, 5, 6 };
         struct store_object        o = {
-                       .key = STR_LIT("m/a"), .size = 7, .etag = STR_LIT("x"), .md5 = md5
+                       .key = STR_LIT("m/a"), .size = 7, .etag = STR_LIT("x"), .md5 = md5, .sha256 = sha256
         };
         struct store_list l;
 
@@ -31,12 +32,17 @@ static void test_names(void **state) {
         assert_int_equal(l.entries[0].size, 7);
         assert_true(l.entries[0].has_md5);
         assert_memory_equal(l.entries[0].md5, md5, sizeof(md5));
-        assert_string_equal(l.entries[1].name, "b/");
+        assert_false(l.entries[0].is_directory);
+        assert_true(l.entries[0].has_sha256);
+        assert_memory_equal(l.entries[0].sha256, sha256, sizeof(sha256));
+        assert_string_equal(l.entries[1].name, "b");
+        assert_true(l.entries[1].is_directory);
         assert_string_equal(l.entries[2].name, "b/1/model.onnx");
         assert_false(l.entries[2].has_md5);
-        assert_ptr_equal(store_list_find(&l, STR_LIT("b/")), &l.entries[1]);
+        assert_false(l.entries[2].has_sha256);
+        assert_ptr_equal(store_list_find(&l, STR_LIT("b")), &l.entries[1]);
         assert_ptr_equal(store_list_find(&l, STR_LIT("a")), &l.entries[0]);
-        assert_null(store_list_find(&l, STR_LIT("b")));
+        assert_null(store_list_find(&l, STR_LIT("b/")));
         assert_null(store_list_find(&l, STR_LIT("b/1/model.onnx2")));
         assert_null(store_list_find(&l, STR_LIT("")));
         assert_int_equal(l.n_refused, 0);
