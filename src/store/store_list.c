@@ -169,10 +169,19 @@ static void drop_marked(struct store_list *l) {
         l->n_entries = n;
 }
 
+/* Stores list in this order; index files may not. */
+static bool is_sorted(const struct store_list *l) {
+        for (size_t i = 1; i < l->n_entries; i++)
+                if (compare_entries(&l->entries[i - 1], &l->entries[i]) > 0)
+                        return false;
+        return true;
+}
+
 void store_list_sort(struct store_list *l) {
         if (l->n_entries == 0)
                 return;
-        qsort(l->entries, l->n_entries, sizeof(*l->entries), compare_entries);
+        if (!is_sorted(l))
+                qsort(l->entries, l->n_entries, sizeof(*l->entries), compare_entries);
         for (size_t i = 1; i < l->n_entries; i++)
                 l->entries[i].is_dropped = strcmp(l->entries[i - 1].name, l->entries[i].name) == 0;
         drop_marked(l);

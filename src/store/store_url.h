@@ -6,6 +6,8 @@
  *                                                 host:port alone, which means https
  *     gs://bucket/path
  *     as://account/container/path                 account may be a host: account.blob.core.windows.net
+ *     as://http://host:port/account/container/path    another store with this interface; likewise https://,
+ *                                                 or host:port alone, which means https
  *     http://host:port/path, https://...          a folder with an index file
  *
  * Repeated slashes and slashes at the end are ignored.
@@ -25,10 +27,12 @@ enum store_kind { STORE_S3, STORE_GS, STORE_AS, STORE_WEB };
 struct store_url {
         enum store_kind kind;
         bool            is_tls;
-        char           *host;   /* owned; "host" or "host:port"; "" : the kind's own service */
-        char           *bucket; /* owned; the bucket or container; "" for STORE_WEB */
-        char           *path;   /* owned; below the bucket, without slashes at both ends; "" : all of it */
-        char           *text;   /* owned; the address in one form, without a query: for messages, and to
+        char           *host; /* owned; "host" or "host:port"; for STORE_AS the account when it is a
+                                 * name; "" : the kind's own service */
+        char           *bucket; /* owned; the bucket or container, or "account/container" of a store
+                                 * host:port; "" for STORE_WEB */
+        char *path; /* owned; below the bucket, without slashes at both ends; "" : all of it */
+        char *text; /* owned; the address in one form, without a query: for messages, and to
                                  * compare prefixes, such as "s3://bucket/path" */
 };
 

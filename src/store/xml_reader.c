@@ -1,11 +1,69 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "store/xml_reader.h"
 
+#include "base/dl.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
 
 #include <expat.h>
 #include <limits.h>
+#include <pthread.h>
+
+#define LIBRARY "libexpat.so.1"
+
+/* expat's functions, with the types of its header: it is opened when the first document is read. */
+static struct {
+        pthread_once_t once;
+        struct error  *failure; /* owned; set once */
+        struct dl     *library; /* owned; never closed */
+
+        __typeof__(&XML_ParserCreate)               parser_create;
+        __typeof__(&XML_ParserFree)                 parser_free;
+        __typeof__(&XML_Parse)                      parse;
+        __typeof__(&XML_StopParser)                 stop_parser;
+        __typeof__(&XML_SetUserData)                set_user_data;
+        __typeof__(&XML_SetElementHandler)          set_element_handler;
+        __typeof__(&XML_SetCharacterDataHandler)    set_character_data_handler;
+        __typeof__(&XML_SetStartDoctypeDeclHandler) set_start_doctype_decl_handler;
+        __typeof__(&XML_GetErrorCode)               get_error_code;
+        __typeof__(&XML_ErrorString)                error_string;
+        __typeof__(&XML_GetCurrentLineNumber)       get_current_line_number;
+        __typeof__(&XML_GetCurrentColumnNumber)     get_current_column_number;
+} expat = { .once = PTHREAD_ONCE_INIT };
+
+static struct error *find_functions(void) {
+        const struct {
+                const char   *name;
+                dl_symbol_fn *place;
+        } symbols[] = {
+                { "XML_ParserCreate", (dl_symbol_fn *)&expat.parser_create },
+                { "XML_ParserFree", (dl_symbol_fn *)&expat.parser_free },
+                { "XML_Parse", (dl_symbol_fn *)&expat.parse },
+                { "XML_StopParser", (dl_symbol_fn *)&expat.stop_parser },
+                { "XML_SetUserData", (dl_symbol_fn *)&expat.set_user_data },
+                { "XML_SetElementHandler", (dl_symbol_fn *)&expat.set_element_handler },
+                { "XML_SetCharacterDataHandler",
+                  (dl_symbol_fn *)&expat.set_character_data_handler },
+                { "XML_SetStartDoctypeDeclHandler",
+                  (dl_symbol_fn *)&expat.set_start_doctype_decl_handler },
+                { "XML_GetErrorCode", (dl_symbol_fn *)&expat.get_error_code },
+                { "XML_ErrorString", (dl_symbol_fn *)&expat.error_string },
+                { "XML_GetCurrentLineNumber", (dl_symbol_fn *)&expat.get_current_line_number },
+                { "XML_GetCurrentColumnNumber", (dl_symbol_fn *)&expat.get_current_column_number },
+        };
+
+        for (size_t i = 0; i < ARRAY_LEN(symbols); i++)
+                TRY(dl_get(expat.library, symbols[i].name, symbols[i].place));
+        return NULL;
+}
+
+static void open_library(void) {
+        struct error *err = dl_open(LIBRARY, &expat.library);
+
+        if (err == NULL)
+                err = find_functions();
+        expat.failure = error_wrap(err, "XML needs expat (" LIBRARY "), which could not be loaded");
+}
 
 struct xml_reader {
         XML_Parser                parser;  /* owned */
@@ -19,8 +77,8 @@ struct xml_reader {
 
 static struct error *place_error(struct xml_reader *r, const char *what) {
         return error_new(ERR_INVALID_ARG, "XML, line %lu, column %lu: %s",
-                         (unsigned long)XML_GetCurrentLineNumber(r->parser),
-                         (unsigned long)XML_GetCurrentColumnNumber(r->parser) + 1, what);
+                         (unsigned long)expat.get_current_line_number(r->parser),
+                         (unsigned long)expat.get_current_column_number(r->parser) + 1, what);
 }
 
 /* Keeps the first failure; expat may still call a handler after it was stopped. */
@@ -32,7 +90,7 @@ static void stop(struct xml_reader *r, struct error *err) {
                 return;
         }
         r->failure = err;
-        XML_StopParser(r->parser, XML_FALSE);
+        expat.stop_parser(r->parser, XML_FALSE);
 }
 
 static const char *local_name(const char *name) {
@@ -103,22 +161,22 @@ static void on_doctype(void *userp, const XML_Char *name, const XML_Char *system
 }
 
 static struct error *syntax_error(struct xml_reader *r) {
-        enum XML_Error code = XML_GetErrorCode(r->parser);
+        enum XML_Error code = expat.get_error_code(r->parser);
 
         if (code == XML_ERROR_NO_MEMORY)
                 return error_new_text(ERR_UNAVAILABLE, "no memory to read XML");
-        return place_error(r, XML_ErrorString(code));
+        return place_error(r, expat.error_string(code));
 }
 
 static struct error *parse(struct xml_reader *r, struct str document) {
         enum XML_Status status;
 
-        XML_SetUserData(r->parser, r);
-        XML_SetElementHandler(r->parser, on_begin, on_end);
-        XML_SetCharacterDataHandler(r->parser, on_text);
-        XML_SetStartDoctypeDeclHandler(r->parser, on_doctype);
-        status = XML_Parse(r->parser, document.ptr != NULL ? document.ptr : "", (int)document.len,
-                           XML_TRUE);
+        expat.set_user_data(r->parser, r);
+        expat.set_element_handler(r->parser, on_begin, on_end);
+        expat.set_character_data_handler(r->parser, on_text);
+        expat.set_start_doctype_decl_handler(r->parser, on_doctype);
+        status = expat.parse(r->parser, document.ptr != NULL ? document.ptr : "", (int)document.len,
+                             XML_TRUE);
         if (r->failure != NULL)
                 return STEAL(r->failure);
         return status == XML_STATUS_OK ? NULL : syntax_error(r);
@@ -128,9 +186,12 @@ struct error *xml_read(struct str document, const struct xml_handler *h) {
         struct xml_reader r = { .handler = h };
         struct error     *err;
 
+        pthread_once(&expat.once, open_library);
+        if (expat.failure != NULL)
+                return error_copy(expat.failure);
         if (document.len > INT_MAX)
                 return error_new_text(ERR_INVALID_ARG, "the XML document is too large");
-        r.parser = XML_ParserCreate(NULL);
+        r.parser = expat.parser_create(NULL);
         if (r.parser == NULL)
                 return error_new_text(ERR_UNAVAILABLE, "no memory to read XML");
         strbuf_init(&r.path, XML_MAX_PATH_BYTES);
@@ -141,6 +202,6 @@ struct error *xml_read(struct str document, const struct xml_handler *h) {
                 explicit_bzero(r.text.ptr, r.text.cap);
         strbuf_done(&r.path);
         strbuf_done(&r.text);
-        XML_ParserFree(r.parser);
+        expat.parser_free(r.parser);
         return err;
 }

@@ -6,7 +6,9 @@
  * The text of an element that has children is what stands behind the last of them.
  *
  * A document type is refused, and with it every declaration of an entity: no text can grow. Depth,
- * paths and texts have limits. Only this file includes expat's header.
+ * paths and texts have limits. Only this file includes expat's header;
+ * the library is opened when the first document is read, so that a server without remote repositories does
+ * not load it.
  *
  * Ownership.  Paths and texts live until the callback returns.
  * Threads.  Any.
