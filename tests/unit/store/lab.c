@@ -170,13 +170,3 @@ void lab_sign_fails(struct store_credentials *c, enum error_code code, const cha
         assert_int_equal(err->code, code);
         error_free(err);
 }
-
-/* ---- a stand-in for src/store/store_url.c -------------------------------------------------- */
-struct error *store_url_parse(const char *address, struct store_url *ret) {
-        (void)ret;
-        return error_new(ERR_INVALID_ARG, "'%s' is not parsed here", address);
-}
-
-void store_url_done(struct store_url *u) {
-        (void)u;
-}

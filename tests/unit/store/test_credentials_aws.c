@@ -392,7 +392,7 @@ static void test_file(void **state) {
                   "\"profile\":\"\"},"
                   "\"s3://b/models\":{\"secret_key\":\"S\",\"key_id\":\"LONG\",\"region\":\"r1\"},"
                   "\"s3://b\":{\"secret_key\":\"S\",\"key_id\":\"SHORT\"},"
-                  "\"s3://http://h:1/c/\":{\"profile\":\"p\",\"region\":\"r2\"},"
+                  "\"s3://http://h:1//c/\":{\"profile\":\"p\",\"region\":\"r2\"},"
                   "\"s3://d\":{}}}");
         expect_signer(lab_open(&url), SCOPE_OF("LONG", "r1", "s3"), "");
         url = lab_url(STORE_S3, "", "b", "s3://b/other");
