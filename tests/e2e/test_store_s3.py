@@ -2,15 +2,18 @@
 """Model repositories in a store with S3's interface: what is fetched, and what a fault costs. A model is
 never loaded from a part of its files, or from files of two listings."""
 import contextlib
+import json
 import pathlib
 import re
+import subprocess
+import sys
 import threading
 import time
 
 import pytest
 import requests
 
-from conftest import Server, require_build
+from conftest import BUILD, Server, require_build
 from models import index, infer, load, model_text, unload, wait_for_index, wait_until
 from s3_server import Fault, ObjectServer
 
@@ -156,6 +159,58 @@ def opens_local(folder):
         yield server
     finally:
         assert server.stop() == 0
+
+
+PROGRAM = """
+import ctypes, json, sys
+library, backends, empty, address = sys.argv[1:]
+core = ctypes.CDLL(library)
+core.TRITONSERVER_ErrorMessage.restype = ctypes.c_char_p
+
+def call(name, *arguments):
+    function = getattr(core, name)
+    function.restype = ctypes.c_void_p
+    error = function(*arguments)
+    return ctypes.c_char_p(core.TRITONSERVER_ErrorMessage(ctypes.c_void_p(error))).value if error \\
+        else None
+
+options, server, index = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+text, size = ctypes.c_char_p(), ctypes.c_size_t()
+call("TRITONSERVER_ServerOptionsNew", ctypes.byref(options))
+call("TRITONSERVER_ServerOptionsSetModelRepositoryPath", options, empty.encode())
+call("TRITONSERVER_ServerOptionsSetBackendDirectory", options, backends.encode())
+call("TRITONSERVER_ServerOptionsSetModelControlMode", options, 2)
+print(call("NESO_ServerOptionsSetByName", options, b"repository-transfers", b"2"))
+print(call("TRITONSERVER_ServerNew", ctypes.byref(server), options))
+register, unregister = ("TRITONSERVER_ServerRegisterModelRepository",
+                        "TRITONSERVER_ServerUnregisterModelRepository")
+for where in (address.replace("models", "nowhere"), address, address + "/"):
+    print(call(register, server, where.encode(), None, 0))
+print(call("TRITONSERVER_ServerLoadModel", server, b"m"))
+print(call(unregister, server, (address + "/").encode()))
+call("TRITONSERVER_ServerModelIndex", server, 0, ctypes.byref(index))
+call("TRITONSERVER_MessageSerializeToJson", index, ctypes.byref(text), ctypes.byref(size))
+print(ctypes.string_at(text, size.value).decode())
+call("TRITONSERVER_ServerStop", server)
+call("TRITONSERVER_ServerDelete", server)
+"""
+
+
+def test_a_program_registers_a_store(store, place, tmp_path):
+    put(store)
+    (tmp_path / "empty").mkdir()
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM, BUILD / "libtritonserver.so", BUILD / "backends",
+         tmp_path / "empty", address(store)], stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, timeout=60, check=True)
+    lines = ended.stdout.splitlines()
+    assert lines[:3] == ["None", "None",
+                         f"b'{address(store, 'nowhere')}: HTTP status 404, NoSuchBucket'"], lines
+    assert lines[3] == "None"
+    assert lines[4] == (f"b\"model repository '{address(store)}' has already been registered\"")
+    assert lines[5:7] == ["None", "None"]
+    assert json.loads(lines[7]) == [{"name": "m", "version": "1", "state": "READY"}]
+    assert list(place.iterdir()) == []
 
 
 # ---- faults -------------------------------------------------------------------------------------
