@@ -18,6 +18,7 @@
 /* A store that sends pages without entries has no end. */
 #define MAX_PAGES 65536
 #define MAX_TOKEN_BYTES 65536
+#define LARGE_ENTRIES 200000 /* 35 MB; a smaller listing stays valid until the next one is there */
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
@@ -183,10 +184,25 @@ static void keep_latest(struct store *s, struct store_listing *l, const struct e
         store_listing_unref(old);
 }
 
+/* Two listings of a million objects would take a third of a gigabyte. */
+static void drop_large_latest(struct store *s) {
+        struct store_listing *old = NULL;
+
+        mutex_lock(&s->lock);
+        if (s->latest != NULL && s->latest->list.n_entries > LARGE_ENTRIES) {
+                old = STEAL(s->latest);
+                s->latest_ns = 0;
+        }
+        mutex_unlock(&s->lock);
+        store_listing_unref(old);
+}
+
 static struct error *list_all(struct store *s, bool is_single, struct store_listing **ret) {
         struct store_listing *l = NULL;
-        struct error         *err = list_directory(s, "", is_single, &l);
+        struct error         *err;
 
+        drop_large_latest(s);
+        err = list_directory(s, "", is_single, &l);
         keep_latest(s, l, err);
         if (err == NULL)
                 *ret = l;
