@@ -33,7 +33,7 @@ configure = @command -v meson >/dev/null || { echo "meson is missing: tools/setu
         if [ -f $(1)/build.ninja ]; then meson setup --reconfigure $(1) >/dev/null && touch $(1)/build.ninja; \
         else meson setup $(1) -Dlibdir=$(LIBDIR) $(2); fi
 
-.PHONY: all everything demo check clang asan tsan fuzz bench soak soak-reloads soak-streams soak-sequences soak-pipelines soak-python hostile boards browser deb reference format install clean setup
+.PHONY: all everything demo check clang asan tsan fuzz bench soak soak-reloads soak-streams soak-sequences soak-pipelines soak-python hostile boards browser stores deb reference format install clean setup
 
 # What users get, and nothing else.
 all: $(BUILD)/build.ninja
@@ -121,6 +121,13 @@ boards: all
 	@tools/setup.sh prometheus
 	@ninja -C $(BUILD) backends/testing/libtriton_testing.so
 	@$(PYTHON) tests/boards/run.py --build=$(BUILD)
+
+# Remote repositories in a real store with S3's interface, OpenStack Swift, which is installed when it is
+# missing. Its daemons of Debian are not used: the test starts its own on a free port.
+stores: all
+	@tools/setup.sh swift-proxy swift-account swift-container swift-object
+	@ninja -C $(BUILD) backends/testing/libtriton_testing.so backends/identity/libtriton_identity.so
+	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/stores
 
 # Debian packages in build/deb.
 deb:
