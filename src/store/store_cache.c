@@ -186,8 +186,10 @@ static struct error *begin_part(const struct store_cache *c, struct cache_file *
 struct error *cache_file_open(struct store_cache *c, const char *key, uint64_t size,
                               bool is_reusable, struct cache_file *ret,
                               enum cache_state *ret_state) {
-        struct cache_file f = { .fd = -1, .record_fd = -1, .size = size };
-        struct error     *err = NULL;
+        struct cache_file f = {
+                .fd = -1, .record_fd = -1, .size = size, .is_kept = c->keeps_unused
+        };
+        struct error *err = NULL;
 
         if (size > (uint64_t)INT64_MAX - STORE_PIECE_BYTES)
                 return error_new(ERR_INVALID_ARG, "an object of %llu bytes is too large",
@@ -219,7 +221,7 @@ struct error *cache_file_note_piece(struct cache_file *f, size_t piece) {
 
 /* The record goes first: beside a whole file, it would be about another .part. */
 struct error *cache_file_commit(struct cache_file *f) {
-        if (fchmod(f->fd, 0400) != 0 || fdatasync(f->fd) != 0)
+        if (fchmod(f->fd, 0400) != 0 || (f->is_kept && fdatasync(f->fd) != 0))
                 return error_errno(errno, "unable to write '%s'", f->part);
         if (unlink(f->record) != 0 && errno != ENOENT)
                 return error_errno(errno, "unable to remove '%s'", f->record);

@@ -60,13 +60,14 @@ enum cache_state {
 };
 
 struct cache_file {
-        char          *path;      /* owned; of the whole file */
-        char          *part;      /* owned */
-        char          *record;    /* owned */
-        int            fd;        /* CACHE_PART: the .part, locked; else -1 */
-        int            record_fd; /* CACHE_PART: the record; else -1 */
-        uint64_t       size;
-        size_t         n_pieces;
+        char    *path;      /* owned; of the whole file */
+        char    *part;      /* owned */
+        char    *record;    /* owned */
+        int      fd;        /* CACHE_PART: the .part, locked; else -1 */
+        int      record_fd; /* CACHE_PART: the record; else -1 */
+        uint64_t size;
+        size_t   n_pieces;
+        bool     is_kept; /* for the next start: its bytes must reach the disk before its name */
         unsigned char *has_piece; /* owned; one byte for each; kept by the caller once it is open */
 };
 

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A page of a listing, of Azure's XML when it begins with '<', else of Google's JSON: every name in the list
- * is a path below a folder, whatever the page has, and the entries keep within the page.
+/* A page of a listing: of S3's or Azure's XML when it begins with '<', else an index file or Google's JSON.
+ * Every name in the list is a path below a folder, whatever the page has, and the entries keep within the
+ * page.
  */
 #include "base/strbuf.h"
 #include "store/list_as.h"
 #include "store/list_gs.h"
+#include "store/list_s3.h"
+#include "store/list_web.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
 
@@ -34,6 +38,20 @@ static void check_order(const struct store_list *l) {
                         abort();
 }
 
+static bool contains(struct str page, const char *text) {
+        return page.len > 0 && memmem(page.ptr, page.len, text, strlen(text)) != NULL;
+}
+
+static struct error *read_page(struct str page, struct store_list *list, struct strbuf *token) {
+        if (contains(page, "<ListBucket"))
+                return list_s3_read(page, list, token);
+        if (page.len > 0 && page.ptr[0] == '<')
+                return list_as_read(page, list, token);
+        if (contains(page, "\"files\""))
+                return list_web_read(page, STR_LIT(""), list);
+        return list_gs_read(page, list, token);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {
         struct str        page = str_range((const char *)input, size);
         struct store_list list;
@@ -42,8 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {
 
         store_list_init(&list, size > 0 && input[size - 1] % 2 == 0 ? "m" : "");
         strbuf_init(&token, 1024);
-        err = size > 0 && input[0] == '<' ? list_as_read(page, &list, &token)
-                                          : list_gs_read(page, &list, &token);
+        err = read_page(page, &list, &token);
         if (err != NULL && err->message[0] == '\0')
                 abort();
         if ((list.n_refused > 0) != (list.refusal != NULL))

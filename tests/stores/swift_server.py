@@ -78,6 +78,13 @@ use = egg:swift#versioned_writes
 """
 
 
+def wait_until(condition, seconds=20):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def free_ports(n):
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(n)]
     ports = [opened.getsockname()[1] for opened in sockets]

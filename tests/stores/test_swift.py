@@ -8,8 +8,7 @@ import pytest
 import requests
 
 from conftest import e2e
-from models import wait_until
-from swift_server import REGION, Swift
+from swift_server import REGION, Swift, wait_until
 
 pytestmark = pytest.mark.skipif(shutil.which("swift-proxy-server") is None,
                                 reason="swift is not installed")
