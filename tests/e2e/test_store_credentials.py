@@ -130,6 +130,16 @@ def test_instance(tokens, lab, s3):
     assert tokens.count("PUT /latest/api/token") == 1
 
 
+def test_no_proxy_for_a_metadata_service(tokens, lab, s3):
+    """Link-local addresses are those of this machine: nothing is sent to a proxy."""
+    del lab.variables["no_proxy"]
+    lab.set(AWS_EC2_METADATA_DISABLED="false", AWS_EC2_METADATA_SERVICE_ENDPOINT="http://169.254.7.7:1",
+            http_proxy=tokens.url)
+    found, = lab.run(s3, "sign", "b/models/a")
+    assert tokens.questions == []
+    assert found["error"].startswith("http://169.254.7.7:1/latest/api/token: ")
+
+
 def test_keys_that_are_refused_are_renewed_once(tokens, lab, s3):
     lab.set(AWS_CONTAINER_CREDENTIALS_FULL_URI=f"{tokens.url}/container",
             AWS_CONTAINER_AUTHORIZATION_TOKEN="container secret")
