@@ -122,11 +122,13 @@ boards: all
 	@ninja -C $(BUILD) backends/testing/libtriton_testing.so
 	@$(PYTHON) tests/boards/run.py --build=$(BUILD)
 
-# Remote repositories in a real store with S3's interface, OpenStack Swift, which is installed when it is
-# missing. Its daemons of Debian are not used: the test starts its own on a free port.
+# Remote repositories in real stores: with S3's interface OpenStack Swift, with Azure's Azurite, which are
+# installed when they are missing. Swift's daemons of Debian are not used: the tests start their own on free
+# ports.
 stores: all
 	@tools/setup.sh swift-proxy swift-account swift-container swift-object
-	@ninja -C $(BUILD) backends/testing/libtriton_testing.so backends/identity/libtriton_identity.so
+	@tests/stores/azurite/install.sh
+	@ninja -C $(BUILD) backends/testing/libtriton_testing.so backends/identity/libtriton_identity.so tests/e2e/store_probe
 	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/stores
 
 # Debian packages in build/deb.

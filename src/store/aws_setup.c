@@ -17,6 +17,7 @@
 struct search {
         const struct store_environment *environment;
         const struct credential_entry  *entry; /* NULL: none */
+        bool                            has_host;
         struct aws_files                files;
         struct aws_setup                setup;
         bool                            is_found;
@@ -229,8 +230,9 @@ static struct error *take_role(struct search *s, const char *profile,
 static struct error *use_profile(struct search *s, const char *profile) {
         struct aws_value role;
 
-        TRY(refuse_setting(s, profile, "services",
-                           "is not supported; set AWS_ENDPOINT_URL_S3 instead"));
+        if (s->setup.s3_url == NULL && !s->has_host)
+                TRY(refuse_setting(s, profile, "services",
+                                   "is not supported; set AWS_ENDPOINT_URL_S3 instead"));
         if (s->setup.region == NULL)
                 s->setup.region = take(s, profile, "region");
         if (s->setup.s3_url == NULL)
@@ -418,8 +420,9 @@ static struct error *search(struct search *s) {
 }
 
 struct error *aws_setup_read(const struct store_environment *e,
-                             const struct credential_entry *entry, struct aws_setup *ret) {
-        struct search s = { .environment = e, .entry = entry };
+                             const struct credential_entry *entry, bool has_host,
+                             struct aws_setup *ret) {
+        struct search s = { .environment = e, .entry = entry, .has_host = has_host };
         struct error *err = search(&s);
 
         aws_files_done(&s.files);

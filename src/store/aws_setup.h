@@ -54,8 +54,9 @@ struct aws_setup {
         char *sts_url;      /* likewise */
 };
 
-/* `entry` NULL: without TRITON_CLOUD_CREDENTIAL_PATH. INVALID_ARG that names the variable, or the file and
- * the line. */
+/* `entry` NULL: without TRITON_CLOUD_CREDENTIAL_PATH. `has_host`: the address names the host of the store, so
+ * s3_url is not used. INVALID_ARG that names the variable, or the file and the line. */
 struct error *aws_setup_read(const struct store_environment *e,
-                             const struct credential_entry *entry, struct aws_setup *ret) NODISCARD;
+                             const struct credential_entry *entry, bool has_host,
+                             struct aws_setup *ret) NODISCARD;
 void          aws_setup_done(struct aws_setup *s);

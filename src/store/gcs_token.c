@@ -247,7 +247,10 @@ static struct error *get_of_external(const struct gcs_setup *s, uint64_t now_ns,
                 *ret = federated;
                 return NULL;
         }
-        err = impersonate(s, federated, ret);
+        if (secret_is_plain(federated->secret))
+                err = impersonate(s, federated, ret);
+        else
+                err = error_new_text(ERR_INVALID_ARG, "a token has a control character in it");
         store_keys_unref(federated);
         return err;
 }

@@ -19,3 +19,10 @@ void secret_buf_done(struct strbuf *b) {
                 explicit_bzero(b->ptr, b->cap);
         strbuf_done(b);
 }
+
+bool secret_is_plain(const char *text) {
+        for (; *text != '\0'; text++)
+                if ((unsigned char)*text < ' ' || *text == 0x7f)
+                        return false;
+        return true;
+}

@@ -13,6 +13,9 @@ void secret_free(char *text);
 void secret_buf_init(struct strbuf *b, size_t bytes, size_t max);
 void secret_buf_done(struct strbuf *b);
 
+/* False for a text with a control character: in a header, a line break would begin another one. */
+bool secret_is_plain(const char *text);
+
 DEFINE_CLEANUP(secret_cleanup, char *, secret_free)
 #define AUTO_SECRET CLEANUP(secret_cleanup) char *
 #define AUTO_SECRET_BUF CLEANUP(secret_buf_done) struct strbuf

@@ -59,7 +59,8 @@ static void setup_done(struct setup *s) {
 static struct error *setup_read_kind(const struct store_credentials *c,
                                      const struct credential_entry *entry, struct setup *s) {
         switch (c->url.kind) {
-        case STORE_S3: return aws_setup_read(&c->environment, entry, &s->aws);
+        case STORE_S3:
+                return aws_setup_read(&c->environment, entry, c->url.host[0] != '\0', &s->aws);
         case STORE_GS: return gcs_setup_read(&c->environment, entry, &s->gcs);
         case STORE_AS: return azure_setup_read(&c->environment, entry, &c->url, &s->azure);
         case STORE_WEB: break;
@@ -94,8 +95,7 @@ static bool setup_is_static(const struct setup *s) {
         return true;
 }
 
-static struct error *setup_get_keys(const struct setup *s, uint64_t now_ns,
-                                    struct store_keys **ret) {
+static struct error *get_keys(const struct setup *s, uint64_t now_ns, struct store_keys **ret) {
         switch (s->kind) {
         case STORE_S3: return aws_keys_get(&s->aws, now_ns, ret);
         case STORE_GS: return gcs_token_get(&s->gcs, now_ns, ret);
@@ -104,6 +104,21 @@ static struct error *setup_get_keys(const struct setup *s, uint64_t now_ns,
         }
         *ret = store_keys_new(STORE_KEYS_NONE, STR_LIT(""), STR_LIT(""), STR_LIT(""), CLOCK_NEVER);
         return NULL;
+}
+
+static struct error *setup_get_keys(const struct setup *s, uint64_t now_ns,
+                                    struct store_keys **ret) {
+        struct store_keys *k;
+
+        TRY(get_keys(s, now_ns, &k));
+        if (secret_is_plain(k->id) && secret_is_plain(k->secret) && secret_is_plain(k->token)) {
+                *ret = k;
+                return NULL;
+        }
+        store_keys_unref(k);
+        return error_new_text(ERR_INVALID_ARG,
+                              "a key or token has a control character in it, such as the "
+                              "end of a line");
 }
 
 static struct error *fetch(const struct store_credentials *c, uint64_t now_ns,

@@ -296,10 +296,11 @@ static void set_method(CURL *easy, const struct store_request *r) {
                 curl->easy_setopt(easy, CURLOPT_CUSTOMREQUEST, r->method);
 }
 
-/* A proxy on another machine would connect to itself. For other hosts, http_proxy and no_proxy
- * decide. */
-static bool is_loopback(const char *url) {
-        static const char *const hosts[] = { "localhost", "127.", "[::1]" };
+/* A proxy on another machine would connect to itself, or to the metadata service of its own machine. For
+ * other hosts, http_proxy and no_proxy decide. */
+static bool is_local(const char *url) {
+        static const char *const hosts[] = { "localhost", "127.", "[::1]", "169.254.",
+                                             "[fd00:ec2::" };
         const char              *host = strstr(url, "://");
 
         for (size_t i = 0; host != NULL && i < ARRAY_LEN(hosts); i++)
@@ -334,7 +335,7 @@ static void set_options(struct exchange *x) {
         curl->easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
         curl->easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, on_progress);
         curl->easy_setopt(easy, CURLOPT_XFERINFODATA, x);
-        if (is_loopback(strbuf_cstr(&r->url)))
+        if (is_local(strbuf_cstr(&r->url)))
                 curl->easy_setopt(easy, CURLOPT_NOPROXY, "*");
         set_method(easy, r);
         set_headers(x);

@@ -10,6 +10,8 @@ import pytest
 import token_server
 from conftest import BUILD
 
+TAKES_SECONDS = 18
+
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 SECRET, TOKEN = "wJalrXUtnFEMI/K7MDENG+bPx", "to/ken+of=session"
 ODD = "models/a b/1/ä+&=%41;x'(~).onnx"
@@ -126,6 +128,16 @@ def test_instance(tokens, lab, s3):
     lab.set(AWS_EC2_METADATA_DISABLED="false", AWS_EC2_METADATA_SERVICE_ENDPOINT=tokens.url + "/")
     lab.expect_objects(s3)
     assert tokens.count("PUT /latest/api/token") == 1
+
+
+def test_no_proxy_for_a_metadata_service(tokens, lab, s3):
+    """Link-local addresses are those of this machine: nothing is sent to a proxy."""
+    del lab.variables["no_proxy"]
+    lab.set(AWS_EC2_METADATA_DISABLED="false", AWS_EC2_METADATA_SERVICE_ENDPOINT="http://169.254.7.7:1",
+            http_proxy=tokens.url)
+    found, = lab.run(s3, "sign", "b/models/a")
+    assert tokens.questions == []
+    assert found["error"].startswith("http://169.254.7.7:1/latest/api/token: ")
 
 
 def test_keys_that_are_refused_are_renewed_once(tokens, lab, s3):
@@ -256,7 +268,7 @@ def expect_blobs(lab):
     names = sorted(name.removeprefix("models/") for name in lab.tokens.objects if name.startswith("models/"))
     assert [e["name"] for e in whole["entries"]] == names and whole["pages"] == 1
     assert [e["name"] for e in small["entries"]] == names and small["pages"] == 2
-    assert whole["entries"][0]["etag"] == '"0x1"'
+    assert whole["entries"][0]["etag"] == f'"{lab.tokens.etag("models/a")}"'
     assert (got["status"], got["body"]) == (200, "second")
 
 

@@ -267,13 +267,24 @@ class TokenServer:
 
     def s3(self, question, name):
         check_aws(question, self.aws_keys, "s3", self.region)
-        return self.object(name)
+        return self.object(question, name, '"{}"')
 
-    def object(self, name):
+    def etag(self, name):
+        return hashlib.md5(self.objects[name]).hexdigest()
+
+    def object(self, question, name, form_of_etag):
+        """With ranges "bytes=a-b" and If-Match."""
         name = urllib.parse.unquote(name)
         if name not in self.objects:
             return answer("", 404)
-        return answer(self.objects[name])
+        body, etag = self.objects[name], form_of_etag.format(self.etag(name))
+        if question.headers.get("if-match", etag) != etag:
+            return answer("", 412)
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", question.headers.get("range", ""))
+        if not wanted:
+            return answer(body, ETag=etag)
+        first, last = int(wanted.group(1)), min(int(wanted.group(2)), len(body) - 1)
+        return answer(body[first:last + 1], 206, ETag=etag, Content_Range=f"bytes {first}-{last}/{len(body)}")
 
     # ---- Google ----
 
@@ -316,10 +327,10 @@ class TokenServer:
         query = dict(urllib.parse.parse_qsl(question.query, keep_blank_values=True, strict_parsing=True))
         if name is not None:
             need(query == {"alt": "media"}, f"{query}")
-            return self.object(name)
+            return self.object(question, name, "{}")
         names, begin, end = self.page(query.get("prefix", ""), query.get("pageToken", ""), int(query["maxResults"]))
         found = {"kind": "storage#objects", "items": [
-            {"name": name, "size": str(len(self.objects[name])), "generation": "1", "etag": "CAE=",
+            {"name": name, "size": str(len(self.objects[name])), "generation": "1", "etag": self.etag(name),
              "md5Hash": base64.b64encode(hashlib.md5(self.objects[name]).digest()).decode()}
             for name in names[begin:end]]}
         if end < len(names):
@@ -366,12 +377,12 @@ class TokenServer:
         else:
             self.check_bearer(question)
         if name is not None:
-            return self.object(name)
+            return self.object(question, name, '"{}"')
         query = dict(urllib.parse.parse_qsl(question.query, keep_blank_values=True, strict_parsing=True))
         need(query["restype"] == "container" and query["comp"] == "list", f"{query}")
         names, begin, end = self.page(query.get("prefix", ""), query.get("marker", ""), int(query["maxresults"]))
         blobs = "".join(
-            f"<Blob><Name>{xml.sax.saxutils.escape(name)}</Name><Properties><Etag>0x1</Etag>"
+            f"<Blob><Name>{xml.sax.saxutils.escape(name)}</Name><Properties><Etag>{self.etag(name)}</Etag>"
             f"<Content-Length>{len(self.objects[name])}</Content-Length></Properties></Blob>"
             for name in names[begin:end])
         marker = f"page={end}" if end < len(names) else ""

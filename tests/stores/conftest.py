@@ -20,6 +20,8 @@ def load_e2e():
 
 
 e2e = load_e2e()
+# Modules of the end-to-end tests import these from their "conftest", which is this file here.
+BUILD, TLS, Server, write_repository = e2e.BUILD, e2e.TLS, e2e.Server, e2e.write_repository
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Azurite, Microsoft's own store with the interface of Azure Blob Storage: signatures of requests, listings in
-pages, names and ETags, as it sees them.
+pages, names and ETags, as it sees them; then models that are served from it.
 
 It is the npm package that azurite/package-lock.json pins, in .deps/azurite, or where NESO_AZURITE says; without
 it the module is skipped.
@@ -14,19 +14,18 @@ import os
 import pathlib
 import re
 import subprocess
-import sys
 import threading
 import urllib.parse
 
 import pytest
 import requests
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = pathlib.Path(os.environ.get("NESO_BUILD", ROOT / "build"))
+import token_server
+from conftest import ROOT, e2e
+from models import index, infer, load, model_text
+
 AZURITE = pathlib.Path(os.environ.get("NESO_AZURITE", ROOT / ".deps" / "azurite")) / "node_modules" / ".bin" / \
     "azurite-blob"
-sys.path.insert(0, str(ROOT / "tests" / "e2e"))
-import token_server  # noqa: E402  (the path is set above)
 
 pytestmark = pytest.mark.skipif(not AZURITE.exists(), reason=f"no {AZURITE}")
 
@@ -85,7 +84,7 @@ def azurite(tmp_path_factory):
 
 def probe(azurite, *commands, **variables):
     result = subprocess.run(
-        [BUILD / "tests/e2e/store_probe", f"as://http://{azurite.host}/{ACCOUNT}/container/models", *commands],
+        [e2e.BUILD / "tests/e2e/store_probe", f"as://http://{azurite.host}/{ACCOUNT}/container/models", *commands],
         env={"HOME": "/nonexistent", **variables}, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert result.returncode == 0, result.stderr
     return [json.loads(line) for line in result.stdout.splitlines()]
@@ -132,3 +131,32 @@ def test_refusals(azurite):
     assert "AuthorizationFailure" in got["body"] or "AuthenticationFailed" in got["body"]
     missing, = probe(azurite, "get", f"{ACCOUNT}/container/models/none", AZURE_STORAGE_KEY=KEY)
     assert missing["status"] == 404
+
+
+def test_models_are_served(azurite, tmp_path, monkeypatch):
+    """A model whose contents change is fetched anew by a load; one that is unchanged is not."""
+    e2e.require_build(("testing",))
+    for name, value in (("TRITON_AZURE_MOUNT_DIRECTORY", tmp_path), ("AZURE_STORAGE_KEY", KEY)):
+        monkeypatch.setenv(name, str(value))
+    for name in ("AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_SAS_TOKEN", "TRITON_CLOUD_CREDENTIAL_PATH"):
+        monkeypatch.delenv(name, raising=False)
+
+    def put(weights):
+        for name, body in (("m/config.pbtxt", model_text().encode()), ("m/1/weights", weights)):
+            azurite.put(f"container/served/{name}", "", body, x_ms_blob_type="BlockBlob")
+
+    def copies():
+        return [path.read_bytes() for path in tmp_path.glob("folder*/[0-9]*/1/weights")]
+
+    put(b"first" * 1000)
+    server = e2e.Server(f"as://http://{azurite.host}/{ACCOUNT}/container/served", ["--model-control-mode=explicit"])
+    try:
+        load(server, "m")
+        assert infer(server, "m").status == 200 and copies() == [b"first" * 1000]
+        put(b"other" * 1000)
+        load(server, "m")
+        assert infer(server, "m").status == 200 and copies()[-1:] == [b"other" * 1000]
+        assert index(server)[0][:3] == ("m", "1", "READY")
+    finally:
+        assert server.stop() == 0, server.text()
+    assert KEY not in server.text()

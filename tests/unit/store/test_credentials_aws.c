@@ -84,6 +84,10 @@ static void test_refused_variables(void **state) {
         unsetenv("AWS_ACCESS_KEY_ID");
         lab_set("AWS_SECRET_ACCESS_KEY", "secret");
         lab_open_fails(&url, "AWS_SECRET_ACCESS_KEY is set, but AWS_ACCESS_KEY_ID is not");
+        lab_set("AWS_ACCESS_KEY_ID", "AKID\r\nHost: evil");
+        lab_open_fails(&url,
+                       "a key or token has a control character in it, such as the end of a line");
+        unsetenv("AWS_ACCESS_KEY_ID");
         unsetenv("AWS_SECRET_ACCESS_KEY");
         lab_set("AWS_WEB_IDENTITY_TOKEN_FILE", "/x");
         lab_open_fails(&url, "AWS_WEB_IDENTITY_TOKEN_FILE is set, but AWS_ROLE_ARN is not");
@@ -146,6 +150,22 @@ static void test_other_files(void **state) {
         lab_set_path("AWS_SHARED_CREDENTIALS_FILE", "keys");
         lab_set_path("AWS_CONFIG_FILE", "settings");
         expect_signer(lab_open(&url), SCOPE_OF("A", "r1", "s3"), "");
+}
+
+/* A section of services matters only where the host is not known otherwise. */
+static void test_services(void **state) {
+        struct store_url          url = address();
+        struct store_url          other = lab_url(STORE_S3, "h:9000", "b", "s3://http://h:9000/b");
+        struct store_credentials *c;
+
+        (void)state;
+        lab_write(".aws/config",
+                  "[default]\nservices = s\naws_access_key_id=A\naws_secret_access_key=S\n");
+        expect_signer(lab_open(&other), SCOPE_OF("A", "us-east-1", "s3"), "");
+        lab_set("AWS_ENDPOINT_URL_S3", "http://minio:9000");
+        c = lab_open(&url);
+        assert_string_equal(store_credentials_origin(c), "http://minio:9000");
+        expect_signer(c, SCOPE_OF("A", "us-east-1", "s3"), "");
 }
 
 static void test_refused_profiles(void **state) {
@@ -452,11 +472,11 @@ static void test_refused_files(void **state) {
 
 SUITE(credentials_aws) {
         const struct CMUnitTest tests[] = {
-                TEST(test_variables),    TEST(test_origins),        TEST(test_refused_variables),
-                TEST(test_profiles),     TEST(test_other_files),    TEST(test_refused_profiles),
-                TEST(test_web_identity), TEST(test_source_profile), TEST(test_sts_refusals),
-                TEST(test_container),    TEST(test_instance),       TEST(test_no_instance),
-                TEST(test_file),         TEST(test_refused_files),
+                TEST(test_variables),        TEST(test_origins),      TEST(test_refused_variables),
+                TEST(test_profiles),         TEST(test_other_files),  TEST(test_services),
+                TEST(test_refused_profiles), TEST(test_web_identity), TEST(test_source_profile),
+                TEST(test_sts_refusals),     TEST(test_container),    TEST(test_instance),
+                TEST(test_no_instance),      TEST(test_file),         TEST(test_refused_files),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

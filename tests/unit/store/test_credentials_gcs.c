@@ -103,8 +103,13 @@ static void test_external(void **state) {
                 "content-type: application/json\n\n{\"scope\":[\"https://www.googleapis.com/auth/"
                 "devstorage.read_only\"],\"lifetime\":\"3600s\"}");
 
-        lab_write("subject", "{\"other\":1}");
+        fake_expect("POST https://sts/token", 200, "", "{\"access_token\":\"a\\nb: c\"}");
         struct store_credentials *c = lab_open(&url);
+        lab_sign_fails(c, ERR_INVALID_ARG, "a token has a control character in it");
+        store_credentials_free(c);
+
+        lab_write("subject", "{\"other\":1}");
+        c = lab_open(&url);
         lab_sign_fails(c, ERR_INVALID_ARG,
                        "'credential_source.file' of '%/a.json': the file '%/subject' has "
                        "no 'id'");

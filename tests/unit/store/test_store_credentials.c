@@ -147,6 +147,17 @@ static void test_changed_file(void **state) {
         store_credentials_free(c);
 }
 
+/* A token of several lines would add headers to each request. */
+static void test_lines_in_tokens(void **state) {
+        struct store_credentials *c = open_workload();
+
+        (void)state;
+        fake_expect(URL, 200, "", TOKEN("one\\r\\nx-evil: 1", 3600));
+        lab_sign_fails(c, ERR_INVALID_ARG,
+                       "a key or token has a control character in it, such as the end of a line");
+        store_credentials_free(c);
+}
+
 /* ---- several threads ----------------------------------------------------------------------- */
 
 #define N_THREADS 4
@@ -275,9 +286,10 @@ static void test_web(void **state) {
 
 SUITE(store_credentials) {
         const struct CMUnitTest tests[] = {
-                TEST(test_five_minutes),    TEST(test_short_life),   TEST(test_failed_renewal),
-                TEST(test_refusals),        TEST(test_changed_file), TEST(test_one_renewal),
-                TEST(test_valid_meanwhile), TEST(test_other_hosts),  TEST(test_web),
+                TEST(test_five_minutes), TEST(test_short_life),      TEST(test_failed_renewal),
+                TEST(test_refusals),     TEST(test_changed_file),    TEST(test_lines_in_tokens),
+                TEST(test_one_renewal),  TEST(test_valid_meanwhile), TEST(test_other_hosts),
+                TEST(test_web),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
