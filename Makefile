@@ -33,7 +33,9 @@ configure = @command -v meson >/dev/null || { echo "meson is missing: tools/setu
         if [ -f $(1)/build.ninja ]; then meson setup --reconfigure $(1) >/dev/null && touch $(1)/build.ninja; \
         else meson setup $(1) -Dlibdir=$(LIBDIR) $(2); fi
 
-.PHONY: all everything demo check clang asan tsan fuzz bench soak soak-reloads soak-streams soak-sequences soak-pipelines soak-python hostile faults boards browser deb reference format install clean setup
+.PHONY: all everything demo check clang asan tsan fuzz install clean setup format reference deb
+.PHONY: bench soak soak-reloads soak-streams soak-sequences soak-pipelines soak-python hostile faults
+.PHONY: boards browser stores
 
 # What users get, and nothing else.
 all: $(BUILD)/build.ninja
@@ -126,6 +128,15 @@ boards: all
 	@tools/setup.sh prometheus
 	@ninja -C $(BUILD) backends/testing/libtriton_testing.so
 	@$(PYTHON) tests/boards/run.py --build=$(BUILD)
+
+# Remote repositories in real stores: with S3's interface OpenStack Swift, with Azure's Azurite, which are
+# installed when they are missing. Swift's daemons of Debian are not used: the tests start their own on free
+# ports.
+stores: all
+	@tools/setup.sh swift-proxy swift-account swift-container swift-object
+	@tests/stores/azurite/install.sh
+	@ninja -C $(BUILD) backends/testing/libtriton_testing.so backends/identity/libtriton_identity.so tests/e2e/store_probe
+	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/stores
 
 # Debian packages in build/deb.
 deb:

@@ -35,7 +35,7 @@ packages=(
         build-essential meson ninja-build pkg-config
         clang clang-format
         libuv1-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler
-        zlib1g-dev libssl-dev libnghttp2-dev libcurl4-openssl-dev libcmocka-dev
+        zlib1g-dev libssl-dev libnghttp2-dev libcurl4-openssl-dev libexpat1-dev libcmocka-dev
         python3 python3-dev python3-pytest python3-numpy python3-requests python3-geventhttpclient
         python3-grpcio python3-grpc-tools python3-onnx python3-sklearn python3-yaml
         curl wrk nghttp2-client

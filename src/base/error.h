@@ -31,6 +31,7 @@ enum error_code {
 enum error_kind {
         ERROR_KIND_NONE,
         ERROR_KIND_LOAD, /* the load of a model failed, and the message names the model and its reasons */
+        ERROR_KIND_FETCH, /* files of a model could not be fetched; the message begins with the address */
 };
 
 struct error {

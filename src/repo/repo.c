@@ -13,6 +13,8 @@
 #include "repo/override.h"
 #include "repo/repo_compose.h"
 #include "repo/repo_private.h"
+#include "store/store.h"
+#include "store/store_listing.h"
 
 #include <string.h>
 
@@ -27,13 +29,15 @@ const char *version_state_name(enum version_state state) {
         return "UNKNOWN";
 }
 
-static void append_path_locked(struct repo *r, const char *path, const struct repo_name *names,
-                               size_t n_names) {
+/* Takes the store. */
+static void append_path_locked(struct repo *r, const char *path, struct store *store,
+                               const struct repo_name *names, size_t n_names) {
         struct repo_path *p;
 
         r->paths = mem_realloc(r->paths, (r->n_paths + 1) * sizeof(*r->paths));
         p = &r->paths[r->n_paths++];
         *p = (struct repo_path){ .path = mem_strdup(path),
+                                 .store = store,
                                  .namespace = mem_strdup(r->has_namespaces ? path : ""),
                                  .n_names = n_names };
         p->names = mem_zalloc((n_names + 1) * sizeof(*p->names));
@@ -42,15 +46,14 @@ static void append_path_locked(struct repo *r, const char *path, const struct re
                                                   mem_strdup(names[i].model) };
 }
 
-static struct error *check_local(const char *path) {
-        static const char *const schemes[] = { "s3://", "gs://", "as://", "http://", "https://" };
-
-        for (size_t i = 0; i < ARRAY_LEN(schemes); i++)
-                if (str_starts(str_of(path), str_of(schemes[i])))
-                        return error_new(ERR_UNSUPPORTED,
-                                         "unable to open the model repository '%s': remote "
-                                         "repositories are not supported, give a local directory",
-                                         path);
+/* Opens a remote repository; *ret is NULL for a directory. *ret_path is its path in one form, owned by
+ * the caller. */
+static struct error *open_store(struct repo *r, const char *path, struct store **ret,
+                                char **ret_path) {
+        *ret = NULL;
+        if (store_url_is_remote(path))
+                TRY(store_open(r->stores, path, ret));
+        *ret_path = mem_strdup(*ret != NULL ? store_text(*ret) : path);
         return NULL;
 }
 
@@ -95,48 +98,81 @@ static struct error *check_new_names_locked(const struct repo *r, const struct r
         return NULL;
 }
 
-static struct error *add_path(struct repo *r, const char *path, const struct repo_name *names,
-                              size_t n_names) {
+/* Takes the store on success. */
+static struct error *add_path(struct repo *r, const char *path, struct store *store,
+                              const struct repo_name *names, size_t n_names) {
         MUTEX_GUARD(&r->table.lock);
         if (repo_find_path_locked(r, path) != NULL)
                 return error_new(ERR_ALREADY_EXISTS,
                                  "model repository '%s' has already been registered", path);
         TRY(check_new_names_locked(r, names, n_names));
-        append_path_locked(r, path, names, n_names);
+        append_path_locked(r, path, store, names, n_names);
         return NULL;
+}
+
+static struct error *add_directory(struct repo *r, const char *path, const struct repo_name *names,
+                                   size_t n_names) {
+        struct file_stat stat;
+        AUTO_ERROR       err = file_stat(path, &stat);
+
+        if (err != NULL || !stat.is_directory)
+                return no_repository(path, "register");
+        return add_path(r, path, NULL, names, n_names);
+}
+
+/* The store must answer. */
+static struct error *add_store(struct repo *r, const char *path, const struct repo_name *names,
+                               size_t n_names) {
+        struct store_listing *listing;
+        struct store         *store;
+        AUTO_CHARS            text = NULL;
+        struct error         *err;
+
+        TRY(open_store(r, path, &store, &text));
+        err = store_list_recent(store, 0, true, &listing);
+        if (err == NULL) {
+                store_listing_unref(listing);
+                err = add_path(r, text, store, names, n_names);
+        }
+        if (err != NULL)
+                store_unref(store);
+        return err;
 }
 
 struct error *repo_add_path(struct repo *r, const char *path, const struct repo_name *names,
                             size_t n_names) {
-        struct file_stat stat;
-        AUTO_ERROR       err = NULL;
-
         TRY(check_names(path, names, n_names));
-        TRY(check_local(path));
-        err = file_stat(path, &stat);
-        if (err != NULL || !stat.is_directory)
-                return no_repository(path, "register");
-        TRY(add_path(r, path, names, n_names));
+        TRY(store_url_is_remote(path) ? add_store(r, path, names, n_names)
+                                      : add_directory(r, path, names, n_names));
         log_info("Model repository registered: %s", path);
         return NULL;
 }
 
-static bool remove_path(struct repo *r, const char *path) {
+static bool remove_path(struct repo *r, const char *path, struct repo_path *ret) {
         struct repo_path *p;
 
         MUTEX_GUARD(&r->table.lock);
         p = repo_find_path_locked(r, path);
         if (p == NULL)
                 return false;
-        repo_path_done(p);
+        *ret = *p;
         memmove(p, p + 1, (size_t)(&r->paths[r->n_paths] - (p + 1)) * sizeof(*p));
         r->n_paths--;
         return true;
 }
 
 struct error *repo_remove_path(struct repo *r, const char *path) {
-        if (!remove_path(r, path))
+        struct store_url url = { 0 };
+        struct repo_path removed;
+        bool             is_known;
+
+        if (store_url_is_remote(path))
+                TRY(store_url_parse(path, &url));
+        is_known = remove_path(r, url.text != NULL ? url.text : path, &removed);
+        store_url_done(&url);
+        if (!is_known)
                 return no_repository(path, "unregister");
+        repo_path_done(&removed); /* without the table's lock: it may be the end of the store */
         log_info("Model repository unregistered: %s", path);
         return NULL;
 }
@@ -164,13 +200,23 @@ static void on_ended(void *owner, const struct model *model) {
         repo_publish_change(r);
 }
 
-static struct error *add_paths(struct repo *r, const struct repo_options *o) {
+/* A path that is given twice counts once. Returns whether the store was taken. */
+static bool append_new_path(struct repo *r, const char *path, struct store *store) {
         MUTEX_GUARD(&r->table.lock);
+        if (repo_find_path_locked(r, path) != NULL)
+                return false;
+        append_path_locked(r, path, store, NULL, 0);
+        return true;
+}
+
+static struct error *add_paths(struct repo *r, const struct repo_options *o) {
         for (size_t i = 0; i < o->n_paths; i++) {
-                TRY(check_local(o->paths[i]));
-                if (repo_find_path_locked(r, o->paths[i]) == NULL) /* a path that is given twice
-                                                                    * counts once */
-                        append_path_locked(r, o->paths[i], NULL, 0);
+                struct store *store;
+                AUTO_CHARS    path = NULL;
+
+                TRY(open_store(r, o->paths[i], &store, &path));
+                if (!append_new_path(r, path, store))
+                        store_unref(store);
         }
         return NULL;
 }
@@ -197,6 +243,7 @@ struct error *repo_new(const struct repo_options *o, struct repo **ret) {
         mutex_init(&r->binding, LOCK_REPO);
         repo_table_init(&r->table);
         r->overrides = override_store_new();
+        r->stores = store_hub_new(&o->stores);
         r->parts.places = r->overrides;
         r->loads = work_pool_new("neso-loader", r->n_load_threads, WORK_BACKGROUND);
         r->unloads = work_pool_new("neso-loader", r->n_load_threads, WORK_BACKGROUND);
@@ -221,6 +268,7 @@ void repo_free(struct repo *r) {
         for (size_t i = 0; i < r->n_paths; i++)
                 repo_path_done(&r->paths[i]);
         free(r->paths);
+        store_hub_free(r->stores);
         free(r->config_name);
         free(r);
 }

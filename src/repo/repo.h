@@ -22,6 +22,7 @@
 #include "repo/model_key.h"
 #include "repo/repo_parts.h"
 #include "repo/repo_scan.h"
+#include "store/store_hub.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -55,6 +56,7 @@ struct repo_options {
         bool               reports_reasons;  /* the error of a load request names the reason of a
                                               * failed poll */
         bool               is_strict_unload; /* --chain-strict-unload */
+        struct store_hub_options stores;     /* for remote repositories */
 };
 
 struct error *repo_new(const struct repo_options *options, struct repo **ret) NODISCARD;
@@ -119,7 +121,8 @@ void repo_poll(struct repo *r);
 /* The same, but returns after the scan. Loads and unloads run in the background. */
 void repo_start_poll(struct repo *r);
 
-/* Adds or removes a repository; its models do not change. `names` gives the models of some
+/* Adds or removes a repository: a directory, or the address of a store (store_url.h). Its models do not
+ * change. `names` gives the models of some
  * directories other names: one directory may have several, and each name means one directory of
  * one repository, whatever other directories are called. INVALID_ARG "failed to register '<path>',
  * repository not found" (or unregister), "failed to register '<path>', there is a conflicting mapping
