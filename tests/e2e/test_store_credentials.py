@@ -7,8 +7,10 @@ import subprocess
 
 import pytest
 
+import s3_server
 import token_server
-from conftest import BUILD
+from conftest import BUILD, Server, require_build
+from models import load, model_text
 
 TAKES_SECONDS = 18
 
@@ -182,6 +184,33 @@ def test_server_of_tokens_that_fails(tokens, lab, s3):
     assert found["code"] == "Unavailable"
     assert found["error"].startswith(f"the role 'arn:aws:iam::1:role/r': {tokens.url}/: ") or \
         found["error"].startswith(f"{tokens.url}/: "), found
+
+
+def test_a_token_of_a_session_that_has_expired(tmp_path, monkeypatch):
+    """S3 answers 400 to it: a load goes on with the keys that the file has by then."""
+    require_build(("testing",))
+    path = tmp_path / "cloud.json"
+
+    def write(token):
+        path.write_text(json.dumps({"s3": {"": {"key_id": "A", "secret_key": SECRET, "session_token": token}}}),
+                        encoding="utf-8")
+
+    write("first token")
+    monkeypatch.setenv("TRITON_CLOUD_CREDENTIAL_PATH", str(path))
+    monkeypatch.setenv("TRITON_AWS_MOUNT_DIRECTORY", str(tmp_path))
+    with s3_server.ObjectServer() as store:
+        store.put_model("models", "m", {"config.pbtxt": model_text(), "1/weights": b"text"})
+        server = Server(f"s3://{store.origin}/models", ["--model-control-mode=explicit"])
+        try:
+            store.faults.append(s3_server.Fault("weights", status=400, code="ExpiredToken",
+                                                call=lambda: write("second token")))
+            load(server, "m")
+        finally:
+            assert server.stop() == 0, server.text()
+        tokens_sent = [request.headers.get("x-amz-security-token") for request in store.requests
+                       if request.path.endswith("weights")]
+    assert tokens_sent == ["first token", "second token"]
+    assert "first token" not in server.text() and "second token" not in server.text()
 
 
 # ---- Google --------------------------------------------------------------------------------------------------
