@@ -287,6 +287,18 @@ def test_emulator(tokens, lab):
     assert (got["status"], got["body"]) == (200, "second")
 
 
+def test_answers_that_are_none(tokens, lab):
+    """Bounded, and an error that names the server; the next request asks again."""
+    lab.set(GCE_METADATA_HOST=tokens.host)
+    tokens.bearer = "machine token"
+    place = f"{tokens.url}/computeMetadata/v1/instance/service-accounts/default/token"
+    tokens.fails_with = [b"x" * (1 << 20), b'{"access_token":"' + b"x" * (1 << 20) + b'"}', b"[" * 50000]
+    found = lab.run("gs://b/models", *["sign", "x"] * 4)
+    assert [a.get("error") for a in found[:2]] == [f"{place}: the answer is longer than 65536 bytes"] * 2
+    assert found[2]["error"] == f"{place}: the answer is not of Google's metadata service"
+    assert found[3]["headers"] == {"authorization": "Bearer machine token"}
+
+
 # ---- Azure ---------------------------------------------------------------------------------------------------
 
 def expect_blobs(lab):
