@@ -6,7 +6,7 @@
 #include "base/mem.h"
 
 #include <pthread.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -309,6 +309,20 @@ static bool is_local(const char *url) {
         return false;
 }
 
+/* A store with a certificate of its own authority: the variables that AWS's programs and OpenSSL's use. */
+static void set_authorities(CURL *easy) {
+        static const char *const names[] = { "AWS_CA_BUNDLE", "SSL_CERT_FILE" };
+
+        for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+                const char *path = getenv(names[i]);
+
+                if (path == NULL || *path == '\0')
+                        continue;
+                library.curl.easy_setopt(easy, CURLOPT_CAINFO, path);
+                return;
+        }
+}
+
 static void set_options(struct exchange *x) {
         struct curl_functions *curl = &library.curl;
         CURL                  *easy = x->connection->easy;
@@ -337,8 +351,15 @@ static void set_options(struct exchange *x) {
         curl->easy_setopt(easy, CURLOPT_XFERINFODATA, x);
         if (is_local(strbuf_cstr(&r->url)))
                 curl->easy_setopt(easy, CURLOPT_NOPROXY, "*");
+        set_authorities(easy);
         set_method(easy, r);
         set_headers(x);
+}
+
+/* Another try would fail likewise. */
+static bool is_final(CURLcode code) {
+        return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE ||
+               code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL;
 }
 
 static struct error *describe(const struct exchange *x, CURLcode code) {
@@ -353,8 +374,8 @@ static struct error *describe(const struct exchange *x, CURLcode code) {
         if (x->is_too_long)
                 return error_new(ERR_UNAVAILABLE, "%.*s: the answer is longer than %zu bytes",
                                  STR_ARG(url), x->answer->body.max);
-        return error_new(ERR_UNAVAILABLE, "%.*s: %s", STR_ARG(url),
-                         *why != '\0' ? why : library.curl.easy_strerror(code));
+        return error_new(is_final(code) ? ERR_INVALID_ARG : ERR_UNAVAILABLE, "%.*s: %s",
+                         STR_ARG(url), *why != '\0' ? why : library.curl.easy_strerror(code));
 }
 
 static struct error *perform(struct exchange *x) {

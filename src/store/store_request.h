@@ -57,7 +57,8 @@ const char *store_answer_header(const struct store_answer *a, const char *name);
 void        store_answer_done(struct store_answer *a);
 
 /* An answer of any status is a success. Redirects are not followed here. UNAVAILABLE when no answer came,
- * or only a part of it: "<scheme>://<host>/<path>: <what>", without the query; CANCELLED. */
+ * or only a part of it: "<scheme>://<host>/<path>: <what>", without the query; INVALID_ARG likewise when another
+ * try would fail for the same reason: a certificate; CANCELLED. */
 struct error *store_exchange(struct store_request *r, struct store_answer *ret) NODISCARD;
 
 /* Loads libcurl, which the first exchange would load. Error when it is missing. */

@@ -17,6 +17,7 @@ import hmac
 import http.server
 import re
 import socket
+import ssl
 import threading
 import urllib.parse
 from xml.sax.saxutils import escape
@@ -187,7 +188,8 @@ class HttpServer(http.server.ThreadingHTTPServer):
 
 
 class ObjectServer:
-    def __init__(self, keys=None, page_size=1000):
+    def __init__(self, keys=None, page_size=1000, certificate=None):
+        """`certificate`: the files of a certificate and its key, for HTTPS."""
         self.keys = keys or {}
         self.page_size = page_size
         self.has_ranges = True
@@ -196,6 +198,12 @@ class ObjectServer:
         self.requests = []
         self._lock = threading.Lock()
         self._http = HttpServer(("127.0.0.1", 0), Handler)
+        self.scheme = "https" if certificate else "http"
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*certificate)
+            self._http.socket = context.wrap_socket(self._http.socket, server_side=True,
+                                                    do_handshake_on_connect=False)
         self._http.store = self
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
@@ -206,7 +214,7 @@ class ObjectServer:
 
     @property
     def origin(self):
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self.scheme}://127.0.0.1:{self.port}"
 
     def __enter__(self):
         return self

@@ -13,6 +13,7 @@ import time
 import pytest
 import requests
 
+from certificates import Authority
 from conftest import BUILD, Server, require_build
 from models import index, infer, load, model_text, unload, wait_for_index, wait_until
 from s3_server import Fault, ObjectServer
@@ -567,3 +568,22 @@ def test_keys_of_a_file_are_read_again(signed, monkeypatch, place, tmp_path):
         write_key("another")
         load(server, "m")
         assert sum(request.status == 403 for request in signed.requests) == 1
+
+
+# ---- TLS ----------------------------------------------------------------------------------------
+
+def test_the_certificate_of_a_store_is_checked(place, tmp_path, monkeypatch):
+    authority = Authority(tmp_path)
+    authority.issue("store")
+    with ObjectServer(certificate=(authority.cert("store"), authority.key("store"))) as store:
+        put(store, n=17 * MIB)
+        with pytest.raises(AssertionError) as failure:
+            Server(address(store))
+        assert "trying again" not in str(failure.value)
+        assert f"{store.origin}/models: SSL certificate problem" in str(failure.value)
+        assert store.requests == []
+        for name in ("AWS_CA_BUNDLE", "SSL_CERT_FILE"):
+            monkeypatch.setenv(name, authority.root)
+            with opens(store) as server:
+                assert infer(server, "m").status == 200
+            monkeypatch.delenv(name)
