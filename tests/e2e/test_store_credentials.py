@@ -12,7 +12,7 @@ import token_server
 from conftest import BUILD, Server, require_build
 from models import load, model_text
 
-TAKES_SECONDS = 18
+TAKES_SECONDS = 25
 
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 SECRET, TOKEN = "wJalrXUtnFEMI/K7MDENG+bPx", "to/ken+of=session"
