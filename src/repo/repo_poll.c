@@ -50,17 +50,25 @@ static struct dir_fingerprint *read_fingerprint(const struct found_model *found)
         return fingerprint;
 }
 
+/* The store may answer at the next poll. */
+static bool is_passing(const struct error *err) {
+        return error_is(err, ERROR_KIND_FETCH) && err->code == ERR_UNAVAILABLE;
+}
+
 /* Loads the model. After a failure, a later poll tries again when the fingerprint differs from the
- * one of this attempt. */
+ * one of this attempt; the next one does when the files could not be fetched. */
 static struct error *load_and_note_failure(struct step *s, const struct model_source *source,
                                            struct repo_entry *e) {
         struct error *err = repo_change_load(s->repo, e, source, s->fingerprint);
 
         mutex_lock(&s->repo->table.lock);
         dir_fingerprint_free(e->tried);
-        e->tried = err != NULL ? s->fingerprint : NULL;
+        e->tried = NULL;
+        if (err != NULL && !is_passing(err))
+                e->tried = STEAL(s->fingerprint);
+        if (err == NULL)
+                s->fingerprint = NULL; /* the entry has it */
         mutex_unlock(&s->repo->table.lock);
-        s->fingerprint = NULL; /* the entry has it */
         return err;
 }
 

@@ -215,7 +215,7 @@ static struct error *digest_pieces(struct fetch_file *f) {
 /* ---- the end --------------------------------------------------------------------------------- */
 
 static struct error *wrong_checksum(const struct fetch_file *f) {
-        return error_new(ERR_UNAVAILABLE,
+        return error_new(ERR_INTERNAL,
                          "%s: what was fetched has another checksum than the object", f->what);
 }
 

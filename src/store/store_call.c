@@ -50,6 +50,18 @@ static struct str find_code(struct str body) {
         return code;
 }
 
+/* Other keys may help. S3 answers 400 when the token of a session has expired. */
+static bool is_refusal(const struct store_answer *a) {
+        static const char *const codes[] = { "ExpiredToken", "InvalidToken",
+                                             "TokenRefreshRequired" };
+        struct str               code = find_code(strbuf_str(&a->body));
+
+        for (size_t i = 0; a->status == 400 && i < ARRAY_LEN(codes); i++)
+                if (str_is(code, codes[i]))
+                        return true;
+        return a->status == 401 || a->status == 403;
+}
+
 static enum error_code code_of(int status) {
         if (status == 404)
                 return ERR_NOT_FOUND;
@@ -162,7 +174,7 @@ static struct error *judge(struct attempt *t, unsigned n_renewals, struct str ur
                            const struct store_answer *a) {
         if (is_redirect(a->status))
                 return follow(t, url, a);
-        if ((a->status == 401 || a->status == 403) && !t->is_renewed) {
+        if (is_refusal(a) && !t->is_renewed) {
                 t->is_renewed = true;
                 if (store_credentials_renew(t->store->credentials, n_renewals))
                         return NULL;

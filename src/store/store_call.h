@@ -2,8 +2,8 @@
 /* A request to a store with its retries.
  *
  * It is made again after a broken connection and after answers that another try may improve
- * (store_retry.h); once with new keys after 401 or 403; and at another address when a redirect stays on
- * the same host.
+ * (store_retry.h); once with new keys after 401, 403 or an expired token; and at another address when a
+ * redirect stays on the same host.
  *
  * Ownership.  The call borrows all that it points to.
  * Threads.  Any, at the same time, for one store.

@@ -121,6 +121,12 @@ static struct error *setup_get_keys(const struct setup *s, uint64_t now_ns,
                               "end of a line");
 }
 
+/* Once: a user who expects keys finds out why a store refuses. */
+static void report_anonymous(const struct store_credentials *c, const struct store_keys *keys) {
+        if (keys->kind == STORE_KEYS_NONE && c->url.kind != STORE_WEB)
+                log_info("%s: no credentials were found; requests are anonymous", c->url.text);
+}
+
 static struct error *fetch(const struct store_credentials *c, uint64_t now_ns,
                            struct store_keys **ret) {
         struct setup  s;
@@ -182,8 +188,10 @@ static struct error *set_up(struct store_credentials *c) {
         c->origin = make_origin(&c->url, &s);
         c->region = mem_strdup(s.aws.region != NULL ? s.aws.region : "");
         err = setup_is_static(&s) ? setup_get_keys(&s, 0, &keys) : NULL;
-        if (err == NULL && setup_is_static(&s))
+        if (err == NULL && setup_is_static(&s)) {
+                report_anonymous(c, keys);
                 install(c, keys, 0);
+        }
         setup_done(&s);
         return err;
 }
@@ -241,11 +249,14 @@ static bool is_valid_locked(const struct store_credentials *c, uint64_t now_ns) 
 /* Fetches keys, without the lock meanwhile. */
 static struct error *renew_locked(struct store_credentials *c, uint64_t now_ns) {
         struct store_keys *keys = NULL;
+        bool               is_first = c->keys == NULL;
         struct error      *err;
 
         c->is_renewing = true;
         mutex_unlock(&c->lock);
         err = fetch(c, now_ns, &keys);
+        if (err == NULL && is_first)
+                report_anonymous(c, keys);
         mutex_lock(&c->lock);
         c->is_renewing = false;
         c->n_attempts++;

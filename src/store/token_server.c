@@ -9,7 +9,8 @@
 #include "store/secret.h"
 #include "store/url_parts.h"
 
-#define MAX_ANSWER_BYTES ((size_t)1 << 20)
+#define MAX_ANSWER_BYTES                                                                           \
+        ((size_t)64 << 10) /* tokens have a few KiB; copies are made with mem_*() */
 #define MAX_TOKEN_FILE_BYTES ((size_t)64 << 10)
 #define MAX_URL_BYTES ((size_t)16 << 10)
 #define MAX_CODE_BYTES 64

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Questions to a server that gives out keys or tokens: STS, the metadata service of a machine, OAuth 2.0.
  *
- * An answer has at most 1 MiB. An error names the server and, when it refuses, its code
+ * An answer has at most 64 KiB. An error names the server and, when it refuses, its code
  * ("ExpiredTokenException", "invalid_grant"), but no other text of the answer: that could repeat a secret.
  *
  * Ownership.  Requests begin with token_request_init() and end with store_request_done(), answers with

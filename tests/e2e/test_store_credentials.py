@@ -7,10 +7,12 @@ import subprocess
 
 import pytest
 
+import s3_server
 import token_server
-from conftest import BUILD
+from conftest import BUILD, Server, require_build
+from models import load, model_text
 
-TAKES_SECONDS = 18
+TAKES_SECONDS = 25
 
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 SECRET, TOKEN = "wJalrXUtnFEMI/K7MDENG+bPx", "to/ken+of=session"
@@ -184,6 +186,33 @@ def test_server_of_tokens_that_fails(tokens, lab, s3):
         found["error"].startswith(f"{tokens.url}/: "), found
 
 
+def test_a_token_of_a_session_that_has_expired(tmp_path, monkeypatch):
+    """S3 answers 400 to it: a load goes on with the keys that the file has by then."""
+    require_build(("testing",))
+    path = tmp_path / "cloud.json"
+
+    def write(token):
+        path.write_text(json.dumps({"s3": {"": {"key_id": "A", "secret_key": SECRET, "session_token": token}}}),
+                        encoding="utf-8")
+
+    write("first token")
+    monkeypatch.setenv("TRITON_CLOUD_CREDENTIAL_PATH", str(path))
+    monkeypatch.setenv("TRITON_AWS_MOUNT_DIRECTORY", str(tmp_path))
+    with s3_server.ObjectServer() as store:
+        store.put_model("models", "m", {"config.pbtxt": model_text(), "1/weights": b"text"})
+        server = Server(f"s3://{store.origin}/models", ["--model-control-mode=explicit"])
+        try:
+            store.faults.append(s3_server.Fault("weights", status=400, code="ExpiredToken",
+                                                call=lambda: write("second token")))
+            load(server, "m")
+        finally:
+            assert server.stop() == 0, server.text()
+        tokens_sent = [request.headers.get("x-amz-security-token") for request in store.requests
+                       if request.path.endswith("weights")]
+    assert tokens_sent == ["first token", "second token"]
+    assert "first token" not in server.text() and "second token" not in server.text()
+
+
 # ---- Google --------------------------------------------------------------------------------------------------
 
 def expect_bearer(lab, token):
@@ -256,6 +285,18 @@ def test_emulator(tokens, lab):
     assert {e["name"]: (e["size"], e["md5"]) for e in whole["entries"]}["a"] == \
         (5, token_server.hashlib.md5(b"first").hexdigest())
     assert (got["status"], got["body"]) == (200, "second")
+
+
+def test_answers_that_are_none(tokens, lab):
+    """Bounded, and an error that names the server; the next request asks again."""
+    lab.set(GCE_METADATA_HOST=tokens.host)
+    tokens.bearer = "machine token"
+    place = f"{tokens.url}/computeMetadata/v1/instance/service-accounts/default/token"
+    tokens.fails_with = [b"x" * (1 << 20), b'{"access_token":"' + b"x" * (1 << 20) + b'"}', b"[" * 50000]
+    found = lab.run("gs://b/models", *["sign", "x"] * 4)
+    assert [a.get("error") for a in found[:2]] == [f"{place}: the answer is longer than 65536 bytes"] * 2
+    assert found[2]["error"] == f"{place}: the answer is not of Google's metadata service"
+    assert found[3]["headers"] == {"authorization": "Bearer machine token"}
 
 
 # ---- Azure ---------------------------------------------------------------------------------------------------

@@ -56,6 +56,7 @@ def test_google(tokens, tmp_path, monkeypatch):
         assert [line[:3] for line in index(server)] == [("m", "1", "READY"), ("n", "1", "READY")]
         assert infer(server, "m").status == 200
         expect_copies(tmp_path, tokens, 2)
+        assert server.text().count("gs://b/models: no credentials were found; requests are anonymous") == 1
     assert tokens.refusals == []
 
 
@@ -80,6 +81,7 @@ def test_azure(tokens, tmp_path, monkeypatch):
         expect_copies(tmp_path, tokens, 2)
         assert tokens.count("POST /tenant") == 2
         assert {why.partition(": ")[2] for why in tokens.refusals} == {"another token"}
+        assert "requests are anonymous" not in server.text()
         assert "first token" not in server.text() and "second token" not in server.text()
 
 

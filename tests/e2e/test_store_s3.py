@@ -440,6 +440,21 @@ def test_polls(store, place):
         assert infer(server, "later").status == 200
 
 
+def test_a_poll_tries_again_what_could_not_be_fetched(store, place):
+    """The files are the same as at the failure; a wrong checksum is another matter."""
+    put(store)
+    put(store, "wrong")
+    fault = Fault("m/1/weights", times=10**6, status=503)
+    store.faults.append(fault)
+    store.faults.append(Fault("wrong/1/weights", times=10**6, corrupt=True))
+    with opens(store, *POLL, "--repository-retry-seconds=0", "--exit-on-error=false") as server:
+        wait_until(lambda: server.text().count("failed to load 'm': ") >= 3)
+        assert listed(server) == [(None, None, None)]
+        fault.times = 0
+        wait_for_index(server, "m", [("1", "READY", None)])
+        assert server.text().count("failed to load 'wrong': ") == 2, "at the start, and by a poll"
+
+
 # ---- the cache ----------------------------------------------------------------------------------
 
 def cached(folder):

@@ -149,7 +149,7 @@ class TokenServer:
     bearers        tokens that stores accept; `bearer` is the one given out next
     life_s         of keys and tokens that are given out
     objects        {name: bytes} of the bucket "b" of every store
-    fails_with     statuses of the next answers of servers of tokens
+    fails_with     the next answers of servers of tokens: a status, or a body
     on_object      called before a store looks at a request
     """
 
@@ -217,7 +217,8 @@ class TokenServer:
                     if handler in (self.s3, self.google_store, self.blobs):
                         self.on_object()
                     elif self.fails_with:
-                        return answer({"error": "a_reason"}, self.fails_with.pop(0))
+                        failure = self.fails_with.pop(0)
+                        return answer(failure) if isinstance(failure, bytes) else answer({"error": "a_reason"}, failure)
                     return handler(question, *match.groups())
             raise Refusal("no such path")
         except Refusal as why:
