@@ -88,11 +88,11 @@ static bool is_remote(const char *path) {
         return strstr(path, "://") != NULL;
 }
 
-/* A local repository of the text stands for a directory of another machine, or of a container: the
- * given one takes its place. */
+/* A repository of the text is a directory of another machine or of a container, or in a store, which the
+ * check does not ask: the given one takes its place. */
 static const char *checked_value(const struct migrated_command *c,
                                  const struct migrated_option  *o) {
-        return is_option(o, "model-repository") && !is_remote(o->value) ? c->repository : o->value;
+        return is_option(o, "model-repository") ? c->repository : o->value;
 }
 
 /* The values of all options but those that are left out and `without`. The caller ends *ret. */
@@ -193,6 +193,10 @@ static void compare(struct migrated_option *o) {
                 say(o, MIGRATE_DIFFERS,
                     "is no directory of this machine: without the option, Neso's own is taken");
                 o->is_left_out = true;
+                return;
+        }
+        if (is_option(o, "model-repository") && is_remote(o->value)) {
+                say(o, MIGRATE_WORKS, "the store is not asked here");
                 return;
         }
         row = migrate_table_find(o->row->name, o->value);

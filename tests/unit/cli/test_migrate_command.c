@@ -77,8 +77,7 @@ static void test_verdicts_of_a_start(void **state) {
         assert_option("--grpc-restricted-protocol=none:a=b", MIGRATE_MISSING, "none");
         assert_option("--http-header-forward-pattern='('", MIGRATE_MISSING, "(");
         assert_option("--trace-config=colour=red", MIGRATE_MISSING, "unknown trace setting");
-        assert_option("--model-repository=s3://bucket/models", MIGRATE_MISSING,
-                      "remote repositories are not supported");
+        assert_option("--model-repository=s3://bucket/models", MIGRATE_WORKS, "is not asked");
         assert_option("--cache-config=redis,host=x", MIGRATE_MISSING, "redis");
         assert_option("--load-model=a", MIGRATE_MISSING, "--model-control-mode=explicit");
 }
