@@ -250,7 +250,8 @@ LINES = [
     ("tritonserver --model-repository=/m --metrics-config summary_latencies=true "
      "--metrics-config counter_latencies=false", "works missing works",
      ["--model-repository=/m", "--metrics-config=counter_latencies=false"]),
-    ("tritonserver --model-repository=s3://https://host:9000/bucket/models", "works", None),
+    ("tritonserver --model-repository=s3://https://host:9000/bucket/models", "works",
+     ["--model-repository=s3://https://host:9000/bucket/models"]),
     ("tritonserver --model-repository=/m --allow-vertex-ai=true --vertex-ai-port=8080",
      "works missing missing", ["--model-repository=/m"]),
     ("tritonserver --model-repository=/m --pinned-memory-pool-byte-size=0 "
