@@ -215,8 +215,8 @@ static struct error *digest_pieces(struct fetch_file *f) {
 /* ---- the end --------------------------------------------------------------------------------- */
 
 static struct error *wrong_checksum(const struct fetch_file *f) {
-        return error_new(ERR_INTERNAL,
-                         "%s: what was fetched has another checksum than the object", f->what);
+        return error_new(ERR_INTERNAL, "%s: what was fetched has another checksum than the object",
+                         f->what);
 }
 
 /* *ret_again: the bytes are wrong, and shall be fetched once more. */
