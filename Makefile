@@ -33,7 +33,7 @@ configure = @command -v meson >/dev/null || { echo "meson is missing: tools/setu
         if [ -f $(1)/build.ninja ]; then meson setup --reconfigure $(1) >/dev/null && touch $(1)/build.ninja; \
         else meson setup $(1) -Dlibdir=$(LIBDIR) $(2); fi
 
-.PHONY: all everything demo check clang asan tsan fuzz bench soak soak-reloads soak-streams soak-sequences soak-pipelines soak-python hostile boards browser deb reference format install clean setup
+.PHONY: all everything demo check clang asan tsan fuzz bench soak soak-reloads soak-streams soak-sequences soak-pipelines soak-python hostile boards browser deb tarball image image-check reference format install clean setup
 
 # What users get, and nothing else.
 all: $(BUILD)/build.ninja
@@ -125,6 +125,25 @@ boards: all
 # Debian packages in build/deb.
 deb:
 	@tools/make_deb.sh $(BUILD)/deb
+
+# An archive of the installation that runs from any folder, in build.
+tarball:
+	@tools/setup.sh --build-only zstd
+	@$(MAKE) --no-print-directory all
+	@tools/make_tarball.sh $(BUILD)
+
+# Container images in build/image, for podman load and docker load; needs root.
+image:
+	@tools/setup.sh --build-only buildah
+	@$(MAKE) --no-print-directory all
+	@tools/make_image.sh $(BUILD)
+
+# Makes them twice, compares, and runs them.
+image-check:
+	@tools/setup.sh buildah
+	@$(MAKE) --no-print-directory image
+	@tools/make_image.sh $(BUILD) $(BUILD)/image-again
+	@$(PYTHON) -m pytest -q -s -p no:cacheprovider tests/image
 
 # The reference pages of the public headers, in build/reference; installs Doxygen when it is missing.
 reference:

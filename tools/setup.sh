@@ -48,7 +48,7 @@ tests=(
         clang clang-format libcmocka-dev
         python3-pytest python3-numpy python3-requests python3-geventhttpclient
         python3-grpcio python3-grpc-tools python3-onnx python3-sklearn python3-yaml
-        curl wrk nghttp2-client
+        curl wrk nghttp2-client zstd
 )
 if [ "$debian" -ge 13 ]; then
         packages+=(libllhttp-dev libonnxruntime-dev)

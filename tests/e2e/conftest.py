@@ -74,8 +74,7 @@ class Server:
 
     def __init__(self, repository, options=(), waits_for=("http",), under=()):
         """`under`: a command that runs it, as the process that it was started as."""
-        command = [*under, str(BUILD / "neso"), "serve", f"--model-repository={repository}",
-                   f"--backend-directory={BUILD / 'backends'}",
+        command = [*under, *self.program(), f"--model-repository={repository}",
                    "--http-address=127.0.0.1", "--http-port=0", "--grpc-address=127.0.0.1",
                    "--grpc-port=0", "--metrics-port=0", *TLS_OPTIONS, *options]
         self.repository = pathlib.Path(repository)
@@ -87,6 +86,10 @@ class Server:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         self._wait_for(waits_for)
+
+    def program(self):
+        """The beginning of its command; a subclass may start another installation."""
+        return [str(BUILD / "neso"), "serve", f"--backend-directory={BUILD / 'backends'}"]
 
     def _read(self):
         for line in self.process.stdout:
