@@ -258,7 +258,8 @@ for command in "${commands[@]}"; do
         echo "==== $name on $suite: exit status $status after $((SECONDS - begin)) s"
         if [ "$status" -ne 0 ]; then
                 failed+=("$name")
-                [ "$command" != deb ] || break
+                # Packages that lintian complains about are tried, too.
+                [ "$command" != deb ] || [ -d "$root/root/neso/build/deb" ] || break
         fi
 done
 [ ${#failed[@]} -eq 0 ] || die "$suite: failed: ${failed[*]}"

@@ -46,8 +46,8 @@ neso ($version+$commits) unstable; urgency=medium
 EOF
 
 (cd "$work/neso" && SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) dpkg-buildpackage -us -uc -b)
-lintian --fail-on error,warning "$work"/neso_*.changes
 mkdir -p "$out"
 rm -f "$out"/*.deb
-mv "$work"/*.deb "$out/"
+cp "$work"/*.deb "$out/"
 ls -l "$out"
+lintian --fail-on error,warning "$work"/neso_*.changes

@@ -30,7 +30,7 @@ image_tool() {
         buildah --root "$out/work/storage" --runroot "$out/work/run" --storage-driver vfs "$@"
 }
 
-# What the container tells who runs it.
+# What the container tells who runs it; images above this one inherit it.
 configure() {
         image_tool config \
                 --user "$user:$user" \
@@ -38,26 +38,27 @@ configure() {
                 --entrypoint '["neso"]' \
                 --cmd "serve --model-repository=/models" \
                 --workingdir / \
-                --port 8000 --port 8001 --port 8002 \
+                --port 8000/tcp --port 8001/tcp --port 8002/tcp \
                 --stop-signal SIGTERM \
                 --healthcheck "CMD neso ctl ready" \
                 --healthcheck-interval 10s --healthcheck-timeout 5s --healthcheck-start-period 60s \
                 --label org.opencontainers.image.title=neso \
                 --label "org.opencontainers.image.version=$version" \
                 --label org.opencontainers.image.licenses=BSD-3-Clause \
-                --created-by "tools/make_image.sh" \
                 "$1"
 }
 
 # The folder $2 as a layer above the image $1; the result is the image $3, and the archive $4.
 write_image() {
         local container
-        container=$(image_tool from --pull-never "$1")
+        container=$(image_tool from --pull-never --format docker "$1")
         image_tool copy --quiet "$container" "$2" / >/dev/null
-        configure "$container"
+        image_tool config --created-by tools/make_image.sh "$container"
+        [ "$1" != scratch ] || configure "$container"
         image_tool commit --quiet --rm --format docker --timestamp "$epoch" "$container" "$3" >/dev/null
         rm -f "$4"
         image_tool push --quiet "$3" "docker-archive:$4:$3"
+        tools/image_archive.py --tag="$3" "$4"
 }
 
 version=$(release_version)
