@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Writes an archive of an image again, the same for the same image: tools/image_archive.py --tag=NAME:TAG FILE
 
-FILE is what `buildah push ... docker-archive:FILE` wrote; the new one replaces it. The number of Buildah's container,
-which is another one each time, is taken out of the configuration, and so are the files for Docker before 1.10. What
-remains is what podman load and docker load read: manifest.json, the configuration, the layers.
+FILE is what `buildah push ... docker-archive:FILE` wrote; the new one replaces it. The number and the host name of
+Buildah's container and its number of the image below, which are others each time, are taken out of the configuration;
+the files for Docker before 1.10 are left out. What remains is what podman load and docker load read: manifest.json, the configuration, the layers.
 """
 import argparse
 import hashlib
@@ -13,7 +13,7 @@ import json
 import os
 import tarfile
 
-OF_THE_BUILD = ("container", "container_config")
+OF_THE_BUILD = ("container", "container_config", "parent")
 
 
 def add(tar, name, size, file):
@@ -35,6 +35,7 @@ def write_again(source, target, tag):
     """Reads one archive and writes the other; the digest of the new configuration."""
     [manifest] = json.load(source.extractfile("manifest.json"))
     config = json.load(source.extractfile(manifest["Config"]))
+    config["config"]["Hostname"] = ""
     config = as_json({key: value for key, value in config.items() if key not in OF_THE_BUILD})
     digest = hashlib.sha256(config).hexdigest()
     add_bytes(target, "manifest.json",

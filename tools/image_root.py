@@ -37,7 +37,7 @@ RUNTIME = ("bin", "lib/libtritonserver.so", "lib/neso/backends/identity", "lib/n
            "lib/neso/backends/python", "lib/neso/caches", "lib/neso/repoagents", "lib/neso/neso_scheduler_trial",
            "share/doc/neso")
 OPENED = "libcurl.so.4"  # at run time, by name
-UNUSED = re.compile(r"usr/(share/(?!doc/[^/]+/copyright$|python)|include/)|"
+UNUSED = re.compile(r"usr/(share/(?!doc/[^/]+/copyright$|python)|include/|bin/(?!python3))|"
                     r".*/(tests|pydoc_data|lib2to3)/|.*\.(a|pyi|h)$|"
                     r"usr/lib/python3\.[0-9]+/dist-packages/|"  # copies of what is in usr/lib/python3
                     r"etc/(apt|dpkg|alternatives)/")
