@@ -18,8 +18,8 @@ write_needs() {
         echo "Shared libraries of the system that the files here need, and Debian's packages of them:"
         echo
         while read -r library; do
-                path=$(ldconfig -p | awk -v name="$library" '$1 == name { print $NF; exit }')
-                package=$(dpkg-query -S "$path" "/usr$path" 2>/dev/null | sed -n '1s/:.*//p') || true
+                path=$(ldconfig -p | awk -v name="$library" '$1 == name && !n++ { print $NF }')
+                package=$(dpkg-query -S "$path" "/usr$path" 2>/dev/null | sed -n '1s/:.*//p' || true)
                 printf '%-26s %s\n' "$library" "${package:--}"
         done
 }
@@ -33,5 +33,5 @@ mkdir -p "$out"
 archive=$out/$name-$(release_platform).tar.zst
 rm -f "$out"/neso-*.tar.zst
 tar -C "$work" --sort=name --format=gnu --owner=0 --group=0 --numeric-owner --mtime="@$(release_epoch)" -cf - "$name" |
-        zstd -q -15 -T1 -o "$archive"
+        zstd -q -9 -T1 -o "$archive"
 echo "$archive"

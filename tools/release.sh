@@ -6,7 +6,7 @@
 # 0.1.0+1234: the version of meson.build and the number of commits, as in the Debian packages.
 release_version() {
         local version
-        version=$(sed -n "s/^ *version: *'\([^']*\)'.*/\1/p" meson.build | head -n 1)
+        version=$(sed -n "/^ *version: *'/{s/^ *version: *'\([^']*\)'.*/\1/p;q}" meson.build)
         echo "$version+$(git rev-list --count HEAD)"
 }
 
@@ -40,7 +40,7 @@ stage_install() {
         meson install -C "$build" --no-rebuild --quiet --destdir "$work"
         prefix=$(dirname "$(dirname "$(dirname "$(find "$work" -path '*/lib/pkgconfig/neso.pc')")")")
         # shellcheck disable=SC2016
-        if ! readelf -dW "$prefix/bin/neso" 2>/dev/null | grep -q 'RUNPATH.*\$ORIGIN/\.\./lib\]'; then
+        if ! readelf -dW "$prefix/bin/neso" 2>/dev/null | grep 'RUNPATH.*\$ORIGIN/\.\./lib\]' >/dev/null; then
                 echo "$build is not a build for one folder with bin and lib (make; not the prefix /usr)" >&2
                 rm -rf "$work"
                 return 1

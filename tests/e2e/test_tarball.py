@@ -13,7 +13,7 @@ import requests
 from conftest import BUILD, ROOT, Server, is_sanitized, require_build, write_repository
 from installation import run
 
-TAKES_SECONDS = 40
+TAKES_SECONDS = 15
 EPOCH = 1700000000
 TENSOR = 'data_type: TYPE_INT32 dims: [-1]'
 IDENTITY = f'backend: "identity" input {{ name: "IN" {TENSOR} }} output {{ name: "OUT" {TENSOR} }}'
