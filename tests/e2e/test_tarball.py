@@ -3,6 +3,7 @@
 archives of one build are equal."""
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tarfile
@@ -108,6 +109,21 @@ def test_archive_is_reproducible(archive, tmp_path):
     again = make_archive(tmp_path)
     assert again.name == archive.name
     assert again.read_bytes() == archive.read_bytes()
+
+
+def test_files_are_the_same_whatever_folder_they_are_built_in(archive, tmp_path):
+    """Meson keeps room for the run path of the build in what it installs, so that one must be relative, too."""
+    prefix = unpack(archive, tmp_path / "unpacked")
+    programs = [path for path in prefix.rglob("*") if path.is_file() and not path.is_symlink()
+                and path.open("rb").read(4) == b"\x7fELF"]
+    assert len(programs) >= 10
+    for path in programs:
+        content = path.read_bytes()
+        assert str(ROOT).encode() not in content and str(BUILD).encode() not in content, path
+    built = [path for path in BUILD.glob("*/*/*.so") if path.name in {program.name for program in programs}]
+    text = run("readelf", "-dW", BUILD / "neso", BUILD / "libtritonserver.so", *built).decode()
+    run_paths = [part for found in re.findall(r"R(?:UN)?PATH\).*\[(.*)\]", text) for part in found.split(":")]
+    assert run_paths and all(re.match(r"\$ORIGIN|X*$", part) for part in run_paths), run_paths
 
 
 def test_members(archive, tmp_path):
