@@ -22,13 +22,15 @@ release_platform() {
 }
 
 # Prints the shared libraries that the programs below folder $1 need and that are not there themselves, one a line.
-# libcurl is one that the program opens at run time.
+# The programs open libcurl and ONNX Runtime by name.
 needed_libraries() {
         local own
         own=$(find "$1" -name '*.so*' -printf '%f\n' | sort -u)
         { find "$1" -type f \( -perm -u+x -o -name '*.so*' \) -exec readelf -dW {} + 2>/dev/null |
                 sed -n 's/.*(NEEDED).*\[\(.*\)\].*/\1/p' || true # no ELF file: the scripts
-                echo libcurl.so.4; } |
+                echo libcurl.so.4
+                [ -e "$1/lib/neso/backends/onnxruntime/libonnxruntime.so.1" ] ||
+                        ldconfig -p | sed -n 's/^\t\(libonnxruntime\.so\.[^ ]*\) .*/\1/p'; } |
                 LC_ALL=C sort -u | grep -vxF "$own"
 }
 
