@@ -116,6 +116,9 @@ class Pool:
         paths = [self.folder / name for name, _ in wanted]
         missing = [path.name.split("_")[0] for path, (_, sha256) in zip(paths, wanted)
                    if not path.exists() or hashlib.sha256(path.read_bytes()).hexdigest() != sha256]
+        for name in missing:
+            for older in self.folder.glob(f"{name}_*.deb"):
+                older.unlink()
         if missing:
             subprocess.run([*apt, "download", *missing], cwd=self.folder, check=True, stdout=subprocess.DEVNULL)
         return paths
