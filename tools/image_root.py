@@ -147,8 +147,9 @@ def owner_of_library(soname):
             path = os.path.realpath(words[-1])
             for name in (path, path.removeprefix("/usr")):
                 ended = subprocess.run(["dpkg-query", "-S", name], capture_output=True, text=True, check=False)
-                if ended.returncode == 0:
-                    return ended.stdout.split(":")[0]
+                owners = [row.split(":")[0] for row in ended.stdout.splitlines() if not row.startswith("diversion ")]
+                if owners:
+                    return owners[0]
     sys.exit(f"image_root: no installed package has {soname}")
 
 

@@ -19,7 +19,8 @@ write_needs() {
         echo
         while read -r library; do
                 path=$(ldconfig -p | awk -v name="$library" '$1 == name && !n++ { print $NF }')
-                package=$(dpkg-query -S "$path" "/usr$path" 2>/dev/null | sed -n '1s/:.*//p' || true)
+                package=$(dpkg-query -S "$path" "/usr$path" 2>/dev/null |
+                        awk -F: '!/^diversion / && !n++ { print $1 }' || true)
                 printf '%-26s %s\n' "$library" "${package:--}"
         done
 }
