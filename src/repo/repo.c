@@ -8,6 +8,7 @@
 #include "base/work_pool.h"
 #include "infer/model.h"
 #include "infer/model_generations.h"
+#include "repo/bare_model.h"
 #include "repo/model_graph.h"
 #include "repo/model_kind.h"
 #include "repo/override.h"
@@ -27,15 +28,17 @@ const char *version_state_name(enum version_state state) {
         return "UNKNOWN";
 }
 
+/* Takes `view`. */
 static void append_path_locked(struct repo *r, const char *path, const struct repo_name *names,
-                               size_t n_names) {
+                               size_t n_names, struct override_files *view) {
         struct repo_path *p;
 
         r->paths = mem_realloc(r->paths, (r->n_paths + 1) * sizeof(*r->paths));
         p = &r->paths[r->n_paths++];
         *p = (struct repo_path){ .path = mem_strdup(path),
                                  .namespace = mem_strdup(r->has_namespaces ? path : ""),
-                                 .n_names = n_names };
+                                 .n_names = n_names,
+                                 .view = view };
         p->names = mem_zalloc((n_names + 1) * sizeof(*p->names));
         for (size_t i = 0; i < n_names; i++)
                 p->names[i] = (struct repo_name){ mem_strdup(names[i].directory),
@@ -95,48 +98,74 @@ static struct error *check_new_names_locked(const struct repo *r, const struct r
         return NULL;
 }
 
+/* Makes the view of a bare model that needs one; *ret is NULL for other repositories. A folder that
+ * cannot be read now is read by the scans, which report it. */
+static struct error *open_view(struct repo *r, const char *path, struct override_files **ret) {
+        enum bare_form form = BARE_NONE;
+        AUTO_ERROR     unreadable = bare_model_find(r->config_name, path, &form);
+
+        *ret = NULL;
+        return form == BARE_FILES ? bare_model_make_view(r->overrides, path, ret) : NULL;
+}
+
+static bool names_itself(const struct repo_name *names, size_t n_names) {
+        for (size_t i = 0; i < n_names; i++)
+                if (strcmp(names[i].directory, REPO_ITSELF) == 0)
+                        return true;
+        return false;
+}
+
 static struct error *add_path(struct repo *r, const char *path, const struct repo_name *names,
-                              size_t n_names) {
+                              size_t n_names, struct override_files **view) {
         MUTEX_GUARD(&r->table.lock);
         if (repo_find_path_locked(r, path) != NULL)
                 return error_new(ERR_ALREADY_EXISTS,
                                  "model repository '%s' has already been registered", path);
         TRY(check_new_names_locked(r, names, n_names));
-        append_path_locked(r, path, names, n_names);
+        append_path_locked(r, path, names, n_names, STEAL(*view));
         return NULL;
 }
 
 struct error *repo_add_path(struct repo *r, const char *path, const struct repo_name *names,
                             size_t n_names) {
-        struct file_stat stat;
-        AUTO_ERROR       err = NULL;
+        struct file_stat       stat;
+        struct override_files *view = NULL;
+        AUTO_ERROR             unreadable = NULL;
+        struct error          *err;
 
         TRY(check_names(path, names, n_names));
         TRY(check_local(path));
-        err = file_stat(path, &stat);
-        if (err != NULL || !stat.is_directory)
+        unreadable = file_stat(path, &stat);
+        if (unreadable != NULL || !stat.is_directory)
                 return no_repository(path, "register");
-        TRY(add_path(r, path, names, n_names));
-        log_info("Model repository registered: %s", path);
-        return NULL;
+        if (names_itself(names, n_names))
+                TRY(open_view(r, path, &view));
+        err = add_path(r, path, names, n_names, &view);
+        override_files_unref(view);
+        if (err == NULL)
+                log_info("Model repository registered: %s", path);
+        return err;
 }
 
-static bool remove_path(struct repo *r, const char *path) {
+static bool remove_path(struct repo *r, const char *path, struct repo_path *ret) {
         struct repo_path *p;
 
         MUTEX_GUARD(&r->table.lock);
         p = repo_find_path_locked(r, path);
         if (p == NULL)
                 return false;
-        repo_path_done(p);
+        *ret = *p;
         memmove(p, p + 1, (size_t)(&r->paths[r->n_paths] - (p + 1)) * sizeof(*p));
         r->n_paths--;
         return true;
 }
 
 struct error *repo_remove_path(struct repo *r, const char *path) {
-        if (!remove_path(r, path))
+        struct repo_path removed;
+
+        if (!remove_path(r, path, &removed))
                 return no_repository(path, "unregister");
+        repo_path_done(&removed); /* without the lock: it may remove files */
         log_info("Model repository unregistered: %s", path);
         return NULL;
 }
@@ -164,13 +193,53 @@ static void on_ended(void *owner, const struct model *model) {
         repo_publish_change(r);
 }
 
-static struct error *add_paths(struct repo *r, const struct repo_options *o) {
+/* The name becomes a part of paths of requests, and must not look like a path itself. */
+static struct error *check_model_name(const char *path, const char *name) {
+        if (name == NULL || *name == '\0')
+                return error_new(
+                        ERR_INVALID_ARG,
+                        "'%s' is one model and not a folder of models: name the model with "
+                        "--model-name (or the variable MODEL_NAME), or give the folder "
+                        "above it as the repository",
+                        path);
+        if (name[0] == '.' || strchr(name, '/') != NULL)
+                return error_new(ERR_INVALID_ARG,
+                                 "--model-name: '%s' is not the name of a model: it begins with a "
+                                 "dot or contains a slash",
+                                 name);
+        return NULL;
+}
+
+/* Adds a path of the command line, which is a folder of models or one model. */
+static struct error *add_first_path(struct repo *r, const char *path, const char *model_name) {
+        const struct repo_name itself = { REPO_ITSELF, model_name };
+        enum bare_form         form = BARE_NONE;
+        AUTO_ERROR             unreadable = bare_model_find(r->config_name, path, &form);
+        struct override_files *view = NULL;
+        struct error          *err = NULL;
+
+        if (form != BARE_NONE)
+                TRY(check_model_name(path, model_name));
+        if (form == BARE_FILES)
+                TRY(bare_model_make_view(r->overrides, path, &view));
+        err = add_path(r, path, &itself, form != BARE_NONE ? 1 : 0, &view);
+        override_files_unref(view);
+        if (err == NULL && form != BARE_NONE)
+                log_info("the repository '%s' is one model, which is served as '%s'", path,
+                         model_name);
+        return err;
+}
+
+static bool has_path(struct repo *r, const char *path) {
         MUTEX_GUARD(&r->table.lock);
+        return repo_find_path_locked(r, path) != NULL;
+}
+
+static struct error *add_paths(struct repo *r, const struct repo_options *o) {
         for (size_t i = 0; i < o->n_paths; i++) {
                 TRY(check_local(o->paths[i]));
-                if (repo_find_path_locked(r, o->paths[i]) == NULL) /* a path that is given twice
-                                                                    * counts once */
-                        append_path_locked(r, o->paths[i], NULL, 0);
+                if (!has_path(r, o->paths[i])) /* a path that is given twice counts once */
+                        TRY(add_first_path(r, o->paths[i], o->model_name));
         }
         return NULL;
 }
@@ -217,10 +286,10 @@ void repo_free(struct repo *r) {
         repo_table_done(&r->table);
         model_graph_free(r->graph);
         mutex_done(&r->binding);
-        override_store_free(r->overrides);
         for (size_t i = 0; i < r->n_paths; i++)
                 repo_path_done(&r->paths[i]);
         free(r->paths);
+        override_store_free(r->overrides);
         free(r->config_name);
         free(r);
 }

@@ -55,6 +55,7 @@ struct repo_options {
         bool               reports_reasons;  /* the error of a load request names the reason of a
                                               * failed poll */
         bool               is_strict_unload; /* --chain-strict-unload */
+        const char        *model_name; /* --model-name: of a path that is one model; "" for none */
 };
 
 struct error *repo_new(const struct repo_options *options, struct repo **ret) NODISCARD;
@@ -112,9 +113,13 @@ void repo_poll(struct repo *r);
 /* The same, but returns after the scan. Loads and unloads run in the background. */
 void repo_start_poll(struct repo *r);
 
+/* The directory of a name that means the repository itself: it is one model (bare_model.h). */
+#define REPO_ITSELF "."
+
 /* Adds or removes a repository; its models do not change. `names` gives the models of some
  * directories other names: one directory may have several, and each name means one directory of
- * one repository, whatever other directories are called. INVALID_ARG "failed to register '<path>',
+ * one repository, whatever other directories are called. With the directory REPO_ITSELF the repository
+ * has no other model. INVALID_ARG "failed to register '<path>',
  * repository not found" (or unregister), "failed to register '<path>', there is a conflicting mapping
  * for '<name>'"; ALREADY_EXISTS "model repository '<path>' has already been registered", "failed to
  * register '<name>', there is a conflicting mapping for '<name>'". */

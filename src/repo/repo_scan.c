@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "repo/override.h"
 #include "repo/repo_private.h"
 
 #include <string.h>
@@ -16,6 +17,7 @@ void repo_path_done(struct repo_path *p) {
                 free((char *)(uintptr_t)p->names[i].model);
         }
         free(p->names);
+        override_files_unref(p->view);
         free(p->namespace);
         free(p->path);
 }
@@ -30,6 +32,14 @@ struct repo_path *repo_find_path_locked(struct repo *r, const char *path) {
 /* Hidden directories are not models, and a name must not leave the repository. */
 static bool may_be_model(const char *directory) {
         return directory[0] != '\0' && directory[0] != '.' && strchr(directory, '/') == NULL;
+}
+
+/* Returns the name of a repository that is one model; NULL for others. */
+static const char *name_of_itself(const struct repo_path *p) {
+        for (size_t i = 0; i < p->n_names; i++)
+                if (strcmp(p->names[i].directory, REPO_ITSELF) == 0)
+                        return p->names[i].model;
+        return NULL;
 }
 
 static bool is_mapped_directory(const struct repo_path *p, const char *directory) {
@@ -78,6 +88,11 @@ static struct error *check_search(const struct repo_path *p) {
         return file_stat(inside, &stat);
 }
 
+static void add_itself(struct repo_scan *s, const struct repo_path *p) {
+        add_found(s, p, name_of_itself(p), true,
+                  mem_strdup(p->view != NULL ? override_files_directory(p->view) : p->path));
+}
+
 static void add_names_of(struct repo_scan *s, const struct repo_path *p, const char *directory) {
         if (!is_mapped_directory(p, directory)) {
                 if (!is_mapped_name(s, directory))
@@ -94,6 +109,10 @@ static struct error *scan_all(const struct repo_path *p, struct repo_scan *s) {
 
         TRY(dir_check(p->path));
         TRY(check_search(p));
+        if (name_of_itself(p) != NULL) {
+                add_itself(s, p);
+                return NULL;
+        }
         TRY(dir_list_read_directories(p->path, &list));
         for (size_t i = 0; i < list.n_names; i++)
                 if (may_be_model(list.names[i]))
@@ -118,8 +137,15 @@ static void add_if_present(const struct repo_path *p, const char *name, bool is_
 /* Looks at the directories in which a model of this name can be: the one to which a registration
  * gave the name, else the one of that name. */
 static struct error *scan_one(const struct repo_path *p, const char *name, struct repo_scan *s) {
+        const char *itself = name_of_itself(p);
+
         TRY(dir_check(p->path));
         TRY(check_search(p));
+        if (itself != NULL) {
+                if (strcmp(itself, name) == 0)
+                        add_itself(s, p);
+                return NULL;
+        }
         if (!is_mapped_directory(p, name) && !is_mapped_name(s, name))
                 add_if_present(p, name, false, name, s);
         for (size_t i = 0; i < p->n_names; i++)
@@ -181,7 +207,8 @@ static void merge(struct repo_scan *s) {
 static void copy_path(struct repo_path *to, const struct repo_path *from) {
         *to = (struct repo_path){ .path = mem_strdup(from->path),
                                   .namespace = mem_strdup(from->namespace),
-                                  .n_names = from->n_names };
+                                  .n_names = from->n_names,
+                                  .view = override_files_ref(from->view) };
         to->names = mem_zalloc((from->n_names + 1) * sizeof(*to->names));
         for (size_t i = 0; i < from->n_names; i++)
                 to->names[i] = (struct repo_name){ mem_strdup(from->names[i].directory),

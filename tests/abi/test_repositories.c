@@ -221,6 +221,29 @@ static void test_a_directory_gets_a_name(void **state) {
         end(&p);
 }
 
+/* The directory "." is the repository itself, which is one model then. */
+static void test_a_repository_is_one_model(void **state) {
+        struct place p;
+
+        (void)state;
+        begin(&p, TRITONSERVER_MODEL_CONTROL_EXPLICIT);
+        model_place_add_folder(&p.models, "flat");
+        model_place_add_file(&p.models, "flat/config.pbtxt", "name: \"other\"\n" CONFIG);
+        assert_ok(add(&p, "two/lamp", ".=table"));
+        assert_ok(add(&p, "flat", ".=floor"));
+        assert_index(&p, 0, "[{\"name\":\"floor\"},{\"name\":\"table\"}]");
+        assert_loads(&p, "table", 2);
+        assert_loads(&p, "floor", 1);
+        assert_not_found(&p, "lamp");
+        assert_refused(&p, add(&p, "one/lamp", ".=table"), TRITONSERVER_ERROR_ALREADY_EXISTS,
+                       "failed to register 'table', there is a conflicting mapping for 'table'",
+                       "one/lamp", NULL);
+        assert_ok(TRITONSERVER_ServerUnloadModel(p.server, "floor"));
+        assert_ok(take_away(&p, "flat"));
+        assert_not_found(&p, "floor");
+        end(&p);
+}
+
 /* Also the name that the configuration has. Without a mapping the directory's name counts. */
 static void test_a_directory_gets_its_configured_name(void **state) {
         struct place p;
@@ -394,6 +417,7 @@ int main(int argc, char **argv) {
                 cmocka_unit_test(test_a_repository_comes),
                 cmocka_unit_test(test_a_repository_goes),
                 cmocka_unit_test(test_a_directory_gets_a_name),
+                cmocka_unit_test(test_a_repository_is_one_model),
                 cmocka_unit_test(test_a_directory_gets_its_configured_name),
                 cmocka_unit_test(test_a_directory_gets_two_names),
                 cmocka_unit_test(test_a_name_that_a_directory_has),
