@@ -160,12 +160,70 @@ static bool remove_path(struct repo *r, const char *path, struct repo_path *ret)
         return true;
 }
 
+/* References to models, in no order. */
+struct model_refs {
+        struct model **models; /* owned, and the references */
+        size_t         n_models;
+        size_t         cap_models;
+};
+
+/* True for a model that neither serves nor changes. */
+static bool is_over_locked(const struct repo_entry *e) {
+        if (e->is_busy || e->is_planned || e->n_waiting > 0 || e->n_unloads > 0)
+                return false;
+        for (size_t i = 0; i < e->n_versions; i++)
+                if (e->versions[i].state != VERSION_UNAVAILABLE)
+                        return false;
+        return true;
+}
+
+/* Forgets a model that is over, unless live sequences may still ask for an earlier load of it. Returns a
+ * reference to that load, which the caller drops without the lock; or NULL. */
+static struct model *forget_model_locked(struct repo *r, struct repo_entry *e) {
+        struct model *retired = model_generations_find_retired(e->generations, -1);
+
+        if (retired != NULL)
+                return retired;
+        while (e->n_versions > 0)
+                repo_entry_remove_version_locked(e, e->versions[0].number);
+        repo_entry_clear_locked(e);
+        repo_forget_locked(r, e);
+        return NULL;
+}
+
+/* Forgets the models of a removed repository that do not serve: nothing can load them any more, and
+ * failures of theirs would keep the server from being ready. */
+static void forget_models_of(struct repo *r, const char *path) {
+        struct model_refs   kept = { 0 };
+        struct repo_entry **sorted;
+        size_t              n;
+
+        mutex_lock(&r->table.lock);
+        sorted = repo_table_sorted_locked(&r->table, &n); /* a copy: entries may be removed */
+        kept.models = mem_zalloc((n + 1) * sizeof(struct model *));
+        for (size_t i = 0; i < n; i++) {
+                struct model *retired = NULL;
+
+                if (strcmp(sorted[i]->repository, path) == 0 && is_over_locked(sorted[i]))
+                        retired = forget_model_locked(r, sorted[i]);
+                if (retired != NULL)
+                        kept.models[kept.n_models++] = retired;
+        }
+        mutex_unlock(&r->table.lock);
+        free(sorted);
+        for (size_t i = 0; i < kept.n_models; i++)
+                model_unref(kept.models[i]);
+        free(kept.models);
+        repo_publish_change(r);
+}
+
 struct error *repo_remove_path(struct repo *r, const char *path) {
         struct repo_path removed;
 
         if (!remove_path(r, path, &removed))
                 return no_repository(path, "unregister");
         repo_path_done(&removed); /* without the lock: it may remove files */
+        forget_models_of(r, path);
         log_info("Model repository unregistered: %s", path);
         return NULL;
 }
@@ -178,18 +236,28 @@ bool repo_is_readable(struct repo *r) {
         return r->n_paths == 0;
 }
 
+/* False for uploaded files, too, which are in no repository. */
+static bool has_lost_repository_locked(struct repo *r, const struct repo_entry *e) {
+        return *e->repository != '\0' && repo_find_path_locked(r, e->repository) == NULL;
+}
+
 /* Called when a model that was being unloaded has ended. */
 static void on_ended(void *owner, const struct model *model) {
         const struct model_key key = { .namespace = model->namespace, .name = model->name };
         struct repo           *r = owner;
         struct repo_entry     *e;
+        struct model          *retired = NULL;
 
         mutex_lock(&r->table.lock);
         e = repo_table_find_locked(&r->table, &key);
         for (size_t i = 0; e != NULL && i < e->n_versions; i++)
                 if (e->versions[i].leaving == model)
                         repo_version_set_unloaded_locked(&e->versions[i]);
+        if (e != NULL && has_lost_repository_locked(r, e) && is_over_locked(e))
+                retired = forget_model_locked(r, e);
         mutex_unlock(&r->table.lock);
+        if (retired != NULL)
+                model_unref(retired);
         repo_publish_change(r);
 }
 
@@ -294,14 +362,7 @@ void repo_free(struct repo *r) {
         free(r);
 }
 
-/* Lists READY models, or only those whose backend may report that they cannot serve; in no
- * order. */
-struct model_refs {
-        struct model **models; /* owned, and the references */
-        size_t         n_models;
-        size_t         cap_models;
-};
-
+/* Adds READY models, or only those whose backend may report that they cannot serve. */
 static void add_ready_locked(struct model_refs *to, const struct repo_entry *e,
                              bool may_be_unready_only) {
         for (size_t i = 0; i < e->n_versions; i++) {

@@ -116,10 +116,10 @@ void repo_start_poll(struct repo *r);
 /* The directory of a name that means the repository itself: it is one model (bare_model.h). */
 #define REPO_ITSELF "."
 
-/* Adds or removes a repository; its models do not change. `names` gives the models of some
- * directories other names: one directory may have several, and each name means one directory of
- * one repository, whatever other directories are called. With the directory REPO_ITSELF the repository
- * has no other model. INVALID_ARG "failed to register '<path>',
+/* Adds or removes a repository. Models that serve do not change; after the removal the others are
+ * unknown. `names` gives the models of some directories other names: one directory may have several,
+ * and each name means one directory of one repository, whatever other directories are called. With the
+ * directory REPO_ITSELF the repository has no other model. INVALID_ARG "failed to register '<path>',
  * repository not found" (or unregister), "failed to register '<path>', there is a conflicting mapping
  * for '<name>'"; ALREADY_EXISTS "model repository '<path>' has already been registered", "failed to
  * register '<name>', there is a conflicting mapping for '<name>'". */

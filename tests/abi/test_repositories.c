@@ -14,8 +14,10 @@
 #include "api_assert.h"
 #include "embedded.h"
 #include "model_place.h"
+#include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
 
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -143,6 +145,36 @@ static void assert_not_found(const struct place *p, const char *model) {
                      text);
 }
 
+static bool has_index(const struct place *p, const char *expected) {
+        struct TRITONSERVER_Message *message;
+        const char                  *json;
+        size_t                       len;
+        bool                         is_equal;
+
+        assert_ok(TRITONSERVER_ServerModelIndex(p->server, 0, &message));
+        assert_ok(TRITONSERVER_MessageSerializeToJson(message, &json, &len));
+        is_equal = len == strlen(expected) && memcmp(json, expected, len) == 0;
+        assert_ok(TRITONSERVER_MessageDelete(message));
+        return is_equal;
+}
+
+static void on_change(void *userp) {
+        sem_post(userp);
+}
+
+/* An unloaded model ends a little later. */
+static void wait_for_index(const struct place *p, const char *expected) {
+        struct NESO_ReadyWatch *watch;
+        sem_t                   changes;
+
+        sem_init(&changes, 0, 0);
+        assert_ok(NESO_ReadyWatchNew(&watch, p->server, on_change, &changes));
+        while (!has_index(p, expected))
+                sem_wait(&changes);
+        assert_ok(NESO_ReadyWatchDelete(watch));
+        sem_destroy(&changes);
+}
+
 static void assert_index(const struct place *p, uint32_t flags, const char *expected) {
         struct TRITONSERVER_Message *message;
         const char                  *json;
@@ -196,6 +228,39 @@ static void test_a_repository_goes(void **state) {
         assert_ok(take_away(&p, "empty"));
         assert_ok(add(&p, "one", ""));
         assert_ok(take_away(&p, "one"));
+        end(&p);
+}
+
+static bool is_server_ready(const struct place *p) {
+        bool ready = false;
+
+        assert_ok(TRITONSERVER_ServerIsReady(p->server, &ready));
+        return ready;
+}
+
+/* Models of a removed repository that do not serve: an unloaded one, and one whose load has failed. */
+static void test_what_is_over_is_forgotten(void **state) {
+        struct TRITONSERVER_Error *err;
+        struct place               p;
+
+        (void)state;
+        begin(&p, TRITONSERVER_MODEL_CONTROL_EXPLICIT);
+        assert_ok(add(&p, "two", ""));
+        assert_loads(&p, "lamp", 2);
+        assert_loads(&p, "chair", 3);
+        assert_ok(TRITONSERVER_ServerUnloadModel(p.server, "lamp"));
+        assert_ok(take_away(&p, "two"));
+        wait_for_index(&p, "[{\"name\":\"chair\",\"version\":\"3\",\"state\":\"READY\"}]");
+        model_place_add_folder(&p.models, "bad");
+        add_model(&p.models, "bad/broken", 1, "backend: \"missing\"\n");
+        assert_ok(add(&p, "bad", ""));
+        err = TRITONSERVER_ServerLoadModel(p.server, "broken");
+        assert_non_null(err);
+        TRITONSERVER_ErrorDelete(err);
+        assert_false(is_server_ready(&p));
+        assert_ok(take_away(&p, "bad"));
+        assert_true(is_server_ready(&p));
+        assert_index(&p, 0, "[{\"name\":\"chair\",\"version\":\"3\",\"state\":\"READY\"}]");
         end(&p);
 }
 
@@ -416,6 +481,7 @@ int main(int argc, char **argv) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_a_repository_comes),
                 cmocka_unit_test(test_a_repository_goes),
+                cmocka_unit_test(test_what_is_over_is_forgotten),
                 cmocka_unit_test(test_a_directory_gets_a_name),
                 cmocka_unit_test(test_a_repository_is_one_model),
                 cmocka_unit_test(test_a_directory_gets_its_configured_name),

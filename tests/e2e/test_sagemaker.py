@@ -15,7 +15,7 @@ import requests
 
 from conftest import BUILD, ROOT, Server, write_repository
 from gate import Gate, gated
-from models import model_text, wait_until
+from models import index, is_server_ready, model_text, wait_until
 from wire import exchange, request
 
 BACKENDS = ("testing", "identity")
@@ -330,6 +330,7 @@ def test_the_life_of_a_model(platform):
         assert told(platform.unload("life")) == (200, "")
         assert platform.list() == {}
         assert told(platform.unload("life")) == (404, "")
+        assert index(platform.server) == []
 
 
 def test_binary_tensors_of_one_of_many(platform):
@@ -393,8 +394,9 @@ def test_loads_that_fail(platform):
         assert answer["error"].startswith(
             f"load failed for model '{bad}::bad': version 1 is at UNAVAILABLE state: Invalid argument: ")
         assert platform.list() == {}
-    index = ask(platform.server, "GET", "/models/bad")
-    assert told(index) == (404, "")
+    assert told(ask(platform.server, "GET", "/models/bad")) == (404, "")
+    assert index(platform.server) == []
+    assert is_server_ready(platform.server)
 
 
 @pytest.mark.parametrize("text", [
