@@ -7,8 +7,8 @@ import subprocess
 import pytest
 import requests
 
-from conftest import BUILD, ROOT, Server, write_repository
-from models import EXPLICIT, index, infer, load, model_text, opens_server, unload, wait_until
+from conftest import BUILD, ROOT, Server, require_build, write_repository
+from models import EXPLICIT, index, infer, load, model_text, unload, wait_until
 
 BACKENDS = ("testing", "identity")
 SECONDS = 20
@@ -188,10 +188,10 @@ def test_a_read_only_folder(tmp_path, opened):
     (tmp_path / "models").chmod(0o755)
 
 
-@pytest.mark.skipif(not (BUILD / "backends" / "onnxruntime").exists(), reason="onnxruntime is not built")
 @pytest.mark.parametrize("is_flat", [True, False])
 def test_an_onnx_file(tmp_path, opened, is_flat):
     """What `storageUri` usually has: the file alone, without a configuration."""
+    require_build(["onnxruntime"])
     folder = tmp_path / "models" if is_flat else tmp_path / "models" / "1"
     folder.mkdir(parents=True)
     shutil.copy(ONNX, folder / "model.onnx")

@@ -9,7 +9,7 @@ import pytest
 import requests
 import yaml
 
-from conftest import BUILD, ROOT, Server
+from conftest import BUILD, ROOT, Server, require_build
 
 KUBERNETES = ROOT / "deploy" / "kubernetes"
 MANIFESTS = sorted(KUBERNETES.rglob("*.yaml"))
@@ -100,6 +100,7 @@ def test_hooks(container):
 
 def test_kserve_serves_one_model(tmp_path):
     """What the storage initialiser leaves for an InferenceService of one ONNX file."""
+    require_build(["onnxruntime"])
     [runtime] = load(KUBERNETES / "kserve" / "clusterservingruntime.yaml")
     [container] = runtime["spec"]["containers"]
     shutil.copy(ROOT / "examples" / "models" / "digits" / "1" / "model.onnx", tmp_path / "model.onnx")
