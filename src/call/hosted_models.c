@@ -304,6 +304,16 @@ static void wait_for_end(struct hosted_models *h, const char *name) {
         mutex_done(&w.lock);
 }
 
+/* Fails when the server is about to exit; the model is unloaded all the same. */
+static void remove_repository(struct hosted_models *h, const struct hosted_model *m) {
+        AUTO_ERROR err = core_error_take(
+                TRITONSERVER_ServerUnregisterModelRepository(h->core, m->repository));
+
+        if (err != NULL)
+                log_warn("the repository of model '%s' stays registered: %s", m->name,
+                         err->message);
+}
+
 struct error *hosted_models_unload(struct hosted_models *h, struct str name,
                                    enum hosted_outcome *ret) {
         struct hosted_model *m = begin_unload(h, name);
@@ -319,11 +329,10 @@ struct error *hosted_models_unload(struct hosted_models *h, struct str name,
                 return err;
         }
         wait_for_end(h, m->name);
-        err = core_error_take(TRITONSERVER_ServerUnregisterModelRepository(h->core, m->repository));
+        remove_repository(h, m);
         forget(h, m);
-        if (err == NULL)
-                *ret = HOSTED_DONE;
-        return err;
+        *ret = HOSTED_DONE;
+        return NULL;
 }
 
 /* ---- lists ----------------------------------------------------------------------------------- */

@@ -173,7 +173,10 @@ static void invoke(struct http_call *call) {
 unsigned cloud_error_status(const struct http_call *call, const struct error *err) {
         if (front_of(call) == NULL || call->route == NULL || call->route->handler != invoke)
                 return 0;
-        return hosted_models_tells_no_memory(err->message) ? INSUFFICIENT_STORAGE : 0;
+        if (hosted_models_tells_no_memory(err->message))
+                return INSUFFICIENT_STORAGE;
+        /* Unloaded since the handler has looked. */
+        return hosted_models_has(front_of(call)->models, call->model) ? 0 : 404;
 }
 
 static void refuse_invocation(struct http_call *call) {

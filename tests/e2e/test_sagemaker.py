@@ -500,15 +500,15 @@ def test_loads_and_unloads_at_once(platform):
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         results = list(pool.map(work, range(40)))
     for load, invoke, unload in results:
-        assert load in (200, 409)
-        assert invoke in (200, 404)
-        assert unload in (200, 404)
+        assert load in (200, 409), results
+        assert invoke in (200, 404), results
+        assert unload in (200, 404), results
     assert sum(r[0] == 200 for r in results) == sum(r[2] == 200 for r in results)
     assert platform.list() == {}
 
 
-def test_an_unload_waits_for_the_last_request(platform):
-    """The platform counts on the memory of the model."""
+def load_gated(platform):
+    """Loads the model "slow", which waits at its gate."""
     place = platform.unpack("slow", bare())
     for name, content in gated(ECHO.replace("identity", "testing")).items():
         target = pathlib.Path(place) / name
@@ -518,6 +518,12 @@ def test_an_unload_waits_for_the_last_request(platform):
             os.mkfifo(target)
     assert told(platform.load("slow", place)) == (200, "")
     platform.server.repository = pathlib.Path(place).parent
+    return place
+
+
+def test_an_unload_waits_for_the_last_request(platform):
+    """The platform counts on the memory of the model."""
+    place = load_gated(platform)
     with Gate(platform.server, "model") as gate, concurrent.futures.ThreadPoolExecutor(2) as pool:
         inference = pool.submit(platform.invoke, "slow")
         gate.wait()
@@ -529,6 +535,23 @@ def test_an_unload_waits_for_the_last_request(platform):
         gate.open()
         assert inference.result(SECONDS).status_code == 200
         assert told(unload.result(SECONDS)) == (200, "")
+
+
+def test_a_stop_during_an_unload(tmp_path):
+    """Both requests are answered."""
+    platform = Platform(start(tmp_path / "none", (), MANY), tmp_path)
+    load_gated(platform)
+    with Gate(platform.server, "model") as gate, concurrent.futures.ThreadPoolExecutor(3) as pool:
+        inference = pool.submit(platform.invoke, "slow")
+        gate.wait()
+        unload = pool.submit(platform.unload, "slow")
+        wait_until(lambda: told(ask(platform.server, "GET", "/models/slow")) == (404, ""))
+        stopped = pool.submit(platform.server.stop)
+        platform.server.wait_for_line("Waiting for in-flight requests to complete")
+        gate.open()
+        assert inference.result(SECONDS).status_code == 200
+        assert told(unload.result(SECONDS)) == (200, "")
+        assert stopped.result(SECONDS) == 0
 
 
 def test_models_need_explicit_mode(single, tmp_path):
