@@ -33,7 +33,9 @@ configure = @command -v meson >/dev/null || { echo "meson is missing: tools/setu
         if [ -f $(1)/build.ninja ]; then meson setup --reconfigure $(1) >/dev/null && touch $(1)/build.ninja; \
         else meson setup $(1) -Dlibdir=$(LIBDIR) $(2); fi
 
-.PHONY: all everything demo check clang asan tsan fuzz bench soak soak-reloads soak-streams soak-sequences soak-pipelines soak-python hostile boards browser deb reference format install clean setup
+.PHONY: all everything demo check clang asan tsan fuzz install clean setup format reference
+.PHONY: bench soak soak-reloads soak-streams soak-sequences soak-pipelines soak-python hostile faults
+.PHONY: boards browser stores deb tarball image image-check
 
 # What users get, and nothing else.
 all: $(BUILD)/build.ninja
@@ -112,6 +114,11 @@ browser:
 	NODE_PATH=/usr/share/nodejs eslint --no-eslintrc --format unix --config tools/eslint.json src/web/page
 	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/browser
 
+# Each operation while the n-th call of a function fails; the report is in build/faults.json.
+faults: all
+	@ninja -C $(BUILD) tests/faults/fail_call.so
+	@$(PYTHON) tests/faults/run.py --build=$(BUILD) --report=$(BUILD)/faults.json
+
 hostile: all
 	@$(PYTHON) tests/stress/hostile.py --build=$(BUILD)
 	@$(PYTHON) tests/stress/attacks/run.py --build=$(BUILD)
@@ -122,9 +129,37 @@ boards: all
 	@ninja -C $(BUILD) backends/testing/libtriton_testing.so
 	@$(PYTHON) tests/boards/run.py --build=$(BUILD)
 
+# Remote repositories in real stores: with S3's interface OpenStack Swift, with Azure's Azurite, which are
+# installed when they are missing. Swift's daemons of Debian are not used: the tests start their own on free
+# ports.
+stores: all
+	@tools/setup.sh swift-proxy swift-account swift-container swift-object
+	@tests/stores/azurite/install.sh
+	@ninja -C $(BUILD) backends/testing/libtriton_testing.so backends/identity/libtriton_identity.so tests/e2e/store_probe
+	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/stores
+
 # Debian packages in build/deb.
 deb:
 	@tools/make_deb.sh $(BUILD)/deb
+
+# An archive of the installation that runs from any folder, in build.
+tarball:
+	@tools/setup.sh --build-only zstd
+	@$(MAKE) --no-print-directory all
+	@tools/make_tarball.sh $(BUILD)
+
+# Container images in build/image, for podman load and docker load; needs root.
+image:
+	@tools/setup.sh --build-only buildah
+	@$(MAKE) --no-print-directory all
+	@tools/make_image.sh $(BUILD)
+
+# Makes them twice, compares, and runs them.
+image-check:
+	@tools/setup.sh buildah
+	@$(MAKE) --no-print-directory image
+	@tools/make_image.sh $(BUILD) $(BUILD)/image-again
+	@$(PYTHON) -m pytest -q -s -p no:cacheprovider tests/image
 
 # The reference pages of the public headers, in build/reference; installs Doxygen when it is missing.
 reference:

@@ -5,7 +5,8 @@
 #
 #   tools/check_fresh.sh [--only=demo|check|deb] [--lines=N] [--keep] bookworm|trixie
 #
-#   --only=NAME   one of the two commands, or deb: builds the packages, installs, upgrades and purges them
+#   --only=NAME   one of the two commands, or deb: builds the packages, and in a second system, without
+#                 what building needs, installs, upgrades and purges them
 #   --lines=N     that many of the last lines of each command are shown (30)
 #   --keep        the system, some 3 GB, and the whole logs are not removed; the last line says where
 #                 they are
@@ -42,7 +43,7 @@ usage() {
 
 # ---- within the namespaces -----------------------------------------------------------------------
 
-# $1 the system's folder, $2 a command of the README or "debootstrap", then that one's arguments.
+# $1 the system's folder, $2 a target of make, "try", or "debootstrap" and that one's arguments.
 inside() {
         local root=$1 name=$2 variables
         shift 2
@@ -59,7 +60,7 @@ inside() {
         # shellcheck disable=SC2016
         exec chroot "$root" /usr/bin/env -i HOME=/root LANG=C.UTF-8 TERM=dumb \
                 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-                "${variables[@]}" sh -c 'cd /root/neso; make "$1" && { [ "$1" != deb ] || tools/try_deb.sh; }' - "$name"
+                "${variables[@]}" sh -c 'cd /root/neso; if [ "$1" = try ]; then tools/try_deb.sh; else make "$1"; fi' - "$name"
 }
 
 if [ "${1:-}" = --inside ]; then
@@ -73,7 +74,8 @@ suite="" keep=false lines=30 commands=(demo check)
 for argument; do
         case $argument in
         --keep) keep=true ;;
-        --only=demo | --only=check | --only=deb) commands=("${argument#*=}") ;;
+        --only=demo | --only=check) commands=("${argument#*=}") ;;
+        --only=deb) commands=(deb try) ;;
         --lines=[0-9]*) lines=${argument#*=} ;;
         bookworm | trixie) suite=$argument ;;
         *) usage ;;
@@ -98,6 +100,7 @@ fi
 folder=$(mktemp -d "${TMPDIR:-/var/tmp}/neso-fresh-$suite.XXXXXX")
 folder=$(realpath "$folder") # as findmnt names it
 root=$folder/root
+bare=$folder/bare            # for the packages alone
 worker=""                    # the process that has the namespaces
 
 # The child of process $1; nothing when it has none.
@@ -147,13 +150,13 @@ trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# Output goes to the log $1. In the background, so that a signal finds this shell waiting and not
-# behind an hour of tests.
+# Runs a command in the system of folder $2; its output goes to the log $1. In the background, so that
+# a signal finds this shell waiting and not behind an hour of tests.
 in_namespaces() {
-        local log=$1 status=0
-        shift
+        local log=$1 system=$2 status=0
+        shift 2
         setpriv --pdeathsig KILL unshare --mount --propagation private --pid --fork \
-                --kill-child=KILL bash "$project/tools/check_fresh.sh" --inside "$root" "$@" \
+                --kill-child=KILL bash "$project/tools/check_fresh.sh" --inside "$system" "$@" \
                 >"$log" 2>&1 </dev/null &
         worker=$!
         wait "$worker" || status=$?
@@ -215,11 +218,12 @@ copy_settings() {
 
 mirror=$(find_mirror)
 say "$suite from $mirror into $folder"
-if ! in_namespaces "$folder/debootstrap.log" debootstrap "$suite" "$root" "$mirror"; then
+if ! in_namespaces "$folder/debootstrap.log" "$root" debootstrap "$suite" "$root" "$mirror"; then
         tail -n "$lines" "$folder/debootstrap.log"
         die "debootstrap failed"
 fi
 copy_settings
+[ "${commands[*]}" != "deb try" ] || cp -a "$root" "$bare"
 # The tree may be that of somebody else than root.
 git -c safe.directory='*' clone -q --no-hardlinks "$project" "$root/root/neso"
 # shellcheck disable=SC2016
@@ -230,17 +234,33 @@ say "$(chroot "$root" sh -c '. /etc/os-release; echo "$PRETTY_NAME"')," \
 
 # ---- the commands --------------------------------------------------------------------------------
 
+# The packages and what tries them, into the second system.
+copy_packages() {
+        mkdir -p "$bare/root/neso/build" "$bare/root/neso/examples/models"
+        cp -r "$root/root/neso/tools" "$bare/root/neso/"
+        cp -r "$root/root/neso/build/deb" "$bare/root/neso/build/"
+        cp -r "$root/root/neso/examples/models/digits" "$bare/root/neso/examples/models/"
+}
+
 failed=()
 for command in "${commands[@]}"; do
-        begin=$SECONDS status=0
-        in_namespaces "$folder/$command.log" "$command" || status=$?
-        echo "==== make $command on $suite: the last $lines lines of $(wc -l <"$folder/$command.log")"
+        begin=$SECONDS status=0 system=$root name="make $command"
+        if [ "$command" = try ]; then
+                system=$bare name=tools/try_deb.sh
+                copy_packages
+        fi
+        in_namespaces "$folder/$command.log" "$system" "$command" || status=$?
+        echo "==== $name on $suite: the last $lines lines of $(wc -l <"$folder/$command.log")"
         # Tests that failed are named further up, in the order of their programs.
         [ "$status" -eq 0 ] || grep -E '^(==== |FAILED|ERROR|\[  FAILED  \] test)' \
                 "$folder/$command.log" | head -n 200 || true
         tail -n "$lines" "$folder/$command.log"
-        echo "==== make $command on $suite: exit status $status after $((SECONDS - begin)) s"
-        [ "$status" -eq 0 ] || failed+=("make $command")
+        echo "==== $name on $suite: exit status $status after $((SECONDS - begin)) s"
+        if [ "$status" -ne 0 ]; then
+                failed+=("$name")
+                # Packages that lintian complains about are tried, too.
+                [ "$command" != deb ] || [ -d "$root/root/neso/build/deb" ] || break
+        fi
 done
 [ ${#failed[@]} -eq 0 ] || die "$suite: failed: ${failed[*]}"
 say "$suite: passed"

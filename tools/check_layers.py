@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 CORE = ["base", "codec", "options", "observe", "config", "infer", "cache", "sched", "sched_plugin", "sequence",
-        "pipeline", "backend", "repo", "server"]
+        "pipeline", "backend", "store", "repo", "server"]
 
 # Layers below the protocols of the front end.
 FRONT = ["base", "codec", "net", "core_api", "auth", "shm", "trace", "call"]
@@ -34,8 +34,9 @@ LAYERS = {
     "sequence": ["base", "config", "infer", "observe", "sched"],
     "pipeline": ["base", "config", "infer", "observe"],
     "backend": ["base", "codec", "config", "infer", "observe", "public"],
+    "store": ["base", "codec"],
     "repo": ["base", "codec", "config", "infer", "cache", "sched", "sched_plugin", "sequence",
-             "pipeline", "backend", "observe", "public"],
+             "pipeline", "backend", "store", "observe", "public"],
     "server": CORE,
     "api": CORE + ["public"],
     "net": ["base"],
@@ -65,11 +66,13 @@ GENERATED = {
 THIRD_PARTY = {
     "uv.h": ("src/net", True),
     "openssl/evp.h": (("src/base", "repoagents/checksum"), True),
+    "openssl/pem.h": (("src/base", "src/net"), True),
     "openssl/": ("src/net", True),
     "llhttp": ("src/http", True),
     "nghttp2/": (("src/grpc", "src/load"), True),  # the server's sessions; the decoder of header blocks
     "zlib.h": ("src/codec", True),
-    "curl/": ("src/net", True),
+    "curl/": ("src/base", True),
+    "expat.h": ("src/store", True),
     "protobuf-c/": ("src/codec", False),  # its readers need the descriptors
     "onnxruntime_c_api.h": ("backends/onnxruntime", True),
     "Python.h": ("backends/python", True),

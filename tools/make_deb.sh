@@ -4,8 +4,8 @@
 # Debian packages of the committed HEAD, for this machine's release: tools/make_deb.sh [FOLDER], build/deb by default.
 #
 # The source is a clone with packaging/debian as its debian folder, and a changelog whose version is that of meson.build
-# and the number of commits. What building needs is installed by debian/control's list. Where Debian has no ONNX Runtime (12),
-# the library that tools/setup.sh has fetched goes into neso-backend-onnxruntime; Debian 13 has a package of it.
+# and the number of commits. tools/setup.sh installs what building needs. Where Debian has no ONNX Runtime (12), the library
+# that it has fetched goes into neso-backend-onnxruntime; Debian 13 has a package of it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 readonly project=$PWD out=$(realpath -m "${1:-build/deb}")
@@ -25,7 +25,7 @@ install_tools() {
 }
 
 install_tools
-tools/setup.sh
+tools/setup.sh --build-only
 
 version=$(sed -n "s/^ *version: *'\([^']*\)'.*/\1/p" meson.build | head -n 1)
 commits=$(git rev-list --count HEAD)
@@ -34,7 +34,9 @@ work=$(mktemp -d "${TMPDIR:-/var/tmp}/neso-deb.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 git clone -q --no-hardlinks "$project" "$work/neso"
 cp -r "$work/neso/packaging/debian" "$work/neso/debian"
-[ ! -d .deps/onnxruntime ] || { mkdir "$work/neso/.deps" && cp -r .deps/onnxruntime "$work/neso/.deps/"; }
+mkdir "$work/neso/.deps"
+cp -r .deps/uplot "$work/neso/.deps/"
+[ ! -d .deps/onnxruntime ] || cp -r .deps/onnxruntime "$work/neso/.deps/"
 cat >"$work/neso/debian/changelog" <<EOF
 neso ($version+$commits) unstable; urgency=medium
 
@@ -44,8 +46,8 @@ neso ($version+$commits) unstable; urgency=medium
 EOF
 
 (cd "$work/neso" && SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) dpkg-buildpackage -us -uc -b)
-lintian --fail-on error,warning "$work"/neso_*.changes
 mkdir -p "$out"
 rm -f "$out"/*.deb
-mv "$work"/*.deb "$out/"
+cp "$work"/*.deb "$out/"
 ls -l "$out"
+lintian --fail-on error,warning "$work"/neso_*.changes

@@ -1,7 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The one list of what building and testing Neso needs, and its installation on Debian 12 and 13.
+# The one list of what building and testing Neso needs, and its installation on Debian 12 and 13:
+#
+#   tools/setup.sh [--build-only] [PACKAGE...]   --build-only: without what only tests need; and these packages
 #
 # What is there already is left alone: when nothing is missing, no package index is fetched and
 # nothing is written. Needs root, or sudo without a question, only when a package is missing.
@@ -31,20 +33,31 @@ readonly NODE_DIR=.deps/node
 debian=$(. /etc/os-release && echo "${VERSION_ID:-0}")
 debian=${debian%%.*}
 
+build_only=false
+if [ "${1:-}" = --build-only ]; then
+        build_only=true
+        shift
+fi
+
 packages=(
-        build-essential meson ninja-build pkg-config
-        clang clang-format
+        build-essential meson ninja-build pkg-config python3 python3-dev openssl
         libuv1-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler
-        zlib1g-dev libssl-dev libnghttp2-dev libcurl4-openssl-dev libcmocka-dev
-        python3 python3-dev python3-pytest python3-numpy python3-requests python3-geventhttpclient
+        zlib1g-dev libssl-dev libnghttp2-dev libcurl4-openssl-dev libexpat1-dev
+)
+tests=(
+        clang clang-format libcmocka-dev
+        python3-pytest python3-numpy python3-requests python3-geventhttpclient
         python3-grpcio python3-grpc-tools python3-onnx python3-sklearn python3-yaml
-        curl wrk nghttp2-client
+        curl wrk nghttp2-client zstd
 )
 if [ "$debian" -ge 13 ]; then
-        packages+=(libllhttp-dev libonnxruntime-dev libclang-rt-dev)
+        packages+=(libllhttp-dev libonnxruntime-dev)
+        tests+=(libclang-rt-dev)
 else
-        packages+=(node-llhttp libclang-rt-14-dev)
+        packages+=(node-llhttp)
+        tests+=(libclang-rt-14-dev)
 fi
+$build_only || packages+=("${tests[@]}")
 # Node may have come from elsewhere than Debian, and then brings npm along.
 command -v node >/dev/null || packages+=(nodejs)
 command -v npm >/dev/null || packages+=(npm)
@@ -140,7 +153,7 @@ fetch_ort_headers() {
 install_onnxruntime() {
         local marker=$ORT_DIR/version work
         [ "$debian" -lt 13 ] || return 0
-        if [ -f "$marker" ] && [ "$(cat "$marker")" = "$ORT_VERSION" ]; then
+        if [ -f "$marker" ] && [ "$(cat "$marker")" = "$ORT_VERSION" ] && [ -f "$ORT_DIR/copyright" ]; then
                 return 0
         fi
 
@@ -159,6 +172,7 @@ install_onnxruntime() {
         find "$work/headers/usr/include" -name 'onnxruntime_c_api.h' -execdir \
                 sh -c 'cp ./*.h "$1"' _ "$PWD/$ORT_DIR/include/" \;
         [ -f "$ORT_DIR/include/onnxruntime_c_api.h" ]
+        install -m 644 "$work/headers/usr/share/doc/libonnxruntime-dev/copyright" "$ORT_DIR/"
         echo "$ORT_VERSION" >"$marker"
         rm -rf "$work"
         trap - EXIT
@@ -219,4 +233,4 @@ install_node_client() {
 install_packages
 install_onnxruntime
 install_uplot
-install_node_client
+$build_only || install_node_client

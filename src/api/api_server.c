@@ -197,6 +197,17 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerModelConfig(
                                                        model_version, config_version, &m));
 }
 
+struct TRITONSERVER_Error *NESO_ServerModelConfigSource(struct TRITONSERVER_Server   *server,
+                                                        const char                   *model_name,
+                                                        int64_t                       model_version,
+                                                        struct TRITONSERVER_Message **source) {
+        API_NEEDS(server);
+        API_NEEDS(model_name);
+        API_NEEDS(source);
+        GIVE_MESSAGE(source, server_model_config_source(server_from_api(server), model_name,
+                                                        model_version, &m));
+}
+
 struct TRITONSERVER_Error *NESO_ServerModelChain(struct TRITONSERVER_Server *server,
                                                  const char *model_name, int64_t model_version,
                                                  struct TRITONSERVER_Message **chain) {

@@ -43,6 +43,27 @@ struct error *digest_of(enum digest_kind kind, struct str bytes, unsigned char *
         return digest_finish(&d, ret);
 }
 
+struct error *digest_hmac_sha256(struct str key, struct str bytes, unsigned char *ret) {
+        size_t n = 0;
+
+        if (EVP_Q_mac(NULL, "HMAC", NULL, "SHA256", NULL, key.len > 0 ? key.ptr : "", key.len,
+                      (const unsigned char *)(bytes.len > 0 ? bytes.ptr : ""), bytes.len, ret,
+                      DIGEST_SHA256_BYTES, &n) == NULL ||
+            n != DIGEST_SHA256_BYTES)
+                return error_new(ERR_INTERNAL, "OpenSSL could not make an HMAC");
+        return NULL;
+}
+
+void digest_print_hex(const unsigned char *bytes, size_t n_bytes, char *ret) {
+        static const char digits[] = "0123456789abcdef";
+
+        for (size_t i = 0; i < n_bytes; i++) {
+                *ret++ = digits[bytes[i] >> 4];
+                *ret++ = digits[bytes[i] & 15];
+        }
+        *ret = '\0';
+}
+
 static int digit_of(char c) {
         if (c >= '0' && c <= '9')
                 return c - '0';

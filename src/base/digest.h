@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* SHA-256 and MD5 of bytes that come in pieces, and comparisons in constant time.
+/* SHA-256 and MD5 of bytes that come in pieces, HMAC-SHA256, and comparisons in constant time.
  *
  *     digest_init -> digest_add (any number) -> digest_finish        digest_done, always
  *
@@ -44,6 +44,12 @@ void          digest_done(struct digest *d);
 
 /* The same for bytes in one piece. */
 struct error *digest_of(enum digest_kind kind, struct str bytes, unsigned char *ret) NODISCARD;
+
+/* HMAC-SHA256 (RFC 2104); DIGEST_SHA256_BYTES. */
+struct error *digest_hmac_sha256(struct str key, struct str bytes, unsigned char *ret) NODISCARD;
+
+/* Writes two digits in lower case for each byte, and a NUL: `ret` has room for 2 * n_bytes + 1. */
+void digest_print_hex(const unsigned char *bytes, size_t n_bytes, char *ret);
 
 /* Hexadecimal digits in either case, two for each of the `n_bytes`; false for anything else. */
 bool digest_read_hex(struct str text, unsigned char *ret, size_t n_bytes);

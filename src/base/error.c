@@ -157,8 +157,8 @@ struct error *error_at(struct error *err, const char *format, ...) {
 struct error *error_copy(const struct error *err) {
         struct error *copy;
 
-        if (err == NULL)
-                return NULL;
+        if (err == NULL || err->is_static)
+                return (struct error *)(uintptr_t)err;
         copy = error_mark(error_new_text(err->code, err->message), err->kind);
         return err->field != NULL ? error_at(copy, "%s", err->field) : copy;
 }

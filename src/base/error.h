@@ -31,6 +31,7 @@ enum error_code {
 enum error_kind {
         ERROR_KIND_NONE,
         ERROR_KIND_LOAD, /* the load of a model failed, and the message names the model and its reasons */
+        ERROR_KIND_FETCH, /* files of a model could not be fetched; the message begins with the address */
 };
 
 struct error {
@@ -71,6 +72,7 @@ struct error *error_recode(struct error *err, enum error_code code) COLD;
  * input is. Takes `err`, which may be NULL; a static error stays as it is. */
 struct error *error_at(struct error *err, const char *format, ...) PRINTF_LIKE(2, 3) COLD;
 
+/* A static error is its own copy. NULL gives NULL. */
 struct error *error_copy(const struct error *err);
 void          error_free(struct error *err);
 

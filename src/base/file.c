@@ -6,8 +6,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <limits.h>
 #include <linux/openat2.h>
+#include <stdio.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -75,6 +78,33 @@ struct error *file_stat(const char *path, struct file_stat *ret) {
                 .mtime_ns = (int64_t)native.st_mtim.tv_sec * 1000000000 + native.st_mtim.tv_nsec,
                 .inode = (uint64_t)native.st_ino,
         };
+        return NULL;
+}
+
+bool file_has_name(int fd, const char *path) {
+        struct stat opened, named;
+
+        return fstat(fd, &opened) == 0 && lstat(path, &named) == 0 &&
+               opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
+struct error *file_open_locked(const char *path, int flags, int *ret_fd) {
+        int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+
+        if (fd < 0)
+                return error_errno(errno, "unable to open '%s'", path);
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+                *ret_fd = fd;
+                return NULL;
+        }
+        if (errno != EWOULDBLOCK) {
+                struct error *err = error_errno(errno, "unable to lock '%s'", path);
+
+                close(fd);
+                return err;
+        }
+        close(fd);
+        *ret_fd = -1;
         return NULL;
 }
 
@@ -330,4 +360,22 @@ void dir_list_done(struct dir_list *l) {
                 free(l->names[i]);
         free(l->names);
         *l = (struct dir_list){ .names = NULL };
+}
+
+/* ---- removal --------------------------------------------------------------------------------- */
+
+/* Limit of open directories while a tree is removed. */
+#define MAX_OPEN 16
+
+static int remove_one(const char *path, const struct stat *stat, int kind, struct FTW *place) {
+        (void)stat;
+        (void)kind;
+        (void)place;
+        return remove(path);
+}
+
+struct error *dir_remove(const char *path) {
+        if (nftw(path, remove_one, MAX_OPEN, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT)
+                return error_errno(errno, "unable to remove '%s'", path);
+        return NULL;
 }

@@ -38,6 +38,13 @@ struct error *file_open_beneath_walk(const char *directory, const char *relative
 struct error *file_read_fd(int fd, const char *name_for_errors, size_t max_bytes,
                            struct strbuf *ret);
 
+/* Opens a file and locks it exclusively (flock), without waiting; the lock ends with the descriptor, and
+ * so with the process. Follows no link. `flags` are added to O_RDWR. *ret_fd is -1 when another one has
+ * the lock. */
+struct error *file_open_locked(const char *path, int flags, int *ret_fd);
+/* True when the file that is open there has the name `path` now: it was not renamed or removed. */
+bool file_has_name(int fd, const char *path);
+
 struct dir_list {
         char **names; /* owned; sorted by byte value; without "." and ".." */
         size_t n_names;
@@ -49,3 +56,6 @@ struct error *dir_list_read_directories(const char *path, struct dir_list *ret);
 /* NULL when the directory can be listed, else the error of the functions above. */
 struct error *dir_check(const char *path);
 void          dir_list_done(struct dir_list *l);
+/* Removes a file, or a directory with everything in it, without following links. NULL when it is
+ * gone. */
+struct error *dir_remove(const char *path);

@@ -2,7 +2,7 @@
 /* Allocation and checked size arithmetic.
  *
  * mem_* never return NULL: for small sizes that our own code fixes. When memory is short they take
- * from the reserve (base/reserve.h); without one they end the process with a clear message. try_*
+ * from the reserve (base/reserve.h); without one they end the process with a clear message and exit code 1. try_*
  * may return NULL: for every size that a peer or a file can influence, after it was limited. Tests
  * let try_* calls fail with mem_fail_after() and mem_fail_once().
  */

@@ -66,7 +66,10 @@ static bool fill_locked(unsigned part) {
         return true;
 }
 
-void reserve_open(void) {
+struct error *reserve_open(void) {
+        static struct error no_memory =
+                ERROR_STATIC(ERR_UNAVAILABLE,
+                             "out of memory: unable to set memory aside at the start");
         bool is_full;
 
         pthread_mutex_lock(&reserve.lock);
@@ -75,9 +78,9 @@ void reserve_open(void) {
                 atomic_store_explicit(&is_short, true, memory_order_relaxed);
         pthread_mutex_unlock(&reserve.lock);
         if (is_full)
-                return;
-        fprintf(stderr, "out of memory: unable to set memory aside at the start\n");
-        abort();
+                return NULL;
+        reserve_close();
+        return &no_memory;
 }
 
 static void drop_locked(void) {

@@ -17,6 +17,7 @@
 #pragma once
 
 #include "base/compiler.h"
+#include "base/error.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,10 +25,10 @@
 /* Alignment of its blocks, in bytes: a cache line. */
 #define RESERVE_ALIGNMENT 64
 
-/* Opens the reserve, with a part of its blocks; called at start by each of its users. Ends the process with a clear message
- * when there is no memory even for the reserve. The last close frees the blocks. */
-void reserve_open(void);
-void reserve_close(void);
+/* Opens the reserve, with a part of its blocks; called at start by each of its users. UNAVAILABLE when there is no
+ * memory even for the reserve; it is not open then. The last close frees the blocks. */
+struct error *reserve_open(void) NODISCARD;
+void          reserve_close(void);
 
 /* Returns at least `size` bytes, aligned to RESERVE_ALIGNMENT; NULL when no block of that size is
  * left. */

@@ -12,6 +12,8 @@ static struct TRITONSERVER_Error *ask(const struct model_query *q, struct TRITON
                 return TRITONSERVER_ServerModelMetadata(core, q->model, q->version, ret);
         case MODEL_QUERY_CONFIG:
                 return TRITONSERVER_ServerModelConfig(core, q->model, q->version, 1, ret);
+        case MODEL_QUERY_CONFIG_SOURCE:
+                return NESO_ServerModelConfigSource(core, q->model, q->version, ret);
         case MODEL_QUERY_STATISTICS:
                 return TRITONSERVER_ServerModelStatistics(core, q->model, q->version, ret);
         case MODEL_QUERY_SEQUENCES:

@@ -34,6 +34,7 @@ struct TRITONSERVER_Server;
 enum model_query_kind {
         MODEL_QUERY_METADATA,
         MODEL_QUERY_CONFIG,
+        MODEL_QUERY_CONFIG_SOURCE, /* reads a file, so it is always a bulk query */
         MODEL_QUERY_STATISTICS,
         MODEL_QUERY_SEQUENCES,
         MODEL_QUERY_CHAIN,

@@ -3,10 +3,12 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "cli/check_report.h"
 #include "cli/command_line.h"
 #include "cli/command_page.h"
 #include "cli/core_options.h"
 #include "cli/json_indent.h"
+#include "cli/migrate.h"
 #include "codec/json_find.h"
 #include "codec/json_writer.h"
 #include "core_api/core_error.h"
@@ -21,30 +23,14 @@ enum { EXIT_FINE = 0, EXIT_WRONG = 1, EXIT_USAGE = 2 };
 
 #define REPORT_MAX_BYTES ((size_t)1 << 30)
 
-/* What NESO_ModelRepositoryCheck() reports. Texts are in the arena, or ranges of the JSON there. */
-struct checked_model {
-        struct str            json; /* as the core reports the model */
-        struct str            name, directory;
-        struct str            config; /* JSON; ptr NULL when there are errors */
-        size_t                n_errors;
-        bool                  is_loaded;  /* with --load: it was loaded, and `config` is its
-                                           * completed configuration */
-        struct str            load_error; /* ptr NULL: the load succeeded, or was not tried */
-        struct checked_model *next;
-};
-
-struct check_report {
-        struct str            path;
-        bool                  is_model;
-        struct checked_model *models;
-};
-
 struct check {
         const char                  *path;
-        bool                         is_json, is_quiet, loads;
-        struct cli_options           options; /* of the server that would load the models */
-        struct TRITONSERVER_Message *message; /* owned; the report's JSON */
-        struct TRITONSERVER_Server  *server;  /* owned; with --load */
+        bool                         is_json, is_quiet, loads, is_migration;
+        char                        *command_text; /* owned; --command-line */
+        struct migrated_command      command;      /* with --command-line */
+        struct cli_options           options;      /* of the server that would load the models */
+        struct TRITONSERVER_Message *message;      /* owned; the report's JSON */
+        struct TRITONSERVER_Server  *server;       /* owned; with --load */
         struct arena                 arena;
         struct check_report          report;
         struct strbuf                wrong; /* for stderr */
@@ -53,37 +39,6 @@ struct check {
 };
 
 /* ---- the report ----------------------------------------------------------------------------- */
-
-static struct checked_model *read_model(struct str json, struct arena *arena) {
-        struct checked_model *m = ARENA_NEW(arena, struct checked_model);
-        struct json_list      list;
-        struct str            problem;
-
-        *m = (struct checked_model){ .json = json,
-                                     .name = json_find_text(json, "name", arena),
-                                     .directory = json_find_text(json, "directory", arena),
-                                     .config = json_find(json, "config") };
-        for (json_list_init(&list, json_find(json, "problems")); json_list_next(&list, &problem);)
-                m->n_errors += !str_is(json_find_text(problem, "severity", arena), "warning");
-        return m;
-}
-
-/* INTERNAL when the JSON is not a report of the core. */
-static struct error *read_report(struct str json, struct arena *arena, struct check_report *ret) {
-        struct checked_model **end = &ret->models;
-        struct json_list       list;
-        struct str             model;
-
-        TRY(error_recode(error_wrap(json_check(json, JSON_OBJECT),
-                                    "the report of the check cannot be read"),
-                         ERR_INTERNAL));
-        *ret = (struct check_report){ .path = json_find_text(json, "path", arena),
-                                      .is_model = json_find_flag(json, "is_model") };
-        for (json_list_init(&list, json_find(json, "models")); json_list_next(&list, &model);
-             end = &(*end)->next)
-                *end = read_model(model, arena);
-        return NULL;
-}
 
 /* "file:line:column: message" for each, with "warning: " before the message of a warning. */
 static void print_problems(const struct checked_model *m, struct arena *arena, struct strbuf *out) {
@@ -267,7 +222,7 @@ static struct error *make_report(struct check *c) {
         core_error_drop(TRITONSERVER_ServerOptionsDelete(core));
         TRY(err);
         TRY(read_message(c, message, &json));
-        return read_report(json, &c->arena, &c->report);
+        return check_report_read(json, &c->arena, &c->report);
 }
 
 static void print_model(struct check *c, const struct checked_model *m) {
@@ -280,21 +235,42 @@ static void print_model(struct check *c, const struct checked_model *m) {
                 print_config(m, &c->fine);
 }
 
+static void print_migration(struct check *c) {
+        const struct migration m = { .report = &c->report,
+                                     .command = c->command_text != NULL ? &c->command : NULL,
+                                     .is_brief = c->is_quiet,
+                                     .was_loaded = c->loads,
+                                     .arena = &c->arena };
+
+        if (c->is_json)
+                migrate_print_json(&m, &c->fine);
+        else
+                migrate_print(&m, &c->fine);
+        c->has_errors = migrate_verdict(&m) == MIGRATE_MISSING;
+}
+
+static void print_report(struct check *c) {
+        for (const struct checked_model *m = c->report.models; m != NULL; m = m->next)
+                print_model(c, m);
+        if (c->is_json) {
+                strbuf_clear(&c->wrong);
+                strbuf_clear(&c->fine);
+                print_report_json(&c->report, &c->fine);
+        }
+}
+
 static struct error *check_run(struct check *c) {
         TRY(make_report(c));
         if (c->loads) {
                 TRY(start_server(c));
                 load_models(c);
         }
-        for (const struct checked_model *m = c->report.models; m != NULL; m = m->next)
-                print_model(c, m);
-        if (c->report.models == NULL)
+        if (c->report.models == NULL && !c->is_json)
                 strbuf_printf(&c->wrong, "%s: warning: there is no model in it\n", c->path);
-        if (c->is_json) {
-                strbuf_clear(&c->wrong);
-                strbuf_clear(&c->fine);
-                print_report_json(&c->report, &c->fine);
-        }
+        if (c->is_migration)
+                print_migration(c);
+        else
+                print_report(c);
         if (c->wrong.overflowed || c->fine.overflowed)
                 return error_new(ERR_UNAVAILABLE, "there is too much to print");
         return NULL;
@@ -334,7 +310,14 @@ static const struct option_row rows[] = {
         ROW(FLAG, "load", loads,
             .help = "also load each model once, and print its configuration as its backend\n"
                     "completed it, or why it does not load"),
-        ROW(FLAG, "quiet", is_quiet, .help = "print mistakes only"),
+        ROW(FLAG, "migrate", is_migration,
+            .help = "say of each model, and of the parts of its configuration, whether it works\n"
+                    "as in Triton, differs, or is missing, and why"),
+        ROW(TEXT, "command-line", command_text, .argument = "TEXT",
+            .help = "with --migrate: the command line of tritonserver, in quotes; say the same of\n"
+                    "its options, and print the command line of `neso serve`"),
+        ROW(FLAG, "quiet", is_quiet,
+            .help = "print mistakes only; with --migrate: what differs or is missing only"),
         ROW(TEXT, "backend-directory", options.backend_directory, .argument = "DIRECTORY",
             .help = "where the backends are, as of `neso serve`"),
         ROW(TEXT, "repoagent-directory", options.repoagent_directory, .argument = "DIRECTORY",
@@ -355,9 +338,13 @@ const struct command_page check_page = {
         .arguments = "<repository or model directory> [options]",
         .about =
                 "Reads the configuration of each model as a server would and prints the effective\n"
-                "configuration, or its mistakes: <file>:<line>:<column>: <message>.",
+                "configuration, or its mistakes: <file>:<line>:<column>: <message>. With "
+                "--migrate,\n"
+                "what a repository that was written for Triton needs here.",
         .options = &check_options,
-        .exit_codes = "0 no mistakes, 1 mistakes, 2 wrong usage",
+        .exit_codes =
+                "0 no mistakes, or nothing is missing, 1 mistakes, or something is missing, 2 "
+                "wrong usage",
 };
 
 static void print_help(void) {
@@ -373,8 +360,32 @@ static int wrong_usage(const char *what) {
         return EXIT_USAGE;
 }
 
+static bool is_directory(const char *path) {
+        struct file_stat stat;
+        AUTO_ERROR       err = file_stat(path, &stat);
+
+        return err == NULL && stat.is_directory;
+}
+
+/* Options of the command line that are about models, for those of the check that are not given. */
+static void take_options(struct check *c, const struct cli_options *from) {
+        struct cli_options *to = &c->options;
+
+        if (*to->backend_directory == '\0' && is_directory(from->backend_directory))
+                error_free(cli_options_set(to, "backend-directory", from->backend_directory));
+        if (*to->repoagent_directory == '\0' && is_directory(from->repoagent_directory))
+                error_free(cli_options_set(to, "repoagent-directory", from->repoagent_directory));
+        if (*to->model_config_name == '\0' && *from->model_config_name != '\0')
+                error_free(cli_options_set(to, "model-config-name", from->model_config_name));
+        to->disable_auto_complete = to->disable_auto_complete || from->disable_auto_complete ||
+                                    from->strict_model_config;
+        for (size_t i = 0; i < from->backend_config.n_items; i++)
+                option_texts_add(&to->backend_config, from->backend_config.items[i]);
+}
+
 static int read_and_check(struct check *c, struct command_line *l, int argc, char **argv) {
         AUTO_ERROR err = command_line_read(l, argc, argv);
+        int        code;
 
         if (err != NULL)
                 return wrong_usage(err->message);
@@ -385,7 +396,18 @@ static int read_and_check(struct check *c, struct command_line *l, int argc, cha
         if (l->words.n_items != 1)
                 return wrong_usage("which repository, or which model? One directory is checked");
         c->path = l->words.items[0];
-        return check_repository(c);
+        if (c->command_text == NULL)
+                return check_repository(c);
+        if (!c->is_migration)
+                return wrong_usage("--command-line needs --migrate");
+        err = error_wrap(migrate_command_read(c->command_text, c->path, &c->command),
+                         "--command-line");
+        if (err != NULL)
+                return wrong_usage(err->message);
+        take_options(c, &c->command.options);
+        code = check_repository(c);
+        migrate_command_done(&c->command);
+        return code;
 }
 
 int check_main(int argc, char **argv) {
@@ -399,6 +421,7 @@ int check_main(int argc, char **argv) {
         c.options.log_info = c.options.log_warning = c.options.log_error = false;
         code = read_and_check(&c, &line, argc, argv);
         command_line_done(&line);
+        free(c.command_text);
         cli_options_done(&c.options);
         return code;
 }

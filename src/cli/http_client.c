@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cli/http_client.h"
 
+#include "base/curl_library.h"
 #include "base/mem.h"
-#include "net/curl_library.h"
 
 #include <arpa/inet.h>
 #include <string.h>

@@ -5,12 +5,6 @@
 
 #include <string.h>
 
-/* An option of the command line, with the whole of the name that was given. */
-struct option_match {
-        const struct option_row *row;
-        const char              *name;
-};
-
 static struct error *unknown_option(struct str name) {
         const char *near = option_table_suggest(&cli_option_table, name);
 
@@ -26,7 +20,7 @@ static size_t match_prefix(const struct option_row *row, const char *name, struc
                            struct option_match *last, struct strbuf *names) {
         if (name == NULL || !str_starts(str_of(name), prefix))
                 return 0;
-        *last = (struct option_match){ row, name };
+        *last = (struct option_match){ .row = row, .name = name };
         strbuf_printf(names, " '--%s'", name);
         return 1;
 }
@@ -58,30 +52,34 @@ static struct error *find_option(struct str name, struct option_match *ret) {
         return NULL;
 }
 
-/* Reads one option. *at is the index of its argument, and moves on when the value is an argument of
- * its own. */
-static struct error *parse_option(int argc, char **argv, int *at, struct cli_options *o) {
-        const char         *arg = argv[*at];
-        struct str          name, value;
-        struct option_match match;
+struct error *option_parse_one(int argc, char **argv, int *at, struct option_match *ret) {
+        const char *arg = argv[*at];
+        struct str  name, value;
 
         if (strncmp(arg, "--", 2) != 0 || arg[2] == '\0')
                 return error_new(ERR_INVALID_ARG, "Unexpected argument: %s", arg);
         value = str_split(str_of(arg + 2), '=', &name);
-        TRY(find_option(name, &match));
-        if (match.row->kind == OPTION_FLAG)
-                return value.ptr == NULL ? option_set(match.row, o, "true")
-                                         : error_new(ERR_INVALID_ARG,
-                                                     "option '--%s' takes no value", match.name);
-        if (value.ptr != NULL)
-                return option_set(match.row, o, value.ptr);
-        if (*at + 1 >= argc)
-                return error_new(ERR_INVALID_ARG, "option '--%s' needs a value", match.name);
-        return option_set(match.row, o, argv[++*at]);
+        TRY(find_option(name, ret));
+        ret->value = value.ptr;
+        if (ret->row->kind == OPTION_FLAG) {
+                if (value.ptr != NULL)
+                        return error_new(ERR_INVALID_ARG, "option '--%s' takes no value",
+                                         ret->name);
+                ret->value = "true";
+        }
+        if (ret->value == NULL && *at + 1 >= argc)
+                return error_new(ERR_INVALID_ARG, "option '--%s' needs a value", ret->name);
+        if (ret->value == NULL)
+                ret->value = argv[++*at];
+        return NULL;
 }
 
 struct error *option_parse(int argc, char **argv, struct cli_options *ret) {
-        for (int at = 1; at < argc; at++)
-                TRY(parse_option(argc, argv, &at, ret));
+        for (int at = 1; at < argc; at++) {
+                struct option_match match;
+
+                TRY(option_parse_one(argc, argv, &at, &match));
+                TRY(option_set(match.row, ret, match.value));
+        }
         return NULL;
 }

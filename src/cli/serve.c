@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/reserve.h"
 #include "call/drain.h"
+#include "call/header_forward.h"
 #include "call/memory_metrics.h"
 #include "call/service.h"
 #include "cli/access_log.h"
@@ -451,7 +452,6 @@ static struct error *serve_start(struct serve *s) {
                 TRY(shared_memory_new(&s->shared_memory));
         TRY(serve_cloud_prepare(&s->cloud, &s->options));
         TRY(trace_options_read(&s->options, &s->trace_config));
-        TRY(tracer_check(&s->trace_config));
         s->logs_access = strcmp(s->options.log_format, "json") == 0;
         if (has_dashboard(s))
                 TRY(core_error_take(NESO_LogKeepRecent(true))); /* from the first load on */
@@ -470,6 +470,47 @@ static struct error *serve_start(struct serve *s) {
                 dashboard_show_ports(s->dashboard);
         TRY(start_poller(s));
         return write_ports(s);
+}
+
+static struct error *check_pattern(const char *pattern) {
+        struct header_forward f;
+
+        TRY(header_forward_init(&f, pattern));
+        header_forward_done(&f);
+        return NULL;
+}
+
+static struct error *check_all_options(struct serve *s) {
+        struct TRITONSERVER_ServerOptions *core_options;
+
+        TRY(check_options(&s->options));
+        TRY(read_policy(s));
+        TRY(read_admission(s));
+        TRY(serve_grpc_prepare(&s->grpc, &s->options, NULL));
+        TRY(check_pattern(s->options.http_header_forward_pattern));
+        TRY(check_pattern(s->options.grpc_header_forward_pattern));
+        TRY(trace_options_read(&s->options, &s->trace_config));
+        TRY(tracer_check(&s->trace_config));
+        TRY(core_options_make(&s->options, &core_options));
+        core_error_drop(TRITONSERVER_ServerOptionsDelete(core_options));
+        return NULL;
+}
+
+struct error *serve_check(const struct cli_options *o) {
+        struct serve  s = { .options = *o };
+        struct error *err;
+        char          no_file[] = "";
+
+        s.options.api_key_file = NULL;
+        s.options.log_file = no_file;
+        endpoint_policy_init(&s.policy);
+        admission_init(&s.admission);
+        serve_grpc_init(&s.grpc);
+        err = check_all_options(&s);
+        endpoint_policy_done(&s.policy);
+        serve_grpc_done(&s.grpc);
+        admission_done(&s.admission);
+        return err;
 }
 
 /* Closes a front end's port and waits for its connections until the deadline. */
@@ -661,7 +702,11 @@ int serve_main(int argc, char **argv) {
         int           code;
 
         signals_block();
-        reserve_open();
+        err = reserve_open();
+        if (err != NULL) {
+                fprintf(stderr, "%s\n", err->message);
+                return 1;
+        }
         loop_use_reserve();
         /* Before shared_memory_new(), which handles SIGBUS. If it fails, reports of crashes are
          * shorter. */

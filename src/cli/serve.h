@@ -8,5 +8,14 @@
  */
 #pragma once
 
+#include "base/compiler.h"
+
+struct cli_options;
+struct error;
+
+/* Checks options as a start does, up to the files that they name: it opens neither those nor a port,
+ * nor is there a server. The log gets the levels of the options. */
+struct error *serve_check(const struct cli_options *o) NODISCARD;
+
 /* Returns the exit code of the process. argv[0] is skipped. */
 int serve_main(int argc, char **argv);

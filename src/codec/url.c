@@ -47,3 +47,22 @@ bool url_decode(struct str in, struct strbuf *out) {
         out->ptr[out->len] = '\0';
         return true;
 }
+
+static bool is_unreserved(char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+               c == '-' || c == '.' || c == '_' || c == '~';
+}
+
+void url_encode(struct str in, bool keeps_slash, struct strbuf *out) {
+        static const char digits[] = "0123456789ABCDEF";
+
+        for (size_t i = 0; i < in.len; i++) {
+                unsigned char c = (unsigned char)in.ptr[i];
+                char          escape[3] = { '%', digits[c >> 4], digits[c & 15] };
+
+                if (is_unreserved(in.ptr[i]) || (keeps_slash && c == '/'))
+                        strbuf_putc(out, in.ptr[i]);
+                else
+                        strbuf_put(out, escape, sizeof(escape));
+        }
+}

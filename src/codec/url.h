@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Decodes percent escapes in the path of a request target (RFC 3986, 2.1).
+/* Decodes and writes percent escapes (RFC 3986, 2.1).
  *
- * Ownership.  Decoded text is appended to the caller's strbuf.
+ * Ownership.  Text is appended to the caller's strbuf.
  * Threads.  Any.
  */
 #pragma once
@@ -14,3 +14,6 @@
 /* Resolves %XX. False, and nothing appended, when an escape is not two hex digits. The result may
  * contain any byte, NUL and '/' too: the caller checks it. '+' stays '+'. */
 bool url_decode(struct str in, struct strbuf *out);
+
+/* Writes all bytes but letters, digits and "-._~" (RFC 3986, 2.3) as %XX; '/' stays with keeps_slash. */
+void url_encode(struct str in, bool keeps_slash, struct strbuf *out);

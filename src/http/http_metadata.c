@@ -110,15 +110,25 @@ void http_metadata_reply_bulk(struct http_call *call, const struct model_query *
         http_call_start_work_thread(call, &b->query.work);
 }
 
-/* Concerns one model, but runs on a work thread because it waits for the model's processes. */
-void http_metadata_stacks(struct http_call *call) {
-        struct model_query query = { .kind = MODEL_QUERY_STACKS, .model = http_call_model(call) };
+/* About one model, but on a work thread. */
+static void reply_about_model_later(struct http_call *call, enum model_query_kind kind) {
+        struct model_query query = { .kind = kind, .model = http_call_model(call) };
         struct error      *err = model_version_read(call->version, &query.version);
 
         if (err != NULL)
                 http_call_reply_error(call, err, HTTP_JSON);
         else
                 http_metadata_reply_bulk(call, &query);
+}
+
+/* It waits for the model's processes. */
+void http_metadata_stacks(struct http_call *call) {
+        reply_about_model_later(call, MODEL_QUERY_STACKS);
+}
+
+/* It reads a file. */
+void http_metadata_config_source(struct http_call *call) {
+        reply_about_model_later(call, MODEL_QUERY_CONFIG_SOURCE);
 }
 
 /* Without a model in the path: statistics of all models. */

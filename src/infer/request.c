@@ -276,21 +276,14 @@ void request_release(struct request *req, uint32_t flags) {
 }
 
 void request_fail(struct request *req, const struct error *why, enum failure_reason reason) {
-        struct response *response;
+        struct response_source source = response_source_of(req);
 
         if (!request_is_null(req))
                 model_stats_failure(req->model->stats, reason,
                                     clock_now_ns() - req->times.request_start_ns);
 
-        struct error *err = response_new_at_once(req, &response);
-
-        if (err != NULL) {
-                error_free(err);
-                err = request_send_flags(req, RESPONSE_FINAL);
-        } else {
-                err = response_send(response, RESPONSE_FINAL, why);
-        }
-        error_free(err); /* not NULL when the backend had answered the request before it failed */
+        /* An error when the backend had answered the request before it failed. */
+        error_free(response_send_error(&source, why));
 }
 
 void request_refuse(struct request *req, const struct error *why, enum failure_reason reason) {

@@ -47,21 +47,9 @@ static struct error *start_allocator(const struct response_source *s) {
         return s->allocator->start((struct response_allocator *)s->allocator, s->allocator_userp);
 }
 
-static struct error *make(const struct response_source *source, bool may_wait,
-                          struct response **ret) {
-        struct response *r;
-        bool             is_lent;
-
-        response_stream_enter(source->stream, sizeof(*r), may_wait);
-        r = !mem_may_fail() ? response_stream_borrow(source->stream) : NULL;
-        is_lent = r != NULL;
-        if (!is_lent)
-                r = try_alloc(sizeof(*r));
-        if (r == NULL) {
-                response_stream_leave(source->stream, sizeof(*r), 0);
-                return out_of_memory();
-        }
+static void init(struct response *r, const struct response_source *source, bool is_lent) {
         r->source = *source;
+        r->source.id = "";
         r->error = NULL;
         r->first_output = r->last_output = NULL;
         r->n_outputs = 0;
@@ -75,9 +63,31 @@ static struct error *make(const struct response_source *source, bool may_wait,
                 response_ticket_ref(r->source.ticket);
         if (r->source.trace != NULL)
                 trace_ref(r->source.trace);
+}
+
+static COLD struct error *note_lost(struct response_stream *s) {
+        response_stream_note_lost(s);
+        return out_of_memory();
+}
+
+static struct error *make(const struct response_source *source, bool may_wait,
+                          struct response **ret) {
+        struct response *r;
+        bool             is_lent;
+
+        response_stream_enter(source->stream, sizeof(*r), may_wait);
+        r = !mem_may_fail() ? response_stream_borrow(source->stream) : NULL;
+        is_lent = r != NULL;
+        if (!is_lent)
+                r = try_alloc(sizeof(*r));
+        if (r == NULL) {
+                response_stream_leave(source->stream, sizeof(*r), 0);
+                return note_lost(source->stream);
+        }
+        init(r, source, is_lent);
         if (!copy_id(r, source->id)) {
                 response_free(r);
-                return out_of_memory();
+                return note_lost(source->stream);
         }
         /* A failure becomes the error of this response, since only a response reports it to the client. */
         r->error = start_allocator(source);
@@ -95,12 +105,6 @@ struct error *response_new(const struct request *req, struct response **ret) {
         struct response_source source = response_source_of(req);
 
         return response_new_from(&source, ret);
-}
-
-struct error *response_new_at_once(const struct request *req, struct response **ret) {
-        struct response_source source = response_source_of(req);
-
-        return make(&source, false, ret);
 }
 
 /* Returns the size of the buffer. */
@@ -337,7 +341,32 @@ struct error *response_send(struct response *r, uint32_t flags, const struct err
         return NULL;
 }
 
+static COLD struct response *new_from_reserve(const struct response_source *s) {
+        struct response *r = mem_alloc(sizeof(*r));
+
+        response_stream_enter(s->stream, sizeof(*r), false);
+        init(r, s, false);
+        return r;
+}
+
+struct error *response_send_error(const struct response_source *s, const struct error *why) {
+        struct response *r = NULL;
+
+        error_free(make(s, false, &r));
+        return response_send(r != NULL ? r : new_from_reserve(s), RESPONSE_FINAL, why);
+}
+
+/* For a backend that had no memory for a response, and ends without it: the client learns of it. */
+static COLD struct error *send_lost(const struct response_source *s) {
+        static const struct error lost =
+                ERROR_STATIC(ERR_UNAVAILABLE, "a response was lost: out of memory");
+
+        return response_send_error(s, &lost);
+}
+
 struct error *response_source_send_flags(const struct response_source *s, uint32_t flags) {
+        if ((flags & RESPONSE_FINAL) != 0 && response_stream_has_lost(s->stream))
+                return send_lost(s);
         if (!response_stream_may_send(s->stream, (flags & RESPONSE_FINAL) != 0))
                 return sent_after_final(s);
         if (s->ticket != NULL)

@@ -90,8 +90,6 @@ static inline struct response_source response_source_of(const struct request *re
  * is sent with the error. */
 struct error *response_new_from(const struct response_source *source, struct response **ret);
 struct error *response_new(const struct request *req, struct response **ret);
-/* As response_new(), without a wait for room: for the error that ends a request. */
-struct error *response_new_at_once(const struct request *req, struct response **ret);
 void          response_free(struct response *response);
 
 /* Adds an output; undoes the configuration's reshape. */
@@ -127,7 +125,12 @@ struct error *response_add_parameter(struct response *response, const struct par
  * when FINAL was sent before: then the response is dropped. */
 struct error *response_send(struct response *response, uint32_t flags, const struct error *why)
         NODISCARD;
-/* Sends flags without a response: on_response(NULL, flags). Fails like response_send(). */
+/* Sends a response that is an error, with FINAL: without a wait for room, and also when memory is short.
+ * Fails like response_send(). */
+struct error *response_send_error(const struct response_source *source, const struct error *why)
+        NODISCARD;
+/* Sends flags without a response: on_response(NULL, flags). Fails like response_send(). When there was no
+ * memory for a response, FINAL is sent as an error. */
 struct error *response_source_send_flags(const struct response_source *source, uint32_t flags)
         NODISCARD;
 struct error *request_send_flags(const struct request *req, uint32_t flags) NODISCARD;

@@ -49,12 +49,13 @@ struct response_tap {
 
 #define STREAM_IS_QUERIED 1u /* the backend has asked the allocator about its outputs */
 #define STREAM_IS_WATCHED 2u /* has had a cancel_watch */
+#define STREAM_HAS_LOST 4u   /* there was no memory for a response */
 
 struct response_stream {
         struct ref   ref;
         _Atomic bool is_cancelled;
         _Atomic bool has_ended; /* FINAL was sent */
-        /* STREAM_...: one byte for both, so that the struct fills its cache line exactly. */
+        /* STREAM_...: one byte for all, so that the struct fills its cache line exactly. */
         _Atomic unsigned char marks;
         bool borrows_model; /* neither the request nor its responses hold a reference to the model */
         _Atomic uint32_t               n_sent;     /* responses sent, of a decoupled model */
@@ -150,6 +151,15 @@ static inline struct response *response_stream_borrow(struct response_stream *s)
  * although it has bytes. */
 static inline void response_stream_set_queried(struct response_stream *s) {
         atomic_fetch_or_explicit(&s->marks, STREAM_IS_QUERIED, memory_order_relaxed);
+}
+
+/* There was no memory for a response: the final flag alone becomes an error. */
+static inline void response_stream_note_lost(struct response_stream *s) {
+        atomic_fetch_or_explicit(&s->marks, STREAM_HAS_LOST, memory_order_relaxed);
+}
+
+static inline bool response_stream_has_lost(const struct response_stream *s) {
+        return (atomic_load_explicit(&s->marks, memory_order_relaxed) & STREAM_HAS_LOST) != 0;
 }
 
 static inline bool response_stream_is_queried(const struct response_stream *s) {

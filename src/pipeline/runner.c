@@ -103,15 +103,9 @@ static struct error *last_response(struct run *run, struct response **ret) {
 }
 
 static void send_failure(struct request *req, const struct error *why) {
-        struct response *response;
-        struct error    *err = response_new_at_once(req, &response);
+        struct response_source source = response_source_of(req);
 
-        if (err == NULL) {
-                error_free(response_send(response, RESPONSE_FINAL, why));
-                return;
-        }
-        error_free(err);
-        error_free(request_send_flags(req, RESPONSE_FINAL));
+        error_free(response_send_error(&source, why));
 }
 
 /* No step is open, and the thread drives the run: no other thread uses it any more. */

@@ -5,6 +5,8 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "config/version_policy.h"
+#include "store/store_copy.h"
+#include "store/store_list.h"
 
 #include <string.h>
 
@@ -112,6 +114,81 @@ struct error *dir_fingerprint_read(const char *directory, struct dir_fingerprint
         *ret = m;
         return NULL;
 }
+
+/* ---- remote directories ---------------------------------------------------------------------- */
+
+static bool has_leftover(struct str name) {
+        struct str part;
+
+        while (name.ptr != NULL) {
+                AUTO_CHARS text = NULL;
+
+                name = str_split(name, '/', &part);
+                text = mem_strndup(part.ptr, part.len);
+                if (is_leftover(text))
+                        return true;
+        }
+        return false;
+}
+
+static uint64_t mix_listed(uint64_t hash, const struct store_entry *e, const char *name) {
+        hash = mix(hash, name, strlen(name) + 1);
+        hash = mix(hash, &e->size, sizeof(e->size));
+        hash = mix(hash, e->etag != NULL ? e->etag : "", e->etag != NULL ? strlen(e->etag) : 0);
+        if (e->has_md5)
+                hash = mix(hash, e->md5, sizeof(e->md5));
+        return e->has_sha256 ? mix(hash, e->sha256, sizeof(e->sha256)) : hash;
+}
+
+static uint64_t *find_files(struct dir_fingerprint *m, int64_t version) {
+        for (size_t k = 0; k < 2; k++) {
+                for (size_t i = 0; i < m->n_versions; i++)
+                        if (m->versions[i].number == version)
+                                return &m->versions[i].files;
+                add_version(m, version, HASH_START);
+        }
+        return &m->rest; /* not reached: it was added */
+}
+
+/* `name` is that in the model's directory. */
+static void add_listed(struct dir_fingerprint *m, const struct store_entry *e, const char *name) {
+        struct str top, rest = str_split(str_of(name), '/', &top);
+        uint64_t  *hash = &m->rest;
+        int64_t    number;
+
+        if (has_leftover(str_of(name)))
+                return;
+        if (version_from_name(top, &number) && (rest.ptr != NULL || e->is_directory))
+                hash = find_files(m, number);
+        else if (str_is(top, "config.pbtxt") || str_is(top, "configs"))
+                hash = &m->config;
+        *hash = mix_listed(*hash, e, name);
+}
+
+struct error *dir_fingerprint_of_copy(const struct store_copy *copy, struct dir_fingerprint **ret) {
+        size_t                    n, n_skipped = strlen(copy->name) + 1;
+        const struct store_entry *entries = store_copy_entries(copy, &n);
+        struct dir_fingerprint   *m;
+
+        if (n == 0)
+                return error_new(ERR_NOT_FOUND, "%s: nothing is there", copy->address);
+        m = mem_zalloc(sizeof(*m));
+        m->config = m->rest = HASH_START;
+        for (size_t i = 0; i < n; i++)
+                add_listed(m, &entries[i], entries[i].name + n_skipped);
+        *ret = m;
+        return NULL;
+}
+
+void dir_fingerprint_replace(struct dir_fingerprint *m, struct dir_fingerprint *other) {
+        struct dir_fingerprint old = *m;
+
+        *m = *other;
+        *other = old;
+        dir_fingerprint_free(other);
+}
+
+/* ---- comparison ------------------------------------------------------------------------------ */
 
 void dir_fingerprint_free(struct dir_fingerprint *m) {
         if (m == NULL)

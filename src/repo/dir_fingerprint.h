@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The fingerprint of a model's directory, to detect changes of its files.
  *
- * No file is read. Name, size, modification time and inode of each file are mixed into a number.
+ * No file is read. Name, size, modification time and inode of each file are mixed into a number; of an
+ * object in a remote repository name, size, ETag and checksum, as they were listed.
  * There is one number for the configuration, one for each version, and one for the rest (labels,
  * samples for the warm-up), because a changed version concerns only that version. Files that
  * editors and backends leave behind (hidden files, backups, swap files, __pycache__) are left out.
@@ -20,6 +21,8 @@
 /* Value of `config` for a directory without a configuration. */
 #define DIR_FINGERPRINT_NO_CONFIG UINT64_C(0xcbf29ce484222325)
 
+struct store_copy;
+
 struct version_fingerprint {
         int64_t  number;
         uint64_t files;
@@ -35,7 +38,13 @@ struct dir_fingerprint {
 /* Reads the fingerprint. NOT_FOUND or a similar error when the directory cannot be read. A file
  * that is removed meanwhile is left out. */
 struct error *dir_fingerprint_read(const char *directory, struct dir_fingerprint **ret) NODISCARD;
-void          dir_fingerprint_free(struct dir_fingerprint *m); /* NULL is fine */
+/* The same for a directory of a remote repository, from its listing, without a request. NOT_FOUND: nothing
+ * is listed. */
+struct error *dir_fingerprint_of_copy(const struct store_copy *copy, struct dir_fingerprint **ret)
+        NODISCARD;
+/* Replaces the content of `m` by that of `other`, which is freed. */
+void dir_fingerprint_replace(struct dir_fingerprint *m, struct dir_fingerprint *other);
+void dir_fingerprint_free(struct dir_fingerprint *m); /* NULL is fine */
 
 /* Compares. NULL stands for an absent directory; two of them are equal. */
 bool dir_fingerprint_equal(const struct dir_fingerprint *a, const struct dir_fingerprint *b);

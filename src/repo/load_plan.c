@@ -6,6 +6,7 @@
 #include "repo/dir_fingerprint.h"
 #include "repo/repo_change.h"
 #include "repo/repo_compose.h"
+#include "repo/repo_remote.h"
 
 #include <string.h>
 
@@ -78,6 +79,7 @@ static struct error *read_needs(struct load_plan *p, const struct found_model *f
         AUTO_CHARS              kept = NULL;
         struct dir_fingerprint *fingerprint = NULL;
         uint64_t                replaced = 0;
+        const char             *directory = "";
         struct repo_entry      *e;
 
         mutex_lock(&p->repo->table.lock);
@@ -88,12 +90,14 @@ static struct error *read_needs(struct load_plan *p, const struct found_model *f
         }
         mutex_unlock(&p->repo->table.lock);
         if (kept != NULL) {
-                error_free(dir_fingerprint_read(found->directory, &fingerprint));
+                error_free(found_model_fingerprint(found, &fingerprint));
                 if (fingerprint == NULL || fingerprint->config != replaced)
                         free(STEAL(kept));
                 dir_fingerprint_free(fingerprint);
         }
-        return model_needs_peek(&p->repo->parts, found->key.name, found->directory,
+        /* Its load reports why a configuration cannot be fetched. */
+        error_free(found_model_config_directory(found, &directory));
+        return model_needs_peek(&p->repo->parts, found->key.name, directory,
                                 config_json != NULL ? config_json : kept, ret);
 }
 

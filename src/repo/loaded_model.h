@@ -24,6 +24,7 @@ struct batch_strategy;
 struct composed_model;
 struct model_kind_ops;
 struct override_files;
+struct store_copy;
 
 /* A configuration that came after the load and differs in its instance groups. */
 struct group_config {
@@ -55,6 +56,7 @@ struct loaded_model {
         char                  *directory; /* owned */
         struct agent_list     *agents;    /* ref; NULL: no agents */
         struct override_files *override;  /* ref; NULL: no uploaded files */
+        struct store_copy     *copy;      /* ref; holds the directory; NULL: it is not remote */
         struct config_origin   origin;    /* owned */
         char *effective_config;           /* owned; the complete configuration, see model_files.h */
         struct backend_model   backend;

@@ -10,11 +10,19 @@
 #include "config/config_fill.h"
 #include "config/config_normalize.h"
 #include "repo/agent_list.h"
+#include "repo/dir_fingerprint.h"
 #include "repo/override.h"
 #include "repo/repo_parts.h"
 #include "repo/uploaded_code.h"
+#include "store/store_copy.h"
 
 #include <string.h>
+
+struct error *model_source_fingerprint(const struct model_source *source,
+                                       struct dir_fingerprint   **ret) {
+        return source->copy != NULL ? dir_fingerprint_of_copy(source->copy, ret)
+                                    : dir_fingerprint_read(source->directory, ret);
+}
 
 char *model_files_find_config(const char *config_name, const char *directory) {
         char *path;
@@ -200,12 +208,13 @@ static struct error *read_all(const struct repo_parts *parts, const struct model
         return NULL;
 }
 
-struct error *model_files_read(const struct repo_parts *parts, const struct model_source *source,
-                               struct model_files *ret) {
+static struct error *read_local(const struct repo_parts *parts, const struct model_source *source,
+                                struct model_files *ret) {
         struct model_files  f = { .name = mem_strdup(source->key.name),
                                   .namespace = mem_strdup(source->key.namespace),
                                   .directory = mem_strdup(source->directory),
-                                  .override = override_files_ref(source->override) };
+                                  .override = override_files_ref(source->override),
+                                  .copy = store_copy_ref(source->copy) };
         struct version_scan scan;
         struct error       *err;
 
@@ -222,6 +231,15 @@ struct error *model_files_read(const struct repo_parts *parts, const struct mode
         return NULL;
 }
 
+struct error *model_files_read(const struct repo_parts *parts, const struct model_source *source,
+                               struct model_files *ret) {
+        struct model_source local = *source;
+
+        if (source->copy != NULL)
+                local.directory = store_copy_directory(source->copy);
+        return read_local(parts, &local, ret);
+}
+
 void model_files_done(struct model_files *f) {
         version_pick_done(&f->versions);
         error_free(f->no_version);
@@ -229,6 +247,7 @@ void model_files_done(struct model_files *f) {
         config_origin_done(&f->origin);
         agent_list_unref(f->agents);
         override_files_unref(f->override);
+        store_copy_unref(f->copy);
         free(f->given_config);
         free(f->effective_config);
         free(f->directory);

@@ -18,13 +18,18 @@
 
 struct agent_list;
 struct override_files;
+struct dir_fingerprint;
 struct repo_parts;
+struct store_copy;
 
 /* Where a load finds a model. */
 struct model_source {
         struct model_key       key;
         const char            *repository;         /* its path; "" for uploaded files */
-        const char            *directory;          /* of the model, or of the uploaded files */
+        const char            *directory;          /* of the model, or of the uploaded files; an
+                                                    * address in a remote repository */
+        struct store_copy     *copy;               /* borrowed: of the remote directory; NULL: the
+                                                    * directory is local */
         bool                   is_mapped;          /* the name was given at the registration of the
                                                     * repository: that in the configuration does
                                                     * not count */
@@ -43,6 +48,7 @@ struct model_files {
         char *namespace;                     /* owned */
         char                  *directory;    /* owned; an agent may set another one */
         struct override_files *override;     /* ref; NULL: no uploaded files */
+        struct store_copy     *copy;         /* ref; holds the directory; NULL: it is not remote */
         struct agent_list     *agents;       /* ref; NULL: the model has no agents */
         char                  *given_config; /* owned; JSON of the given configuration, without what
                                               * can change while the model serves */
@@ -54,9 +60,14 @@ struct model_files {
         const atomic_uint   *n_superseding;    /* borrowed: that of the entry; NULL: none */
 };
 
+/* The fingerprint of the source's directory. */
+struct error *model_source_fingerprint(const struct model_source *source,
+                                       struct dir_fingerprint   **ret) NODISCARD;
+
 /* Reads `<directory>/config.pbtxt` (or the named file), runs the agents that it names, fills in
  * what it leaves out, checks it and picks versions. Warnings about odd directories go to the log.
- * On an error the agents get LOAD_FAIL. */
+ * On an error the agents get LOAD_FAIL. A remote directory is read in its local copy, which must be
+ * complete. */
 struct error *model_files_read(const struct repo_parts *parts, const struct model_source *source,
                                struct model_files *ret) NODISCARD;
 void          model_files_done(struct model_files *f);

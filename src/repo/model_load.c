@@ -22,6 +22,7 @@
 #include "repo/override.h"
 #include "sched/sched_options.h"
 #include "sched/sched_setup.h"
+#include "store/store_copy.h"
 
 #include <string.h>
 
@@ -41,6 +42,7 @@ static void free_parts(struct loaded_model *l) {
         model_config_free(m->config);
         agent_list_unref(l->agents);
         override_files_unref(l->override);
+        store_copy_unref(l->copy);
         config_origin_done(&l->origin);
         model_generations_unref(m->generations);
         free(l->effective_config);
@@ -188,6 +190,7 @@ struct error *model_load(const struct repo_parts *parts, const struct model_file
         l->label = model_key_label(&(struct model_key){ l->namespace, l->name });
         l->directory = mem_strdup(files->directory);
         l->override = override_files_ref(files->override);
+        l->copy = store_copy_ref(files->copy);
         config_origin_copy(&files->origin, &l->origin);
         l->agents = agent_list_ref(files->agents);
         mutex_init(&l->lock, LOCK_MODEL);

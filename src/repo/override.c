@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +20,6 @@
 #define MAX_PATH_BYTES 1024
 #define MAX_NAME_BYTES 255 /* the limit of file systems */
 #define MAX_COMPONENTS 16
-#define OPEN_DIRECTORIES 16 /* limit of open directories while a tree is removed */
 
 struct override_store {
         char        *root;      /* owned; "$TMPDIR/neso-<uid>" */
@@ -36,29 +34,19 @@ struct override_files {
         char      *directory; /* owned */
 };
 
-static int remove_one(const char *path, const struct stat *stat, int kind, struct FTW *place) {
-        (void)stat;
-        (void)kind;
-        (void)place;
-        return remove(path);
-}
-
-/* Removes a tree without following links. */
 static void remove_tree(const char *path) {
-        if (nftw(path, remove_one, OPEN_DIRECTORIES, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT)
-                log_warn("unable to remove '%s': %s", path, strerror(errno));
+        AUTO_ERROR err = dir_remove(path);
+
+        if (err != NULL)
+                log_warn("%s", err->message);
 }
 
-/* Locks a file exclusively, without waiting. Returns the descriptor; -1 when another process has
- * the lock, or there is no such file. */
+/* Returns the descriptor; -1 when another process has the lock, or there is no such file. */
 static int lock_file(const char *path, int flags) {
-        int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+        int        fd = -1;
+        AUTO_ERROR err = file_open_locked(path, flags, &fd);
 
-        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
-                close(fd);
-                return -1;
-        }
-        return fd;
+        return err == NULL ? fd : -1;
 }
 
 /* ---- the root and its directories

@@ -14,6 +14,8 @@
 #include "repo/override.h"
 #include "repo/repo_compose.h"
 #include "repo/repo_private.h"
+#include "store/store.h"
+#include "store/store_listing.h"
 
 #include <string.h>
 
@@ -28,32 +30,43 @@ const char *version_state_name(enum version_state state) {
         return "UNKNOWN";
 }
 
-/* Takes `view`. */
-static void append_path_locked(struct repo *r, const char *path, const struct repo_name *names,
-                               size_t n_names, struct override_files *view) {
+/* Where a repository is, besides its path. */
+struct place {
+        struct store          *store; /* ref; NULL: a directory */
+        struct override_files *view;  /* ref; of a bare model without version folders, else NULL */
+};
+
+static void place_done(struct place *p) {
+        store_unref(p->store);
+        override_files_unref(p->view);
+}
+
+/* Takes what is in the place. */
+static void append_path_locked(struct repo *r, const char *path, struct place *place,
+                               const struct repo_name *names, size_t n_names) {
         struct repo_path *p;
 
         r->paths = mem_realloc(r->paths, (r->n_paths + 1) * sizeof(*r->paths));
         p = &r->paths[r->n_paths++];
         *p = (struct repo_path){ .path = mem_strdup(path),
+                                 .store = STEAL(place->store),
+                                 .view = STEAL(place->view),
                                  .namespace = mem_strdup(r->has_namespaces ? path : ""),
-                                 .n_names = n_names,
-                                 .view = view };
+                                 .n_names = n_names };
         p->names = mem_zalloc((n_names + 1) * sizeof(*p->names));
         for (size_t i = 0; i < n_names; i++)
                 p->names[i] = (struct repo_name){ mem_strdup(names[i].directory),
                                                   mem_strdup(names[i].model) };
 }
 
-static struct error *check_local(const char *path) {
-        static const char *const schemes[] = { "s3://", "gs://", "as://", "http://", "https://" };
-
-        for (size_t i = 0; i < ARRAY_LEN(schemes); i++)
-                if (str_starts(str_of(path), str_of(schemes[i])))
-                        return error_new(ERR_UNSUPPORTED,
-                                         "unable to open the model repository '%s': remote "
-                                         "repositories are not supported, give a local directory",
-                                         path);
+/* Opens a remote repository; *ret is NULL for a directory. *ret_path is its path in one form, owned by
+ * the caller. */
+static struct error *open_store(struct repo *r, const char *path, struct store **ret,
+                                char **ret_path) {
+        *ret = NULL;
+        if (store_url_is_remote(path))
+                TRY(store_open(r->stores, path, ret));
+        *ret_path = mem_strdup(*ret != NULL ? store_text(*ret) : path);
         return NULL;
 }
 
@@ -115,36 +128,65 @@ static bool names_itself(const struct repo_name *names, size_t n_names) {
         return false;
 }
 
-static struct error *add_path(struct repo *r, const char *path, const struct repo_name *names,
-                              size_t n_names, struct override_files **view) {
+/* Takes what is in the place on success. */
+static struct error *add_path(struct repo *r, const char *path, struct place *place,
+                              const struct repo_name *names, size_t n_names) {
         MUTEX_GUARD(&r->table.lock);
         if (repo_find_path_locked(r, path) != NULL)
                 return error_new(ERR_ALREADY_EXISTS,
                                  "model repository '%s' has already been registered", path);
         TRY(check_new_names_locked(r, names, n_names));
-        append_path_locked(r, path, names, n_names, STEAL(*view));
+        append_path_locked(r, path, place, names, n_names);
         return NULL;
+}
+
+static struct error *add_directory(struct repo *r, const char *path, const struct repo_name *names,
+                                   size_t n_names) {
+        struct file_stat stat;
+        struct place     place = { 0 };
+        AUTO_ERROR       unreadable = file_stat(path, &stat);
+        struct error    *err;
+
+        if (unreadable != NULL || !stat.is_directory)
+                return no_repository(path, "register");
+        if (names_itself(names, n_names))
+                TRY(open_view(r, path, &place.view));
+        err = add_path(r, path, &place, names, n_names);
+        place_done(&place);
+        return err;
+}
+
+/* The store must answer. */
+static struct error *add_store(struct repo *r, const char *path, const struct repo_name *names,
+                               size_t n_names) {
+        struct store_listing *listing;
+        struct place          place = { 0 };
+        AUTO_CHARS            text = NULL;
+        struct error         *err;
+
+        if (names_itself(names, n_names))
+                return error_new(
+                        ERR_UNSUPPORTED,
+                        "failed to register '%s': a remote repository cannot be one model, "
+                        "name the directory of the model",
+                        path);
+        TRY(open_store(r, path, &place.store, &text));
+        err = store_list_recent(place.store, 0, true, &listing);
+        if (err == NULL) {
+                store_listing_unref(listing);
+                err = add_path(r, text, &place, names, n_names);
+        }
+        place_done(&place);
+        return err;
 }
 
 struct error *repo_add_path(struct repo *r, const char *path, const struct repo_name *names,
                             size_t n_names) {
-        struct file_stat       stat;
-        struct override_files *view = NULL;
-        AUTO_ERROR             unreadable = NULL;
-        struct error          *err;
-
         TRY(check_names(path, names, n_names));
-        TRY(check_local(path));
-        unreadable = file_stat(path, &stat);
-        if (unreadable != NULL || !stat.is_directory)
-                return no_repository(path, "register");
-        if (names_itself(names, n_names))
-                TRY(open_view(r, path, &view));
-        err = add_path(r, path, names, n_names, &view);
-        override_files_unref(view);
-        if (err == NULL)
-                log_info("Model repository registered: %s", path);
-        return err;
+        TRY(store_url_is_remote(path) ? add_store(r, path, names, n_names)
+                                      : add_directory(r, path, names, n_names));
+        log_info("Model repository registered: %s", path);
+        return NULL;
 }
 
 static bool remove_path(struct repo *r, const char *path, struct repo_path *ret) {
@@ -218,12 +260,19 @@ static void forget_models_of(struct repo *r, const char *path) {
 }
 
 struct error *repo_remove_path(struct repo *r, const char *path) {
+        struct store_url url = { 0 };
         struct repo_path removed;
+        bool             is_known;
 
-        if (!remove_path(r, path, &removed))
+        if (store_url_is_remote(path))
+                TRY(store_url_parse(path, &url));
+        is_known = remove_path(r, url.text != NULL ? url.text : path, &removed);
+        store_url_done(&url);
+        if (!is_known)
                 return no_repository(path, "unregister");
-        repo_path_done(&removed); /* without the lock: it may remove files */
-        forget_models_of(r, path);
+        forget_models_of(r, removed.path);
+        repo_path_done(&removed); /* without the table's lock: it may be the end of the store, and
+                                   * remove files */
         log_info("Model repository unregistered: %s", path);
         return NULL;
 }
@@ -278,20 +327,20 @@ static struct error *check_model_name(const char *path, const char *name) {
         return NULL;
 }
 
-/* Adds a path of the command line, which is a folder of models or one model. */
-static struct error *add_first_path(struct repo *r, const char *path, const char *model_name) {
+/* Adds a directory of the command line, which is a folder of models or one model. */
+static struct error *add_first_directory(struct repo *r, const char *path, const char *model_name) {
         const struct repo_name itself = { REPO_ITSELF, model_name };
         enum bare_form         form = BARE_NONE;
         AUTO_ERROR             unreadable = bare_model_find(r->config_name, path, &form);
-        struct override_files *view = NULL;
-        struct error          *err = NULL;
+        struct place           place = { 0 };
+        struct error          *err;
 
         if (form != BARE_NONE)
                 TRY(check_model_name(path, model_name));
         if (form == BARE_FILES)
-                TRY(bare_model_make_view(r->overrides, path, &view));
-        err = add_path(r, path, &itself, form != BARE_NONE ? 1 : 0, &view);
-        override_files_unref(view);
+                TRY(bare_model_make_view(r->overrides, path, &place.view));
+        err = add_path(r, path, &place, &itself, form != BARE_NONE ? 1 : 0);
+        place_done(&place);
         if (err == NULL && form != BARE_NONE)
                 log_info("the repository '%s' is one model, which is served as '%s'", path,
                          model_name);
@@ -303,11 +352,23 @@ static bool has_path(struct repo *r, const char *path) {
         return repo_find_path_locked(r, path) != NULL;
 }
 
+/* A path that is given twice counts once. */
+static struct error *add_first_path(struct repo *r, const char *given, const char *model_name) {
+        struct place  place = { 0 };
+        AUTO_CHARS    path = NULL;
+        struct error *err = NULL;
+
+        TRY(open_store(r, given, &place.store, &path));
+        if (!has_path(r, path))
+                err = place.store != NULL ? add_path(r, path, &place, NULL, 0)
+                                          : add_first_directory(r, path, model_name);
+        place_done(&place);
+        return err;
+}
+
 static struct error *add_paths(struct repo *r, const struct repo_options *o) {
         for (size_t i = 0; i < o->n_paths; i++) {
-                TRY(check_local(o->paths[i]));
-                if (!has_path(r, o->paths[i])) /* a path that is given twice counts once */
-                        TRY(add_first_path(r, o->paths[i], o->model_name));
+                TRY(add_first_path(r, o->paths[i], o->model_name));
         }
         return NULL;
 }
@@ -334,6 +395,7 @@ struct error *repo_new(const struct repo_options *o, struct repo **ret) {
         mutex_init(&r->binding, LOCK_REPO);
         repo_table_init(&r->table);
         r->overrides = override_store_new();
+        r->stores = store_hub_new(&o->stores);
         r->parts.places = r->overrides;
         r->loads = work_pool_new("neso-loader", r->n_load_threads, WORK_BACKGROUND);
         r->unloads = work_pool_new("neso-loader", r->n_load_threads, WORK_BACKGROUND);
@@ -357,6 +419,7 @@ void repo_free(struct repo *r) {
         for (size_t i = 0; i < r->n_paths; i++)
                 repo_path_done(&r->paths[i]);
         free(r->paths);
+        store_hub_free(r->stores);
         override_store_free(r->overrides);
         free(r->config_name);
         free(r);

@@ -22,6 +22,7 @@
 #include "repo/model_key.h"
 #include "repo/repo_parts.h"
 #include "repo/repo_scan.h"
+#include "store/store_hub.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,6 +57,7 @@ struct repo_options {
                                               * failed poll */
         bool               is_strict_unload; /* --chain-strict-unload */
         const char        *model_name; /* --model-name: of a path that is one model; "" for none */
+        struct store_hub_options stores; /* for remote repositories */
 };
 
 struct error *repo_new(const struct repo_options *options, struct repo **ret) NODISCARD;
@@ -105,6 +107,13 @@ struct error *repo_unload(struct repo *r, const char *name) NODISCARD;
 struct error *repo_unload_with_needs(struct repo *r, const char *name,
                                      const struct load_permit *permit) NODISCARD;
 
+/* Finds the file in the repository that the configuration of a READY version was read from. *ret_path is
+ * owned by the caller; NULL when there is no such file or the configuration came with a load request.
+ * *ret_is_changed: the file is another one than that of the load. Reads the directory. Errors as
+ * repo_get(). */
+struct error *repo_find_config_file(struct repo *r, const char *name, int64_t version,
+                                    char **ret_path, bool *ret_is_changed) NODISCARD;
+
 /* Scans the files once. Loads models that are new or changed and have not changed since the
  * previous scan. Unloads models that were absent in the previous scan too. Failures are logged.
  * Models of a repository that cannot be read now stay as they are. A later scan handles a change of
@@ -116,10 +125,11 @@ void repo_start_poll(struct repo *r);
 /* The directory of a name that means the repository itself: it is one model (bare_model.h). */
 #define REPO_ITSELF "."
 
-/* Adds or removes a repository. Models that serve do not change; after the removal the others are
- * unknown. `names` gives the models of some directories other names: one directory may have several,
- * and each name means one directory of one repository, whatever other directories are called. With the
- * directory REPO_ITSELF the repository has no other model. INVALID_ARG "failed to register '<path>',
+/* Adds or removes a repository: a directory, or the address of a store (store_url.h). Models that serve
+ * do not change; after the removal the others are unknown. `names` gives the models of some directories
+ * other names: one directory may have several, and each name means one directory of one repository,
+ * whatever other directories are called. With the directory REPO_ITSELF the repository, which is not
+ * remote, has no other model. INVALID_ARG "failed to register '<path>',
  * repository not found" (or unregister), "failed to register '<path>', there is a conflicting mapping
  * for '<name>'"; ALREADY_EXISTS "model repository '<path>' has already been registered", "failed to
  * register '<name>', there is a conflicting mapping for '<name>'". */

@@ -18,6 +18,7 @@
 #include "repo/model_load.h"
 #include "repo/model_needs.h"
 #include "repo/repo_compose.h"
+#include "store/store_copy.h"
 
 #include <string.h>
 
@@ -37,6 +38,7 @@ struct version_load {
 struct change {
         struct repo          *repo;
         struct repo_entry    *entry;
+        const char           *place; /* where the files belong: the directory, or its address */
         struct model_files    files;
         struct version_load  *loads; /* owned */
         size_t                n_loads;
@@ -52,6 +54,12 @@ struct change {
 /* True while the change of the entry may not begin. */
 static bool must_wait_locked(const struct repo *r, const struct repo_entry *e, uint64_t last_hold) {
         return (e->is_busy || load_hold_covers_locked(r, e->label, last_hold)) && !r->is_stopping;
+}
+
+/* Ends the transfer of files that are not wanted any more. */
+static void end_fetch_locked(struct repo_entry *e) {
+        if (e->fetching != NULL)
+                store_copy_cancel(e->fetching);
 }
 
 /* Waits for the end of the running change, which ends early while this one makes it needless; an unload
@@ -71,6 +79,8 @@ static void await_turn_locked(struct repo *r, struct repo_entry *e, uint64_t las
                 if ((e->is_busy && change_goal_supersedes(goal, &e->running)) != supersedes) {
                         supersedes = !supersedes;
                         atomic_fetch_add(&e->n_superseding, supersedes ? 1 : -1);
+                        if (supersedes)
+                                end_fetch_locked(e);
                 }
                 cond_wait(&r->table.changed, &r->table.lock);
         }
@@ -91,6 +101,7 @@ void repo_change_outdate_locked(struct repo_entry *e, const struct change_goal *
                 return;
         e->is_outdated = true;
         atomic_fetch_add(&e->n_superseding, 1);
+        end_fetch_locked(e);
 }
 
 static struct error *begin_locked(struct repo *r, struct repo_entry *e, uint64_t last_hold,
@@ -225,8 +236,7 @@ static bool may_stay_locked(const struct change *c, const struct repo_version *v
         if (e->agents != NULL || c->files.agents != NULL)
                 return false;
         return v->state == VERSION_READY && fingerprint != NULL && e->fingerprint != NULL &&
-               strcmp(e->directory, c->files.directory) == 0 &&
-               e->fingerprint->rest == fingerprint->rest &&
+               strcmp(e->directory, c->place) == 0 && e->fingerprint->rest == fingerprint->rest &&
                dir_fingerprint_version_equal(e->fingerprint, fingerprint, v->number) &&
                (strcmp(e->given_config, c->files.given_config) == 0 ||
                 strcmp(loaded_model_of(v->model)->effective_config, c->files.effective_config) ==
@@ -406,7 +416,7 @@ static void commit_change(struct change *c, const struct model_source *source,
         free(e->given_config);
         e->given_config = STEAL(c->files.given_config);
         free(e->directory);
-        e->directory = mem_strdup(c->files.directory);
+        e->directory = mem_strdup(c->place);
         free(e->repository);
         e->repository = mem_strdup(source->repository);
         dir_fingerprint_free(e->fingerprint);
@@ -478,7 +488,8 @@ static struct error *run_change(struct change *c, const struct model_source *sou
         repo_publish_change(c->repo);
         run_loads(c);
         TRY(failure(c));
-        if (source->must_be_unchanged && is_serving(c))
+        /* What was fetched is what the listing has. */
+        if (source->must_be_unchanged && source->copy == NULL && is_serving(c))
                 TRY(check_unchanged(source, fingerprint));
         return prepare_updates(c);
 }
@@ -493,14 +504,66 @@ static struct error *refuse_without_version(struct change *c) {
                             error_new(ERR_INVALID_ARG, "%s\n", c->files.no_version->message));
 }
 
+/* ---- remote files ------------------------------------------------------------------------------ */
+
+static void set_fetching(struct repo *r, struct repo_entry *e, struct store_copy *copy) {
+        MUTEX_GUARD(&r->table.lock);
+        e->fetching = copy;
+        if (copy != NULL && atomic_load(&e->n_superseding) > 0)
+                end_fetch_locked(e);
+}
+
+/* Takes `err`. A load that the server or another change ended has the same error as a warm-up. */
+static struct error *fetch_error(struct repo *r, struct error *err) {
+        bool is_stopping;
+
+        if (err == NULL || err->code != ERR_CANCELLED)
+                return error_mark(err, ERROR_KIND_FETCH);
+        mutex_lock(&r->table.lock);
+        is_stopping = r->is_stopping;
+        mutex_unlock(&r->table.lock);
+        error_free(err);
+        return error_new_text(ERR_UNAVAILABLE, is_stopping ? "Server exiting"
+                                                           : "another change of the model was "
+                                                             "requested");
+}
+
+/* Files that changed since they were listed are fetched anew, except when the change must be that of the
+ * fingerprint: the next poll finds the others. */
+static struct error *fetch_files(struct repo *r, struct repo_entry *e,
+                                 const struct model_source *source,
+                                 struct dir_fingerprint    *fingerprint) {
+        struct dir_fingerprint *other;
+        struct error           *err;
+        bool                    is_changed = false;
+
+        set_fetching(r, e, source->copy);
+        err = store_copy_fetch_all(source->copy, !source->must_be_unchanged, &is_changed);
+        set_fetching(r, e, NULL);
+        if (err == NULL && is_changed && fingerprint != NULL) {
+                TRY(dir_fingerprint_of_copy(source->copy, &other));
+                dir_fingerprint_replace(fingerprint, other);
+        }
+        if (err == NULL)
+                store_copy_drop_listing(source->copy);
+        return fetch_error(r, err);
+}
+
+/* ---- the whole --------------------------------------------------------------------------------- */
+
 struct error *repo_change_load(struct repo *r, struct repo_entry *e,
                                const struct model_source *source,
                                struct dir_fingerprint    *fingerprint) {
         struct change c = { .repo = r, .entry = e };
-        struct error *err = model_files_read(&r->parts, source, &c.files);
+        struct error *err = NULL;
 
+        if (source->copy != NULL)
+                TRY(fetch_files(r, e, source, fingerprint));
+        err = model_files_read(&r->parts, source, &c.files);
         if (err != NULL)
                 return err;
+        c.place = source->copy != NULL && c.files.agents == NULL ? source->directory
+                                                                 : c.files.directory;
         c.files.n_superseding = &e->n_superseding;
         err = c.files.no_version != NULL ? refuse_without_version(&c)
                                          : run_change(&c, source, fingerprint);

@@ -8,6 +8,7 @@
 #include "codec/json_writer.h"
 #include "repo/repo.h"
 #include "repo/repo_private.h"
+#include "store/store_copy.h"
 
 #include <stdio.h>
 
@@ -23,14 +24,39 @@ static struct repo_index_entry *add_entry(struct repo_index *index, const struct
         return &index->entries[index->n_entries++];
 }
 
+/* "fetching 's3://bucket/m': 1048576 of 8388608 bytes", in the arena; NULL: nothing is fetched. */
+static const char *print_progress_locked(struct repo_index *index, const struct repo_entry *e) {
+        uint64_t done, total;
+
+        if (e->fetching == NULL || !store_copy_progress(e->fetching, &done, &total))
+                return NULL;
+        return arena_printf(&index->texts, "fetching '%s': %llu of %llu bytes",
+                            e->fetching->address, (unsigned long long)done,
+                            (unsigned long long)total);
+}
+
 /* Adds the row of a model without versions, or the first row of a duplicate. */
-static void add_model(struct repo_index *index, const struct model_key *key, bool is_duplicate) {
+static struct repo_index_entry *add_model(struct repo_index *index, const struct model_key *key,
+                                          bool is_duplicate) {
         struct repo_index_entry *entry = add_entry(index, key);
 
         if (is_duplicate) {
                 entry->state = VERSION_UNAVAILABLE;
                 entry->reason = "model appears in two or more repositories";
         }
+        return entry;
+}
+
+/* The row of a model without versions. While its files are fetched, it is known that it loads, but not
+ * yet which versions. */
+static void add_bare_locked(struct repo_index *index, const struct model_key *key,
+                            const struct repo_entry *e) {
+        struct repo_index_entry *entry = add_model(index, key, e->is_duplicate);
+
+        if (e->is_duplicate || e->fetching == NULL)
+                return;
+        entry->state = VERSION_LOADING;
+        entry->reason = print_progress_locked(index, e);
 }
 
 /* A blocked version is UNAVAILABLE in the index, with the reason. */
@@ -56,7 +82,7 @@ static void add_entry_locked(struct repo_index *index, const struct repo_entry *
         };
 
         if (!only_ready && (e->is_duplicate || (e->n_versions == 0 && !e->is_versionless)))
-                add_model(index, &key, e->is_duplicate);
+                add_bare_locked(index, &key, e);
         for (size_t i = 0; i < e->n_versions; i++)
                 add_version_locked(index, &key, &e->versions[i], only_ready);
 }
@@ -104,7 +130,7 @@ void repo_index_read(struct repo *r, bool only_ready, struct repo_index *ret) {
         *ret = (struct repo_index){ 0 };
         arena_init(&ret->texts, NULL, 0, 0);
         if (looks_at_files)
-                repo_scan_read(r, &ret->scan);
+                repo_scan_read_recent(r, true, &ret->scan);
         MUTEX_GUARD(&r->table.lock);
         if (looks_at_files) {
                 merge_locked(r, ret);

@@ -14,6 +14,7 @@
 #include "repo/repo.h"
 #include "repo/repo_change.h"
 #include "repo/repo_compose.h"
+#include "repo/repo_remote.h"
 #include "repo/repo_scan.h"
 #include "repo/uploaded_code.h"
 
@@ -86,7 +87,10 @@ static struct error *poll_error(const struct repo *r, const struct model_key *ke
         if (err == NULL || error_is(err, ERROR_KIND_LOAD))
                 return err;
         label = model_key_label(key);
-        log_error("Poll failed for model directory '%s': %s", label, err->message);
+        if (error_is(err, ERROR_KIND_FETCH))
+                log_error("failed to load '%s': %s", label, err->message);
+        else
+                log_error("Poll failed for model directory '%s': %s", label, err->message);
         return poll_failure_because(r, key->name, err);
 }
 
@@ -113,9 +117,9 @@ static struct error *load_changed(struct repo *r, struct repo_entry *e,
 
 /* Returns the digest of the files as they are now, before the change begins: with it a load that waits for
  * another one is compared with that one. */
-static uint64_t read_digest(const char *directory) {
+static uint64_t read_digest(const struct model_source *source) {
         struct dir_fingerprint *fingerprint = NULL;
-        AUTO_ERROR              err = dir_fingerprint_read(directory, &fingerprint);
+        AUTO_ERROR              err = model_source_fingerprint(source, &fingerprint);
         uint64_t                digest = dir_fingerprint_digest(fingerprint);
 
         dir_fingerprint_free(fingerprint);
@@ -128,9 +132,9 @@ static struct error *load_from_files(struct repo *r, const struct model_source *
         struct repo_entry      *e;
         struct error           *err;
 
-        with.files = read_digest(source->directory);
+        with.files = read_digest(source);
         TRY(repo_change_begin(r, &with, &e));
-        err = dir_fingerprint_read(source->directory, &fingerprint);
+        err = model_source_fingerprint(source, &fingerprint);
         if (err == NULL && !repo_entry_is_current(r, e, fingerprint))
                 err = load_changed(r, e, source, &fingerprint);
         dir_fingerprint_free(fingerprint);
@@ -146,10 +150,10 @@ static struct error *load_source(struct repo *r, const struct model_source *sour
         struct error           *err = NULL;
 
         if (source->override == NULL)
-                with.files = read_digest(source->directory);
+                with.files = read_digest(source);
         TRY(repo_change_begin(r, &with, &e));
         if (source->override == NULL)
-                err = dir_fingerprint_read(source->directory, &fingerprint);
+                err = model_source_fingerprint(source, &fingerprint);
         if (fingerprint != NULL)
                 with.config_fingerprint = fingerprint->config;
         if (err == NULL)
@@ -184,6 +188,7 @@ static struct error *load_found(struct repo *r, const struct found_model *found,
         const struct model_source source = { .key = found->key,
                                              .repository = found->repository,
                                              .directory = found->directory,
+                                             .copy = found->copy,
                                              .is_mapped = found->is_mapped,
                                              .config_json = config_json };
 
@@ -223,7 +228,7 @@ static uint64_t read_config_fingerprint(struct repo *r, const struct model_key *
         repo_scan_read_one(r, key->name, &scan);
         found = repo_scan_find(&scan, key);
         if (found != NULL)
-                err = dir_fingerprint_read(found->directory, &fingerprint);
+                err = found_model_fingerprint(found, &fingerprint);
         if (fingerprint != NULL)
                 config = fingerprint->config;
         dir_fingerprint_free(fingerprint);
@@ -453,12 +458,14 @@ static struct error *load_all_of(struct repo *r, const char *name, const struct 
 static struct error *load_with_parameters(struct repo *r, const char *name,
                                           const struct repo_scan     *scan,
                                           const struct repo_override *o) {
-        AUTO_CHARS config_json = NULL;
+        AUTO_CHARS  config_json = NULL;
+        const char *directory;
 
         if (scan->n_models > 1)
                 return repo_ambiguous_name(scan->n_models, name);
-        TRY(load_parameters_apply(&r->parts, scan->models[0].directory, o->config_json,
-                                  o->parameters, o->n_parameters, &config_json));
+        TRY(found_model_config_directory(&scan->models[0], &directory));
+        TRY(load_parameters_apply(&r->parts, directory, o->config_json, o->parameters,
+                                  o->n_parameters, &config_json));
         TRY(check_permit(r, name, o, config_json));
         return load_all_of(r, name, scan, config_json);
 }
@@ -599,6 +606,7 @@ static bool load_at_start(struct repo *r, const struct repo_scan *scan,
         bool             all = true;
 
         add_entries(r, found, n);
+        found_models_fetch_configs(r, found, n);
         load_plan_init(&plan, r, scan);
         plan.load = load_item;
         for (size_t i = 0; i < n; i++)
@@ -652,7 +660,7 @@ struct error *repo_load_all(struct repo *r) {
         const struct found_model **found;
         bool                       all;
 
-        repo_scan_read(r, &scan);
+        repo_scan_read_recent(r, false, &scan);
         found = mem_zalloc((scan.n_models + 1) * sizeof(const struct found_model *));
         for (size_t i = 0; i < scan.n_models; i++)
                 found[i] = &scan.models[i];
@@ -675,7 +683,7 @@ struct error *repo_load_named(struct repo *r, char *const *names, size_t n_names
                                        : error_new_text(ERR_INVALID_ARG,
                                                         "Wildcard model name '*' must be the ONLY "
                                                         "startup model if specified at all.");
-        repo_scan_read(r, &scan);
+        repo_scan_read_recent(r, false, &scan);
         all = choose_named(&scan, names, n_names, &found, &n) && scan.n_failures == 0;
         if (!load_at_start(r, &scan, found, n))
                 all = false;
@@ -686,11 +694,17 @@ struct error *repo_load_named(struct repo *r, char *const *names, size_t n_names
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-size_t repo_stop_changes(struct repo *r, uint64_t until_ns) {
+static void set_stopping(struct repo *r) {
         MUTEX_GUARD(&r->table.lock);
         r->is_stopping = true;
         atomic_store(&r->ends_warmups, true);
         cond_broadcast(&r->table.changed);
+}
+
+size_t repo_stop_changes(struct repo *r, uint64_t until_ns) {
+        set_stopping(r);
+        store_hub_stop(r->stores);
+        MUTEX_GUARD(&r->table.lock);
         while (r->n_changing > 0 && cond_wait_until(&r->table.changed, &r->table.lock, until_ns))
                 ;
         return r->n_changing;

@@ -3,6 +3,8 @@
 #include "base/mem.h"
 #include "infer/model.h"
 #include "infer/model_generations.h"
+#include "repo/dir_fingerprint.h"
+#include "repo/model_files.h"
 #include "repo/model_kind.h"
 #include "repo/repo.h"
 #include "repo/repo_compose.h"
@@ -109,6 +111,54 @@ struct error *repo_get(struct repo *r, const char *name, int64_t version, struct
         MUTEX_GUARD(&r->table.lock);
         TRY(resolve_locked(r, name, &e));
         return get_version_locked(e, version, ret);
+}
+
+/* A model whose configuration is a file's. */
+struct config_place {
+        char    *directory;   /* owned; NULL: the configuration is not of a file */
+        uint64_t fingerprint; /* of the file that was loaded */
+        bool     is_known;    /* the fingerprint is */
+};
+
+static struct error *find_config_place(struct repo *r, const char *name, int64_t version,
+                                       struct config_place *ret) {
+        struct repo_entry *e;
+        struct model      *model;
+
+        MUTEX_GUARD(&r->table.lock);
+        TRY(resolve_locked(r, name, &e));
+        TRY(get_version_locked(e, version, &model));
+        *ret = (struct config_place){ .is_known = e->fingerprint != NULL };
+        if (e->sent_config == NULL && e->repository[0] != '\0')
+                ret->directory = mem_strdup(e->directory);
+        if (e->fingerprint != NULL)
+                ret->fingerprint = e->fingerprint->config;
+        model_unref(model);
+        return NULL;
+}
+
+static bool is_config_changed(const struct config_place *p) {
+        struct dir_fingerprint *now = NULL;
+        AUTO_ERROR              err = dir_fingerprint_read(p->directory, &now);
+        bool is_changed = p->is_known && (err != NULL || now->config != p->fingerprint);
+
+        dir_fingerprint_free(now);
+        return is_changed;
+}
+
+struct error *repo_find_config_file(struct repo *r, const char *name, int64_t version,
+                                    char **ret_path, bool *ret_is_changed) {
+        struct config_place place;
+
+        *ret_path = NULL;
+        *ret_is_changed = false;
+        TRY(find_config_place(r, name, version, &place));
+        if (place.directory == NULL)
+                return NULL;
+        *ret_path = model_files_find_config(r->parts.config_name, place.directory);
+        *ret_is_changed = is_config_changed(&place);
+        free(place.directory);
+        return NULL;
 }
 
 struct error *repo_get_for_request(struct repo *r, const char *name, int64_t version,

@@ -8,7 +8,9 @@
 #include "repo/model_files.h"
 #include "repo/repo.h"
 #include "repo/repo_change.h"
+#include "repo/repo_remote.h"
 #include "repo/repo_scan.h"
+#include "store/store_copy.h"
 
 /* One model to be loaded or unloaded. run_step() frees it. */
 struct step {
@@ -17,6 +19,7 @@ struct step {
         struct model_key        key;         /* its texts are owned */
         char                   *repository;  /* owned; NULL: the model was removed */
         char                   *directory;   /* owned; NULL: the model was removed */
+        struct store_copy      *copy;        /* ref; of a remote directory; or NULL */
         struct dir_fingerprint *fingerprint; /* owned, until the load takes it */
 };
 
@@ -39,11 +42,11 @@ static struct step *add_step(struct steps *steps, struct repo *r, struct repo_en
         return s;
 }
 
-static struct dir_fingerprint *read_fingerprint(const char *directory) {
+static struct dir_fingerprint *read_fingerprint(const struct found_model *found) {
         struct dir_fingerprint *fingerprint = NULL;
 
         /* It fails when the directory was removed at this moment. */
-        error_free(dir_fingerprint_read(directory, &fingerprint));
+        error_free(found_model_fingerprint(found, &fingerprint));
         return fingerprint;
 }
 
@@ -62,10 +65,11 @@ static struct error *load_and_note_failure(struct step *s, const struct model_so
 }
 
 /* True when the files are those that the poll saw. The step may have waited for its turn; the next
- * poll handles later changes. */
+ * poll handles later changes. Those of a remote directory are compared when they are fetched. */
 static bool is_unchanged(const struct step *s) {
-        struct dir_fingerprint *now = read_fingerprint(s->directory);
-        bool                    is_same = dir_fingerprint_equal(s->fingerprint, now);
+        const struct found_model here = { .directory = s->directory, .copy = s->copy };
+        struct dir_fingerprint  *now = read_fingerprint(&here);
+        bool                     is_same = dir_fingerprint_equal(s->fingerprint, now);
 
         dir_fingerprint_free(now);
         return is_same;
@@ -75,6 +79,7 @@ static void load(struct step *s) {
         const struct model_source source = { .key = s->key,
                                              .repository = s->repository,
                                              .directory = s->directory,
+                                             .copy = s->copy,
                                              .must_be_unchanged = true,
                                              .files = dir_fingerprint_digest(s->fingerprint) };
         AUTO_CHARS                label = model_key_label(&s->key);
@@ -87,7 +92,9 @@ static void load(struct step *s) {
                 err = load_and_note_failure(s, &source, e);
         repo_change_end(s->repo, e);
         if (err != NULL)
-                log_error("failed to poll model '%s': %s", label, err->message);
+                log_error(error_is(err, ERROR_KIND_FETCH) ? "failed to load '%s': %s"
+                                                          : "failed to poll model '%s': %s",
+                          label, err->message);
 }
 
 /* The next poll may plan a step for the model again. */
@@ -108,6 +115,7 @@ static void step_free(struct step *s) {
         free((char *)(uintptr_t)s->key.name);
         free(s->repository);
         free(s->directory);
+        store_copy_unref(s->copy);
         free(s);
 }
 
@@ -133,7 +141,7 @@ static bool serves_from_unreadable(const struct repo_entry *e, const struct repo
  * not loaded. */
 static void check_found(struct repo *r, const struct repo_scan *scan,
                         const struct found_model *found, struct steps *steps) {
-        struct dir_fingerprint *fingerprint = read_fingerprint(found->directory);
+        struct dir_fingerprint *fingerprint = read_fingerprint(found);
         struct repo_entry      *e;
         bool                    is_unchanged, is_due;
 
@@ -156,6 +164,7 @@ static void check_found(struct repo *r, const struct repo_scan *scan,
 
                 s->repository = mem_strdup(found->repository);
                 s->directory = mem_strdup(found->directory);
+                s->copy = store_copy_ref(found->copy);
                 s->fingerprint = fingerprint;
         } else {
                 dir_fingerprint_free(e->seen);

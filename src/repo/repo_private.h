@@ -15,11 +15,14 @@ struct work_pool;
 struct model_graph;
 struct override_files;
 struct override_store;
+struct store;
+struct store_hub;
 
 /* One --model-repository. */
 struct repo_path {
-        char *path;                   /* owned */
-        char *namespace;              /* owned; the path, or "" without namespaces */
+        char         *path;  /* owned; a directory, or the address of a remote repository */
+        struct store *store; /* ref; NULL: a directory */
+        char *namespace;     /* owned; the path, or "" without namespaces */
         struct repo_name      *names; /* owned, and the texts; renamed models */
         size_t                 n_names;
         struct override_files *view; /* ref; of a bare model without version folders, else NULL */
@@ -36,6 +39,7 @@ struct repo {
         bool                   reports_reasons;
         bool                   is_strict_unload; /* a `next` model is not unloaded */
         struct override_store *overrides;        /* owned */
+        struct store_hub      *stores;           /* owned; for remote repositories */
         struct repo_table      table;
         struct work_pool      *loads;   /* owned; for loads of repo_start_poll() */
         struct work_pool      *unloads; /* owned; for its unloads, which loads must not delay */

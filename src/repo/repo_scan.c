@@ -1,13 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "repo/repo_scan.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "repo/override.h"
 #include "repo/repo_private.h"
+#include "store/store.h"
+#include "store/store_copy.h"
+#include "store/store_listing.h"
 
 #include <string.h>
+
+/* How old the answer of a remote repository may be. */
+enum scan_age {
+        SCAN_NEW,    /* it is asked now */
+        SCAN_RECENT, /* REPO_SCAN_RECENT_NS */
+        SCAN_QUICK,  /* the same, and when it is asked, then once */
+};
 
 /* ---- paths of repositories ------------------------------------------------------------------- */
 
@@ -18,6 +29,7 @@ void repo_path_done(struct repo_path *p) {
         }
         free(p->names);
         override_files_unref(p->view);
+        store_unref(p->store);
         free(p->namespace);
         free(p->path);
 }
@@ -60,23 +72,41 @@ static bool is_mapped_name(const struct repo_scan *s, const char *name) {
 
 static void found_done(struct found_model *m) {
         free((char *)(uintptr_t)m->key.name);
+        store_copy_unref(m->copy);
         free(m->directory);
 }
 
 /* ---- one repository -------------------------------------------------------------------------- */
 
-/* Takes `directory`. */
-static void add_found(struct repo_scan *s, const struct repo_path *p, const char *name,
-                      bool is_mapped, char *directory) {
+/* Where the scan of one repository puts its models. */
+struct scan_target {
+        struct repo_scan       *scan;
+        const struct repo_path *path;
+        struct store_listing   *listing; /* borrowed; NULL: a local repository */
+};
+
+static char *join_directory(const struct repo_path *p, const char *directory) {
+        if (strcmp(directory, REPO_ITSELF) != 0)
+                return path_join(p->path, directory);
+        return mem_strdup(p->view != NULL ? override_files_directory(p->view) : p->path);
+}
+
+static void add_found(const struct scan_target *t, const char *name, bool is_mapped,
+                      const char *directory) {
+        struct repo_scan       *s = t->scan;
+        const struct repo_path *p = t->path;
+
         if (s->n_models == s->cap_models) {
                 s->cap_models = s->cap_models > 0 ? s->cap_models * 2 : 64;
                 s->models = mem_realloc(s->models, s->cap_models * sizeof(*s->models));
         }
-        s->models[s->n_models++] = (struct found_model){ .key = { .namespace = p->namespace,
-                                                                  .name = mem_strdup(name) },
-                                                         .repository = p->path,
-                                                         .directory = directory,
-                                                         .is_mapped = is_mapped };
+        s->models[s->n_models++] = (struct found_model){
+                .key = { .namespace = p->namespace, .name = mem_strdup(name) },
+                .repository = p->path,
+                .directory = join_directory(p, directory),
+                .copy = p->store != NULL ? store_copy_new(p->store, t->listing, directory) : NULL,
+                .is_mapped = is_mapped,
+        };
 }
 
 /* Checks that entries of the directory can be accessed. A directory may allow to list names but not
@@ -88,75 +118,140 @@ static struct error *check_search(const struct repo_path *p) {
         return file_stat(inside, &stat);
 }
 
-static void add_itself(struct repo_scan *s, const struct repo_path *p) {
-        add_found(s, p, name_of_itself(p), true,
-                  mem_strdup(p->view != NULL ? override_files_directory(p->view) : p->path));
-}
+static void add_names_of(const struct scan_target *t, const char *directory) {
+        const struct repo_path *p = t->path;
 
-static void add_names_of(struct repo_scan *s, const struct repo_path *p, const char *directory) {
         if (!is_mapped_directory(p, directory)) {
-                if (!is_mapped_name(s, directory))
-                        add_found(s, p, directory, false, path_join(p->path, directory));
+                if (!is_mapped_name(t->scan, directory))
+                        add_found(t, directory, false, directory);
                 return;
         }
         for (size_t i = 0; i < p->n_names; i++)
                 if (strcmp(p->names[i].directory, directory) == 0)
-                        add_found(s, p, p->names[i].model, true, path_join(p->path, directory));
+                        add_found(t, p->names[i].model, true, directory);
 }
 
-static struct error *scan_all(const struct repo_path *p, struct repo_scan *s) {
-        struct dir_list list;
+static struct error *scan_all(const struct scan_target *t) {
+        const struct repo_path *p = t->path;
+        struct dir_list         list;
 
         TRY(dir_check(p->path));
         TRY(check_search(p));
-        if (name_of_itself(p) != NULL) {
-                add_itself(s, p);
-                return NULL;
-        }
         TRY(dir_list_read_directories(p->path, &list));
         for (size_t i = 0; i < list.n_names; i++)
                 if (may_be_model(list.names[i]))
-                        add_names_of(s, p, list.names[i]);
+                        add_names_of(t, list.names[i]);
         dir_list_done(&list);
         return NULL;
 }
 
-static void add_if_present(const struct repo_path *p, const char *name, bool is_mapped,
-                           const char *directory, struct repo_scan *s) {
-        AUTO_CHARS       path = path_join(p->path, directory);
+static struct error *add_if_present(const struct scan_target *t, const char *name, bool is_mapped,
+                                    const char *directory) {
+        AUTO_CHARS       path = path_join(t->path->path, directory);
         struct file_stat stat;
         AUTO_ERROR       err = NULL;
 
         if (!may_be_model(directory))
-                return;
+                return NULL;
         err = file_stat(path, &stat);
         if (err == NULL && stat.is_directory)
-                add_found(s, p, name, is_mapped, STEAL(path));
+                add_found(t, name, is_mapped, directory);
+        return NULL;
 }
 
-/* Looks at the directories in which a model of this name can be: the one to which a registration
+/* Calls `look` for the directories in which a model of this name can be: the one to which a registration
  * gave the name, else the one of that name. */
-static struct error *scan_one(const struct repo_path *p, const char *name, struct repo_scan *s) {
-        const char *itself = name_of_itself(p);
+static struct error *look_for(const struct scan_target *t, const char *name,
+                              struct error *(*look)(const struct scan_target *t, const char *name,
+                                                    bool is_mapped, const char *directory)) {
+        const struct repo_path *p = t->path;
 
-        TRY(dir_check(p->path));
-        TRY(check_search(p));
-        if (itself != NULL) {
-                if (strcmp(itself, name) == 0)
-                        add_itself(s, p);
-                return NULL;
-        }
-        if (!is_mapped_directory(p, name) && !is_mapped_name(s, name))
-                add_if_present(p, name, false, name, s);
+        if (!is_mapped_directory(p, name) && !is_mapped_name(t->scan, name))
+                TRY(look(t, name, false, name));
         for (size_t i = 0; i < p->n_names; i++)
                 if (strcmp(p->names[i].model, name) == 0)
-                        add_if_present(p, name, true, p->names[i].directory, s);
+                        TRY(look(t, name, true, p->names[i].directory));
+        return NULL;
+}
+
+/* The repository is one model. */
+static struct error *scan_itself(const struct scan_target *t, const char *name, const char *only) {
+        TRY(dir_check(t->path->path));
+        TRY(check_search(t->path));
+        if (only == NULL || strcmp(only, name) == 0)
+                add_found(t, name, true, REPO_ITSELF);
+        return NULL;
+}
+
+static struct error *scan_directory(const struct scan_target *t, const char *only) {
+        const char *itself = name_of_itself(t->path);
+
+        if (itself != NULL)
+                return scan_itself(t, itself, only);
+        if (only == NULL)
+                return scan_all(t);
+        TRY(dir_check(t->path->path));
+        TRY(check_search(t->path));
+        return look_for(t, only, add_if_present);
+}
+
+/* ---- one remote repository ------------------------------------------------------------------- */
+
+static void add_listed(const struct scan_target *t) {
+        const struct store_list *list = &t->listing->list;
+        struct str               last = { 0 };
+
+        for (size_t i = 0; i < list->n_entries; i++) {
+                struct str top = store_entry_top(&list->entries[i]);
+                AUTO_CHARS directory = NULL;
+
+                if (top.len == 0 || str_equal(top, last))
+                        continue;
+                last = top;
+                directory = mem_strndup(top.ptr, top.len);
+                if (may_be_model(directory))
+                        add_names_of(t, directory);
+        }
+}
+
+static struct error *add_if_listed(const struct scan_target *t, const char *name, bool is_mapped,
+                                   const char *directory) {
+        struct scan_target here = *t;
+        size_t             n;
+
+        if (!may_be_model(directory) || strcmp(directory, "..") == 0)
+                return NULL;
+        TRY(store_list_directory(t->path->store, directory, &here.listing));
+        (void)store_listing_find(here.listing, directory, &n);
+        if (n > 0)
+                add_found(&here, name, is_mapped, directory);
+        store_listing_unref(here.listing);
+        return NULL;
+}
+
+static struct error *list_all(struct store *s, enum scan_age age, struct store_listing **ret) {
+        return age == SCAN_NEW ? store_list_directory(s, "", ret)
+                               : store_list_recent(s, REPO_SCAN_RECENT_NS, age == SCAN_RECENT, ret);
+}
+
+static struct error *scan_store(const struct scan_target *t, const char *only, enum scan_age age) {
+        struct scan_target all = *t;
+
+        if (only != NULL)
+                return look_for(t, only, add_if_listed);
+        TRY(list_all(t->path->store, age, &all.listing));
+        add_listed(&all);
+        store_listing_unref(all.listing);
         return NULL;
 }
 
 /* `only` NULL: scans for all names. */
-static struct error *scan_path(const struct repo_path *p, const char *only, struct repo_scan *s) {
-        return error_wrap(only != NULL ? scan_one(p, only, s) : scan_all(p, s),
+static struct error *scan_path(const struct repo_path *p, const char *only, enum scan_age age,
+                               struct repo_scan *s) {
+        const struct scan_target target = { .scan = s, .path = p };
+
+        return error_wrap(p->store != NULL ? scan_store(&target, only, age)
+                                           : scan_directory(&target, only),
                           "failed to read model repository '%s'", p->path);
 }
 
@@ -206,6 +301,7 @@ static void merge(struct repo_scan *s) {
 
 static void copy_path(struct repo_path *to, const struct repo_path *from) {
         *to = (struct repo_path){ .path = mem_strdup(from->path),
+                                  .store = store_ref(from->store),
                                   .namespace = mem_strdup(from->namespace),
                                   .n_names = from->n_names,
                                   .view = override_files_ref(from->view) };
@@ -238,8 +334,8 @@ static bool note_readability(struct repo *r, const char *path, bool is_unreadabl
 
 /* Logs each change once, whatever function scans. */
 static void read_path(struct repo *r, const struct repo_path *p, const char *only,
-                      struct repo_scan *s) {
-        struct error *err = scan_path(p, only, s);
+                      enum scan_age age, struct repo_scan *s) {
+        struct error *err = scan_path(p, only, age, s);
         bool          has_changed = note_readability(r, p->path, err != NULL);
 
         if (has_changed && err != NULL)
@@ -250,16 +346,24 @@ static void read_path(struct repo *r, const struct repo_path *p, const char *onl
                 add_failure(s, p->path, err);
 }
 
-void repo_scan_read(struct repo *r, struct repo_scan *ret) {
-        repo_scan_read_one(r, NULL, ret);
-}
-
-void repo_scan_read_one(struct repo *r, const char *only, struct repo_scan *ret) {
+static void read_paths(struct repo *r, const char *only, enum scan_age age, struct repo_scan *ret) {
         *ret = (struct repo_scan){ 0 };
         copy_paths(r, ret);
         for (size_t i = 0; i < ret->n_paths; i++)
-                read_path(r, &ret->paths[i], only, ret);
+                read_path(r, &ret->paths[i], only, age, ret);
         merge(ret);
+}
+
+void repo_scan_read(struct repo *r, struct repo_scan *ret) {
+        read_paths(r, NULL, SCAN_NEW, ret);
+}
+
+void repo_scan_read_recent(struct repo *r, bool is_quick, struct repo_scan *ret) {
+        read_paths(r, NULL, is_quick ? SCAN_QUICK : SCAN_RECENT, ret);
+}
+
+void repo_scan_read_one(struct repo *r, const char *only, struct repo_scan *ret) {
+        read_paths(r, only, SCAN_NEW, ret);
 }
 
 struct error *repo_check_paths(struct repo *r) {
@@ -268,7 +372,7 @@ struct error *repo_check_paths(struct repo *r) {
 
         copy_paths(r, &scan);
         for (size_t i = 0; i < scan.n_paths && err == NULL; i++)
-                err = scan_path(&scan.paths[i], NULL, &scan);
+                err = scan_path(&scan.paths[i], NULL, SCAN_NEW, &scan);
         repo_scan_done(&scan);
         return err;
 }

@@ -21,13 +21,15 @@
 struct repo;
 struct repo_entry;
 struct repo_path;
+struct store_copy;
 
 struct found_model {
-        struct model_key key;     /* owns its name; borrows its namespace from the scan */
-        const char *repository;   /* borrowed: the scan; path of the first one that has the model */
-        char       *directory;    /* owned; in that repository */
-        bool        is_duplicate; /* another repository of the same namespace has the model too */
-        bool        is_mapped;    /* its name was given at the registration of the repository */
+        struct model_key key;    /* owns its name; borrows its namespace from the scan */
+        const char *repository;  /* borrowed: the scan; path of the first one that has the model */
+        char       *directory;   /* owned; in that repository; the address in a remote one */
+        struct store_copy *copy; /* ref; its local copy to be; NULL: the directory is local */
+        bool is_duplicate;       /* another repository of the same namespace has the model too */
+        bool is_mapped;          /* its name was given at the registration of the repository */
 };
 
 struct scan_failure {
@@ -46,6 +48,10 @@ struct repo_scan {
 };
 
 void repo_scan_read(struct repo *r, struct repo_scan *ret);
+/* The same, where the answer of a remote repository may be up to that old (REPO_SCAN_RECENT_NS).
+ * `is_quick`: a remote repository is not asked again when it does not answer. */
+#define REPO_SCAN_RECENT_NS (15 * NS_PER_S)
+void repo_scan_read_recent(struct repo *r, bool is_quick, struct repo_scan *ret);
 /* Scans for one name only. A name that is not one entry of a directory, such as "../m", is never
  * found. */
 void repo_scan_read_one(struct repo *r, const char *name, struct repo_scan *ret);

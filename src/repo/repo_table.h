@@ -25,6 +25,7 @@
 
 struct model_generations;
 struct repo_table;
+struct store_copy;
 
 struct repo_version {
         struct repo_entry  *entry; /* borrowed: it holds this */
@@ -54,7 +55,8 @@ struct repo_entry {
         unsigned           n_unloads;    /* unloads of it that wait or run */
         bool               is_unloading; /* the change that makes it busy is an unload */
         bool               is_outdated;  /* a poll has found that the running change is needless */
-        struct change_goal running;      /* of the change that runs; its text is `running_config` */
+        struct store_copy *fetching; /* borrowed: the running load fetches it; NULL: it does not */
+        struct change_goal running;  /* of the change that runs; its text is `running_config` */
         char              *running_config; /* owned */
         atomic_uint
                 n_superseding; /* changes that wait and make the running one needless; the running one

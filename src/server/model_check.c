@@ -9,6 +9,7 @@
 #include "config/chain_line.h"
 #include "config/config_check.h"
 #include "config/config_normalize.h"
+#include "config/config_notes.h"
 #include "config/config_review.h"
 #include "config/labels.h"
 #include "config/state_plan.h"
@@ -110,6 +111,71 @@ static struct error *read_config(struct model_check *c) {
         return model_config_read_all(&c->review, strbuf_str(&text), &c->config);
 }
 
+/* ---- remarks ---------------------------------------------------------------------------------- */
+
+static void add_note(void *owner, enum note_verdict verdict, const char *field, const char *text) {
+        struct model_check *c = owner;
+
+        problem_list_note(&c->notes, place_of(c), &c->review, note_verdict_name(verdict),
+                          error_at(error_new_text(ERR_INVALID_ARG, text), "%s", field));
+}
+
+/* Adds a remark on the field that `err` is about. */
+static void explain(struct model_check *c, const struct error *err, const char *text) {
+        if (err != NULL && err->field != NULL)
+                add_note(c, NOTE_MISSING, err->field, text);
+}
+
+static bool is_installed(const struct model_check *c, const char *backend) {
+        AUTO_CHARS path = NULL;
+        AUTO_ERROR err =
+                backend_registry_find(c->options->backends,
+                                      &(struct backend_wanted){ .backend = backend,
+                                                                .runtime = "",
+                                                                .model = c->name,
+                                                                .model_directory = c->directory,
+                                                                .version = 1 },
+                                      &path);
+
+        return err == NULL;
+}
+
+/* Puts the names of the installed backends, with commas between them. */
+static void put_installed(const struct model_check *c, struct strbuf *out) {
+        struct dir_list list;
+        const char     *before = "which has ";
+        AUTO_ERROR      err = dir_list_read_directories(c->options->backend_directory, &list);
+
+        if (err != NULL) {
+                strbuf_puts(out, "no such directory");
+                return;
+        }
+        for (size_t i = 0; i < list.n_names; i++) {
+                if (!is_installed(c, list.names[i]))
+                        continue;
+                strbuf_printf(out, "%s%s", before, list.names[i]);
+                before = ", ";
+        }
+        if (strcmp(before, ", ") != 0)
+                strbuf_puts(out, "which has none");
+        dir_list_done(&list);
+}
+
+static void explain_backend(struct model_check *c, const struct error *err, const char *backend) {
+        const char *advice = config_notes_of_backend(backend);
+        AUTO_STRBUF text = { 0 };
+
+        strbuf_init(&text, 0);
+        strbuf_printf(&text,
+                      "needs the compiled backend libtriton_%s.so in --backend-directory=%s (",
+                      backend, c->options->backend_directory);
+        put_installed(c, &text);
+        strbuf_printf(&text, ")%s%s", *advice != '\0' ? "; " : "", advice);
+        explain(c, err, strbuf_cstr(&text));
+}
+
+/* ---- the checks -------------------------------------------------------------------------------- */
+
 /* Adds "Did you mean" with the nearest name in the directory to the message. Takes `err`. */
 static struct error *suggest_name(const char *directory, const char *wanted, struct error *err) {
         const char     *nearest;
@@ -130,16 +196,20 @@ static struct error *suggest_name(const char *directory, const char *wanted, str
         return longer;
 }
 
-static struct error *check_backend(const struct model_check *c) {
+static struct error *check_backend(struct model_check *c) {
         const Inference__ModelConfig *pb = c->config->pb;
         bool                          is_platform = !config_text_is_set(pb->backend);
+        const char                   *field = config_text_is_set(pb->runtime) ? "runtime"
+                                              : is_platform                   ? "platform"
+                                                                              : "backend";
+        const char                   *backend = is_platform ? pb->platform : pb->backend;
         AUTO_CHARS                    path = NULL;
         struct error                 *err;
 
         err = backend_registry_find(
                 c->options->backends,
                 &(struct backend_wanted){
-                        .backend = is_platform ? pb->platform : pb->backend,
+                        .backend = backend,
                         .runtime = config_text_is_set(pb->runtime) ? pb->runtime : "",
                         .model = c->name,
                         .model_directory = c->directory,
@@ -147,9 +217,12 @@ static struct error *check_backend(const struct model_check *c) {
                 &path);
         if (err != NULL && !is_platform)
                 err = suggest_name(c->options->backend_directory, pb->backend, err);
-        if (config_text_is_set(pb->runtime))
-                return error_at(err, "runtime");
-        return error_at(err, is_platform ? "platform" : "backend");
+        err = error_at(err, "%s", field);
+        if (err == NULL)
+                add_note(c, NOTE_WORKS, field, path);
+        else if (!config_text_is_set(pb->runtime))
+                explain_backend(c, err, backend);
+        return err;
 }
 
 /* Checks that each named agent can be found. An earlier agent may provide the
@@ -192,14 +265,36 @@ static void check_scheduling_libraries(struct model_check *c) {
         report_with(c, "model_repository_agents", find_scheduler(c));
 }
 
+/* Whether the error is about a group that names GPUs. */
+static bool is_gpu_error(const struct model_check *c, const struct error *err) {
+        const Inference__ModelConfig *pb = c->config->pb;
+
+        for (size_t i = 0; i < pb->n_instance_group; i++) {
+                const Inference__ModelInstanceGroup *group = pb->instance_group[i];
+                AUTO_CHARS                           path = mem_printf("instance_group[%zu]", i);
+
+                if ((group->kind == INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU ||
+                     group->n_gpus > 0) &&
+                    err->field != NULL && str_starts(str_of(err->field), str_of(path)))
+                        return true;
+        }
+        return false;
+}
+
 /* Without the backend's defaults for instance groups, which only an opened backend reports. */
 static struct error *check_groups(struct model_check *c) {
         const struct config_devices devices = { .n_gpus = 0 };
+        struct error               *err;
 
         if (chain_line_is_platform(c->config))
                 return NULL;
         TRY(model_config_normalize_groups(c->config, &devices));
-        return model_config_check_groups(c->config, devices.n_gpus);
+        err = model_config_check_groups(c->config, devices.n_gpus);
+        if (err != NULL && is_gpu_error(c, err))
+                explain(c, err,
+                        "there is no GPU support yet: without the kind and its GPUs, or with "
+                        "KIND_CPU, the model runs on the CPU");
+        return err;
 }
 
 static struct error *assume_complete(const struct model_check *c, struct model_config **ret) {
@@ -335,8 +430,10 @@ static void check_config(struct model_check *c, struct version_scan *scan) {
 static bool fill_config(struct model_check *c, const char *first_file) {
         if (!add_problem(c, read_config(c)) || c->config == NULL)
                 return false;
-        return report_with(c, BACKEND_FIELDS, model_files_fill(c->config, c->name, first_file)) &&
-               report(c, model_config_normalize(c->config));
+        if (!report_with(c, BACKEND_FIELDS, model_files_fill(c->config, c->name, first_file)))
+                return false;
+        config_notes_each(c->config, c->directory, add_note, c);
+        return report(c, model_config_normalize(c->config));
 }
 
 static void check_directory(struct model_check *c, struct version_scan *scan) {
@@ -356,6 +453,7 @@ void model_check_run(struct model_check *c) {
         version_scan_init(&scan);
         check_directory(c, &scan);
         problem_list_sort(&c->problems);
+        problem_list_sort(&c->notes);
         if (c->review.is_cut)
                 problem_list_add(&c->problems, place_of(c), NULL,
                                  error_new(ERR_INVALID_ARG,
@@ -371,6 +469,7 @@ void model_check_refuse(struct model_check *c, struct error *err) {
 void model_check_done(struct model_check *c) {
         version_pick_done(&c->versions);
         problem_list_done(&c->problems);
+        problem_list_done(&c->notes);
         model_config_free(c->config);
         pb_text_review_done(&c->review);
         free(c->config_path);
@@ -440,6 +539,8 @@ struct error *model_check_print(const struct model_check *c, struct json_writer 
                 json_member_string(w, "file", c->config_path);
         json_key(w, "problems");
         problem_list_print(&c->problems, w);
+        json_key(w, "notes");
+        problem_list_print(&c->notes, w);
         if (c->problems.n_errors == 0) {
                 json_key(w, "versions");
                 json_begin_array(w);

@@ -47,6 +47,7 @@ struct model_check {
         struct model_config              *config; /* owned; NULL when it could not be read */
         struct version_pick               versions;
         struct problem_list               problems;
+        struct problem_list               notes; /* see config_notes.h */
 };
 
 void model_check_run(struct model_check *c);
@@ -54,8 +55,8 @@ void model_check_run(struct model_check *c);
 void model_check_refuse(struct model_check *c, struct error *err);
 void model_check_done(struct model_check *c);
 
-/* Prints {"name", "directory", "file", "problems", "versions", "config", "batch_plan"}. The last three
- * only without errors, the configuration completed and normalised, the plan only for composite models. */
+/* Prints {"name", "directory", "file", "problems", "notes", "versions", "config", "batch_plan"}. The
+ * last three only without errors, the configuration completed and normalised, the plan only for composite models. */
 struct error *model_check_print(const struct model_check *c, struct json_writer *w) NODISCARD;
 
 /* How names of models are resolved. A configuration names a model of its own repository, or, with a

@@ -36,28 +36,35 @@ static const char *read_place(const char *message, struct pb_place *ret) {
         return rest.ptr + 1;
 }
 
-void problem_list_add(struct problem_list *l, const char *file, const struct pb_text_review *review,
-                      struct error *err) {
+void problem_list_note(struct problem_list *l, const char *file,
+                       const struct pb_text_review *review, const char *severity,
+                       struct error *err) {
         struct pb_place place = { 0, 0 };
         const char     *message;
         struct problem *p;
 
-        if (err == NULL)
-                return;
         message = read_place(err->message, &place);
         if (message == NULL && err->field != NULL && review != NULL &&
             !pb_text_review_find(review, err->field, &place))
                 place = (struct pb_place){ 0, 0 };
         p = append_problem(l, file, message != NULL ? message : err->message);
+        p->severity = severity;
         p->line = place.line;
         p->column = place.column;
         p->field = err->field != NULL ? mem_strdup(err->field) : NULL;
-        l->n_errors++;
         error_free(err);
 }
 
+void problem_list_add(struct problem_list *l, const char *file, const struct pb_text_review *review,
+                      struct error *err) {
+        if (err == NULL)
+                return;
+        problem_list_note(l, file, review, "error", err);
+        l->n_errors++;
+}
+
 void problem_list_warn(struct problem_list *l, const char *file, const char *message) {
-        append_problem(l, file, message)->is_warning = true;
+        append_problem(l, file, message)->severity = "warning";
 }
 
 static int compare_numbers(unsigned a, unsigned b) {
@@ -81,7 +88,7 @@ void problem_list_sort(struct problem_list *l) {
 static void print_problem(const struct problem *p, struct json_writer *w) {
         json_begin_object(w);
         json_key(w, "severity");
-        json_put_string(w, p->is_warning ? "warning" : "error");
+        json_put_string(w, p->severity);
         json_key(w, "file");
         json_put_string(w, p->file);
         if (p->line > 0) {

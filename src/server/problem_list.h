@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Problems of a model's files, each with its location.
+/* Problems of a model's files, or remarks on them, each with its location.
  *
  * Ownership.  A list owns its problems, which own their texts.
  * Threads.  One owner.
@@ -15,12 +15,14 @@
 #include <stddef.h>
 
 struct problem {
-        bool     is_warning; /* does not keep the model from loading */
-        char    *file;       /* owned; the file or directory that has the problem */
-        unsigned line;       /* 0: the whole file */
-        unsigned column;
-        char    *field;   /* owned; "input[1].dims"; NULL: unknown */
-        char    *message; /* owned */
+        /* Static; "error", or "warning" for what does not keep the model from loading; of a remark
+         * its verdict (config_notes.h). */
+        const char *severity;
+        char       *file; /* owned; the file or directory that has the problem */
+        unsigned    line; /* 0: the whole file */
+        unsigned    column;
+        char       *field;   /* owned; "input[1].dims"; NULL: unknown */
+        char       *message; /* owned */
 };
 
 struct problem_list {
@@ -37,6 +39,10 @@ void problem_list_done(struct problem_list *l);
 void problem_list_add(struct problem_list *l, const char *file, const struct pb_text_review *review,
                       struct error *err);
 void problem_list_warn(struct problem_list *l, const char *file, const char *message);
+/* The same as problem_list_add() for a remark, which is no error. `severity` is static. */
+void problem_list_note(struct problem_list *l, const char *file,
+                       const struct pb_text_review *review, const char *severity,
+                       struct error *err);
 
 /* Sorts by location; problems of whole files come last. */
 void problem_list_sort(struct problem_list *l);

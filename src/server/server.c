@@ -102,6 +102,10 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
                 .reports_reasons = o->load_reasons,
                 .is_strict_unload = o->chain_strict_unload,
                 .model_name = o->model_name,
+                .stores = { .cache_directory = o->repository_cache_directory,
+                            .cache_bytes = (uint64_t)o->repository_cache_bytes,
+                            .n_transfers = (unsigned)o->repository_transfers,
+                            .retry_ns = (uint64_t)o->repository_retry_s * NS_PER_S },
         };
 
         return repo_new(&options, &s->repo);
@@ -206,10 +210,11 @@ static enum server_state state_after_start(struct server *s) {
 }
 
 struct error *server_new(const struct server_options *o, struct server **ret) {
-        struct server *s = mem_zalloc(sizeof(*s));
+        struct server *s;
         struct error  *err;
 
-        reserve_open();
+        TRY(reserve_open());
+        s = mem_zalloc(sizeof(*s));
         err = log_start();
         if (err != NULL) {
                 reserve_close();

@@ -118,6 +118,9 @@ struct error *server_model_metadata(struct server *s, const char *name, int64_t 
                                     struct message **ret) NODISCARD;
 struct error *server_model_config(struct server *s, const char *name, int64_t version,
                                   uint32_t config_version, struct message **ret) NODISCARD;
+/* The lines of the configuration's file; see NESO_ServerModelConfigSource(). Reads the file. */
+struct error *server_model_config_source(struct server *s, const char *name, int64_t version,
+                                         struct message **ret) NODISCARD;
 /* Calls `visit` for each READY version, with no lock held. */
 struct model_activity;
 typedef void (*server_activity_fn)(const char *name, int64_t version, size_t n_instances,

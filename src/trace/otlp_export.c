@@ -2,10 +2,10 @@
 #include "trace/otlp_export.h"
 
 #include "base/clock.h"
+#include "base/curl_library.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
-#include "net/curl_library.h"
 #include "trace/otlp_json.h"
 #include "trace/trace_record.h"
 

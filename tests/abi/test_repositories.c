@@ -309,6 +309,26 @@ static void test_a_repository_is_one_model(void **state) {
         end(&p);
 }
 
+/* Its files are copied one directory at a time. */
+static void test_a_remote_repository_is_not_one_model(void **state) {
+        struct TRITONSERVER_Parameter       *name;
+        const struct TRITONSERVER_Parameter *mapping[1];
+        struct place                         p;
+
+        (void)state;
+        begin(&p, TRITONSERVER_MODEL_CONTROL_EXPLICIT);
+        name = TRITONSERVER_ParameterNew(".", TRITONSERVER_PARAMETER_STRING, "table");
+        mapping[0] = name;
+        assert_error(
+                TRITONSERVER_ServerRegisterModelRepository(p.server, "s3://bucket/model", mapping,
+                                                           1),
+                TRITONSERVER_ERROR_UNSUPPORTED,
+                "failed to register 's3://bucket/model': a remote repository cannot be one model, "
+                "name the directory of the model");
+        TRITONSERVER_ParameterDelete(name);
+        end(&p);
+}
+
 /* Also the name that the configuration has. Without a mapping the directory's name counts. */
 static void test_a_directory_gets_its_configured_name(void **state) {
         struct place p;
@@ -484,6 +504,7 @@ int main(int argc, char **argv) {
                 cmocka_unit_test(test_what_is_over_is_forgotten),
                 cmocka_unit_test(test_a_directory_gets_a_name),
                 cmocka_unit_test(test_a_repository_is_one_model),
+                cmocka_unit_test(test_a_remote_repository_is_not_one_model),
                 cmocka_unit_test(test_a_directory_gets_its_configured_name),
                 cmocka_unit_test(test_a_directory_gets_two_names),
                 cmocka_unit_test(test_a_name_that_a_directory_has),

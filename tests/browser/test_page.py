@@ -171,10 +171,22 @@ def test_an_unload_of_a_model_in_use_takes_a_second_step(server, page):
     post(server, "/v2/repository/models/last/load", {})
 
 
+def lines_beside(page):
+    """The number of the file's line beside each line of the configuration, "" for none."""
+    return dict(page.driver.execute_script(
+        "return [...document.querySelectorAll('#config .line')].map("
+        "line => [line.nextSibling.textContent.trim(), line.dataset.line])"))
+
+
 def test_a_load_with_parameters_changes_the_configuration(server, page):
     page.open(server)
     page.choose("image")
     page.wait(lambda: '"max_batch_size": 8' in page.text("config"), "the configuration is shown")
+    assert page.text("config-source") == "Numbers are lines of config.pbtxt; what has none was filled in."
+    beside, text = lines_beside(page), config("[ 3, 8, 8 ]").splitlines()
+    assert "max_batch_size: 8" in text[int(beside['"max_batch_size": 8,']) - 1]
+    assert "INPUT0" in text[int(beside['"name": "INPUT0",']) - 1]
+    assert beside['"default_model_filename": "",'] == ""
     changed = {"backend": "identity", "max_batch_size": 3,
                "input": [{"name": "INPUT0", "data_type": "TYPE_FP32", "dims": [3, 8, 8]}],
                "output": [{"name": "OUTPUT0", "data_type": "TYPE_FP32", "dims": [3, 8, 8]}]}
@@ -183,6 +195,8 @@ def test_a_load_with_parameters_changes_the_configuration(server, page):
     page.click("act-load-parameters")
     page.wait(lambda: page.text("act-message") == "Reload: done", "the load is done")
     page.wait(lambda: '"max_batch_size": 3' in page.text("config"), "the new configuration is shown")
+    assert page.text("config-source") == "It came with a load request, or was made without a file."
+    assert lines_beside(page)['"max_batch_size": 3,'] == ""
     page.driver.execute_script("document.getElementById('load-parameters').value = '{'")
     page.click("act-load-parameters")
     assert page.text("act-message").startswith("The parameters are not JSON: ")

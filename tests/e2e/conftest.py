@@ -77,8 +77,7 @@ class Server:
     def __init__(self, repository, options=(), waits_for=("http",), under=(), command=None):
         """`under`: a command that runs it, as the process that it was started as. `command`: instead of the
         usual one, without its options."""
-        usual = [str(BUILD / "neso"), "serve", f"--model-repository={repository}",
-                 f"--backend-directory={BUILD / 'backends'}",
+        usual = [*self.program(), f"--model-repository={repository}",
                  "--http-address=127.0.0.1", "--http-port=0", "--grpc-address=127.0.0.1",
                  "--grpc-port=0", "--metrics-port=0", *TLS_OPTIONS]
         command = [*under, *(command or usual), *options]
@@ -91,6 +90,10 @@ class Server:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         self._wait_for(waits_for)
+
+    def program(self):
+        """The beginning of its command; a subclass may start another installation."""
+        return [str(BUILD / "neso"), "serve", f"--backend-directory={BUILD / 'backends'}"]
 
     def _read(self):
         for line in self.process.stdout:

@@ -111,6 +111,16 @@ def test_kserve_serves_one_model(tmp_path):
     assert server.stop() == 0
 
 
+@pytest.mark.parametrize("container", containers())
+def test_images(container):
+    """Those that `make image` makes; a bare name gets its tag from the kustomization."""
+    made = set(re.findall(r"^write_image \S+ \S+ (\S+) ", (ROOT / "tools" / "make_image.sh").read_text("utf-8"), re.M))
+    assert made == {"neso:latest", "neso:latest-python"}
+    [kustomization] = load(KUBERNETES / "base" / "kustomization.yaml")
+    tags = {row["name"]: f"{row['newName']}:{row['newTag']}" for row in kustomization["images"]}
+    assert tags.get(container["image"], container["image"]) in made
+
+
 def test_probes():
     endpoints = {row["path"] for row in json.loads(neso("endpoints", "--json").stdout)}
     paths = set(probe_paths())

@@ -467,6 +467,23 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetLoadReason
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerOptionsSetMemoryBudget(
         struct TRITONSERVER_ServerOptions *options, uint64_t byte_size, size_t *used_bytes);
 
+/* Returns the lines of the file that the configuration of a loaded model was read from, as JSON to be
+ * deleted with TRITONSERVER_MessageDelete():
+ *
+ *     {"name": "m", "version": "1", "file": "config.pbtxt", "changed": false,
+ *      "lines": {"max_batch_size": 3, "input": 4, "input[0]": 4, "input[0].dims": 7, ...}}
+ *
+ * "file" is in the model's directory. It is null, and the others are missing, when there is no such file
+ * or the configuration came with a load request. "changed": the file is another one than that of the load.
+ * What the configuration has and "lines" has not was filled in. Lines count from 1. `model_version` -1 is
+ * the highest. The call reads the file.
+ *
+ * NOT_FOUND when there is no such model, UNAVAILABLE when the file cannot be read, INVALID_ARG when an
+ * argument is NULL or the name is ambiguous. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerModelConfigSource(
+        struct TRITONSERVER_Server *server, const char *model_name, int64_t model_version,
+        struct TRITONSERVER_Message **source);
+
 /* Returns the models of the chain that begins with this model, in order, as JSON to be deleted with
  * TRITONSERVER_MessageDelete():
  *
@@ -593,10 +610,13 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ModelInstanceSharedSet(
  *       {"name": "...", "directory": "...", "file": "<the configuration's, if there is one>",
  *        "problems": [{"severity": "error", "file": "...", "line": 3, "column": 5,
  *                      "field": "input[0].dims", "message": "..."}],
+ *        "notes": [{"severity": "differs", "field": "optimization.cuda", ...}],
  *        "versions": [1], "config": {...}}]}
  *
  * A problem without "line" concerns its whole file or directory. A "warning" does not keep the model
- * from being loaded. "versions" and "config", completed and normalised, are present when no problem is
+ * from being loaded. Notes have the members of problems; they say which parts of the configuration work
+ * as in the reference server ("works"), have another effect or none ("differs"), or keep the model from
+ * loading ("missing"). "versions" and "config", completed and normalised, are present when no problem is
  * an error. A model with batch ranges also has "batch_plan": its element n - 1 lists the executions
  * that serve n rows: "8,4,1".
  *

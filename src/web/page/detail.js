@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The part of the page about one model: what it does now, its actions, steps and configuration.
 import {modelPath, request, requestJson} from "./api.js";
+import {showConfig, sourceText} from "./config.js";
 import {about, byId, count, make, micros, reveal, say, setText, showTiles} from "./dom.js";
 import {drawGraph, graphOfChain, graphOfEnsemble, stepTime} from "./graph.js";
 import {showInferForm} from "./infer.js";
@@ -88,12 +89,16 @@ export class Detail {
   // What only a model that is ready has.
   async readModel(model, isReady = model.state === "READY") {
     const path = modelPath(model.name, model.version), turn = this.turn;
-    const [metadata, config, stats] = await Promise.all(["", "/config", "/stats"].map(end =>
+    const [metadata, config, source, stats] = await Promise.all(["", "/config", "/config/source", "/stats"].map(end =>
       isReady ? optional(requestJson(path + end)) : null));
     if (turn !== this.turn)
       return;
     showInferForm(model, metadata, config || {}, isReady ? NOT_THERE : "Load the model to try it.");
-    setText(byId("config"), config ? JSON.stringify(config, null, 2) : NOT_THERE);
+    if (config)
+      showConfig(config, source);
+    else
+      setText(byId("config"), NOT_THERE);
+    setText(byId("config-source"), config ? sourceText(source) : "");
     setText(byId("batches"), stats ? this.batchText(stats.model_stats[0]) : NOT_THERE);
     await this.readGraph(model, config, turn);
   }

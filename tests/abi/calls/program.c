@@ -125,6 +125,8 @@ static void call_control(struct TRITONSERVER_Server *server, const struct places
         OK(NESO_ThreadLoadsFor, "cached", 1);
         OK(NESO_ThreadLoadsFor, NULL, -1);
         OK(TRITONSERVER_ServerLoadModel, server, "chained"); /* and the next one, "cached" */
+        OK(NESO_ServerModelConfigSource, server, "chained", -1, &message);
+        delete_message(message, "\"file\":\"config.pbtxt\"");
         OK(NESO_ServerLoadChain, server, (const char *[]){ "chained", "cached" }, 2,
            (struct NESO_LoadParameters[]){ { NULL, 0 }, { NULL, 0 } }, 2, loaded);
         OK(NESO_ServerModelChain, server, "chained", -1, &message);

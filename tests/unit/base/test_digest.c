@@ -78,6 +78,36 @@ static void test_hex(void **state) {
         assert_false(digest_read_hex(STR_LIT(""), bytes, 2));
 }
 
+/* RFC 4231, 4.2, 4.3 and 4.7; an empty key and text. */
+static void test_hmac(void **state) {
+        static const struct row_hmac {
+                struct str  key, text;
+                const char *hex;
+        } table[] = {
+                { { "\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b\x0b"
+                    "\x0b",
+                    20 },
+                  { "Hi There", 8 },
+                  "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7" },
+                { { "Jefe", 4 },
+                  { "what do ya want for nothing?", 28 },
+                  "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843" },
+                { { NULL, 0 },
+                  { NULL, 0 },
+                  "b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad" },
+        };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+                unsigned char found[DIGEST_SHA256_BYTES];
+                char          hex[2 * DIGEST_SHA256_BYTES + 1];
+
+                assert_null(digest_hmac_sha256(table[i].key, table[i].text, found));
+                digest_print_hex(found, sizeof(found), hex);
+                assert_string_equal(hex, table[i].hex);
+        }
+}
+
 static void test_equal(void **state) {
         static const unsigned char a[] = { 1, 2, 3 }, b[] = { 1, 2, 0x83 }, c[] = { 0, 2, 3 };
 
@@ -93,7 +123,7 @@ SUITE(digest) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_known),      cmocka_unit_test(test_pieces),
                 cmocka_unit_test(test_unfinished), cmocka_unit_test(test_hex),
-                cmocka_unit_test(test_equal),
+                cmocka_unit_test(test_equal),      cmocka_unit_test(test_hmac),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,7 +16,7 @@ static void test_take_and_fill_again(void **state) {
         static const size_t sizes[] = { 1, 576, 577, 4160, 10000, 60000, 200000, 426000 };
 
         (void)state;
-        reserve_open();
+        assert_null(reserve_open());
         assert_false(reserve_is_short());
         for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
                 void *block = reserve_take(sizes[i]);
@@ -47,7 +47,7 @@ static void test_filled_by_the_first_question(void **state) {
         unsigned n_at_start, n_full;
 
         (void)state;
-        reserve_open();
+        assert_null(reserve_open());
         n_at_start = take_all(blocks);
         for (unsigned i = 0; i < n_at_start; i++)
                 free(blocks[i]);
@@ -66,7 +66,7 @@ static void test_empty(void **state) {
         unsigned n;
 
         (void)state;
-        reserve_open();
+        assert_null(reserve_open());
         assert_false(reserve_is_short());
         n = take_all(blocks);
         assert_true(n > 1024);
@@ -83,7 +83,7 @@ static void test_move(void **state) {
         (void)state;
         assert_null(reserve_move(old, 100));
         assert_string_equal(old, "what was there");
-        reserve_open();
+        assert_null(reserve_open());
         moved = reserve_move(old, 100);
         assert_string_equal(moved, "what was there");
         free(moved);
@@ -97,8 +97,8 @@ static void test_users(void **state) {
         void *block;
 
         (void)state;
-        reserve_open();
-        reserve_open();
+        assert_null(reserve_open());
+        assert_null(reserve_open());
         reserve_close();
         block = reserve_take(10);
         assert_non_null(block);

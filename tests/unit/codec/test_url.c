@@ -45,10 +45,24 @@ static void test_maximum(void **state) {
         strbuf_done(&out);
 }
 
+static void test_encode(void **state) {
+        struct strbuf out;
+
+        (void)state;
+        strbuf_init(&out, 0);
+        url_encode(STR_LIT("aZ09-._~ /+%?\xc3\xa9*"), false, &out);
+        assert_string_equal(strbuf_cstr(&out), "aZ09-._~%20%2F%2B%25%3F%C3%A9%2A");
+        strbuf_clear(&out);
+        url_encode(STR_LIT("a b/c"), true, &out);
+        assert_string_equal(strbuf_cstr(&out), "a%20b/c");
+        strbuf_done(&out);
+}
+
 SUITE(url) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_decode),
                 cmocka_unit_test(test_maximum),
+                cmocka_unit_test(test_encode),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -334,6 +334,28 @@ static uint64_t count_failures(struct fake_model *fake) {
         return n;
 }
 
+/* A backend that has no memory for a response, and ends the request without it. */
+static void test_lost_response(void **state) {
+        struct open_request    o = open_one();
+        struct notes           notes;
+        struct response       *response = NULL;
+        struct response_source source = response_source_of(o.req);
+
+        (void)state;
+        note_into(o.req, &notes);
+        source = response_source_of(o.req);
+        mem_fail_after(1);
+        error_free(response_new_from(&source, &response));
+        assert_null(response);
+        assert_ok(request_send_flags(o.req, RESPONSE_FINAL), "flags");
+        mem_fail_after(0);
+        assert_int_equal(notes.n_responses, 1);
+        assert_int_equal(notes.response_flags, RESPONSE_FINAL);
+        assert_int_equal(notes.code, ERR_UNAVAILABLE);
+        assert_string_equal(notes.message, "a response was lost: out of memory");
+        close_one(o);
+}
+
 static void test_refuse(void **state) {
         static const struct error why = ERROR_STATIC(ERR_UNAVAILABLE, "no time");
         struct open_request       o = open_one();
@@ -353,15 +375,16 @@ static void test_refuse(void **state) {
         assert_true(notes.was_answered_first);
         assert_int_equal(count_failures(o.fake), 1);
 
-        /* No memory for a response: the flags still come. */
+        /* No memory for a response: the error comes all the same. */
         note_into(o.req, &notes);
         assert_ok(request_renew_stream(o.req), "renew");
         mem_fail_after(1);
         request_refuse(o.req, &why, FAILURE_REJECTED);
         mem_fail_after(0);
         assert_int_equal(notes.n_answers, 1);
-        assert_int_equal(notes.n_responses, 0);
+        assert_int_equal(notes.n_responses, 1);
         assert_int_equal(notes.response_flags, RESPONSE_FINAL);
+        assert_string_equal(notes.message, "no time");
         assert_int_equal(notes.n_releases, 1);
         assert_int_equal(count_failures(o.fake), 2);
         close_one(o);
@@ -424,6 +447,7 @@ SUITE(request) {
                 cmocka_unit_test(test_cancel),
                 cmocka_unit_test(test_release),
                 cmocka_unit_test(test_refuse),
+                cmocka_unit_test(test_lost_response),
                 cmocka_unit_test(test_short_of_memory),
         };
 

@@ -176,16 +176,17 @@ static void test_first_is_in_the_request(void **state) {
 }
 
 static void test_send_with_an_error(void **state) {
-        static const struct error why = ERROR_STATIC(ERR_NOT_FOUND, "not here");
-        struct front              f;
+        struct error *why = error_new(ERR_NOT_FOUND, "not here");
+        struct front  f;
 
         (void)state;
         open_front(&f);
-        assert_ok(response_send(new_response(&f), 0, &why), "send");
+        assert_ok(response_send(new_response(&f), 0, why), "send");
+        assert_ptr_not_equal(f.received->error, why); /* a copy */
+        error_free(why);
         assert_int_equal(f.flags, 0);
         assert_int_equal(f.received->error->code, ERR_NOT_FOUND);
         assert_string_equal(f.received->error->message, "not here");
-        assert_ptr_not_equal(f.received->error, &why); /* a copy */
         response_free(f.received);
 
         assert_ok(request_send_flags(f.req, RESPONSE_FINAL), "flags");

@@ -5,6 +5,9 @@
 #include "base/mem.h"
 #include "infer/fake_model.h"
 #include "repo/dir_fingerprint.h"
+#include "store/store.h"
+#include "store/store_copy.h"
+#include "store/store_listing.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -245,6 +248,95 @@ static void test_no_directory(void **state) {
         temp_tree_remove(&t);
 }
 
+/* ---- remote directories ---------------------------------------------------------------------- */
+
+struct object_row {
+        const char *name, *etag;
+        uint64_t    size;
+};
+
+#define N_OBJECTS 6
+
+static const struct object_row objects[N_OBJECTS] = {
+        { "m/config.pbtxt", "c", 1 }, { "m/configs/x.pbtxt", "x", 2 }, { "m/labels.txt", "l", 3 },
+        { "m/1/model.bin", "a", 4 },  { "m/2/model.bin", "b", 5 },     { "m/3/", "", 0 },
+};
+
+static struct dir_fingerprint *read_remote(const struct object_row *given, size_t n) {
+        struct store            store = { .url.text = (char *)(uintptr_t) "s3://b" };
+        struct store_list       list;
+        struct store_listing   *listing;
+        struct store_copy      *copy;
+        struct dir_fingerprint *m = NULL;
+
+        ref_init(&store.ref);
+        store_list_init(&list, "");
+        for (size_t i = 0; i < n; i++)
+                assert_null(
+                        store_list_add(&list, &(struct store_object){ .key = str_of(given[i].name),
+                                                                      .etag = str_of(given[i].etag),
+                                                                      .size = given[i].size }));
+        listing = store_listing_new(&list);
+        copy = store_copy_new(&store, listing, "m");
+        error_free(dir_fingerprint_of_copy(copy, &m));
+        store_copy_unref(copy);
+        store_listing_unref(listing);
+        return m;
+}
+
+static void test_a_listing(void **state) {
+        struct dir_fingerprint *m = read_remote(objects, N_OBJECTS);
+
+        (void)state;
+        assert_int_equal(m->n_versions, 3);
+        assert_int_equal(m->versions[2].number, 3); /* without files */
+        assert_int_not_equal(m->config, DIR_FINGERPRINT_NO_CONFIG);
+        dir_fingerprint_free(m);
+        assert_null(read_remote(objects, 0));
+}
+
+/* Each row replaces one object; the parts of the fingerprint that it changes are marked. */
+static void test_changes_of_a_listing(void **state) {
+        static const struct {
+                size_t            at;
+                struct object_row object;
+                bool              config, rest, one, two;
+        } changes[] = {
+                { 0, { "m/config.pbtxt", "c", 1 }, false, false, false, false },
+                { 0, { "m/config.pbtxt", "d", 1 }, true, false, false, false },
+                { 0, { "m/config.pbtxt", "c", 9 }, true, false, false, false },
+                { 1, { "m/configs/x.pbtxt", "y", 2 }, true, false, false, false },
+                { 2, { "m/labels.txt", "m", 3 }, false, true, false, false },
+                { 2, { "m/label.txt", "l", 3 }, false, true, false, false },
+                { 3, { "m/1/model.bin", "z", 4 }, false, false, true, false },
+                { 4, { "m/2/other.bin", "b", 5 }, false, false, false, true },
+                { 5, { "m/.hidden", "h", 5 }, false, false, false, false },
+                { 5, { "m/1/x~", "h", 5 }, false, false, false, false },
+                { 5, { "m/1/__pycache__/x", "h", 5 }, false, false, false, false },
+                { 5, { "n/config.pbtxt", "h", 5 }, false, false, false, false },
+                { 5, { "m/4", "h", 5 }, false, true, false, false },
+        };
+        struct dir_fingerprint *before = read_remote(objects, N_OBJECTS - 1);
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(changes); i++) {
+                struct object_row       changed[N_OBJECTS];
+                struct dir_fingerprint *after;
+
+                memcpy(changed, objects, sizeof(changed));
+                changed[changes[i].at] = changes[i].object;
+                after = read_remote(changed, changes[i].at < 5 ? N_OBJECTS - 1 : N_OBJECTS);
+                assert_int_equal(before->config != after->config, changes[i].config);
+                assert_int_equal(before->rest != after->rest, changes[i].rest);
+                assert_int_equal(!dir_fingerprint_version_equal(before, after, 1), changes[i].one);
+                assert_int_equal(!dir_fingerprint_version_equal(before, after, 2), changes[i].two);
+                dir_fingerprint_replace(after, read_remote(objects, N_OBJECTS - 1));
+                assert_true(dir_fingerprint_equal(before, after));
+                dir_fingerprint_free(after);
+        }
+        dir_fingerprint_free(before);
+}
+
 SUITE(dir_fingerprint) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_changes),
@@ -253,6 +345,8 @@ SUITE(dir_fingerprint) {
                 cmocka_unit_test(test_links_are_followed),
                 cmocka_unit_test(test_pipes_in_use),
                 cmocka_unit_test(test_no_directory),
+                cmocka_unit_test(test_a_listing),
+                cmocka_unit_test(test_changes_of_a_listing),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

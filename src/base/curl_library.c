@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "net/curl_library.h"
+#include "base/curl_library.h"
 
 #include "base/dl.h"
 
@@ -16,6 +16,7 @@ struct error *curl_library_open(const char *purpose, struct curl_functions *ret)
                 { "curl_global_init", (dl_symbol_fn *)&c.global_init },
                 { "curl_easy_init", (dl_symbol_fn *)&c.easy_init },
                 { "curl_easy_setopt", (dl_symbol_fn *)&c.easy_setopt },
+                { "curl_easy_reset", (dl_symbol_fn *)&c.easy_reset },
                 { "curl_easy_perform", (dl_symbol_fn *)&c.easy_perform },
                 { "curl_easy_getinfo", (dl_symbol_fn *)&c.easy_getinfo },
                 { "curl_easy_cleanup", (dl_symbol_fn *)&c.easy_cleanup },

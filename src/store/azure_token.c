@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "store/azure_token.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "store/secret.h"
+#include "store/token_server.h"
+
+#define RESOURCE "https://storage.azure.com/"
+#define FORM_BYTES ((size_t)16 << 10)
+#define MAX_FORM_BYTES ((size_t)256 << 10)
+/* Versions of the two forms of managed identity: of virtual machines, of app services. */
+#define MACHINE_VERSION "2018-02-01"
+#define SERVICE_VERSION "2019-08-01"
+
+static struct error *get_by_workload(const struct azure_setup *s, uint64_t now_ns,
+                                     struct store_keys **ret) {
+        AUTO_CHARS           place = token_place(s->token_url);
+        AUTO_SECRET_BUF      form;
+        AUTO_SECRET          token = NULL;
+        struct store_request r;
+        struct store_answer  a;
+        struct error        *err;
+
+        secret_buf_init(&form, FORM_BYTES, MAX_FORM_BYTES);
+        TRY(token_file_read("AZURE_FEDERATED_TOKEN_FILE", s->token_file, &token));
+        token_form_put(&form, "grant_type", "client_credentials");
+        token_form_put(&form, "client_id", s->client_id);
+        token_form_put(&form, "scope", RESOURCE ".default");
+        token_form_put(&form, "client_assertion_type",
+                       "urn:ietf:params:oauth:client-assertion-type:jwt-bearer");
+        token_form_put(&form, "client_assertion", token);
+        TRY(strbuf_check(&form, "a request for a token"));
+        token_request_init(&r, "POST", s->token_url, TOKEN_SERVER_TIMEOUT_MS);
+        token_request_set_form(&r, &form);
+        err = token_server_ask(&r, &a, NULL);
+        store_request_done(&r);
+        if (err != NULL)
+                return err;
+        err = token_read_oauth(strbuf_str(&a.body), place, now_ns, ret);
+        store_answer_done(&a);
+        return err;
+}
+
+static struct error *ask_identity(const struct azure_setup *s, uint64_t now_ns,
+                                  struct store_keys **ret, int *ret_status) {
+        AUTO_CHARS           place = token_place(s->identity_url);
+        bool                 is_service = s->identity_header != NULL;
+        struct store_request r;
+        struct store_answer  a;
+        struct error        *err;
+
+        token_request_init(&r, "GET", s->identity_url, TOKEN_METADATA_TIMEOUT_MS);
+        token_request_put_query(&r, "api-version", is_service ? SERVICE_VERSION : MACHINE_VERSION);
+        token_request_put_query(&r, "resource", RESOURCE);
+        if (s->client_id != NULL)
+                token_request_put_query(&r, "client_id", s->client_id);
+        if (is_service)
+                store_request_add(&r, "x-identity-header", s->identity_header);
+        else
+                store_request_add(&r, "metadata", "true");
+        err = token_server_ask(&r, &a, ret_status);
+        store_request_done(&r);
+        if (err != NULL)
+                return err;
+        err = token_read_oauth(strbuf_str(&a.body), place, now_ns, ret);
+        store_answer_done(&a);
+        return err;
+}
+
+static struct error *get_by_identity(const struct azure_setup *s, uint64_t now_ns,
+                                     struct store_keys **ret) {
+        int           status = 500;
+        struct error *err = ask_identity(s, now_ns, ret, &status);
+        bool          is_absent = status == 0 || (status >= 400 && status < 500 && status != 429);
+
+        if (err == NULL || s->is_required || !is_absent)
+                return err;
+        error_free(err);
+        *ret = store_keys_new(STORE_KEYS_NONE, STR_LIT(""), STR_LIT(""), STR_LIT(""), CLOCK_NEVER);
+        return NULL;
+}
+
+struct error *azure_token_get(const struct azure_setup *s, uint64_t now_ns,
+                              struct store_keys **ret) {
+        enum store_keys_kind kind = STORE_KEYS_NONE;
+
+        switch (s->source) {
+        case AZURE_WORKLOAD: return get_by_workload(s, now_ns, ret);
+        case AZURE_MANAGED: return get_by_identity(s, now_ns, ret);
+        case AZURE_SHARED_KEY: kind = STORE_KEYS_AZURE_SHARED; break;
+        case AZURE_SAS: kind = STORE_KEYS_AZURE_SAS; break;
+        case AZURE_ANONYMOUS: break;
+        }
+        *ret = store_keys_new(kind, str_of(s->account), str_of(s->secret), STR_LIT(""),
+                              CLOCK_NEVER);
+        return NULL;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The keys of a setup of Azure: those that are written in it, or a token of Microsoft Entra.
+ *
+ * Ownership.  The caller gets a reference to the keys.
+ * Threads.  Any.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "store/azure_setup.h"
+#include "store/store_keys.h"
+
+#include <stdint.h>
+
+/* As aws_keys_get(). */
+struct error *azure_token_get(const struct azure_setup *s, uint64_t now_ns, struct store_keys **ret)
+        NODISCARD;

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The access token of a setup of Google Cloud Storage, from the server that gives it out.
+ *
+ * Ownership.  The caller gets a reference to the keys.
+ * Threads.  Any.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "base/strbuf.h"
+#include "store/gcs_setup.h"
+#include "store/store_keys.h"
+
+#include <stdint.h>
+
+/* As aws_keys_get(). */
+struct error *gcs_token_get(const struct gcs_setup *s, uint64_t now_ns, struct store_keys **ret)
+        NODISCARD;
+
+/* Writes the assertion of a service account (RFC 7523): a JSON Web Token, signed with its key. INVALID_ARG
+ * when that is no key. */
+struct error *gcs_assertion_put(const struct gcs_setup *s, uint64_t now_ns, struct strbuf *ret)
+        NODISCARD;

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Memory of keys and tokens: it is overwritten before it is freed, so that neither a core file nor a later
+ * allocation has them. store_request_done() and store_answer_done() do the same with what they free.
+ */
+#pragma once
+
+#include "base/compiler.h"
+#include "base/strbuf.h"
+
+/* NULL is fine. */
+void secret_free(char *text);
+/* strbuf_init() with room for `bytes`: a buffer that grows leaves a copy behind. */
+void secret_buf_init(struct strbuf *b, size_t bytes, size_t max);
+void secret_buf_done(struct strbuf *b);
+
+/* False for a text with a control character: in a header, a line break would begin another one. */
+bool secret_is_plain(const char *text);
+
+DEFINE_CLEANUP(secret_cleanup, char *, secret_free)
+#define AUTO_SECRET CLEANUP(secret_cleanup) char *
+#define AUTO_SECRET_BUF CLEANUP(secret_buf_done) struct strbuf

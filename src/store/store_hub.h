@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the remote repositories of one server share: the threads that fetch, the limits, and the end.
+ *
+ * Whoever waits here (for the next try of a request, for the end of a transfer) waits on one condition;
+ * store_hub_stop() and a cancelled fetch wake it.
+ *
+ * Ownership.  It outlives its stores. It has no thread until something is fetched.
+ * Threads.  Any. The lock (rank LOCK_MAILBOX) is not held during a request or a file operation.
+ */
+#pragma once
+
+#include "base/list.h"
+#include "base/lock.h"
+#include "base/work_pool.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct store_hub_options {
+        const char *cache_directory; /* copied; "" or NULL: copies are not kept */
+        uint64_t    cache_bytes;     /* limit of the cache; 0: none */
+        unsigned    n_transfers;     /* requests for contents at a time */
+        uint64_t    retry_ns;        /* time for further tries, from the last progress */
+};
+
+struct store_hub {
+        char             *cache_directory; /* owned; "" : none */
+        uint64_t          cache_bytes;
+        unsigned          n_transfers;
+        uint64_t          retry_ns;
+        struct work_pool *transfers; /* owned */
+        atomic_bool       is_stopping;
+        struct mutex      lock;    /* rank LOCK_MAILBOX; guards everything below, and the fetches */
+        struct cond       changed; /* a piece has ended, a fetch is cancelled, the server stops */
+        struct list       fetches; /* struct store_fetch: those that run */
+};
+
+struct store_hub *store_hub_new(const struct store_hub_options *o);
+void              store_hub_free(struct store_hub *h); /* NULL is fine; no store may be left */
+
+/* Ends all requests and fetches, also later ones, with CANCELLED. */
+void store_hub_stop(struct store_hub *h);
+
+/* Waits until that time, or until *is_cancelled. */
+void store_hub_wait(struct store_hub *h, const atomic_bool *is_cancelled, uint64_t until_ns);

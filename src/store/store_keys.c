@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "store/store_keys.h"
+
+#include "base/mem.h"
+#include "store/secret.h"
+
+static char *copy(struct str s) {
+        return mem_strndup(s.ptr != NULL ? s.ptr : "", s.len);
+}
+
+struct store_keys *store_keys_new(enum store_keys_kind kind, struct str id, struct str secret,
+                                  struct str token, uint64_t expires_ns) {
+        struct store_keys *k = mem_zalloc(sizeof(*k));
+
+        ref_init(&k->ref);
+        k->kind = kind;
+        k->expires_ns = expires_ns;
+        k->id = copy(id);
+        k->secret = copy(secret);
+        k->token = copy(token);
+        return k;
+}
+
+struct store_keys *store_keys_ref(struct store_keys *k) {
+        ref_get(&k->ref);
+        return k;
+}
+
+void store_keys_unref(struct store_keys *k) {
+        if (k == NULL || !ref_put(&k->ref))
+                return;
+        secret_free(k->id);
+        secret_free(k->secret);
+        secret_free(k->token);
+        free(k);
+}
+
+bool store_keys_equal(const struct store_keys *a, const struct store_keys *b) {
+        return a->kind == b->kind && strcmp(a->id, b->id) == 0 &&
+               strcmp(a->secret, b->secret) == 0 && strcmp(a->token, b->token) == 0;
+}

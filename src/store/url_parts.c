@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "store/url_parts.h"
+
+#include "base/strbuf.h"
+#include "codec/url.h"
+
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Without ":443" or ":80", where that is the scheme's: HTTP clients leave it out of the header too. */
+static struct str cut_own_port(struct str host, bool is_tls) {
+        struct str port = is_tls ? STR_LIT(":443") : STR_LIT(":80");
+
+        if (str_ends(host, port))
+                host.len -= port.len;
+        return host;
+}
+
+bool url_parts_read(struct str url, struct url_parts *ret) {
+        struct url_parts p = { .is_tls = str_starts(url, STR_LIT("https://")) };
+        size_t           start = p.is_tls ? 8 : 7, end, i;
+
+        if (!p.is_tls && !str_starts(url, STR_LIT("http://")))
+                return false;
+        for (end = start; end < url.len && strchr("/?#", url.ptr[end]) == NULL; end++)
+                if (url.ptr[end] == '@')
+                        return false;
+        if (end == start)
+                return false;
+        p.origin = str_range(url.ptr, end);
+        p.host = cut_own_port(str_range(url.ptr + start, end - start), p.is_tls);
+        for (i = end; i < url.len && url.ptr[i] != '?' && url.ptr[i] != '#';)
+                i++;
+        p.path = str_range(url.ptr + end, i - end);
+        p.query = STR_LIT("");
+        if (i < url.len && url.ptr[i] == '?')
+                str_split(str_range(url.ptr + i + 1, url.len - i - 1), '#', &p.query);
+        *ret = p;
+        return true;
+}
+
+static struct str cut_port(struct str host) {
+        struct str name;
+
+        if (host.len > 0 && host.ptr[0] == '[') {
+                str_split(str_range(host.ptr + 1, host.len - 1), ']', &name);
+                return name;
+        }
+        str_split(host, ':', &name);
+        return name;
+}
+
+bool url_host_is_loopback(struct str host) {
+        struct str      name = cut_port(host);
+        char            text[INET6_ADDRSTRLEN];
+        struct in_addr  v4;
+        struct in6_addr v6;
+
+        if (str_equal_nocase(name, STR_LIT("localhost")))
+                return true;
+        if (name.len >= sizeof(text))
+                return false;
+        memcpy(text, name.ptr, name.len);
+        text[name.len] = '\0';
+        if (inet_pton(AF_INET, text, &v4) == 1)
+                return ntohl(v4.s_addr) >> 24 == 127;
+        return inet_pton(AF_INET6, text, &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+}
+
+/* ---- parameters ---------------------------------------------------------------------------- */
+
+/* NULL when an escape is malformed. */
+static char *decode(struct str text, struct arena *arena) {
+        AUTO_STRBUF out;
+
+        strbuf_init(&out, text.len);
+        return url_decode(text, &out) ? arena_strdup(arena, strbuf_cstr(&out)) : NULL;
+}
+
+struct error *url_parameters_read(struct str query, struct arena *arena, struct url_parameter *ret,
+                                  size_t *ret_n) {
+        struct str rest = query, part;
+        size_t     n = 0;
+
+        while (rest.ptr != NULL && rest.len > 0) {
+                struct str name, value;
+
+                rest = str_split(rest, '&', &part);
+                if (part.len == 0)
+                        continue;
+                if (n == URL_MAX_PARAMETERS)
+                        return error_new(ERR_INVALID_ARG, "a request has more than %d parameters",
+                                         URL_MAX_PARAMETERS);
+                value = str_split(part, '=', &name);
+                ret[n].name = decode(name, arena);
+                ret[n].value = decode(value, arena);
+                if (ret[n].name == NULL || ret[n].value == NULL)
+                        return error_new_text(ERR_INVALID_ARG,
+                                              "a parameter of a request has a malformed escape");
+                n++;
+        }
+        *ret_n = n;
+        return NULL;
+}
+
+static int compare_parameters(const void *a, const void *b) {
+        const struct url_parameter *left = a, *right = b;
+        int                         order = strcmp(left->name, right->name);
+
+        return order != 0 ? order : strcmp(left->value, right->value);
+}
+
+void url_parameters_sort(struct url_parameter *p, size_t n) {
+        if (n > 1)
+                qsort(p, n, sizeof(*p), compare_parameters);
+}

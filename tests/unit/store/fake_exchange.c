@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
+#include "fake_exchange.h"
+
+#include "base/mem.h"
+#include "store/store_request.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_STEPS 32
+
+struct step {
+        const char *request;
+        const char *headers;
+        const char *body;
+        int         status;
+};
+
+static struct {
+        pthread_mutex_t     lock;
+        pthread_cond_t      changed;
+        struct step         steps[MAX_STEPS];
+        size_t              n_steps, at, n_requests;
+        bool                is_holding, is_held;
+        struct fake_request last;
+} fake = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+
+/* ---- the interface of requests ------------------------------------------------------------- */
+
+static char *lower(const char *text) {
+        char *copy = mem_strdup(text);
+
+        for (char *c = copy; *c != '\0'; c++)
+                if (*c >= 'A' && *c <= 'Z')
+                        *c = (char)(*c - 'A' + 'a');
+        return copy;
+}
+
+static void add(struct store_header **headers, size_t *n, const char *name, const char *value) {
+        *headers = mem_realloc(*headers, (*n + 1) * sizeof(**headers));
+        (*headers)[(*n)++] = (struct store_header){ lower(name), mem_strdup(value) };
+}
+
+static void free_headers(struct store_header *headers, size_t n) {
+        for (size_t i = 0; i < n; i++) {
+                free(headers[i].name);
+                free(headers[i].value);
+        }
+        free(headers);
+}
+
+void store_request_add(struct store_request *r, const char *name, const char *value) {
+        add(&r->headers, &r->n_headers, name, value);
+}
+
+void store_request_set(struct store_request *r, const char *name, const char *value) {
+        for (size_t i = 0; i < r->n_headers; i++)
+                if (strcasecmp(r->headers[i].name, name) == 0) {
+                        free(r->headers[i].value);
+                        r->headers[i].value = mem_strdup(value);
+                        return;
+                }
+        store_request_add(r, name, value);
+}
+
+void store_request_done(struct store_request *r) {
+        free_headers(r->headers, r->n_headers);
+        strbuf_done(&r->url);
+        *r = (struct store_request){ .method = NULL };
+}
+
+const char *store_answer_header(const struct store_answer *a, const char *name) {
+        for (size_t i = 0; i < a->n_headers; i++)
+                if (strcmp(a->headers[i].name, name) == 0)
+                        return a->headers[i].value;
+        return "";
+}
+
+void store_answer_done(struct store_answer *a) {
+        free_headers(a->headers, a->n_headers);
+        strbuf_done(&a->body);
+        *a = (struct store_answer){ .status = 0 };
+}
+
+/* ---- the script ---------------------------------------------------------------------------- */
+
+static void record(const struct store_request *r) {
+        char  *at = fake.last.text;
+        size_t room = sizeof(fake.last.text);
+        int    n = snprintf(at, room, "%s %s\n", r->method, strbuf_cstr(&r->url));
+
+        for (size_t i = 0; i < r->n_headers; i++)
+                n += snprintf(at + n, room - (size_t)n, "%s: %s\n", r->headers[i].name,
+                              r->headers[i].value);
+        snprintf(at + n, room - (size_t)n, "\n%.*s", STR_ARG(r->body));
+        fake.n_requests++;
+}
+
+static struct error *no_connection(const struct store_request *r) {
+        struct str url;
+
+        str_split(strbuf_str(&r->url), '?', &url);
+        return error_new(ERR_UNAVAILABLE, "%.*s: no connection", STR_ARG(url));
+}
+
+static void fill(const struct step *step, struct store_answer *ret) {
+        struct str rest = str_of(step->headers), line, name, value;
+
+        *ret = (struct store_answer){ .status = step->status };
+        strbuf_init(&ret->body, 1 << 20);
+        strbuf_puts(&ret->body, step->body);
+        while (rest.len > 0) {
+                rest = str_split(rest, '\n', &line);
+                value = str_trim(str_split(line, ':', &name));
+                AUTO_CHARS n = mem_strndup(name.ptr, name.len);
+                AUTO_CHARS v = mem_strndup(value.ptr, value.len);
+                add(&ret->headers, &ret->n_headers, n, v);
+        }
+}
+
+static bool is_next(const char *method_and_url) {
+        return fake.at < fake.n_steps && strcmp(fake.steps[fake.at].request, method_and_url) == 0;
+}
+
+struct error *store_exchange(struct store_request *r, struct store_answer *ret) {
+        AUTO_CHARS    sent = mem_printf("%s %s", r->method, strbuf_cstr(&r->url));
+        struct error *err = NULL;
+
+        pthread_mutex_lock(&fake.lock);
+        record(r);
+        fake.is_held = fake.is_holding;
+        pthread_cond_broadcast(&fake.changed);
+        while (fake.is_holding)
+                pthread_cond_wait(&fake.changed, &fake.lock);
+        fake.is_held = false;
+        if (!is_next(sent) || fake.steps[fake.at].status == 0) {
+                if (is_next(sent))
+                        fake.at++;
+                err = no_connection(r);
+        } else {
+                fill(&fake.steps[fake.at++], ret);
+        }
+        pthread_mutex_unlock(&fake.lock);
+        return err;
+}
+
+void fake_begin(void) {
+        fake.n_steps = fake.at = fake.n_requests = 0;
+        fake.is_holding = fake.is_held = false;
+        fake.last.text[0] = '\0';
+}
+
+void fake_expect(const char *request, int status, const char *headers, const char *body) {
+        assert_true(fake.n_steps < MAX_STEPS);
+        fake.steps[fake.n_steps++] = (struct step){
+                .request = request, .status = status, .headers = headers, .body = body
+        };
+}
+
+void fake_hold(void) {
+        fake.is_holding = true;
+}
+
+void fake_wait_held(void) {
+        pthread_mutex_lock(&fake.lock);
+        while (!fake.is_held)
+                pthread_cond_wait(&fake.changed, &fake.lock);
+        pthread_mutex_unlock(&fake.lock);
+}
+
+void fake_release(void) {
+        pthread_mutex_lock(&fake.lock);
+        fake.is_holding = false;
+        pthread_cond_broadcast(&fake.changed);
+        pthread_mutex_unlock(&fake.lock);
+}
+
+const struct fake_request *fake_request(void) {
+        return &fake.last;
+}
+
+size_t fake_n_requests(void) {
+        return fake.n_requests;
+}
+
+void fake_end(void) {
+        if (fake.at != fake.n_steps)
+                fail_msg("the request '%s' did not come; the last one was\n%s",
+                         fake.steps[fake.at].request, fake.last.text);
+}
