@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 struct TRITONSERVER_Server;
+struct cloud_front;
 struct drain;
 struct dashboard;
 struct endpoint_policy;
@@ -47,6 +48,8 @@ struct service {
         struct memory_metrics        *memory_metrics;  /* borrowed; NULL = not on this page */
         struct drain                 *drain;           /* borrowed; NULL = never drains */
         struct dashboard             *dashboard;       /* borrowed; NULL = no route leads to it */
+        const struct cloud_front     *cloud;           /* HTTP, borrowed; NULL = not the front of a
+                                                        * cloud platform */
         size_t                        max_input_bytes; /* HTTP: --http-max-input-size */
         uint32_t max_responses; /* gRPC: --grpc-max-response-pool-size; 0 = any number */
 

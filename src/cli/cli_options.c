@@ -12,7 +12,6 @@ static const struct option_row rows[] = {
         { .offset = offsetof(struct cli_options, member), ROW(kind, __VA_ARGS__) },
 #define CORE_OPTION(kind, member, ...)                                                             \
         { .offset = offsetof(struct cli_options, member), .is_core = true, ROW(kind, __VA_ARGS__) },
-#define MISSING_OPTION(kind, ...) { ROW(kind, __VA_ARGS__) },
 #include "options/option_rows.def"
 };
 

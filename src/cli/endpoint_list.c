@@ -4,6 +4,7 @@
 #include "auth/endpoint.h"
 #include "codec/json_writer.h"
 #include "grpc/rpc_table.h"
+#include "http/http_cloud.h"
 #include "http/http_server.h"
 
 struct endpoint_entry {
@@ -19,6 +20,7 @@ static const char *method_name(enum http_method method) {
         case HTTP_METHOD_GET: return "GET";
         case HTTP_METHOD_POST: return "POST";
         case HTTP_METHOD_HEAD: return "HEAD";
+        case HTTP_METHOD_DELETE: return "DELETE";
         case HTTP_METHOD_OTHER: break;
         }
         return "*";
@@ -61,9 +63,13 @@ static void visit_grpc(entry_fn entry, void *out) {
 
 static void visit_all(entry_fn entry, void *out) {
         const struct http_route_table api = http_api_routes(), metrics = http_metrics_routes();
+        const struct http_route_table sagemaker = http_sagemaker_routes();
+        const struct http_route_table vertex_ai = http_vertex_ai_own_routes();
 
         visit_http("http", &api, entry, out);
         visit_http("metrics", &metrics, entry, out);
+        visit_http("sagemaker", &sagemaker, entry, out);
+        visit_http("vertex-ai", &vertex_ai, entry, out);
         visit_grpc(entry, out);
 }
 
@@ -74,7 +80,7 @@ static const char *models_of(const struct endpoint_entry *e) {
 }
 
 static void put_line(void *out, const struct endpoint_entry *e) {
-        strbuf_printf(out, "%-8s %-4s %-62s %-16s %s\n", e->protocol, e->method, e->path,
+        strbuf_printf(out, "%-9s %-6s %-62s %-16s %s\n", e->protocol, e->method, e->path,
                       endpoint_group_name(e->group), models_of(e));
 }
 

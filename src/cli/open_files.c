@@ -15,6 +15,10 @@ uint64_t open_files_needed(const struct cli_options *o) {
 
         if (o->allow_http)
                 n += (uint64_t)o->http_max_connections;
+        if (o->allow_sagemaker)
+                n += (uint64_t)o->http_max_connections;
+        if (o->allow_vertex_ai)
+                n += (uint64_t)o->http_max_connections;
         if (o->allow_grpc)
                 n += (uint64_t)o->grpc_max_connections;
         if (o->allow_client_shm)

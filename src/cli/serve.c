@@ -22,6 +22,7 @@
 #include "cli/option_print.h"
 #include "cli/poller.h"
 #include "cli/port_file.h"
+#include "cli/serve_cloud.h"
 #include "cli/serve_grpc.h"
 #include "cli/serve_tls.h"
 #include "cli/signals.h"
@@ -59,8 +60,9 @@ struct serve {
         struct memory_metrics      *memory_metrics; /* NULL without a metrics port */
         struct shared_memory       *shared_memory;  /* NULL without --allow-client-shm */
         struct serve_tls            tls;
-        struct infer_core           infer; /* for HTTP */
+        struct infer_core           infer; /* for HTTP and the fronts of cloud platforms */
         struct http_server         *http;
+        struct serve_cloud          cloud;
         struct serve_grpc           grpc;
         struct http_server         *metrics;
         struct dashboard           *dashboard; /* NULL without --allow-dashboard */
@@ -168,25 +170,14 @@ static struct service logged_service(struct serve *s) {
         return service;
 }
 
-static struct error *start_http(struct serve *s) {
+/* Options of the HTTP port that the fronts of cloud platforms have, too. */
+static struct http_server_options shared_http_options(struct serve *s) {
         const struct cli_options  *o = &s->options;
         struct http_server_options options;
 
-        TRY(infer_core_init(&s->infer,
-                            &(struct infer_core_options){
-                                    .server = s->core,
-                                    .shared_memory = s->shared_memory,
-                                    .admission = get_admission(s),
-                                    .header_forward_pattern = o->http_header_forward_pattern }));
         http_server_options_init(&options);
         options.net = shared_net_options(s);
-        options.net.name = "neso-http";
         options.net.address = o->http_address;
-        options.net.port = (uint16_t)o->http_port;
-        options.net.reuse_port = o->reuse_http_port;
-        options.net.inherited_fd = supervisor_take_listener(&s->supervisor, SUPERVISOR_HTTP);
-        options.net.tls = s->tls.http;
-        options.net.n_threads = (size_t)o->http_threads;
         options.net.limits = (struct net_limits){
                 .connections = (size_t)o->http_max_connections,
                 .connections_per_address =
@@ -195,17 +186,46 @@ static struct error *start_http(struct serve *s) {
                 .handshake_time_ns = (uint64_t)o->http_header_timeout_ms * NS_PER_MS,
         };
         set_http_limits(o, &options.limits);
-        options.routes =
-                s->dashboard != NULL ? http_api_routes() : http_api_routes_without_dashboard();
         options.service = logged_service(s);
-        options.service.dashboard = s->dashboard;
         options.service.infer = &s->infer;
         options.service.max_input_bytes = (size_t)o->http_max_input_bytes;
+        return options;
+}
+
+static struct error *init_infer(struct serve *s) {
+        return infer_core_init(&s->infer, &(struct infer_core_options){
+                                                  .server = s->core,
+                                                  .shared_memory = s->shared_memory,
+                                                  .admission = get_admission(s),
+                                                  .header_forward_pattern =
+                                                          s->options.http_header_forward_pattern });
+}
+
+static struct error *start_http(struct serve *s) {
+        const struct cli_options  *o = &s->options;
+        struct http_server_options options = shared_http_options(s);
+
+        options.net.name = "neso-http";
+        options.net.port = (uint16_t)o->http_port;
+        options.net.reuse_port = o->reuse_http_port;
+        options.net.inherited_fd = supervisor_take_listener(&s->supervisor, SUPERVISOR_HTTP);
+        options.net.tls = s->tls.http;
+        options.net.n_threads = (size_t)o->http_threads;
+        options.routes =
+                s->dashboard != NULL ? http_api_routes() : http_api_routes_without_dashboard();
+        options.service.dashboard = s->dashboard;
         TRY(http_server_new(&options, &s->http));
         net_server_start(http_server_net(s->http));
         log_info("Started HTTPService at %s:%u", o->http_address,
                  net_server_port(http_server_net(s->http)));
         return NULL;
+}
+
+static struct error *start_cloud(struct serve *s) {
+        struct http_server_options options = shared_http_options(s);
+
+        options.service.memory_metrics = s->memory_metrics;
+        return serve_cloud_start(&s->cloud, s->core, &options);
 }
 
 static struct error *start_grpc(struct serve *s) {
@@ -225,7 +245,6 @@ static struct error *start_metrics(struct serve *s) {
         const struct cli_options  *o = &s->options;
         struct http_server_options options;
 
-        TRY(memory_metrics_new(&s->budget, &s->memory_metrics));
         http_server_options_init(&options);
         options.net = shared_net_options(s);
         options.net.name = "neso-metrics";
@@ -256,6 +275,8 @@ static struct error *check_ports(const struct cli_options *o) {
                 { "HTTP", o->allow_http, o->http_address, o->http_port },
                 { "GRPC", o->allow_grpc, o->grpc_address, o->grpc_port },
                 { "metrics", o->allow_metrics, metrics_address(o), o->metrics_port },
+                { "SageMaker", o->allow_sagemaker, o->http_address, o->sagemaker_port },
+                { "Vertex AI", o->allow_vertex_ai, o->http_address, o->vertex_ai_port },
         };
 
         for (size_t i = 0; i < ARRAY_LEN(ports); i++)
@@ -380,11 +401,18 @@ static struct error *new_dashboard(struct serve *s) {
 
 static struct error *start_services(struct serve *s) {
         const struct cli_options *o = &s->options;
+        bool                      has_cloud = o->allow_sagemaker || o->allow_vertex_ai;
 
+        if (o->allow_metrics || o->allow_vertex_ai)
+                TRY(memory_metrics_new(&s->budget, &s->memory_metrics));
+        if (o->allow_http || has_cloud)
+                TRY(init_infer(s));
         if (o->allow_grpc)
                 TRY(start_error(start_grpc(s), "failed to start GRPC service"));
         if (o->allow_http)
                 TRY(start_error(start_http(s), "failed to start HTTP service"));
+        if (has_cloud)
+                TRY(start_error(start_cloud(s), "failed to start the service of a cloud platform"));
         if (o->allow_metrics)
                 TRY(start_error(start_metrics(s), "failed to start Metrics service"));
         return NULL;
@@ -399,6 +427,8 @@ static struct error *write_ports(struct serve *s) {
                 { "http", port_of(http_server_net(s->http)) },
                 { "grpc", port_of(grpc_server_net(s->grpc.server)) },
                 { "metrics", port_of(http_server_net(s->metrics)) },
+                { "sagemaker", port_of(http_server_net(s->cloud.sagemaker)) },
+                { "vertex-ai", port_of(http_server_net(s->cloud.vertex_ai)) },
         };
 
         if (s->options.port_file == NULL)
@@ -420,6 +450,7 @@ static struct error *serve_start(struct serve *s) {
                 TRY(serve_grpc_prepare(&s->grpc, &s->options, s->tls.grpc));
         if (s->options.allow_client_shm)
                 TRY(shared_memory_new(&s->shared_memory));
+        TRY(serve_cloud_prepare(&s->cloud, &s->options));
         TRY(trace_options_read(&s->options, &s->trace_config));
         s->logs_access = strcmp(s->options.log_format, "json") == 0;
         if (has_dashboard(s))
@@ -511,6 +542,7 @@ static void serve_free_all(struct serve *s) {
         api_keys_free(s->keys);
         serve_grpc_done(&s->grpc);
         serve_tls_done(&s->tls);
+        serve_cloud_done(&s->cloud);
         infer_core_done(&s->infer);
         shared_memory_free(s->shared_memory);
         admission_done(&s->admission);
@@ -537,6 +569,8 @@ static int serve_stop(struct serve *s) {
         poller_stop(s->poller);
         dashboard_stop(s->dashboard); /* which looks at the ports */
         end_http(s->http, deadline_ns);
+        end_http(s->cloud.sagemaker, deadline_ns);
+        end_http(s->cloud.vertex_ai, deadline_ns);
         end_grpc(&s->grpc, deadline_ns);
         end_http(s->metrics, deadline_ns);
         dashboard_free(s->dashboard);
@@ -594,7 +628,9 @@ static void serve_drain(void *owner) {
 static void tell_alive(void *owner) {
         struct serve      *s = owner;
         struct net_server *servers[] = { http_server_net(s->http), grpc_server_net(s->grpc.server),
-                                         http_server_net(s->metrics) };
+                                         http_server_net(s->metrics),
+                                         http_server_net(s->cloud.sagemaker),
+                                         http_server_net(s->cloud.vertex_ai) };
         bool               are_alive = true;
 
         for (size_t i = 0; i < ARRAY_LEN(servers); i++)
@@ -682,7 +718,11 @@ int serve_main(int argc, char **argv) {
         cli_options_init(&s.options);
         supervisor_init(&s.supervisor);
         drain_init(&s.drain);
-        err = option_parse(argc, argv, &s.options);
+        err = serve_cloud_set_defaults(&s.options);
+        if (err == NULL)
+                err = option_parse(argc, argv, &s.options);
+        if (err == NULL)
+                err = serve_cloud_complete(&s.options);
         if (err == NULL)
                 err = supervisor_open(&s.supervisor);
         if (err != NULL || s.options.help) {

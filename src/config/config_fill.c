@@ -35,6 +35,14 @@ static bool place_holds(const struct config_place *place, const struct fill_rule
         return false;
 }
 
+bool model_config_knows_file(const char *name, bool is_directory) {
+        for (size_t i = 0; i < ARRAY_LEN(rules); i++)
+                if (strcmp(name, rules[i].filename) == 0 &&
+                    (is_directory ? rules[i].may_be_directory : rules[i].may_be_file))
+                        return true;
+        return false;
+}
+
 /* Whether `platform` is the rule's platform, or its older name. */
 static bool is_platform_of(const char *platform, const struct fill_rule *rule) {
         return config_text_is(platform, rule->platform) ||

@@ -31,3 +31,6 @@ struct config_place {
 
 /* INVALID_ARG when no rule gives the backend and the directory's name does not end in one. */
 struct error *model_config_fill(struct model_config *c, const struct config_place *place) NODISCARD;
+
+/* True for the usual name of a model's file or directory, such as "model.onnx". */
+bool model_config_knows_file(const char *name, bool is_directory);

@@ -40,6 +40,7 @@ enum http_method {
         HTTP_METHOD_GET,
         HTTP_METHOD_POST,
         HTTP_METHOD_HEAD,
+        HTTP_METHOD_DELETE,
         HTTP_METHOD_OTHER,
 };
 

@@ -794,6 +794,7 @@ static void fill_call(struct http_conn *c) {
         struct http_call          *call = &c->call;
 
         call->head = base;
+        call->headers = NULL; /* the input may have moved since they were listed */
         call->n_headers = m->n_fields;
         call->method = m->method;
         call->path = http_route_path(http_message_target(m, base));
@@ -826,14 +827,22 @@ static COLD void log_arrival(const struct http_conn *c) {
                     STR_ARG(c->call.path));
 }
 
+static enum http_route_verdict find_route(struct http_conn *c, const struct http_route **ret_row,
+                                          struct http_captures *ret_captures) {
+        const struct http_route_table *table = &c->server->options.routes;
+
+        if (table->find != NULL)
+                return table->find(table, &c->call, ret_row, ret_captures);
+        return http_route_find(table, c->call.method, c->call.path, ret_row, ret_captures);
+}
+
 /* Finds the route of a head that is refused because of its body, for the content type of the answer. */
 static void find_refused_route(struct http_conn *c) {
         const struct http_route *row;
         struct http_captures     found;
 
         fill_call(c);
-        if (http_route_find(&c->server->options.routes, c->call.method, c->call.path, &row,
-                            &found) != HTTP_ROUTE_NOT_FOUND)
+        if (find_route(c, &row, &found) != HTTP_ROUTE_NOT_FOUND)
                 c->call.route = row;
 }
 
@@ -892,7 +901,7 @@ static bool check_route(struct http_conn *c) {
         const struct http_route       *row = NULL;
         AUTO_ERROR                     fault = NULL;
 
-        verdict = http_route_find(table, call->method, call->path, &row, &found);
+        verdict = find_route(c, &row, &found);
         if (verdict == HTTP_ROUTE_NOT_FOUND) {
                 if (table->fallback != NULL)
                         return check_access(c, table->fallback_group, NULL);

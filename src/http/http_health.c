@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Liveness and readiness of the server and of models. */
 #include "call/model_query.h"
+#include "call/service.h"
 #include "core_api/core_error.h"
 #include "core_api/model_version.h"
 #include "http/http_handlers.h"
 #include "triton/core/tritonserver.h"
 
-/* The status alone reports health; only an error (the server is exiting) has a body. */
+/* The status alone reports health; only an error (the server is exiting) has a body, which cloud platforms
+ * do not expect. */
 static void reply_health(struct http_call *call, struct error *err, bool is_well) {
-        if (err != NULL)
+        if (err != NULL && call->service->cloud == NULL) {
                 http_call_reply_error(call, err, NULL);
-        else
-                http_call_reply_empty(call, is_well ? 200 : 400);
+                return;
+        }
+        http_call_reply_empty(call, err == NULL && is_well ? 200 : 400);
+        error_free(err);
 }
 
 void http_health_live(struct http_call *call) {

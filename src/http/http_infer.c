@@ -7,12 +7,15 @@
 #include "call/service.h"
 #include "core_api/core_error.h"
 #include "core_api/model_version.h"
+#include "http/http_cloud.h"
 #include "http/http_infer_decode.h"
 #include "http/http_infer_encode.h"
 #include "http/http_route.h"
 #include "http/http_trace.h"
 #include "net/loop.h"
 #include "triton/core/neso.h"
+
+#include <stdio.h>
 
 /* Temporary memory on the stack for encoding an answer: its arrays, and the text of a small one. */
 #define SCRATCH_BYTES 1536
@@ -67,10 +70,16 @@ static struct str print_size(char *text, size_t room, size_t n) {
 
 void http_infer_reply_error(struct http_call *http, struct error *err, const char *content_type) {
         static const struct http_header retry = { STR_LIT("Retry-After"), STR_LIT("1") };
+        unsigned                        cloud_status = cloud_error_status(http, err);
         const struct http_reply         reply = {
                         .status = 503, .content_type = content_type, .headers = &retry, .n_headers = 1
         };
 
+        if (cloud_status != 0) {
+                http_call_reply_refusal(http, cloud_status, err->message, content_type);
+                error_free(err);
+                return;
+        }
         if (err->code != ERR_UNAVAILABLE) {
                 http_call_reply_error(http, err, content_type);
                 return;
@@ -80,20 +89,26 @@ void http_infer_reply_error(struct http_call *http, struct error *err, const cha
 }
 
 static void send_answer(struct http_call *http, struct http_infer_body *body) {
-        char               text[20]; /* the digits of a size_t */
-        struct http_header headers[2];
-        struct http_reply  reply = {
-                 .status = 200,
-                 .content_type = body->has_binary ? "application/octet-stream" : HTTP_JSON,
-                 .parts = body->parts,
-                 .n_parts = body->n_parts,
-                 .is_brief = body->is_brief,
-                 .is_compressible = true,
-                 .packed_as = body->packed_as,
-                 .headers = headers,
+        char                      text[20];               /* the digits of a size_t */
+        char                      type[CLOUD_TYPE_BYTES]; /* the arena may be reset by the reply */
+        const struct cloud_front *cloud = http->service->cloud;
+        struct http_header        headers[2];
+        struct http_reply         reply = {
+                        .status = 200,
+                        .content_type = body->has_binary ? "application/octet-stream" : HTTP_JSON,
+                        .parts = body->parts,
+                        .n_parts = body->n_parts,
+                        .is_brief = body->is_brief,
+                        .is_compressible = true,
+                        .packed_as = body->packed_as,
+                        .headers = headers,
         };
 
-        if (body->has_binary) {
+        if (body->has_binary && cloud != NULL) {
+                snprintf(type, sizeof(type), "%s;" CLOUD_JSON_SIZE "=%zu", cloud->binary_type,
+                         body->json_bytes);
+                reply.content_type = type;
+        } else if (body->has_binary) {
                 headers[0].name = STR_LIT("Inference-Header-Content-Length");
                 headers[0].value = print_size(text, sizeof(text), body->json_bytes);
                 reply.n_headers = 1;
@@ -242,11 +257,23 @@ static struct error *read_json(struct pending_infer *p) {
         return http_infer_decode(&source, &p->request);
 }
 
-static struct error *read_length(struct pending_infer *p) {
-        struct http_call *http = p->http;
+/* Reads the length of the JSON part of a body, wherever this front announces it. */
+static struct error *read_json_bytes(const struct http_call *http, size_t body_bytes, size_t *ret) {
+        const struct cloud_front *cloud = http->service->cloud;
 
+        if (cloud != NULL)
+                return cloud_read_json_bytes(cloud, http_call_find(http, HTTP_NAME_CONTENT_TYPE),
+                                             body_bytes, ret);
         return http_infer_read_json_bytes(http_call_find(http, HTTP_NAME_INFER_JSON_LENGTH),
-                                          http->body.len, &p->json_bytes);
+                                          body_bytes, ret);
+}
+
+static bool announces_tensors(const struct http_call *http) {
+        const struct cloud_front *cloud = http->service->cloud;
+
+        if (cloud != NULL)
+                return cloud_is_binary(cloud, http_call_find(http, HTTP_NAME_CONTENT_TYPE));
+        return http_call_find(http, HTTP_NAME_INFER_JSON_LENGTH).ptr != NULL;
 }
 
 static struct error *read_tensors(struct pending_infer *p) {
@@ -267,7 +294,9 @@ static struct error *read_request(struct pending_infer *p, size_t max_work) {
                 p->stage = STAGE_LENGTH;
         }
         if (p->stage == STAGE_LENGTH) {
-                TRY(read_length(p));
+                if (p->http->service->cloud != NULL)
+                        TRY(cloud_check_types(p->http));
+                TRY(read_json_bytes(p->http, p->http->body.len, &p->json_bytes));
                 p->stage = STAGE_JSON;
         }
         if (p->stage == STAGE_JSON) {
@@ -375,16 +404,15 @@ enum content {
 
 static enum content content_of(const struct http_call *http, size_t *ret_json_bytes) {
         struct str encoding = http_call_find(http, HTTP_NAME_CONTENT_ENCODING);
-        struct str length = http_call_find(http, HTTP_NAME_INFER_JSON_LENGTH);
         AUTO_ERROR err = NULL;
 
         if (str_is(encoding, "gzip") || str_is(encoding, "deflate"))
                 return CONTENT_COMPRESSED;
         if (encoding.len > 0 && !str_is(encoding, "identity"))
                 return CONTENT_OTHER;
-        if (length.ptr == NULL)
+        if (!announces_tensors(http))
                 return CONTENT_JSON;
-        err = http_infer_read_json_bytes(length, SIZE_MAX, ret_json_bytes);
+        err = read_json_bytes(http, SIZE_MAX, ret_json_bytes);
         if (err != NULL)
                 return CONTENT_OTHER;
         return *ret_json_bytes == 0 ? CONTENT_RAW : CONTENT_TENSORS;

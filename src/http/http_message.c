@@ -333,6 +333,7 @@ static enum http_method method_of(unsigned native) {
         case HTTP_GET: return HTTP_METHOD_GET;
         case HTTP_POST: return HTTP_METHOD_POST;
         case HTTP_HEAD: return HTTP_METHOD_HEAD;
+        case HTTP_DELETE: return HTTP_METHOD_DELETE;
         default: return HTTP_METHOD_OTHER;
         }
 }

@@ -90,7 +90,7 @@ struct error *http_route_check(const struct http_route_table *table) {
                 if (!endpoint_group_is_routable(table->rows[i].group))
                         return error_new(ERR_INTERNAL, "the route '%s' is in no group of endpoints",
                                          table->rows[i].pattern);
-        if (table->fallback != NULL && !endpoint_group_is_valid(table->fallback_group))
+        if (table->fallback != NULL && !endpoint_group_is_routable(table->fallback_group))
                 return error_new(ERR_INTERNAL, "the route of unknown paths is in no group of "
                                                "endpoints");
         return NULL;
@@ -116,18 +116,29 @@ struct str http_route_path(struct str target) {
         return str_range(slash, path.len - (size_t)(slash - path.ptr));
 }
 
-struct str http_route_allowed(const struct http_route_table *table, const struct http_route *row) {
-        bool get = false, post = false;
+/* By the bits of the methods: GET 1, POST 2, DELETE 4. */
+static const char *const method_lists[] = {
+        "", "GET", "POST", "GET, POST", "DELETE", "GET, DELETE", "POST, DELETE", "GET, POST, DELETE"
+};
 
-        for (size_t i = 0; i < table->n_rows; i++) {
-                if (strcmp(table->rows[i].pattern, row->pattern) != 0)
-                        continue;
-                get = get || table->rows[i].method == HTTP_METHOD_GET;
-                post = post || table->rows[i].method == HTTP_METHOD_POST;
+static unsigned bit_of(enum http_method method) {
+        switch (method) {
+        case HTTP_METHOD_GET: return 1;
+        case HTTP_METHOD_POST: return 2;
+        case HTTP_METHOD_DELETE: return 4;
+        case HTTP_METHOD_HEAD:
+        case HTTP_METHOD_OTHER: break;
         }
-        if (post)
-                return get ? STR_LIT("GET, POST") : STR_LIT("POST");
-        return STR_LIT("GET");
+        return 0;
+}
+
+struct str http_route_allowed(const struct http_route_table *table, const struct http_route *row) {
+        unsigned bits = bit_of(row->method);
+
+        for (size_t i = 0; i < table->n_rows; i++)
+                if (strcmp(table->rows[i].pattern, row->pattern) == 0)
+                        bits |= bit_of(table->rows[i].method);
+        return str_of(method_lists[bits]);
 }
 
 /* ---- the model's name ---- */

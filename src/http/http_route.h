@@ -33,19 +33,6 @@ struct http_route {
         http_call_fn handler;
 };
 
-struct http_route_table {
-        const struct http_route *rows;
-        size_t                   n_rows;
-        /* Handler of unknown paths; NULL = 404 {"error":"Not Found"}. */
-        http_call_fn        fallback;
-        enum endpoint_group fallback_group; /* of the fallback, if there is one */
-        /* Called before a body is read that is chunked or exceeds the limit of JSON. `bytes`: its
-         * Content-Length, 0 for a chunked one. *limit: that of JSON, which it may change. An error refuses
-         * the request. NULL = each route has the limit of JSON. */
-        struct error *(*check_body)(const struct http_call *call, uint64_t bytes,
-                                    struct http_body_limit *limit);
-};
-
 struct http_captures {
         struct str model, version, region; /* ptr NULL when the pattern has none */
 };
@@ -54,6 +41,24 @@ enum http_route_verdict {
         HTTP_ROUTE_OK,
         HTTP_ROUTE_NOT_FOUND,
         HTTP_ROUTE_WRONG_METHOD, /* ret_row is a row of that path */
+};
+
+struct http_route_table {
+        const struct http_route *rows;
+        size_t                   n_rows;
+        /* Handler of unknown paths; NULL = 404 {"error":"Not Found"}. */
+        http_call_fn        fallback;
+        enum endpoint_group fallback_group; /* of the fallback, if there is one; may be PUBLIC */
+        /* Called before a body is read that is chunked or exceeds the limit of JSON. `bytes`: its
+         * Content-Length, 0 for a chunked one. *limit: that of JSON, which it may change. An error refuses
+         * the request. NULL = each route has the limit of JSON. */
+        struct error *(*check_body)(const struct http_call *call, uint64_t bytes,
+                                    struct http_body_limit *limit);
+        /* Finds the row of a call whose head is complete. It may return rows of other tables. NULL =
+         * http_route_find() by method and path. */
+        enum http_route_verdict (*find)(const struct http_route_table *table,
+                                        struct http_call *call, const struct http_route **ret_row,
+                                        struct http_captures *ret_captures);
 };
 
 /* Writes the captures on OK and WRONG_METHOD. */

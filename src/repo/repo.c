@@ -8,6 +8,7 @@
 #include "base/work_pool.h"
 #include "infer/model.h"
 #include "infer/model_generations.h"
+#include "repo/bare_model.h"
 #include "repo/model_graph.h"
 #include "repo/model_kind.h"
 #include "repo/override.h"
@@ -29,15 +30,27 @@ const char *version_state_name(enum version_state state) {
         return "UNKNOWN";
 }
 
-/* Takes the store. */
-static void append_path_locked(struct repo *r, const char *path, struct store *store,
+/* Where a repository is, besides its path. */
+struct place {
+        struct store          *store; /* ref; NULL: a directory */
+        struct override_files *view;  /* ref; of a bare model without version folders, else NULL */
+};
+
+static void place_done(struct place *p) {
+        store_unref(p->store);
+        override_files_unref(p->view);
+}
+
+/* Takes what is in the place. */
+static void append_path_locked(struct repo *r, const char *path, struct place *place,
                                const struct repo_name *names, size_t n_names) {
         struct repo_path *p;
 
         r->paths = mem_realloc(r->paths, (r->n_paths + 1) * sizeof(*r->paths));
         p = &r->paths[r->n_paths++];
         *p = (struct repo_path){ .path = mem_strdup(path),
-                                 .store = store,
+                                 .store = STEAL(place->store),
+                                 .view = STEAL(place->view),
                                  .namespace = mem_strdup(r->has_namespaces ? path : ""),
                                  .n_names = n_names };
         p->names = mem_zalloc((n_names + 1) * sizeof(*p->names));
@@ -98,44 +111,72 @@ static struct error *check_new_names_locked(const struct repo *r, const struct r
         return NULL;
 }
 
-/* Takes the store on success. */
-static struct error *add_path(struct repo *r, const char *path, struct store *store,
+/* Makes the view of a bare model that needs one; *ret is NULL for other repositories. A folder that
+ * cannot be read now is read by the scans, which report it. */
+static struct error *open_view(struct repo *r, const char *path, struct override_files **ret) {
+        enum bare_form form = BARE_NONE;
+        AUTO_ERROR     unreadable = bare_model_find(r->config_name, path, &form);
+
+        *ret = NULL;
+        return form == BARE_FILES ? bare_model_make_view(r->overrides, path, ret) : NULL;
+}
+
+static bool names_itself(const struct repo_name *names, size_t n_names) {
+        for (size_t i = 0; i < n_names; i++)
+                if (strcmp(names[i].directory, REPO_ITSELF) == 0)
+                        return true;
+        return false;
+}
+
+/* Takes what is in the place on success. */
+static struct error *add_path(struct repo *r, const char *path, struct place *place,
                               const struct repo_name *names, size_t n_names) {
         MUTEX_GUARD(&r->table.lock);
         if (repo_find_path_locked(r, path) != NULL)
                 return error_new(ERR_ALREADY_EXISTS,
                                  "model repository '%s' has already been registered", path);
         TRY(check_new_names_locked(r, names, n_names));
-        append_path_locked(r, path, store, names, n_names);
+        append_path_locked(r, path, place, names, n_names);
         return NULL;
 }
 
 static struct error *add_directory(struct repo *r, const char *path, const struct repo_name *names,
                                    size_t n_names) {
         struct file_stat stat;
-        AUTO_ERROR       err = file_stat(path, &stat);
+        struct place     place = { 0 };
+        AUTO_ERROR       unreadable = file_stat(path, &stat);
+        struct error    *err;
 
-        if (err != NULL || !stat.is_directory)
+        if (unreadable != NULL || !stat.is_directory)
                 return no_repository(path, "register");
-        return add_path(r, path, NULL, names, n_names);
+        if (names_itself(names, n_names))
+                TRY(open_view(r, path, &place.view));
+        err = add_path(r, path, &place, names, n_names);
+        place_done(&place);
+        return err;
 }
 
 /* The store must answer. */
 static struct error *add_store(struct repo *r, const char *path, const struct repo_name *names,
                                size_t n_names) {
         struct store_listing *listing;
-        struct store         *store;
+        struct place          place = { 0 };
         AUTO_CHARS            text = NULL;
         struct error         *err;
 
-        TRY(open_store(r, path, &store, &text));
-        err = store_list_recent(store, 0, true, &listing);
+        if (names_itself(names, n_names))
+                return error_new(
+                        ERR_UNSUPPORTED,
+                        "failed to register '%s': a remote repository cannot be one model, "
+                        "name the directory of the model",
+                        path);
+        TRY(open_store(r, path, &place.store, &text));
+        err = store_list_recent(place.store, 0, true, &listing);
         if (err == NULL) {
                 store_listing_unref(listing);
-                err = add_path(r, text, store, names, n_names);
+                err = add_path(r, text, &place, names, n_names);
         }
-        if (err != NULL)
-                store_unref(store);
+        place_done(&place);
         return err;
 }
 
@@ -161,6 +202,63 @@ static bool remove_path(struct repo *r, const char *path, struct repo_path *ret)
         return true;
 }
 
+/* References to models, in no order. */
+struct model_refs {
+        struct model **models; /* owned, and the references */
+        size_t         n_models;
+        size_t         cap_models;
+};
+
+/* True for a model that neither serves nor changes. */
+static bool is_over_locked(const struct repo_entry *e) {
+        if (e->is_busy || e->is_planned || e->n_waiting > 0 || e->n_unloads > 0)
+                return false;
+        for (size_t i = 0; i < e->n_versions; i++)
+                if (e->versions[i].state != VERSION_UNAVAILABLE)
+                        return false;
+        return true;
+}
+
+/* Forgets a model that is over, unless live sequences may still ask for an earlier load of it. Returns a
+ * reference to that load, which the caller drops without the lock; or NULL. */
+static struct model *forget_model_locked(struct repo *r, struct repo_entry *e) {
+        struct model *retired = model_generations_find_retired(e->generations, -1);
+
+        if (retired != NULL)
+                return retired;
+        while (e->n_versions > 0)
+                repo_entry_remove_version_locked(e, e->versions[0].number);
+        repo_entry_clear_locked(e);
+        repo_forget_locked(r, e);
+        return NULL;
+}
+
+/* Forgets the models of a removed repository that do not serve: nothing can load them any more, and
+ * failures of theirs would keep the server from being ready. */
+static void forget_models_of(struct repo *r, const char *path) {
+        struct model_refs   kept = { 0 };
+        struct repo_entry **sorted;
+        size_t              n;
+
+        mutex_lock(&r->table.lock);
+        sorted = repo_table_sorted_locked(&r->table, &n); /* a copy: entries may be removed */
+        kept.models = mem_zalloc((n + 1) * sizeof(struct model *));
+        for (size_t i = 0; i < n; i++) {
+                struct model *retired = NULL;
+
+                if (strcmp(sorted[i]->repository, path) == 0 && is_over_locked(sorted[i]))
+                        retired = forget_model_locked(r, sorted[i]);
+                if (retired != NULL)
+                        kept.models[kept.n_models++] = retired;
+        }
+        mutex_unlock(&r->table.lock);
+        free(sorted);
+        for (size_t i = 0; i < kept.n_models; i++)
+                model_unref(kept.models[i]);
+        free(kept.models);
+        repo_publish_change(r);
+}
+
 struct error *repo_remove_path(struct repo *r, const char *path) {
         struct store_url url = { 0 };
         struct repo_path removed;
@@ -172,7 +270,9 @@ struct error *repo_remove_path(struct repo *r, const char *path) {
         store_url_done(&url);
         if (!is_known)
                 return no_repository(path, "unregister");
-        repo_path_done(&removed); /* without the table's lock: it may be the end of the store */
+        forget_models_of(r, removed.path);
+        repo_path_done(&removed); /* without the table's lock: it may be the end of the store, and
+                                   * remove files */
         log_info("Model repository unregistered: %s", path);
         return NULL;
 }
@@ -185,38 +285,90 @@ bool repo_is_readable(struct repo *r) {
         return r->n_paths == 0;
 }
 
+/* False for uploaded files, too, which are in no repository. */
+static bool has_lost_repository_locked(struct repo *r, const struct repo_entry *e) {
+        return *e->repository != '\0' && repo_find_path_locked(r, e->repository) == NULL;
+}
+
 /* Called when a model that was being unloaded has ended. */
 static void on_ended(void *owner, const struct model *model) {
         const struct model_key key = { .namespace = model->namespace, .name = model->name };
         struct repo           *r = owner;
         struct repo_entry     *e;
+        struct model          *retired = NULL;
 
         mutex_lock(&r->table.lock);
         e = repo_table_find_locked(&r->table, &key);
         for (size_t i = 0; e != NULL && i < e->n_versions; i++)
                 if (e->versions[i].leaving == model)
                         repo_version_set_unloaded_locked(&e->versions[i]);
+        if (e != NULL && has_lost_repository_locked(r, e) && is_over_locked(e))
+                retired = forget_model_locked(r, e);
         mutex_unlock(&r->table.lock);
+        if (retired != NULL)
+                model_unref(retired);
         repo_publish_change(r);
 }
 
-/* A path that is given twice counts once. Returns whether the store was taken. */
-static bool append_new_path(struct repo *r, const char *path, struct store *store) {
+/* The name becomes a part of paths of requests, and must not look like a path itself. */
+static struct error *check_model_name(const char *path, const char *name) {
+        if (name == NULL || *name == '\0')
+                return error_new(
+                        ERR_INVALID_ARG,
+                        "'%s' is one model and not a folder of models: name the model with "
+                        "--model-name (or the variable MODEL_NAME), or give the folder "
+                        "above it as the repository",
+                        path);
+        if (name[0] == '.' || strchr(name, '/') != NULL)
+                return error_new(ERR_INVALID_ARG,
+                                 "--model-name: '%s' is not the name of a model: it begins with a "
+                                 "dot or contains a slash",
+                                 name);
+        return NULL;
+}
+
+/* Adds a directory of the command line, which is a folder of models or one model. */
+static struct error *add_first_directory(struct repo *r, const char *path, const char *model_name) {
+        const struct repo_name itself = { REPO_ITSELF, model_name };
+        enum bare_form         form = BARE_NONE;
+        AUTO_ERROR             unreadable = bare_model_find(r->config_name, path, &form);
+        struct place           place = { 0 };
+        struct error          *err;
+
+        if (form != BARE_NONE)
+                TRY(check_model_name(path, model_name));
+        if (form == BARE_FILES)
+                TRY(bare_model_make_view(r->overrides, path, &place.view));
+        err = add_path(r, path, &place, &itself, form != BARE_NONE ? 1 : 0);
+        place_done(&place);
+        if (err == NULL && form != BARE_NONE)
+                log_info("the repository '%s' is one model, which is served as '%s'", path,
+                         model_name);
+        return err;
+}
+
+static bool has_path(struct repo *r, const char *path) {
         MUTEX_GUARD(&r->table.lock);
-        if (repo_find_path_locked(r, path) != NULL)
-                return false;
-        append_path_locked(r, path, store, NULL, 0);
-        return true;
+        return repo_find_path_locked(r, path) != NULL;
+}
+
+/* A path that is given twice counts once. */
+static struct error *add_first_path(struct repo *r, const char *given, const char *model_name) {
+        struct place  place = { 0 };
+        AUTO_CHARS    path = NULL;
+        struct error *err = NULL;
+
+        TRY(open_store(r, given, &place.store, &path));
+        if (!has_path(r, path))
+                err = place.store != NULL ? add_path(r, path, &place, NULL, 0)
+                                          : add_first_directory(r, path, model_name);
+        place_done(&place);
+        return err;
 }
 
 static struct error *add_paths(struct repo *r, const struct repo_options *o) {
         for (size_t i = 0; i < o->n_paths; i++) {
-                struct store *store;
-                AUTO_CHARS    path = NULL;
-
-                TRY(open_store(r, o->paths[i], &store, &path));
-                if (!append_new_path(r, path, store))
-                        store_unref(store);
+                TRY(add_first_path(r, o->paths[i], o->model_name));
         }
         return NULL;
 }
@@ -264,23 +416,16 @@ void repo_free(struct repo *r) {
         repo_table_done(&r->table);
         model_graph_free(r->graph);
         mutex_done(&r->binding);
-        override_store_free(r->overrides);
         for (size_t i = 0; i < r->n_paths; i++)
                 repo_path_done(&r->paths[i]);
         free(r->paths);
         store_hub_free(r->stores);
+        override_store_free(r->overrides);
         free(r->config_name);
         free(r);
 }
 
-/* Lists READY models, or only those whose backend may report that they cannot serve; in no
- * order. */
-struct model_refs {
-        struct model **models; /* owned, and the references */
-        size_t         n_models;
-        size_t         cap_models;
-};
-
+/* Adds READY models, or only those whose backend may report that they cannot serve. */
 static void add_ready_locked(struct model_refs *to, const struct repo_entry *e,
                              bool may_be_unready_only) {
         for (size_t i = 0; i < e->n_versions; i++) {

@@ -56,7 +56,8 @@ struct repo_options {
         bool               reports_reasons;  /* the error of a load request names the reason of a
                                               * failed poll */
         bool               is_strict_unload; /* --chain-strict-unload */
-        struct store_hub_options stores;     /* for remote repositories */
+        const char        *model_name; /* --model-name: of a path that is one model; "" for none */
+        struct store_hub_options stores; /* for remote repositories */
 };
 
 struct error *repo_new(const struct repo_options *options, struct repo **ret) NODISCARD;
@@ -121,10 +122,14 @@ void repo_poll(struct repo *r);
 /* The same, but returns after the scan. Loads and unloads run in the background. */
 void repo_start_poll(struct repo *r);
 
-/* Adds or removes a repository: a directory, or the address of a store (store_url.h). Its models do not
- * change. `names` gives the models of some
- * directories other names: one directory may have several, and each name means one directory of
- * one repository, whatever other directories are called. INVALID_ARG "failed to register '<path>',
+/* The directory of a name that means the repository itself: it is one model (bare_model.h). */
+#define REPO_ITSELF "."
+
+/* Adds or removes a repository: a directory, or the address of a store (store_url.h). Models that serve
+ * do not change; after the removal the others are unknown. `names` gives the models of some directories
+ * other names: one directory may have several, and each name means one directory of one repository,
+ * whatever other directories are called. With the directory REPO_ITSELF the repository, which is not
+ * remote, has no other model. INVALID_ARG "failed to register '<path>',
  * repository not found" (or unregister), "failed to register '<path>', there is a conflicting mapping
  * for '<name>'"; ALREADY_EXISTS "model repository '<path>' has already been registered", "failed to
  * register '<name>', there is a conflicting mapping for '<name>'". */

@@ -182,12 +182,7 @@ static void check_found(struct repo *r, const struct repo_scan *scan,
 
 /* Forgets an entry that has no directory and does not serve. */
 static void forget_locked(struct repo *r, struct repo_entry *e) {
-        dir_fingerprint_free(e->seen);
-        dir_fingerprint_free(e->tried);
-        e->seen = e->tried = NULL;
-        repo_entry_set_wanted_locked(e, false);
-        repo_entry_set_versionless_locked(e, false);
-        repo_entry_set_duplicate_locked(e, false);
+        repo_entry_clear_locked(e);
         repo_forget_locked(r, e);
 }
 

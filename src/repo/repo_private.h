@@ -13,18 +13,20 @@
 
 struct work_pool;
 struct model_graph;
+struct override_files;
 struct override_store;
 struct store;
 struct store_hub;
 
 /* One --model-repository. */
 struct repo_path {
-        char         *path;      /* owned; a directory, or the address of a remote repository */
-        struct store *store;     /* ref; NULL: a directory */
-        char *namespace;         /* owned; the path, or "" without namespaces */
-        struct repo_name *names; /* owned, and the texts; renamed models */
-        size_t            n_names;
-        bool              is_unreadable; /* as in the last line of the log about it */
+        char         *path;  /* owned; a directory, or the address of a remote repository */
+        struct store *store; /* ref; NULL: a directory */
+        char *namespace;     /* owned; the path, or "" without namespaces */
+        struct repo_name      *names; /* owned, and the texts; renamed models */
+        size_t                 n_names;
+        struct override_files *view; /* ref; of a bare model without version folders, else NULL */
+        bool                   is_unreadable; /* as in the last line of the log about it */
 };
 
 struct repo {

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "repo/override.h"
 #include "repo/repo_private.h"
 #include "store/store.h"
 #include "store/store_copy.h"
@@ -27,6 +28,7 @@ void repo_path_done(struct repo_path *p) {
                 free((char *)(uintptr_t)p->names[i].model);
         }
         free(p->names);
+        override_files_unref(p->view);
         store_unref(p->store);
         free(p->namespace);
         free(p->path);
@@ -42,6 +44,14 @@ struct repo_path *repo_find_path_locked(struct repo *r, const char *path) {
 /* Hidden directories are not models, and a name must not leave the repository. */
 static bool may_be_model(const char *directory) {
         return directory[0] != '\0' && directory[0] != '.' && strchr(directory, '/') == NULL;
+}
+
+/* Returns the name of a repository that is one model; NULL for others. */
+static const char *name_of_itself(const struct repo_path *p) {
+        for (size_t i = 0; i < p->n_names; i++)
+                if (strcmp(p->names[i].directory, REPO_ITSELF) == 0)
+                        return p->names[i].model;
+        return NULL;
 }
 
 static bool is_mapped_directory(const struct repo_path *p, const char *directory) {
@@ -75,6 +85,12 @@ struct scan_target {
         struct store_listing   *listing; /* borrowed; NULL: a local repository */
 };
 
+static char *join_directory(const struct repo_path *p, const char *directory) {
+        if (strcmp(directory, REPO_ITSELF) != 0)
+                return path_join(p->path, directory);
+        return mem_strdup(p->view != NULL ? override_files_directory(p->view) : p->path);
+}
+
 static void add_found(const struct scan_target *t, const char *name, bool is_mapped,
                       const char *directory) {
         struct repo_scan       *s = t->scan;
@@ -87,7 +103,7 @@ static void add_found(const struct scan_target *t, const char *name, bool is_map
         s->models[s->n_models++] = (struct found_model){
                 .key = { .namespace = p->namespace, .name = mem_strdup(name) },
                 .repository = p->path,
-                .directory = path_join(p->path, directory),
+                .directory = join_directory(p, directory),
                 .copy = p->store != NULL ? store_copy_new(p->store, t->listing, directory) : NULL,
                 .is_mapped = is_mapped,
         };
@@ -158,7 +174,20 @@ static struct error *look_for(const struct scan_target *t, const char *name,
         return NULL;
 }
 
+/* The repository is one model. */
+static struct error *scan_itself(const struct scan_target *t, const char *name, const char *only) {
+        TRY(dir_check(t->path->path));
+        TRY(check_search(t->path));
+        if (only == NULL || strcmp(only, name) == 0)
+                add_found(t, name, true, REPO_ITSELF);
+        return NULL;
+}
+
 static struct error *scan_directory(const struct scan_target *t, const char *only) {
+        const char *itself = name_of_itself(t->path);
+
+        if (itself != NULL)
+                return scan_itself(t, itself, only);
         if (only == NULL)
                 return scan_all(t);
         TRY(dir_check(t->path->path));
@@ -274,7 +303,8 @@ static void copy_path(struct repo_path *to, const struct repo_path *from) {
         *to = (struct repo_path){ .path = mem_strdup(from->path),
                                   .store = store_ref(from->store),
                                   .namespace = mem_strdup(from->namespace),
-                                  .n_names = from->n_names };
+                                  .n_names = from->n_names,
+                                  .view = override_files_ref(from->view) };
         to->names = mem_zalloc((from->n_names + 1) * sizeof(*to->names));
         for (size_t i = 0; i < from->n_names; i++)
                 to->names[i] = (struct repo_name){ mem_strdup(from->names[i].directory),

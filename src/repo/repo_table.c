@@ -252,6 +252,15 @@ void repo_entry_remove_version_locked(struct repo_entry *e, int64_t number) {
         update_counts(e);
 }
 
+void repo_entry_clear_locked(struct repo_entry *e) {
+        dir_fingerprint_free(e->seen);
+        dir_fingerprint_free(e->tried);
+        e->seen = e->tried = NULL;
+        repo_entry_set_wanted_locked(e, false);
+        repo_entry_set_versionless_locked(e, false);
+        repo_entry_set_duplicate_locked(e, false);
+}
+
 static void unlink_locked(struct repo_table *t, struct repo_entry *e) {
         struct repo_entry *before = repo_table_first_locked(t, e->name);
 

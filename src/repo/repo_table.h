@@ -116,6 +116,8 @@ struct repo_version *repo_entry_add_version_locked(struct repo_entry *e, int64_t
 struct repo_version *repo_entry_find_version_locked(struct repo_entry *e, int64_t number);
 /* Removes a version, which must have no model. */
 void repo_entry_remove_version_locked(struct repo_entry *e, int64_t number);
+/* Forgets what polls and failed loads have recorded. */
+void repo_entry_clear_locked(struct repo_entry *e);
 /* Removes and frees an entry that is not in use and has no content: no version, no directory that a
  * poll has seen, no failure to remember (also that of a model without versions). Any other entry
  * stays. */

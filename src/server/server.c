@@ -101,6 +101,7 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
                 .has_namespaces = o->model_namespacing,
                 .reports_reasons = o->load_reasons,
                 .is_strict_unload = o->chain_strict_unload,
+                .model_name = o->model_name,
                 .stores = { .cache_directory = o->repository_cache_directory,
                             .cache_bytes = (uint64_t)o->repository_cache_bytes,
                             .n_transfers = (unsigned)o->repository_transfers,

@@ -9,6 +9,7 @@
 #include "config/version_policy.h"
 #include "infer/message.h"
 #include "repo/agent.h"
+#include "repo/bare_model.h"
 #include "repo/model_files.h"
 #include "repo/model_graph.h"
 #include "repo/model_needs.h"
@@ -42,29 +43,13 @@ static bool has_config(const struct check_run *r, const char *directory) {
         return path != NULL;
 }
 
-static bool is_version(const char *directory, const char *name) {
-        AUTO_CHARS path = path_join(directory, name);
-        int64_t    version;
-
-        return version_from_name(str_of(name), &version) && is_directory(path);
-}
-
-/* Decides whether a directory is a model or a repository. It is a model when it has a configuration,
- * or a directory with a version's name that is not itself a model: a repository may contain a model
- * called 1. */
+/* Decides whether a directory is a model or a repository. A model in development may have no version
+ * yet. */
 static struct error *is_model(const struct check_run *r, const char *directory, bool *ret) {
-        struct dir_list list;
+        enum bare_form form;
 
-        TRY(dir_list_read(directory, &list));
-        *ret = has_config(r, directory);
-        for (size_t i = 0; i < list.n_names && !*ret; i++) {
-                AUTO_CHARS path = path_join(directory, list.names[i]);
-                AUTO_CHARS inner = path_join(path, "1");
-
-                *ret = is_version(directory, list.names[i]) && !has_config(r, path) &&
-                       !is_directory(inner);
-        }
-        dir_list_done(&list);
+        TRY(bare_model_find(r->options.config_name, directory, &form));
+        *ret = form == BARE_VERSIONS || has_config(r, directory);
         return NULL;
 }
 

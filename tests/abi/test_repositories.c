@@ -14,8 +14,10 @@
 #include "api_assert.h"
 #include "embedded.h"
 #include "model_place.h"
+#include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
 
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -143,6 +145,36 @@ static void assert_not_found(const struct place *p, const char *model) {
                      text);
 }
 
+static bool has_index(const struct place *p, const char *expected) {
+        struct TRITONSERVER_Message *message;
+        const char                  *json;
+        size_t                       len;
+        bool                         is_equal;
+
+        assert_ok(TRITONSERVER_ServerModelIndex(p->server, 0, &message));
+        assert_ok(TRITONSERVER_MessageSerializeToJson(message, &json, &len));
+        is_equal = len == strlen(expected) && memcmp(json, expected, len) == 0;
+        assert_ok(TRITONSERVER_MessageDelete(message));
+        return is_equal;
+}
+
+static void on_change(void *userp) {
+        sem_post(userp);
+}
+
+/* An unloaded model ends a little later. */
+static void wait_for_index(const struct place *p, const char *expected) {
+        struct NESO_ReadyWatch *watch;
+        sem_t                   changes;
+
+        sem_init(&changes, 0, 0);
+        assert_ok(NESO_ReadyWatchNew(&watch, p->server, on_change, &changes));
+        while (!has_index(p, expected))
+                sem_wait(&changes);
+        assert_ok(NESO_ReadyWatchDelete(watch));
+        sem_destroy(&changes);
+}
+
 static void assert_index(const struct place *p, uint32_t flags, const char *expected) {
         struct TRITONSERVER_Message *message;
         const char                  *json;
@@ -199,6 +231,39 @@ static void test_a_repository_goes(void **state) {
         end(&p);
 }
 
+static bool is_server_ready(const struct place *p) {
+        bool ready = false;
+
+        assert_ok(TRITONSERVER_ServerIsReady(p->server, &ready));
+        return ready;
+}
+
+/* Models of a removed repository that do not serve: an unloaded one, and one whose load has failed. */
+static void test_what_is_over_is_forgotten(void **state) {
+        struct TRITONSERVER_Error *err;
+        struct place               p;
+
+        (void)state;
+        begin(&p, TRITONSERVER_MODEL_CONTROL_EXPLICIT);
+        assert_ok(add(&p, "two", ""));
+        assert_loads(&p, "lamp", 2);
+        assert_loads(&p, "chair", 3);
+        assert_ok(TRITONSERVER_ServerUnloadModel(p.server, "lamp"));
+        assert_ok(take_away(&p, "two"));
+        wait_for_index(&p, "[{\"name\":\"chair\",\"version\":\"3\",\"state\":\"READY\"}]");
+        model_place_add_folder(&p.models, "bad");
+        add_model(&p.models, "bad/broken", 1, "backend: \"missing\"\n");
+        assert_ok(add(&p, "bad", ""));
+        err = TRITONSERVER_ServerLoadModel(p.server, "broken");
+        assert_non_null(err);
+        TRITONSERVER_ErrorDelete(err);
+        assert_false(is_server_ready(&p));
+        assert_ok(take_away(&p, "bad"));
+        assert_true(is_server_ready(&p));
+        assert_index(&p, 0, "[{\"name\":\"chair\",\"version\":\"3\",\"state\":\"READY\"}]");
+        end(&p);
+}
+
 /* The directory has the given name only, whatever its configuration says. */
 static void test_a_directory_gets_a_name(void **state) {
         struct place p;
@@ -218,6 +283,49 @@ static void test_a_directory_gets_a_name(void **state) {
                      "{\"name\":\"light\",\"version\":\"1\",\"state\":\"READY\"}]");
         assert_ok(TRITONSERVER_ServerUnloadModel(p.server, "light"));
         assert_false(is_ready(&p, "light", 1));
+        end(&p);
+}
+
+/* The directory "." is the repository itself, which is one model then. */
+static void test_a_repository_is_one_model(void **state) {
+        struct place p;
+
+        (void)state;
+        begin(&p, TRITONSERVER_MODEL_CONTROL_EXPLICIT);
+        model_place_add_folder(&p.models, "flat");
+        model_place_add_file(&p.models, "flat/config.pbtxt", "name: \"other\"\n" CONFIG);
+        assert_ok(add(&p, "two/lamp", ".=table"));
+        assert_ok(add(&p, "flat", ".=floor"));
+        assert_index(&p, 0, "[{\"name\":\"floor\"},{\"name\":\"table\"}]");
+        assert_loads(&p, "table", 2);
+        assert_loads(&p, "floor", 1);
+        assert_not_found(&p, "lamp");
+        assert_refused(&p, add(&p, "one/lamp", ".=table"), TRITONSERVER_ERROR_ALREADY_EXISTS,
+                       "failed to register 'table', there is a conflicting mapping for 'table'",
+                       "one/lamp", NULL);
+        assert_ok(TRITONSERVER_ServerUnloadModel(p.server, "floor"));
+        assert_ok(take_away(&p, "flat"));
+        assert_not_found(&p, "floor");
+        end(&p);
+}
+
+/* Its files are copied one directory at a time. */
+static void test_a_remote_repository_is_not_one_model(void **state) {
+        struct TRITONSERVER_Parameter       *name;
+        const struct TRITONSERVER_Parameter *mapping[1];
+        struct place                         p;
+
+        (void)state;
+        begin(&p, TRITONSERVER_MODEL_CONTROL_EXPLICIT);
+        name = TRITONSERVER_ParameterNew(".", TRITONSERVER_PARAMETER_STRING, "table");
+        mapping[0] = name;
+        assert_error(
+                TRITONSERVER_ServerRegisterModelRepository(p.server, "s3://bucket/model", mapping,
+                                                           1),
+                TRITONSERVER_ERROR_UNSUPPORTED,
+                "failed to register 's3://bucket/model': a remote repository cannot be one model, "
+                "name the directory of the model");
+        TRITONSERVER_ParameterDelete(name);
         end(&p);
 }
 
@@ -393,7 +501,10 @@ int main(int argc, char **argv) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_a_repository_comes),
                 cmocka_unit_test(test_a_repository_goes),
+                cmocka_unit_test(test_what_is_over_is_forgotten),
                 cmocka_unit_test(test_a_directory_gets_a_name),
+                cmocka_unit_test(test_a_repository_is_one_model),
+                cmocka_unit_test(test_a_remote_repository_is_not_one_model),
                 cmocka_unit_test(test_a_directory_gets_its_configured_name),
                 cmocka_unit_test(test_a_directory_gets_two_names),
                 cmocka_unit_test(test_a_name_that_a_directory_has),

@@ -35,6 +35,8 @@ SERVICES = {
     "http": re.compile(r"Started HTTPService at ([^\s\"]+):(\d+)"),
     "metrics": re.compile(r"Started Metrics Service at ([^\s\"]+):(\d+)"),
     "grpc": re.compile(r"Started GRPCInferenceService at ([^\s\"]+):(\d+)"),
+    "sagemaker": re.compile(r"Started Sagemaker HTTPService at ([^\s\"]+):(\d+)"),
+    "vertex-ai": re.compile(r"Started Vertex AI HTTPService at ([^\s\"]+):(\d+)"),
 }
 
 
@@ -72,11 +74,13 @@ def write_repository(folder, models):
 class Server:
     """A `neso serve` process. Everything it writes is kept in `log`."""
 
-    def __init__(self, repository, options=(), waits_for=("http",), under=()):
-        """`under`: a command that runs it, as the process that it was started as."""
-        command = [*under, *self.program(), f"--model-repository={repository}",
-                   "--http-address=127.0.0.1", "--http-port=0", "--grpc-address=127.0.0.1",
-                   "--grpc-port=0", "--metrics-port=0", *TLS_OPTIONS, *options]
+    def __init__(self, repository, options=(), waits_for=("http",), under=(), command=None):
+        """`under`: a command that runs it, as the process that it was started as. `command`: instead of the
+        usual one, without its options."""
+        usual = [*self.program(), f"--model-repository={repository}",
+                 "--http-address=127.0.0.1", "--http-port=0", "--grpc-address=127.0.0.1",
+                 "--grpc-port=0", "--metrics-port=0", *TLS_OPTIONS]
+        command = [*under, *(command or usual), *options]
         self.repository = pathlib.Path(repository)
         self.log = []
         self.ports = {}
@@ -133,7 +137,7 @@ class Server:
                 return match
 
     def port(self, name):
-        """Of "http", "metrics" or "grpc"; waits until the server has opened it."""
+        """Of one of SERVICES, such as "http"; waits until the server has opened it."""
         self._wait_for((name,))
         return self.ports[name]
 

@@ -26,6 +26,12 @@ CONFIG = ('backend: "identity"\n'
           'output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] }\n')
 MODELS = {"simple": CONFIG, "other": CONFIG}
 
+# The fronts of cloud platforms, whose default model is "simple".
+CLOUD = ("--allow-sagemaker=true", "--sagemaker-port=0", "--allow-vertex-ai=true", "--vertex-ai-port=0",
+         "--vertex-ai-default-model=simple")
+CLOUD_VARIABLES = {"SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": "simple", "AIP_PREDICT_ROUTE": "/predict",
+                   "AIP_HEALTH_ROUTE": "/health"}
+
 
 def list_endpoints():
     if not (BUILD / "neso").exists():
@@ -77,7 +83,8 @@ def start(folder, keys=None, options=()):
         (folder / "keys").write_text(keys)
         os.chmod(folder / "keys", 0o600)
         options = (f"--api-key-file={folder / 'keys'}", *options)
-    server = Server(repository, options, ("http", "grpc", "metrics"))
+    server = Server(repository, (*CLOUD, *options), ("http", "grpc", "metrics", "sagemaker", "vertex-ai"),
+                    ("env", *(f"{name}={value}" for name, value in CLOUD_VARIABLES.items())))
     server.keys = folder / "keys"
     return server
 
@@ -110,7 +117,8 @@ def restricted(tmp_path_factory):
 
 
 def fill_path(path, model="simple"):
-    for part, text in (("{m}", model), ("{v}", "1"), ("{r}", "region"), ("{*}", "some")):
+    routes = [(f"${name}", value) for name, value in CLOUD_VARIABLES.items()]
+    for part, text in (("{m}", model), ("{v}", "1"), ("{r}", "region"), ("{*}", "some"), *routes):
         path = path.replace(part, text)
     return path
 
@@ -208,7 +216,7 @@ def ask(stubs, channels):  # noqa: F811
 def test_every_group_has_endpoints():
     assert GROUPS == ["health", "inference", "logging", "metadata", "metrics", "model-config",
                       "model-repository", "shared-memory", "statistics", "trace"]
-    assert {e["protocol"] for e in ENDPOINTS} == {"http", "grpc", "metrics"}
+    assert {e["protocol"] for e in ENDPOINTS} == {"http", "grpc", "metrics", "sagemaker", "vertex-ai"}
     assert all(e["models"] in ("one", "all", "none") for e in ENDPOINTS)
 
 

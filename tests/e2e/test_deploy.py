@@ -2,12 +2,14 @@
 """What deploy/ says about the server is true: options, ports, endpoints; and its files fit each other."""
 import json
 import re
+import shutil
 import subprocess
 
 import pytest
+import requests
 import yaml
 
-from conftest import BUILD, ROOT
+from conftest import BUILD, ROOT, Server, require_build
 
 KUBERNETES = ROOT / "deploy" / "kubernetes"
 MANIFESTS = sorted(KUBERNETES.rglob("*.yaml"))
@@ -94,6 +96,19 @@ def test_hooks(container):
         hook = hook[:at] + hook[at + 2:]
     ended = neso(*hook[1:], "--url", "http://127.0.0.1:1")  # 3: the command line is right, and nobody answers
     assert ended.returncode == 3, ended.stderr
+
+
+def test_kserve_serves_one_model(tmp_path):
+    """What the storage initialiser leaves for an InferenceService of one ONNX file."""
+    require_build(["onnxruntime"])
+    [runtime] = load(KUBERNETES / "kserve" / "clusterservingruntime.yaml")
+    [container] = runtime["spec"]["containers"]
+    shutil.copy(ROOT / "examples" / "models" / "digits" / "1" / "model.onnx", tmp_path / "model.onnx")
+    options = [option.replace("{{.Name}}", "my-digits") for option in container["args"][1:]
+               if not option.startswith(("--model-repository", "--http-port", "--grpc-port"))]
+    server = Server(tmp_path, options)
+    assert requests.get(f"{server.url}/v2/models/my-digits/ready", timeout=30).status_code == 200
+    assert server.stop() == 0
 
 
 @pytest.mark.parametrize("container", containers())

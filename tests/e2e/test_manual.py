@@ -161,7 +161,7 @@ def complete_fixture(tmp_path_factory):
      ["none", "low", "medium", "high"]),
     (["neso", "serve", "--allow-http", "=", "f"], ["false"]),
     (["neso", "serve", "--http-port", "="], []),
-    (["neso", "serve", "--sagemaker-p"], []),  # what does not exist is not offered
+    (["neso", "serve", "--sagemaker-p"], ["--sagemaker-port="]),
     (["neso", "check", "--mod"], ["--model-config-name="]),
     (["neso", "ctl", "st"], ["stats", "stacks"]),
     (["neso", "ctl", "infer", "--z"], ["--zeros"]),

@@ -111,11 +111,6 @@ TRY_HELP = "`neso serve --help` lists all options.\n"
      'Bad option: "--http-max-input-size".\n'
      "value is out of range [ 1, 9007199254740992 ], got: 0\n"),
     (["--model-config-name="], "Error: empty argument for --model-config-name\n"),
-    # What is not there yet is refused, not ignored.
-    (["--allow-sagemaker=true"],
-     "--allow-sagemaker: the SageMaker front end is not supported yet\n"),
-    (["--allow-vertex-ai=true"],
-     "--allow-vertex-ai: the Vertex AI front end is not supported yet\n"),
     (["--log-f=x"], "option '--log-f' is ambiguous; possibilities: '--log-format' '--log-file'\n"),
 ])
 def test_bad_command_line(arguments, text):

@@ -6,6 +6,7 @@
 #include "cli/endpoint_list.h"
 #include "grpc/grpc_server.h"
 #include "grpc/rpc_table.h"
+#include "http/http_cloud.h"
 #include "http/http_server.h"
 
 #include <protobuf-c/protobuf-c.h>
@@ -19,13 +20,16 @@ static void check_http(struct http_route_table table) {
                         fail_msg("%s has no group", table.rows[i].pattern);
                 assert_non_null(table.rows[i].handler);
         }
-        assert_true(table.fallback == NULL || endpoint_group_is_valid(table.fallback_group));
+        assert_true(table.fallback == NULL || endpoint_group_is_routable(table.fallback_group));
 }
 
 static void test_http(void **state) {
         (void)state;
         check_http(http_api_routes());
         check_http(http_metrics_routes());
+        check_http(http_sagemaker_routes());
+        check_http(http_vertex_ai_routes());
+        check_http(http_vertex_ai_own_routes());
 }
 
 static bool has_field(const ProtobufCMessageDescriptor *d, const char *name) {
@@ -93,8 +97,11 @@ static size_t count(const char *text, const char *part) {
 
 static void test_list(void **state) {
         const struct http_route_table api = http_api_routes(), metrics = http_metrics_routes();
-        size_t                        n = api.n_rows + metrics.n_rows + 1 + rpc_table().n_rows;
-        AUTO_STRBUF                   text = { 0 }, json = { 0 };
+        const struct http_route_table sagemaker = http_sagemaker_routes();
+        size_t                        n_vertex_ai = http_vertex_ai_own_routes().n_rows + 1;
+        size_t n = api.n_rows + metrics.n_rows + 1 + rpc_table().n_rows + sagemaker.n_rows + 1 +
+                   n_vertex_ai;
+        AUTO_STRBUF text = { 0 }, json = { 0 };
 
         (void)state;
         strbuf_init(&text, 0);

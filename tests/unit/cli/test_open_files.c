@@ -28,6 +28,8 @@ static void test_needed(void **state) {
         assert_int_equal(open_files_needed(&o), all - 1000);
         o.allow_grpc = false;
         assert_int_equal(open_files_needed(&o), all - 1500);
+        o.allow_sagemaker = o.allow_vertex_ai = true;
+        assert_int_equal(open_files_needed(&o), all - 1500 + 2000);
         cli_options_done(&o);
 }
 

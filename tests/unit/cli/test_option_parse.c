@@ -270,47 +270,6 @@ static void test_lists(void **state) {
         assert_true(for_each(OPTION_TEXTS, check_list) >= 5);
 }
 
-/* ---- what is missing ------------------------------------------------------------------------- */
-
-static void check_missing(const struct option_row *row) {
-        AUTO_CHARS text = mem_printf("--%s: %s is not supported yet", row->name, row->missing);
-        OPTIONS    fresh = { 0 }, o = { 0 };
-
-        assert_true(strlen(row->missing) > 0);
-        assert_refused(row, "something", ERR_UNSUPPORTED, text);
-        if (row->kind == OPTION_BOOL && row->harmless != NULL)
-                assert_refused(row, strcmp(row->harmless, "true") == 0 ? "false" : "true",
-                               ERR_UNSUPPORTED, text);
-        if (row->harmless == NULL)
-                return;
-        cli_options_init(&fresh);
-        assert_ok(parse_joined(&o, row->name, row->harmless), row->name);
-        assert_null(options_differ(&o, &fresh));
-        assert_ok(parse_apart(&o, row->name, row->harmless), row->name);
-        assert_null(options_differ(&o, &fresh));
-        if (row->kind != OPTION_BOOL)
-                return;
-        /* In all its spellings. */
-        assert_ok(parse_joined(&o, row->name, strcmp(row->harmless, "true") == 0 ? "1" : "0"),
-                  row->name);
-        assert_ok(parse_joined(&o, row->name,
-                               strcmp(row->harmless, "true") == 0 ? "TRUE" : "False"),
-                  row->name);
-}
-
-static void test_missing_features(void **state) {
-        const struct option_table *t = &cli_option_table;
-        unsigned                   n = 0;
-
-        (void)state;
-        for (size_t i = 0; i < t->n_rows; i++)
-                if (t->rows[i].missing != NULL) {
-                        check_missing(&t->rows[i]);
-                        n++;
-                }
-        print_message("%u options are not supported yet\n", n);
-}
-
 /* ---- what is no option ----------------------------------------------------------------------- */
 
 static void test_unknown_options(void **state) {
@@ -465,7 +424,6 @@ SUITE(option_parse) {
                 cmocka_unit_test(test_reals),
                 cmocka_unit_test(test_texts),
                 cmocka_unit_test(test_lists),
-                cmocka_unit_test(test_missing_features),
                 cmocka_unit_test(test_unknown_options),
                 cmocka_unit_test(test_abbreviations),
                 cmocka_unit_test(test_long_unknown_option),

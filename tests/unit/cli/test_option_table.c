@@ -270,8 +270,9 @@ static void test_usage(void **state) {
                         "\n  --http-port <integer>\n\tPort for HTTP requests; 0 takes a free "
                         "one and logs it. Default: 8000.\n");
         assert_contains(
-                &text, "\n  --vertex-ai-default-model <name>\n\tModel for requests that name none. "
-                       "Default: \"\". (Not supported yet.)\n");
+                &text,
+                "\n  --vertex-ai-default-model <name>\n\tModel of predictions that name none. "
+                "Default: the only model that is loaded.\n");
         assert_contains(&text, "\nScheduling and memory:\n  --rate-limit ");
 }
 
@@ -328,7 +329,8 @@ static void test_values_in_force(void **state) {
         assert_contains(&text, "\n--chain-strict-unload\n");
         assert_null(strstr(strbuf_cstr(&text), "--help"));
         assert_null(strstr(strbuf_cstr(&text), "--trace-rate"));
-        assert_null(strstr(strbuf_cstr(&text), "--sagemaker-port"));
+        assert_contains(&text, "\n--sagemaker-port=8080\n");
+        assert_null(strstr(strbuf_cstr(&text), "--sagemaker-safe-port-range"));
         at = mem_strdup(strbuf_cstr(&text));
         for (char *line = strtok(at, "\n"); line != NULL; line = strtok(NULL, "\n")) {
                 char *one[] = { (char *)"neso", line };

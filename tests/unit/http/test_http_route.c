@@ -26,6 +26,8 @@ static const struct http_route rows[] = {
                 handler },
         [9] = { "/v2/repository/{*}/models/{m}/load", P, ENDPOINT_MODEL_REPOSITORY, HTTP_JSON,
                 handler },
+        [10] = { "/models/{m}", G, ENDPOINT_MODEL_REPOSITORY, HTTP_JSON, handler },
+        [11] = { "/models/{m}", HTTP_METHOD_DELETE, ENDPOINT_MODEL_REPOSITORY, HTTP_JSON, handler },
 };
 static const struct http_route_table table = { .rows = rows, .n_rows = ARRAY_LEN(rows) };
 
@@ -54,6 +56,9 @@ static const struct row cases[] = {
         { G, "/v2", HTTP_ROUTE_OK, 7, "", "", "" },
         { G, "/v2/systemsharedmemory/region/r 1/status", HTTP_ROUTE_OK, 8, "", "", "r 1" },
         { P, "/v2/repository/repo/models/m/load", HTTP_ROUTE_OK, 9, "m", "", "" },
+        { HTTP_METHOD_DELETE, "/models/m", HTTP_ROUTE_OK, 11, "m", "", "" },
+        { P, "/models/m", HTTP_ROUTE_WRONG_METHOD, 10, "m", "", "" },
+        { HTTP_METHOD_DELETE, "/v2", HTTP_ROUTE_WRONG_METHOD, 7, "", "", "" },
         { G, "/v2/", HTTP_ROUTE_NOT_FOUND, 0, NULL, NULL, NULL },
         { G, "/", HTTP_ROUTE_NOT_FOUND, 0, NULL, NULL, NULL },
         { G, "", HTTP_ROUTE_NOT_FOUND, 0, NULL, NULL, NULL },
@@ -116,10 +121,23 @@ static void test_prefixes(void **state) {
         }
 }
 
+static void test_allowed_methods(void **state) {
+        static const struct http_route elsewhere = { "/elsewhere", P, ENDPOINT_HEALTH, NULL,
+                                                     handler };
+
+        (void)state;
+        assert_true(str_is(http_route_allowed(&table, &rows[0]), "POST"));
+        assert_true(str_is(http_route_allowed(&table, &rows[4]), "GET, POST"));
+        assert_true(str_is(http_route_allowed(&table, &rows[7]), "GET"));
+        assert_true(str_is(http_route_allowed(&table, &rows[11]), "GET, DELETE"));
+        assert_true(str_is(http_route_allowed(&table, &elsewhere), "POST"));
+}
+
 SUITE(http_route) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_table),
                 cmocka_unit_test(test_prefixes),
+                cmocka_unit_test(test_allowed_methods),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
