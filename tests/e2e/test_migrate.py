@@ -253,7 +253,7 @@ LINES = [
     ("tritonserver --model-repository=s3://https://host:9000/bucket/models", "works",
      ["--model-repository=s3://https://host:9000/bucket/models"]),
     ("tritonserver --model-repository=/m --allow-vertex-ai=true --vertex-ai-port=8080",
-     "works missing missing", ["--model-repository=/m"]),
+     "works works works", ["--model-repository=/m", "--allow-vertex-ai=true", "--vertex-ai-port=8080"]),
     ("tritonserver --model-repository=/m --pinned-memory-pool-byte-size=0 "
      "--cuda-memory-pool-byte-size=0:67108864 --min-supported-compute-capability 7.5",
      "works differs differs differs", ["--model-repository=/m"]),
@@ -299,7 +299,7 @@ def test_lines_of_the_reference(repository, line, expected, options):
 def test_the_new_line_starts_a_server(repository):
     line = (f"tritonserver --model-store {repository} --model-control-mode=explicit "
             "--load-model=* --cache-config local,size=1048576 --pinned-memory-pool-byte-size=9 "
-            "--allow-vertex-ai=true --strict-readiness=true --grpc-infer-thread-count=2")
+            "--log-format=xml --strict-readiness=true --grpc-infer-thread-count=2")
     told = report(repository, f"--command-line={line}")["command_line"]
     server = Server(repository, new_arguments(told["neso"])[1:])
     try:
@@ -332,7 +332,7 @@ def test_tables(tmp_path):
         "a": IDENTITY, "b": IDENTITY + "optimization { cuda { graphs: true } }\n",
         "c": 'backend: "fil"\n' + TENSORS})
     code, out, err = check(tmp_path, "--quiet", "--command-line=docker run x tritonserver "
-                           "--model-repository=/m --http-port=9000 --allow-sagemaker=1")
+                           "--model-repository=/m --http-port=9000 --log-format=xml")
     assert (code, err) == (1, "")
     rows = [line.split() for line in out.splitlines()]
     assert rows[0] == ["MODEL", "VERDICT", "FIELD", "PLACE", "WHY"]
@@ -342,7 +342,7 @@ def test_tables(tmp_path):
     assert rows[4] == ["c", "missing"]
     assert rows[5][:3] == ["missing", "backend", f"{tmp_path}/c/config.pbtxt:1:1"]
     assert rows[7] == ["OPTION", "VERDICT", "WHY"]
-    assert rows[8][:2] == ["--allow-sagemaker=1", "missing"]
+    assert rows[8][:2] == ["--log-format=xml", "missing"]
     assert "Not read: docker run x" in out
     assert "neso serve \\\n  --model-repository=/m \\\n  --http-port=9000\n" in out
     assert out.endswith("\nmodels: 1 works, 1 differs, 1 missing "
@@ -355,7 +355,7 @@ def test_exit_codes(tmp_path, repository):
     differs = tmp_path / "differs"
     write_repository(differs, {"m": IDENTITY + "optimization { priority: PRIORITY_MAX }\n"})
     assert check(differs)[0] == 0
-    assert check(repository, "--command-line=--allow-sagemaker=true")[0] == 1
+    assert check(repository, "--command-line=--log-format=xml")[0] == 1
     code, _, err = check(repository, "--command-line=tritonserver --id='x")
     assert code == 2 and "--command-line: a quote ' without its end at character 19" in err
     code, _, err = check(repository, "--command-line=tritonserver --id=x > log")

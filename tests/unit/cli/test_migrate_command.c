@@ -54,8 +54,7 @@ static void test_verdicts(void **state) {
         assert_option("--http-port 9000", MIGRATE_WORKS, "");
         assert_option("--model-store /models", MIGRATE_WORKS, "");
         assert_option("--allow-sagemaker=false", MIGRATE_WORKS, "");
-        assert_option("--allow-sagemaker=true", MIGRATE_MISSING, "SageMaker front end");
-        assert_option("--vertex-ai-port=8080", MIGRATE_MISSING, "Vertex AI front end");
+        assert_option("--sagemaker-port=8080", MIGRATE_WORKS, "");
         assert_option("--pinned-memory-pool-byte-size=1", MIGRATE_DIFFERS, "has no effect");
         assert_option("--grpc-infer-thread-count=4", MIGRATE_DIFFERS, "event loops");
         assert_option("--http-prot=1", MIGRATE_MISSING, "did you mean '--http-port'?");
@@ -109,7 +108,7 @@ static void test_new_command_line(void **state) {
         assert_command("docker run -p 80:8000 -e A=b image:tritonserver "
                        "/opt/tritonserver/bin/tritonserver --model-repository /m",
                        "neso serve \\\n  --model-repository=/m");
-        assert_command("--model-repository=/m --log-verb 1 --allow-vertex-ai true "
+        assert_command("--model-repository=/m --log-verb 1 --log-format xml "
                        "--cuda-memory-pool-byte-size=0:1 --disable-auto-complete-config",
                        "neso serve \\\n  --model-repository=/m \\\n  --log-verbose=1 \\\n"
                        "  --disable-auto-complete-config");
