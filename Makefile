@@ -33,7 +33,7 @@ configure = @command -v meson >/dev/null || { echo "meson is missing: tools/setu
         if [ -f $(1)/build.ninja ]; then meson setup --reconfigure $(1) >/dev/null && touch $(1)/build.ninja; \
         else meson setup $(1) -Dlibdir=$(LIBDIR) $(2); fi
 
-.PHONY: all everything demo check clang asan tsan fuzz bench soak soak-reloads soak-streams soak-sequences soak-pipelines soak-python hostile boards browser deb reference format install clean setup
+.PHONY: all everything demo check clang asan tsan fuzz bench soak soak-reloads soak-streams soak-sequences soak-pipelines soak-python hostile boards balancers slurm browser deb reference format install clean setup
 
 # What users get, and nothing else.
 all: $(BUILD)/build.ninja
@@ -121,6 +121,18 @@ boards: all
 	@tools/setup.sh prometheus
 	@ninja -C $(BUILD) backends/testing/libtriton_testing.so
 	@$(PYTHON) tests/boards/run.py --build=$(BUILD)
+
+# HAProxy and nginx with the configurations of deploy/ in front of three servers, which are restarted under load.
+balancers: all
+	@tools/setup.sh haproxy nginx
+	@ninja -C $(BUILD) backends/testing/libtriton_testing.so
+	@$(PYTHON) tests/balancers/run.py --build=$(BUILD)
+
+# The batch script of deploy/slurm in a real Slurm on this machine; as root.
+slurm: all
+	@tools/setup.sh munge slurmctld slurmd slurm-client haproxy
+	@ninja -C $(BUILD) backends/testing/libtriton_testing.so
+	@$(PYTHON) tests/slurm/run.py --build=$(BUILD)
 
 # Debian packages in build/deb.
 deb:

@@ -1,0 +1,172 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""HAProxy and nginx with the configurations of deploy/ in front of three servers, under load.
+
+  make balancers      or      tests/balancers/run.py --build=build [--seconds=30] [--only=haproxy|nginx]
+
+32 clients, half of them over HTTP and half over gRPC, and of both a half with sequences, check every answer. For so
+many seconds, and until each server had its turn, the servers are restarted one after the other: taken out, drained,
+stopped by SIGTERM, started on the same ports, put back. No request may be lost and no sequence broken; meanwhile the
+server that drains gets no new work, and its sequences go on. Each second time SIGTERM comes while sequences are live.
+
+Then a server is killed. Only requests that it had in flight may fail; the next request of each of its sequences is
+answered with the error of a missing START; and when it has started again it gets requests.
+"""
+import argparse
+import itertools
+import os
+import pathlib
+import sys
+import tempfile
+import time
+import types
+
+from clients import Grpc, Http, Load
+from place import HaProxy, Nginx, Server, wait_until
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+N_CLIENTS = 32
+N_SERVERS = 3
+SEQUENCES_AT_LEAST = 3  # that a server has before it drains
+
+
+def make_ways(balancer, stubs, client_type):
+    ways = []
+    for at in range(N_CLIENTS):
+        # at % 2 decides about sequences (Load.start), at // 2 % 2 about the protocol.
+        way = ("http", Http(balancer)) if at // 2 % 2 else ("grpc", Grpc(balancer, client_type, stubs))
+        ways.append(way)
+    return ways
+
+
+def restart(balancer, server, load, while_live):
+    """A rolling restart's turn of one server; returns how many answers of sequences it gave while it drained."""
+    wait_until(lambda: server.live_sequences() >= SEQUENCES_AT_LEAST, f"{server.name} has no sequences")
+    balancer.take_out(server)
+    server.ctl("drain")
+    balancer.has_taken_out(server)
+    before = load.answers()
+    if not while_live:
+        wait_until(lambda: server.live_sequences() == 0, f"sequences do not leave {server.name}")
+    server.stop()
+    after = load.answers()
+    # Those that were in flight when it was taken out, at most one of each client.
+    n_plain = after["plain", server.name] - before["plain", server.name]
+    if n_plain > N_CLIENTS // 2:
+        load.mistakes.append(f"{server.name} drains and gets requests: {n_plain}")
+    server.start()
+    balancer.put_back(server)
+    balancer.has_back(server)
+    seen = load.answers()["plain", server.name]
+    wait_until(lambda: load.answers()["plain", server.name] > seen + 10, f"{server.name} gets no requests again")
+    return after["sums", server.name] - before["sums", server.name]
+
+
+def restart_all(balancer, load, seconds):
+    """Returns the number of restarts, and of answers of sequences by draining servers."""
+    until = time.monotonic() + seconds
+    n_restarts = n_answers = 0
+    for server in itertools.cycle(balancer.servers):
+        n_answers += restart(balancer, server, load, while_live=n_restarts % 2 == 1)
+        n_restarts += 1
+        if n_restarts >= N_SERVERS and time.monotonic() >= until or load.failures or load.mistakes:
+            return n_restarts, n_answers
+
+
+def unexplained(failure, victim, gone_at):
+    """What a killed server may cost: its requests in flight, and its sequences."""
+    was_in_flight = failure.began <= gone_at
+    if failure.server not in (None, victim.name):
+        return True
+    return not was_in_flight and not failure.is_missing_start
+
+
+def kill_one(balancer, load, victim):
+    """Returns the failures that it caused: in flight, and of a missing START."""
+    wait_until(lambda: victim.live_sequences() >= SEQUENCES_AT_LEAST, f"{victim.name} has no sequences")
+    gone_at = victim.kill()
+    others = [server.name for server in balancer.servers if server is not victim]
+    seen = load.answers()
+    wait_until(lambda: all(load.answers()[kind, name] > seen[kind, name] + 30
+                           for kind in ("plain", "sums") for name in others), "the others do not serve")
+    victim.start()
+    balancer.has_back(victim)
+    seen = load.answers()
+    wait_until(lambda: all(load.answers()[kind, victim.name] > seen[kind, victim.name] + 10
+                           for kind in ("plain", "sums")), f"{victim.name} gets no requests again")
+    load.stop()
+    failures = list(load.failures)
+    load.mistakes += [f"after the kill of {victim.name}: {one} (began {one.began - gone_at:+.4f} s)"
+                      for one in failures if unexplained(one, victim, gone_at)]
+    n_start = sum(one.is_missing_start for one in failures)
+    if n_start == 0:
+        load.mistakes.append("no sequence of the killed server got the error of a missing START")
+    return len(failures) - n_start, n_start
+
+
+def test_balancer(kind, build, folder, seconds, stubs, client_type):
+    """Returns whether it passed."""
+    began = time.monotonic()
+    folder.mkdir()
+    folder.chmod(0o755)
+    servers = [Server(build, folder, number) for number in range(1, N_SERVERS + 1)]
+    balancer, load = None, Load()
+    try:
+        for server in servers:
+            server.start()
+        balancer = kind(folder, servers)
+        load.start(make_ways(balancer, stubs, client_type))
+        n_restarts, n_drained = restart_all(balancer, load, seconds)
+        lost = list(load.failures)
+        n_answers = sum(load.answers().values())
+        if n_drained == 0:
+            load.mistakes.append("no sequence continued on a server that drained")
+        print(f"{kind.name}: {n_restarts} restarts in {time.monotonic() - began:.0f} s: {n_answers} answers, "
+              f"{len(lost)} lost, {load.n_sequences} sequences whole, {n_drained} answers of sequences by servers "
+              "that drained", flush=True)
+        if not lost and not load.mistakes:
+            n_in_flight, n_start = kill_one(balancer, load, servers[0])
+            print(f"{kind.name}: a server killed: {n_in_flight} requests in flight lost, {n_start} of its sequences "
+                  "got the error of a missing START", flush=True)
+            lost = []
+        load.stop()
+        for server in servers:
+            server.stop()
+    except AssertionError as error:
+        load.mistakes.append(str(error))
+        lost = list(load.failures)
+    finally:
+        load.stop()
+        for one in (*servers, balancer):
+            if one is not None:
+                one.close()
+    for problem in [*map(str, lost), *load.mistakes][:20]:
+        print(f"FAILED: {kind.name}: {problem}")
+    return not lost and not load.mistakes
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--build", default=os.environ.get("NESO_BUILD", ROOT / "build"), type=pathlib.Path)
+    parser.add_argument("--seconds", type=float, default=30, help="of restarts, for each balancer")
+    parser.add_argument("--only", choices=[kind.name for kind in (HaProxy, Nginx)])
+    options = parser.parse_args()
+    build = options.build.resolve()
+    os.environ["NESO_BUILD"] = str(build)
+    sys.path.insert(0, str(ROOT / "tests" / "e2e"))
+    from grpc_stubs import Client, generate
+
+    passed = True
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        folder.chmod(0o755)  # the workers of nginx, which have another user, look for files in it
+        (folder / "stubs").mkdir()
+        stubs = types.SimpleNamespace(service=generate(folder / "stubs")["grpc_service"])
+        for kind in (HaProxy, Nginx):
+            if options.only in (None, kind.name):
+                passed &= test_balancer(kind, build, folder / kind.name, options.seconds, stubs, Client)
+    sys.exit(0 if passed else 1)
+
+
+if __name__ == "__main__":
+    main()
