@@ -33,7 +33,7 @@ configure = @command -v meson >/dev/null || { echo "meson is missing: tools/setu
         if [ -f $(1)/build.ninja ]; then meson setup --reconfigure $(1) >/dev/null && touch $(1)/build.ninja; \
         else meson setup $(1) -Dlibdir=$(LIBDIR) $(2); fi
 
-.PHONY: all everything demo check clang asan tsan fuzz bench soak soak-reloads soak-streams soak-sequences soak-pipelines soak-python hostile boards balancers slurm browser deb reference format install clean setup
+.PHONY: all everything demo check clang asan tsan fuzz bench soak soak-reloads soak-streams soak-sequences soak-pipelines soak-python hostile boards balancers slurm kubernetes browser deb reference format install clean setup
 
 # What users get, and nothing else.
 all: $(BUILD)/build.ninja
@@ -133,6 +133,11 @@ slurm: all
 	@tools/setup.sh munge slurmctld slurmd slurm-client haproxy
 	@ninja -C $(BUILD) backends/testing/libtriton_testing.so
 	@$(PYTHON) tests/slurm/run.py --build=$(BUILD)
+
+# The manifests of deploy/kubernetes: kubectl renders them, and the schemas of the APIs check every object.
+kubernetes:
+	@tools/setup.sh --kubernetes
+	@$(PYTHON) tests/kubernetes/run.py
 
 # Debian packages in build/deb.
 deb:

