@@ -184,3 +184,40 @@ class Load:
             self.mistakes.append(f"{name}: the sum is {answer.value}, not {total}")
         if server not in (None, answer.server):
             self.mistakes.append(f"{name}: the sequence went from {server} to {answer.server}")
+
+
+class Sequence:
+    """One that the test itself sends, on a server of its choice."""
+
+    def __init__(self, way, server):
+        self._way = way
+        self.result = None
+        for number in itertools.count():
+            self._id = f"own-{id(self)}-{number}"
+            self._headers = {"Neso-Sequence": self._id}
+            answer = way.ask("sums", 1, {"sequence_id": self._id, "sequence_start": True}, self._headers)
+            if answer.place:
+                self._headers["Neso-Server"] = answer.place
+            if answer.server == server:
+                break
+            way.ask("sums", 1, {"sequence_id": self._id, "sequence_end": True}, self._headers)
+
+    def start(self, **parameters):
+        """Sends the next request; join() returns the answer, or why there is none."""
+        self._thread = threading.Thread(target=self._ask, args=(parameters,))
+        self._thread.start()
+
+    def _ask(self, parameters):
+        try:
+            self.result = self._way.ask("sums", 1, {"sequence_id": self._id, **parameters}, self._headers)
+        except (Refused, Lost) as error:
+            self.result = error
+
+    def is_in(self, rows):
+        """Whether its request is among these: the sequences of a server."""
+        return any(row["id"] == self._id and row["requests"] > 0 for row in rows)
+
+    def join(self):
+        self._thread.join(2 * SECONDS)
+        self._way.close()
+        return self.result

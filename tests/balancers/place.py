@@ -117,9 +117,12 @@ class Server:
         subprocess.run([self._build / "neso", "ctl", *arguments, "--url", self.url], check=True,
                        stdout=subprocess.DEVNULL, timeout=2 * PATIENCE_SECONDS)
 
-    def live_sequences(self):
+    def sequences(self):
         [row] = json.loads(get(f"{self.url}/v2/models/sums/sequences"))["model_sequences"]
-        return row["active"] + row["backlog"]
+        return row["sequences"]
+
+    def live_sequences(self):
+        return len(self.sequences())
 
     def stop(self):
         """By SIGTERM, which has to be a clean end."""
@@ -127,6 +130,12 @@ class Server:
         code = self.process.wait(timeout=2 * PATIENCE_SECONDS)
         if code != 0:
             raise AssertionError(f"{self.name} ended with {code}:\n{self.text()}")
+
+    def pause(self):
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        self.process.send_signal(signal.SIGCONT)
 
     def kill(self):
         """Returns the time from which on it is gone."""
@@ -189,8 +198,7 @@ class Balancer:
 
 class HaProxy(Balancer):
     name = "haproxy"
-    # Notices a server that drains; remembers where a sequence is.
-    program = "haproxy"
+    checks_health = True
 
     def __init__(self, folder, servers):
         super().__init__(folder, servers)
@@ -217,15 +225,19 @@ class HaProxy(Balancer):
     def has_taken_out(self, server):
         self._wait_for(server, "NOLB")
 
+    def finds_down(self, server):
+        self._wait_for(server, "DOWN")
+
     def put_back(self, server):
         """The health check does."""
 
     def has_back(self, server):
-        self._wait_for(server, "UP", "no")  # "no check": the statistics of a tracking server in some releases
+        self._wait_for(server, "UP")
 
 
 class Nginx(Balancer):
     name = "nginx"
+    checks_health = False
 
     def __init__(self, folder, servers):
         super().__init__(folder, servers)

@@ -9,8 +9,11 @@ many seconds, and until each server had its turn, the servers are restarted one 
 stopped by SIGTERM, started on the same ports, put back. No request may be lost and no sequence broken; meanwhile the
 server that drains gets no new work, and its sequences go on. Each second time SIGTERM comes while sequences are live.
 
-Then a server is killed. Only requests that it had in flight may fail; the next request of each of its sequences is
-answered with the error of a missing START; and when it has started again it gets requests.
+Where the balancer checks the health, a server hangs for some seconds and is DOWN, and keeps its sequences.
+
+Then a server is killed. Only requests that it had in flight may fail, and none of these is sent again to another
+server; the next request of each of its sequences is answered with the error of a missing START; and when it has started
+again it gets requests.
 """
 import argparse
 import itertools
@@ -21,13 +24,14 @@ import tempfile
 import time
 import types
 
-from clients import Grpc, Http, Load
+from clients import Grpc, Http, Load, Lost, Sequence
 from place import HaProxy, Nginx, Server, wait_until
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 N_CLIENTS = 32
 N_SERVERS = 3
 SEQUENCES_AT_LEAST = 3  # that a server has before it drains
+HELD_MS = 15000         # a request that is in flight when its server is killed would take so long
 
 
 def make_ways(balancer, stubs, client_type):
@@ -73,6 +77,21 @@ def restart_all(balancer, load, seconds):
             return n_restarts, n_answers
 
 
+def hang_one(balancer, load, server, ways):
+    """A server that does not answer the checks for some seconds, so that it is DOWN, keeps its sequences."""
+    own = [Sequence(way, server.name) for way in ways]
+    server.pause()
+    try:
+        balancer.finds_down(server)
+        for one in own:
+            one.start(sequence_end=True)
+    finally:
+        server.resume()
+    load.mistakes += [f"the sequence of a server that hung: {result!r}" for result in [one.join() for one in own]
+                      if result is None or isinstance(result, Exception) or result[:2] != (2, server.name)]
+    balancer.has_back(server)
+
+
 def unexplained(failure, victim, gone_at):
     """What a killed server may cost: its requests in flight, and its sequences."""
     was_in_flight = failure.began <= gone_at
@@ -81,10 +100,17 @@ def unexplained(failure, victim, gone_at):
     return not was_in_flight and not failure.is_missing_start
 
 
-def kill_one(balancer, load, victim):
+def kill_one(balancer, load, victim, ways):
     """Returns the failures that it caused: in flight, and of a missing START."""
     wait_until(lambda: victim.live_sequences() >= SEQUENCES_AT_LEAST, f"{victim.name} has no sequences")
+    held = [Sequence(way, victim.name) for way in ways]
+    for one in held:
+        one.start(delay_ms=HELD_MS)
+    wait_until(lambda: all(one.is_in(victim.sequences()) for one in held), f"no request is held by {victim.name}")
     gone_at = victim.kill()
+    # Sent again it would be refused by a server that does not know its sequence.
+    load.mistakes += [f"a request that {victim.name} had was not lost: {result!r}"
+                      for result in [one.join() for one in held] if not isinstance(result, Lost)]
     others = [server.name for server in balancer.servers if server is not victim]
     seen = load.answers()
     wait_until(lambda: all(load.answers()[kind, name] > seen[kind, name] + 30
@@ -117,6 +143,12 @@ def test_balancer(kind, build, folder, seconds, stubs, client_type):
         balancer = kind(folder, servers)
         load.start(make_ways(balancer, stubs, client_type))
         n_restarts, n_drained = restart_all(balancer, load, seconds)
+
+        def ways():
+            return [Http(balancer), Grpc(balancer, client_type, stubs)]
+
+        if balancer.checks_health:
+            hang_one(balancer, load, servers[1], ways())
         lost = list(load.failures)
         n_answers = sum(load.answers().values())
         if n_drained == 0:
@@ -125,7 +157,7 @@ def test_balancer(kind, build, folder, seconds, stubs, client_type):
               f"{len(lost)} lost, {load.n_sequences} sequences whole, {n_drained} answers of sequences by servers "
               "that drained", flush=True)
         if not lost and not load.mistakes:
-            n_in_flight, n_start = kill_one(balancer, load, servers[0])
+            n_in_flight, n_start = kill_one(balancer, load, servers[0], ways())
             print(f"{kind.name}: a server killed: {n_in_flight} requests in flight lost, {n_start} of its sequences "
                   "got the error of a missing START", flush=True)
             lost = []
