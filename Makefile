@@ -11,6 +11,7 @@ PYTHON ?= /usr/bin/python3
 WERROR ?= false
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 300
+BALANCER_SECONDS ?= 30
 E2E ?= tests/e2e
 
 RELEASE = -Ddebug=false -Doptimization=2 -Db_ndebug=true -Dlto=true
@@ -124,9 +125,9 @@ boards: all
 
 # HAProxy and nginx with the configurations of deploy/ in front of three servers, which are restarted under load.
 balancers: all
-	@tools/setup.sh haproxy nginx
+	@tools/setup.sh --envoy haproxy nginx
 	@ninja -C $(BUILD) backends/testing/libtriton_testing.so
-	@$(PYTHON) tests/balancers/run.py --build=$(BUILD)
+	@$(PYTHON) tests/balancers/run.py --build=$(BUILD) --seconds=$(BALANCER_SECONDS)
 
 # The batch script of deploy/slurm in a real Slurm on this machine; as root.
 slurm: all

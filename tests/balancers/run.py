@@ -25,6 +25,7 @@ import time
 import types
 
 from clients import Grpc, Http, Load, Lost, Sequence
+from envoy import check_envoy
 from place import HaProxy, Nginx, Server, wait_until
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -194,6 +195,13 @@ def main():
         folder.chmod(0o755)  # the workers of nginx, which have another user, look for files in it
         (folder / "stubs").mkdir()
         stubs = types.SimpleNamespace(service=generate(folder / "stubs")["grpc_service"])
+        if options.only is None:
+            problems = check_envoy(folder / "envoy")
+            for text in problems:
+                print(f"FAILED: {text}")
+            passed = not problems
+            if passed:
+                print("envoy: the configuration fits the API; nothing runs it", flush=True)
         for kind in (HaProxy, Nginx):
             if options.only in (None, kind.name):
                 passed &= test_balancer(kind, build, folder / kind.name, options.seconds, stubs, Client)

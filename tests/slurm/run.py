@@ -9,7 +9,8 @@ Needs root, as slurmd does. No cgroups: proctrack/linuxproc and task/none.
 A job with two steps and HAProxy serves clients of HTTP and gRPC, with and without sequences; none may lose a request.
 Then the batch script gets SIGTERM, as --signal=B:TERM@60 sends it, while a request runs and a sequence is live: both
 end as if nothing was, the job is COMPLETED with status 0, and the files with ports are gone. A second job, whose models
-do not exist, fails and names the log. In a third one a server is killed, and the job ends.
+do not exist, fails and names the log. In a third one a server is killed, and the job ends. A fourth one comes to its
+limit of time.
 """
 import argparse
 import contextlib
@@ -130,10 +131,10 @@ def end(process):
 
 
 class Job:
-    def __init__(self, cluster, **variables):
+    def __init__(self, cluster, *options, **variables):
         self._cluster = cluster
         exported = ",".join(["ALL", *(f"{name}={value}" for name, value in variables.items())])
-        text = cluster.run("sbatch", "--parsable", "--ntasks=2", "--cpus-per-task=1", "--time=10",
+        text = cluster.run("sbatch", "--parsable", "--ntasks=2", "--cpus-per-task=1", "--time=10", *options,
                            f"--export={exported}", str(ROOT / "deploy/slurm/neso.sbatch"))
         self.number = text.strip()
         self.folder = cluster.folder / f"neso-{self.number}"
@@ -253,6 +254,18 @@ def test_killed_server(cluster, build):
     print("slurm: a job ends when one of its servers does")
 
 
+def test_time_limit(cluster, build):
+    """Slurm itself sends the signal, at some time in the last 45 s of a minute and the half minute before."""
+    job = Job(cluster, "--time=1", "--signal=B:TERM@45", NESO=build / "neso", NESO_MODELS=cluster.folder / "models",
+              NESO_DRAIN_SECONDS=2, NESO_OPTIONS=f"--backend-directory={build}/backends")
+    job.wait_for_file("servers")
+    wait_until(lambda: not (job.folder / "servers").exists(), job.text, seconds=90)
+    job.wait_for_state("COMPLETED", "0:0")
+    if "Draining: the server is not ready" not in job.text():
+        raise AssertionError(f"the servers did not drain:\n{job.text()}")
+    print("slurm: a job ends well before its time limit")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--build", default=os.environ.get("NESO_BUILD", ROOT / "build"), type=pathlib.Path)
@@ -274,6 +287,7 @@ def main():
                 test_service(cluster, build, stubs, Client)
                 test_mistake(cluster, build)
                 test_killed_server(cluster, build)
+                test_time_limit(cluster, build)
         except AssertionError as error:
             fail(str(error))
     print(f"slurm: passed in {time.monotonic() - began:.0f} s")
