@@ -4,6 +4,7 @@ import collections
 import http.client
 import itertools
 import json
+import queue
 import struct
 import threading
 import time
@@ -23,7 +24,11 @@ class Refused(Exception):
 
 
 class Lost(Exception):
-    """Without an answer of a server."""
+    """Without an answer of a server. `began`: of the stream, where the request was not the first one on it."""
+
+    def __init__(self, text, began=None):
+        super().__init__(text)
+        self.began = began
 
 
 class Http:
@@ -59,15 +64,25 @@ class Grpc:
         self._client = client_type(self._channel, stubs)
 
     def ask(self, model, value, parameters, headers):
-        message = self._client.request(model, [("INPUT0", "INT32", [1, 1])], [struct.pack("<i", value)],
-                                       parameters=parameters)
         try:
-            reply, call = self._client.ModelInfer.with_call(
-                message, timeout=SECONDS, metadata=[(name.lower(), text) for name, text in headers.items()])
+            reply, call = self._client.ModelInfer.with_call(self.message(model, value, parameters), timeout=SECONDS,
+                                                            metadata=self.metadata(headers))
         except grpc.RpcError as error:
             if error.code() == grpc.StatusCode.INVALID_ARGUMENT:
                 raise Refused(error.details()) from None
             raise Lost(f"{error.code()} {error.details()}") from None
+        return self.answer(model, reply, call)
+
+    def message(self, model, value, parameters):
+        return self._client.request(model, [("INPUT0", "INT32", [1, 1])], [struct.pack("<i", value)],
+                                    parameters=parameters)
+
+    @staticmethod
+    def metadata(headers):
+        return [(name.lower(), text) for name, text in headers.items()]
+
+    @staticmethod
+    def answer(model, reply, call):
         raw = {one.name: reply.raw_output_contents[at] for at, one in enumerate(reply.outputs)}
         number = struct.unpack("<i", raw["SUM" if model == "sums" else "OUTPUT0"])[0]
         return Answer(number, raw["INSTANCE"][4:].decode().partition("_")[0],
@@ -77,11 +92,47 @@ class Grpc:
         self._channel.close()
 
 
+class GrpcStream(Grpc):
+    """A stream for each sequence, and another one after a stream was lost."""
+
+    _wishes = None
+
+    def ask(self, model, value, parameters, headers):
+        if self._wishes is None:
+            self._wishes = queue.SimpleQueue()
+            self._began = time.monotonic()
+            self._call = self._client.ModelStreamInfer(iter(self._wishes.get, None), timeout=2 * SECONDS,
+                                                       metadata=self.metadata(headers))
+        self._wishes.put(self.message(model, value, parameters))
+        try:
+            reply = next(self._call)
+        except grpc.RpcError as error:
+            self._wishes.put(None)
+            self._wishes = None
+            raise Lost(f"{error.code()} {error.details()}", self._began) from None
+        if reply.error_message:
+            self._end()
+            raise Refused(reply.error_message)
+        if parameters.get("sequence_end"):
+            self._end()
+        return self.answer(model, reply.infer_response, self._call)
+
+    def _end(self):
+        self._wishes.put(None)
+        self._wishes = None
+        try:
+            if list(self._call):
+                raise AssertionError("a stream has an answer too many")
+        except grpc.RpcError as error:
+            raise Lost(f"the end of a stream: {error.code()} {error.details()}", self._began) from None
+
+
 class Failure:
     """`server`: the one that has the sequence, as far as the client knows it. `nth`: of this sequence, from 1."""
 
     def __init__(self, client, began, error, server=None, nth=1):
-        self.client, self.began, self.error, self.server, self.nth = client, began, error, server, nth
+        self.client, self.error, self.server, self.nth = client, error, server, nth
+        self.began = getattr(error, "began", None) or began
 
     @property
     def is_missing_start(self):

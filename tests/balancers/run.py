@@ -4,7 +4,8 @@
 
   make balancers      or      tests/balancers/run.py --build=build [--seconds=30] [--only=haproxy|nginx]
 
-32 clients, half of them over HTTP and half over gRPC, and of both a half with sequences, check every answer. For so
+32 clients, half of them over HTTP and half over gRPC, and of both a half with sequences, check every answer; some
+sequences are on streams. For so
 many seconds, and until each server had its turn, the servers are restarted one after the other: taken out, drained,
 stopped by SIGTERM, started on the same ports, put back. No request may be lost and no sequence broken; meanwhile the
 server that drains gets no new work, and its sequences go on. Each second time SIGTERM comes while sequences are live.
@@ -24,7 +25,7 @@ import tempfile
 import time
 import types
 
-from clients import Grpc, Http, Load, Lost, Sequence
+from clients import Grpc, GrpcStream, Http, Load, Lost, Sequence
 from envoy import check_envoy
 from place import HaProxy, Nginx, Server, wait_until
 
@@ -36,12 +37,16 @@ HELD_MS = 15000         # a request that is in flight when its server is killed 
 
 
 def make_ways(balancer, stubs, client_type):
-    ways = []
-    for at in range(N_CLIENTS):
-        # at % 2 decides about sequences (Load.start), at // 2 % 2 about the protocol.
-        way = ("http", Http(balancer)) if at // 2 % 2 else ("grpc", Grpc(balancer, client_type, stubs))
-        ways.append(way)
-    return ways
+    """Odd ones send sequences (Load.start)."""
+    kinds = [lambda: ("grpc", Grpc(balancer, client_type, stubs)),
+             lambda: ("grpc", Grpc(balancer, client_type, stubs)),
+             lambda: ("http", Http(balancer)),
+             lambda: ("http", Http(balancer)),
+             lambda: ("grpc", Grpc(balancer, client_type, stubs)),
+             lambda: ("grpc stream", GrpcStream(balancer, client_type, stubs)),
+             lambda: ("http", Http(balancer)),
+             lambda: ("http", Http(balancer))]
+    return [kinds[at % len(kinds)]() for at in range(N_CLIENTS)]
 
 
 def restart(balancer, server, load, while_live):
