@@ -12,8 +12,8 @@ import time
 import grpc
 
 SECONDS = 20
-LENGTH = 16           # requests of a sequence
-PAUSE_SECONDS = 0.06  # between them: a sequence takes a second
+LENGTH = 40           # requests of a sequence
+PAUSE_SECONDS = 0.06  # between them: a sequence is longer than the wait between the drain and SIGTERM
 NEEDS_START = "must specify the START flag on the first request of the sequence"
 
 Answer = collections.namedtuple("Answer", "value server place")

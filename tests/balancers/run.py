@@ -56,6 +56,8 @@ def restart(balancer, server, load, while_live):
     server.ctl("drain")
     balancer.has_taken_out(server)
     before = load.answers()
+    # For requests that the balancer had chosen this server for.
+    server.ctl("drain", "--wait", "1")
     if not while_live:
         wait_until(lambda: server.live_sequences() == 0, f"sequences do not leave {server.name}")
     server.stop()
@@ -136,40 +138,45 @@ def kill_one(balancer, load, victim, ways):
     return len(failures) - n_start, n_start
 
 
+def report_restarts(balancer, load, n_restarts, n_drained, seconds):
+    print(f"{balancer.name}: {n_restarts} restarts in {seconds:.0f} s: {sum(load.answers().values())} answers, "
+          f"{len(load.failures)} lost, {load.n_sequences} sequences whole, {n_drained} answers of sequences by servers "
+          "that drained", flush=True)
+    if n_drained == 0:
+        load.mistakes.append("no sequence continued on a server that drained")
+
+
+def use_balancer(balancer, load, seconds, ways):
+    """Returns what was lost before a server was killed."""
+    began = time.monotonic()
+    n_restarts, n_drained = restart_all(balancer, load, seconds)
+    report_restarts(balancer, load, n_restarts, n_drained, time.monotonic() - began)
+    if balancer.checks_health:
+        hang_one(balancer, load, balancer.servers[1], ways())
+    lost = list(load.failures)
+    if not lost and not load.mistakes:
+        n_in_flight, n_start = kill_one(balancer, load, balancer.servers[0], ways())
+        print(f"{balancer.name}: a server killed: {n_in_flight} requests in flight lost, {n_start} of its sequences got "
+              "the error of a missing START", flush=True)
+    load.stop()
+    for server in balancer.servers:
+        server.stop()
+    return lost
+
+
 def test_balancer(kind, build, folder, seconds, stubs, client_type):
     """Returns whether it passed."""
-    began = time.monotonic()
     folder.mkdir()
     folder.chmod(0o755)
     servers = [Server(build, folder, number) for number in range(1, N_SERVERS + 1)]
-    balancer, load = None, Load()
+    balancer, load, lost = None, Load(), []
     try:
         for server in servers:
             server.start()
         balancer = kind(folder, servers)
         load.start(make_ways(balancer, stubs, client_type))
-        n_restarts, n_drained = restart_all(balancer, load, seconds)
-
-        def ways():
-            return [Http(balancer), Grpc(balancer, client_type, stubs)]
-
-        if balancer.checks_health:
-            hang_one(balancer, load, servers[1], ways())
-        lost = list(load.failures)
-        n_answers = sum(load.answers().values())
-        if n_drained == 0:
-            load.mistakes.append("no sequence continued on a server that drained")
-        print(f"{kind.name}: {n_restarts} restarts in {time.monotonic() - began:.0f} s: {n_answers} answers, "
-              f"{len(lost)} lost, {load.n_sequences} sequences whole, {n_drained} answers of sequences by servers "
-              "that drained", flush=True)
-        if not lost and not load.mistakes:
-            n_in_flight, n_start = kill_one(balancer, load, servers[0], ways())
-            print(f"{kind.name}: a server killed: {n_in_flight} requests in flight lost, {n_start} of its sequences "
-                  "got the error of a missing START", flush=True)
-            lost = []
-        load.stop()
-        for server in servers:
-            server.stop()
+        lost = use_balancer(balancer, load, seconds,
+                            lambda: [Http(balancer), Grpc(balancer, client_type, stubs)])
     except AssertionError as error:
         load.mistakes.append(str(error))
         lost = list(load.failures)
