@@ -30,11 +30,13 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "tests" / "e2e"), str(ROOT / "tests" / "balancers")]
 
 from clients import Grpc, Http, Load  # noqa: E402
-from place import MODELS, fail, free_port, get, wait_until  # noqa: E402
+import place  # noqa: E402
+from place import MODELS, fail, free_port, get  # noqa: E402
 
 N_CLIENTS = 8
 N_ANSWERS = 400
 SLOW_SECONDS = 3
+PATIENCE_SECONDS = 120  # with a job, which Slurm may start late on a machine that is busy
 
 CONFIG = """ClusterName=neso
 SlurmctldHost=localhost(127.0.0.1)
@@ -62,6 +64,10 @@ SlurmdParameters=config_overrides
 NodeName=localhost NodeAddr=127.0.0.1 CPUs=8 State=UNKNOWN
 PartitionName=all Nodes=localhost Default=YES MaxTime=INFINITE State=UP
 """
+
+
+def wait_until(check, what):
+    return place.wait_until(check, what, PATIENCE_SECONDS)
 
 
 class Cluster:
@@ -259,7 +265,7 @@ def test_time_limit(cluster, build):
     job = Job(cluster, "--time=1", "--signal=B:TERM@45", NESO=build / "neso", NESO_MODELS=cluster.folder / "models",
               NESO_DRAIN_SECONDS=2, NESO_OPTIONS=f"--backend-directory={build}/backends")
     job.wait_for_file("servers")
-    wait_until(lambda: not (job.folder / "servers").exists(), job.text, seconds=90)
+    wait_until(lambda: not (job.folder / "servers").exists(), job.text)
     job.wait_for_state("COMPLETED", "0:0")
     if "Draining: the server is not ready" not in job.text():
         raise AssertionError(f"the servers did not drain:\n{job.text()}")
