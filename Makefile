@@ -11,6 +11,7 @@ PYTHON ?= /usr/bin/python3
 WERROR ?= false
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 300
+BALANCER_SECONDS ?= 30
 E2E ?= tests/e2e
 
 RELEASE = -Ddebug=false -Doptimization=2 -Db_ndebug=true -Dlto=true
@@ -35,7 +36,7 @@ configure = @command -v meson >/dev/null || { echo "meson is missing: tools/setu
 
 .PHONY: all everything demo check clang asan tsan fuzz install clean setup format reference
 .PHONY: bench soak soak-reloads soak-streams soak-sequences soak-pipelines soak-python hostile faults
-.PHONY: boards browser stores deb tarball image image-check
+.PHONY: boards browser stores balancers slurm kubernetes deb tarball image image-check
 
 # What users get, and nothing else.
 all: $(BUILD)/build.ninja
@@ -137,6 +138,23 @@ stores: all
 	@tests/stores/azurite/install.sh
 	@ninja -C $(BUILD) backends/testing/libtriton_testing.so backends/identity/libtriton_identity.so tests/e2e/store_probe
 	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/stores
+
+# HAProxy and nginx with the configurations of deploy/ in front of three servers, which are restarted under load.
+balancers: all
+	@tools/setup.sh --envoy haproxy nginx
+	@ninja -C $(BUILD) backends/testing/libtriton_testing.so
+	@$(PYTHON) tests/balancers/run.py --build=$(BUILD) --seconds=$(BALANCER_SECONDS)
+
+# The batch script of deploy/slurm in a real Slurm on this machine; as root.
+slurm: all
+	@tools/setup.sh munge slurmctld slurmd slurm-client haproxy
+	@ninja -C $(BUILD) backends/testing/libtriton_testing.so
+	@$(PYTHON) tests/slurm/run.py --build=$(BUILD)
+
+# The manifests of deploy/kubernetes: kubectl renders them, and the schemas of the APIs check every object.
+kubernetes:
+	@tools/setup.sh --kubernetes
+	@$(PYTHON) tests/kubernetes/run.py
 
 # Debian packages in build/deb.
 deb:

