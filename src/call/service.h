@@ -20,6 +20,7 @@ struct dashboard;
 struct endpoint_policy;
 struct infer_core;
 struct memory_metrics;
+struct openai_settings;
 struct shared_memory;
 struct tracer;
 
@@ -47,6 +48,7 @@ struct service {
         struct memory_metrics        *memory_metrics;  /* borrowed; NULL = not on this page */
         struct drain                 *drain;           /* borrowed; NULL = never drains */
         struct dashboard             *dashboard;       /* borrowed; NULL = no route leads to it */
+        struct openai_settings       *openai;          /* borrowed; NULL = no route leads to it */
         size_t                        max_input_bytes; /* HTTP: --http-max-input-size */
         uint32_t max_responses; /* gRPC: --grpc-max-response-pool-size; 0 = any number */
 

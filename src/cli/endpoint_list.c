@@ -34,9 +34,12 @@ static void visit_http(const char *protocol, const struct http_route_table *tabl
                                    .method = method_name(row->method),
                                    .path = row->pattern,
                                    .group = row->group,
-                                   .names_model = strstr(row->pattern, "{m}") != NULL,
+                                   .names_model = strstr(row->pattern, "{m}") != NULL ||
+                                                  strstr(row->pattern, "{e}") != NULL,
                            });
         }
+        if (table->openai != NULL)
+                visit_http(protocol, table->openai, entry, out);
         if (table->fallback != NULL)
                 entry(out, &(struct endpoint_entry){
                                    .protocol = protocol,

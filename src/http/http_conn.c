@@ -539,11 +539,29 @@ void http_call_reply(struct http_call *call, const struct http_reply *reply) {
         run_conn(c);
 }
 
+/* The path of the request; that of a head which the parser has refused is still in the buffer. */
+static struct str path_so_far(const struct http_conn *c) {
+        struct str head, method;
+
+        if (c->call.path.len > 0 || c->in == NULL)
+                return c->call.path;
+        head = str_range(c->in->bytes + c->in_at, c->in_len - c->in_at);
+        return http_route_path(str_split(head, ' ', &method));
+}
+
+static bool speaks_openai(const struct http_conn *c) {
+        return http_route_is_openai(&c->server->options.routes, path_so_far(c));
+}
+
 void http_call_reply_with_error(struct http_call *call, struct http_reply reply,
                                 const char *message) {
-        struct str             text = http_reply_error_text(&call->arena, message);
+        bool       is_openai = speaks_openai(call->conn);
+        struct str text = is_openai ? http_reply_openai_error(&call->arena, reply.status, message)
+                                    : http_reply_error_text(&call->arena, message);
         const struct http_part part = { text.ptr, text.len, NULL };
 
+        if (is_openai)
+                reply.content_type = HTTP_JSON;
         reply.parts = &part;
         reply.n_parts = 1;
         http_call_reply(call, &reply);
@@ -775,6 +793,8 @@ static void refuse_as(struct http_conn *c, unsigned status, enum http_limit limi
         stop_waiting(c);
         c->is_beyond = false;
         count_rejected(c, limit);
+        if (limit == HTTP_LIMIT_BODY_BYTES && speaks_openai(c))
+                status = 413;
         c->out.close = true;
         c->must_linger = true;
         buf_unref(STEAL(c->body_buf));
@@ -903,7 +923,9 @@ static bool check_route(struct http_conn *c) {
         call->model = found.model;
         call->version = found.version;
         call->region = found.region;
-        fault = http_route_read_model(found.model, &call->arena, &call->model);
+        fault = found.model_is_encoded
+                        ? http_route_decode_model(found.model, &call->arena, &call->model)
+                        : http_route_read_model(found.model, &call->arena, &call->model);
         if (!check_access(c, row->group, row->refusal_type))
                 return false;
         if (verdict == HTTP_ROUTE_WRONG_METHOD) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Finds the handler of a method and path in a table of routes.
  *
- * A pattern is literal text with captures that each match one path segment: "{m}" a model, "{v}" a
+ * A pattern is literal text with captures that each match one path segment: "{m}" a model, "{e}" a model
+ * whose name is percent-encoded (the OpenAI API), "{v}" a
  * version (digits only, else the pattern does not match), "{r}" a shared memory region, "{*}" anything.
  * The whole path must match; http_route_find() does not percent-decode. The first row whose pattern and
  * method match is taken. Rows are tried in their order, so the most frequent ones come first where that
@@ -44,10 +45,14 @@ struct http_route_table {
          * the request. NULL = each route has the limit of JSON. */
         struct error *(*check_body)(const struct http_call *call, uint64_t bytes,
                                     struct http_body_limit *limit);
+        /* The table of the paths of the OpenAI API, whose errors have a form of their own; NULL = it is not
+         * offered. */
+        const struct http_route_table *openai;
 };
 
 struct http_captures {
         struct str model, version, region; /* ptr NULL when the pattern has none */
+        bool       model_is_encoded;       /* the capture was "{e}" */
 };
 
 enum http_route_verdict {
@@ -61,6 +66,9 @@ enum http_route_verdict http_route_find(const struct http_route_table *table,
                                         enum http_method method, struct str path,
                                         const struct http_route **ret_row,
                                         struct http_captures     *ret_captures);
+
+/* True for a path of the OpenAI API: below "/v1" or "/openai/v1". */
+bool http_route_is_openai(const struct http_route_table *table, struct str path);
 
 /* Returns the path of a request target without its query. "http://host/path" is equivalent to "/path"
  * (RFC 9112, 3.2.2). */
@@ -81,4 +89,7 @@ bool http_route_matches(const char *pattern, struct str path, struct http_captur
  * segment is the name as it stands. INVALID_ARG when the escapes are malformed or yield invalid UTF-8,
  * a slash or a NUL. */
 struct error *http_route_read_model(struct str segment, struct arena *arena, struct str *ret)
+        NODISCARD;
+/* The same for a capture "{e}": the segment is always decoded, and the name may have slashes. */
+struct error *http_route_decode_model(struct str segment, struct arena *arena, struct str *ret)
         NODISCARD;
