@@ -177,9 +177,15 @@ static void refuse(struct pending_openai *p, struct error *err) {
 
 /* ---- metrics ---- */
 
-static void find_meter(struct pending_openai *p, int64_t version) {
-        if (p->meter == NULL)
-                p->meter = openai_metrics_meter(p->settings->metrics, p->request.model, version);
+/* A response that is an error names its model, too. */
+static void find_meter(struct pending_openai *p, struct TRITONSERVER_InferenceResponse *response) {
+        const char *name;
+        int64_t     version = 0;
+
+        if (p->meter != NULL || p->settings->metrics == NULL)
+                return;
+        core_error_drop(TRITONSERVER_InferenceResponseModel(response, &name, &version));
+        p->meter = openai_metrics_meter(p->settings->metrics, p->request.model, version);
 }
 
 static void measure_text(struct pending_openai *p, uint64_t now_ns) {
@@ -400,8 +406,8 @@ static struct error *take_response(struct openai_run                     *run,
         struct pending_openai *p = run->p;
         struct infer_response  r;
 
+        find_meter(p, response);
         TRY(infer_response_read(response, &run->request, &p->scratch, &r));
-        find_meter(p, r.model_version);
         if (p->vectors != NULL)
                 return take_vectors(run, &r);
         return openai_answer_add(&p->answer, &run->state, &r, &p->scratch, &p->text);

@@ -10,6 +10,7 @@ each. A prompt of the form "@<command>" asks for something special:
     @wait    no response until the request is cancelled; the file `log` gets a line "waits <time>" and
              then a line "cancelled <time>"
     @none    no finish reason is reported
+    @wait_after    the same after the other parts
 
 The vllm-like model takes "<n words>" as the number of prompt tokens, and one token for each response.
 """
@@ -98,8 +99,11 @@ TEXT = PROGRAM + '''
             return
         parts = self.pieces(prompt)
         for i, part in enumerate(parts):
-            last = i == len(parts) - 1 and "@fail" not in prompt and "@none" not in prompt
+            last = i == len(parts) - 1 and not any(
+                word in prompt for word in ("@fail", "@none", "@wait_after"))
             sender.send(self.make(part, inputs, "stop" if last else "None", i))
+        if "@wait_after" in prompt:
+            self.wait(sender)
         if "@fail" in prompt:
             raise RuntimeError("the model has failed")
 '''
