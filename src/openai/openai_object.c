@@ -14,7 +14,8 @@
 struct object_members {
         struct openai_member members[MAX_MEMBERS];
         size_t               n;
-        struct str           choices, usage, error, data; /* ptr NULL = absent */
+        struct str           usage, error, data; /* ptr NULL = absent */
+        bool                 has_choices;        /* at least one */
 };
 
 static bool is_ours(struct str key) {
@@ -22,38 +23,96 @@ static bool is_ours(struct str key) {
                STR_IS(key, "model");
 }
 
-static void keep_member(struct object_members *o, struct str key, struct str json) {
-        if (STR_IS(key, "choices"))
-                o->choices = json;
-        else if (STR_IS(key, "error"))
-                o->error = json;
-        if (STR_IS(key, "usage"))
-                o->usage = json;
-        else if (STR_IS(key, "data"))
-                o->data = json;
-        else
-                o->members[o->n++] = (struct openai_member){ key, json };
+/* True when a delta or a message has more than a role and an empty content. */
+static bool has_content(struct json_reader *r) {
+        bool       found = false;
+        struct str key;
+
+        if (!json_try_enter(r, JSON_OBJECT)) {
+                json_skip(r);
+                return false;
+        }
+        while (json_next_key(r, NULL, &key)) {
+                struct str value = json_skip(r);
+
+                found = found ||
+                        (!STR_IS(key, "role") && !STR_IS(value, "\"\"") && !STR_IS(value, "null"));
+        }
+        return found;
 }
 
-static struct error *read_members(const struct openai_answer *a, struct str text,
-                                  struct arena *scratch, struct object_members *o) {
+/* Counts a choice that ends, and notices text. */
+static void look_at_choice(struct openai_answer *a, struct json_reader *r) {
+        struct str key, reason;
+
+        if (!json_try_enter(r, JSON_OBJECT)) {
+                json_skip(r);
+                return;
+        }
+        while (json_next_key(r, NULL, &key)) {
+                if (STR_IS(key, "finish_reason") && json_try_string(r, &reason)) {
+                        openai_answer_count_reason(a, reason);
+                        continue;
+                }
+                if (STR_IS(key, "delta") || STR_IS(key, "message"))
+                        a->has_text = has_content(r) || a->has_text;
+                else if (STR_IS(key, "text"))
+                        a->has_text = !STR_IS(json_skip(r), "\"\"") || a->has_text;
+                else
+                        json_skip(r);
+        }
+}
+
+/* One pass: a token of a stream has little more than this. */
+static struct str look_at_choices(struct openai_answer *a, struct json_reader *r,
+                                  bool *ret_has_choices) {
+        const char *begin;
+
+        if (json_peek(r) != JSON_ARRAY)
+                return json_skip(r);
+        begin = r->at; /* json_peek() has moved behind blanks */
+        json_enter_array(r);
+        while (json_next_element(r)) {
+                *ret_has_choices = true;
+                look_at_choice(a, r);
+        }
+        return str_range(begin, (size_t)(r->at - begin));
+}
+
+static void read_member(struct openai_answer *a, struct json_reader *r, struct str key,
+                        struct object_members *o) {
+        if (STR_IS(key, "choices"))
+                o->members[o->n++] =
+                        (struct openai_member){ key, look_at_choices(a, r, &o->has_choices) };
+        else if (STR_IS(key, "usage"))
+                o->usage = json_skip(r);
+        else if (STR_IS(key, "data"))
+                o->data = json_skip(r);
+        else if (is_ours(key))
+                json_skip(r);
+        else
+                o->members[o->n++] = (struct openai_member){ key, json_skip(r) };
+        if (STR_IS(key, "error"))
+                o->error = o->members[o->n - 1].json;
+}
+
+static struct error *read_members(struct openai_answer *a, struct str text, struct arena *scratch,
+                                  struct object_members *o) {
         struct json_reader r;
         struct str         key;
 
         o->n = 0;
-        o->choices = o->usage = o->error = o->data = str_range(NULL, 0);
+        o->usage = o->error = o->data = str_range(NULL, 0);
+        o->has_choices = false;
         json_reader_init(&r, text);
         if (json_try_enter(&r, JSON_OBJECT)) {
                 while (json_next_key(&r, scratch, &key)) {
-                        struct str json = json_skip(&r);
-
                         if (o->n == MAX_MEMBERS)
                                 return error_new(ERR_INTERNAL,
-                                                 "model '%s' answered an object with more than %d "
-                                                 "members",
+                                                 "model '%s' answered an object with %d members or "
+                                                 "more",
                                                  a->model->name, MAX_MEMBERS);
-                        if (!is_ours(key))
-                                keep_member(o, key, json);
+                        read_member(a, &r, key, o);
                 }
                 json_read_end(&r);
                 if (!json_failed(&r))
@@ -88,32 +147,7 @@ static struct error *refusal(struct openai_answer *a, struct str error, struct a
         return param.len > 0 ? error_at(err, "%.*s", STR_ARG(param)) : err;
 }
 
-/* ---- what is counted ---- */
-
-static void look_at_choice(struct openai_answer *a, struct str choice) {
-        struct json_reader r;
-        struct str         key, reason;
-
-        json_reader_init(&r, choice);
-        if (!json_try_enter(&r, JSON_OBJECT))
-                return;
-        while (json_next_key(&r, NULL, &key)) {
-                if (STR_IS(key, "finish_reason") && json_try_string(&r, &reason)) {
-                        openai_answer_count_reason(a, reason);
-                        continue;
-                }
-                a->has_text = a->has_text || STR_IS(key, "delta") || STR_IS(key, "text") ||
-                              STR_IS(key, "message");
-                json_skip(&r);
-        }
-}
-
-static void look_at(struct openai_answer *a, const struct object_members *o) {
-        struct json_list list;
-        struct str       choice;
-
-        for (json_list_init(&list, o->choices); json_list_next(&list, &choice);)
-                look_at_choice(a, choice);
+static void count_usage(struct openai_answer *a, const struct object_members *o) {
         if (o->usage.ptr == NULL || o->usage.ptr[0] != '{')
                 return;
         a->prompt_tokens = json_find_count(o->usage, "prompt_tokens");
@@ -183,17 +217,12 @@ static void put_rows(const struct openai_answer *a, struct json_writer *w, struc
 
 /* A line break would end the event; outside of strings it is a blank, and inside no JSON has one. */
 static void join_lines(struct strbuf *out, size_t begin) {
-        for (size_t i = begin; i < out->len; i++)
-                if (out->ptr[i] == '\n' || out->ptr[i] == '\r')
-                        out->ptr[i] = ' ';
-}
+        char *at = out->ptr + begin, *end = out->ptr + out->len;
 
-static bool is_empty_list(struct str json) {
-        struct json_list list;
-        struct str       first;
-
-        json_list_init(&list, json);
-        return json.ptr == NULL || !json_list_next(&list, &first);
+        for (char *next = at; (next = memchr(next, '\n', (size_t)(end - next))) != NULL;)
+                *next = ' ';
+        while ((at = memchr(at, '\r', (size_t)(end - at))) != NULL)
+                *at = ' ';
 }
 
 static void put_members(const struct openai_answer *a, const struct object_members *o,
@@ -235,7 +264,7 @@ struct error *openai_object_add(struct openai_answer *a, struct str object, stru
         TRY(read_members(a, object, scratch, &o));
         if (o.error.ptr != NULL && o.error.ptr[0] == '{')
                 return refusal(a, o.error, scratch);
-        look_at(a, &o);
+        count_usage(a, &o);
         if (!a->q->is_stream) {
                 if (a->object.len > 0)
                         return error_new(ERR_INTERNAL,
@@ -246,7 +275,7 @@ struct error *openai_object_add(struct openai_answer *a, struct str object, stru
                 return strbuf_check(&a->object, "the answer");
         }
         /* A chunk with nothing but the usage, which this client did not ask for. */
-        if (!a->q->includes_usage && o.usage.ptr != NULL && is_empty_list(o.choices))
+        if (!a->q->includes_usage && o.usage.ptr != NULL && !o.has_choices)
                 return NULL;
         print_object(a, &o, scratch, out);
         join_lines(out, begin);

@@ -150,6 +150,7 @@ def test_metrics(server):
     assert value("requests_total", "plain", "error") == 1
     assert value("requests_total", "trtllm", "length") == 1
     assert value("time_to_first_token_seconds_count", "speaks") == 1
+    assert value("inter_token_latency_seconds_count", "speaks") == 1  # neither the role nor the end
     assert value("generation_tokens_total", "speaks") == 2
     assert value("prompt_tokens_total", "speaks") == 5
     assert value("requests_total", "speaks", "stop") == 1
