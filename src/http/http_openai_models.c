@@ -126,8 +126,17 @@ static void on_ordered(struct loop_work *w) {
 }
 
 static void order(struct http_call *call, enum repository_order_kind kind) {
-        struct order *o = ARENA_NEW(&call->arena, struct order);
+        struct order *o;
 
+        if (!call->service->openai->may_load) {
+                struct error *err =
+                        error_new_text(ERR_INVALID_ARG, "Model load/unload requires "
+                                                        "--model-control-mode=explicit");
+
+                http_openai_refuse(call, &(struct http_openai_refusal){ .err = err });
+                return;
+        }
+        o = ARENA_NEW(&call->arena, struct order);
         repository_order_init(&o->order, kind, call->core, http_call_model(call), on_ordered);
         repository_order_limit(&o->order, &call->access);
         o->call = call;

@@ -65,8 +65,9 @@ bool http_route_is_openai(const struct http_route_table *table, struct str path)
         /* The third byte tells "/v1" from "/v2", which nearly all paths begin with. */
         if (table->openai == NULL || path.len < 3 || path.ptr[2] == '2')
                 return false;
-        return STR_IS(path, "/v1") || str_starts(path, STR_LIT("/v1/")) ||
-               str_starts(path, STR_LIT("/openai/v1"));
+        if (str_starts(path, STR_LIT("/openai/")))
+                path = str_range(path.ptr + 7, path.len - 7);
+        return STR_IS(path, "/v1") || str_starts(path, STR_LIT("/v1/"));
 }
 
 enum http_route_verdict http_route_find(const struct http_route_table *table,

@@ -24,7 +24,7 @@
 #include "openai/openai_text.h"
 
 /* Largest text of a choice that is not streamed. */
-#define OPENAI_MAX_TEXT_BYTES ((size_t)64 << 20)
+#define OPENAI_MAX_TEXT_BYTES ((size_t)16 << 20)
 #define OPENAI_MAX_REASON 24
 
 struct openai_choice {

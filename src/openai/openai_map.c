@@ -146,7 +146,9 @@ static struct error *put_rows(const struct part_map *p, const char *name, const 
         char               *at;
 
         for (size_t i = 0; i < n; i++)
-                bytes += sizeof(uint32_t) + texts[i].len; /* within the body, which is limited */
+                if (texts[i].len > UINT32_MAX || !size_add(bytes, texts[i].len, &bytes) ||
+                    !size_add(bytes, sizeof(uint32_t), &bytes))
+                        return infer_no_memory();
         TRY(add_input(p, name, n, n_rows, &in));
         TRY(take_memory(p, in, bytes, &at));
         for (size_t i = 0; i < n; i++) {

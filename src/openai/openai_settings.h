@@ -21,6 +21,7 @@ struct openai_settings {
         uint32_t               max_choices;  /* --openai-max-choices */
         uint64_t               heartbeat_ns; /* --openai-heartbeat-ms; 0 = none */
         struct openai_metrics *metrics;      /* borrowed; NULL = not measured */
+        bool                   may_load;     /* --model-control-mode=explicit */
         uint64_t               id_base;
         _Atomic uint64_t       n_ids;
 };

@@ -114,6 +114,36 @@ def test_wrong_requests(server, name, more, param):
     assert answer.error["param"] == param
 
 
+# ---- long requests and answers, which compute threads read and print ----
+
+
+def test_long_texts(server):
+    text = "\u00e9 x\"" * 100000
+    answer = complete(server, "plain", text)
+    assert answer.status == 200, answer.body[:300]
+    assert answer.json["choices"][0]["text"] == text
+    found = lab.chunks(complete(server, "plain", text, stream=True).body)
+    assert "".join(c["choices"][0]["text"] for c in found) == text
+    answer = chat(server, "speaks", text)
+    assert answer.json["choices"][0]["message"]["content"] == text
+    answer = complete(server, "plain", text, temperature=9)
+    assert answer.status == 400 and answer.error["param"] == "temperature"
+
+
+def test_many_texts(server):
+    answer = embed(server, "embed", [f"{'word ' * 40}{i}" for i in range(2048)],
+                   encoding_format="base64")
+    found = vectors(answer)
+    assert len(found) == 2048 and decoded(found[-1]) == [204, 1, 2, 2]
+    assert answer.json["usage"]["prompt_tokens"] == 41 * 2048
+
+
+def test_a_client_that_hangs_up_while_its_body_is_read(server):
+    for _ in range(20):
+        lab.begin(server, "/v1/completions", {"model": "plain", "prompt": "a" * 1000000}).close()
+    assert complete(server, "plain", "a").status == 200
+
+
 # ---- metrics ------------------------------------------------------------------------------------
 
 
