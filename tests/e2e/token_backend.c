@@ -23,7 +23,7 @@
 #define TOKEN " token"
 #define CHUNK                                                                                      \
         "{\"choices\":[{\"index\":0,\"delta\":{\"content\":\"" TOKEN "\"},\"finish_reason\":null}" \
-                                                                     "]}"
+        "]}"
 #define LAST "{\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}"
 
 struct instance {

@@ -196,6 +196,31 @@ static void test_the_prompt_of_a_model(void **state) {
         assert_true(str_is(text, "{\"model\":\"m\",\"prompt\":\"}\",\"endpoint\":\"completion\"}"));
 }
 
+/* Every allocation fails once. */
+static void test_short_memory(void **state) {
+        static const char body[] =
+                "{\"model\":\"m\\u00e9\",\"prompt\":[\"a\\n\",\"b\",\"c\",\"d\",\"e\"],\"stop\":"
+                "[\"x\",\"y\\t\"],\"top_k\":1,\"\\u006din_p\":2}";
+        struct openai_request q;
+        unsigned              n = 0;
+        struct error         *err;
+
+        (void)state;
+        do {
+                struct arena arena;
+
+                arena_init(&arena, NULL, 0, 0);
+                mem_fail_once(++n);
+                err = openai_request_read(OPENAI_COMPLETIONS, str_of(body), &arena, &q);
+                if (err == NULL) {
+                        assert_int_equal(q.n_texts, 5);
+                        assert_int_equal(q.n_others, 2);
+                }
+                arena_done(&arena);
+        } while (expect_or_shortage(err, ERR_INVALID_ARG, NULL));
+        assert_true(n > 1);
+}
+
 SUITE(openai_request) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_a_chat),
@@ -205,6 +230,7 @@ SUITE(openai_request) {
                 cmocka_unit_test(test_syntax_first),
                 cmocka_unit_test(test_deep_schema),
                 cmocka_unit_test(test_the_prompt_of_a_model),
+                cmocka_unit_test(test_short_memory),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
