@@ -112,7 +112,7 @@ static void test_list(void **state) {
                          1);
         assert_int_equal(count(strbuf_cstr(&json),
                                "{\"protocol\":\"http\",\"method\":\"GET\",\"path\":"
-                               "\"/v1/models/{e}\",\"group\":\"metadata\",\"models\":\"one\"}"),
+                               "\"/v1/models/{m}\",\"group\":\"metadata\",\"models\":\"one\"}"),
                          1);
 }
 
