@@ -56,7 +56,8 @@ def serve(build, folder):
     ports = folder / "ports"
     server = subprocess.Popen([build / "neso", "serve", f"--model-repository={folder}", "--http-port=0",
                                "--allow-grpc=false", "--metrics-port=0", "--http-thread-count=1",
-                               f"--port-file={ports}", "--log-error=false", "--log-info=false"])
+                               f"--port-file={ports}", "--log-error=false", "--log-info=false"],
+                              stderr=subprocess.DEVNULL)
     while not ports.exists() or "http=" not in ports.read_text():
         if server.poll() is not None:
             sys.exit("the server did not start")
