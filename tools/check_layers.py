@@ -46,11 +46,12 @@ LAYERS = {
     "trace": ["base", "codec", "net", "core_api", "public"],
     "call": ["base", "codec", "net", "core_api", "auth", "shm", "trace", "public"],
     "web": ["base", "codec", "core_api", "public"],
-    "http": FRONT + ["web", "public"],
+    "openai": ["base", "codec", "core_api", "auth", "call", "public"],
+    "http": FRONT + ["openai", "web", "public"],
     "grpc": FRONT + ["public"],
     "load": ["base", "codec", "options", "net", "public"],
     "tune": ["base", "codec", "options", "net", "load", "public"],
-    "cli": FRONT + ["options", "web", "http", "grpc", "load", "tune", "public"],
+    "cli": FRONT + ["options", "openai", "web", "http", "grpc", "load", "tune", "public"],
 }
 
 # The structs that protobuf-c generates -> folders.

@@ -16,8 +16,8 @@
 # uPlot, the plots of the dashboard, is the npm package of that name, pinned by its checksum; its
 # scripts are not run. It goes to .deps/uplot, and the build puts it into the program.
 #
-# gRPC for Node, a client of the end-to-end tests, is what tests/e2e/node/package-lock.json pins; it
-# goes to .deps/node. Nothing else needs it: where it cannot be fetched, its tests are skipped.
+# gRPC for Node and OpenAI's client, which the end-to-end tests run, are what tests/e2e/node/package-lock.json
+# pins; they go to .deps/node. Nothing else needs them: where they cannot be fetched, their tests are skipped.
 #
 # tools/setup.sh --kubernetes fetches what `make kubernetes` needs besides, to .deps/kubernetes: the
 # schemas of the APIs, which tests/kubernetes/package-lock.json pins; and kubectl, where the machine has
@@ -235,7 +235,7 @@ install_node_client() {
         local wanted=tests/e2e/node work
         cmp -s "$wanted/package-lock.json" "$NODE_DIR/package-lock.json" && return 0
 
-        echo "setup: fetching gRPC for Node"
+        echo "setup: fetching gRPC for Node and OpenAI's client"
         mkdir -p .deps
         work=$(mktemp -d "$PWD/.deps/node.XXXXXX")
         if cp "$wanted/package.json" "$wanted/package-lock.json" "$work/" &&
@@ -246,8 +246,9 @@ install_node_client() {
                 mv "$work" "$NODE_DIR"
         else
                 rm -rf "$work"
-                echo "setup: npm could not fetch @grpc/grpc-js and @grpc/proto-loader; without" \
-                        "them tests/e2e/test_node_grpc.py is skipped, and nothing else" >&2
+                echo "setup: npm could not fetch @grpc/grpc-js, @grpc/proto-loader and openai; without" \
+                        "them tests/e2e/test_node_grpc.py and test_openai_client.py are skipped, and" \
+                        "nothing else" >&2
         fi
 }
 

@@ -254,6 +254,42 @@ struct TRITONSERVER_Error *NESO_InferenceRequestModelInput(
         return NULL;
 }
 
+struct TRITONSERVER_Error *NESO_InferenceRequestModelInputName(
+        struct TRITONSERVER_InferenceRequest *inference_request, uint32_t index,
+        const char **name) {
+        const struct model_io_set *io;
+
+        API_NEEDS(inference_request);
+        API_NEEDS(name);
+        io = REQUEST(inference_request)->model->io;
+        *name = index < io->n_inputs ? io->inputs[index].name : NULL;
+        return NULL;
+}
+
+struct TRITONSERVER_Error *NESO_InferenceRequestModelParameter(
+        struct TRITONSERVER_InferenceRequest *inference_request, const char *key,
+        const char **value) {
+        API_NEEDS(inference_request);
+        API_NEEDS(key);
+        API_NEEDS(value);
+        *value = model_config_find_parameter(REQUEST(inference_request)->model->config, key);
+        return NULL;
+}
+
+struct TRITONSERVER_Error *NESO_InferenceRequestModelLoad(
+        struct TRITONSERVER_InferenceRequest *inference_request, uint32_t *max_batch_size,
+        uint64_t *loaded_at_s) {
+        const struct model *model;
+
+        API_NEEDS(inference_request);
+        API_NEEDS(max_batch_size);
+        API_NEEDS(loaded_at_s);
+        model = REQUEST(inference_request)->model;
+        *max_batch_size = model->io->max_batch_size;
+        *loaded_at_s = model->loaded_at_s;
+        return NULL;
+}
+
 /* ---- requested outputs ----------------------------------------------------------------------- */
 
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestAddRequestedOutput(

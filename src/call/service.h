@@ -21,6 +21,7 @@ struct dashboard;
 struct endpoint_policy;
 struct infer_core;
 struct memory_metrics;
+struct openai_settings;
 struct shared_memory;
 struct tracer;
 
@@ -50,6 +51,7 @@ struct service {
         struct dashboard             *dashboard;       /* borrowed; NULL = no route leads to it */
         const struct cloud_front     *cloud;           /* HTTP, borrowed; NULL = not the front of a
                                                         * cloud platform */
+        struct openai_settings       *openai;          /* borrowed; NULL = no route leads to it */
         size_t                        max_input_bytes; /* HTTP: --http-max-input-size */
         uint32_t max_responses; /* gRPC: --grpc-max-response-pool-size; 0 = any number */
 

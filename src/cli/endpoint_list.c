@@ -2,6 +2,7 @@
 #include "cli/endpoint_list.h"
 
 #include "auth/endpoint.h"
+#include "base/mem.h"
 #include "codec/json_writer.h"
 #include "grpc/rpc_table.h"
 #include "http/http_cloud.h"
@@ -26,19 +27,32 @@ static const char *method_name(enum http_method method) {
         return "*";
 }
 
+/* Both captures of a model look the same to a reader; that of an encoded name is "{e}" in the table. */
+static char *shown_pattern(const char *pattern) {
+        char *shown = mem_strdup(pattern);
+        char *capture = strstr(shown, "{e}");
+
+        if (capture != NULL)
+                capture[1] = 'm';
+        return shown;
+}
+
 static void visit_http(const char *protocol, const struct http_route_table *table, entry_fn entry,
                        void *out) {
         for (size_t i = 0; i < table->n_rows; i++) {
                 const struct http_route *row = &table->rows[i];
+                AUTO_CHARS               path = shown_pattern(row->pattern);
 
                 entry(out, &(struct endpoint_entry){
                                    .protocol = protocol,
                                    .method = method_name(row->method),
-                                   .path = row->pattern,
+                                   .path = path,
                                    .group = row->group,
-                                   .names_model = strstr(row->pattern, "{m}") != NULL,
+                                   .names_model = strstr(path, "{m}") != NULL,
                            });
         }
+        if (table->openai != NULL)
+                visit_http(protocol, table->openai, entry, out);
         if (table->fallback != NULL)
                 entry(out, &(struct endpoint_entry){
                                    .protocol = protocol,

@@ -33,6 +33,8 @@
 #include "grpc/grpc_server.h"
 #include "http/http_server.h"
 #include "net/loop.h"
+#include "openai/openai_metrics.h"
+#include "openai/openai_settings.h"
 #include "shm/shared_memory.h"
 #include "trace/tracer.h"
 #include "triton/core/neso.h"
@@ -58,7 +60,8 @@ struct serve {
         struct admission            admission;      /* for both protocols */
         struct byte_budget          budget;         /* for both protocols and the metrics port */
         struct memory_metrics      *memory_metrics; /* NULL without a metrics port */
-        struct shared_memory       *shared_memory;  /* NULL without --allow-client-shm */
+        struct openai_settings      openai;
+        struct shared_memory       *shared_memory; /* NULL without --allow-client-shm */
         struct serve_tls            tls;
         struct infer_core           infer; /* for HTTP and the fronts of cloud platforms */
         struct http_server         *http;
@@ -170,6 +173,20 @@ static struct service logged_service(struct serve *s) {
         return service;
 }
 
+/* Does nothing without the OpenAI API. */
+static struct error *start_openai(struct serve *s) {
+        const struct cli_options *o = &s->options;
+
+        if (!o->allow_openai)
+                return NULL;
+        TRY(openai_settings_init(&s->openai));
+        s->openai.lists_all = o->openai_list_all;
+        s->openai.max_choices = (uint32_t)o->openai_max_choices;
+        s->openai.may_load = strcasecmp(o->model_control_mode, "explicit") == 0;
+        s->openai.heartbeat_ns = (uint64_t)o->openai_heartbeat_ms * NS_PER_MS;
+        return o->allow_metrics ? openai_metrics_new(&s->openai.metrics) : NULL;
+}
+
 /* Options of the HTTP port that the fronts of cloud platforms have, too. */
 static struct http_server_options shared_http_options(struct serve *s) {
         const struct cli_options  *o = &s->options;
@@ -214,6 +231,10 @@ static struct error *start_http(struct serve *s) {
         options.routes =
                 s->dashboard != NULL ? http_api_routes() : http_api_routes_without_dashboard();
         options.service.dashboard = s->dashboard;
+        TRY(start_openai(s));
+        if (!o->allow_openai)
+                options.routes.openai = NULL;
+        options.service.openai = &s->openai;
         TRY(http_server_new(&options, &s->http));
         net_server_start(http_server_net(s->http));
         log_info("Started HTTPService at %s:%u", o->http_address,
@@ -576,6 +597,7 @@ static int serve_stop(struct serve *s) {
         dashboard_free(s->dashboard);
         tracer_free(s->tracer);
         memory_metrics_free(s->memory_metrics);
+        openai_metrics_free(s->openai.metrics);
         if (s->core != NULL)
                 TRITONSERVER_ErrorDelete(TRITONSERVER_ServerDelete(s->core));
         serve_free_all(s);

@@ -3,6 +3,7 @@
 #include "http/http_generate.h"
 #include "http/http_handlers.h"
 #include "http/http_infer.h"
+#include "http/http_openai.h"
 #include "http/http_server.h"
 
 #define MODEL "/v2/models/{m}"
@@ -97,6 +98,27 @@ static const struct http_route rows[] = {
 
 #define N_DASHBOARD_ROWS 3
 
+/* The paths of the OpenAI API below a prefix. */
+#define OPENAI_ROWS(prefix)                                                                        \
+        { prefix "/chat/completions", POST, ENDPOINT_INFERENCE, HTTP_JSON, http_openai_chat },     \
+                { prefix "/completions", POST, ENDPOINT_INFERENCE, HTTP_JSON,                      \
+                  http_openai_completions },                                                       \
+                { prefix "/embeddings", POST, ENDPOINT_INFERENCE, HTTP_JSON,                       \
+                  http_openai_embeddings },                                                        \
+                { prefix "/models", GET, ENDPOINT_METADATA, HTTP_JSON, http_openai_models },       \
+                { prefix "/models/{e}", GET, ENDPOINT_METADATA, HTTP_JSON, http_openai_model },    \
+                { prefix "/models/{e}/load", POST, ENDPOINT_MODEL_REPOSITORY, HTTP_JSON,           \
+                  http_openai_load },                                                              \
+        {                                                                                          \
+                prefix "/models/{e}/unload", POST, ENDPOINT_MODEL_REPOSITORY, HTTP_JSON,           \
+                        http_openai_unload                                                         \
+        }
+
+static const struct http_route openai_rows[] = { OPENAI_ROWS("/v1"), OPENAI_ROWS("/openai/v1") };
+
+static const struct http_route_table openai_table = { .rows = openai_rows,
+                                                      .n_rows = ARRAY_LEN(openai_rows) };
+
 static struct error *check_body(const struct http_call *call, uint64_t bytes,
                                 struct http_body_limit *limit) {
         return call->route->handler == http_infer_post ? http_infer_check_body(call, bytes, limit)
@@ -106,7 +128,8 @@ static struct error *check_body(const struct http_call *call, uint64_t bytes,
 struct http_route_table http_api_routes(void) {
         return (struct http_route_table){ .rows = rows,
                                           .n_rows = ARRAY_LEN(rows),
-                                          .check_body = check_body };
+                                          .check_body = check_body,
+                                          .openai = &openai_table };
 }
 
 struct http_route_table http_api_routes_without_dashboard(void) {

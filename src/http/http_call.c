@@ -52,9 +52,7 @@ const char *http_call_model(struct http_call *call) {
         return arena_str(&call->arena, call->model);
 }
 
-/* Copies a text that must last until the response is written. A large one gets a buffer, which the
- * byte budget counts and may refuse. False when memory is short. */
-static bool keep_text(struct http_call *call, struct str text, struct http_part *ret) {
+bool http_call_keep_text(struct http_call *call, struct str text, struct http_part *ret) {
         struct buf *holder;
 
         if (text.len <= MAX_TEXT_IN_ARENA) {
@@ -78,7 +76,7 @@ void http_call_reply_text(struct http_call *call, const char *content_type, stru
                 .n_parts = text.len > 0 ? 1 : 0,
         };
 
-        if (keep_text(call, text, &part))
+        if (http_call_keep_text(call, text, &part))
                 http_call_reply(call, &reply);
         else
                 http_call_reply_refusal(call, 503,
@@ -105,6 +103,10 @@ void http_call_reply_error(struct http_call *call, struct error *err, const char
         AUTO_ERROR gone = err;
 
         http_call_reply_refusal(call, http_status_of_code(gone->code), gone->message, content_type);
+}
+
+struct loop *http_call_loop(const struct http_call *call) {
+        return call->conn->home->net.loop;
 }
 
 struct mailbox *http_call_mailbox(const struct http_call *call) {

@@ -32,6 +32,7 @@ struct TRITONSERVER_Server;
 struct http_call;
 struct http_conn;
 struct http_route;
+struct loop;
 struct mailbox;
 struct service;
 struct trace_record;
@@ -152,6 +153,10 @@ const char *http_call_model(struct http_call *call);
 /* Answers and ends the call; the handler must not touch the call afterwards. Takes the `buf` of every
  * part. */
 void http_call_reply(struct http_call *call, const struct http_reply *reply);
+/* Copies a text that must last until the answer is written: *ret is a part of it. A large text gets a
+ * buffer, which the byte budget counts and may refuse. False when memory is short. Any thread that has the
+ * call. */
+bool http_call_keep_text(struct http_call *call, struct str text, struct http_part *ret) NODISCARD;
 /* Answers 200 with a copy of the text. */
 void http_call_reply_text(struct http_call *call, const char *content_type, struct str text);
 /* Answers 200 with a copy of the JSON; with an error when it has overflowed. */
@@ -196,6 +201,8 @@ uint64_t http_call_chunks_written(const struct http_call *call);
 
 /* The mailbox of the call's loop, for results of other threads. */
 struct mailbox *http_call_mailbox(const struct http_call *call);
+/* The call's loop, for timers. */
+struct loop *http_call_loop(const struct http_call *call);
 /* The memory of the connection that every answer touches (infer_call_options.cold). */
 struct str http_call_state(const struct http_call *call);
 /* Runs work that blocks (a model load) on a thread of its own, then work->done on the loop. */

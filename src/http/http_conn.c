@@ -453,6 +453,21 @@ static bool holds_much(const struct http_conn *c) {
                (call->body_buf != NULL && call->body_buf->cap > KEPT_BYTES);
 }
 
+/* A name that was decoded, or that the body has, is in the memory that is freed; the access log reads it. */
+static void reset_arena(struct http_call *call) {
+        char *model = try_alloc(call->model.len + 1);
+
+        if (model != NULL)
+                memcpy(model, call->model.ptr, call->model.len);
+        arena_reset(&call->arena);
+        call->model.ptr = NULL;
+        if (model != NULL)
+                call->model.ptr = arena_try_str(&call->arena, str_range(model, call->model.len));
+        if (call->model.ptr == NULL)
+                call->model.len = 0;
+        free(model);
+}
+
 /* Frees the handler's memory before the client has read its answer. */
 static COLD const struct http_reply *free_request_memory(struct http_conn        *c,
                                                          const struct http_reply *reply,
@@ -462,7 +477,7 @@ static COLD const struct http_reply *free_request_memory(struct http_conn       
 
         if (!http_reply_gather(reply, pool_of(c), memory))
                 return reply;
-        arena_reset(&call->arena);
+        reset_arena(call);
         call->headers = NULL;
         call->pending = NULL;
         if (call->body_buf != c->in) {
@@ -539,11 +554,29 @@ void http_call_reply(struct http_call *call, const struct http_reply *reply) {
         run_conn(c);
 }
 
+/* The path of the request; that of a head which the parser has refused is still in the buffer. */
+static struct str path_so_far(const struct http_conn *c) {
+        struct str head, method;
+
+        if (c->call.path.len > 0 || c->in == NULL)
+                return c->call.path;
+        head = str_range(c->in->bytes + c->in_at, c->in_len - c->in_at);
+        return http_route_path(str_split(head, ' ', &method));
+}
+
+static bool speaks_openai(const struct http_conn *c) {
+        return http_route_is_openai(&c->server->options.routes, path_so_far(c));
+}
+
 void http_call_reply_with_error(struct http_call *call, struct http_reply reply,
                                 const char *message) {
-        struct str             text = http_reply_error_text(&call->arena, message);
+        bool       is_openai = speaks_openai(call->conn);
+        struct str text = is_openai ? http_reply_openai_error(&call->arena, reply.status, message)
+                                    : http_reply_error_text(&call->arena, message);
         const struct http_part part = { text.ptr, text.len, NULL };
 
+        if (is_openai)
+                reply.content_type = HTTP_JSON;
         reply.parts = &part;
         reply.n_parts = 1;
         http_call_reply(call, &reply);
@@ -775,6 +808,8 @@ static void refuse_as(struct http_conn *c, unsigned status, enum http_limit limi
         stop_waiting(c);
         c->is_beyond = false;
         count_rejected(c, limit);
+        if (limit == HTTP_LIMIT_BODY_BYTES && speaks_openai(c))
+                status = 413;
         c->out.close = true;
         c->must_linger = true;
         buf_unref(STEAL(c->body_buf));
@@ -912,7 +947,9 @@ static bool check_route(struct http_conn *c) {
         call->model = found.model;
         call->version = found.version;
         call->region = found.region;
-        fault = http_route_read_model(found.model, &call->arena, &call->model);
+        fault = found.model_is_encoded
+                        ? http_route_decode_model(found.model, &call->arena, &call->model)
+                        : http_route_read_model(found.model, &call->arena, &call->model);
         if (!check_access(c, row->group, row->refusal_type))
                 return false;
         if (verdict == HTTP_ROUTE_WRONG_METHOD) {

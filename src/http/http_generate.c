@@ -10,6 +10,7 @@
 #include "core_api/model_version.h"
 #include "http/http_generate_json.h"
 #include "http/http_infer.h"
+#include "http/http_kept.h"
 #include "http/http_reply.h"
 #include "http/http_trace.h"
 #include "net/loop.h"
@@ -42,42 +43,18 @@ struct pending_generate {
         struct error    *err;        /* owned; result of the work */
         struct http_part answer;     /* result of the work */
         unsigned         status;
-        /* Responses whose text the socket has not taken, oldest first. */
-        struct infer_call_response *first_kept; /* owned */
-        struct infer_call_response *last_kept;
+        struct http_kept kept;
 };
 
-/* ---- responses that are not written yet ---- */
-
-/* Called by on_response() after the event was queued. */
-static void keep_response(struct pending_generate *p, struct infer_call *c) {
-        struct infer_call_response *r = infer_call_keep_response(c);
-
-        r->mark = http_call_chunks_sent(p->http);
-        r->next = NULL;
-        if (p->first_kept != NULL)
-                p->last_kept->next = r;
-        else
-                p->first_kept = r;
-        p->last_kept = r;
-}
-
-static void drop_kept(struct pending_generate *p, uint64_t written) {
-        while (p->first_kept != NULL && p->first_kept->mark <= written) {
-                struct infer_call_response *r = p->first_kept;
-
-                p->first_kept = r->next;
-                infer_call_response_free(r);
-        }
-}
-
 static void on_written(struct http_call *http) {
-        drop_kept(http->pending, http_call_chunks_written(http));
+        struct pending_generate *p = http->pending;
+
+        http_kept_drop_written(&p->kept, http);
 }
 
 /* Frees what the request holds outside the arena. */
 static void pending_done(struct pending_generate *p) {
-        drop_kept(p, UINT64_MAX);
+        http_kept_drop_all(&p->kept);
         infer_call_done(&p->call);
         infer_request_done(&p->request);
         strbuf_done(&p->text);
@@ -157,8 +134,7 @@ static void on_response(struct infer_call *c, struct TRITONSERVER_InferenceRespo
         if (!p->has_begun)
                 send_head(p, status);
         http_call_send_chunk(p->http, &event);
-        if (http_call_chunks_written(p->http) < http_call_chunks_sent(p->http))
-                keep_response(p, c);
+        http_kept_add(&p->kept, p->http, c);
 }
 
 static void on_stream_done(struct infer_call *c) {
@@ -274,7 +250,7 @@ static void on_done(struct infer_call *c) {
 static void on_abort(struct http_call *http) {
         struct pending_generate *p = http->pending;
 
-        drop_kept(p, UINT64_MAX);
+        http_kept_drop_all(&p->kept);
         if (p->is_reading)
                 loop_compute_cancel(&p->work);
         else
@@ -391,7 +367,7 @@ static void post(struct http_call *http, bool is_stream) {
         p->http = http;
         p->is_stream = is_stream;
         p->has_begun = p->is_reading = false;
-        p->first_kept = p->last_kept = NULL;
+        p->kept = (struct http_kept){ 0 };
         strbuf_init(&p->text, 0);
         arena_init(&p->scratch, NULL, 0, 0);
         infer_request_init(&p->request);

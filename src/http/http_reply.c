@@ -6,6 +6,7 @@
 #include "base/strbuf.h"
 #include "codec/gzip.h"
 #include "codec/json_writer.h"
+#include "openai/openai_error.h"
 
 #include <string.h>
 
@@ -60,6 +61,7 @@ static const char *status_phrase(unsigned status) {
         case 408: return "Request Timeout";
         case 413: return "Content Too Large";
         case 417: return "Expectation Failed";
+        case 429: return "Too Many Requests";
         case 431: return "Request Header Fields Too Large";
         case 500: return "Internal Server Error";
         case 501: return "Not Implemented";
@@ -154,6 +156,19 @@ struct str http_reply_error_text(struct arena *arena, const char *message) {
                 return strlen(message) > MAX_ERROR_BYTES / 8
                                ? STR_LIT("{\"error\":\"the error message is too long\"}")
                                : STR_LIT("{\"error\":\"out of memory\"}");
+        return str_range(arena_str(arena, strbuf_str(&text)), text.len);
+}
+
+struct str http_reply_openai_error(struct arena *arena, unsigned status, const char *message) {
+        AUTO_STRBUF         text = { 0 };
+        struct openai_error e = { .status = status, .message = message };
+
+        strbuf_init(&text, MAX_ERROR_BYTES);
+        openai_error_print(&e, &text);
+        if (text.overflowed)
+                return STR_LIT(
+                        "{\"error\":{\"message\":\"out of memory\",\"type\":\"server_error\","
+                        "\"param\":null,\"code\":null}}");
         return str_range(arena_str(arena, strbuf_str(&text)), text.len);
 }
 

@@ -61,6 +61,8 @@ bool http_reply_compress(const struct http_part *parts, size_t n_parts, enum htt
 
 /* Returns {"error":"<message>"}. */
 struct str http_reply_error_text(struct arena *arena, const char *message);
+/* Returns the object of the OpenAI API (openai_error.h). */
+struct str http_reply_openai_error(struct arena *arena, unsigned status, const char *message);
 
 /* Limits of http_reply_gather(). */
 #define HTTP_GATHERED_PARTS 15

@@ -18,6 +18,10 @@ static bool is_digits(struct str s) {
 static bool capture(char kind, struct str segment, struct http_captures *c) {
         switch (kind) {
         case 'm': c->model = segment; break;
+        case 'e':
+                c->model = segment;
+                c->model_is_encoded = true;
+                break;
         case 'r': c->region = segment; break;
         case 'v': c->version = segment; return is_digits(segment);
         default: break;
@@ -57,6 +61,15 @@ bool http_route_matches(const char *pattern, struct str path, struct http_captur
         return true;
 }
 
+bool http_route_is_openai(const struct http_route_table *table, struct str path) {
+        /* The third byte tells "/v1" from "/v2", which nearly all paths begin with. */
+        if (table->openai == NULL || path.len < 3 || path.ptr[2] == '2')
+                return false;
+        if (str_starts(path, STR_LIT("/openai/")))
+                path = str_range(path.ptr + 7, path.len - 7);
+        return STR_IS(path, "/v1") || str_starts(path, STR_LIT("/v1/"));
+}
+
 enum http_route_verdict http_route_find(const struct http_route_table *table,
                                         enum http_method method, struct str path,
                                         const struct http_route **ret_row,
@@ -64,6 +77,8 @@ enum http_route_verdict http_route_find(const struct http_route_table *table,
         const struct http_route *other = NULL; /* right path, wrong method */
         struct http_captures     captures;
 
+        if (http_route_is_openai(table, path))
+                table = table->openai;
         for (size_t i = 0; i < table->n_rows; i++) {
                 const struct http_route *row = &table->rows[i];
 
@@ -93,7 +108,7 @@ struct error *http_route_check(const struct http_route_table *table) {
         if (table->fallback != NULL && !endpoint_group_is_routable(table->fallback_group))
                 return error_new(ERR_INTERNAL, "the route of unknown paths is in no group of "
                                                "endpoints");
-        return NULL;
+        return table->openai != NULL ? http_route_check(table->openai) : NULL;
 }
 
 struct str http_route_path(struct str target) {
@@ -135,6 +150,8 @@ static unsigned bit_of(enum http_method method) {
 struct str http_route_allowed(const struct http_route_table *table, const struct http_route *row) {
         unsigned bits = bit_of(row->method);
 
+        if (http_route_is_openai(table, str_of(row->pattern)))
+                table = table->openai;
         for (size_t i = 0; i < table->n_rows; i++)
                 if (strcmp(table->rows[i].pattern, row->pattern) == 0)
                         bits |= bit_of(table->rows[i].method);
@@ -156,7 +173,8 @@ static bool has_high_escape(struct str s) {
         return false;
 }
 
-static struct error *decode(struct str segment, struct arena *arena, struct str *ret) {
+static struct error *decode(struct str segment, bool allows_slash, struct arena *arena,
+                            struct str *ret) {
         AUTO_STRBUF name = { 0 };
         char       *kept;
 
@@ -171,7 +189,8 @@ static struct error *decode(struct str segment, struct arena *arena, struct str 
                 return error_new(ERR_INVALID_ARG,
                                  "the model name '%.*s' is not percent-encoded UTF-8",
                                  STR_ARG(segment));
-        if (memchr(name.ptr, '/', name.len) != NULL || memchr(name.ptr, '\0', name.len) != NULL)
+        if ((!allows_slash && memchr(name.ptr, '/', name.len) != NULL) ||
+            memchr(name.ptr, '\0', name.len) != NULL)
                 return error_new(ERR_INVALID_ARG,
                                  "the model name '%.*s' contains a slash or a NUL character",
                                  STR_ARG(segment));
@@ -184,7 +203,11 @@ static struct error *decode(struct str segment, struct arena *arena, struct str 
 
 struct error *http_route_read_model(struct str segment, struct arena *arena, struct str *ret) {
         if (has_high_escape(segment))
-                return decode(segment, arena, ret);
+                return decode(segment, false, arena, ret);
         *ret = segment;
         return NULL;
+}
+
+struct error *http_route_decode_model(struct str segment, struct arena *arena, struct str *ret) {
+        return decode(segment, true, arena, ret);
 }

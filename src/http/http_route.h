@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Finds the handler of a method and path in a table of routes.
  *
- * A pattern is literal text with captures that each match one path segment: "{m}" a model, "{v}" a
+ * A pattern is literal text with captures that each match one path segment: "{m}" a model, "{e}" a model
+ * whose name is percent-encoded (the OpenAI API), "{v}" a
  * version (digits only, else the pattern does not match), "{r}" a shared memory region, "{*}" anything.
  * The whole path must match; http_route_find() does not percent-decode. The first row whose pattern and
  * method match is taken. Rows are tried in their order, so the most frequent ones come first where that
@@ -35,6 +36,7 @@ struct http_route {
 
 struct http_captures {
         struct str model, version, region; /* ptr NULL when the pattern has none */
+        bool       model_is_encoded;       /* the capture was "{e}" */
 };
 
 enum http_route_verdict {
@@ -59,6 +61,9 @@ struct http_route_table {
         enum http_route_verdict (*find)(const struct http_route_table *table,
                                         struct http_call *call, const struct http_route **ret_row,
                                         struct http_captures *ret_captures);
+        /* The table of the paths of the OpenAI API, whose errors have a form of their own; NULL = it is not
+         * offered. */
+        const struct http_route_table *openai;
 };
 
 /* Writes the captures on OK and WRONG_METHOD. */
@@ -66,6 +71,9 @@ enum http_route_verdict http_route_find(const struct http_route_table *table,
                                         enum http_method method, struct str path,
                                         const struct http_route **ret_row,
                                         struct http_captures     *ret_captures);
+
+/* True for a path of the OpenAI API: below "/v1" or "/openai/v1". */
+bool http_route_is_openai(const struct http_route_table *table, struct str path);
 
 /* Returns the path of a request target without its query. "http://host/path" is equivalent to "/path"
  * (RFC 9112, 3.2.2). */
@@ -86,4 +94,7 @@ bool http_route_matches(const char *pattern, struct str path, struct http_captur
  * segment is the name as it stands. INVALID_ARG when the escapes are malformed or yield invalid UTF-8,
  * a slash or a NUL. */
 struct error *http_route_read_model(struct str segment, struct arena *arena, struct str *ret)
+        NODISCARD;
+/* The same for a capture "{e}": the segment is always decoded, and the name may have slashes. */
+struct error *http_route_decode_model(struct str segment, struct arena *arena, struct str *ret)
         NODISCARD;

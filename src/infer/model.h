@@ -33,6 +33,7 @@ struct model {
         const char *namespace; /* path of its repository; "" without namespaces */
         const char *label;     /* for log and error texts: "<namespace>::<name>", or the name */
         int64_t     version;
+        uint64_t    loaded_at_s; /* when its load began, in seconds since the epoch */
         struct model_config   *config;
         struct model_io_set   *io;
         struct labels         *labels; /* may be NULL */

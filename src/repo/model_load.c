@@ -200,6 +200,7 @@ struct error *model_load(const struct repo_parts *parts, const struct model_file
         l->model.namespace = l->namespace;
         l->model.label = l->label;
         l->model.version = version;
+        l->model.loaded_at_s = clock_wall_ns() / NS_PER_S;
         l->model.responses = parts->responses;
         l->model.on_unused = on_unused;
         l->model.on_left = on_left;

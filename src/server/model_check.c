@@ -12,6 +12,7 @@
 #include "config/config_notes.h"
 #include "config/config_review.h"
 #include "config/labels.h"
+#include "config/openai_parameters.h"
 #include "config/state_plan.h"
 #include "repo/agent.h"
 #include "repo/model_files.h"
@@ -421,6 +422,7 @@ static void check_config(struct model_check *c, struct version_scan *scan) {
         report_with(c, BACKEND_FIELDS, check_groups(c));
         check_io(c);
         report(c, model_config_review_names(c->config));
+        report_with(c, "input", openai_parameters_check(c->config));
         report_with(c, "instance_group max_batch_size input", check_states(c));
         check_warmup(c);
         report_field(c, "", check_labels(c));

@@ -196,7 +196,8 @@ def ask(stubs, channels):  # noqa: F811
                 kind = {401: "no-key", 403: "refused"}[reply.status_code]
                 assert reply.headers.get("WWW-Authenticate") == {401: "Bearer"}.get(
                     reply.status_code)
-                return kind, reply.json()["error"]
+                error = reply.json()["error"]
+                return kind, error["message"] if "/v1" in endpoint["path"] else error
             return reply.status_code, None
         code, text, answer = ask_grpc(channels.to(server), stubs, endpoint, headers, model)
         if code in ("UNAUTHENTICATED", "PERMISSION_DENIED"):

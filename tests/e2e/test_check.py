@@ -169,6 +169,12 @@ MISTAKES = [
     ("agent that leads elsewhere", None,
      'model_repository_agents {\n  agents [ { name: "../checksum" } ]\n}\n', "21:14",
      "repository agent name '../checksum' of model 'm' leads out of the repository agent directory"),
+    ("format of the OpenAI API that is not known", None,
+     'parameters { key: "openai_format" value { string_value: "vlm" } }\n', "20:1",
+     "the parameter 'openai_format' of model 'm' is 'vlm', but must be 'vllm', 'trtllm', "),
+    ("format of the OpenAI API without its inputs", None,
+     'parameters { key: "openai_format" value { string_value: "vllm" } }\n', "20:1",
+     "the parameter 'openai_format' of model 'm' is 'vllm', but the model has no input 'text_input'"),
     ("sequence control without values", "dynamic_batching {\n  preferred_batch_size: [ 4, 8 ]\n}",
      'sequence_batching {\n  control_input {\n    name: "START"\n'
      "    control { kind: CONTROL_SEQUENCE_START }\n  }\n}", "17:5",

@@ -523,7 +523,7 @@ def test_logging_refused(server, body, status, text):
 
 
 @pytest.mark.parametrize("path", [
-    "/", "/v2/", "/v1", "/v3", "/v2/health", "/v2/health/", "/v2/health/alive", "/v2/health/live/",
+    "/", "/v2/", "/v0", "/v3", "/v2/health", "/v2/health/", "/v2/health/alive", "/v2/health/live/",
     "/v2/models", "/v2/models/", "/v2/models//", "/v2/models/simple/", "/v2/models/simple/infer/",
     "/v2/models/simple/versions", "/v2/models/simple/versions/", "/v2/models/simple/versions/abc",
     "/v2/models/simple/versions/-1", "/v2/models/simple/versions/1.0",

@@ -4,6 +4,7 @@ endpoint answers, those that need a thread with 503 or UNAVAILABLE; the server g
 are threads again everything is answered as before."""
 import json
 import mmap
+import re
 import struct
 import subprocess
 
@@ -28,6 +29,7 @@ NO_THREAD = "no thread for this request: "
 READY = ("/v2/health/ready", "/v2/models/m/ready", "/v2/models/m/versions/1/ready")
 # Those that run on a thread of their own.
 NEED_A_THREAD = ("/v2/dashboard", "/v2/models/stats", "/v2/models/m/stacks", "/v2/models/m/versions/1/stacks",
+                 "/v2/models/m/config/source", "/v2/models/m/versions/1/config/source",
                  "/v2/repository/index", "/v2/repository/r/index",
                  "/v2/repository/models/m/load", "/v2/repository/models/m/unload")
 BODY = json.dumps({"inputs": [{"name": "INPUT0", "shape": [2], "datatype": "FP32",
@@ -89,6 +91,8 @@ def path_of(pattern):
 
 HTTP = [(method, path_of(path)) for method, path in endpoints("http")] if BUILD.exists() else []
 
+OPENAI_THREAD = re.compile("/v1/models$|/v1/models/m/(load|unload)$")
+
 
 @pytest.mark.parametrize("method, path", HTTP, ids=lambda x: x)
 def test_http(short, method, path):
@@ -96,8 +100,10 @@ def test_http(short, method, path):
     before = threads.n_failed()
     body = BODY if path.endswith("infer") else json.dumps({"INPUT0": 1}) if "generate" in path else ""
     reply = requests.request(method, server.url + path, data=body, timeout=20)
-    if path in NEED_A_THREAD or path.startswith("/v2/repository/models"):
-        assert reply.status_code == 503 and NO_THREAD in reply.json()["error"], reply.text
+    if path in NEED_A_THREAD or path.startswith("/v2/repository/models") or OPENAI_THREAD.search(path):
+        error = reply.json()["error"]
+        text = error["message"] if "/v1/" in path else error
+        assert reply.status_code == 503 and NO_THREAD in text, reply.text
         assert threads.n_failed() > before
     elif path in READY:
         assert reply.status_code == 200, reply.text

@@ -703,6 +703,15 @@ def test_json_lines(tmp_path):
     assert all(re.fullmatch(r"127\.0\.0\.1:\d+", line["peer"]) for line in access)
 
 
+def test_the_access_log_has_names_whose_memory_is_freed_early(tmp_path):
+    """A large request's memory is freed before its answer is written; the decoded name is a part of it."""
+    write_repository(tmp_path, {"model": TESTING})
+    running = Server(tmp_path, ("--log-format=json",))
+    exchange(running.http_port, request("POST", "/v2/models/%6dod%65l/infer", b'{"x":"' + b"y" * 200000 + b'"}'))
+    running.wait_for_line('"path":"/v2/models/%6dod%65l/infer","model":"model","status":400')
+    assert running.stop() == 0
+
+
 def test_log_file(tmp_path):
     """Everything goes there, behind what it held."""
     log = tmp_path / "server.log"

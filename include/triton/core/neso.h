@@ -178,6 +178,30 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestModelInput
         TRITONSERVER_DataType *datatype, const int64_t **shape, uint64_t *dim_count,
         bool *is_batched);
 
+/* Returns the name of input number `index` of a request's model, in the order of its configuration; NULL
+ * when it has fewer inputs. The name is valid as long as the request. The result is that of the loaded
+ * model that the request will run on, as for NESO_InferenceRequestModelInput().
+ *
+ * INVALID_ARG when an argument is NULL. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestModelInputName(
+        struct TRITONSERVER_InferenceRequest *inference_request, uint32_t index, const char **name);
+
+/* Returns the string value of the parameter `key` in the configuration of a request's model; NULL when it
+ * has no such parameter. The value is valid as long as the request.
+ *
+ * INVALID_ARG when an argument is NULL. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestModelParameter(
+        struct TRITONSERVER_InferenceRequest *inference_request, const char *key,
+        const char **value);
+
+/* Returns what is known of a request's model as it was loaded: its max_batch_size, 0 when it does not
+ * batch, and the time at which it was loaded in seconds since the epoch.
+ *
+ * INVALID_ARG when an argument is NULL. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestModelLoad(
+        struct TRITONSERVER_InferenceRequest *inference_request, uint32_t *max_batch_size,
+        uint64_t *loaded_at_s);
+
 /* Whether the calling thread may run models itself; initially false. With `allow`,
  * TRITONSERVER_ServerInferAsync() may execute a small model before it returns, and the callbacks of the
  * request then run within the call, on this thread. This saves two switches between threads. A thread

@@ -198,7 +198,9 @@ static void call_neso(struct TRITONSERVER_InferenceRequest *request) {
         unsigned              n_steps = 0;
         TRITONSERVER_DataType type = TRITONSERVER_TYPE_INVALID;
         const int64_t        *shape = NULL;
-        uint64_t              n_dims = 0;
+        uint64_t              n_dims = 0, loaded_at_s = 0;
+        uint32_t              max_batch_size = 7;
+        const char           *name = NULL, *value = "";
 
         OK(NESO_InferenceRequestIsDecoupled, request, &is_decoupled);
         EXPECT(is_decoupled);
@@ -209,6 +211,12 @@ static void call_neso(struct TRITONSERVER_InferenceRequest *request) {
         EXPECT(!is_composed && n_steps == 1);
         OK(NESO_InferenceRequestModelInput, request, "INPUT0", &type, &shape, &n_dims, &is_batched);
         EXPECT(type == TRITONSERVER_TYPE_FP32 && n_dims == 1 && shape[0] == -1 && !is_batched);
+        OK(NESO_InferenceRequestModelInputName, request, 0, &name);
+        EXPECT(name != NULL && strcmp(name, "INPUT0") == 0);
+        OK(NESO_InferenceRequestModelParameter, request, "no such key", &value);
+        EXPECT(value == NULL);
+        OK(NESO_InferenceRequestModelLoad, request, &max_batch_size, &loaded_at_s);
+        EXPECT(max_batch_size == 0 && loaded_at_s > 1700000000);
 }
 
 /* ---- traces ---------------------------------------------------------------------------------- */

@@ -104,6 +104,7 @@ static void test_list(void **state) {
         AUTO_STRBUF text = { 0 }, json = { 0 };
 
         (void)state;
+        n += api.openai->n_rows;
         strbuf_init(&text, 0);
         strbuf_init(&json, 0);
         endpoint_list_print(&text);
@@ -115,6 +116,10 @@ static void test_list(void **state) {
         assert_int_equal(count(strbuf_cstr(&json),
                                "{\"protocol\":\"metrics\",\"method\":\"GET\",\"path\":\"/metrics\","
                                "\"group\":\"metrics\",\"models\":\"all\"}"),
+                         1);
+        assert_int_equal(count(strbuf_cstr(&json),
+                               "{\"protocol\":\"http\",\"method\":\"GET\",\"path\":"
+                               "\"/v1/models/{m}\",\"group\":\"metadata\",\"models\":\"one\"}"),
                          1);
 }
 

@@ -133,11 +133,85 @@ static void test_allowed_methods(void **state) {
         assert_true(str_is(http_route_allowed(&table, &elsewhere), "POST"));
 }
 
+/* ---- a second table, for the paths of the OpenAI API ---- */
+
+static const struct http_route openai_rows[] = {
+        { "/v1/models/{e}", G, ENDPOINT_METADATA, NULL, handler },
+        { "/openai/v1/completions", P, ENDPOINT_INFERENCE, NULL, handler },
+};
+static const struct http_route_table openai_table = { .rows = openai_rows,
+                                                      .n_rows = ARRAY_LEN(openai_rows) };
+
+static void test_openai_paths(void **state) {
+        static const struct {
+                const char *path;
+                bool        is_openai;
+        } paths[] = {
+                { "/v1", true },         { "/v1/", true },         { "/v1/models", true },
+                { "/openai/v1", true },  { "/openai/v1/x", true }, { "/v10", false },
+                { "/v2/v1/", false },    { "/v", false },          { "", false },
+                { "/openai/v2", false }, { "/openai/v10", false }, { "*", false },
+        };
+        struct http_route_table both = table;
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
+                both.openai = &openai_table;
+                assert_int_equal(http_route_is_openai(&both, str_of(paths[i].path)),
+                                 paths[i].is_openai);
+                both.openai = NULL;
+                assert_false(http_route_is_openai(&both, str_of(paths[i].path)));
+        }
+}
+
+static void test_openai_table(void **state) {
+        struct http_route_table  both = table;
+        const struct http_route *found;
+        struct http_captures     captures;
+
+        (void)state;
+        both.openai = &openai_table;
+        assert_null(http_route_check(&both));
+        assert_int_equal(http_route_find(&both, G, STR_LIT("/v1/models/a%2Fb"), &found, &captures),
+                         HTTP_ROUTE_OK);
+        assert_ptr_equal(found, &openai_rows[0]);
+        assert_true(captures.model_is_encoded && str_is(captures.model, "a%2Fb"));
+        assert_int_equal(http_route_find(&both, P, STR_LIT("/v2/models/a/infer"), &found,
+                                         &captures),
+                         HTTP_ROUTE_OK);
+        assert_false(captures.model_is_encoded);
+        assert_int_equal(http_route_find(&both, G, STR_LIT("/openai/v1/completions"), &found,
+                                         &captures),
+                         HTTP_ROUTE_WRONG_METHOD);
+        assert_true(str_is(http_route_allowed(&both, found), "POST"));
+        both.openai = NULL;
+        assert_int_equal(http_route_find(&both, G, STR_LIT("/v1/models/a"), &found, &captures),
+                         HTTP_ROUTE_NOT_FOUND);
+}
+
+static void test_encoded_names(void **state) {
+        struct arena  arena;
+        struct str    name;
+        struct error *err;
+
+        (void)state;
+        arena_init(&arena, NULL, 0, 0);
+        assert_null(http_route_decode_model(STR_LIT("a%2Fb%20c"), &arena, &name));
+        assert_true(str_is(name, "a/b c"));
+        err = http_route_decode_model(STR_LIT("a%00"), &arena, &name);
+        assert_int_equal(err->code, ERR_INVALID_ARG);
+        error_free(err);
+        err = http_route_decode_model(STR_LIT("a%2"), &arena, &name);
+        assert_int_equal(err->code, ERR_INVALID_ARG);
+        error_free(err);
+        arena_done(&arena);
+}
+
 SUITE(http_route) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_table),
-                cmocka_unit_test(test_prefixes),
-                cmocka_unit_test(test_allowed_methods),
+                cmocka_unit_test(test_table),           cmocka_unit_test(test_prefixes),
+                cmocka_unit_test(test_allowed_methods), cmocka_unit_test(test_openai_paths),
+                cmocka_unit_test(test_openai_table),    cmocka_unit_test(test_encoded_names),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "openai/openai_answer.h"
+
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "codec/json_writer.h"
+#include "core_api/datatype.h"
+#include "openai/openai_error.h"
+#include "openai/openai_logprobs.h"
+#include "openai/openai_object.h"
+
+#include <string.h>
+
+/* ---- begin and end ---- */
+
+static bool is_chat(const struct openai_answer *a) {
+        return a->q->endpoint == OPENAI_CHAT;
+}
+
+static const char *object_name(const struct openai_request *q) {
+        if (q->endpoint != OPENAI_CHAT)
+                return "text_completion";
+        return q->is_stream ? "chat.completion.chunk" : "chat.completion";
+}
+
+/* What all events of a stream, or the one object, begin with. */
+static struct error *make_head(struct openai_answer *a, struct arena *arena) {
+        AUTO_STRBUF        text = { 0 };
+        struct json_writer w;
+        char              *kept;
+
+        strbuf_init(&text, 0);
+        if (a->q->is_stream)
+                STRBUF_PUT_LIT(&text, "data: ");
+        json_writer_init(&w, &text);
+        json_begin_object(&w);
+        json_member_string(&w, "id", a->id);
+        json_member_string(&w, "object", object_name(a->q));
+        json_member_u64(&w, "created", a->created_s);
+        json_member_string(&w, "model", a->q->model);
+        TRY(strbuf_check(&text, "the answer"));
+        kept = arena_try_str(arena, strbuf_str(&text));
+        if (kept == NULL)
+                return infer_no_memory();
+        a->head = str_range(kept, text.len);
+        return NULL;
+}
+
+struct error *openai_answer_init(struct openai_answer *a, const struct openai_request *q,
+                                 const struct openai_model *model, const char *id,
+                                 uint32_t n_choices, struct arena *arena) {
+        *a = (struct openai_answer){ .q = q, .model = model, .id = id };
+        a->created_s = clock_wall_ns() / NS_PER_S;
+        strbuf_init(&a->joined, 0);
+        strbuf_init(&a->object, OPENAI_MAX_TEXT_BYTES);
+        a->choices = arena_try_alloc(arena, (n_choices + 1) * sizeof(*a->choices));
+        if (a->choices == NULL)
+                return infer_no_memory();
+        for (uint32_t i = 0; i < n_choices; i++) {
+                a->choices[i] = (struct openai_choice){ 0 };
+                strbuf_init(&a->choices[i].text, OPENAI_MAX_TEXT_BYTES);
+                strbuf_init(&a->choices[i].logprobs, OPENAI_MAX_TEXT_BYTES);
+        }
+        a->n_choices = n_choices;
+        return make_head(a, arena);
+}
+
+void openai_answer_done(struct openai_answer *a) {
+        for (uint32_t i = 0; i < a->n_choices; i++) {
+                strbuf_done(&a->choices[i].text);
+                strbuf_done(&a->choices[i].logprobs);
+        }
+        strbuf_done(&a->joined);
+        strbuf_done(&a->object);
+        a->n_choices = 0;
+}
+
+/* ---- outputs of a response ---- */
+
+static const struct infer_output *find_output(const struct infer_response *r, const char *name) {
+        for (uint32_t i = 0; i < r->n_outputs; i++)
+                if (strcmp(r->outputs[i].name, name) == 0)
+                        return &r->outputs[i];
+        return NULL;
+}
+
+static struct openai_elements texts_of(const struct infer_response *r, const char *name) {
+        const struct infer_output *o = find_output(r, name);
+
+        if (o == NULL || o->datatype != TRITONSERVER_TYPE_BYTES)
+                return (struct openai_elements){ { NULL, 0 } };
+        return (struct openai_elements){ o->bytes };
+}
+
+/* The sum of the elements of a count. False when the model does not report it. */
+static bool read_count(const struct infer_response *r, const char *name, uint64_t *ret) {
+        const struct infer_output *o = find_output(r, name);
+        uint64_t                   sum = 0;
+        size_t                     bytes = o != NULL ? datatype_bytes(o->datatype) : 0;
+
+        if (bytes != sizeof(uint32_t) && bytes != sizeof(uint64_t))
+                return false;
+        for (size_t at = 0; at + bytes <= o->bytes.len; at += bytes) {
+                uint64_t value = 0; /* all hosts that Neso builds for are little-endian */
+
+                memcpy(&value, o->bytes.ptr + at, bytes);
+                sum += value;
+        }
+        *ret = sum;
+        return o->bytes.len >= bytes;
+}
+
+static void count_tokens(struct openai_answer *a, struct openai_part_state *part,
+                         const struct infer_response *r) {
+        uint64_t n;
+
+        if (!part->has_response && part->part.copy == 0 && read_count(r, "num_input_tokens", &n)) {
+                a->prompt_tokens += n;
+                a->has_prompt_tokens = true;
+        }
+        if (read_count(r, "num_output_tokens", &n)) {
+                a->completion_tokens += n;
+                part->completion_tokens += n;
+                a->has_completion_tokens = true;
+        }
+}
+
+/* ---- the end of a choice ---- */
+
+static bool is_reason(struct str reason) {
+        return reason.len > 0 && reason.len < OPENAI_MAX_REASON && str_is_plain(reason) &&
+               !str_equal_nocase(reason, STR_LIT("none")) &&
+               !str_equal_nocase(reason, STR_LIT("null"));
+}
+
+void openai_answer_count_reason(struct openai_answer *a, struct str reason) {
+        a->n_ended++;
+        a->n_stopped += STR_IS(reason, "stop");
+        a->n_cut += STR_IS(reason, "length");
+        a->n_called += STR_IS(reason, "tool_calls");
+}
+
+static void end_choice(struct openai_answer *a, struct openai_choice *c, struct str reason) {
+        memcpy(c->reason, reason.ptr, reason.len);
+        c->reason[reason.len] = '\0';
+        c->has_ended = true;
+        openai_answer_count_reason(a, reason);
+}
+
+/* The model reported no reason. */
+static struct str guess_reason(const struct openai_answer     *a,
+                               const struct openai_part_state *part) {
+        uint64_t max = openai_request_max_tokens(a->q);
+
+        if (max == 0)
+                max = a->model->max_tokens;
+        return max > 0 && part->completion_tokens >= max && part->part.n_choices == 1
+                       ? STR_LIT("length")
+                       : STR_LIT("stop");
+}
+
+/* ---- events ---- */
+
+static void put_index(struct strbuf *out, uint32_t index) {
+        if (index < 10)
+                strbuf_putc(out, (char)('0' + index));
+        else
+                strbuf_printf(out, "%u", index);
+}
+
+static void open_event(const struct openai_answer *a, uint32_t index, struct strbuf *out) {
+        strbuf_put(out, a->head.ptr, a->head.len);
+        STRBUF_PUT_LIT(out, ",\"choices\":[{\"index\":");
+        put_index(out, index);
+}
+
+static void close_event(const struct openai_answer *a, const struct openai_choice *c,
+                        bool shows_end, struct strbuf *out) {
+        if (shows_end) {
+                STRBUF_PUT_LIT(out, ",\"finish_reason\":");
+                json_quote(out, str_of(c->reason));
+        } else {
+                STRBUF_PUT_LIT(out, ",\"finish_reason\":null");
+        }
+        STRBUF_PUT_LIT(out, "}]");
+        if (a->q->includes_usage)
+                STRBUF_PUT_LIT(out, ",\"usage\":null");
+        STRBUF_PUT_LIT(out, "}\n\n");
+}
+
+static void put_role(const struct openai_answer *a, uint32_t index, struct strbuf *out) {
+        open_event(a, index, out);
+        STRBUF_PUT_LIT(out, ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"},"
+                            "\"logprobs\":null");
+        close_event(a, &a->choices[index], false, out);
+}
+
+static void put_logprobs(struct openai_answer *a, struct openai_choice *c, struct str lists,
+                         struct arena *scratch, struct strbuf *out) {
+        STRBUF_PUT_LIT(out, ",\"logprobs\":");
+        if (lists.len == 0)
+                STRBUF_PUT_LIT(out, "null");
+        else
+                openai_logprobs_print(a->q->endpoint, lists, (uint32_t)a->q->n_logprobs.integer,
+                                      scratch, &c->offset, out);
+}
+
+static void put_delta(const struct openai_answer *a, struct str text, struct strbuf *out) {
+        if (!is_chat(a)) {
+                STRBUF_PUT_LIT(out, ",\"text\":");
+                json_quote(out, text);
+        } else if (text.len > 0) {
+                STRBUF_PUT_LIT(out, ",\"delta\":{\"content\":");
+                json_quote(out, text);
+                STRBUF_PUT_LIT(out, "}");
+        } else {
+                STRBUF_PUT_LIT(out, ",\"delta\":{}");
+        }
+}
+
+/* The piece of one choice in one response. */
+struct piece {
+        uint32_t   index;
+        struct str text;
+        struct str logprobs; /* a JSON array of lists; empty when there are none */
+};
+
+static void put_piece(struct openai_answer *a, const struct piece *p, struct arena *scratch,
+                      struct strbuf *out) {
+        struct openai_choice *c = &a->choices[p->index];
+
+        if (is_chat(a) && !c->has_begun)
+                put_role(a, p->index, out);
+        c->has_begun = true;
+        if (p->text.len == 0 && !c->has_ended && p->logprobs.len == 0)
+                return;
+        open_event(a, p->index, out);
+        put_delta(a, p->text, out);
+        put_logprobs(a, c, p->logprobs, scratch, out);
+        close_event(a, c, c->has_ended, out);
+}
+
+/* ---- a response ---- */
+
+static bool is_list(struct str json) {
+        return json.len > 1 && json.ptr[0] == '[';
+}
+
+static struct error *wrap_list(struct str list, struct arena *scratch, struct str *ret) {
+        char *text;
+
+        *ret = str_range(NULL, 0);
+        if (!is_list(list))
+                return NULL;
+        text = arena_try_alloc(scratch, list.len + 2);
+        if (text == NULL)
+                return infer_no_memory();
+        text[0] = '[';
+        memcpy(text + 1, list.ptr, list.len);
+        text[list.len + 1] = ']';
+        *ret = str_range(text, list.len + 2);
+        return NULL;
+}
+
+static struct error *collect(struct openai_choice *c, struct str text, struct str logprobs) {
+        strbuf_put(&c->text, text.ptr, text.len);
+        if (is_list(logprobs)) {
+                strbuf_putc(&c->logprobs, c->logprobs.len == 0 ? '[' : ',');
+                strbuf_put(&c->logprobs, logprobs.ptr, logprobs.len);
+        }
+        TRY(strbuf_check(&c->logprobs, "the answer"));
+        return strbuf_check(&c->text, "the answer");
+}
+
+struct response_texts {
+        struct openai_elements texts, reasons, logprobs;
+};
+
+static struct error *add_choice(struct openai_answer *a, uint32_t index, struct response_texts *t,
+                                struct arena *scratch, struct strbuf *out) {
+        struct openai_choice *c = &a->choices[index];
+        struct str            text = { NULL, 0 }, reason = { NULL, 0 }, logprobs = { NULL, 0 };
+        struct piece          p = { .index = index };
+
+        openai_elements_next(&t->texts, &text);
+        openai_elements_next(&t->reasons, &reason);
+        openai_elements_next(&t->logprobs, &logprobs);
+        a->has_text = a->has_text || text.len > 0;
+        if (c->has_ended)
+                return NULL;
+        if (is_reason(reason))
+                end_choice(a, c, reason);
+        if (!a->q->is_stream)
+                return collect(c, text, a->q->wants_logprobs ? logprobs : str_range(NULL, 0));
+        p.text = openai_hold_pass(&c->hold, text, c->has_ended, &a->joined);
+        if (a->q->wants_logprobs)
+                TRY(wrap_list(logprobs, scratch, &p.logprobs));
+        put_piece(a, &p, scratch, out);
+        return strbuf_check(&a->joined, "the answer");
+}
+
+struct error *openai_answer_add(struct openai_answer *a, struct openai_part_state *part,
+                                const struct infer_response *r, struct arena *scratch,
+                                struct strbuf *out) {
+        struct response_texts t;
+
+        a->has_text = false;
+        if (a->model->format == OPENAI_FORMAT_OPENAI) {
+                struct openai_elements objects = texts_of(r, "openai_response");
+                struct str             object;
+
+                while (openai_elements_next(&objects, &object))
+                        TRY(openai_object_add(a, object, scratch, out));
+                return strbuf_check(out, "the answer");
+        }
+        count_tokens(a, part, r);
+        part->has_response = true;
+        t.texts = texts_of(r, "text_output");
+        t.reasons = texts_of(r, "finish_reason");
+        t.logprobs = texts_of(r, "logprobs");
+        for (uint32_t i = 0; i < part->part.n_choices; i++)
+                TRY(add_choice(a, part->part.first_choice + i, &t, scratch, out));
+        return strbuf_check(out, "the answer");
+}
+
+void openai_answer_end_part(struct openai_answer *a, const struct openai_part_state *part,
+                            struct strbuf *out) {
+        for (uint32_t i = 0; i < part->part.n_choices; i++) {
+                struct piece          p = { .index = part->part.first_choice + i };
+                struct openai_choice *c = &a->choices[p.index];
+
+                if (c->has_ended)
+                        continue;
+                end_choice(a, c, guess_reason(a, part));
+                if (!a->q->is_stream)
+                        continue;
+                p.text = openai_hold_pass(&c->hold, STR_LIT(""), true, &a->joined);
+                put_piece(a, &p, NULL, out);
+        }
+}
+
+/* ---- the end of the answer ---- */
+
+static void put_usage(const struct openai_answer *a, struct json_writer *w) {
+        json_key(w, "usage");
+        if (!a->has_prompt_tokens && !a->has_completion_tokens) {
+                json_put_raw(w, STR_LIT("null"));
+                return;
+        }
+        json_begin_object(w);
+        json_member_u64(w, "prompt_tokens", a->prompt_tokens);
+        json_member_u64(w, "completion_tokens", a->completion_tokens);
+        json_member_u64(w, "total_tokens", a->prompt_tokens + a->completion_tokens);
+        json_end_object(w);
+}
+
+#define DONE "data: [DONE]\n\n"
+
+void openai_answer_end_stream(const struct openai_answer *a, struct strbuf *out) {
+        struct json_writer w;
+
+        if (a->q->includes_usage && a->model->format != OPENAI_FORMAT_OPENAI) {
+                strbuf_put(out, a->head.ptr, a->head.len);
+                STRBUF_PUT_LIT(out, ",\"choices\":[]");
+                json_writer_init(&w, out);
+                w.needs_comma = true;
+                put_usage(a, &w);
+                STRBUF_PUT_LIT(out, "}\n\n");
+        }
+        STRBUF_PUT_LIT(out, DONE);
+}
+
+void openai_answer_put_failure(unsigned status, const char *message, struct strbuf *out) {
+        STRBUF_PUT_LIT(out, "data: ");
+        openai_error_print(&(struct openai_error){ .status = status, .message = message }, out);
+        STRBUF_PUT_LIT(out, "\n\n" DONE);
+}
+
+static void put_whole_choice(struct openai_answer *a, uint32_t index, struct arena *scratch,
+                             struct strbuf *out) {
+        struct openai_choice *c = &a->choices[index];
+
+        if (c->logprobs.len > 0)
+                strbuf_putc(&c->logprobs, ']');
+        STRBUF_PUT_LIT(out, "{\"index\":");
+        put_index(out, index);
+        if (is_chat(a)) {
+                STRBUF_PUT_LIT(out, ",\"message\":{\"role\":\"assistant\",\"content\":");
+                json_quote(out, strbuf_str(&c->text));
+                STRBUF_PUT_LIT(out, ",\"refusal\":null}");
+        } else {
+                STRBUF_PUT_LIT(out, ",\"text\":");
+                json_quote(out, strbuf_str(&c->text));
+        }
+        put_logprobs(a, c, strbuf_str(&c->logprobs), scratch, out);
+        STRBUF_PUT_LIT(out, ",\"finish_reason\":");
+        json_quote(out, str_of(c->reason));
+        STRBUF_PUT_LIT(out, "}");
+}
+
+struct error *openai_answer_print(struct openai_answer *a, struct arena *scratch,
+                                  struct strbuf *out) {
+        struct json_writer w;
+
+        if (a->model->format == OPENAI_FORMAT_OPENAI) {
+                if (a->object.len == 0)
+                        return error_new(ERR_INTERNAL, "model '%s' gave no answer", a->model->name);
+                strbuf_put(out, a->object.ptr, a->object.len);
+                return strbuf_check(out, "the answer");
+        }
+        strbuf_put(out, a->head.ptr, a->head.len);
+        STRBUF_PUT_LIT(out, ",\"choices\":[");
+        for (uint32_t i = 0; i < a->n_choices; i++) {
+                if (i > 0)
+                        STRBUF_PUT_LIT(out, ",");
+                put_whole_choice(a, i, scratch, out);
+        }
+        STRBUF_PUT_LIT(out, "]");
+        json_writer_init(&w, out);
+        w.needs_comma = true;
+        put_usage(a, &w);
+        STRBUF_PUT_LIT(out, "}");
+        return strbuf_check(out, "the answer");
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Errors in the form of the OpenAI API:
+ *
+ *     {"error":{"message":"...","type":"invalid_request_error","param":"model","code":"model_not_found"}}
+ *
+ * The type follows from the HTTP status. The code does, too, unless the caller knows a more exact one.
+ *
+ * Ownership.  Texts are borrowed during the call or static.
+ * Threads.  Any.
+ */
+#pragma once
+
+#include "base/strbuf.h"
+
+struct openai_error {
+        unsigned    status;  /* of HTTP */
+        const char *message; /* borrowed */
+        const char *param;   /* borrowed: the member of the body that is at fault; NULL = none */
+        const char *code;    /* static; NULL = that of the status */
+};
+
+#define OPENAI_CODE_NO_MODEL "model_not_found"
+#define OPENAI_CODE_NOT_READY "model_not_ready"
+#define OPENAI_CODE_TOO_LONG "context_length_exceeded"
+
+/* Returns "invalid_request_error", "authentication_error", ... */
+const char *openai_error_type(unsigned status);
+/* Returns the code that stands for a status, NULL when there is none. */
+const char *openai_error_code(unsigned status);
+/* Appends the object. The caller checks `out` for overflow. */
+void openai_error_print(const struct openai_error *e, struct strbuf *out);

@@ -1,0 +1,584 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "openai/openai_map.h"
+
+#include "base/buf.h"
+#include "base/compiler.h"
+#include "base/mem.h"
+#include "codec/json_writer.h"
+#include "core_api/core_error.h"
+#include "core_api/datatype.h"
+#include "openai/openai_prompt.h"
+#include "triton/core/neso.h"
+
+#include <string.h>
+
+/* Limit of the JSON of vLLM's sampling parameters, which holds members of the body. */
+#define MAX_SAMPLING_BYTES ((size_t)16 << 20)
+/* Bytes up to this size are put into the arena: a buffer of the pool is at least a page. */
+#define MAX_BYTES_IN_ARENA 4096
+
+/* ---- the split ---- */
+
+static bool makes_choices(const struct openai_model *m) {
+        return m->format == OPENAI_FORMAT_VLLM ||
+               (m->format == OPENAI_FORMAT_TRTLLM && openai_model_takes(m, "num_return_sequences"));
+}
+
+static struct error *check_choices(const struct openai_request *q, uint32_t max_choices) {
+        uint32_t n = openai_request_choices(q);
+
+        if (n > max_choices)
+                return openai_fault("n",
+                                    "'n' is %u, but at most %u choices are allowed "
+                                    "(--openai-max-choices)",
+                                    n, max_choices);
+        if (q->n_texts > OPENAI_MAX_CHOICES / n && q->endpoint == OPENAI_COMPLETIONS)
+                return openai_fault("prompt", "%u prompts with %u choices each are more than %d",
+                                    q->n_texts, n, OPENAI_MAX_CHOICES);
+        return NULL;
+}
+
+static struct error *split_embeddings(const struct openai_request *q, const struct openai_model *m,
+                                      struct openai_split *s) {
+        if (q->has_token_ids)
+                return openai_fault("input", "model '%s' takes texts, not token ids", m->name);
+        if (m->format == OPENAI_FORMAT_EMBED && m->max_batch_size > 1)
+                s->n_texts = MIN(m->max_batch_size, q->n_texts);
+        s->n_parts = (q->n_texts + s->n_texts - 1) / s->n_texts;
+        return NULL;
+}
+
+struct error *openai_split_make(const struct openai_request *q, const struct openai_model *m,
+                                uint32_t max_choices, struct openai_split *ret) {
+        uint32_t n = openai_request_choices(q);
+        uint32_t n_prompts = q->endpoint == OPENAI_CHAT ? 1 : q->n_texts;
+
+        *ret = (struct openai_split){ .n_parts = 1, .n_texts = 1, .n_choices = n, .n_copies = 1 };
+        TRY(check_choices(q, max_choices));
+        if (m->format == OPENAI_FORMAT_OPENAI) {
+                ret->n_texts = q->n_texts;
+                ret->n_choices = 0;
+                return NULL;
+        }
+        if (q->endpoint == OPENAI_EMBEDDINGS)
+                return split_embeddings(q, m, ret);
+        if (q->has_token_ids)
+                return openai_fault("prompt", "model '%s' takes texts, not token ids", m->name);
+        if (!makes_choices(m)) {
+                ret->n_copies = n;
+                ret->n_choices = 1;
+        }
+        ret->n_parts = n_prompts * ret->n_copies;
+        return NULL;
+}
+
+struct openai_part openai_split_part(const struct openai_request *q, const struct openai_split *s,
+                                     uint32_t i) {
+        uint32_t first = i / s->n_copies * s->n_texts;
+
+        return (struct openai_part){
+                .first_text = first,
+                .n_texts = q->n_texts > first ? MIN(s->n_texts, q->n_texts - first) : 0,
+                .first_choice = i * s->n_choices,
+                .n_choices = s->n_choices,
+                .copy = i % s->n_copies,
+        };
+}
+
+/* ---- inputs ---- */
+
+struct part_map {
+        const struct openai_map *map;
+        struct infer_request    *to;
+};
+
+/* Appends an input. Each dimension is 1, except the innermost one, or the batch dimension of `n_rows`. */
+static struct error *add_input(const struct part_map *p, const char *name, size_t n_elements,
+                               size_t n_rows, struct infer_input **ret) {
+        TRITONSERVER_DataType type;
+        const int64_t        *dims;
+        int64_t              *shape;
+        uint64_t              n_dims;
+        bool                  is_batched;
+        uint32_t              n;
+
+        TRY(core_error_take(NESO_InferenceRequestModelInput(p->map->model->request, name, &type,
+                                                            &dims, &n_dims, &is_batched)));
+        n = (uint32_t)n_dims + is_batched;
+        shape = arena_try_alloc(p->map->arena, (n + 1) * sizeof(*shape));
+        if (shape == NULL)
+                return infer_no_memory();
+        for (uint32_t i = 0; i < n; i++)
+                shape[i] = 1;
+        if (n > 0)
+                shape[n - 1] = (int64_t)(n_elements / n_rows);
+        if (is_batched && n_rows > 1)
+                shape[0] = (int64_t)n_rows;
+        TRY(infer_request_add_input(p->to, p->map->arena, ret));
+        (*ret)->name = name;
+        (*ret)->datatype = type;
+        (*ret)->datatype_name = datatype_name(type);
+        (*ret)->shape = shape;
+        (*ret)->n_dims = n;
+        return NULL;
+}
+
+/* Memory for the bytes of an input: in the arena or in a buffer of the input's own. */
+static struct error *take_memory(const struct part_map *p, struct infer_input *in, size_t bytes,
+                                 char **ret) {
+        if (bytes <= MAX_BYTES_IN_ARENA) {
+                *ret = arena_try_alloc(p->map->arena, bytes);
+        } else {
+                in->converted = buf_new(p->map->pool, bytes);
+                *ret = in->converted != NULL ? in->converted->bytes : NULL;
+        }
+        if (*ret == NULL)
+                return infer_no_memory();
+        in->bytes = str_range(*ret, bytes);
+        return NULL;
+}
+
+/* Texts in the form of a BYTES tensor: each after its length. */
+static struct error *put_rows(const struct part_map *p, const char *name, const struct str *texts,
+                              size_t n, size_t n_rows) {
+        struct infer_input *in;
+        size_t              bytes = 0;
+        char               *at;
+
+        for (size_t i = 0; i < n; i++)
+                if (texts[i].len > UINT32_MAX || !size_add(bytes, texts[i].len, &bytes) ||
+                    !size_add(bytes, sizeof(uint32_t), &bytes))
+                        return infer_no_memory();
+        TRY(add_input(p, name, n, n_rows, &in));
+        TRY(take_memory(p, in, bytes, &at));
+        for (size_t i = 0; i < n; i++) {
+                uint32_t len = (uint32_t)texts[i].len;
+
+                memcpy(at, &len, sizeof(len));
+                if (len > 0)
+                        memcpy(at + sizeof(len), texts[i].ptr, len);
+                at += sizeof(len) + len;
+        }
+        return NULL;
+}
+
+static struct error *put_texts(const struct part_map *p, const char *name, const struct str *texts,
+                               size_t n) {
+        return put_rows(p, name, texts, n, 1);
+}
+
+static struct error *put_text(const struct part_map *p, const char *name, struct str text) {
+        return put_texts(p, name, &text, 1);
+}
+
+union scalar {
+        float    f32;
+        double   f64;
+        int32_t  i32;
+        uint32_t u32;
+        int64_t  i64;
+        uint8_t  flag;
+};
+
+static bool make_scalar(TRITONSERVER_DataType type, double value, int64_t integer,
+                        union scalar *ret) {
+        switch (type) {
+        case TRITONSERVER_TYPE_FP32: ret->f32 = (float)value; return true;
+        case TRITONSERVER_TYPE_FP64: ret->f64 = value; return true;
+        case TRITONSERVER_TYPE_INT32: ret->i32 = (int32_t)integer; return true;
+        case TRITONSERVER_TYPE_UINT32: ret->u32 = (uint32_t)integer; return true;
+        case TRITONSERVER_TYPE_INT64:
+        case TRITONSERVER_TYPE_UINT64: ret->i64 = integer; return true;
+        case TRITONSERVER_TYPE_BOOL: ret->flag = integer != 0; return true;
+        default: return false;
+        }
+}
+
+/* A scalar in the type that the model has. */
+static struct error *put_scalar(const struct part_map *p, const char *name, double value,
+                                int64_t integer) {
+        struct infer_input *in;
+        union scalar        scalar = { 0 };
+        char               *at;
+
+        TRY(add_input(p, name, 1, 1, &in));
+        if (!make_scalar(in->datatype, value, integer, &scalar))
+                return error_new(ERR_UNSUPPORTED,
+                                 "input '%s' of model '%s' has the type %s, which no number of the "
+                                 "OpenAI API has",
+                                 name, p->map->model->name, in->datatype_name);
+        TRY(take_memory(p, in, datatype_bytes(in->datatype), &at));
+        memcpy(at, &scalar, datatype_bytes(in->datatype));
+        return NULL;
+}
+
+/* A flag that the server sets for its own purposes: not for models without that input. */
+static struct error *put_flag(const struct part_map *p, const char *name, bool flag) {
+        if (!openai_model_takes(p->map->model, name))
+                return NULL;
+        return put_scalar(p, name, flag, flag);
+}
+
+static struct error *refuse_member(const struct part_map *p, const char *member) {
+        return openai_fault(member, "model '%s' does not take '%s'", p->map->model->name, member);
+}
+
+/* A number of the body; refused when the model has no input for it. */
+static struct error *put_number(const struct part_map *p, const char *member, const char *name,
+                                const struct openai_number *number) {
+        if (number->json.ptr == NULL)
+                return NULL;
+        if (!openai_model_takes(p->map->model, name))
+                return refuse_member(p, member);
+        return put_scalar(p, name, number->value, number->integer);
+}
+
+/* ---- what all text formats share ---- */
+
+static uint64_t max_tokens_of(const struct part_map *p) {
+        uint64_t wanted = openai_request_max_tokens(p->map->q);
+
+        return wanted > 0 ? wanted : p->map->model->max_tokens;
+}
+
+static const char *max_tokens_member(const struct openai_request *q) {
+        return q->max_completion_tokens.json.ptr != NULL ? "max_completion_tokens" : "max_tokens";
+}
+
+static struct error *put_max_tokens(const struct part_map *p, const char *name) {
+        uint64_t max = max_tokens_of(p);
+
+        if (max == 0)
+                return NULL;
+        if (!openai_model_takes(p->map->model, name))
+                return refuse_member(p, max_tokens_member(p->map->q));
+        return put_scalar(p, name, (double)max, (int64_t)max);
+}
+
+static struct error *put_prompt(const struct part_map *p, const struct openai_part *part) {
+        return put_text(p, "text_input", p->map->q->texts[part->first_text]);
+}
+
+/* The counts and the reason come back when the model offers them. */
+static struct error *ask_for_counts(const struct part_map *p) {
+        TRY(put_flag(p, "return_finish_reason", true));
+        TRY(put_flag(p, "return_num_input_tokens", true));
+        return put_flag(p, "return_num_output_tokens", true);
+}
+
+/* Calls of tools come as text of the model's own form, which only the format openai reads. */
+static struct error *refuse_tools(const struct part_map *p) {
+        const struct openai_request *q = p->map->q;
+
+        if (q->tools.ptr == NULL || STR_IS(q->tool_choice, "\"none\""))
+                return NULL;
+        return openai_fault("tools",
+                            "model '%s' cannot call tools: that takes a model of the format "
+                            "'openai', this one has '%s'",
+                            p->map->model->name, openai_format_name(p->map->model->format));
+}
+
+/* The seeds of several requests for one prompt differ. */
+static struct openai_number seed_of(const struct part_map *p, const struct openai_part *part) {
+        struct openai_number seed = p->map->q->seed;
+
+        seed.integer = (int64_t)((uint64_t)seed.integer + part->copy);
+        seed.value += part->copy;
+        return seed;
+}
+
+/* ---- vllm ---- */
+
+static void put_json_number(struct json_writer *w, const char *key,
+                            const struct openai_number *number) {
+        if (number->json.ptr == NULL)
+                return;
+        json_key(w, key);
+        json_put_raw(w, number->json);
+}
+
+static void put_json_stops(struct json_writer *w, const struct openai_request *q) {
+        if (q->n_stops == 0)
+                return;
+        json_key(w, "stop");
+        json_begin_array(w);
+        for (uint32_t i = 0; i < q->n_stops; i++)
+                json_put_str(w, q->stops[i]);
+        json_end_array(w);
+}
+
+/* vLLM takes the constraint as a text that holds JSON. */
+static void put_json_constraint(struct json_writer *w, const struct openai_request *q) {
+        AUTO_STRBUF        text = { 0 };
+        struct json_writer inner;
+
+        if (q->schema.ptr == NULL && !q->wants_any_object)
+                return;
+        strbuf_init(&text, MAX_SAMPLING_BYTES);
+        json_writer_init(&inner, &text);
+        json_begin_object(&inner);
+        if (q->schema.ptr != NULL) {
+                json_key(&inner, "json");
+                json_put_raw(&inner, q->schema);
+        } else {
+                json_member_bool(&inner, "json_object", true);
+        }
+        json_end_object(&inner);
+        strbuf_spoil(w->out, &text);
+        json_member_str(w, "structured_outputs", strbuf_str(&text));
+}
+
+/* Members for the chat template are no parameters of sampling. */
+static bool is_for_template(struct str key) {
+        return STR_IS(key, "chat_template_kwargs") || STR_IS(key, "reasoning_effort") ||
+               STR_IS(key, "add_generation_prompt") || STR_IS(key, "documents");
+}
+
+static void print_sampling(const struct part_map *p, const struct openai_part *part,
+                           struct json_writer *w) {
+        const struct openai_request *q = p->map->q;
+        uint64_t                     max = max_tokens_of(p);
+
+        json_begin_object(w);
+        if (max > 0)
+                json_member_u64(w, "max_tokens", max);
+        put_json_number(w, "temperature", &q->temperature);
+        put_json_number(w, "top_p", &q->top_p);
+        put_json_number(w, "frequency_penalty", &q->frequency_penalty);
+        put_json_number(w, "presence_penalty", &q->presence_penalty);
+        put_json_number(w, "seed", &q->seed);
+        if (part->n_choices > 1)
+                json_member_u64(w, "n", part->n_choices);
+        if (q->wants_logprobs)
+                json_member_u64(w, "logprobs", (uint64_t)q->n_logprobs.integer);
+        put_json_stops(w, q);
+        put_json_constraint(w, q);
+        if (q->logit_bias.ptr != NULL) {
+                json_key(w, "logit_bias");
+                json_put_raw(w, q->logit_bias);
+        }
+        for (uint32_t i = 0; i < q->n_others; i++) {
+                if (is_for_template(q->others[i].key))
+                        continue;
+                json_key_str(w, q->others[i].key);
+                json_put_raw(w, q->others[i].json);
+        }
+        json_end_object(w);
+}
+
+static struct error *put_sampling(const struct part_map *p, const struct openai_part *part) {
+        AUTO_STRBUF        text = { 0 };
+        struct json_writer w;
+
+        strbuf_init(&text, MAX_SAMPLING_BYTES);
+        json_writer_init(&w, &text);
+        print_sampling(p, part, &w);
+        TRY(strbuf_check(&text, "the sampling parameters"));
+        return put_text(p, "sampling_parameters", strbuf_str(&text));
+}
+
+static struct error *fill_vllm(const struct part_map *p, const struct openai_part *part) {
+        const struct openai_request *q = p->map->q;
+
+        TRY(refuse_tools(p));
+        TRY(put_prompt(p, part));
+        TRY(put_flag(p, "stream", q->is_stream));
+        TRY(put_sampling(p, part));
+        TRY(put_flag(p, "exclude_input_in_output", !q->echoes));
+        if (q->wants_logprobs)
+                TRY(put_flag(p, "return_logprobs", true));
+        return ask_for_counts(p);
+}
+
+/* {"input":"text","pooling_params":{"dimensions":[256]}}; the input text_input is left out. */
+static struct error *fill_vllm_embedding(const struct part_map *p, const struct openai_part *part) {
+        const struct openai_request *q = p->map->q;
+        AUTO_STRBUF                  text = { 0 };
+        struct json_writer           w;
+
+        strbuf_init(&text, MAX_SAMPLING_BYTES);
+        json_writer_init(&w, &text);
+        json_begin_object(&w);
+        json_member_str(&w, "input", q->texts[part->first_text]);
+        if (q->dimensions.json.ptr != NULL && !p->map->model->truncates) {
+                json_key(&w, "pooling_params");
+                json_begin_object(&w);
+                json_key(&w, "dimensions");
+                json_begin_array(&w);
+                json_put_i64(&w, q->dimensions.integer);
+                json_end_array(&w);
+                json_end_object(&w);
+        }
+        json_end_object(&w);
+        TRY(strbuf_check(&text, "the embedding request"));
+        TRY(put_text(p, "embedding_request", strbuf_str(&text)));
+        TRY(put_flag(p, "return_num_input_tokens", true));
+        return put_flag(p, "return_num_output_tokens", true);
+}
+
+/* ---- trtllm, llmapi ---- */
+
+static struct error *refuse_logprobs_and_bias(const struct part_map *p) {
+        const struct openai_request *q = p->map->q;
+
+        if (q->wants_logprobs)
+                return refuse_member(p, "logprobs");
+        return q->logit_bias.ptr != NULL ? refuse_member(p, "logit_bias") : NULL;
+}
+
+static struct error *put_stops(const struct part_map *p, const char *name) {
+        const struct openai_request *q = p->map->q;
+
+        if (q->n_stops == 0)
+                return NULL;
+        if (!openai_model_takes(p->map->model, name))
+                return refuse_member(p, "stop");
+        return put_texts(p, name, q->stops, q->n_stops);
+}
+
+static struct error *put_guide(const struct part_map *p) {
+        const struct openai_request *q = p->map->q;
+
+        if (q->response_format.ptr == NULL)
+                return NULL;
+        if (!openai_model_takes(p->map->model, "guided_decoding_guide_type"))
+                return refuse_member(p, "response_format");
+        if (q->wants_any_object)
+                return put_text(p, "guided_decoding_guide_type", STR_LIT("json"));
+        TRY(put_text(p, "guided_decoding_guide_type", STR_LIT("json_schema")));
+        return put_text(p, "guided_decoding_guide", q->schema);
+}
+
+/* An option that some members name differently in a format. */
+struct number_row {
+        const char *member;
+        const char *input;
+        size_t      at;
+};
+
+#define ROW(member, input)                                                                         \
+        { #member, input, offsetof(struct openai_request, member) }
+
+static struct error *put_numbers(const struct part_map *p, const struct number_row *rows,
+                                 size_t n_rows) {
+        for (size_t i = 0; i < n_rows; i++)
+                TRY(put_number(p, rows[i].member, rows[i].input,
+                               (const struct openai_number *)((const char *)p->map->q +
+                                                              rows[i].at)));
+        return NULL;
+}
+
+static struct error *fill_trtllm(const struct part_map *p, const struct openai_part *part) {
+        static const struct number_row rows[] = {
+                ROW(temperature, "temperature"),
+                ROW(top_p, "top_p"),
+                ROW(frequency_penalty, "frequency_penalty"),
+                ROW(presence_penalty, "presence_penalty"),
+        };
+        const struct openai_request *q = p->map->q;
+        const struct openai_number   seed = seed_of(p, part);
+
+        TRY(refuse_tools(p));
+        TRY(refuse_logprobs_and_bias(p));
+        TRY(put_prompt(p, part));
+        TRY(put_flag(p, "stream", q->is_stream));
+        TRY(put_max_tokens(p, "max_tokens"));
+        TRY(put_numbers(p, rows, ARRAY_LEN(rows)));
+        TRY(put_number(p, "seed", "seed", &seed));
+        TRY(put_stops(p, "stop_words"));
+        if (part->n_choices > 1)
+                TRY(put_scalar(p, "num_return_sequences", part->n_choices, part->n_choices));
+        TRY(put_flag(p, "exclude_input_in_output", !q->echoes));
+        TRY(put_guide(p));
+        return ask_for_counts(p);
+}
+
+static struct error *fill_llmapi(const struct part_map *p, const struct openai_part *part) {
+        static const struct number_row rows[] = {
+                ROW(temperature, "sampling_param_temperature"),
+                ROW(top_p, "sampling_param_top_p"),
+                ROW(frequency_penalty, "sampling_param_frequency_penalty"),
+                ROW(presence_penalty, "sampling_param_presence_penalty"),
+        };
+        const struct openai_request *q = p->map->q;
+        const struct openai_number   seed = seed_of(p, part);
+
+        TRY(refuse_tools(p));
+        TRY(refuse_logprobs_and_bias(p));
+        if (q->response_format.ptr != NULL)
+                return refuse_member(p, "response_format");
+        TRY(put_prompt(p, part));
+        TRY(put_flag(p, "streaming", q->is_stream));
+        TRY(put_max_tokens(p, "sampling_param_max_tokens"));
+        TRY(put_numbers(p, rows, ARRAY_LEN(rows)));
+        TRY(put_number(p, "seed", "sampling_param_seed", &seed));
+        TRY(put_stops(p, "sampling_param_stop"));
+        TRY(put_flag(p, "sampling_param_exclude_input_from_output", !q->echoes));
+        return ask_for_counts(p);
+}
+
+/* ---- openai, embed ---- */
+
+static struct error *fill_openai(const struct part_map *p) {
+        struct infer_input *in;
+        struct str          text;
+        size_t              bytes;
+        uint32_t            len;
+        char               *at;
+
+        TRY(add_input(p, "openai_request", 1, 1, &in));
+        bytes = openai_prompt_measure(p->map->q);
+        if (bytes > UINT32_MAX)
+                return infer_no_memory();
+        TRY(take_memory(p, in, sizeof(len) + bytes, &at));
+        text = openai_prompt_print(p->map->q, at + sizeof(len));
+        len = (uint32_t)text.len;
+        memcpy(at, &len, sizeof(len));
+        in->bytes.len = sizeof(len) + len;
+        return NULL;
+}
+
+static struct error *fill_embed(const struct part_map *p, const struct openai_part *part) {
+        const struct openai_request *q = p->map->q;
+        const struct openai_model   *m = p->map->model;
+
+        TRY(put_rows(p, m->input, &q->texts[part->first_text], part->n_texts, part->n_texts));
+        if (q->dimensions.json.ptr == NULL || m->truncates)
+                return NULL;
+        return put_number(p, "dimensions", "dimensions", &q->dimensions);
+}
+
+static struct error *fill(const struct part_map *p, const struct openai_part *part) {
+        switch (p->map->model->format) {
+        case OPENAI_FORMAT_VLLM:
+                return p->map->q->endpoint == OPENAI_EMBEDDINGS ? fill_vllm_embedding(p, part)
+                                                                : fill_vllm(p, part);
+        case OPENAI_FORMAT_TRTLLM: return fill_trtllm(p, part);
+        case OPENAI_FORMAT_LLMAPI: return fill_llmapi(p, part);
+        case OPENAI_FORMAT_EMBED: return fill_embed(p, part);
+        default: return fill_openai(p);
+        }
+}
+
+struct error *openai_map_fill(const struct openai_map *map, const struct openai_part *part,
+                              struct infer_request *ret) {
+        const struct part_map p = { map, ret };
+        struct error         *err;
+
+        infer_request_init(ret);
+        err = fill(&p, part);
+        if (err != NULL)
+                infer_request_done(ret);
+        return err;
+}
+
+struct error *openai_map_fill_body(const struct openai_map *map, struct infer_request *ret) {
+        const struct part_map p = { map, ret };
+        struct error         *err;
+
+        infer_request_init(ret);
+        err = fill_openai(&p);
+        if (err != NULL)
+                infer_request_done(ret);
+        return err;
+}

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "openai/openai_object.h"
+
+#include "codec/base64.h"
+#include "codec/json_find.h"
+#include "codec/json_writer.h"
+#include "openai/openai_error.h"
+
+#include <string.h>
+
+/* A number of the members of an answer or of a choice fits in the arena; texts are ranges. */
+#define MAX_MEMBERS 64
+
+struct object_members {
+        struct openai_member members[MAX_MEMBERS];
+        size_t               n;
+        struct str           usage, error, data; /* ptr NULL = absent */
+        bool                 has_choices;        /* at least one */
+};
+
+static bool is_ours(struct str key) {
+        return STR_IS(key, "id") || STR_IS(key, "object") || STR_IS(key, "created") ||
+               STR_IS(key, "model");
+}
+
+/* True when a delta or a message has more than a role and an empty content. */
+static bool has_content(struct json_reader *r) {
+        bool       found = false;
+        struct str key;
+
+        if (!json_try_enter(r, JSON_OBJECT)) {
+                json_skip(r);
+                return false;
+        }
+        while (json_next_key(r, NULL, &key)) {
+                struct str value = json_skip(r);
+
+                found = found ||
+                        (!STR_IS(key, "role") && !STR_IS(value, "\"\"") && !STR_IS(value, "null"));
+        }
+        return found;
+}
+
+/* Counts a choice that ends, and notices text. */
+static void look_at_choice(struct openai_answer *a, struct json_reader *r) {
+        struct str key, reason;
+
+        if (!json_try_enter(r, JSON_OBJECT)) {
+                json_skip(r);
+                return;
+        }
+        while (json_next_key(r, NULL, &key)) {
+                if (STR_IS(key, "finish_reason") && json_try_string(r, &reason)) {
+                        openai_answer_count_reason(a, reason);
+                        continue;
+                }
+                if (STR_IS(key, "delta") || STR_IS(key, "message"))
+                        a->has_text = has_content(r) || a->has_text;
+                else if (STR_IS(key, "text"))
+                        a->has_text = !STR_IS(json_skip(r), "\"\"") || a->has_text;
+                else
+                        json_skip(r);
+        }
+}
+
+/* One pass: a token of a stream has little more than this. */
+static struct str look_at_choices(struct openai_answer *a, struct json_reader *r,
+                                  bool *ret_has_choices) {
+        const char *begin;
+
+        if (json_peek(r) != JSON_ARRAY)
+                return json_skip(r);
+        begin = r->at; /* json_peek() has moved behind blanks */
+        json_enter_array(r);
+        while (json_next_element(r)) {
+                *ret_has_choices = true;
+                look_at_choice(a, r);
+        }
+        return str_range(begin, (size_t)(r->at - begin));
+}
+
+static void read_member(struct openai_answer *a, struct json_reader *r, struct str key,
+                        struct object_members *o) {
+        if (STR_IS(key, "choices"))
+                o->members[o->n++] =
+                        (struct openai_member){ key, look_at_choices(a, r, &o->has_choices) };
+        else if (STR_IS(key, "usage"))
+                o->usage = json_skip(r);
+        else if (STR_IS(key, "data"))
+                o->data = json_skip(r);
+        else if (is_ours(key))
+                json_skip(r);
+        else
+                o->members[o->n++] = (struct openai_member){ key, json_skip(r) };
+        if (STR_IS(key, "error"))
+                o->error = o->members[o->n - 1].json;
+}
+
+static struct error *read_members(struct openai_answer *a, struct str text, struct arena *scratch,
+                                  struct object_members *o) {
+        struct json_reader r;
+        struct str         key;
+
+        o->n = 0;
+        o->usage = o->error = o->data = str_range(NULL, 0);
+        o->has_choices = false;
+        json_reader_init(&r, text);
+        if (json_try_enter(&r, JSON_OBJECT)) {
+                while (json_next_key(&r, scratch, &key)) {
+                        if (o->n == MAX_MEMBERS)
+                                return error_new(ERR_INTERNAL,
+                                                 "model '%s' answered an object with %d members or "
+                                                 "more",
+                                                 a->model->name, MAX_MEMBERS);
+                        read_member(a, &r, key, o);
+                }
+                json_read_end(&r);
+                if (!json_failed(&r))
+                        return NULL;
+        }
+        return error_new(ERR_INTERNAL, "model '%s' answered a text that is no JSON object",
+                         a->model->name);
+}
+
+/* ---- the model's refusal ---- */
+
+static enum error_code code_of(struct str type) {
+        if (STR_IS(type, "invalid_request_error"))
+                return ERR_INVALID_ARG;
+        if (STR_IS(type, "rate_limit_error") || STR_IS(type, "overloaded_error"))
+                return ERR_UNAVAILABLE;
+        return ERR_INTERNAL;
+}
+
+static struct error *refusal(struct openai_answer *a, struct str error, struct arena *scratch) {
+        struct str    code = json_find_text(error, "code", scratch);
+        struct str    message = json_find_text(error, "message", scratch);
+        struct str    type = json_find_text(error, "type", scratch);
+        struct str    param = json_find_text(error, "param", scratch);
+        struct error *err;
+
+        if (STR_IS(code, OPENAI_CODE_TOO_LONG))
+                a->code = OPENAI_CODE_TOO_LONG;
+        if (message.len == 0)
+                message = STR_LIT("the model refused the request");
+        err = error_new(code_of(type), "%.*s", STR_ARG(message));
+        return param.len > 0 ? error_at(err, "%.*s", STR_ARG(param)) : err;
+}
+
+static void count_usage(struct openai_answer *a, const struct object_members *o) {
+        if (o->usage.ptr == NULL || o->usage.ptr[0] != '{')
+                return;
+        a->prompt_tokens = json_find_count(o->usage, "prompt_tokens");
+        a->completion_tokens = json_find_count(o->usage, "completion_tokens");
+        a->has_prompt_tokens = a->has_completion_tokens = true;
+}
+
+/* ---- embeddings ---- */
+
+/* Replaces a vector of numbers by its base64, which the client asked for. */
+static void put_vector(struct json_writer *w, struct str vector) {
+        AUTO_STRBUF        bytes = { 0 };
+        struct json_reader r;
+
+        strbuf_init(&bytes, OPENAI_MAX_TEXT_BYTES);
+        json_reader_init(&r, vector);
+        json_enter_array(&r);
+        while (json_next_element(&r)) {
+                float value = json_peek(&r) == JSON_NUMBER ? (float)json_read_number(&r).real
+                                                           : (json_skip(&r), 0.0F);
+
+                strbuf_put(&bytes, &value, sizeof(value));
+        }
+        strbuf_spoil(w->out, &bytes);
+        strbuf_putc(w->out, '"');
+        base64_encode(strbuf_str(&bytes), w->out);
+        strbuf_putc(w->out, '"');
+        w->needs_comma = true; /* base64_encode() has bypassed the writer */
+}
+
+static void put_row(struct json_writer *w, struct str row, bool is_base64, struct arena *scratch) {
+        struct json_reader r;
+        struct str         key;
+
+        json_reader_init(&r, row);
+        if (!is_base64 || !json_try_enter(&r, JSON_OBJECT)) {
+                json_put_raw(w, row);
+                return;
+        }
+        json_begin_object(w);
+        while (json_next_key(&r, scratch, &key)) {
+                bool       is_vector = STR_IS(key, "embedding") && json_peek(&r) == JSON_ARRAY;
+                struct str json = json_skip(&r);
+
+                json_key_str(w, key);
+                if (is_vector)
+                        put_vector(w, json);
+                else
+                        json_put_raw(w, json);
+        }
+        json_end_object(w);
+}
+
+static void put_rows(const struct openai_answer *a, struct json_writer *w, struct str rows,
+                     struct arena *scratch) {
+        struct json_list list;
+        struct str       row;
+
+        json_key(w, "data");
+        json_begin_array(w);
+        for (json_list_init(&list, rows); json_list_next(&list, &row);)
+                put_row(w, row, a->q->is_base64, scratch);
+        json_end_array(w);
+}
+
+/* ---- printing ---- */
+
+/* A line break would end the event; outside of strings it is a blank, and inside no JSON has one. */
+static void join_lines(struct strbuf *out, size_t begin) {
+        char *at = out->ptr + begin, *end = out->ptr + out->len;
+
+        for (char *next = at; (next = memchr(next, '\n', (size_t)(end - next))) != NULL;)
+                *next = ' ';
+        while ((at = memchr(at, '\r', (size_t)(end - at))) != NULL)
+                *at = ' ';
+}
+
+static void put_members(const struct openai_answer *a, const struct object_members *o,
+                        struct arena *scratch, struct json_writer *w) {
+        for (size_t i = 0; i < o->n; i++) {
+                json_key_str(w, o->members[i].key);
+                json_put_raw(w, o->members[i].json);
+        }
+        if (o->data.ptr != NULL)
+                put_rows(a, w, o->data, scratch);
+        if (o->usage.ptr != NULL && (!a->q->is_stream || a->q->includes_usage)) {
+                json_key(w, "usage");
+                json_put_raw(w, o->usage);
+        }
+}
+
+static void print_object(const struct openai_answer *a, const struct object_members *o,
+                         struct arena *scratch, struct strbuf *out) {
+        struct json_writer w;
+
+        json_writer_init(&w, out);
+        if (a->q->endpoint == OPENAI_EMBEDDINGS) {
+                json_begin_object(&w);
+                json_member_string(&w, "object", "list");
+                json_member_string(&w, "model", a->q->model);
+        } else {
+                strbuf_put(out, a->head.ptr, a->head.len);
+                w.needs_comma = true;
+        }
+        put_members(a, o, scratch, &w);
+        json_end_object(&w);
+}
+
+struct error *openai_object_add(struct openai_answer *a, struct str object, struct arena *scratch,
+                                struct strbuf *out) {
+        struct object_members o;
+        size_t                begin = out->len;
+
+        TRY(read_members(a, object, scratch, &o));
+        if (o.error.ptr != NULL && o.error.ptr[0] == '{')
+                return refusal(a, o.error, scratch);
+        count_usage(a, &o);
+        if (!a->q->is_stream) {
+                if (a->object.len > 0)
+                        return error_new(ERR_INTERNAL,
+                                         "model '%s' answered several objects to a request that is "
+                                         "not streamed",
+                                         a->model->name);
+                print_object(a, &o, scratch, &a->object);
+                return strbuf_check(&a->object, "the answer");
+        }
+        /* A chunk with nothing but the usage, which this client did not ask for. */
+        if (!a->q->includes_usage && o.usage.ptr != NULL && !o.has_choices)
+                return NULL;
+        print_object(a, &o, scratch, out);
+        join_lines(out, begin);
+        STRBUF_PUT_LIT(out, "\n\n");
+        return NULL;
+}

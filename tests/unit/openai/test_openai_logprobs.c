@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "suite.h"
+
+#include "openai/openai_logprobs.h"
+
+#define LISTS                                                                                      \
+        "[[{\"5\":{\"logprob\":-0.5,\"decoded_token\":\"\\u00e9\"},\"6\":{\"logprob\":-1,"         \
+        "\"decoded_token\":\"b\"}}],[{\"7\":{\"logprob\":-2,\"decoded_token\":\"c\"}}]]"
+
+static void expect(enum openai_endpoint endpoint, const char *lists, size_t offset,
+                   const char *text, size_t offset_after) {
+        struct arena  scratch;
+        struct strbuf out;
+
+        arena_init(&scratch, NULL, 0, 0);
+        strbuf_init(&out, 0);
+        openai_logprobs_print(endpoint, str_of(lists), 1, &scratch, &offset, &out);
+        assert_string_equal(strbuf_cstr(&out), text);
+        assert_int_equal(offset, offset_after);
+        strbuf_done(&out);
+        arena_done(&scratch);
+}
+
+static void test_completions(void **state) {
+        (void)state;
+        expect(OPENAI_COMPLETIONS, LISTS, 3,
+               "{\"tokens\":[\"\xc3\xa9\",\"c\"],\"token_logprobs\":[-0.5,-2.0],\"top_logprobs\":"
+               "[{\"\xc3\xa9\":-0.5},{\"c\":-2.0}],\"text_offset\":[3,4]}",
+               5);
+}
+
+static void test_chat(void **state) {
+        (void)state;
+        expect(OPENAI_CHAT, LISTS, 0,
+               "{\"content\":[{\"token\":\"\xc3\xa9\",\"logprob\":-0.5,\"bytes\":[195,169],"
+               "\"top_logprobs\":[{\"token\":\"\xc3\xa9\",\"logprob\":-0.5,\"bytes\":[195,169]}]},"
+               "{\"token\":\"c\",\"logprob\":-2.0,\"bytes\":[99],\"top_logprobs\":[{\"token\":"
+               "\"c\",\"logprob\":-2.0,\"bytes\":[99]}]}]}",
+               0);
+}
+
+/* A model may report anything. */
+static void test_malformed(void **state) {
+        static const char *const texts[] = { "", "null", "7", "[7,\"a\",[7],[{}],[{\"1\":7}]",
+                                             "[[{\"1\":{\"logprob\":" };
+        struct arena             scratch;
+        struct strbuf            out;
+        size_t                   offset = 0;
+
+        (void)state;
+        arena_init(&scratch, NULL, 0, 0);
+        strbuf_init(&out, 0);
+        for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+                strbuf_clear(&out);
+                openai_logprobs_print(OPENAI_CHAT, str_of(texts[i]), 2, &scratch, &offset, &out);
+                assert_true(str_starts(strbuf_str(&out), STR_LIT("{\"content\":[")));
+                assert_true(str_ends(strbuf_str(&out), STR_LIT("]}")));
+        }
+        strbuf_done(&out);
+        arena_done(&scratch);
+}
+
+SUITE(openai_logprobs) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_completions),
+                cmocka_unit_test(test_chat),
+                cmocka_unit_test(test_malformed),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
