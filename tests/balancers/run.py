@@ -20,6 +20,7 @@ import argparse
 import itertools
 import os
 import pathlib
+import signal
 import sys
 import tempfile
 import time
@@ -201,6 +202,7 @@ def main():
     sys.path.insert(0, str(ROOT / "tests" / "e2e"))
     from grpc_stubs import Client, generate
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # servers and balancers end as well
     passed = True
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)

@@ -38,6 +38,8 @@ N_ANSWERS = 400
 SLOW_SECONDS = 3
 PATIENCE_SECONDS = 120  # with a job, which Slurm may start late on a machine that is busy
 
+UNFINISHED = ("PENDING", "CONFIGURING", "RUNNING", "SIGNALING", "COMPLETING")
+
 CONFIG = """ClusterName=neso
 SlurmctldHost=localhost(127.0.0.1)
 SlurmctldPort={slurmctld}
@@ -94,7 +96,11 @@ class Cluster:
         return self
 
     def __exit__(self, *_):
-        self._stack.close()
+        """Jobs end first: what is left of one would outlive slurmd."""
+        with self._stack:
+            self.run("scancel", "--full", "--signal=KILL", "--user=root")
+            self.run("scancel", "--user=root")
+            wait_until(lambda: not self.run("squeue", "--noheader"), "jobs do not end")
 
     def _start_munge(self):
         place = self.folder / "munge"
@@ -156,14 +162,14 @@ class Job:
 
     def wait_for_file(self, name):
         def check():
-            if self.state()[0] not in ("PENDING", "CONFIGURING", "RUNNING"):
+            if self.state()[0] not in UNFINISHED:
                 fail(f"job {self.number} is {self.state()}:\n{self.text()}")
             return (self.folder / name).exists()
         wait_until(check, self.text)
         return (self.folder / name).read_text().splitlines()
 
     def wait_for_state(self, state, status):
-        wait_until(lambda: self.state()[0] not in ("PENDING", "RUNNING", "COMPLETING"), self.text)
+        wait_until(lambda: self.state()[0] not in UNFINISHED, self.text)
         if self.state() != (state, status):
             raise AssertionError(f"job {self.number} is {self.state()}, not {state} {status}:\n{self.text()}")
 
@@ -281,6 +287,7 @@ def main():
         fail("slurmd needs root")
     from grpc_stubs import Client, generate
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the daemons end as well
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
