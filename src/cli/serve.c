@@ -473,6 +473,7 @@ static struct error *serve_start(struct serve *s) {
                 TRY(shared_memory_new(&s->shared_memory));
         TRY(serve_cloud_prepare(&s->cloud, &s->options));
         TRY(trace_options_read(&s->options, &s->trace_config));
+        TRY(tracer_check(&s->trace_config));
         s->logs_access = strcmp(s->options.log_format, "json") == 0;
         if (has_dashboard(s))
                 TRY(core_error_take(NESO_LogKeepRecent(true))); /* from the first load on */

@@ -109,6 +109,7 @@ struct http_route_table http_vertex_ai_routes(void) {
         table.fallback = http_cloud_refuse_path;
         table.fallback_group = ENDPOINT_PUBLIC;
         table.find = find;
+        table.openai = NULL; /* the platform's own routes may begin like its paths */
         return table;
 }
 
