@@ -128,6 +128,10 @@ boards: all
 	@ninja -C $(BUILD) backends/testing/libtriton_testing.so
 	@$(PYTHON) tests/boards/run.py --build=$(BUILD)
 
+# The cross-build for arm64, tested under qemu-user; installs the compiler and the emulator.
+arm64:
+	@E2E="$(E2E)" PYTHON="$(PYTHON)" tools/check_arm64.sh
+
 # Debian packages in build/deb.
 deb:
 	@tools/make_deb.sh $(BUILD)/deb

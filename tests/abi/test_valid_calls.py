@@ -76,7 +76,8 @@ def run(program, plugins, backends):
     record = os.path.join(folder, "calls")
     try:
         # Meson names the emulator of a cross-build.
-        command = [*shlex.split(os.environ.get("MESON_EXE_WRAPPER", "")), program, *make_places(folder, plugins, backends)]
+        command = [*shlex.split(os.environ.get("MESON_EXE_WRAPPER", "")), program,
+                   *make_places(folder, plugins, backends)]
         ended = subprocess.run(command, env={**os.environ, "ABI_CALLS": record}, check=False,
                                timeout=SECONDS)
         with open(record, encoding="ascii") as file:
