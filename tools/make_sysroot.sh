@@ -16,7 +16,9 @@ shift 2
 readonly folder=$PWD/.deps/$machine
 readonly sysroot=$folder/sysroot
 # Unpacked again when the list changes, or the release of Debian.
-readonly wanted="$(. /etc/os-release && echo "${VERSION_CODENAME:-}") $*"
+# shellcheck disable=SC1091
+wanted="$(. /etc/os-release && echo "${VERSION_CODENAME:-}") $*"
+readonly wanted
 
 # Downloads the packages named and all that they need into $1.
 download() {

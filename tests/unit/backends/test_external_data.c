@@ -425,8 +425,7 @@ SUITE(external_data) {
                 cmocka_unit_test(test_pieces),      cmocka_unit_test(test_many),
                 cmocka_unit_test(test_large_file),  cmocka_unit_test(test_malformed),
                 cmocka_unit_test(test_depth),       cmocka_unit_test(test_odd_locations),
-                cmocka_unit_test(test_locations),
-                cmocka_unit_test(test_link_that_stays),
+                cmocka_unit_test(test_locations),   cmocka_unit_test(test_link_that_stays),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
