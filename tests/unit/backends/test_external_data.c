@@ -304,7 +304,8 @@ static void test_odd_locations(void **state) {
 
 /* ---- locations ------------------------------------------------------------------------------- */
 
-static char folder[] = "/tmp/external_data_XXXXXX";
+#define FOLDER_TEMPLATE "/tmp/external_data_XXXXXX"
+static char folder[sizeof(FOLDER_TEMPLATE)];
 
 static void in_folder(const char *name, char path[static 128]) {
         snprintf(path, 128, "%s/%s", folder, name);
@@ -314,6 +315,7 @@ static void make_tree(void) {
         static const char *const files[] = { "secret", "1/weights", "1/sub/weights", "1/*" };
         char                     path[128], target[128];
 
+        strcpy(folder, FOLDER_TEMPLATE);
         assert_non_null(mkdtemp(folder));
         in_folder("1", path);
         assert_int_equal(mkdir(path, 0700), 0);
