@@ -1,5 +1,6 @@
 # The short names; the build itself is Meson's (meson.build). Each kind of build has its folder:
-# build/ (what users run), build-clang/, build-asan/, build-tsan/, build-fuzz/ (with clang).
+# build/ (what users run), build-clang/, build-asan/, build-tsan/, build-fuzz/ (with clang),
+# build-arm64/.
 
 BUILD ?= build
 PREFIX ?= /usr/local
@@ -26,7 +27,7 @@ GATED = --suite=unit --suite=abi --suite=fuzz
 # Meson looks for these when it configures: one that is new means to configure again.
 PARTS = $(wildcard src/*/meson.build backends/*/meson.build caches/*/meson.build \
         repoagents/*/meson.build schedulers/*/meson.build tests/*/meson.build tests/unit/*/meson.build \
-        tests/fuzz/fuzz_*.c .deps/onnxruntime/version .deps/uplot/version)
+        tests/fuzz/fuzz_*.c .deps/onnxruntime/version .deps/aarch64/onnxruntime/version .deps/uplot/version)
 
 # $(call configure,FOLDER,OPTIONS)
 configure = @command -v meson >/dev/null || { echo "meson is missing: tools/setup.sh" \
@@ -34,7 +35,7 @@ configure = @command -v meson >/dev/null || { echo "meson is missing: tools/setu
         if [ -f $(1)/build.ninja ]; then meson setup --reconfigure $(1) >/dev/null && touch $(1)/build.ninja; \
         else meson setup $(1) -Dlibdir=$(LIBDIR) $(2); fi
 
-.PHONY: all everything demo check clang asan tsan fuzz install clean setup format reference
+.PHONY: all everything demo check clang asan tsan arm64 fuzz install clean setup format reference
 .PHONY: bench soak soak-reloads soak-streams soak-sequences soak-pipelines soak-python hostile faults
 .PHONY: boards browser stores balancers slurm kubernetes deb tarball image image-check
 
@@ -156,6 +157,10 @@ kubernetes:
 	@tools/setup.sh --kubernetes
 	@$(PYTHON) tests/kubernetes/run.py
 
+# The cross-build for arm64, tested under qemu-user; installs the compiler and the emulator.
+arm64:
+	@E2E="$(E2E)" PYTHON="$(PYTHON)" tools/check_arm64.sh
+
 # Debian packages in build/deb.
 deb:
 	@tools/make_deb.sh $(BUILD)/deb
@@ -193,7 +198,7 @@ install: all
 	meson install -C $(BUILD) --no-rebuild
 
 clean:
-	rm -rf $(BUILD) build-clang build-asan build-tsan build-fuzz
+	rm -rf $(BUILD) build-clang build-asan build-tsan build-fuzz build-arm64
 
 $(BUILD)/build.ninja: $(PARTS)
 	$(call configure,$(BUILD),$(RELEASE) -Dwerror=$(WERROR))
@@ -211,5 +216,8 @@ build-tsan/build.ninja: $(PARTS)
 build-fuzz/build.ninja: export CC = clang
 build-fuzz/build.ninja: $(PARTS)
 	$(call configure,build-fuzz,$(SANITIZED) -Db_sanitize=address$(COMMA)undefined -Dfuzz=true -Dtests=false)
+
+build-arm64/build.ninja: $(PARTS)
+	$(call configure,build-arm64,--cross-file .deps/aarch64/cross.ini $(RELEASE) -Dlto=false -Dwerror=true)
 
 COMMA := ,

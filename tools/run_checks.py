@@ -100,7 +100,7 @@ def run(command, timeout, env=None, quiet=False):
 
 def build(folder, options):
     command = ["make", "--no-print-directory", f"{folder}/build.ninja", f"BUILD={folder}"]
-    if folder in ("build-clang", "build-asan", "build-tsan"):
+    if folder in ("build-clang", "build-asan", "build-tsan", "build-arm64"):
         command.pop()  # the Makefile has a rule of its own for this folder
     # Since Meson 1.7 the target "all" leaves out what only tests depend on.
     targets = ["all", "meson-test-prereq"]
@@ -143,6 +143,8 @@ def run_programs(folder, options, tally):
     if os.path.exists(log):
         os.remove(log)
     command = ["meson", "test", "-C", folder, "--no-rebuild", "--quiet"]
+    if options.time_factor != 1:
+        command += ["--timeout-multiplier", str(options.time_factor)]
     for suite in options.suite:
         command += ["--suite", suite]
     if options.fixed_addresses and subprocess.run(["setarch", "-R", "true"], check=False,
@@ -193,7 +195,7 @@ class EndToEnd:
         self._deadline = time.monotonic() + options.test_seconds
         self._tally = tally
         self._n_runs = 0
-        self._env = sanitizer_environment(folder)
+        self._env = sanitizer_environment(options.end_to_end_build or folder)
         self._env["PYTHONPATH"] = os.pathsep.join(
             filter(None, [str(pathlib.Path(ROOT, "tools")), self._env.get("PYTHONPATH")]))
 
@@ -257,6 +259,10 @@ def main():
     parser.add_argument("folder", help="the build folder, relative to the tree")
     parser.add_argument("--end-to-end", default="tests/e2e",
                         help="files and folders for pytest; empty = none")
+    parser.add_argument("--end-to-end-build", default="",
+                        help="folder that has the server of the end-to-end tests, if not the build's")
+    parser.add_argument("--time-factor", type=int, default=1,
+                        help="the programs may take so many times longer than usual")
     parser.add_argument("--suite", action="append", default=[])
     parser.add_argument("--only-needed", action="store_true",
                         help="build what is installed and the programs of the suites, and nothing "

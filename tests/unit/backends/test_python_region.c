@@ -267,6 +267,7 @@ static void test_addresses_have_a_limit(void **state) {
         struct region r;
 
         (void)state;
+        SKIP_WHEN_EMULATED("qemu-user does not set RLIMIT_AS");
         if (IS_SANITIZED)
                 skip(); /* sanitizers reserve more addresses themselves */
         assert_null(region_open(&r, &options));
