@@ -266,10 +266,11 @@ static bool has_ended(const struct pending_openai *p) {
         return p->failure != NULL || p->has_failed;
 }
 
+/* After a failure none is due, although an inference that heeds no cancellation may go on for long. */
 static void arm_heartbeat(struct pending_openai *p) {
         uint64_t every_ns = p->settings->heartbeat_ns;
 
-        if (every_ns == 0 || p->http->is_aborted)
+        if (every_ns == 0 || p->http->is_aborted || has_ended(p))
                 return;
         /* When memory is short, the stream goes on without heartbeats. */
         (void)loop_timer_arm(http_call_loop(p->http), &p->heartbeat, p->last_sent_ns + every_ns);
@@ -279,7 +280,9 @@ static void on_heartbeat(struct loop_timer *t) {
         struct pending_openai *p = CONTAINER_OF(t, struct pending_openai, heartbeat);
         uint64_t               now_ns = clock_now_ns();
 
-        if (now_ns >= p->last_sent_ns + p->settings->heartbeat_ns && !has_ended(p)) {
+        if (has_ended(p))
+                return;
+        if (now_ns >= p->last_sent_ns + p->settings->heartbeat_ns) {
                 strbuf_puts(&p->text, HEARTBEAT);
                 send_events(p);
                 p->last_sent_ns = now_ns;
