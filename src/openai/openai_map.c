@@ -25,16 +25,16 @@ static bool makes_choices(const struct openai_model *m) {
 }
 
 static struct error *check_choices(const struct openai_request *q, uint32_t max_choices) {
-        uint32_t n = openai_request_choices(q);
+        uint32_t n = openai_request_choices(q), n_prompts = openai_request_prompts(q);
 
         if (n > max_choices)
                 return openai_fault("n",
                                     "'n' is %u, but at most %u choices are allowed "
                                     "(--openai-max-choices)",
                                     n, max_choices);
-        if (q->n_texts > OPENAI_MAX_CHOICES / n && q->endpoint == OPENAI_COMPLETIONS)
+        if (n_prompts > OPENAI_MAX_CHOICES / n && q->endpoint == OPENAI_COMPLETIONS)
                 return openai_fault("prompt", "%u prompts with %u choices each are more than %d",
-                                    q->n_texts, n, OPENAI_MAX_CHOICES);
+                                    n_prompts, n, OPENAI_MAX_CHOICES);
         return NULL;
 }
 

@@ -82,6 +82,13 @@ def test_several_prompts_and_choices(server):
         (0, "a"), (1, "a"), (2, "b"), (3, "b")]
 
 
+def test_prompts_of_token_ids_count_as_texts_do(server):
+    answer = complete(server, "speaks", [[1]] * 33, n=4)
+    assert answer.status == 400
+    assert answer.error["message"] == "33 prompts with 4 choices each are more than 128"
+    assert answer.error["param"] == "prompt"
+
+
 def test_copies_get_seeds_of_their_own(server):
     found = complete(server, "llmapi", "@show", n=3, seed=7).json
     assert [json.loads(c["text"])["values"]["sampling_param_seed"] for c in found["choices"]] == [
