@@ -511,9 +511,11 @@ static struct error *add_run(struct pending_openai *p) {
         return infer_call_open(&run->call, p->request.model, -1);
 }
 
-static struct error *fill_run(struct pending_openai *p, struct openai_run *run) {
+static struct error *fill_run(struct pending_openai *p, uint32_t i) {
+        struct openai_run      *run = p->runs[i];
         const struct openai_map map = { &p->request, &p->model, &p->http->arena,
-                                        http_call_buf_pool(p->http) };
+                                        http_call_buf_pool(p->http),
+                                        i > 0 ? &p->runs[i - 1]->request : NULL };
 
         TRY(openai_map_fill(&map, &run->state.part, &run->request));
         run->request.id = p->id;
@@ -539,7 +541,7 @@ static struct error *fill_runs(struct pending_openai *p) {
                 if (i > 0)
                         TRY(add_run(p));
                 p->runs[i]->state.part = openai_split_part(&p->request, &split, i);
-                TRY(fill_run(p, p->runs[i]));
+                TRY(fill_run(p, i));
         }
         return NULL;
 }
@@ -607,8 +609,8 @@ static void on_rendered(struct infer_call *c) {
 
 static struct error *fill_render(struct pending_openai *p) {
         struct openai_model model = { .name = p->model.template_model };
-        struct openai_map   map = { &p->request, &model, &p->http->arena,
-                                    http_call_buf_pool(p->http) };
+        struct openai_map map = { &p->request, &model, &p->http->arena, http_call_buf_pool(p->http),
+                                  NULL };
 
         p->render = new_run(p, on_rendered, NULL);
         if (p->render == NULL)

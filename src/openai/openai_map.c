@@ -138,6 +138,20 @@ static struct error *take_memory(const struct part_map *p, struct infer_input *i
         return NULL;
 }
 
+/* Appends the input of that name of the part before, which has the same bytes. */
+static struct error *borrow_input(const struct part_map *p, const char *name) {
+        const struct infer_request *from = p->map->before;
+        struct infer_input         *in;
+        uint32_t                    i = 0;
+
+        while (strcmp(from->inputs[i].name, name) != 0)
+                i++;
+        TRY(infer_request_add_input(p->to, p->map->arena, &in));
+        *in = from->inputs[i];
+        in->converted = NULL;
+        return NULL;
+}
+
 /* Texts in the form of a BYTES tensor: each after its length. */
 static struct error *put_rows(const struct part_map *p, const char *name, const struct str *texts,
                               size_t n, size_t n_rows) {
@@ -256,6 +270,8 @@ static struct error *put_max_tokens(const struct part_map *p, const char *name) 
 }
 
 static struct error *put_prompt(const struct part_map *p, const struct openai_part *part) {
+        if (part->copy > 0)
+                return borrow_input(p, "text_input");
         return put_text(p, "text_input", p->map->q->texts[part->first_text]);
 }
 
@@ -370,6 +386,8 @@ static struct error *put_sampling(const struct part_map *p, const struct openai_
         AUTO_STRBUF        text = { 0 };
         struct json_writer w;
 
+        if (p->map->before != NULL) /* all parts have the same number of choices */
+                return borrow_input(p, "sampling_parameters");
         strbuf_init(&text, MAX_SAMPLING_BYTES);
         json_writer_init(&w, &text);
         print_sampling(p, part, &w);

@@ -11,7 +11,8 @@ import pytest
 
 import openai_lab as lab
 from conftest import BUILD, TLS, Server, write_repository
-from openai_lab import call, chunks
+from openai_lab import call, chunks, complete
+from test_memory import MIB, SLACK, check_peak, forget_peak
 
 BACKENDS = ("repeat",)  # what the module needs is built with them
 TAKES_SECONDS = 15
@@ -19,6 +20,8 @@ N_STREAMS = 32
 
 TEXT = lab.io([("text_input", "STRING", [1], False), ("sampling_parameters", "STRING", [1], True),
                ("stream", "BOOL", [1], True)], [("text_output", "STRING", [1])])
+COPIES = lab.io([("text_input", "STRING", [1], False), ("sampling_param_max_tokens", "INT32", [1], True)],
+                [("text_output", "STRING", [1])])
 
 
 def model(tensors):
@@ -31,7 +34,8 @@ def server(tmp_path_factory):
     if TLS:
         pytest.skip("these clients are plain sockets")
     folder = tmp_path_factory.mktemp("pace")
-    write_repository(folder, {"text": model(TEXT), "speaks": model(lab.OPENAI_IO)})
+    write_repository(folder, {"text": model(TEXT), "speaks": model(lab.OPENAI_IO),
+                              "copies": model(COPIES)})
     started = Server(folder, ("--http-thread-count=1",))
     yield started
     started.stop()
@@ -109,3 +113,19 @@ def test_clients_that_hang_up_leave_nothing(server):
         time.sleep(0.01)
     path, body = ask("text", "3")
     assert len(chunks(call(server, path, body).body)) == 4
+
+
+def test_choices_share_the_prompt(server):
+    """Its memory does not grow with n: the body, what the models get, and what the model copies of it."""
+    prompt = "3" + " " * (16 * MIB)
+    before = forget_peak(server)
+    answer = complete(server, "copies", prompt, n=8)
+    assert [c["text"] for c in answer.json["choices"]] == [" token" * 3] * 8
+    check_peak(server, before, 4 * 16 * MIB + SLACK)
+
+
+def test_prompts_share_the_sampling_parameters(server):
+    before = forget_peak(server)
+    answer = complete(server, "text", [str(n) for n in range(1, 17)], unknown="x" * (12 * MIB))
+    assert [c["text"] for c in answer.json["choices"]] == [" token" * n for n in range(1, 17)]
+    check_peak(server, before, 6 * 12 * MIB + SLACK)
