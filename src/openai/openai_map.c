@@ -303,6 +303,14 @@ static struct openai_number seed_of(const struct part_map *p, const struct opena
         return seed;
 }
 
+/* A text that is made of members of the body. */
+static struct error *check_made(const struct strbuf *text, const char *what) {
+        if (text->overflowed && !text->no_memory)
+                return error_new(ERR_INVALID_ARG, "%s of the request are longer than %zu bytes",
+                                 what, text->max);
+        return strbuf_check(text, what);
+}
+
 /* ---- vllm ---- */
 
 static void put_json_number(struct json_writer *w, const char *key,
@@ -391,7 +399,7 @@ static struct error *put_sampling(const struct part_map *p, const struct openai_
         strbuf_init(&text, MAX_SAMPLING_BYTES);
         json_writer_init(&w, &text);
         print_sampling(p, part, &w);
-        TRY(strbuf_check(&text, "the sampling parameters"));
+        TRY(check_made(&text, "the sampling parameters"));
         return put_text(p, "sampling_parameters", strbuf_str(&text));
 }
 
@@ -428,7 +436,7 @@ static struct error *fill_vllm_embedding(const struct part_map *p, const struct 
                 json_end_object(&w);
         }
         json_end_object(&w);
-        TRY(strbuf_check(&text, "the embedding request"));
+        TRY(check_made(&text, "the texts"));
         TRY(put_text(p, "embedding_request", strbuf_str(&text)));
         TRY(put_flag(p, "return_num_input_tokens", true));
         return put_flag(p, "return_num_output_tokens", true);

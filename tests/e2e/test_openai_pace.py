@@ -124,6 +124,12 @@ def test_choices_share_the_prompt(server):
     check_peak(server, before, 4 * 16 * MIB + SLACK)
 
 
+def test_sampling_parameters_have_a_limit(server):
+    answer = complete(server, "text", "1", unknown="x" * (16 * MIB))
+    assert answer.status == 400
+    assert answer.error["message"] == "the sampling parameters of the request are longer than 16777216 bytes"
+
+
 def test_prompts_share_the_sampling_parameters(server):
     before = forget_peak(server)
     answer = complete(server, "text", [str(n) for n in range(1, 17)], unknown="x" * (12 * MIB))
