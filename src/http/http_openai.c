@@ -26,7 +26,8 @@
 #define EVENT_STREAM "text/event-stream; charset=utf-8"
 #define HEARTBEAT ": \n\n" /* a comment, which clients ignore */
 
-/* Limits of a stream's responses that are not written yet; beyond them the backend waits. */
+/* Limits of a request's responses that are not written yet; its inferences share them, and beyond them the
+ * backend waits. */
 #define MAX_UNWRITTEN_BYTES ((size_t)1 << 20)
 #define MAX_UNWRITTEN 1024
 
@@ -523,6 +524,13 @@ static struct error *fill_run(struct pending_openai *p, uint32_t i) {
         return infer_call_fill(&run->call, &run->request);
 }
 
+/* Responses with vectors stay until the answer, so their inferences, of one response each, share nothing. */
+static struct infer_call_limits limits_of(const struct pending_openai *p, uint32_t n_runs) {
+        uint32_t n = p->vectors == NULL ? n_runs : 1;
+
+        return (struct infer_call_limits){ MAX_UNWRITTEN / n, MAX_UNWRITTEN_BYTES / n };
+}
+
 /* Decides how many inferences there are, and makes them ready to start. */
 static struct error *fill_runs(struct pending_openai *p) {
         struct arena       *arena = &p->http->arena;
@@ -540,6 +548,7 @@ static struct error *fill_runs(struct pending_openai *p) {
         for (uint32_t i = 0; i < split.n_parts; i++) {
                 if (i > 0)
                         TRY(add_run(p));
+                p->runs[i]->call.options.limits = limits_of(p, split.n_parts);
                 p->runs[i]->state.part = openai_split_part(&p->request, &split, i);
                 TRY(fill_run(p, i));
         }

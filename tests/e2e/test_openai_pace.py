@@ -3,6 +3,8 @@
 step leave nothing behind. The numbers of checks are those of docs/language_models.md."""
 import http.client
 import json
+import pathlib
+import re
 import socket
 import threading
 import time
@@ -10,7 +12,7 @@ import time
 import pytest
 
 import openai_lab as lab
-from conftest import BUILD, TLS, Server, write_repository
+from conftest import BUILD, TLS, Server, is_sanitized, write_repository
 from openai_lab import call, chunks, complete
 from test_memory import MIB, SLACK, check_peak, forget_peak
 
@@ -79,6 +81,27 @@ def test_8_a_reader_that_stops(server, name):
         reader.join(60)
     assert counts == [2000] * (N_STREAMS - 1)
     stopped.close()
+
+
+def resident(server):
+    text = pathlib.Path(f"/proc/{server.process.pid}/status").read_text(encoding="ascii")
+    return int(re.search(r"VmRSS:\s+(\d+)", text).group(1)) << 10
+
+
+def test_the_inferences_of_a_reader_that_stops_share_its_limit(server):
+    """128 of them were 130 MB."""
+    text = json.dumps({"model": "copies", "prompt": ["3000000"] * 16, "n": 8, "stream": True})
+    before = resident(server)
+    with socket.create_connection(("127.0.0.1", server.port("http")), timeout=30) as stopped:
+        stopped.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: {len(text)}\r\n\r\n"
+                        f"{text}".encode())
+        assert stopped.recv(12) == b"HTTP/1.1 200"
+        seen = [resident(server)]
+        while len(seen) < 5 or seen[-1] > seen[-5]:  # until it grows no more
+            time.sleep(0.1)
+            seen.append(resident(server))
+    print(f"grown by {(seen[-1] - before) / MIB:.0f} MiB")
+    assert is_sanitized() or seen[-1] - before < 32 * MIB
 
 
 def metric(server, name):
