@@ -196,7 +196,19 @@ static struct error *check_name(struct str name) {
                 STR_ARG(name));
 }
 
+static struct error *check_lengths(struct str name, struct str url) {
+        if (name.len > HOSTED_MAX_NAME)
+                return error_new(ERR_INVALID_ARG,
+                                 "the model_name has %zu bytes, at most %d are allowed", name.len,
+                                 HOSTED_MAX_NAME);
+        if (url.len > HOSTED_MAX_URL)
+                return error_new(ERR_INVALID_ARG, "the url has %zu bytes, at most %d are allowed",
+                                 url.len, HOSTED_MAX_URL);
+        return NULL;
+}
+
 static struct error *check_load(struct str name, struct str url) {
+        TRY(check_lengths(name, url));
         TRY(check_name(name));
         if (url.len > 0 && memchr(url.ptr, '\0', url.len) == NULL)
                 return NULL;

@@ -36,6 +36,10 @@ enum hosted_outcome {
         HOSTED_FAILED,
 };
 
+/* Limits of what a load names; both go into errors and the log. */
+#define HOSTED_MAX_NAME 1024
+#define HOSTED_MAX_URL 4096 /* that of a path of the kernel */
+
 struct hosted_models *hosted_models_new(struct TRITONSERVER_Server *core);
 void                  hosted_models_free(struct hosted_models *h); /* NULL is fine */
 

@@ -457,7 +457,7 @@ static bool holds_much(const struct http_conn *c) {
 static void reset_arena(struct http_call *call) {
         char *model = try_alloc(call->model.len + 1);
 
-        if (model != NULL)
+        if (model != NULL && call->model.len > 0)
                 memcpy(model, call->model.ptr, call->model.len);
         arena_reset(&call->arena);
         call->model.ptr = NULL;

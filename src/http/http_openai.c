@@ -26,7 +26,8 @@
 #define EVENT_STREAM "text/event-stream; charset=utf-8"
 #define HEARTBEAT ": \n\n" /* a comment, which clients ignore */
 
-/* Limits of a stream's responses that are not written yet; beyond them the backend waits. */
+/* Limits of a request's responses that are not written yet; its inferences share them, and beyond them the
+ * backend waits. */
 #define MAX_UNWRITTEN_BYTES ((size_t)1 << 20)
 #define MAX_UNWRITTEN 1024
 
@@ -266,10 +267,11 @@ static bool has_ended(const struct pending_openai *p) {
         return p->failure != NULL || p->has_failed;
 }
 
+/* After a failure none is due, although an inference that heeds no cancellation may go on for long. */
 static void arm_heartbeat(struct pending_openai *p) {
         uint64_t every_ns = p->settings->heartbeat_ns;
 
-        if (every_ns == 0 || p->http->is_aborted)
+        if (every_ns == 0 || p->http->is_aborted || has_ended(p))
                 return;
         /* When memory is short, the stream goes on without heartbeats. */
         (void)loop_timer_arm(http_call_loop(p->http), &p->heartbeat, p->last_sent_ns + every_ns);
@@ -279,7 +281,9 @@ static void on_heartbeat(struct loop_timer *t) {
         struct pending_openai *p = CONTAINER_OF(t, struct pending_openai, heartbeat);
         uint64_t               now_ns = clock_now_ns();
 
-        if (now_ns >= p->last_sent_ns + p->settings->heartbeat_ns && !has_ended(p)) {
+        if (has_ended(p))
+                return;
+        if (now_ns >= p->last_sent_ns + p->settings->heartbeat_ns) {
                 strbuf_puts(&p->text, HEARTBEAT);
                 send_events(p);
                 p->last_sent_ns = now_ns;
@@ -508,14 +512,23 @@ static struct error *add_run(struct pending_openai *p) {
         return infer_call_open(&run->call, p->request.model, -1);
 }
 
-static struct error *fill_run(struct pending_openai *p, struct openai_run *run) {
+static struct error *fill_run(struct pending_openai *p, uint32_t i) {
+        struct openai_run      *run = p->runs[i];
         const struct openai_map map = { &p->request, &p->model, &p->http->arena,
-                                        http_call_buf_pool(p->http) };
+                                        http_call_buf_pool(p->http),
+                                        i > 0 ? &p->runs[i - 1]->request : NULL };
 
         TRY(openai_map_fill(&map, &run->state.part, &run->request));
         run->request.id = p->id;
         TRY(http_infer_forward_headers(p->http, &run->request));
         return infer_call_fill(&run->call, &run->request);
+}
+
+/* Responses with vectors stay until the answer, so their inferences, of one response each, share nothing. */
+static struct infer_call_limits limits_of(const struct pending_openai *p, uint32_t n_runs) {
+        uint32_t n = p->vectors == NULL ? n_runs : 1;
+
+        return (struct infer_call_limits){ MAX_UNWRITTEN / n, MAX_UNWRITTEN_BYTES / n };
 }
 
 /* Decides how many inferences there are, and makes them ready to start. */
@@ -535,8 +548,9 @@ static struct error *fill_runs(struct pending_openai *p) {
         for (uint32_t i = 0; i < split.n_parts; i++) {
                 if (i > 0)
                         TRY(add_run(p));
+                p->runs[i]->call.options.limits = limits_of(p, split.n_parts);
                 p->runs[i]->state.part = openai_split_part(&p->request, &split, i);
-                TRY(fill_run(p, p->runs[i]));
+                TRY(fill_run(p, i));
         }
         return NULL;
 }
@@ -604,8 +618,8 @@ static void on_rendered(struct infer_call *c) {
 
 static struct error *fill_render(struct pending_openai *p) {
         struct openai_model model = { .name = p->model.template_model };
-        struct openai_map   map = { &p->request, &model, &p->http->arena,
-                                    http_call_buf_pool(p->http) };
+        struct openai_map map = { &p->request, &model, &p->http->arena, http_call_buf_pool(p->http),
+                                  NULL };
 
         p->render = new_run(p, on_rendered, NULL);
         if (p->render == NULL)

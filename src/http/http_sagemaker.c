@@ -32,6 +32,7 @@ static void log_target(struct http_call *call, const char *what, struct str mode
         struct str target = http_call_header(call, "X-Amzn-SageMaker-Target-Model");
         struct str shown = { target.ptr, MIN(target.len, (size_t)MAX_TARGET_SHOWN) };
 
+        model.len = MIN(model.len, (size_t)MAX_TARGET_SHOWN);
         if (target.ptr != NULL)
                 log_info("%s SageMaker TargetModel: %.*s, model '%.*s'", what, STR_ARG(shown),
                          STR_ARG(model));
@@ -173,7 +174,8 @@ static void invoke(struct http_call *call) {
 unsigned cloud_error_status(const struct http_call *call, const struct error *err) {
         if (front_of(call) == NULL || call->route == NULL || call->route->handler != invoke)
                 return 0;
-        if (hosted_models_tells_no_memory(err->message))
+        /* The platform unloads another model then. The error of a wrong request quotes the client. */
+        if (err->code != ERR_INVALID_ARG && hosted_models_tells_no_memory(err->message))
                 return INSUFFICIENT_STORAGE;
         /* Unloaded since the handler has looked. */
         return hosted_models_has(front_of(call)->models, call->model) ? 0 : 404;

@@ -25,16 +25,16 @@ static bool makes_choices(const struct openai_model *m) {
 }
 
 static struct error *check_choices(const struct openai_request *q, uint32_t max_choices) {
-        uint32_t n = openai_request_choices(q);
+        uint32_t n = openai_request_choices(q), n_prompts = openai_request_prompts(q);
 
         if (n > max_choices)
                 return openai_fault("n",
                                     "'n' is %u, but at most %u choices are allowed "
                                     "(--openai-max-choices)",
                                     n, max_choices);
-        if (q->n_texts > OPENAI_MAX_CHOICES / n && q->endpoint == OPENAI_COMPLETIONS)
+        if (n_prompts > OPENAI_MAX_CHOICES / n && q->endpoint == OPENAI_COMPLETIONS)
                 return openai_fault("prompt", "%u prompts with %u choices each are more than %d",
-                                    q->n_texts, n, OPENAI_MAX_CHOICES);
+                                    n_prompts, n, OPENAI_MAX_CHOICES);
         return NULL;
 }
 
@@ -135,6 +135,20 @@ static struct error *take_memory(const struct part_map *p, struct infer_input *i
         if (*ret == NULL)
                 return infer_no_memory();
         in->bytes = str_range(*ret, bytes);
+        return NULL;
+}
+
+/* Appends the input of that name of the part before, which has the same bytes. */
+static struct error *borrow_input(const struct part_map *p, const char *name) {
+        const struct infer_request *from = p->map->before;
+        struct infer_input         *in;
+        uint32_t                    i = 0;
+
+        while (strcmp(from->inputs[i].name, name) != 0)
+                i++;
+        TRY(infer_request_add_input(p->to, p->map->arena, &in));
+        *in = from->inputs[i];
+        in->converted = NULL;
         return NULL;
 }
 
@@ -256,6 +270,8 @@ static struct error *put_max_tokens(const struct part_map *p, const char *name) 
 }
 
 static struct error *put_prompt(const struct part_map *p, const struct openai_part *part) {
+        if (part->copy > 0)
+                return borrow_input(p, "text_input");
         return put_text(p, "text_input", p->map->q->texts[part->first_text]);
 }
 
@@ -285,6 +301,14 @@ static struct openai_number seed_of(const struct part_map *p, const struct opena
         seed.integer = (int64_t)((uint64_t)seed.integer + part->copy);
         seed.value += part->copy;
         return seed;
+}
+
+/* A text that is made of members of the body. */
+static struct error *check_made(const struct strbuf *text, const char *what) {
+        if (text->overflowed && !text->no_memory)
+                return error_new(ERR_INVALID_ARG, "%s of the request are longer than %zu bytes",
+                                 what, text->max);
+        return strbuf_check(text, what);
 }
 
 /* ---- vllm ---- */
@@ -370,10 +394,12 @@ static struct error *put_sampling(const struct part_map *p, const struct openai_
         AUTO_STRBUF        text = { 0 };
         struct json_writer w;
 
+        if (p->map->before != NULL) /* all parts have the same number of choices */
+                return borrow_input(p, "sampling_parameters");
         strbuf_init(&text, MAX_SAMPLING_BYTES);
         json_writer_init(&w, &text);
         print_sampling(p, part, &w);
-        TRY(strbuf_check(&text, "the sampling parameters"));
+        TRY(check_made(&text, "the sampling parameters"));
         return put_text(p, "sampling_parameters", strbuf_str(&text));
 }
 
@@ -410,7 +436,7 @@ static struct error *fill_vllm_embedding(const struct part_map *p, const struct 
                 json_end_object(&w);
         }
         json_end_object(&w);
-        TRY(strbuf_check(&text, "the embedding request"));
+        TRY(check_made(&text, "the texts"));
         TRY(put_text(p, "embedding_request", strbuf_str(&text)));
         TRY(put_flag(p, "return_num_input_tokens", true));
         return put_flag(p, "return_num_output_tokens", true);

@@ -12,8 +12,11 @@
  * A member of the body that the model has no input for is refused by its name. Members that the server
  * does not know go on to the formats vllm and openai.
  *
- * Ownership.  The inference request borrows from the body and the arena, and holds buffers of its own
- * that infer_request_done() frees.
+ * What is the same in several inferences, prompt or sampling parameters, is made once: the others borrow
+ * it, so that the memory does not grow with their number.
+ *
+ * Ownership.  The inference request borrows from the body, the arena and the request before it, and holds
+ * buffers of its own that infer_request_done() frees.
  * Threads.  One owner at a time.
  */
 #pragma once
@@ -39,8 +42,9 @@ struct openai_part {
 struct openai_map {
         const struct openai_request *q;
         const struct openai_model   *model;
-        struct arena                *arena; /* borrowed */
-        struct buf_pool             *pool;  /* borrowed; may be NULL */
+        struct arena                *arena;  /* borrowed */
+        struct buf_pool             *pool;   /* borrowed; may be NULL */
+        const struct infer_request  *before; /* borrowed: of the part before, or NULL */
 };
 
 /* INVALID_ARG when the request has more choices than max_choices, or when the model does not take it. */

@@ -40,6 +40,11 @@ static void *place(struct body_reader *r, const struct member_rule *rule) {
         return (char *)r->q + rule->at;
 }
 
+/* The part of a client's text that an error quotes. */
+static struct str shown(struct str text) {
+        return str_range(text.ptr, MIN(text.len, (size_t)OPENAI_MAX_SHOWN));
+}
+
 /* ---- scalars ---- */
 
 static struct error *wrong_type(struct body_reader *r, const char *name, const char *expected) {
@@ -59,7 +64,7 @@ static struct error *read_number(struct body_reader *r, const struct member_rule
         text = json_skip(&r->json);
         if (!(number.real >= rule->min && number.real <= rule->max))
                 return openai_fault(rule->name, "'%s' must be between %g and %g, not %.*s",
-                                    rule->name, rule->min, rule->max, STR_ARG(text));
+                                    rule->name, rule->min, rule->max, STR_ARG(shown(text)));
         *to = (struct openai_number){ .json = text, .value = number.real };
         return NULL;
 }
@@ -121,6 +126,9 @@ static struct error *read_model(struct body_reader *r, const struct member_rule 
                 return NULL;
         if (name.len == 0 || memchr(name.ptr, '\0', name.len) != NULL)
                 return openai_fault(rule->name, "'model' must name a model");
+        if (name.len > OPENAI_MAX_MODEL_BYTES)
+                return openai_fault(rule->name, "'model' has %zu bytes, at most %d are allowed",
+                                    name.len, OPENAI_MAX_MODEL_BYTES);
         r->q->model = arena_try_str(r->arena, name);
         return r->q->model != NULL ? NULL : infer_no_memory();
 }
@@ -201,12 +209,23 @@ static struct error *add_text(struct body_reader *r, const char *name) {
         return push_text(r, &r->q->texts, &r->q->n_texts, text);
 }
 
+/* Counts a list of token ids, which only models of the format openai read. */
+static struct error *count_token_list(struct body_reader *r, const char *name) {
+        r->q->has_token_ids = true;
+        json_skip(&r->json);
+        if (r->q->n_token_lists == OPENAI_MAX_TEXTS)
+                return openai_fault(name, "'%s' has more than %d lists of token ids", name,
+                                    OPENAI_MAX_TEXTS);
+        r->q->n_token_lists++;
+        return NULL;
+}
+
 /* One element of "prompt" or "input": a text, a token id or a list of these. */
 static struct error *read_text_element(struct body_reader *r, const char *name) {
         switch (json_peek(&r->json)) {
         case JSON_STRING: return add_text(r, name);
+        case JSON_ARRAY: return count_token_list(r, name);
         case JSON_NUMBER:
-        case JSON_ARRAY:
                 r->q->has_token_ids = true;
                 json_skip(&r->json);
                 return NULL;
@@ -218,7 +237,7 @@ static struct error *read_texts(struct body_reader *r, const struct member_rule 
         struct error *first = NULL;
 
         r->q->texts = NULL;
-        r->q->n_texts = 0;
+        r->q->n_texts = r->q->n_token_lists = 0;
         r->q->has_token_ids = false;
         if (json_peek(&r->json) == JSON_STRING)
                 return add_text(r, rule->name);
@@ -267,7 +286,7 @@ static struct error *read_part(struct body_reader *r, unsigned at) {
                 return NULL;
         return error_at(error_new(ERR_INVALID_ARG,
                                   "a content has a part of the type '%.*s': only text is supported",
-                                  STR_ARG(type)),
+                                  STR_ARG(shown(type))),
                         "messages[%u].content", at);
 }
 
@@ -307,7 +326,7 @@ static struct error *read_role(struct body_reader *r, unsigned at, bool *ret_has
         return error_at(error_new(ERR_INVALID_ARG,
                                   "the role '%.*s' is unknown: system, developer, user, assistant "
                                   "and tool are known",
-                                  STR_ARG(role)),
+                                  STR_ARG(shown(role))),
                         "messages[%u].role", at);
 }
 
@@ -406,6 +425,8 @@ static struct error *read_response_format(struct body_reader *r, const struct me
         struct json_reader before = r->json;
         struct str         type = { NULL, 0 }, schema = { NULL, 0 }, key;
 
+        r->q->response_format = r->q->schema = schema; /* of a member that is given again */
+        r->q->wants_any_object = false;
         if (!json_try_enter(&r->json, JSON_OBJECT))
                 return wrong_type(r, rule->name, "an object");
         while (json_next_key(&r->json, r->arena, &key)) {
@@ -427,7 +448,7 @@ static struct error *read_response_format(struct body_reader *r, const struct me
                 return openai_fault(rule->name,
                                     "'response_format' has the type '%.*s': text, json_object and "
                                     "json_schema are supported",
-                                    STR_ARG(type));
+                                    STR_ARG(shown(type)));
         if (schema.ptr == NULL)
                 return openai_fault(rule->name, "'response_format' of the type json_schema needs "
                                                 "json_schema.schema, an object");
@@ -451,8 +472,7 @@ static struct error *read_tools(struct body_reader *r, const struct member_rule 
         if (first == NULL && n > OPENAI_MAX_TOOLS)
                 first = openai_fault(rule->name, "'tools' lists %u tools, at most %d are allowed",
                                      n, OPENAI_MAX_TOOLS);
-        if (n > 0)
-                r->q->tools = json_skip(&before);
+        r->q->tools = n > 0 ? json_skip(&before) : str_range(NULL, 0);
         return first;
 }
 
@@ -670,4 +690,8 @@ uint64_t openai_request_max_tokens(const struct openai_request *q) {
 
 uint32_t openai_request_choices(const struct openai_request *q) {
         return q->n.json.ptr != NULL ? (uint32_t)q->n.integer : 1;
+}
+
+uint32_t openai_request_prompts(const struct openai_request *q) {
+        return MAX(q->n_texts, q->n_token_lists);
 }

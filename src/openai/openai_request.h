@@ -31,6 +31,8 @@
 #define OPENAI_MAX_TEXTS 2048 /* inputs of an embedding request, as OpenAI has it */
 #define OPENAI_MAX_OTHERS 256 /* members that the server does not know */
 #define OPENAI_MAX_CHOICES 128
+#define OPENAI_MAX_MODEL_BYTES 1024 /* of the name, which goes into errors and the log */
+#define OPENAI_MAX_SHOWN 64         /* longest part of a value that an error quotes */
 
 enum openai_endpoint { OPENAI_CHAT, OPENAI_COMPLETIONS, OPENAI_EMBEDDINGS };
 
@@ -65,6 +67,7 @@ struct openai_request {
         /* "prompt" or "input": texts, unless they are token ids. */
         struct str *texts; /* in arena */
         uint32_t    n_texts;
+        uint32_t    n_token_lists; /* each is a prompt; 0 when the ids are one list, or texts */
         bool        has_token_ids;
 
         struct str *stops; /* in arena */
@@ -87,6 +90,8 @@ struct error *openai_request_read(enum openai_endpoint endpoint, struct str body
 uint64_t openai_request_max_tokens(const struct openai_request *q);
 /* Returns the number of choices for each prompt. */
 uint32_t openai_request_choices(const struct openai_request *q);
+/* Returns the number of prompts or inputs, whether they are texts or token ids. */
+uint32_t openai_request_prompts(const struct openai_request *q);
 
 /* INVALID_ARG whose field is `param`. */
 #define openai_fault(param, ...) error_at(error_new(ERR_INVALID_ARG, __VA_ARGS__), "%s", (param))

@@ -11,6 +11,7 @@ each. A prompt of the form "@<command>" asks for something special:
              then a line "cancelled <time>"
     @none    no finish reason is reported
     @wait_after    the same after the other parts
+    @stubborn      goes on for 1.5 s, whether it is cancelled or not
 
 The vllm-like model takes "<n words>" as the number of prompt tokens, and one token for each response.
 """
@@ -96,6 +97,9 @@ TEXT = PROGRAM + '''
         if prompt == "@show":
             shown = json.dumps({"values": inputs, "shapes": inputs.shapes})
             sender.send(self.make(shown.encode(), inputs, "stop", 0))
+            return
+        if prompt == "@stubborn":
+            time.sleep(1.5)
             return
         parts = self.pieces(prompt)
         for i, part in enumerate(parts):

@@ -3,6 +3,8 @@
 step leave nothing behind. The numbers of checks are those of docs/language_models.md."""
 import http.client
 import json
+import pathlib
+import re
 import socket
 import threading
 import time
@@ -10,8 +12,9 @@ import time
 import pytest
 
 import openai_lab as lab
-from conftest import BUILD, TLS, Server, write_repository
-from openai_lab import call, chunks
+from conftest import BUILD, TLS, Server, is_sanitized, write_repository
+from openai_lab import call, chunks, complete
+from test_memory import MIB, SLACK, check_peak, forget_peak
 
 BACKENDS = ("repeat",)  # what the module needs is built with them
 TAKES_SECONDS = 15
@@ -19,6 +22,8 @@ N_STREAMS = 32
 
 TEXT = lab.io([("text_input", "STRING", [1], False), ("sampling_parameters", "STRING", [1], True),
                ("stream", "BOOL", [1], True)], [("text_output", "STRING", [1])])
+COPIES = lab.io([("text_input", "STRING", [1], False), ("sampling_param_max_tokens", "INT32", [1], True)],
+                [("text_output", "STRING", [1])])
 
 
 def model(tensors):
@@ -31,7 +36,8 @@ def server(tmp_path_factory):
     if TLS:
         pytest.skip("these clients are plain sockets")
     folder = tmp_path_factory.mktemp("pace")
-    write_repository(folder, {"text": model(TEXT), "speaks": model(lab.OPENAI_IO)})
+    write_repository(folder, {"text": model(TEXT), "speaks": model(lab.OPENAI_IO),
+                              "copies": model(COPIES)})
     started = Server(folder, ("--http-thread-count=1",))
     yield started
     started.stop()
@@ -77,6 +83,27 @@ def test_8_a_reader_that_stops(server, name):
     stopped.close()
 
 
+def resident(server):
+    text = pathlib.Path(f"/proc/{server.process.pid}/status").read_text(encoding="ascii")
+    return int(re.search(r"VmRSS:\s+(\d+)", text).group(1)) << 10
+
+
+def test_the_inferences_of_a_reader_that_stops_share_its_limit(server):
+    """128 of them were 130 MB."""
+    text = json.dumps({"model": "copies", "prompt": ["3000000"] * 16, "n": 8, "stream": True})
+    before = resident(server)
+    with socket.create_connection(("127.0.0.1", server.port("http")), timeout=30) as stopped:
+        stopped.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: {len(text)}\r\n\r\n"
+                        f"{text}".encode())
+        assert stopped.recv(12) == b"HTTP/1.1 200"
+        seen = [resident(server)]
+        while len(seen) < 5 or seen[-1] > seen[-5]:  # until it grows no more
+            time.sleep(0.1)
+            seen.append(resident(server))
+    print(f"grown by {(seen[-1] - before) / MIB:.0f} MiB")
+    assert is_sanitized() or seen[-1] - before < 32 * MIB
+
+
 def metric(server, name):
     link = http.client.HTTPConnection(f"127.0.0.1:{server.port('metrics')}", timeout=20)
     link.request("GET", "/metrics")
@@ -109,3 +136,25 @@ def test_clients_that_hang_up_leave_nothing(server):
         time.sleep(0.01)
     path, body = ask("text", "3")
     assert len(chunks(call(server, path, body).body)) == 4
+
+
+def test_choices_share_the_prompt(server):
+    """Its memory does not grow with n: the body, what the models get, and what the model copies of it."""
+    prompt = "3" + " " * (16 * MIB)
+    before = forget_peak(server)
+    answer = complete(server, "copies", prompt, n=8)
+    assert [c["text"] for c in answer.json["choices"]] == [" token" * 3] * 8
+    check_peak(server, before, 4 * 16 * MIB + SLACK)
+
+
+def test_sampling_parameters_have_a_limit(server):
+    answer = complete(server, "text", "1", unknown="x" * (16 * MIB))
+    assert answer.status == 400
+    assert answer.error["message"] == "the sampling parameters of the request are longer than 16777216 bytes"
+
+
+def test_prompts_share_the_sampling_parameters(server):
+    before = forget_peak(server)
+    answer = complete(server, "text", [str(n) for n in range(1, 17)], unknown="x" * (12 * MIB))
+    assert [c["text"] for c in answer.json["choices"]] == [" token" * n for n in range(1, 17)]
+    check_peak(server, before, 6 * 12 * MIB + SLACK)

@@ -3,6 +3,7 @@
 docs/language_models.md."""
 import json
 import pathlib
+import re
 import tempfile
 import time
 
@@ -79,6 +80,13 @@ def test_several_prompts_and_choices(server):
     found = complete(server, "llmapi", ["a", "b"], n=2, seed=7).json
     assert [(c["index"], c["text"]) for c in found["choices"]] == [
         (0, "a"), (1, "a"), (2, "b"), (3, "b")]
+
+
+def test_prompts_of_token_ids_count_as_texts_do(server):
+    answer = complete(server, "speaks", [[1]] * 33, n=4)
+    assert answer.status == 400
+    assert answer.error["message"] == "33 prompts with 4 choices each are more than 128"
+    assert answer.error["param"] == "prompt"
 
 
 def test_copies_get_seeds_of_their_own(server):
@@ -234,6 +242,21 @@ def test_a_heartbeat_while_no_text_comes(server):
     cancelled = len(logged("cancelled"))
     connection.close()
     wait_for("cancelled", cancelled + 1)
+
+
+def wake_ups(server):
+    """How often a thread of the server has waited, so far."""
+    files = pathlib.Path(f"/proc/{server.process.pid}/task").glob("*/status")
+    return sum(int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", file.read_text(), re.M).group(1))
+               for file in files)
+
+
+def test_after_a_failure_the_server_only_waits(server):
+    """The other inference heeds no cancellation for 1.5 s, in which heartbeats would have been due."""
+    before = wake_ups(server)
+    answer = complete(server, "llmapi", ["@fail", "@stubborn"], stream=True)
+    assert answer.status == 500
+    assert wake_ups(server) - before < 500
 
 
 def logged(word):

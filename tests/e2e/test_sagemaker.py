@@ -422,6 +422,8 @@ def test_inference_without_memory(platform):
     assert fail("CUDA out of memory") == (507, {"error": "CUDA out of memory"})
     assert fail("out of paper") == (500, {"error": "out of paper"})
     assert fail("out of order", "Invalid argument") == (400, {"error": "out of order"})
+    quoted = platform.invoke("tight", body(name="out of memory"))
+    assert quoted.status_code == 400 and "'out of memory'" in quoted.json()["error"]
     assert told(platform.unload("tight")) == (200, "")
 
 
@@ -437,6 +439,9 @@ def test_inference_without_memory(platform):
     ('{"model_name":"../a","url":"/tmp"}', "the model_name '../a' is empty, begins with a dot, or contains "
      "a slash or a NUL character"),
     ('{"model_name":"a\\u0000b","url":"/tmp"}', None),
+    ('{"model_name":"' + 1025 * "m" + '","url":"/tmp"}',
+     "the model_name has 1025 bytes, at most 1024 are allowed"),
+    ('{"model_name":"a","url":"/' + 4096 * "u" + '"}', "the url has 4097 bytes, at most 4096 are allowed"),
     ('{"model_name":"a","url":""}', "the url is empty or contains a NUL character"),
     ('{"model_name":"a","url":"/a\\u0000b"}', "the url is empty or contains a NUL character"),
     ('{"model_name":"a","url":"tmp"}', "the url 'tmp' is not an absolute path"),

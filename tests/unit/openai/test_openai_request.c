@@ -83,6 +83,107 @@ static void test_forms_of_the_answer(void **state) {
         arena_done(&arena);
 }
 
+/* A member that is given again counts alone. */
+static void test_forms_given_again(void **state) {
+        static const char text[] =
+                "{\"model\":\"m\",\"messages\":[{\"role\":\"user\"}],"
+                "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":{}}},"
+                "\"response_format\":{\"type\":\"text\"},\"tools\":[{}],\"tools\":[]}";
+        static const char schema[] =
+                "{\"model\":\"m\",\"messages\":[{\"role\":\"user\"}],"
+                "\"response_format\":{\"type\":\"json_object\"},"
+                "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":{}}}}";
+        struct openai_request q;
+        struct arena          arena;
+
+        (void)state;
+        arena_init(&arena, NULL, 0, 0);
+        assert_null(openai_request_read(OPENAI_CHAT, str_of(text), &arena, &q));
+        assert_null(q.response_format.ptr);
+        assert_null(q.schema.ptr);
+        assert_null(q.tools.ptr);
+        assert_null(openai_request_read(OPENAI_CHAT, str_of(schema), &arena, &q));
+        assert_true(str_is(q.schema, "{}"));
+        assert_false(q.wants_any_object);
+        arena_done(&arena);
+}
+
+/* `n` times `piece`, between `begin` and `end`, as the body of a request. The error's text is copied. */
+static void read_repeated(const char *begin, const char *piece, size_t n, const char *end,
+                          struct strbuf *ret_text) {
+        AUTO_STRBUF           body = { 0 };
+        struct openai_request q;
+        struct arena          arena;
+        struct error         *err;
+
+        strbuf_init(&body, 0);
+        strbuf_puts(&body, begin);
+        for (size_t i = 0; i < n; i++)
+                strbuf_puts(&body, piece);
+        strbuf_puts(&body, end);
+        arena_init(&arena, NULL, 0, 0);
+        strbuf_clear(ret_text);
+        err = openai_request_read(OPENAI_CHAT, strbuf_str(&body), &arena, &q);
+        strbuf_puts(ret_text, err != NULL ? err->message : "");
+        error_free(err);
+        arena_done(&arena);
+}
+
+/* A client's text of any length is cut in an error. */
+static void test_long_texts_in_errors(void **state) {
+        static const struct {
+                const char *begin, *piece, *end;
+        } rows[] = {
+                { "{\"model\":\"", "m", "\"}" },
+                { "{\"model\":\"m\",\"top_p\":", "9", "}" },
+                { "{\"model\":\"m\",\"messages\":[{\"role\":\"", "x", "\"}]}" },
+                { "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"",
+                  "x", "\"}]}]}" },
+                { "{\"model\":\"m\",\"response_format\":{\"type\":\"", "x", "\"}}" },
+        };
+        AUTO_STRBUF text = { 0 };
+
+        (void)state;
+        strbuf_init(&text, 0);
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                read_repeated(rows[i].begin, rows[i].piece, 100000, rows[i].end, &text);
+                assert_in_range(text.len, 1, 256);
+        }
+        read_repeated(rows[0].begin, "m", OPENAI_MAX_MODEL_BYTES + 1, "\"}", &text);
+        assert_true(str_is(strbuf_str(&text), "'model' has 1025 bytes, at most 1024 are allowed"));
+        read_repeated(rows[0].begin, "m", OPENAI_MAX_MODEL_BYTES, "\"}", &text);
+        assert_true(str_is(strbuf_str(&text), "'messages' is missing"));
+}
+
+/* Lists of token ids count as texts do. */
+static void test_many_lists_of_token_ids(void **state) {
+        static const char *const ends[] = { "[7]]}", "[7],[8]]}" };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
+                AUTO_STRBUF           body = { 0 };
+                struct openai_request q;
+                struct arena          arena;
+                struct error         *err;
+
+                strbuf_init(&body, 0);
+                strbuf_puts(&body, "{\"model\":\"m\",\"input\":[[1],[2]],\"input\":[");
+                for (int n = 0; n < OPENAI_MAX_TEXTS - 1; n++)
+                        strbuf_puts(&body, "[1,2],");
+                strbuf_puts(&body, ends[i]);
+                arena_init(&arena, NULL, 0, 0);
+                err = openai_request_read(OPENAI_EMBEDDINGS, strbuf_str(&body), &arena, &q);
+                assert_int_equal(openai_request_prompts(&q), OPENAI_MAX_TEXTS);
+                if (i == 0)
+                        assert_null(err);
+                else
+                        assert_string_equal(err->message,
+                                            "'input' has more than 2048 lists of token ids");
+                error_free(err);
+                arena_done(&arena);
+        }
+}
+
 /* Each row's error, also when memory is short at any place. */
 static void test_errors(void **state) {
         static const struct {
@@ -226,6 +327,9 @@ SUITE(openai_request) {
                 cmocka_unit_test(test_a_chat),
                 cmocka_unit_test(test_texts),
                 cmocka_unit_test(test_forms_of_the_answer),
+                cmocka_unit_test(test_forms_given_again),
+                cmocka_unit_test(test_long_texts_in_errors),
+                cmocka_unit_test(test_many_lists_of_token_ids),
                 cmocka_unit_test(test_errors),
                 cmocka_unit_test(test_syntax_first),
                 cmocka_unit_test(test_deep_schema),
