@@ -191,7 +191,7 @@ struct error *cache_file_open(struct store_cache *c, const char *key, uint64_t s
         };
         struct error *err = NULL;
 
-        if (size > (uint64_t)INT64_MAX - STORE_PIECE_BYTES)
+        if (size > STORE_MAX_OBJECT_BYTES)
                 return error_new(ERR_INVALID_ARG, "an object of %llu bytes is too large",
                                  (unsigned long long)size);
         f.n_pieces = size > 0 ? (size_t)((size - 1) / STORE_PIECE_BYTES) + 1 : 1;

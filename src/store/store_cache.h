@@ -30,6 +30,10 @@
  * request is small beside its transfer: 70 ms at 1 Gbit/s. */
 #define STORE_PIECE_BYTES ((uint64_t)8 << 20)
 
+/* 256 TiB, more than any store takes. A listing that names a larger size would only cost the memory of the
+ * pieces: one byte for each. */
+#define STORE_MAX_OBJECT_BYTES ((uint64_t)1 << 48)
+
 struct store_cache;
 
 struct store_cache_options {
@@ -72,7 +76,7 @@ struct cache_file {
 };
 
 /* Looks for the file, and begins it when it is not there. `is_reusable` false: what is there counts as
- * something else. */
+ * something else. INVALID_ARG beyond STORE_MAX_OBJECT_BYTES. */
 struct error *cache_file_open(struct store_cache *c, const char *key, uint64_t size,
                               bool is_reusable, struct cache_file *ret, enum cache_state *ret_state)
         NODISCARD;

@@ -288,6 +288,30 @@ static void test_nothing_is_kept(void **state) {
         close_place(&p);
 }
 
+/* The memory for the pieces of an object is that of the size that a store claims. */
+static void test_a_size_that_no_object_has(void **state) {
+        const uint64_t     sizes[] = { STORE_MAX_OBJECT_BYTES + 1, (uint64_t)1 << 62, UINT64_MAX };
+        struct cache_place p;
+
+        (void)state;
+        open_place(&p, 0, true);
+        for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+                struct cache_file f;
+                enum cache_state  found;
+                char              key[CACHE_KEY_CHARS + 1];
+                struct error     *err;
+
+                key_of("a", key);
+                err = cache_file_open(p.cache, key, sizes[i], true, &f, &found);
+                assert_non_null(err);
+                assert_int_equal(err->code, ERR_INVALID_ARG);
+                assert_non_null(strstr(err->message, "bytes is too large"));
+                error_free(err);
+        }
+        assert_int_equal(count_files(&p), 0);
+        close_place(&p);
+}
+
 SUITE(store_cache) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_keys),
@@ -297,6 +321,7 @@ SUITE(store_cache) {
                 cmocka_unit_test(test_two_processes),
                 cmocka_unit_test(test_eviction),
                 cmocka_unit_test(test_nothing_is_kept),
+                cmocka_unit_test(test_a_size_that_no_object_has),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
