@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The files of the objects that were fetched, by address and ETag.
+/* The files of the objects that were fetched, by server, address and ETag.
  *
  *     <key>           a whole file, read-only; its time of change is that of its last use
  *     <key>.part      a file that is being fetched, as long as the object
@@ -53,8 +53,9 @@ void store_cache_drop_unused(struct store_cache *c);
 
 #define CACHE_KEY_CHARS 64
 
-/* The name of the file of an object: a digest of all three. */
-struct error *cache_key_of(const char *address, struct str etag, uint64_t size,
+/* The name of the file of an object: a digest of all. `origin` is the server that the address leads to:
+ * "s3://bucket" is another bucket when AWS_ENDPOINT_URL is another one. */
+struct error *cache_key_of(const char *origin, const char *address, struct str etag, uint64_t size,
                            char ret[CACHE_KEY_CHARS + 1]) NODISCARD;
 
 enum cache_state {
