@@ -2,6 +2,8 @@
 #include "store/piece_transfer.h"
 
 #include "base/mem.h"
+#include "store/store.h"
+#include "store/store_hub.h"
 #include "store/store_kind.h"
 #include "store/store_list.h"
 
@@ -165,9 +167,11 @@ struct error *piece_transfer_run(struct piece_transfer *t) {
         struct error *err;
 
         t->at = t->farthest = t->begin;
-        t->call = (struct store_call){
-                .what = t->what, .prepare = prepare, .userp = t, .is_cancelled = t->is_cancelled
-        };
+        t->call = (struct store_call){ .what = t->what,
+                                       .prepare = prepare,
+                                       .userp = t,
+                                       .is_cancelled = t->is_cancelled,
+                                       .pool = t->store->hub->transfers };
         err = judge(t, store_call(t->store, &t->call, &t->answer));
         store_answer_done(&t->answer);
         return err;

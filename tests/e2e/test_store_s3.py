@@ -277,6 +277,22 @@ def test_an_answer_that_breaks_behind_its_last_byte(store, place):
         assert store.listings() == 2, "the object did not change"
 
 
+def test_objects_that_fail_do_not_hold_up_others(store, place):
+    """A transfer that waits for its next try gives its place to one of another model."""
+    put(store)
+    store.put("models", "m/1/more", b"more")
+    put(store, "good")
+    store.faults.append(Fault("m/1/", times=100000, status=503))
+    with opens(store, "--repository-transfers=2", *EXPLICIT) as server:
+        thread = begin_load(server)
+        wait_until(lambda: store.gets("m/1/weights") >= 3 and store.gets("m/1/more") >= 3)
+        begin = time.monotonic()
+        load(server, "good")
+        assert time.monotonic() - begin < 10
+        unload(server, "m")
+        thread.join(20)
+
+
 def test_wrong_bytes_are_fetched_again(store, place):
     put(store, n=9 * MIB)
     store.faults.append(Fault("weights", corrupt=True))
