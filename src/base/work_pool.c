@@ -6,16 +6,20 @@
 #include "base/mem.h"
 #include "base/thread.h"
 
+#define MAX_PAUSING 3 /* times the maximum of threads: a thread that waits costs its stack alone */
+
 struct work_pool {
         const char        *name; /* borrowed: static */
         size_t             max_threads;
         enum work_priority priority;
 
         struct mutex lock;    /* rank LOCK_MAILBOX; guards everything below */
-        struct cond  ended;   /* signalled when a thread has no work left */
+        struct cond  ended;   /* a thread ends, or begins to wait */
         struct list  waiting; /* struct work, oldest first */
         size_t       n_threads;
-        struct list  leaving; /* struct worker, owned: threads to join */
+        size_t       n_pausing;   /* pieces of work between begin_wait and end_wait */
+        size_t       n_returning; /* those of them that wait for a place */
+        struct list  leaving;     /* struct worker, owned: threads to join */
 };
 
 struct worker {
@@ -46,11 +50,17 @@ static struct work *take_locked(struct work_pool *p) {
         return CONTAINER_OF(first, struct work, node);
 }
 
-/* Runs the waiting work, without the lock. The work may be freed when its run() returns. */
-static void run_waiting_locked(struct work_pool *p) {
+/* Those that run or wait for a place count; so the maximum is one of work that runs. */
+static bool is_full_locked(const struct work_pool *p) {
+        return p->n_threads >= p->max_threads + MIN(p->n_pausing, MAX_PAUSING * p->max_threads);
+}
+
+/* Runs the waiting work, without the lock. The work may be freed when its run() returns. `gives_way`: ends
+ * when work that has paused needs the place; its thread goes on here afterwards. */
+static void run_waiting_locked(struct work_pool *p, bool gives_way) {
         struct work *w;
 
-        while ((w = take_locked(p)) != NULL) {
+        while (!(gives_way && p->n_returning > 0) && (w = take_locked(p)) != NULL) {
                 mutex_unlock(&p->lock);
                 w->run(w);
                 mutex_lock(&p->lock);
@@ -60,7 +70,7 @@ static void run_waiting_locked(struct work_pool *p) {
 static void run_waiting(struct work_pool *p) {
         MUTEX_GUARD(&p->lock);
 
-        run_waiting_locked(p);
+        run_waiting_locked(p, false);
 }
 
 static void worker_main(void *arg) {
@@ -72,10 +82,10 @@ static void worker_main(void *arg) {
         else
                 thread_enter_background();
         mutex_lock(&p->lock);
-        run_waiting_locked(p);
+        run_waiting_locked(p, true);
         p->n_threads--;
         list_append(&p->leaving, &self->node);
-        cond_signal(&p->ended);
+        cond_broadcast(&p->ended);
         mutex_unlock(&p->lock);
 }
 
@@ -99,7 +109,7 @@ static bool start_worker_locked(struct work_pool *p) {
         struct worker *worker;
         struct error  *err;
 
-        if (p->n_threads == p->max_threads)
+        if (is_full_locked(p))
                 return false;
         worker = mem_zalloc(sizeof(*worker));
         worker->pool = p;
@@ -125,6 +135,29 @@ static bool append(struct work_pool *p, struct work *w) {
 void work_pool_push(struct work_pool *p, struct work *w) {
         if (!append(p, w))
                 run_waiting(p);
+}
+
+void work_pool_begin_wait(struct work_pool *p) {
+        MUTEX_GUARD(&p->lock);
+
+        p->n_pausing++;
+        if (!list_is_empty(&p->waiting))
+                (void)start_worker_locked(p);
+        cond_broadcast(&p->ended);
+}
+
+/* It pauses until a place is free. Beyond the limit of those that pause it has kept its own. */
+void work_pool_end_wait(struct work_pool *p) {
+        MUTEX_GUARD(&p->lock);
+
+        p->n_returning++;
+        while (p->n_pausing <= MAX_PAUSING * p->max_threads && is_full_locked(p))
+                cond_wait(&p->ended, &p->lock);
+        p->n_returning--;
+        p->n_pausing--;
+        /* More threads than needed may have given way. */
+        if (!list_is_empty(&p->waiting))
+                (void)start_worker_locked(p);
 }
 
 bool work_pool_take_back(struct work_pool *p, struct work *w) {

@@ -45,6 +45,12 @@ void work_pool_push(struct work_pool *p, struct work *w);
 /* True when the work had not begun: it belongs to the caller again. */
 bool work_pool_take_back(struct work_pool *p, struct work *w) NODISCARD;
 
+/* For a piece of work that is running: another one may take its place while it waits for a moment to come.
+ * Up to three times the maximum of threads can wait in addition; work that waits beyond that keeps its place.
+ * The end returns when fewer than the maximum run. */
+void work_pool_begin_wait(struct work_pool *p);
+void work_pool_end_wait(struct work_pool *p);
+
 /* Runs n pieces of work on at most max_threads threads, which give way, and waits for all of them. The
  * caller helps when fewer threads than that can be started. */
 void work_run_all(const char *name, struct work **works, size_t n, size_t max_threads);

@@ -8,6 +8,7 @@
 #include "store/file_checksum.h"
 #include "store/piece_transfer.h"
 #include "store/store.h"
+#include "store/store_credentials.h"
 #include "store/store_fetch.h"
 #include "store/store_hub.h"
 #include "store/store_kind.h"
@@ -256,7 +257,8 @@ static struct error *open_cache(struct fetch_file *f, enum cache_state *ret_stat
         AUTO_CHARS identity = identity_of(f->entry);
         char       key[CACHE_KEY_CHARS + 1];
 
-        TRY(cache_key_of(f->what, str_of(identity), f->entry->size, key));
+        TRY(cache_key_of(store_credentials_origin(f->fetch->store->credentials), f->what,
+                         str_of(identity), f->entry->size, key));
         return cache_file_open(f->fetch->store->cache, key, f->entry->size, f->is_reusable,
                                &f->cache, ret_state);
 }

@@ -2,6 +2,8 @@
 #include "store/piece_transfer.h"
 
 #include "base/mem.h"
+#include "store/store.h"
+#include "store/store_hub.h"
 #include "store/store_kind.h"
 #include "store/store_list.h"
 
@@ -21,7 +23,7 @@ static void prepare(void *userp, struct store_request *r) {
         char                   range[64];
 
         t->is_checked = false;
-        if (!t->has_range)
+        if (!t->has_range || t->at == t->end) /* all bytes came, but not the end of the answer */
                 begin_again(t);
         store_kind_print_object(t->store, t->entry, &r->url);
         store_kind_add_headers(t->store, t->entry, r);
@@ -68,6 +70,7 @@ static void become_whole(struct piece_transfer *t) {
         t->has_range = false;
         t->begin = t->at = 0;
         t->end = t->entry->size;
+        t->farthest = 0;
 }
 
 static struct error *check_head(struct piece_transfer *t) {
@@ -124,7 +127,9 @@ static bool take(void *userp, struct str bytes) {
         t->fault = check_once(t);
         if (t->fault == NULL && !t->has_changed)
                 t->fault = write_bytes(t, bytes);
-        t->call.has_progressed = true;
+        if (t->at > t->farthest)
+                t->call.has_progressed = true;
+        t->farthest = MAX(t->farthest, t->at);
         return t->fault == NULL && !t->has_changed;
 }
 
@@ -161,10 +166,12 @@ static struct error *judge(struct piece_transfer *t, struct error *err) {
 struct error *piece_transfer_run(struct piece_transfer *t) {
         struct error *err;
 
-        t->at = t->begin;
-        t->call = (struct store_call){
-                .what = t->what, .prepare = prepare, .userp = t, .is_cancelled = t->is_cancelled
-        };
+        t->at = t->farthest = t->begin;
+        t->call = (struct store_call){ .what = t->what,
+                                       .prepare = prepare,
+                                       .userp = t,
+                                       .is_cancelled = t->is_cancelled,
+                                       .pool = t->store->hub->transfers };
         err = judge(t, store_call(t->store, &t->call, &t->answer));
         store_answer_done(&t->answer);
         return err;

@@ -3,7 +3,8 @@
  *
  * A request for a range goes on where it broke. When the store answers it with the whole object, the
  * transfer becomes one of the whole object, which begins anew after a break; that is possible for the
- * first transfer of an object only.
+ * first transfer of an object only. Bytes that an earlier try has brought are no progress, so the time for
+ * retries ends.
  *
  * Ownership.  Borrows everything. piece_transfer_run() leaves nothing to be freed.
  * Threads.  One owner. `done_bytes` and `is_cancelled` are shared.
@@ -38,6 +39,7 @@ struct piece_transfer {
 
         struct store_answer answer;      /* of the running try */
         uint64_t            at;          /* the next byte */
+        uint64_t            farthest;    /* that `at` was; bytes before it are no progress */
         bool                has_changed; /* the object is not that of the listing */
 
         struct store_call call;

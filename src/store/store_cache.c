@@ -75,10 +75,10 @@ void store_cache_close(struct store_cache *c) {
         free(c);
 }
 
-struct error *cache_key_of(const char *address, struct str etag, uint64_t size,
+struct error *cache_key_of(const char *origin, const char *address, struct str etag, uint64_t size,
                            char ret[CACHE_KEY_CHARS + 1]) {
-        AUTO_CHARS text =
-                mem_printf("%s\n%.*s\n%llu", address, STR_ARG(etag), (unsigned long long)size);
+        AUTO_CHARS    text = mem_printf("%s\n%s\n%.*s\n%llu", origin, address, STR_ARG(etag),
+                                        (unsigned long long)size);
         unsigned char digest[DIGEST_SHA256_BYTES];
 
         TRY(digest_of(DIGEST_SHA256, str_of(text), digest));
@@ -191,7 +191,7 @@ struct error *cache_file_open(struct store_cache *c, const char *key, uint64_t s
         };
         struct error *err = NULL;
 
-        if (size > (uint64_t)INT64_MAX - STORE_PIECE_BYTES)
+        if (size > STORE_MAX_OBJECT_BYTES)
                 return error_new(ERR_INVALID_ARG, "an object of %llu bytes is too large",
                                  (unsigned long long)size);
         f.n_pieces = size > 0 ? (size_t)((size - 1) / STORE_PIECE_BYTES) + 1 : 1;
@@ -285,6 +285,8 @@ static struct error *copy_file(const char *from, const char *to) {
         err = copy_bytes(in, out, to);
         if (close(out) != 0 && err == NULL)
                 err = error_errno(errno, "unable to write '%s'", to);
+        if (err != NULL)
+                (void)unlink(to); /* the next try would take it for the whole file */
         close(in);
         return err;
 }

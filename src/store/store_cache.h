@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The files of the objects that were fetched, by address and ETag.
+/* The files of the objects that were fetched, by server, address and ETag.
  *
  *     <key>           a whole file, read-only; its time of change is that of its last use
  *     <key>.part      a file that is being fetched, as long as the object
@@ -30,6 +30,10 @@
  * request is small beside its transfer: 70 ms at 1 Gbit/s. */
 #define STORE_PIECE_BYTES ((uint64_t)8 << 20)
 
+/* 256 TiB, more than any store takes. A listing that names a larger size would only cost the memory of the
+ * pieces: one byte for each. */
+#define STORE_MAX_OBJECT_BYTES ((uint64_t)1 << 48)
+
 struct store_cache;
 
 struct store_cache_options {
@@ -49,8 +53,9 @@ void store_cache_drop_unused(struct store_cache *c);
 
 #define CACHE_KEY_CHARS 64
 
-/* The name of the file of an object: a digest of all three. */
-struct error *cache_key_of(const char *address, struct str etag, uint64_t size,
+/* The name of the file of an object: a digest of all. `origin` is the server that the address leads to:
+ * "s3://bucket" is another bucket when AWS_ENDPOINT_URL is another one. */
+struct error *cache_key_of(const char *origin, const char *address, struct str etag, uint64_t size,
                            char ret[CACHE_KEY_CHARS + 1]) NODISCARD;
 
 enum cache_state {
@@ -72,7 +77,7 @@ struct cache_file {
 };
 
 /* Looks for the file, and begins it when it is not there. `is_reusable` false: what is there counts as
- * something else. */
+ * something else. INVALID_ARG beyond STORE_MAX_OBJECT_BYTES. */
 struct error *cache_file_open(struct store_cache *c, const char *key, uint64_t size,
                               bool is_reusable, struct cache_file *ret, enum cache_state *ret_state)
         NODISCARD;

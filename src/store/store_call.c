@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/random.h"
+#include "base/work_pool.h"
 #include "store/store.h"
 #include "store/store_credentials.h"
 #include "store/store_hub.h"
@@ -146,11 +147,20 @@ static struct error *send_once(struct attempt *t, unsigned *ret_renewals, struct
         return err;
 }
 
+static void wait_until(struct attempt *t, uint64_t until_ns) {
+        struct work_pool *pool = t->call->pool;
+
+        if (pool != NULL)
+                work_pool_begin_wait(pool);
+        store_hub_wait(t->store->hub, t->call->is_cancelled, until_ns);
+        if (pool != NULL)
+                work_pool_end_wait(pool);
+}
+
 /* Takes `why`. Returns NULL when it is time for another try. */
 static struct error *wait_for_next(struct attempt *t, struct error *why) {
-        struct store_hub *hub = t->store->hub;
-        uint32_t          random = 0;
-        uint64_t          until_ns;
+        uint32_t random = 0;
+        uint64_t until_ns;
 
         error_free(random_fill(&random, sizeof(random)));
         if (t->call->has_progressed)
@@ -163,7 +173,7 @@ static struct error *wait_for_next(struct attempt *t, struct error *why) {
                 log_warn("%s; trying again", why->message);
         t->is_repeated = true;
         error_free(why);
-        store_hub_wait(hub, t->call->is_cancelled, until_ns);
+        wait_until(t, until_ns);
         if (atomic_load(t->call->is_cancelled))
                 return error_new(ERR_CANCELLED, "%s: the request was cancelled", t->call->what);
         return NULL;

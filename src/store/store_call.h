@@ -17,6 +17,7 @@
 #include <stdbool.h>
 
 struct store;
+struct work_pool;
 
 struct store_call {
         const char *what; /* for messages: the address of what is asked for, without a query */
@@ -27,7 +28,9 @@ struct store_call {
         atomic_bool *is_cancelled;
         bool         has_progressed; /* set by a taker: the time for retries begins anew */
         bool         is_single;      /* without retries */
-        int          status;         /* set: of the last answer; 0: none */
+        struct work_pool
+                *pool;   /* borrowed; that runs the call, and others while it waits; NULL: none */
+        int      status; /* set: of the last answer; 0: none */
 };
 
 /* *ret is an answer of 2xx. UNAVAILABLE, NOT_FOUND (404) or INVALID_ARG "<what>: <why>" otherwise;

@@ -25,15 +25,16 @@ struct store_hub_options {
 };
 
 struct store_hub {
-        char             *cache_directory; /* owned; "" : none */
-        uint64_t          cache_bytes;
-        unsigned          n_transfers;
-        uint64_t          retry_ns;
-        struct work_pool *transfers; /* owned */
-        atomic_bool       is_stopping;
-        struct mutex      lock;    /* rank LOCK_MAILBOX; guards everything below, and the fetches */
-        struct cond       changed; /* a piece has ended, a fetch is cancelled, the server stops */
-        struct list       fetches; /* struct store_fetch: those that run */
+        char    *cache_directory; /* owned; "" : none */
+        uint64_t cache_bytes;
+        unsigned n_transfers;
+        uint64_t retry_ns;
+        struct work_pool
+                *transfers; /* owned; a transfer that waits for its next try gives its place away */
+        atomic_bool  is_stopping;
+        struct mutex lock;    /* rank LOCK_MAILBOX; guards everything below, and the fetches */
+        struct cond  changed; /* a piece has ended, a fetch is cancelled, the server stops */
+        struct list  fetches; /* struct store_fetch: those that run */
 };
 
 struct store_hub *store_hub_new(const struct store_hub_options *o);

@@ -21,13 +21,19 @@ void store_list_done(struct store_list *l) {
         *l = (struct store_list){ .entries = NULL };
 }
 
+static bool has_control(struct str text) {
+        for (size_t i = 0; i < text.len; i++)
+                if ((unsigned char)text.ptr[i] < ' ' || text.ptr[i] == 0x7f)
+                        return true;
+        return false;
+}
+
 /* Returns what is wrong with a name as a path, or NULL. */
 static const char *find_fault(struct str name) {
         struct str rest = name, part;
 
-        for (size_t i = 0; i < name.len; i++)
-                if ((unsigned char)name.ptr[i] < ' ' || name.ptr[i] == 0x7f)
-                        return "has a control character";
+        if (has_control(name))
+                return "has a control character";
         if (!str_is_utf8(name))
                 return "is not UTF-8";
         if (name.ptr[0] == '/')
@@ -54,13 +60,13 @@ static char *print_name(struct str name) {
         return text;
 }
 
-static void refuse(struct store_list *l, struct str key, const char *fault) {
+static void refuse(struct store_list *l, struct str key, const char *part, const char *fault) {
         AUTO_CHARS name = print_name(key);
 
         l->n_refused++;
         if (l->refusal == NULL)
-                l->refusal =
-                        error_new(ERR_INVALID_ARG, "the name of the object '%s' %s", name, fault);
+                l->refusal = error_new(ERR_INVALID_ARG, "the %s of the object '%s' %s", part, name,
+                                       fault);
 }
 
 static struct error *make_room(struct store_list *l) {
@@ -113,16 +119,19 @@ struct error *store_list_add(struct store_list *l, const struct store_object *o)
         const char *fault;
 
         if (!str_starts(o->key, prefix)) {
-                refuse(l, o->key, "does not begin with the prefix of the listing");
+                refuse(l, o->key, "name", "does not begin with the prefix of the listing");
                 return NULL;
         }
         name = str_range(o->key.ptr + prefix.len, o->key.len - prefix.len);
         if (name.len == 0)
                 return NULL;
         fault = find_fault(name);
-        if (fault == NULL)
+        if (fault != NULL)
+                refuse(l, o->key, "name", fault);
+        else if (has_control(o->etag)) /* it becomes the value of a header */
+                refuse(l, o->key, "ETag", "has a control character");
+        else
                 return append(l, name, o);
-        refuse(l, o->key, fault);
         return NULL;
 }
 

@@ -7,7 +7,8 @@
  *
  * A name becomes a path of the local file system. One that cannot be such a path (an empty component,
  * "." or "..", an absolute one, a control character, text that is not UTF-8) is left out: n_refused counts
- * these objects and `refusal` names the first, so that one odd object does not hide all others.
+ * these objects and `refusal` names the first, so that one odd object does not hide all others. The same
+ * holds for an ETag with a control character, since requests send it back in a header.
  *
  * Ownership.  store_list_done() frees the entries and their texts, which are in the list's arena.
  * Threads.  One owner at a time; read by any.

@@ -5,6 +5,7 @@
 #include "base/lock.h"
 #include "base/mem.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -339,6 +340,7 @@ static void set_options(struct exchange *x) {
                           (long)MIN(timeout_ms, CONNECT_TIMEOUT_MS));
         curl->easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
         curl->easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, (long)((timeout_ms + 999) / 1000));
+        curl->easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)MIN(r->max_ms, (uint64_t)LONG_MAX));
         curl->easy_setopt(easy, CURLOPT_BUFFERSIZE, READ_BYTES);
         curl->easy_setopt(easy, CURLOPT_USERAGENT, "neso/" NESO_VERSION);
         curl->easy_setopt(easy, CURLOPT_ERRORBUFFER, x->connection->why);

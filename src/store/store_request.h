@@ -31,6 +31,7 @@ struct store_request {
         size_t               n_headers;
         struct str           body;
         uint64_t             timeout_ms; /* without a byte in either direction; 0: 30 s */
+        uint64_t             max_ms;     /* of the whole exchange; 0: no limit */
         size_t max_answer_bytes;         /* of a body that is kept; more is an error; 0: 1 MiB */
         /* Gets the body of a 2xx answer in pieces; the status and the headers are in the answer by then. False
          * ends the exchange, which is then an error, CANCELLED. NULL: the answer keeps the body. */

@@ -24,6 +24,7 @@ void token_request_init(struct store_request *r, const char *method, const char 
         *r = (struct store_request){
                 .method = method,
                 .timeout_ms = timeout_ms,
+                .max_ms = 2 * timeout_ms,
                 .max_answer_bytes = MAX_ANSWER_BYTES,
         };
         strbuf_init(&r->url, MAX_URL_BYTES);

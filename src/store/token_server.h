@@ -20,7 +20,8 @@
 #define TOKEN_METADATA_TIMEOUT_MS 2000
 #define TOKEN_SERVER_TIMEOUT_MS 10000
 
-/* The URL has no query yet; `body` is borrowed, and that of a form. */
+/* The URL has no query yet; `body` is borrowed, and that of a form. The whole exchange takes at most twice
+ * the timeout, since all requests to the store wait for it and no stop ends it. */
 void token_request_init(struct store_request *r, const char *method, const char *url,
                         uint64_t timeout_ms);
 

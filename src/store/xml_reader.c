@@ -109,6 +109,11 @@ static void on_begin(void *userp, const XML_Char *name, const XML_Char **attribu
                 stop(r, place_error(r, "the elements are nested too deeply"));
                 return;
         }
+        /* expat accepts "<a:/>". Without a name the path would have no memory yet. */
+        if (*local_name(name) == '\0') {
+                stop(r, place_error(r, "an element has no name"));
+                return;
+        }
         r->starts[r->depth++] = r->path.len;
         if (r->path.len > 0)
                 strbuf_putc(&r->path, '/');

@@ -35,6 +35,7 @@ class Fault:
     code: str = "SlowDown"
     headers: dict = dataclasses.field(default_factory=dict)
     cut_after: int = None  # bytes of the body; then the connection ends
+    longer_by: int = 0  # Content-Length is larger than the body by this; then the connection ends
     corrupt: bool = False  # a byte of the body is another one
     hold: threading.Event = None  # waits for it before the body
     hold_after: int = 0  # bytes of the body that come before the wait
@@ -111,8 +112,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
+        longer_by = fault.longer_by if fault is not None else 0
+        self.send_header("Content-Length", str(len(body) + longer_by))
         self.end_headers()
+        self.close_connection = self.close_connection or longer_by > 0
         if self.command == "HEAD":
             return
         if fault is not None and fault.corrupt and body:

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Credentials of object stores against servers that check each signature, assertion and token
 (token_server.py): where keys come from, how they are exchanged, and what becomes of refusals."""
+import contextlib
 import json
 import os
+import socket
 import subprocess
+import threading
+import time
 
 import pytest
 
@@ -184,6 +188,31 @@ def test_server_of_tokens_that_fails(tokens, lab, s3):
     assert found["code"] == "Unavailable"
     assert found["error"].startswith(f"the role 'arn:aws:iam::1:role/r': {tokens.url}/: ") or \
         found["error"].startswith(f"{tokens.url}/: "), found
+
+
+def test_an_answer_with_keys_that_never_ends(lab, s3):
+    """A byte now and then is no progress: all requests to the store wait for the keys."""
+    ended = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve():
+            connection, _ = listener.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n")
+                while not ended.wait(0.2):
+                    connection.sendall(b" ")
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/keys"
+        lab.set(AWS_CONTAINER_CREDENTIALS_FULL_URI=url)
+        begin = time.monotonic()
+        found, = lab.run(s3, "get", "b/models/a")
+        assert time.monotonic() - begin < 30
+        ended.set()
+        thread.join(10)
+    assert found["code"] == "Unavailable" and found["error"].startswith(f"{url}: "), found
 
 
 def test_a_token_of_a_session_that_has_expired(tmp_path, monkeypatch):

@@ -256,6 +256,43 @@ def test_the_time_for_retries_ends(store, place):
                 in server.text())
 
 
+def test_the_time_for_retries_ends_when_nothing_new_comes(store, place):
+    """An object that is transferred as a whole begins anew: its first bytes are no progress."""
+    put(store)
+    store.faults.append(Fault("m/1/weights", times=1000, cut_after=50))
+    with opens(store, "--repository-retry-seconds=2", *EXPLICIT) as server:
+        load(server, "m", expected=500)
+        assert "m/1/weights: transfer closed with 50 bytes remaining" in server.text()
+        assert store.gets("m/1/weights") < 30
+
+
+def test_an_answer_that_breaks_behind_its_last_byte(store, place):
+    """All bytes of the range are there: the next request is not one for an empty range."""
+    n = 9 * MIB
+    put(store, n=n)
+    store.faults.append(Fault("weights", times=2, longer_by=1))
+    with opens(store, *EXPLICIT) as server:
+        load(server, "m")
+        assert copies(place)[0].read_bytes() == content(n)[:n]
+        assert store.listings() == 2, "the object did not change"
+
+
+def test_objects_that_fail_do_not_hold_up_others(store, place):
+    """A transfer that waits for its next try gives its place to one of another model."""
+    put(store)
+    store.put("models", "m/1/more", b"more")
+    put(store, "good")
+    store.faults.append(Fault("m/1/", times=100000, status=503))
+    with opens(store, "--repository-transfers=2", *EXPLICIT) as server:
+        thread = begin_load(server)
+        wait_until(lambda: store.gets("m/1/weights") >= 3 and store.gets("m/1/more") >= 3)
+        begin = time.monotonic()
+        load(server, "good")
+        assert time.monotonic() - begin < 10
+        unload(server, "m")
+        thread.join(20)
+
+
 def test_wrong_bytes_are_fetched_again(store, place):
     put(store, n=9 * MIB)
     store.faults.append(Fault("weights", corrupt=True))
@@ -469,6 +506,21 @@ def test_the_cache_is_used_after_a_restart(store, place, tmp_path):
             assert infer(server, "m").status == 200
     assert store.gets("weights") == 2 and store.gets("config.pbtxt") == 1
     assert len(cached(tmp_path / "cache")) == 2
+
+
+def test_the_cache_keeps_two_stores_apart(place, tmp_path, monkeypatch):
+    """The same address, ETag and size, but another server behind AWS_ENDPOINT_URL."""
+    option = f"--repository-cache-directory={tmp_path / 'cache'}"
+    for letter in "ab":
+        with ObjectServer() as store:
+            put(store)
+            store.put("models", "m/1/weights", letter * 50, etag='"1"')
+            monkeypatch.setenv("AWS_ENDPOINT_URL", store.origin)
+            server = Server("s3://models", (option,))
+            try:
+                assert [path.read_text() for path in copies(place)] == [letter * 50]
+            finally:
+                assert server.stop() == 0, server.text()
 
 
 def test_a_killed_server_fetches_the_rest(store, place, tmp_path):

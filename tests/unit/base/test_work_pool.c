@@ -263,6 +263,38 @@ static void test_some_threads_start(void **state) {
         thread_failure_after(0);
 }
 
+struct pause {
+        struct work       work;
+        struct work_pool *pool;
+        struct record    *record;
+};
+
+static void run_pause(struct work *w) {
+        struct pause *j = CONTAINER_OF(w, struct pause, work);
+
+        work_pool_begin_wait(j->pool);
+        wait_for_ended(j->record, 2);
+        work_pool_end_wait(j->pool);
+}
+
+/* Work in the only place waits for work that is pushed behind it. */
+static void test_a_pause_gives_the_place_away(void **state) {
+        struct work_pool *p = new_pool(1);
+        struct record     r;
+        struct pause      first = { .work.run = run_pause, .pool = p, .record = &r };
+        struct job        jobs[2];
+
+        (void)state;
+        record_init(&r);
+        work_pool_push(p, &first.work);
+        push(p, &jobs[0], &r, 0, false);
+        push(p, &jobs[1], &r, 1, false);
+        work_pool_free(p);
+        assert_int_equal(r.n_ended, 2);
+        assert_int_equal(r.max_running, 1);
+        record_done(&r);
+}
+
 SUITE(work_pool) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_in_order),
@@ -271,6 +303,7 @@ SUITE(work_pool) {
                 cmocka_unit_test(test_take_back),
                 cmocka_unit_test(test_without_work),
                 cmocka_unit_test(test_work_that_hangs),
+                cmocka_unit_test(test_a_pause_gives_the_place_away),
                 cmocka_unit_test(test_without_threads),
                 cmocka_unit_test(test_all_run),
                 cmocka_unit_test(test_some_threads_start),

@@ -8,8 +8,11 @@
 #include "store/store_cache.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -41,7 +44,7 @@ static void close_place(struct cache_place *p) {
 }
 
 static void key_of(const char *name, char key[CACHE_KEY_CHARS + 1]) {
-        assert_null(cache_key_of(name, STR_LIT("\"e\""), 5, key));
+        assert_null(cache_key_of("https://s", name, STR_LIT("\"e\""), 5, key));
 }
 
 static struct cache_file open_file(struct cache_place *p, const char *name, uint64_t size,
@@ -90,15 +93,17 @@ static void test_keys(void **state) {
         char a[CACHE_KEY_CHARS + 1], b[CACHE_KEY_CHARS + 1];
 
         (void)state;
-        assert_null(cache_key_of("s3://b/x", STR_LIT("1"), 5, a));
+        assert_null(cache_key_of("https://s", "s3://b/x", STR_LIT("1"), 5, a));
         assert_int_equal(strlen(a), CACHE_KEY_CHARS);
-        assert_null(cache_key_of("s3://b/x", STR_LIT("1"), 5, b));
+        assert_null(cache_key_of("https://s", "s3://b/x", STR_LIT("1"), 5, b));
         assert_string_equal(a, b);
-        assert_null(cache_key_of("s3://b/y", STR_LIT("1"), 5, b));
+        assert_null(cache_key_of("https://s", "s3://b/y", STR_LIT("1"), 5, b));
         assert_string_not_equal(a, b);
-        assert_null(cache_key_of("s3://b/x", STR_LIT("2"), 5, b));
+        assert_null(cache_key_of("https://s", "s3://b/x", STR_LIT("2"), 5, b));
         assert_string_not_equal(a, b);
-        assert_null(cache_key_of("s3://b/x", STR_LIT("1"), 6, b));
+        assert_null(cache_key_of("https://s", "s3://b/x", STR_LIT("1"), 6, b));
+        assert_string_not_equal(a, b);
+        assert_null(cache_key_of("https://t", "s3://b/x", STR_LIT("1"), 5, b));
         assert_string_not_equal(a, b);
 }
 
@@ -288,6 +293,68 @@ static void test_nothing_is_kept(void **state) {
         close_place(&p);
 }
 
+/* The memory for the pieces of an object is that of the size that a store claims. */
+static void test_a_size_that_no_object_has(void **state) {
+        const uint64_t     sizes[] = { STORE_MAX_OBJECT_BYTES + 1, (uint64_t)1 << 62, UINT64_MAX };
+        struct cache_place p;
+
+        (void)state;
+        open_place(&p, 0, true);
+        for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+                struct cache_file f;
+                enum cache_state  found;
+                char              key[CACHE_KEY_CHARS + 1];
+                struct error     *err;
+
+                key_of("a", key);
+                err = cache_file_open(p.cache, key, sizes[i], true, &f, &found);
+                assert_non_null(err);
+                assert_int_equal(err->code, ERR_INVALID_ARG);
+                assert_non_null(strstr(err->message, "bytes is too large"));
+                error_free(err);
+        }
+        assert_int_equal(count_files(&p), 0);
+        close_place(&p);
+}
+
+/* Another file system for the copy, on which there is no room. */
+static void test_half_a_copy_does_not_stay(void **state) {
+        char               folder[] = "/dev/shm/neso-test-XXXXXX";
+        struct rlimit      old, limit;
+        struct cache_place p;
+        struct cache_file  f;
+        AUTO_CHARS         target = NULL;
+        struct stat        here, there;
+        struct error      *err;
+
+        (void)state;
+        if (mkdtemp(folder) == NULL)
+                skip();
+        open_place(&p, 0, true);
+        fill(&p, "a", 100000, 'a');
+        f = open_file(&p, "a", 100000, CACHE_WHOLE);
+        assert_int_equal(stat(f.path, &here), 0);
+        assert_int_equal(stat(folder, &there), 0);
+        target = path_join(folder, "target");
+        (void)signal(SIGXFSZ, SIG_IGN);
+        assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+        limit = (struct rlimit){ .rlim_cur = 50000, .rlim_max = old.rlim_max };
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+        err = cache_file_link(&f, target);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+        if (here.st_dev != there.st_dev) {
+                assert_non_null(err);
+                error_free(err);
+                assert_int_equal(access(target, F_OK), -1);
+                assert_null(cache_file_link(&f, target));
+        }
+        assert_int_equal(stat(target, &there), 0);
+        assert_int_equal(there.st_size, 100000);
+        cache_file_close(&f);
+        assert_null(dir_remove(folder));
+        close_place(&p);
+}
+
 SUITE(store_cache) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_keys),
@@ -297,6 +364,8 @@ SUITE(store_cache) {
                 cmocka_unit_test(test_two_processes),
                 cmocka_unit_test(test_eviction),
                 cmocka_unit_test(test_nothing_is_kept),
+                cmocka_unit_test(test_half_a_copy_does_not_stay),
+                cmocka_unit_test(test_a_size_that_no_object_has),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -189,12 +189,33 @@ static void test_no_memory(void **state) {
         assert_int_equal(n_failures, 2);
 }
 
+/* An ETag is sent back in If-Match: the end of a line in it would begin another header. */
+static void test_etags(void **state) {
+        static const struct str bad[] = { { "a\r\nX: y", 7 }, { "\n", 1 }, { "\x7f", 1 } };
+        struct store_object     o = { .key = STR_LIT("a/x"), .size = 1 };
+        struct store_list       l;
+
+        (void)state;
+        store_list_init(&l, "");
+        for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+                o.etag = bad[i];
+                assert_null(store_list_add(&l, &o));
+        }
+        assert_int_equal(l.n_entries, 0);
+        assert_int_equal(l.n_refused, 3);
+        assert_string_equal(l.refusal->message,
+                            "the ETag of the object 'a/x' has a control character");
+        add(&l, STR_LIT("b"));
+        assert_int_equal(l.n_entries, 1);
+        store_list_done(&l);
+}
+
 SUITE(store_list) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_names),        cmocka_unit_test(test_refused),
                 cmocka_unit_test(test_other_prefix), cmocka_unit_test(test_same_names),
                 cmocka_unit_test(test_folders),      cmocka_unit_test(test_limits),
-                cmocka_unit_test(test_no_memory),
+                cmocka_unit_test(test_no_memory),    cmocka_unit_test(test_etags),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

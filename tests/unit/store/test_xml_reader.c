@@ -49,6 +49,8 @@ static void test_refused(void **state) {
                 { "<!DOCTYPE a SYSTEM 'file:///etc/passwd'><a/>",
                   "XML, line 1, column 1: a document type is not accepted" },
                 { "<a>stop</a><", "stopped at a" },
+                { "<a:/>", "XML, line 1, column 1: an element has no name" },
+                { "<a><b:></b:></a>", "XML, line 1, column 4: an element has no name" },
         };
 
         (void)state;
