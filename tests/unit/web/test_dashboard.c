@@ -9,6 +9,7 @@
 #include "web/dashboard.h"
 #include "web/dashboard_private.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@
 #define MAX_MODELS 600
 
 static struct {
-        uint64_t                  now_ns;
+        _Atomic uint64_t          now_ns; /* the sampler's thread reads it */
         struct NESO_ModelActivity models[MAX_MODELS];
         char                      names[MAX_MODELS][16];
         size_t                    n_models;
@@ -27,7 +28,7 @@ static struct {
 } core;
 
 static uint64_t fake_now(void) {
-        return core.now_ns;
+        return atomic_load(&core.now_ns);
 }
 
 struct TRITONSERVER_Error *NESO_ServerModelActivity(struct TRITONSERVER_Server *server,
@@ -131,12 +132,12 @@ static void serve(size_t model, uint64_t n) {
 
 static struct dashboard *begin(void) {
         memset(&core, 0, sizeof(core));
-        core.now_ns = 1000 * NS_PER_S;
+        atomic_store(&core.now_ns, 1000 * NS_PER_S);
         return dashboard_new(&(struct dashboard_options){ .now_ns = fake_now });
 }
 
 static void pass(uint64_t ms) {
-        core.now_ns += ms * NS_PER_MS;
+        atomic_fetch_add(&core.now_ns, ms * NS_PER_MS);
 }
 
 static void ask(struct dashboard *d, const struct dashboard_question *q, struct strbuf *out) {
