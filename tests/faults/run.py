@@ -317,7 +317,7 @@ class Matrix:
             self.fail("start", function, nth, f"ended by signal {-code}: {log[-3:]}")
         elif code not in (0, 1):
             self.fail("start", function, nth, f"exit code {code}: {log[-3:]}")
-        elif code == 1 and not any(re.match(r"E\d|neso: |out of memory: ", line) for line in log):
+        elif code == 1 and not any(re.match(r"E\d|neso: |error: |out of memory: ", line) for line in log):
             self.fail("start", function, nth, f"exit code 1 without a line that says why: {log[-3:]}")
 
     def run_stop(self, function):
