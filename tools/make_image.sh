@@ -27,7 +27,7 @@ fi
 
 # Its own storage, of a kind that works on every file system.
 image_tool() {
-        buildah --root "$out/work/storage" --runroot "$out/work/run" --storage-driver vfs "$@"
+        buildah --root "$out/making/storage" --runroot "$out/making/run" --storage-driver vfs "$@"
 }
 
 # What the container tells who runs it; images above this one inherit it.
@@ -63,13 +63,13 @@ write_image() {
 
 version=$(release_version)
 epoch=$(release_epoch)
-rm -rf "$out/work"
-mkdir -p "$out/work"
-trap 'rm -rf "$out/work"' EXIT
-stage_install "$build" "$out/work/stage"
-/usr/bin/python3 tools/image_root.py --stage="$out/work/stage" --debs="$build/debs" --out="$out/work/roots" \
+rm -rf "$out/making"
+mkdir -p "$out/making"
+trap 'rm -rf "$out/making"' EXIT
+stage_install "$build" "$out/making/stage"
+/usr/bin/python3 tools/image_root.py --stage="$out/making/stage" --debs="$build/debs" --out="$out/making/roots" \
         --version="$version" --epoch="$epoch"
-write_image scratch "$out/work/roots/base" neso:latest "$out/neso.tar"
-write_image neso:latest "$out/work/roots/python" neso:latest-python "$out/neso-python.tar"
-cp "$out"/work/roots/*.spdx.json "$out/"
+write_image scratch "$out/making/roots/base" neso:latest "$out/neso.tar"
+write_image neso:latest "$out/making/roots/python" neso:latest-python "$out/neso-python.tar"
+cp "$out"/making/roots/*.spdx.json "$out/"
 ls -l "$out"/*.tar "$out"/*.spdx.json

@@ -13,14 +13,26 @@
 #define MACHINE_VERSION "2018-02-01"
 #define SERVICE_VERSION "2019-08-01"
 
+/* Sends the request, and frees it. */
+static struct error *ask_oauth(struct store_request *r, const char *place, uint64_t now_ns,
+                               struct store_keys **ret, int *ret_status) {
+        struct store_answer a;
+        struct error       *err = token_server_ask(r, &a, ret_status);
+
+        store_request_done(r);
+        if (err != NULL)
+                return err;
+        err = token_read_oauth(strbuf_str(&a.body), place, now_ns, ret);
+        store_answer_done(&a);
+        return err;
+}
+
 static struct error *get_by_workload(const struct azure_setup *s, uint64_t now_ns,
                                      struct store_keys **ret) {
         AUTO_CHARS           place = token_place(s->token_url);
         AUTO_SECRET_BUF      form;
         AUTO_SECRET          token = NULL;
         struct store_request r;
-        struct store_answer  a;
-        struct error        *err;
 
         secret_buf_init(&form, FORM_BYTES, MAX_FORM_BYTES);
         TRY(token_file_read("AZURE_FEDERATED_TOKEN_FILE", s->token_file, &token));
@@ -33,13 +45,7 @@ static struct error *get_by_workload(const struct azure_setup *s, uint64_t now_n
         TRY(strbuf_check(&form, "a request for a token"));
         token_request_init(&r, "POST", s->token_url, TOKEN_SERVER_TIMEOUT_MS);
         token_request_set_form(&r, &form);
-        err = token_server_ask(&r, &a, NULL);
-        store_request_done(&r);
-        if (err != NULL)
-                return err;
-        err = token_read_oauth(strbuf_str(&a.body), place, now_ns, ret);
-        store_answer_done(&a);
-        return err;
+        return ask_oauth(&r, place, now_ns, ret, NULL);
 }
 
 static struct error *ask_identity(const struct azure_setup *s, uint64_t now_ns,
@@ -47,8 +53,6 @@ static struct error *ask_identity(const struct azure_setup *s, uint64_t now_ns,
         AUTO_CHARS           place = token_place(s->identity_url);
         bool                 is_service = s->identity_header != NULL;
         struct store_request r;
-        struct store_answer  a;
-        struct error        *err;
 
         token_request_init(&r, "GET", s->identity_url, TOKEN_METADATA_TIMEOUT_MS);
         token_request_put_query(&r, "api-version", is_service ? SERVICE_VERSION : MACHINE_VERSION);
@@ -59,13 +63,7 @@ static struct error *ask_identity(const struct azure_setup *s, uint64_t now_ns,
                 store_request_add(&r, "x-identity-header", s->identity_header);
         else
                 store_request_add(&r, "metadata", "true");
-        err = token_server_ask(&r, &a, ret_status);
-        store_request_done(&r);
-        if (err != NULL)
-                return err;
-        err = token_read_oauth(strbuf_str(&a.body), place, now_ns, ret);
-        store_answer_done(&a);
-        return err;
+        return ask_oauth(&r, place, now_ns, ret, ret_status);
 }
 
 static struct error *get_by_identity(const struct azure_setup *s, uint64_t now_ns,
