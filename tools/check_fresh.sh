@@ -3,10 +3,10 @@
 #
 # Runs the two commands of the README, make demo and make check, in a bare Debian:
 #
-#   tools/check_fresh.sh [--only=demo|check|deb] [--lines=N] [--keep] bookworm|trixie
+#   tools/check_fresh.sh [--only=TARGET] [--lines=N] [--keep] bookworm|trixie
 #
-#   --only=NAME   one of the two commands, or deb: builds the packages, and in a second system, without
-#                 what building needs, installs, upgrades and purges them
+#   --only=TARGET another target of make alone, as image-check. With deb, a second system, without what
+#                 building needs, then installs, upgrades and purges the packages
 #   --lines=N     that many of the last lines of each command are shown (30)
 #   --keep        the system, some 3 GB, and the whole logs are not removed; the last line says where
 #                 they are
@@ -74,8 +74,8 @@ suite="" keep=false lines=30 commands=(demo check)
 for argument; do
         case $argument in
         --keep) keep=true ;;
-        --only=demo | --only=check) commands=("${argument#*=}") ;;
         --only=deb) commands=(deb try) ;;
+        --only=[a-z]*) commands=("${argument#*=}") ;;
         --lines=[0-9]*) lines=${argument#*=} ;;
         bookworm | trixie) suite=$argument ;;
         *) usage ;;

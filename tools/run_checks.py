@@ -8,7 +8,8 @@
 
 A test program of cmocka counts with each of its tests; any other program counts once, and so does
 anything that keeps tests from running (a build that fails, a program that crashes, time over).
-Before the last line come the time that each phase took and the ten slowest tests.
+Before the last line come the ten slowest tests, the time that each phase took, and each failed test
+with the end of what it printed (also in failures.txt of the build's folder).
 """
 import argparse
 import contextlib
@@ -27,6 +28,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CMOCKA_PASSED = re.compile(r"^\[  PASSED  \] (\d+) test", re.M)
 TAKES_SECONDS = re.compile(r"^TAKES_SECONDS = (\d+)$", re.M)
 ALONE = re.compile(r"^ALONE = True\b", re.M)
+LONGEST_FAILURE = 6000  # characters of a failed test that are shown again at the end
 CMOCKA_FAILED = re.compile(r"^\[  FAILED  \] (\d+) test", re.M)
 
 
@@ -35,14 +37,24 @@ class Tally:
         self.passed = 0
         self.failed = 0
         self.seconds = {}  # of a test, by its name
+        self.failures = []  # what each failed test printed, headed by its name
 
     def add(self, passed, failed):
         self.passed += passed
         self.failed += failed
 
+    def explain(self, name, text):
+        self.failures.append(f"FAILED: {name}\n{text.strip()[-LONGEST_FAILURE:]}\n")
+
     def fail(self, what):
         print(f"FAILED: {what}", flush=True)
         self.failed += 1
+        self.explain(what, "")
+
+    def print_failures(self, path):
+        text = "\n".join(self.failures)
+        path.write_text(text, encoding="utf-8")
+        print(text, end="")
 
     def print_slowest(self, n=10):
         slowest = sorted(self.seconds.items(), key=lambda row: -row[1])[:n]
@@ -122,6 +134,7 @@ def count_program(entry, tally):
     if entry["result"] == "SKIP":
         return
     tally.add(passed, max(failed, 1))
+    tally.explain(entry["name"], text)
     print(f"\n==== {entry['name']}: {entry['result']} (status {entry.get('returncode')}) ====")
     print(text.strip()[-20000:], flush=True)
 
@@ -252,6 +265,9 @@ def count_report(report, tally):
         for case in suite.iter("testcase"):
             name = f"{case.get('classname')}.{case.get('name')}"
             tally.seconds[name] = float(case.get("time", "0"))
+            for kind in ("failure", "error"):
+                for what in case.findall(kind):
+                    tally.explain(name, what.text or what.get("message", ""))
 
 
 def main():
@@ -290,6 +306,7 @@ def main():
             run_end_to_end(options.folder, options, tally)
     tally.print_slowest()
     phases.print_rows()
+    tally.print_failures(pathlib.Path(ROOT, options.folder, "failures.txt"))
     print(f"{tally.passed} passed, {tally.failed} failed", flush=True)
     return 1 if tally.failed > 0 or tally.passed == 0 else 0
 
