@@ -167,13 +167,13 @@ deb:
 
 # An archive of the installation that runs from any folder, in build.
 tarball:
-	@tools/setup.sh --build-only zstd
+	@tools/setup.sh --build-only zstd git
 	@$(MAKE) --no-print-directory all
 	@tools/make_tarball.sh $(BUILD)
 
 # Container images in build/image, for podman load and docker load; needs root.
 image:
-	@tools/setup.sh --build-only buildah
+	@tools/setup.sh --build-only buildah git
 	@$(MAKE) --no-print-directory all
 	@tools/make_image.sh $(BUILD)
 

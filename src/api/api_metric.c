@@ -290,6 +290,15 @@ struct TRITONSERVER_Error *TRITONSERVER_MetricObserve(struct TRITONSERVER_Metric
         return error_to_api(metric_observe(metric_from_api(metric), value));
 }
 
+struct TRITONSERVER_Error *NESO_MetricHistogram(struct TRITONSERVER_Metric *metric,
+                                                uint64_t *counts, uint64_t n_counts, double *sum) {
+        API_NEEDS(metric);
+        API_NEEDS(counts);
+        API_NEEDS(sum);
+        return error_to_api(
+                metric_histogram(metric_from_api(metric), counts, (size_t)n_counts, sum));
+}
+
 struct TRITONSERVER_Error *TRITONSERVER_GetMetricKind(struct TRITONSERVER_Metric *metric,
                                                       TRITONSERVER_MetricKind    *kind) {
         API_NEEDS(metric);

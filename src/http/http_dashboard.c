@@ -2,12 +2,17 @@
 /* The dashboard: its page, whose files are static, and its data (web/dashboard.h). */
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/clock.h"
+#include "base/compiler.h"
 #include "base/strbuf.h"
 #include "call/service.h"
+#include "codec/json_writer.h"
 #include "codec/url.h"
 #include "http/http_handlers.h"
 #include "http/http_route.h"
 #include "net/loop.h"
+#include "openai/openai_metrics.h"
+#include "openai/openai_settings.h"
 #include "web/dashboard.h"
 #include "web/web_asset.h"
 
@@ -93,14 +98,70 @@ struct look {
         struct http_call         *call; /* borrowed: holds this */
         struct dashboard_question question;
         bool                      wants_history;
+        bool                      wants_language_models;
         struct str                model, version; /* of the history */
         struct buf               *json;           /* ref */
         struct error             *failure;        /* owned */
 };
 
+struct language_model_list {
+        struct json_writer w;
+        struct http_call  *call; /* borrowed */
+};
+
+static void put_language_model(void *owner, const struct openai_reading *r) {
+        struct language_model_list *list = owner;
+        struct json_writer         *w = &list->w;
+
+        if (!access_grants_model(&list->call->access, str_of(r->model)))
+                return;
+        json_begin_array(w);
+        json_put_string(w, r->model);
+        json_put_i64(w, r->version);
+        for (int i = 0; i < N_OPENAI_LATENCIES; i++) {
+                json_begin_array(w);
+                json_put_f64(w, r->seconds[i]);
+                for (int k = 0; k < OPENAI_BUCKETS; k++)
+                        json_put_u64(w, r->buckets[i][k]);
+                json_end_array(w);
+        }
+        for (int i = 0; i < N_OPENAI_COUNTS; i++)
+                json_put_u64(w, r->counts[i]);
+        json_end_array(w);
+}
+
+/* Puts what the models have answered through the OpenAI endpoints since the server's start; the page makes rates of
+ * it:
+ *
+ *     {"now_ms": .., "bounds_s": [..],
+ *      "models": [["name", version, [sum in s, bucket, ...] of the first token, of those between, of the whole,
+ *                  prompt tokens, generated tokens, ends: stop, length, tool calls, other, error], ...]} */
+static struct error *print_language_models(struct http_call *call, struct strbuf *out) {
+        struct language_model_list    list = { .call = call };
+        const struct openai_settings *openai = call->service->openai;
+
+        json_writer_init(&list.w, out);
+        json_begin_object(&list.w);
+        json_member_u64(&list.w, "now_ms", clock_now_ns() / NS_PER_MS);
+        json_key(&list.w, "bounds_s");
+        json_begin_array(&list.w);
+        for (size_t i = 0; i < ARRAY_LEN(openai_bounds); i++)
+                json_put_f64(&list.w, openai_bounds[i]);
+        json_end_array(&list.w);
+        json_key(&list.w, "models");
+        json_begin_array(&list.w);
+        if (openai != NULL)
+                openai_metrics_read(openai->metrics, put_language_model, &list);
+        json_end_array(&list.w);
+        json_end_object(&list.w);
+        return strbuf_check(out, "the answer");
+}
+
 static struct error *print_answer(struct look *l, struct strbuf *out) {
         struct dashboard *d = l->call->service->dashboard;
 
+        if (l->wants_language_models)
+                return print_language_models(l->call, out);
         if (l->wants_history)
                 return dashboard_print_history(d, l->model, l->version, out);
         return dashboard_print(d, &l->question, out);
@@ -183,6 +244,10 @@ static struct error *read_member(struct look *l, struct str name, struct str val
         if (str_is(name, "history")) {
                 l->wants_history = true;
                 return read_text(l, name, value, &l->model);
+        }
+        if (str_is(name, "language_models")) {
+                l->wants_language_models = true;
+                return NULL;
         }
         if (str_is(name, "version"))
                 return read_text(l, name, value, &l->version);

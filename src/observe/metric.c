@@ -261,6 +261,23 @@ struct error *metric_value(struct metric *m, double *ret) {
         return NULL;
 }
 
+static void read_counts(const struct metric *m, uint64_t *ret) {
+        for (size_t i = 0; i <= m->n_bounds; i++)
+                ret[i] = atomic_load_explicit(&m->counts[i], memory_order_relaxed);
+}
+
+struct error *metric_histogram(struct metric *m, uint64_t *counts, size_t n_counts,
+                               double *ret_sum) {
+        if (m->family->kind != METRIC_HISTOGRAM)
+                return not_supported(m, "Histogram");
+        if (n_counts != m->n_bounds + 1)
+                return error_new(ERR_INVALID_ARG, "the histogram '%s' has %zu buckets, not %zu",
+                                 m->family->name, m->n_bounds + 1, n_counts);
+        read_counts(m, counts);
+        *ret_sum = atomic_load_explicit(&m->value, memory_order_relaxed);
+        return NULL;
+}
+
 static void print_metric(const struct metric *m, struct strbuf *out) {
         double    value = atomic_load_explicit(&m->value, memory_order_relaxed);
         uint64_t *counts;
@@ -272,8 +289,7 @@ static void print_metric(const struct metric *m, struct strbuf *out) {
         counts = mem_alloc(
                 (m->n_bounds + 1) *
                 sizeof(*counts)); /* bounded: the metric already has an array of this size */
-        for (size_t i = 0; i <= m->n_bounds; i++)
-                counts[i] = atomic_load_explicit(&m->counts[i], memory_order_relaxed);
+        read_counts(m, counts);
         prometheus_histogram(out, m->family->name, m->labels_text,
                              &(struct prometheus_histogram){ .bounds = m->bounds,
                                                              .counts = counts,

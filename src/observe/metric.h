@@ -61,6 +61,10 @@ struct error *metric_increment(struct metric *m, double by);
 struct error *metric_set(struct metric *m, double value);
 struct error *metric_observe(struct metric *m, double value);
 struct error *metric_value(struct metric *m, double *ret); /* not for histograms */
+/* Sets what is in each bucket of a histogram, not cumulative: counts[i] belongs to bounds[i], the last to
+ * +Inf. INVALID_ARG when n_counts is not the number of bounds + 1. */
+struct error *metric_histogram(struct metric *m, uint64_t *counts, size_t n_counts,
+                               double *ret_sum);
 
 /* A collector is called while the registry is printed and locked. It writes complete families as text,
  * with the functions of prometheus.h. Collectors run in order of registration, before or after the

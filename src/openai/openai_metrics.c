@@ -6,12 +6,15 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "core_api/core_error.h"
+#include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
 
 #include <stdio.h>
 #include <string.h>
 
 struct openai_meter {
+        char                       *model; /* owned */
+        int64_t                     version;
         struct TRITONSERVER_Metric *latencies[N_OPENAI_LATENCIES]; /* owned */
         struct TRITONSERVER_Metric *counts[N_OPENAI_COUNTS];       /* owned */
 };
@@ -31,8 +34,9 @@ struct openai_metrics {
 };
 
 /* 1 ms to 60 s, as the engines have them. */
-static const double bounds[] = { 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
-                                 0.5,   1,      2.5,   5,    10,    30,   60 };
+const double openai_bounds[OPENAI_BUCKETS - 1] = { 0.001, 0.0025, 0.005, 0.01, 0.025,
+                                                   0.05,  0.1,    0.25,  0.5,  1,
+                                                   2.5,   5,      10,    30,   60 };
 
 static const struct {
         const char *name, *help;
@@ -72,7 +76,7 @@ static struct error *open_families(struct openai_metrics *m) {
                                                      family_texts[i].name, family_texts[i].help)));
         TRY(core_error_take(TRITONSERVER_MetricArgsNew(&m->buckets)));
         return core_error_take(
-                TRITONSERVER_MetricArgsSetHistogram(m->buckets, bounds, ARRAY_LEN(bounds)));
+                TRITONSERVER_MetricArgsSetHistogram(m->buckets, openai_bounds, OPENAI_BUCKETS - 1));
 }
 
 struct error *openai_metrics_new(struct openai_metrics **ret) {
@@ -97,6 +101,7 @@ static void free_meter(struct openai_meter *meter) {
         for (int i = 0; i < N_OPENAI_COUNTS; i++)
                 if (meter->counts[i] != NULL)
                         core_error_drop(TRITONSERVER_MetricDelete(meter->counts[i]));
+        free(meter->model);
         free(meter);
 }
 
@@ -177,10 +182,13 @@ static struct openai_meter *new_meter(const struct openai_metrics *m, const char
         AUTO_CHARS           text = mem_printf("%lld", (long long)version);
         AUTO_ERROR           err = open_meter(m, model, text, meter);
 
-        if (err == NULL)
-                return meter;
-        free_meter(meter);
-        return NULL;
+        if (err != NULL) {
+                free_meter(meter);
+                return NULL;
+        }
+        meter->model = mem_strdup(model);
+        meter->version = version;
+        return meter;
 }
 
 static struct openai_meter *find_meter(struct openai_metrics *m, struct str key,
@@ -233,4 +241,52 @@ void openai_meter_observe(struct openai_meter *m, enum openai_latency what, uint
 void openai_meter_add(struct openai_meter *m, enum openai_count what, uint64_t n) {
         if (m != NULL && n > 0)
                 core_error_drop(TRITONSERVER_MetricIncrement(m->counts[what], (double)n));
+}
+
+/* ---- reading ---- */
+
+/* Returns all meters, which last as long as the metrics; the caller frees the array. */
+static struct openai_meter **list_meters(struct openai_metrics *m, size_t *ret_n) {
+        const struct map_entry *e;
+        struct openai_meter   **meters;
+        size_t                  at = 0, n = 0;
+
+        MUTEX_GUARD(&m->lock);
+        meters = mem_alloc((map_size(&m->meters) + 1) * sizeof(struct openai_meter *));
+        while ((e = map_next(&m->meters, &at)) != NULL)
+                meters[n++] = e->value;
+        *ret_n = n;
+        return meters;
+}
+
+static struct error *read_meter(const struct openai_meter *m, struct openai_reading *ret) {
+        double value;
+
+        *ret = (struct openai_reading){ .model = m->model, .version = m->version };
+        for (int i = 0; i < N_OPENAI_LATENCIES; i++)
+                TRY(core_error_take(NESO_MetricHistogram(m->latencies[i], ret->buckets[i],
+                                                         OPENAI_BUCKETS, &ret->seconds[i])));
+        for (int i = 0; i < N_OPENAI_COUNTS; i++) {
+                TRY(core_error_take(TRITONSERVER_MetricValue(m->counts[i], &value)));
+                ret->counts[i] = (uint64_t)value;
+        }
+        return NULL;
+}
+
+void openai_metrics_read(struct openai_metrics *m,
+                         void (*each)(void *owner, const struct openai_reading *r), void *owner) {
+        struct openai_meter **meters;
+        size_t                n;
+
+        if (m == NULL)
+                return;
+        meters = list_meters(m, &n);
+        for (size_t i = 0; i < n; i++) {
+                struct openai_reading reading;
+                AUTO_ERROR            err = read_meter(meters[i], &reading);
+
+                if (err == NULL)
+                        each(owner, &reading);
+        }
+        free(meters);
 }

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #define OPENAI_MAX_METERS 1024
+#define OPENAI_BUCKETS 16
 
 enum openai_latency {
         OPENAI_FIRST_TOKEN,
@@ -49,6 +50,22 @@ void          openai_metrics_free(struct openai_metrics *m); /* NULL is fine */
  * many, or memory is short. */
 struct openai_meter *openai_metrics_meter(struct openai_metrics *m, const char *model,
                                           int64_t version);
+/* What the meters of a model have counted since the server's start. */
+struct openai_reading {
+        const char *model; /* borrowed; as long as the metrics */
+        int64_t     version;
+        double      seconds[N_OPENAI_LATENCIES]; /* sums */
+        uint64_t    buckets[N_OPENAI_LATENCIES][OPENAI_BUCKETS];
+        uint64_t    counts[N_OPENAI_COUNTS];
+};
+
+/* Bucket i of a reading has the times above bound i - 1 and up to bound i, in seconds; the last those above all
+ * bounds. */
+extern const double openai_bounds[OPENAI_BUCKETS - 1];
+
+/* Calls `each` for every meter, in any order. A meter that cannot be read is left out. NULL is fine. */
+void openai_metrics_read(struct openai_metrics *m,
+                         void (*each)(void *owner, const struct openai_reading *r), void *owner);
 /* Both accept NULL. */
 void openai_meter_observe(struct openai_meter *m, enum openai_latency what, uint64_t ns);
 void openai_meter_add(struct openai_meter *m, enum openai_count what, uint64_t n);

@@ -104,7 +104,7 @@ TEXTS = {"model_name": b"id", "name": b"INPUT0", "host_policy_name": b"cpu", "se
          "value": b"1", "config_json": b"{}", "base": b"{}", "dtype": b"FP32", "file": b"",
          "log_file": b"", "cache_name": b"none",
          "option_name": b"exit-timeout-secs"}
-NUMBERS = {"dim_count": 1, "shape": 3, "model_version": -1, "byte_size": 2, "fraction": 1,
+NUMBERS = {"n_counts": 3, "dim_count": 1, "shape": 3, "model_version": -1, "byte_size": 2, "fraction": 1,
            "kind": 0, "thread_count": 2, "label_count": 0, "parameter_count": 0, "format": 0,
            "mapping_count": 0, "config_version": 1, "device_id": 0, "max_responses": 1,
            "max_bytes": 1, "level": 0, "index": 0, "class_index": 0,
@@ -248,12 +248,12 @@ class Objects:
         return self.api.make("MessageNewFromSerializedJson", c_char_p(b"{}"), ctypes.c_size_t(2))
 
     def make_MetricFamily(self, function):
-        kind = {"MetricSet": 1, "MetricObserve": 2, "MetricNewWithArgs": 2}.get(function, 0)
+        kind = {"MetricSet": 1, "MetricObserve": 2, "MetricHistogram": 2, "MetricNewWithArgs": 2}.get(function, 0)
         return self.api.make("MetricFamilyNew", kind, c_char_p(b"family"), c_char_p(b"about it"))
 
     def make_Metric(self, function):
         family = self.get("MetricFamily", function)
-        args = self.make_MetricArgs("") if function == "MetricObserve" else None
+        args = self.make_MetricArgs("") if function in ("MetricObserve", "MetricHistogram") else None
         return self.api.make("MetricNewWithArgs", family, None, c_uint64(0), args)
 
     def make_MetricArgs(self, _function):

@@ -14,6 +14,11 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+# A model of which the OpenAI endpoints ask: what comes in as text goes out as text.
+ECHO = ('backend: "identity"\n'
+        'input { name: "text_input" data_type: TYPE_STRING dims: [ 1 ] }\n'
+        'input { name: "sampling_parameters" data_type: TYPE_STRING dims: [ 1 ] optional: true }\n'
+        'output { name: "text_output" data_type: TYPE_STRING dims: [ 1 ] }\n')
 NAME, STATE, RATE, MEAN, P50, P99, TOTAL, REASON = 0, 2, 3, 4, 5, 6, 11, 12
 
 
@@ -647,6 +652,32 @@ def test_a_server_that_starts_again_is_noticed(start, page):
 @pytest.fixture(scope="module")
 def many(start):
     return start({f"model_{i:03}": config() for i in range(500)})
+
+
+def test_language_models_have_a_table_once_they_were_asked(start, page):
+    server = start({"echo": ECHO})
+    page.open(server)
+    assert not page.id("language").is_displayed()
+    stop = threading.Event()
+
+    def complete():
+        while not stop.is_set():
+            post(server, "/v1/completions", {"model": "echo", "prompt": "hello", "stream": True})
+
+    load = threading.Thread(target=complete)
+    load.start()
+    try:
+        page.driver.refresh()
+        page.wait(lambda: page.id("language").is_displayed(), "the table")
+        cells = page.id("language-rows").find_elements(By.TAG_NAME, "td")
+        page.wait(lambda: float(cells[2].text) > 0, "a rate")
+        page.wait(lambda: re.fullmatch(r"≈[0-9.]+ (µs|ms)", cells[7].text), "the time of the first token")
+    finally:
+        stop.set()
+        load.join()
+    assert [cells[i].text for i in (0, 1, 3, 4, 9, 11)] == ["echo", "1", "0", "0", "–", "0"]
+    page.wait(lambda: cells[2].text == "0", "no rate")
+    page.screenshot("language_models")
 
 
 def test_500_models_are_filtered_and_sorted(many, page):

@@ -17,9 +17,15 @@ IDENTITY = ('backend: "identity"\nmax_batch_size: 8\n'
             'input { name: "INPUT0" data_type: TYPE_FP32 dims: [ 2 ] }\n'
             'output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 2 ] }\n')
 BROKEN = 'backend: "there_is_none"\n' + IDENTITY.split("\n", 1)[1]
-MODELS = {"one": IDENTITY, "two": IDENTITY, "broken": BROKEN}
+# The OpenAI endpoints speak to it: what comes in as text goes out as text.
+ECHO = ('backend: "identity"\n'
+        'input { name: "text_input" data_type: TYPE_STRING dims: [ 1 ] }\n'
+        'input { name: "sampling_parameters" data_type: TYPE_STRING dims: [ 1 ] optional: true }\n'
+        'output { name: "text_output" data_type: TYPE_STRING dims: [ 1 ] }\n')
+MODELS = {"one": IDENTITY, "two": IDENTITY, "broken": BROKEN, "echo": ECHO}
 BACKENDS = ("identity",)
-OPTIONS = ("--model-control-mode=explicit", "--load-model=one", "--load-model=two")
+OPTIONS = ("--model-control-mode=explicit", "--load-model=one", "--load-model=two",
+           "--load-model=echo")
 
 # The order of enum dashboard_number, of what the tests look at.
 REQUESTS, EXECUTIONS, ROWS, INSTANCES, P50, TOTAL, MEANS, N_NUMBERS = 0, 5, 6, 11, 13, 28, 30, 35
@@ -79,7 +85,7 @@ def test_the_page_and_all_that_it_names_are_there_with_a_strict_policy(server):
     scripts = [fetch(server, name).body.decode() for name in names if name.endswith("app.js")]
     modules = {"/dashboard/" + name for script in scripts
                for name in re.findall(r'from "\./(\w+\.js)"', script)}
-    assert len(modules) == 6
+    assert len(modules) == 7
     for path in ["/dashboard", *names, *modules, "/dashboard/infer.js", "/dashboard/graph.js"]:
         answer = fetch(server, path)
         assert answer.status == 200, path
@@ -198,6 +204,38 @@ def test_a_wrong_question_is_refused_with_its_mistake(server, query, text):
     assert (answer.status, answer.json()["error"]) == (400, text)
 
 
+def language_models(server, headers=None):
+    answer = fetch(server, "/v2/dashboard?language_models=", headers)
+    assert answer.status == 200, answer.body
+    return answer.json()
+
+
+def complete(server, n, headers=None):
+    body = json.dumps({"model": "echo", "prompt": "hello"}).encode()
+    for _ in range(n):
+        answer = fetch(server, "/v1/completions", headers, body)
+        assert (answer.status, answer.json()["choices"][0]["text"]) == (200, "hello")
+
+
+def test_language_models_report_what_they_counted(server):
+    before = language_models(server)
+    assert before["models"] == []
+    assert before["bounds_s"][0] == 0.001 and before["bounds_s"][-1] == 60
+    complete(server, 2)
+    body = json.dumps({"model": "echo", "prompt": "hello", "stream": True}).encode()
+    assert b"hello" in fetch(server, "/v1/completions", body=body).body
+    after = language_models(server)
+    assert after["now_ms"] > before["now_ms"]
+    [[name, version, first, between, whole, *counts]] = after["models"]
+    assert (name, version) == ("echo", 1)
+    for times in (first, between, whole):
+        assert len(times) == 1 + len(after["bounds_s"]) + 1
+    assert (sum(first[1:]), sum(between[1:]), sum(whole[1:])) == (1, 0, 3)
+    assert 0 < first[0] <= whole[0] < 60
+    # Prompt and generated tokens, of which this model reports none; ends by stop, length, tool calls, other, error.
+    assert counts == [0, 0, 3, 0, 0, 0, 0]
+
+
 # ---- who may -------------------------------------------------------------------------------------
 
 
@@ -214,7 +252,7 @@ def keyed(tmp_path_factory):
     require_build(BACKENDS)
     folder = tmp_path_factory.mktemp("keyed")
     (folder / "models").mkdir()
-    write_repository(folder / "models", {"one": IDENTITY, "two": IDENTITY})
+    write_repository(folder / "models", {"one": IDENTITY, "two": IDENTITY, "echo": ECHO})
     keys = folder / "keys"
     keys.write_text(line("all", "*") + line("metadata", "metadata") + line("infer", "inference")
                     + line("one", "*", "one"))
@@ -250,6 +288,13 @@ def test_a_key_of_one_model_sees_one_model_and_no_log(keyed):
     answer = fetch(keyed, "/v2/dashboard?history=two&version=1", key("one"))
     assert (answer.status, answer.json()["error"]) == (
         404, "the dashboard knows no version '1' of 'two'")
+
+
+def test_a_key_of_one_model_sees_no_other_language_model(keyed):
+    complete(keyed, 1, {"Authorization": "Bearer key of all"})
+    assert [model[0] for model in language_models(keyed, key("all"))["models"]] == ["echo"]
+    assert language_models(keyed, key("one"))["models"] == []
+    assert fetch(keyed, "/v2/dashboard?language_models=").status == 401
 
 
 def test_a_restricted_group_hides_the_log(tmp_path):

@@ -361,6 +361,15 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerStartPoll(
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerObserveKeyRefused(
         struct TRITONSERVER_Server *server, const char *key, const char *reason);
 
+/* Reads a metric of the kind TRITONSERVER_METRIC_KIND_HISTOGRAM, as TRITONSERVER_MetricValue() reads the
+ * others: sets counts[i] to the number of values in bucket i, above bound i - 1 and up to bound i (not
+ * cumulative), the last one being that of the values above all bounds, and *sum to the sum of the values.
+ *
+ * INVALID_ARG when an argument is NULL or n_counts is not the number of bounds + 1, UNSUPPORTED for another
+ * kind of metric. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_MetricHistogram(
+        struct TRITONSERVER_Metric *metric, uint64_t *counts, uint64_t n_counts, double *sum);
+
 /* What a version of a model has done since it was loaded, and what it does now. The numbers are those
  * of TRITONSERVER_ServerMetrics(), as they are at one moment. Members may be added at the end. */
 enum { NESO_PHASES = 5, NESO_LATENCY_BUCKETS = 22, NESO_FAILURE_REASONS = 4 };

@@ -3,6 +3,7 @@
 import {askForKey, Refusal, request, requestJson} from "./api.js";
 import {bytes, byId, count, make, reveal, say, setText, showTiles, span} from "./dom.js";
 import {Detail} from "./detail.js";
+import {LanguageModels} from "./language.js";
 import {Models} from "./model.js";
 import {Plot} from "./plot.js";
 import {Table} from "./table.js";
@@ -16,6 +17,7 @@ const SAMPLE = {requests: 0, cpu: 2, rss: 3};
 
 const seen = {boot: 0, seq: 0, log: 0};
 const models = new Models();
+const languageModels = new LanguageModels();
 let before = null; // the "server" part of the answer before
 let ratePlot = null, cpuPlot = null;
 
@@ -90,7 +92,7 @@ function forget() {
   models.byId.clear();
   table.update({changed: new Set(), gone});
   seen.seq = seen.log = 0;
-  before = null;
+  before = languageModels.last = null;
   byId("log").replaceChildren();
 }
 
@@ -115,6 +117,7 @@ async function look() {
   table.update(models.take(answer));
   showServer(answer.server, models.all().reduce((sum, model) => sum + model.rate, 0));
   showLog(answer.log);
+  await languageModels.look();
   detail.show();
   detail.tick(answer.server.now_ms / 1000);
 }

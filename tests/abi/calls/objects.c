@@ -141,6 +141,8 @@ static void call_histogram(void) {
         struct TRITONSERVER_MetricFamily *family;
         struct TRITONSERVER_MetricArgs   *args;
         struct TRITONSERVER_Metric       *metric;
+        uint64_t                          counts[3];
+        double                            sum;
 
         OK(TRITONSERVER_MetricFamilyNew, &family, TRITONSERVER_METRIC_KIND_HISTOGRAM,
            "calls_histogram", "a histogram");
@@ -148,6 +150,8 @@ static void call_histogram(void) {
         OK(TRITONSERVER_MetricArgsSetHistogram, args, buckets, 2);
         OK(TRITONSERVER_MetricNewWithArgs, &metric, family, NULL, 0, args);
         OK(TRITONSERVER_MetricObserve, metric, 5.0);
+        OK(NESO_MetricHistogram, metric, counts, 3, &sum);
+        EXPECT(counts[0] + counts[1] + counts[2] == 1 && sum == 5.0);
         OK(TRITONSERVER_MetricArgsDelete, args);
         OK(TRITONSERVER_MetricDelete, metric);
         OK(TRITONSERVER_MetricFamilyDelete, family);

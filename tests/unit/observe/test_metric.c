@@ -91,6 +91,8 @@ static void test_counter(void **state) {
 static void test_gauge(void **state) {
         struct metric_family *f = open_family(METRIC_GAUGE, "g");
         struct metric        *m = open_metric(f, NULL, 0);
+        uint64_t              count;
+        double                sum;
 
         (void)state;
         assert_null(metric_increment(m, 4));
@@ -100,6 +102,8 @@ static void test_gauge(void **state) {
         assert_true(value_of(m) == 0.25);
         refuse(metric_observe(m, 7), ERR_UNSUPPORTED,
                "TRITONSERVER_METRIC_KIND_GAUGE does not support Observe");
+        refuse(metric_histogram(m, &count, 1, &sum), ERR_UNSUPPORTED,
+               "TRITONSERVER_METRIC_KIND_GAUGE does not support Histogram");
         metric_free(m);
         assert_null(metric_family_close(f));
 }
@@ -109,11 +113,18 @@ static void test_histogram(void **state) {
         const double          seen[] = { 0.25, 0.5, 0.75, 1, 1.5, 16, 17, 64, 65 };
         struct metric_family *f = open_family(METRIC_HISTOGRAM, "h");
         struct metric        *m = open_metric(f, buckets, 5);
-        double                value;
+        const uint64_t        expected[] = { 2, 2, 1, 1, 2, 1 };
+        uint64_t              counts[6];
+        double                value, sum;
 
         (void)state;
         for (size_t i = 0; i < ARRAY_LEN(seen); i++)
                 assert_null(metric_observe(m, seen[i]));
+        assert_null(metric_histogram(m, counts, 6, &sum));
+        assert_memory_equal(counts, expected, sizeof(expected));
+        assert_true(sum == 166);
+        refuse(metric_histogram(m, counts, 5, &sum), ERR_INVALID_ARG,
+               "the histogram 'h' has 6 buckets, not 5");
         refuse(metric_increment(m, 1), ERR_UNSUPPORTED,
                "TRITONSERVER_METRIC_KIND_HISTOGRAM does not support Increment");
         refuse(metric_set(m, 1), ERR_UNSUPPORTED,
