@@ -173,13 +173,13 @@ tarball:
 
 # Container images in build/image, for podman load and docker load; needs root.
 image:
-	@tools/setup.sh --build-only buildah git
+	@tools/setup.sh --build-only buildah netavark git
 	@$(MAKE) --no-print-directory all
 	@tools/make_image.sh $(BUILD)
 
 # Makes them twice, compares, and runs them.
 image-check:
-	@tools/setup.sh buildah
+	@tools/setup.sh buildah netavark
 	@$(MAKE) --no-print-directory image
 	@tools/make_image.sh $(BUILD) $(BUILD)/image-again
 	@$(PYTHON) -m pytest -q -s -p no:cacheprovider tests/image
