@@ -21,7 +21,7 @@ struct control {
         struct mail          mail;
         void (*order)(struct control *c); /* on the loop's thread */
 
-        struct mutex     lock; /* rank LOCK_MAILBOX; guards the fields below */
+        struct mutex     lock; /* rank LOCK_LEAF; guards the fields below */
         struct cond      changed;
         bool             is_order_done;
         bool             is_answered; /* the call of the last order_send() */
@@ -115,7 +115,7 @@ struct control *control_open(struct channel_home *home, uint64_t timeout_ns) {
         c->home = home;
         c->timeout_ns = timeout_ns;
         c->mail.deliver = on_order;
-        mutex_init(&c->lock, LOCK_MAILBOX);
+        mutex_init(&c->lock, LOCK_LEAF);
         cond_init(&c->changed);
         strbuf_init(&c->head, 0);
         strbuf_init(&c->text, 0);

@@ -69,7 +69,7 @@ struct worker {
         uint64_t                 new_wanted;
         struct worker_progress   progress;
         struct error            *failure;
-        struct mutex             lock; /* rank LOCK_MAILBOX; guards is_order_done */
+        struct mutex             lock; /* rank LOCK_LEAF; guards is_order_done */
         struct cond              order_done;
         bool                     is_order_done;
         atomic_bool              is_drained;
@@ -581,7 +581,7 @@ struct worker *worker_new(const struct worker_options *o) {
         list_init(&w->idle);
         list_init(&w->resting);
         loop_timer_init(&w->rest, on_rested);
-        mutex_init(&w->lock, LOCK_MAILBOX);
+        mutex_init(&w->lock, LOCK_LEAF);
         cond_init(&w->order_done);
         return w;
 }

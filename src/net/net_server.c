@@ -24,7 +24,7 @@ struct net_server {
         size_t                       n_homes;  /* one per loop */
         uint16_t                     port;
 
-        struct mutex lock; /* rank LOCK_MAILBOX; guards the fields below */
+        struct mutex lock; /* rank LOCK_LEAF; guards the fields below */
         struct cond  changed;
         size_t       n_conns; /* open connections, including those on their way to a loop */
         size_t n_leaving;     /* of them, those that on_make_room() closes: their places are free */
@@ -203,7 +203,7 @@ struct error *net_server_new(const struct net_server_options *o, const struct ne
         };
         if (o->limits.connections_per_address > 0)
                 s->peers = peer_table_new(o->limits.connections_per_address);
-        mutex_init(&s->lock, LOCK_MAILBOX);
+        mutex_init(&s->lock, LOCK_LEAF);
         cond_init(&s->changed);
         err = loop_group_new(o->name, n_threads, &s->loops);
         if (err == NULL && o->budget != NULL)

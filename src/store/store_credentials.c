@@ -30,7 +30,7 @@ struct store_credentials {
         uint64_t (*now)(void);           /* the wall clock */
         atomic_uint n_renewals;          /* that gave other keys */
 
-        struct mutex       lock; /* rank LOCK_MAILBOX; guards everything below */
+        struct mutex       lock; /* rank LOCK_LEAF; guards everything below */
         struct cond        renewed;
         bool               is_renewing; /* by a thread that does not hold the lock */
         unsigned           n_attempts;
@@ -200,7 +200,7 @@ struct error *store_credentials_open(const struct store_url *url, struct store_c
         struct store_credentials *c = mem_zalloc(sizeof(*c));
         struct error             *err;
 
-        mutex_init(&c->lock, LOCK_MAILBOX);
+        mutex_init(&c->lock, LOCK_LEAF);
         cond_init(&c->renewed);
         c->now = clock_wall_ns;
         store_environment_read(&c->environment);

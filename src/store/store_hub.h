@@ -5,7 +5,7 @@
  * store_hub_stop() and a cancelled fetch wake it.
  *
  * Ownership.  It outlives its stores. It has no thread until something is fetched.
- * Threads.  Any. The lock (rank LOCK_MAILBOX) is not held during a request or a file operation.
+ * Threads.  Any. The lock (rank LOCK_LEAF) is not held during a request or a file operation.
  */
 #pragma once
 
@@ -32,7 +32,7 @@ struct store_hub {
         struct work_pool
                 *transfers; /* owned; a transfer that waits for its next try gives its place away */
         atomic_bool  is_stopping;
-        struct mutex lock;    /* rank LOCK_MAILBOX; guards everything below, and the fetches */
+        struct mutex lock;    /* rank LOCK_LEAF; guards everything below, and the fetches */
         struct cond  changed; /* a piece has ended, a fetch is cancelled, the server stops */
         struct list  fetches; /* struct store_fetch: those that run */
 };
