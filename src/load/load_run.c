@@ -40,7 +40,7 @@ struct load_run {
         struct target           target;
         bool                    has_target;
         struct loop_group      *loops; /* owned: of the workers, and one for `control` */
-        struct channel_home     control_home;
+        struct channel_shard    control_shard;
         struct control         *control;
         struct load_model       model;
         bool                    has_model;
@@ -56,7 +56,7 @@ struct load_run {
         struct target           metrics_target;
         bool                    has_metrics_target;
         char                   *metrics_path; /* owned */
-        struct channel_home     metrics_home;
+        struct channel_shard    metrics_shard;
         struct control         *metrics; /* NULL: --collect-metrics is not given */
         struct gauge_means     *gauges;  /* borrowed: of the load whose window it is; NULL: none */
         uint64_t                next_metrics_ns;
@@ -85,10 +85,10 @@ static struct error *open_target(struct load_run *r) {
         TRY(target_open(&r->plan->target, &r->target));
         r->has_target = true;
         TRY(loop_group_new("neso-bench", n + 1, &r->loops));
-        r->control_home = (struct channel_home){ .loop = loop_group_get(r->loops, n),
-                                                 .target = &r->target,
-                                                 .room = mem_alloc(CHANNEL_ROOM_BYTES) };
-        r->control = control_open(&r->control_home, CONTROL_NS);
+        r->control_shard = (struct channel_shard){ .loop = loop_group_get(r->loops, n),
+                                                   .target = &r->target,
+                                                   .room = mem_alloc(CHANNEL_ROOM_BYTES) };
+        r->control = control_open(&r->control_shard, CONTROL_NS);
         if (target_is_local(&r->target))
                 r->server_pid = local_server_find(r->target.port);
         return NULL;
@@ -111,10 +111,10 @@ static struct error *open_metrics(struct load_run *r) {
         TRY(error_wrap(target_open(&o, &r->metrics_target), "--metrics-url"));
         r->has_metrics_target = true;
         r->metrics_path = mem_strdup(slash != NULL ? slash : "/metrics");
-        r->metrics_home = (struct channel_home){ .loop = r->control_home.loop,
-                                                 .target = &r->metrics_target,
-                                                 .room = mem_alloc(CHANNEL_ROOM_BYTES) };
-        r->metrics = control_open(&r->metrics_home, CONTROL_NS);
+        r->metrics_shard = (struct channel_shard){ .loop = r->control_shard.loop,
+                                                   .target = &r->metrics_target,
+                                                   .room = mem_alloc(CHANNEL_ROOM_BYTES) };
+        r->metrics = control_open(&r->metrics_shard, CONTROL_NS);
         strbuf_init(&page, 0);
         return error_wrap(control_ask(r->metrics, CONTROL_PAGE,
                                       &(struct control_subject){ .path = r->metrics_path }, &page),
@@ -327,8 +327,8 @@ void load_run_free(struct load_run *r) {
         control_close(r->control);
         control_close(r->metrics);
         loop_group_free(r->loops);
-        free(r->control_home.room);
-        free(r->metrics_home.room);
+        free(r->control_shard.room);
+        free(r->metrics_shard.room);
         free(r->metrics_path);
         free_results(&r->results);
         request_set_done(&r->requests);

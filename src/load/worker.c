@@ -38,7 +38,7 @@ struct lane {
 
 struct worker {
         struct worker_options o;
-        struct channel_home   home;
+        struct channel_shard  shard;
         struct lane         **lanes; /* owned */
         size_t                n_lanes, cap_lanes;
         struct channel      **channels; /* owned */
@@ -400,7 +400,7 @@ static struct channel *channel_for(struct worker *w, size_t lane) {
 
         if (lane < most) {
                 w->channels = mem_realloc(w->channels, (w->n_channels + 1) * sizeof(*w->channels));
-                w->channels[w->n_channels++] = channel_open(&w->home);
+                w->channels[w->n_channels++] = channel_open(&w->shard);
         }
         return w->channels[lane % MIN(most, w->n_channels)];
 }
@@ -570,9 +570,9 @@ struct worker *worker_new(const struct worker_options *o) {
         struct worker *w = mem_zalloc(sizeof(*w));
 
         w->o = *o;
-        w->home = (struct channel_home){ .loop = o->loop,
-                                         .target = o->target,
-                                         .room = mem_alloc(CHANNEL_ROOM_BYTES) };
+        w->shard = (struct channel_shard){ .loop = o->loop,
+                                           .target = o->target,
+                                           .room = mem_alloc(CHANNEL_ROOM_BYTES) };
         w->tally = tally_new(o->has_log);
         w->random = random_state(o->part);
         w->next_request = o->part % o->requests->n;
@@ -591,7 +591,7 @@ void worker_free(struct worker *w) {
                 return;
         run_order(w, order_close);
         tally_free(w->tally);
-        free(w->home.room);
+        free(w->shard.room);
         cond_done(&w->order_done);
         mutex_done(&w->lock);
         free(w);
