@@ -97,7 +97,7 @@ static struct error *read_needs(struct load_plan *p, const struct found_model *f
         }
         /* Its load reports why a configuration cannot be fetched. */
         error_free(found_model_config_directory(found, &directory));
-        return model_needs_peek(&p->repo->parts, found->key.name, directory,
+        return model_needs_peek(&p->repo->env, found->key.name, directory,
                                 config_json != NULL ? config_json : kept, ret);
 }
 

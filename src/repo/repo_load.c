@@ -170,7 +170,7 @@ static struct error *load_held(struct repo *r, const struct model_source *source
         struct error      *err;
 
         /* Fails with the configuration, whose load reports why. */
-        error_free(model_needs_peek(&r->parts, source->key.name, source->directory,
+        error_free(model_needs_peek(&r->env, source->key.name, source->directory,
                                     source->config_json, &needs));
         mutex_lock(&r->table.lock);
         load_hold_add_locked(r, &hold, &source->key, &needs);
@@ -256,7 +256,7 @@ static struct error *load_uploaded_files(struct repo *r, const char *name,
                                                        "Load parameter 'config' must be specified "
                                                        "for model file override"));
         TRY(check_permit(r, name, o, o->config_json));
-        if (!r->parts.allows_uploaded_code)
+        if (!r->env.allows_uploaded_code)
                 TRY(uploaded_code_check_files(name, o->files, o->n_files));
         TRY(choose_namespace(r, name, &namespace));
         TRY(override_files_write(r->overrides, o->files, o->n_files, &files));
@@ -464,7 +464,7 @@ static struct error *load_with_parameters(struct repo *r, const char *name,
         if (scan->n_models > 1)
                 return repo_ambiguous_name(scan->n_models, name);
         TRY(found_model_config_directory(&scan->models[0], &directory));
-        TRY(load_parameters_apply(&r->parts, directory, o->config_json, o->parameters,
+        TRY(load_parameters_apply(&r->env, directory, o->config_json, o->parameters,
                                   o->n_parameters, &config_json));
         TRY(check_permit(r, name, o, config_json));
         return load_all_of(r, name, scan, config_json);

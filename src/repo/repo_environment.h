@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The parts of the server that loading a model uses. All are borrowed and outlive the repository.
+/* The environment of a repository: the objects and settings of the server that a load uses. All are
+ * borrowed and outlive the repository.
  *
  * Threads.  Constant after repo_new().
  */
@@ -28,7 +29,7 @@ struct model_metrics;
 struct step_memory;
 struct timer_thread;
 
-struct repo_parts {
+struct repo_environment {
         struct backend_registry *backends;
         struct agent_registry   *agents;
         struct model_metrics    *model_metrics;
