@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "repo/load_plan.h"
+#include "repo/load_graph.h"
 
 #include "base/mem.h"
 #include "infer/model.h"
@@ -10,14 +10,14 @@
 
 #include <string.h>
 
-void load_plan_init(struct load_plan *p, struct repo *r, const struct repo_scan *scan) {
-        *p = (struct load_plan){ .repo = r, .scan = scan, .user = load_user_get() };
+void load_graph_init(struct load_graph *p, struct repo *r, const struct repo_scan *scan) {
+        *p = (struct load_graph){ .repo = r, .scan = scan, .user = load_user_get() };
         MUTEX_GUARD(&r->table.lock);
         p->n_unloads = r->n_unloads;
 }
 
-void load_plan_done(struct load_plan *p) {
-        load_plan_release(p);
+void load_graph_done(struct load_graph *p) {
+        load_graph_release(p);
         for (size_t i = 0; i < p->n_items; i++) {
                 error_free(p->items[i]->error);
                 error_free(p->items[i]->refusal);
@@ -34,7 +34,7 @@ void load_plan_done(struct load_plan *p) {
         free(p->scans);
 }
 
-static struct load_item *find_item(const struct load_plan *p, const struct model_key *key) {
+static struct load_item *find_item(const struct load_graph *p, const struct model_key *key) {
         for (size_t i = 0; i < p->n_items; i++)
                 if (model_key_compare(&p->items[i]->found->key, key) == 0)
                         return p->items[i];
@@ -43,7 +43,7 @@ static struct load_item *find_item(const struct load_plan *p, const struct model
 
 /* ---- needs ----------------------------------------------------------------------------------- */
 
-static const struct repo_scan *scan_for(struct load_plan *p, const char *name) {
+static const struct repo_scan *scan_for(struct load_graph *p, const char *name) {
         struct repo_scan *scan;
 
         if (p->scan != NULL)
@@ -57,7 +57,7 @@ static const struct repo_scan *scan_for(struct load_plan *p, const char *name) {
 
 /* Returns NULL when no repository has the model, or when several have it and none of them is the
  * repository of the user. */
-static const struct found_model *find_need(struct load_plan *p, const struct found_model *user,
+static const struct found_model *find_need(struct load_graph *p, const struct found_model *user,
                                            const struct model_need *need) {
         const struct repo_scan   *scan = scan_for(p, need->name);
         struct model_key          key = { .namespace = user->key.namespace, .name = need->name };
@@ -74,7 +74,7 @@ static const struct found_model *find_need(struct load_plan *p, const struct fou
 }
 
 /* A configuration that came with an earlier load is valid until its file changes. */
-static struct error *read_needs(struct load_plan *p, const struct found_model *found,
+static struct error *read_needs(struct load_graph *p, const struct found_model *found,
                                 const char *config_json, struct model_needs *ret) {
         AUTO_CHARS              kept = NULL;
         struct dir_fingerprint *fingerprint = NULL;
@@ -155,11 +155,11 @@ static char *describe_cycle(const struct load_item *item, const struct ancestor 
         return mem_printf("chain of model '%s' is circular: %s", item->found->key.name, all);
 }
 
-static struct load_item *add_item(struct load_plan *p, const struct found_model *found,
+static struct load_item *add_item(struct load_graph *p, const struct found_model *found,
                                   const char *config_json, bool is_requested,
                                   const struct ancestor *ancestor);
 
-static void add_needs(struct load_plan *p, struct load_item *item,
+static void add_needs(struct load_graph *p, struct load_item *item,
                       const struct ancestor *ancestor) {
         const struct ancestor here = { &item->found->key, ancestor,
                                        ancestor != NULL ? ancestor->depth + 1 : 0 };
@@ -188,12 +188,12 @@ static void add_needs(struct load_plan *p, struct load_item *item,
         }
 }
 
-static struct load_item *add_item(struct load_plan *p, const struct found_model *found,
+static struct load_item *add_item(struct load_graph *p, const struct found_model *found,
                                   const char *config_json, bool is_requested,
                                   const struct ancestor *ancestor) {
         struct load_item *item = mem_zalloc(sizeof(*item));
 
-        item->plan = p;
+        item->graph = p;
         item->found = found;
         item->config_json = config_json;
         item->is_requested = is_requested;
@@ -204,8 +204,8 @@ static struct load_item *add_item(struct load_plan *p, const struct found_model 
         return item;
 }
 
-struct load_item *load_plan_add(struct load_plan *p, const struct found_model *found,
-                                const char *config_json, bool is_requested) {
+struct load_item *load_graph_add(struct load_graph *p, const struct found_model *found,
+                                 const char *config_json, bool is_requested) {
         struct load_item *item = find_item(p, &found->key);
 
         if (item == NULL)
@@ -222,8 +222,8 @@ static const struct load_item *find_awaited(const struct load_item  *item,
         return NULL;
 }
 
-const struct error *load_plan_find_refusal(const struct load_plan *p,
-                                           const struct load_item *item) {
+const struct error *load_graph_find_refusal(const struct load_graph *p,
+                                            const struct load_item  *item) {
         if (item->refusal != NULL)
                 return item->refusal;
         for (size_t i = 0; i < item->needs.n; i++) {
@@ -237,8 +237,8 @@ const struct error *load_plan_find_refusal(const struct load_plan *p,
         return NULL;
 }
 
-const struct model_need *load_plan_find_failed(const struct load_plan *p,
-                                               const struct load_item *item) {
+const struct model_need *load_graph_find_failed(const struct load_graph *p,
+                                                const struct load_item  *item) {
         if (item->needs.kind == NEEDS_STEPS)
                 return NULL;
         for (size_t i = 0; i < item->needs.n; i++) {
@@ -252,26 +252,26 @@ const struct model_need *load_plan_find_failed(const struct load_plan *p,
         return NULL;
 }
 
-bool load_plan_lacks(const struct load_plan *p, const struct load_item *item,
-                     const struct model_need *need) {
+bool load_graph_lacks(const struct load_graph *p, const struct load_item *item,
+                      const struct model_need *need) {
         return find_awaited(item, need) == NULL &&
                !repo_compose_has(p->repo, &item->found->key, need);
 }
 
-const struct model_need *load_plan_find_lacking(const struct load_plan  *p,
-                                                const struct load_item  *item,
-                                                const struct load_item **ret_user) {
+const struct model_need *load_graph_find_lacking(const struct load_graph *p,
+                                                 const struct load_item  *item,
+                                                 const struct load_item **ret_user) {
         for (size_t i = 0; i < item->needs.n; i++) {
                 const struct model_need *need = &item->needs.items[i];
 
-                if (!load_plan_lacks(p, item, need))
+                if (!load_graph_lacks(p, item, need))
                         continue;
                 *ret_user = item;
                 return need;
         }
         for (size_t i = 0; i < item->n_waits; i++) {
                 const struct model_need *need =
-                        load_plan_find_lacking(p, item->waits_for[i], ret_user);
+                        load_graph_find_lacking(p, item->waits_for[i], ret_user);
 
                 if (need != NULL)
                         return need;
@@ -279,7 +279,7 @@ const struct model_need *load_plan_find_lacking(const struct load_plan  *p,
         return NULL;
 }
 
-void load_plan_drop_needs(struct load_plan *p) {
+void load_graph_drop_needs(struct load_graph *p) {
         for (size_t i = 0; i < p->n_items; i++)
                 if (!p->items[i]->is_requested)
                         p->items[i]->is_dropped = true;
@@ -287,7 +287,7 @@ void load_plan_drop_needs(struct load_plan *p) {
 
 /* ---- hold ------------------------------------------------------------------------------------ */
 
-bool load_plan_hold(struct load_plan *p, bool is_last) {
+bool load_graph_hold(struct load_graph *p, bool is_last) {
         struct repo *r = p->repo;
 
         MUTEX_GUARD(&r->table.lock);
@@ -300,7 +300,7 @@ bool load_plan_hold(struct load_plan *p, bool is_last) {
         return is_last;
 }
 
-void load_plan_release(struct load_plan *p) {
+void load_graph_release(struct load_graph *p) {
         load_hold_release(p->repo, &p->hold);
 }
 
@@ -308,7 +308,7 @@ void load_plan_release(struct load_plan *p) {
 
 /* Threads take items in order, so the items for which this one waits have been taken already. */
 static void await_needs(struct load_item *item) {
-        struct repo *r = item->plan->repo;
+        struct repo *r = item->graph->repo;
 
         MUTEX_GUARD(&r->table.lock);
         for (size_t i = 0; i < item->n_waits; i++)
@@ -318,14 +318,14 @@ static void await_needs(struct load_item *item) {
 
 static void run_item(struct work *job) {
         struct load_item  *item = CONTAINER_OF(job, struct load_item, job);
-        struct repo       *r = item->plan->repo;
+        struct repo       *r = item->graph->repo;
         struct repo_entry *e;
 
         await_needs(item);
         if (!item->is_dropped) {
-                struct load_user before = load_user_set(item->plan->user);
+                struct load_user before = load_user_set(item->graph->user);
 
-                item->error = item->plan->load(r, item);
+                item->error = item->graph->load(r, item);
                 (void)load_user_set(before);
         }
         MUTEX_GUARD(&r->table.lock);
@@ -337,7 +337,7 @@ static void run_item(struct work *job) {
 }
 
 /* Items that wait for nothing come first, so that no thread waits while there is work. */
-void load_plan_run(struct load_plan *p) {
+void load_graph_run(struct load_graph *p) {
         struct work **jobs = mem_zalloc((p->n_items + 1) * sizeof(struct work *));
         size_t        n = 0;
 

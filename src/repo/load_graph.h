@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The plan of a load: the requested models, and the models that these need and that are not loaded
- * yet. Each model comes after those that it needs.
+/* The dependency graph of a load: the requested models, and the models that these need and that are not
+ * loaded yet. Each model comes after those that it needs.
  *
- *     load_plan_init -> load_plan_add(), once for each requested model
- *                    -> load_plan_hold() no unload removes what the plan relies on
- *                    -> load_plan_run()  in parallel as far as the order allows
- *                    -> items[i].error of each
+ *     load_graph_init -> load_graph_add(), once for each requested model
+ *                     -> load_graph_hold() no unload removes what the graph relies on
+ *                     -> load_graph_run()  in parallel as far as the order allows
+ *                     -> items[i].error of each
  *
- * Ownership.  load_plan_done() frees it. Found models and configurations are borrowed.
+ * Ownership.  load_graph_done() frees it. Found models and configurations are borrowed.
  * Threads.  One owner. Its items run on loader threads.
  */
 #pragma once
@@ -20,12 +20,12 @@
 
 #include <stdbool.h>
 
-struct load_plan;
+struct load_graph;
 struct repo;
 
 struct load_item {
         struct work               job;
-        struct load_plan         *plan;
+        struct load_graph        *graph;
         const struct found_model *found;        /* borrowed */
         const char               *config_json;  /* borrowed; NULL: the file's */
         bool                      is_requested; /* false: only another model needs it */
@@ -40,48 +40,49 @@ struct load_item {
         bool                      is_done; /* guarded by the table's lock */
 };
 
-struct load_plan {
+struct load_graph {
         struct repo            *repo;
         const struct repo_scan *scan;  /* borrowed; all models; NULL: one model at a time */
         struct repo_scan      **scans; /* owned; one for each model that was scanned for */
         size_t                  n_scans;
-        struct load_user        user; /* that of the thread which began the plan */
+        struct load_user        user; /* that of the thread that makes the graph */
         struct load_hold        hold;
-        uint64_t                n_unloads; /* r->n_unloads when the plan began */
+        uint64_t                n_unloads; /* r->n_unloads when the graph was begun */
         struct load_item      **items;     /* owned; each after those that it needs */
         size_t                  n_items;
         /* Loads one item. */
         struct error *(*load)(struct repo *r, struct load_item *item);
 };
 
-void load_plan_init(struct load_plan *p, struct repo *r, const struct repo_scan *scan);
-void load_plan_done(struct load_plan *p);
+void load_graph_init(struct load_graph *p, struct repo *r, const struct repo_scan *scan);
+void load_graph_done(struct load_graph *p);
 
-/* Adds a model, and the models that it needs by its configuration. A model that is in the plan
+/* Adds a model, and the models that it needs by its configuration. A model that is in the graph
  * already becomes a requested one when `is_requested` is set. */
-struct load_item *load_plan_add(struct load_plan *p, const struct found_model *found,
-                                const char *config_json, bool is_requested);
+struct load_item *load_graph_add(struct load_graph *p, const struct found_model *found,
+                                 const char *config_json, bool is_requested);
 /* Returns a model that this item, or an item for which it waits (*ret_user), needs and that is
- * neither loaded nor in the plan; NULL when there is none. */
-const struct model_need *load_plan_find_lacking(const struct load_plan  *p,
-                                                const struct load_item  *item,
-                                                const struct load_item **ret_user);
+ * neither loaded nor in the graph; NULL when there is none. */
+const struct model_need *load_graph_find_lacking(const struct load_graph *p,
+                                                 const struct load_item  *item,
+                                                 const struct load_item **ret_user);
 /* True when `need` is such a model for this item. */
-bool load_plan_lacks(const struct load_plan *p, const struct load_item *item,
-                     const struct model_need *need);
+bool load_graph_lacks(const struct load_graph *p, const struct load_item *item,
+                      const struct model_need *need);
 /* Why this item cannot be loaded: its refusal, or that of an item that it needs and that is not loaded
  * now. Those have ended. NULL: nothing refuses it. */
-const struct error *load_plan_find_refusal(const struct load_plan *p, const struct load_item *item);
+const struct error *load_graph_find_refusal(const struct load_graph *p,
+                                            const struct load_item  *item);
 /* Returns a model of a chain that this item needs, whose load has failed and left no trace: its files
  * could not be read, for example. NULL: there is none. */
-const struct model_need *load_plan_find_failed(const struct load_plan *p,
-                                               const struct load_item *item);
+const struct model_need *load_graph_find_failed(const struct load_graph *p,
+                                                const struct load_item  *item);
 /* Drops all items that were not requested. */
-void load_plan_drop_needs(struct load_plan *p);
-/* Holds the models of the plan and all that they need, until load_plan_release(). False, after a
- * wait perhaps: a model was unloaded since load_plan_init(), so the plan may be wrong and must be made
+void load_graph_drop_needs(struct load_graph *p);
+/* Holds the models of the graph and all that they need, until load_graph_release(). False, after a
+ * wait perhaps: a model was unloaded since load_graph_init(), so the graph may be wrong and must be made
  * again. `is_last`: holds them anyway. */
-bool load_plan_hold(struct load_plan *p, bool is_last) NODISCARD;
-void load_plan_release(struct load_plan *p);
+bool load_graph_hold(struct load_graph *p, bool is_last) NODISCARD;
+void load_graph_release(struct load_graph *p);
 /* Runs all items; returns when all have ended. */
-void load_plan_run(struct load_plan *p);
+void load_graph_run(struct load_graph *p);
