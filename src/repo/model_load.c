@@ -9,7 +9,7 @@
 #include "config/config_check.h"
 #include "config/config_normalize.h"
 #include "config/labels.h"
-#include "config/state_plan.h"
+#include "config/state_specs.h"
 #include "infer/model_generations.h"
 #include "infer/request_shape.h"
 #include "pipeline/chain.h"
@@ -38,7 +38,7 @@ static void free_parts(struct loaded_model *l) {
                 model_stats_free(m->stats);
         model_io_set_free(m->io);
         labels_free(m->labels);
-        state_plan_free(m->states);
+        state_specs_free(m->states);
         model_config_free(m->config);
         agent_list_unref(l->agents);
         override_files_unref(l->override);
@@ -161,7 +161,7 @@ static struct error *load(struct loaded_model *l, const struct model_files *file
         TRY(check_completed(l));
         TRY(model_files_print_given_config(m->config, &l->effective_config));
         TRY(labels_read(m->config, l->directory, &m->labels));
-        TRY(state_plan_new(m->config, l->directory, l->env->state_memory, &m->states));
+        TRY(state_specs_new(m->config, l->directory, l->env->state_memory, &m->states));
         TRY(model_io_set_new(m->config, &m->io));
         m->is_decoupled = model_config_is_decoupled(m->config);
         m->counts_inputs = m->is_decoupled ||

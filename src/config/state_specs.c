@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "config/state_plan.h"
+#include "config/state_specs.h"
 
 #include "base/byte_budget.h"
 #include "base/file.h"
@@ -93,7 +93,7 @@ static struct error *check_content(const config_initial *initial, struct state_s
 
 /* Like the reference server, ignores the rest of a file that is too long. */
 static struct error *read_initial(const config_initial *initial, const char *model_directory,
-                                  struct state_plan *p, struct state_spec *spec) {
+                                  struct state_specs *p, struct state_spec *spec) {
         AUTO_CHARS    directory = path_join(model_directory, "initial_state");
         AUTO_STRBUF   content = { 0 };
         struct error *err;
@@ -118,7 +118,7 @@ static struct error *read_initial(const config_initial *initial, const char *mod
 }
 
 static struct error *set_state(const Inference__ModelConfig *pb, const char *model_directory,
-                               const config_state *state, struct state_plan *p) {
+                               const config_state *state, struct state_specs *p) {
         struct state_spec *ret = &p->states[p->n++];
 
         *ret = (struct state_spec){ .input_name = mem_strdup(state->input_name),
@@ -133,7 +133,7 @@ static struct error *set_state(const Inference__ModelConfig *pb, const char *mod
 }
 
 /* The states of one sequence must fit into an empty budget, or every request would fail. */
-static struct error *check_sizes(const Inference__ModelConfig *pb, const struct state_plan *p) {
+static struct error *check_sizes(const Inference__ModelConfig *pb, const struct state_specs *p) {
         const struct byte_budget *b = p->budget;
         size_t                    room = b != NULL ? b->max - b->max / 8 : SIZE_MAX;
         size_t                    n_bytes = 0;
@@ -150,10 +150,10 @@ static struct error *check_sizes(const Inference__ModelConfig *pb, const struct 
                 pb->name, n_bytes, room);
 }
 
-struct error *state_plan_new(const struct model_config *c, const char *model_directory,
-                             struct byte_budget *budget, struct state_plan **ret) {
+struct error *state_specs_new(const struct model_config *c, const char *model_directory,
+                              struct byte_budget *budget, struct state_specs **ret) {
         const Inference__ModelSequenceBatching *sequence = c->pb->sequence_batching;
-        struct state_plan                      *p;
+        struct state_specs                     *p;
         struct error                           *err = NULL;
 
         *ret = NULL;
@@ -170,14 +170,14 @@ struct error *state_plan_new(const struct model_config *c, const char *model_dir
         if (err == NULL)
                 err = error_at(check_sizes(c->pb, p), "sequence_batching.state");
         if (err != NULL) {
-                state_plan_free(p);
+                state_specs_free(p);
                 return err;
         }
         *ret = p;
         return NULL;
 }
 
-void state_plan_free(struct state_plan *p) {
+void state_specs_free(struct state_specs *p) {
         if (p == NULL)
                 return;
         for (uint32_t i = 0; i < p->n; i++) {

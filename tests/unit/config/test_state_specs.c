@@ -4,7 +4,7 @@
 #include "base/byte_budget.h"
 #include "base/file.h"
 #include "base/mem.h"
-#include "config/state_plan.h"
+#include "config/state_specs.h"
 #include "config_rows.h"
 
 #include <stdio.h>
@@ -61,15 +61,15 @@ static int remove_model(void **state) {
         return rmdir(parent);
 }
 
-static struct error *plan(const char *text, struct state_plan **ret) {
+static struct error *read_specs(const char *text, struct state_specs **ret) {
         AUTO_MODEL_CONFIG config = config_of(text);
 
-        return state_plan_new(config, parent, NULL, ret);
+        return state_specs_new(config, parent, NULL, ret);
 }
 
-static struct state_plan *plan_of(const char *text) {
-        struct state_plan *p = NULL;
-        struct error      *err = plan(text, &p);
+static struct state_specs *plan_of(const char *text) {
+        struct state_specs *p = NULL;
+        struct error       *err = read_specs(text, &p);
 
         if (err != NULL)
                 fail_msg("%s\nin: %s", err->message, text);
@@ -81,11 +81,11 @@ static void test_none(void **state) {
         assert_null(plan_of("name: 'm'"));
         assert_null(plan_of("name: 'm' dynamic_batching { }"));
         assert_null(plan_of(MODEL(4, "")));
-        state_plan_free(NULL);
+        state_specs_free(NULL);
 }
 
 static void test_zeros(void **state) {
-        struct state_plan *p =
+        struct state_specs *p =
                 plan_of(MODEL(4, STATE("TYPE_FP32", "2, -1", "")
                                          STATE("TYPE_STRING", "3",
                                                "use_same_buffer_for_input_output: true")));
@@ -103,12 +103,12 @@ static void test_zeros(void **state) {
         assert_int_equal(p->states[1].type, DATA_TYPE_BYTES);
         assert_int_equal(p->states[1].n_bytes, 12);
         assert_true(p->states[1].is_in_place);
-        state_plan_free(p);
+        state_specs_free(p);
 
         p = plan_of(MODEL(0, STATE("TYPE_INT64", "", "")));
         assert_int_equal(p->states[0].n_dims, 0);
         assert_int_equal(p->states[0].n_bytes, 8);
-        state_plan_free(p);
+        state_specs_free(p);
 
         p = plan_of(MODEL(0, STATE("TYPE_INT64", "-1",
                                    "initial_state { name: 'i' data_type: TYPE_INT64 dims: 0 "
@@ -116,26 +116,26 @@ static void test_zeros(void **state) {
         assert_int_equal(p->states[0].dims[0], 0);
         assert_int_equal(p->states[0].n_bytes, 0);
         assert_null(p->states[0].initial);
-        state_plan_free(p);
+        state_specs_free(p);
 }
 
 static void test_files(void **state) {
-        struct state_plan *p;
+        struct state_specs *p;
 
         (void)state;
         p = plan_of(MODEL(4, STATE("TYPE_INT16", "-1, 2", FROM("TYPE_INT16", "2, 2", "eight"))));
         assert_memory_equal(p->states[0].dims, ((int64_t[]){ 1, 2, 2 }), 24);
         assert_int_equal(p->states[0].n_bytes, 8);
         assert_memory_equal(p->states[0].initial, "12345678", 8);
-        state_plan_free(p);
+        state_specs_free(p);
         /* The first bytes of a file that has more. */
         p = plan_of(MODEL(0, STATE("TYPE_INT16", "3", FROM("TYPE_INT16", "3", "eight"))));
         assert_int_equal(p->states[0].n_bytes, 6);
-        state_plan_free(p);
+        state_specs_free(p);
         p = plan_of(MODEL(0, STATE("TYPE_STRING", "2", FROM("TYPE_STRING", "2", "texts"))));
         assert_int_equal(p->states[0].n_bytes, 10);
         assert_memory_equal(p->states[0].initial, "\2\0\0\0ab\0\0\0\0", 10);
-        state_plan_free(p);
+        state_specs_free(p);
 }
 
 static void test_refusals(void **state) {
@@ -168,8 +168,8 @@ static void test_refusals(void **state) {
 
         (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-                struct state_plan *p = NULL;
-                struct error      *err = plan(rows[i].text, &p);
+                struct state_specs *p = NULL;
+                struct error       *err = read_specs(rows[i].text, &p);
 
                 assert_null(p);
                 if (rows[i].message != NULL) {
@@ -186,18 +186,18 @@ static void test_refusals(void **state) {
 static void test_charges(void **state) {
         AUTO_MODEL_CONFIG config =
                 config_of(MODEL(0, STATE("TYPE_STRING", "2", FROM("TYPE_STRING", "2", "texts"))));
-        AUTO_MODEL_CONFIG  large = config_of(MODEL(0, STATE("TYPE_UINT8", "2147483648", "")));
-        struct byte_budget budget;
-        struct state_plan *p = NULL;
-        struct error      *err;
+        AUTO_MODEL_CONFIG   large = config_of(MODEL(0, STATE("TYPE_UINT8", "2147483648", "")));
+        struct byte_budget  budget;
+        struct state_specs *p = NULL;
+        struct error       *err;
 
         (void)state;
         byte_budget_init(&budget, (size_t)1 << 20);
-        assert_null(state_plan_new(config, parent, &budget, &p));
+        assert_null(state_specs_new(config, parent, &budget, &p));
         assert_int_equal(byte_budget_used(&budget), p->states[0].n_bytes);
-        state_plan_free(p);
+        state_specs_free(p);
         assert_int_equal(byte_budget_used(&budget), 0);
-        err = state_plan_new(large, parent, &budget, &p);
+        err = state_specs_new(large, parent, &budget, &p);
         assert_non_null(err);
         assert_string_equal(err->message,
                             "the states of a sequence of model 'm' take 2147483648 bytes, but the "
@@ -210,15 +210,15 @@ static void test_no_memory(void **state) {
         for (unsigned n = 1;; n++) {
                 AUTO_MODEL_CONFIG config = config_of(
                         MODEL(0, STATE("TYPE_STRING", "2", FROM("TYPE_STRING", "2", "texts"))));
-                struct state_plan *p = NULL;
-                struct error      *err;
+                struct state_specs *p = NULL;
+                struct error       *err;
 
                 mem_fail_after(n);
-                err = state_plan_new(config, parent, NULL, &p);
+                err = state_specs_new(config, parent, NULL, &p);
                 if (!mem_fail_was_hit()) {
                         mem_fail_after(0);
                         assert_null(err);
-                        state_plan_free(p);
+                        state_specs_free(p);
                         assert_true(n > 1);
                         return;
                 }
@@ -229,7 +229,7 @@ static void test_no_memory(void **state) {
         }
 }
 
-SUITE(state_plan) {
+SUITE(state_specs) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_none),      cmocka_unit_test(test_zeros),
                 cmocka_unit_test(test_files),     cmocka_unit_test(test_refusals),

@@ -6,8 +6,8 @@
  * dimension. initial_state gives its own dimensions, and zeros or a file of the model's directory
  * initial_state/.
  *
- * Ownership.  A plan owns all memory that it points to.
- * Threads.  Immutable after state_plan_new(); shared freely.
+ * Ownership.  The specifications own all memory that they point to.
+ * Threads.  Immutable after state_specs_new(); shared freely.
  */
 #pragma once
 
@@ -32,7 +32,7 @@ struct state_spec {
         bool           is_in_place; /* one buffer for the old and the new value */
 };
 
-struct state_plan {
+struct state_specs {
         struct state_spec  *states;
         uint32_t            n;
         struct byte_budget *budget;    /* borrowed; the values are charged to it; NULL: no limit */
@@ -43,6 +43,6 @@ struct state_plan {
  * states. `budget` is the memory for the states of all sequences of all models; INVALID_ARG when the
  * states of one sequence never fit, UNAVAILABLE when the initial values do not fit now. NULL: no
  * limit. */
-struct error *state_plan_new(const struct model_config *c, const char *model_directory,
-                             struct byte_budget *budget, struct state_plan **ret) NODISCARD;
-void          state_plan_free(struct state_plan *p); /* NULL is fine */
+struct error *state_specs_new(const struct model_config *c, const char *model_directory,
+                              struct byte_budget *budget, struct state_specs **ret) NODISCARD;
+void          state_specs_free(struct state_specs *p); /* NULL is fine */
