@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "infer/request_plan.h"
+#include "infer/step_request.h"
 
 #include "base/clock.h"
 #include "infer/model.h"

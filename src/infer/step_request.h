@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Functions with which the plan of a composed model fills in the request of a step. They skip work
- * that the plan has done once: it holds a reference to the model and has looked up its inputs.
+/* Requests of the steps of composed models, which are made and used again without the checks that the plan
+ * of the model has done once: it holds a reference to the step's model and has looked up its inputs.
  *
  * The request of a step may be used again for the same step of another run:
  *
- *     request_may_stay() -> ... request_renew() -> request_replace_input() for each input -> submitted, without a further check
+ *     request_may_stay() -> ... request_renew() -> request_replace_input() for each input -> submitted
  *
  * Ownership.  As in request.h, except that the model is borrowed.
  * Threads.  The owner's thread.

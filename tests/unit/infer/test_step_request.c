@@ -5,8 +5,8 @@
 #include "infer/fake_model.h"
 #include "infer/inner_request.h"
 #include "infer/request_check.h"
-#include "infer/request_plan.h"
 #include "infer/response.h"
+#include "infer/step_request.h"
 
 #define CONFIG                                                                                     \
         "name: 'm' max_batch_size: 4 input { name: 'A' data_type: TYPE_INT32 dims: [ 2, -1 ] } "   \
@@ -159,7 +159,7 @@ static void test_outer_cancellation(void **state) {
         fake_model_free(f);
 }
 
-SUITE(request_plan) {
+SUITE(step_request) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_replaced),
                 cmocka_unit_test(test_the_check_must_decide),
