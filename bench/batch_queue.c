@@ -17,7 +17,7 @@
 #include "config/model_io.h"
 #include "infer/model.h"
 #include "infer/request.h"
-#include "infer/request_check.h"
+#include "infer/request_prepare.h"
 #include "sched/policy.h"
 #include "sched/request_queue.h"
 

@@ -7,7 +7,7 @@
 #include "infer/model.h"
 #include "infer/model_submit.h"
 #include "infer/request.h"
-#include "infer/request_check.h"
+#include "infer/request_prepare.h"
 #include "infer/response.h"
 #include "infer/step_request.h"
 

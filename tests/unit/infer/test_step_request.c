@@ -4,7 +4,7 @@
 
 #include "infer/fake_model.h"
 #include "infer/inner_request.h"
-#include "infer/request_check.h"
+#include "infer/request_prepare.h"
 #include "infer/response.h"
 #include "infer/step_request.h"
 

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "infer/fake_model.h"
-#include "infer/request_check.h"
+#include "infer/request_prepare.h"
 #include "repo/loaded_model.h"
 #include "repo/model_files.h"
 #include "repo/model_instances.h"

@@ -20,7 +20,7 @@
 #include "base/timer.h"
 #include "infer/executor.h"
 #include "infer/fake_model.h"
-#include "infer/request_check.h"
+#include "infer/request_prepare.h"
 #include "repo/scheduler_choice.h"
 #include "sched/sched_setup.h"
 

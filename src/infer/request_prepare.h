@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The check of a request against its model's configuration. */
+/* The last step before a request is submitted: it is completed from its model's
+ * configuration, and checked against it.
+ *
+ * Ownership.  The request stays the caller's.
+ * Threads.  The owner's thread.
+ */
 #pragma once
 
 #include "base/error.h"

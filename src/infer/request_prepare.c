@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "infer/request_check.h"
+#include "infer/request_prepare.h"
 
 #include "base/strbuf.h"
 #include "config/shape.h"

@@ -15,7 +15,7 @@
 #include "base/mem.h"
 #include "config/shape.h"
 #include "infer/fake_model.h"
-#include "infer/request_check.h"
+#include "infer/request_prepare.h"
 #include "shortage.h"
 
 #include <stdio.h>
@@ -585,7 +585,7 @@ static void test_short_of_memory(void **state) {
         fake_model_free(fake);
 }
 
-SUITE(request_check) {
+SUITE(request_prepare) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_number_and_names),
                 cmocka_unit_test(test_optional_inputs),
