@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "load/checker.h"
+#include "load/answer_checker.h"
 #include "load/control.h"
 #include "load/local_server.h"
 #include "load/shm_area.h"
@@ -47,7 +47,7 @@ struct load_run {
         struct input_set        inputs;
         struct request_set      requests;
         struct shm_area        *shm;
-        struct checker          checker;
+        struct answer_checker   checker;
         struct worker         **workers; /* owned */
         size_t                  n_workers;
         struct waiter           waiter;
@@ -276,8 +276,8 @@ static struct error *open_run(struct load_run *r) {
         TRY(read_model(r));
         TRY(check_model(r));
         TRY(make_requests(r));
-        r->checker =
-                (struct checker){ &r->model, &r->inputs, r->target.protocol, r->plan->v->batch };
+        r->checker = (struct answer_checker){ &r->model, &r->inputs, r->target.protocol,
+                                              r->plan->v->batch };
         r->n_workers = (size_t)r->plan->v->n_threads;
         r->workers = mem_zalloc(r->n_workers * sizeof(*r->workers));
         for (size_t i = 0; i < r->n_workers; i++)

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/mem.h"
-#include "load/checker.h"
+#include "load/answer_checker.h"
 #include "net/alarm.h"
 #include "net/loop.h"
 #include "net/loop_timer.h"
@@ -309,7 +309,7 @@ static void count_done(struct worker *w, struct lane *l, const struct answer *a)
                                                 "expected one") };
 
         if (a->kind == ANSWER_OK && w->o.checker != NULL &&
-            !checker_compare(w->o.checker, w->o.requests->entries[l->request], a)) {
+            !answer_checker_compare(w->o.checker, w->o.requests->entries[l->request], a)) {
                 w->tally->n_wrong++;
                 tally_add_error(w->tally, &wrong);
         } else if (a->kind == ANSWER_OK) {

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct checker {
+struct answer_checker {
         const struct load_model *model;
         const struct input_set  *inputs;
         enum target_protocol     protocol;
@@ -22,5 +22,5 @@ struct checker {
 };
 
 /* `first`: the entry of the request's first row. True when no output differs from what is expected; outputs
- * of which nothing is expected are not compared. */
-bool checker_compare(const struct checker *c, size_t first, const struct answer *a);
+ * without an expected value are not compared. */
+bool answer_checker_compare(const struct answer_checker *c, size_t first, const struct answer *a);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "load/checker.h"
+#include "load/answer_checker.h"
 
 #include "base/compiler.h"
 #include "codec/json_find.h"
 #include "load/grpc_answer.h"
 
 struct comparison {
-        const struct checker *checker;
-        size_t                first;
-        size_t                n_compared;
-        bool                  is_equal;
+        const struct answer_checker *checker;
+        size_t                       first;
+        size_t                       n_compared;
+        bool                         is_equal;
 };
 
 static const struct input_entry *entry_of(const struct comparison *c, uint64_t row) {
@@ -79,7 +79,8 @@ static size_t n_expected(const struct comparison *c) {
         return n;
 }
 
-bool checker_compare(const struct checker *checker, size_t first, const struct answer *a) {
+bool answer_checker_compare(const struct answer_checker *checker, size_t first,
+                            const struct answer *a) {
         struct comparison c = { .checker = checker, .first = first, .is_equal = true };
 
         if (checker->protocol == TARGET_HTTP)
