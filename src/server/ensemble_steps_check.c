@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "server/ensemble_checks.h"
+#include "server/ensemble_steps_check.h"
 
 #include "base/file.h"
 #include "base/map.h"
@@ -19,16 +19,16 @@ struct checked_model {
         bool                is_decoupled;
 };
 
-struct ensemble_checks {
+struct ensemble_steps_check {
         const char           *repository;
         struct checked_model *models;
         struct map            keys; /* key -> struct checked_model */
 };
 
 /* NULL when there is no such model. */
-static struct checked_model *find_model(const struct ensemble_checks *e,
-                                        const struct checked_model   *user,
-                                        const struct ensemble_step   *step) {
+static struct checked_model *find_model(const struct ensemble_steps_check *e,
+                                        const struct checked_model        *user,
+                                        const struct ensemble_step        *step) {
         const char *repository = model_check_repository(user->check->repository, step->namespace);
         AUTO_CHARS  key = model_check_key(e->repository, repository, step->model);
 
@@ -52,9 +52,9 @@ static bool is_comparable(const struct checked_model *m) {
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-static struct error *check_presence(const struct ensemble_checks *e,
-                                    const struct checked_model   *user,
-                                    const struct ensemble_graph  *g) {
+static struct error *check_presence(const struct ensemble_steps_check *e,
+                                    const struct checked_model        *user,
+                                    const struct ensemble_graph       *g) {
         AUTO_STRBUF missing = { 0 };
         uint32_t    first = ENSEMBLE_NONE;
 
@@ -84,9 +84,9 @@ static bool has_version(const struct version_pick *versions, int64_t version) {
         return false;
 }
 
-static struct error *check_versions(const struct ensemble_checks *e,
-                                    const struct checked_model   *user,
-                                    const struct ensemble_graph  *g) {
+static struct error *check_versions(const struct ensemble_steps_check *e,
+                                    const struct checked_model        *user,
+                                    const struct ensemble_graph       *g) {
         for (uint32_t i = 0; i < g->n_steps; i++) {
                 const struct ensemble_step *step = &g->steps[i];
                 const struct checked_model *m = find_model(e, user, step);
@@ -103,9 +103,9 @@ static struct error *check_versions(const struct ensemble_checks *e,
         return NULL;
 }
 
-static void describe_step_models(const struct ensemble_checks *e, const struct checked_model *user,
-                                 const struct ensemble_graph *g,
-                                 struct ensemble_step_model  *models) {
+static void describe_step_models(const struct ensemble_steps_check *e,
+                                 const struct checked_model *user, const struct ensemble_graph *g,
+                                 struct ensemble_step_model *models) {
         for (uint32_t i = 0; i < g->n_steps; i++) {
                 const struct checked_model *m = find_model(e, user, &g->steps[i]);
 
@@ -118,7 +118,7 @@ static void describe_step_models(const struct ensemble_checks *e, const struct c
         }
 }
 
-static struct error *check_graph(const struct ensemble_checks *e, struct checked_model *m,
+static struct error *check_graph(const struct ensemble_steps_check *e, struct checked_model *m,
                                  const struct ensemble_graph *g) {
         struct ensemble_step_model *models = mem_zalloc(
                 (g->n_steps + (size_t)1) *
@@ -141,12 +141,12 @@ static struct error *check_graph(const struct ensemble_checks *e, struct checked
 
 /* ---- ensembles ------------------------------------------------------------------------------- */
 
-static void visit(struct ensemble_checks *e, struct checked_model *m);
+static void visit(struct ensemble_steps_check *e, struct checked_model *m);
 
-/* Visits the models of the steps first, since the check uses their decoupled flags. server_check.c has
+/* Visits the models of the steps first, since the check uses their decoupled flags. repository_check.c has
  * reported cycles before; a model that is being visited is skipped. Recursion is as deep as ensembles
  * are nested. */
-static void visit_steps(struct ensemble_checks *e, const struct checked_model *user,
+static void visit_steps(struct ensemble_steps_check *e, const struct checked_model *user,
                         const struct ensemble_graph *g) {
         for (uint32_t i = 0; i < g->n_steps; i++) {
                 struct checked_model *step = find_model(e, user, &g->steps[i]);
@@ -156,7 +156,7 @@ static void visit_steps(struct ensemble_checks *e, const struct checked_model *u
         }
 }
 
-static void visit_ensemble(struct ensemble_checks *e, struct checked_model *m) {
+static void visit_ensemble(struct ensemble_steps_check *e, struct checked_model *m) {
         struct model_config   *config = m->check->config;
         struct ensemble_graph *g;
         struct error          *err = ensemble_graph_new(config->pb, &g);
@@ -171,16 +171,16 @@ static void visit_ensemble(struct ensemble_checks *e, struct checked_model *m) {
         model_check_refuse(m->check, err);
 }
 
-static void visit(struct ensemble_checks *e, struct checked_model *m) {
+static void visit(struct ensemble_steps_check *e, struct checked_model *m) {
         m->visit = VISITING;
         if (is_comparable(m) && model_config_is_ensemble(m->check->config))
                 visit_ensemble(e, m);
         m->visit = VISITED;
 }
 
-void ensemble_checks_run(struct model_check *const *checks, size_t n, const char *repository) {
-        struct ensemble_checks e = { .repository = repository,
-                                     .models = mem_zalloc((n + 1) * sizeof(*e.models)) };
+void ensemble_steps_check(struct model_check *const *checks, size_t n, const char *repository) {
+        struct ensemble_steps_check e = { .repository = repository,
+                                          .models = mem_zalloc((n + 1) * sizeof(*e.models)) };
 
         map_init(&e.keys);
         for (size_t i = 0; i < n; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "server/server_check.h"
+#include "server/repository_check.h"
 
 #include "backend/backend_registry.h"
 #include "base/file.h"
@@ -13,7 +13,7 @@
 #include "repo/model_files.h"
 #include "repo/model_graph.h"
 #include "repo/model_needs.h"
-#include "server/ensemble_checks.h"
+#include "server/ensemble_steps_check.h"
 #include "server/model_check.h"
 #include "server/server_options.h"
 
@@ -188,7 +188,7 @@ static struct error *check_stage(const struct check_run *r, const struct model_c
         return NULL;
 }
 
-/* Checks that the models of a chain exist; ensemble_checks.h checks the steps of ensembles. */
+/* Checks that the models of a chain exist; ensemble_steps_check.h checks the steps of ensembles. */
 static struct error *check_stages(const struct check_run *r, const struct model_check *c) {
         struct model_needs needs;
         struct error      *err = NULL;
@@ -208,7 +208,7 @@ static struct error *check_stages(const struct check_run *r, const struct model_
 static void check_together(struct check_run *r) {
         for (size_t i = 0; i < r->n_requested; i++)
                 model_check_refuse(r->checks[i], check_stages(r, r->checks[i]));
-        ensemble_checks_run(r->checks, r->n_checks, r->repository);
+        ensemble_steps_check(r->checks, r->n_checks, r->repository);
 }
 
 static struct error *print_checks(struct check_run *r) {
@@ -305,8 +305,8 @@ static struct error *check_path(struct check_run *r, const char *path) {
         return NULL;
 }
 
-struct error *server_check_models(const struct server_options *options, const char *path,
-                                  struct message **ret) {
+struct error *repository_check(const struct server_options *options, const char *path,
+                               struct message **ret) {
         struct backend_registry *backends = backend_registry_new(
                 &(struct backend_registry_options){ .directory = options->backend_directory });
         struct agent_registry *agents = agent_registry_new(options->repoagent_directory);

@@ -14,5 +14,5 @@ struct server_options;
 /* `path` is a repository or the directory of one model, which is recognised by its contents. Of the
  * options it uses the directories of plug-ins, model_config_name and strict_model_config. Reports
  * {"path", "is_model", "models": [see model_check_print(), ...]}, sorted by name. */
-struct error *server_check_models(const struct server_options *options, const char *path,
-                                  struct message **ret) NODISCARD;
+struct error *repository_check(const struct server_options *options, const char *path,
+                               struct message **ret) NODISCARD;

@@ -19,4 +19,4 @@
 
 /* Also sets the decoupled flag in the configurations of ensembles without mistakes. `repository`: the
  * path of the repository that is checked. */
-void ensemble_checks_run(struct model_check *const *checks, size_t n, const char *repository);
+void ensemble_steps_check(struct model_check *const *checks, size_t n, const char *repository);
