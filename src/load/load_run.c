@@ -5,8 +5,8 @@
 #include "base/mem.h"
 #include "load/answer_checker.h"
 #include "load/control.h"
+#include "load/load_regions.h"
 #include "load/local_server.h"
-#include "load/shm_area.h"
 #include "load/waiter.h"
 #include "load/worker.h"
 #include "net/loop.h"
@@ -46,7 +46,7 @@ struct load_run {
         bool                    has_model;
         struct input_set        inputs;
         struct request_set      requests;
-        struct shm_area        *shm;
+        struct load_regions    *shm;
         struct answer_checker   checker;
         struct worker         **workers; /* owned */
         size_t                  n_workers;
@@ -228,9 +228,9 @@ static struct error *make_requests(struct load_run *r) {
         TRY(input_set_make(&r->model, &inputs, &r->inputs));
         TRY(check_inputs(r));
         if (strcmp(v->shared_memory, "system") == 0)
-                r->shm = o.shm = shm_area_new(&r->model, v->output_region_bytes);
+                r->shm = o.shm = load_regions_new(&r->model, v->output_region_bytes);
         TRY(request_set_make(&r->target, &r->model, &r->inputs, &o, &r->requests));
-        return r->shm != NULL ? shm_area_open(r->shm, r->control) : NULL;
+        return r->shm != NULL ? load_regions_open(r->shm, r->control) : NULL;
 }
 
 static uint64_t share_of(uint64_t total, size_t part, size_t n_parts) {
@@ -323,7 +323,7 @@ void load_run_free(struct load_run *r) {
         for (size_t i = 0; r->workers != NULL && i < r->n_workers; i++)
                 worker_free(r->workers[i]);
         free(r->workers);
-        shm_area_close(r->shm, r->control);
+        load_regions_close(r->shm, r->control);
         control_close(r->control);
         control_close(r->metrics);
         loop_group_free(r->loops);

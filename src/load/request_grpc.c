@@ -39,7 +39,7 @@ static void put_input(const struct request_input *in, struct strbuf *message) {
 static void put_outputs(const struct request_content *p, struct strbuf *message) {
         for (size_t i = 0; p->options->shm != NULL && i < p->model->n_outputs; i++) {
                 AUTO_STRBUF     tensor = { 0 };
-                struct shm_part part = shm_area_output(p->options->shm, i);
+                struct shm_part part = load_regions_output(p->options->shm, i);
 
                 strbuf_init(&tensor, 0);
                 wire_put_bytes_field(&tensor, OUTPUT_NAME, str_of(p->model->outputs[i].name));

@@ -114,7 +114,7 @@ static void put_outputs(struct json_writer *w, const struct request_content *p) 
         json_key(w, "outputs");
         json_begin_array(w);
         for (size_t i = 0; i < p->model->n_outputs; i++) {
-                struct shm_part part = shm_area_output(p->options->shm, i);
+                struct shm_part part = load_regions_output(p->options->shm, i);
 
                 json_begin_object(w);
                 json_key(w, "name");

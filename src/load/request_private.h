@@ -2,8 +2,8 @@
 /* For request_set.c, request_http.c and request_grpc.c only: what a request is made of. */
 #pragma once
 
+#include "load/load_regions.h"
 #include "load/request_set.h"
-#include "load/shm_area.h"
 
 struct request_input {
         const struct load_tensor *tensor;

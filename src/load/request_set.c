@@ -143,7 +143,7 @@ static struct error *gather_inputs(struct maker *k, size_t first) {
                                               .shape = batch_shape(p, row),
                                               .bytes = strbuf_str(&k->rows[i]) };
                 if (p->options->shm != NULL) {
-                        k->parts[i] = shm_area_add(p->options->shm, i, in->bytes);
+                        k->parts[i] = load_regions_add(p->options->shm, i, in->bytes);
                         in->part = &k->parts[i];
                 }
                 p->n_inputs++;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "onnxruntime/config_check.h"
+#include "onnxruntime/onnx_config_check.h"
 
 #include "kit/input.h"
 #include "kit/text.h"
@@ -347,7 +347,8 @@ static TRITONSERVER_Error *check_batch_inputs(const struct kit_model *model,
         return NULL;
 }
 
-TRITONSERVER_Error *config_check(const struct kit_model *model, const struct session *session) {
+TRITONSERVER_Error *onnx_config_check(const struct kit_model *model,
+                                      const struct session   *session) {
         KIT_TRY(check_number_of_inputs(model, session));
         for (uint32_t i = 0; i < model->n_inputs; i++) {
                 const struct kit_tensor *config = &model->inputs[i];

@@ -10,7 +10,7 @@
  */
 #pragma once
 
-#include "python/model.h"
+#include "python/python_model.h"
 #include "python/region.h"
 
 enum session_mode {

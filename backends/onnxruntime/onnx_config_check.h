@@ -7,11 +7,11 @@
 #pragma once
 
 #include "kit/model.h"
-#include "onnxruntime/session.h"
+#include "onnxruntime/onnx_session.h"
 
 /* Returns INVALID_ARG for the first mismatch: a tensor that the file does not have, an input of the
  * file that nothing feeds, another type, another shape. */
-TRITONSERVER_Error *config_check(const struct kit_model *model, const struct session *session);
+TRITONSERVER_Error *onnx_config_check(const struct kit_model *model, const struct session *session);
 
 /* True when the configuration makes the server feed an input that is not in its `input` list: a
  * sequence control, a state or a tensor that is made of the batch. */

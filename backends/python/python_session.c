@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "python/session.h"
+#include "python/python_session.h"
 
 #include "kit/scratch.h"
 #include "kit/text.h"

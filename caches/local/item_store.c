@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "local/store.h"
+#include "local/item_store.h"
 
 #include "kit/errors.h"
 

@@ -20,8 +20,8 @@
  */
 #pragma once
 
-#include "python/model.h"
-#include "python/session.h"
+#include "python/python_model.h"
+#include "python/python_session.h"
 #include "python/shm_slot.h"
 
 #include <pthread.h>
@@ -124,7 +124,7 @@ struct instance {
 /* The INTERNAL error of requests whose process has ended. */
 TRITONSERVER_Error *instance_unhealthy(const struct instance *in);
 
-/* ---- instance.c: life ---- */
+/* ---- python_instance.c: life ---- */
 TRITONSERVER_Error *instance_new(TRITONBACKEND_ModelInstance *triton, struct model *model,
                                  struct instance **ret);
 void                instance_free(struct instance *in);

@@ -12,7 +12,7 @@
 #pragma once
 
 #include "kit/model.h"
-#include "onnxruntime/session.h"
+#include "onnxruntime/onnx_session.h"
 
 /* Passes the completed configuration to the server, and reads `model` again. */
-TRITONSERVER_Error *config_complete(struct kit_model *model, const struct session *session);
+TRITONSERVER_Error *onnx_config_complete(struct kit_model *model, const struct session *session);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "load/shm_area.h"
+#include "load/load_regions.h"
 
 #include "base/mem.h"
 #include "load/control.h"
@@ -20,13 +20,13 @@ struct region {
         bool          is_made, is_registered;
 };
 
-struct shm_area {
+struct load_regions {
         struct region *regions; /* owned: of the inputs, then of the outputs */
         size_t         n_inputs, n_regions;
 };
 
-struct shm_area *shm_area_new(const struct load_model *m, uint64_t output_bytes) {
-        struct shm_area *a = mem_zalloc(sizeof(*a));
+struct load_regions *load_regions_new(const struct load_model *m, uint64_t output_bytes) {
+        struct load_regions *a = mem_zalloc(sizeof(*a));
 
         a->n_inputs = m->n_inputs;
         a->n_regions = m->n_inputs + m->n_outputs;
@@ -43,7 +43,7 @@ struct shm_area *shm_area_new(const struct load_model *m, uint64_t output_bytes)
         return a;
 }
 
-struct shm_part shm_area_add(struct shm_area *a, size_t input, struct str bytes) {
+struct shm_part load_regions_add(struct load_regions *a, size_t input, struct str bytes) {
         struct region *r = &a->regions[input];
         uint64_t       offset;
 
@@ -55,7 +55,7 @@ struct shm_part shm_area_add(struct shm_area *a, size_t input, struct str bytes)
         return (struct shm_part){ r->name, offset, bytes.len };
 }
 
-struct shm_part shm_area_output(const struct shm_area *a, size_t output) {
+struct shm_part load_regions_output(const struct load_regions *a, size_t output) {
         const struct region *r = &a->regions[a->n_inputs + output];
 
         return (struct shm_part){ r->name, 0, r->bytes };
@@ -96,7 +96,7 @@ static struct error *ask(struct control *c, enum control_question q, const struc
         return control_ask(c, q, &s, &answer);
 }
 
-struct error *shm_area_open(struct shm_area *a, struct control *c) {
+struct error *load_regions_open(struct load_regions *a, struct control *c) {
         for (size_t i = 0; i < a->n_regions; i++) {
                 struct region *r = &a->regions[i];
 
@@ -107,7 +107,7 @@ struct error *shm_area_open(struct shm_area *a, struct control *c) {
         return NULL;
 }
 
-void shm_area_close(struct shm_area *a, struct control *c) {
+void load_regions_close(struct load_regions *a, struct control *c) {
         if (a == NULL)
                 return;
         for (size_t i = 0; i < a->n_regions; i++) {

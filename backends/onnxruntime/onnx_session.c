@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "onnxruntime/session.h"
+#include "onnxruntime/onnx_session.h"
 
 #include "kit/beneath.h"
 #include "kit/scratch.h"

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "suite.h"
 
-#include "core_api/api_version.h"
+#include "core_api/core_version.h"
 #include "triton/core/neso.h"
 
 #include <stdio.h>
 
 static void test_accepted(void **state) {
         (void)state;
-        assert_null(api_version_check_library());
-        assert_null(api_version_check(NESO_API_VERSION_MAJOR, NESO_API_VERSION_MINOR));
-        assert_null(api_version_check(NESO_API_VERSION_MAJOR, NESO_API_VERSION_MINOR + 7));
+        assert_null(core_version_check_library());
+        assert_null(core_version_check(NESO_API_VERSION_MAJOR, NESO_API_VERSION_MINOR));
+        assert_null(core_version_check(NESO_API_VERSION_MAJOR, NESO_API_VERSION_MINOR + 7));
 }
 
 static void assert_refused(uint32_t major, uint32_t minor) {
-        struct error *err = api_version_check(major, minor);
+        struct error *err = core_version_check(major, minor);
         char          text[128];
 
         snprintf(text, sizeof(text),
@@ -36,7 +36,7 @@ static void test_refused(void **state) {
                 assert_refused(NESO_API_VERSION_MAJOR, NESO_API_VERSION_MINOR - 1);
 }
 
-SUITE(api_version) {
+SUITE(core_version) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_accepted),
                 cmocka_unit_test(test_refused),

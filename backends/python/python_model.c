@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "python/model.h"
+#include "python/python_model.h"
 
 #include "kit/beneath.h"
 #include "kit/json.h"

@@ -14,7 +14,7 @@
  * major version differs or the minor one is lower:
  *
  *     libtritonserver.so has version 1.0 of Neso's API, this program needs 1.2 or later of 1 */
-struct error *api_version_check(uint32_t major, uint32_t minor) NODISCARD;
+struct error *core_version_check(uint32_t major, uint32_t minor) NODISCARD;
 
 /* The same for the library that was loaded. */
-struct error *api_version_check_library(void) NODISCARD;
+struct error *core_version_check_library(void) NODISCARD;

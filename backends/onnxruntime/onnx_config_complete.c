@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "onnxruntime/config_complete.h"
+#include "onnxruntime/onnx_config_complete.h"
 
 #include "kit/text.h"
-#include "onnxruntime/config_check.h"
+#include "onnxruntime/onnx_config_check.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -156,7 +156,7 @@ static bool is_listed(const struct kit_json_value *list, const char *name) {
 }
 
 /* A list with a name that the file does not have is not completed. It does not fit, and
- * config_check() reports that. */
+ * onnx_config_check() reports that. */
 static bool all_are_known(const struct side *side, const struct kit_json_value *list) {
         for (const struct kit_json_value *at = list != NULL ? list->first : NULL; at != NULL;
              at = at->next)
@@ -245,7 +245,7 @@ static TRITONSERVER_Error *complete(struct kit_model *model, const struct sessio
         return err;
 }
 
-TRITONSERVER_Error *config_complete(struct kit_model *model, const struct session *session) {
+TRITONSERVER_Error *onnx_config_complete(struct kit_model *model, const struct session *session) {
         if (model->max_batch_size > 0 && !can_batch(session))
                 return kit_error(TRITONSERVER_ERROR_INVALID_ARG,
                                  "autofill failed for model '%s': model does not support batching "

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "python/instance.h"
+#include "python/python_instance.h"
 
 #include "kit/scratch.h"
 #include "python/bls_call.h"
