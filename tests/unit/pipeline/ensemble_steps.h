@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "pipeline/ensemble_lab.h"
+#include "pipeline/ensemble_fixture.h"
 
 #define TENSOR(what, name) what " { name: '" name "' data_type: TYPE_UINT32 dims: 1 } "
 #define IN(name) TENSOR("input", name)
@@ -28,34 +28,34 @@
 #define MAX_MODELS 6
 
 /* An ensemble with a model for each step. */
-struct bench {
-        struct lab_model    models[MAX_MODELS];
-        struct step_model   steps[MAX_MODELS];
-        size_t              n;
-        struct lab_ensemble ensemble;
+struct ensemble_steps {
+        struct fixture_model    models[MAX_MODELS];
+        struct step_model       steps[MAX_MODELS];
+        size_t                  n;
+        struct fixture_ensemble ensemble;
 };
 
-static inline void bench_open(struct bench *b, const char *ensemble, const char *const *models,
-                              size_t n) {
+static inline void ensemble_steps_open(struct ensemble_steps *b, const char *ensemble,
+                                       const char *const *models, size_t n) {
         b->n = n;
         for (size_t i = 0; i < n; i++) {
-                lab_model_open(&b->models[i], "s", models[i], NULL);
+                fixture_model_open(&b->models[i], "s", models[i], NULL);
                 b->models[i].add = 1;
                 b->steps[i] = (struct step_model){ &b->models[i].fake->model, NULL };
         }
-        lab_ensemble_open(&b->ensemble, "e", ensemble, b->steps, n);
+        fixture_ensemble_open(&b->ensemble, "e", ensemble, b->steps, n);
 }
 
-#define BENCH(b, ensemble, ...)                                                                    \
-        bench_open(b, ensemble, (const char *[]){ __VA_ARGS__ },                                   \
-                   sizeof((const char *[]){ __VA_ARGS__ }) / sizeof(const char *))
+#define ENSEMBLE_STEPS(b, ensemble, ...)                                                           \
+        ensemble_steps_open(b, ensemble, (const char *[]){ __VA_ARGS__ },                          \
+                            sizeof((const char *[]){ __VA_ARGS__ }) / sizeof(const char *))
 
-static inline void bench_close(struct bench *b) {
-        lab_ensemble_close(&b->ensemble);
+static inline void ensemble_steps_close(struct ensemble_steps *b) {
+        fixture_ensemble_close(&b->ensemble);
         for (size_t i = 0; i < b->n; i++)
-                lab_model_close(&b->models[i]);
+                fixture_model_close(&b->models[i]);
 }
 
-static inline void call_open(struct lab_call *c, struct bench *b) {
-        lab_call_open(c, b->ensemble.fake);
+static inline void call_open(struct fixture_call *c, struct ensemble_steps *b) {
+        fixture_call_open(c, b->ensemble.fake);
 }

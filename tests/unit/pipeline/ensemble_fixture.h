@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ensembles of test models (sched/lab_model.h), and clients that keep the responses that they get.
+/* Ensembles of test models (sched/fixture_model.h), and clients that keep the responses that they get.
  *
  * Include after cmocka.h.
  */
@@ -12,14 +12,14 @@
 #include "pipeline/ensemble.h"
 #include "pipeline/step_memory.h"
 #include "pipeline/step_models.h"
-#include "sched/lab_model.h"
+#include "sched/fixture_model.h"
 
-#define LAB_MAX_OUTPUTS 8
-#define LAB_MAX_RESPONSES 64
+#define FIXTURE_MAX_OUTPUTS 8
+#define FIXTURE_MAX_RESPONSES 64
 
 /* ---- ensembles ------------------------------------------------------------------------------- */
 
-struct lab_ensemble {
+struct fixture_ensemble {
         struct fake_model        *fake;
         struct step_models_holder holder;
         struct timer_thread      *timers;
@@ -27,15 +27,16 @@ struct lab_ensemble {
         struct step_memory        memory;
 };
 
-#define LAB_BUDGET_BYTES ((size_t)1 << 30)
+#define FIXTURE_BUDGET_BYTES ((size_t)1 << 30)
 
 /* `steps`: the model of each step, in the order of the configuration. */
-static inline void lab_ensemble_open(struct lab_ensemble *e, const char *name, const char *config,
-                                     const struct step_model *steps, size_t n) {
+static inline void fixture_ensemble_open(struct fixture_ensemble *e, const char *name,
+                                         const char *config, const struct step_model *steps,
+                                         size_t n) {
         struct step_models *models = step_models_new(steps, n);
         bool                is_decoupled;
 
-        e->fake = lab_fake_new(name, config);
+        e->fake = fixture_fake_new(name, config);
         assert_ok(model_config_check(e->fake->model.config), config);
         assert_int_equal(e->fake->model.config->pb->ensemble_scheduling->n_step, n);
         assert_ok(ensemble_prepare(e->fake->model.config, models, &is_decoupled), config);
@@ -43,13 +44,13 @@ static inline void lab_ensemble_open(struct lab_ensemble *e, const char *name, c
         step_models_holder_init(&e->holder);
         step_models_holder_set(&e->holder, models);
         assert_ok(timer_thread_new(&e->timers), "timers");
-        byte_budget_init(&e->budget, LAB_BUDGET_BYTES);
+        byte_budget_init(&e->budget, FIXTURE_BUDGET_BYTES);
         step_memory_init(&e->memory, &e->budget, e->timers);
         assert_ok(ensemble_new(&e->fake->model, &e->holder, &e->memory, &e->fake->model.scheduler),
                   config);
 }
 
-static inline void lab_ensemble_close(struct lab_ensemble *e) {
+static inline void fixture_ensemble_close(struct fixture_ensemble *e) {
         assert_int_equal(atomic_load(&e->fake->model.n_in_flight), 0);
         e->fake->model.scheduler->ops->free(e->fake->model.scheduler);
         step_memory_done(&e->memory);
@@ -61,7 +62,7 @@ static inline void lab_ensemble_close(struct lab_ensemble *e) {
 
 /* ---- clients --------------------------------------------------------------------------------- */
 
-struct lab_output {
+struct fixture_output {
         const char *name;  /* borrowed: from the kept response */
         uint32_t    value; /* the first element */
         uint32_t    n_dims;
@@ -69,32 +70,32 @@ struct lab_output {
         const void *base;
 };
 
-struct lab_got {
-        struct response  *response; /* owned */
-        struct lab_output outputs[LAB_MAX_OUTPUTS];
-        uint32_t          n_outputs;
-        uint32_t          flags;
+struct fixture_got {
+        struct response      *response; /* owned */
+        struct fixture_output outputs[FIXTURE_MAX_OUTPUTS];
+        uint32_t              n_outputs;
+        uint32_t              flags;
 };
 
-struct lab_call {
+struct fixture_call {
         struct request *req;
         _Atomic int n_buffers; /* buffers that the client's allocator gave and did not get back */
         _Atomic int n_allocated;
         const char *refuses; /* output that gets no memory; NULL: none */
 
-        /* Guarded by lab_lock. */
-        struct lab_got got[LAB_MAX_RESPONSES];
-        unsigned       n_got;
-        unsigned       n_finals;
-        bool           is_released;
+        /* Guarded by fixture_lock. */
+        struct fixture_got got[FIXTURE_MAX_RESPONSES];
+        unsigned           n_got;
+        unsigned           n_finals;
+        bool               is_released;
 };
 
 /* The signature of allocator_alloc_fn. */
-static inline struct error *lab_alloc(struct response_allocator *allocator, const char *tensor,
-                                      size_t byte_size, enum memory_type type, int64_t id,
-                                      void *userp, void **buffer, void **buffer_userp,
-                                      enum memory_type *actual_type, int64_t *actual_id) {
-        struct lab_call *c = userp;
+static inline struct error *fixture_alloc(struct response_allocator *allocator, const char *tensor,
+                                          size_t byte_size, enum memory_type type, int64_t id,
+                                          void *userp, void **buffer, void **buffer_userp,
+                                          enum memory_type *actual_type, int64_t *actual_id) {
+        struct fixture_call *c = userp;
 
         (void)allocator;
         (void)type;
@@ -110,10 +111,10 @@ static inline struct error *lab_alloc(struct response_allocator *allocator, cons
         return NULL;
 }
 
-static inline struct error *lab_release(struct response_allocator *allocator, void *buffer,
-                                        void *buffer_userp, size_t byte_size, enum memory_type type,
-                                        int64_t id) {
-        struct lab_call *c = buffer_userp;
+static inline struct error *fixture_release(struct response_allocator *allocator, void *buffer,
+                                            void *buffer_userp, size_t byte_size,
+                                            enum memory_type type, int64_t id) {
+        struct fixture_call *c = buffer_userp;
 
         (void)allocator;
         (void)byte_size;
@@ -124,12 +125,14 @@ static inline struct error *lab_release(struct response_allocator *allocator, vo
         return NULL;
 }
 
-static inline void lab_keep_outputs(struct lab_got *g) {
+static inline void fixture_keep_outputs(struct fixture_got *g) {
         for (const struct response_output *o = g->response->first_output;
-             o != NULL && g->n_outputs < LAB_MAX_OUTPUTS; o = o->next) {
-                struct lab_output *to = &g->outputs[g->n_outputs++];
+             o != NULL && g->n_outputs < FIXTURE_MAX_OUTPUTS; o = o->next) {
+                struct fixture_output *to = &g->outputs[g->n_outputs++];
 
-                *to = (struct lab_output){ .name = o->name, .n_dims = o->n_dims, .base = o->base };
+                *to = (struct fixture_output){ .name = o->name,
+                                               .n_dims = o->n_dims,
+                                               .base = o->base };
                 for (uint32_t i = 0; i < o->n_dims && i < 4; i++)
                         to->dims[i] = o->shape[i];
                 if (o->byte_size >= sizeof(to->value))
@@ -137,50 +140,50 @@ static inline void lab_keep_outputs(struct lab_got *g) {
         }
 }
 
-static inline void lab_on_response(struct response *response, uint32_t flags, void *userp) {
-        struct lab_call *c = userp;
-        struct lab_got  *g;
+static inline void fixture_on_response(struct response *response, uint32_t flags, void *userp) {
+        struct fixture_call *c = userp;
+        struct fixture_got  *g;
 
-        mutex_lock(&lab_lock);
+        mutex_lock(&fixture_lock);
         c->n_finals += (flags & RESPONSE_FINAL) != 0;
         if (response != NULL) {
-                g = &c->got[c->n_got % LAB_MAX_RESPONSES];
-                *g = (struct lab_got){ .response = response, .flags = flags };
-                lab_keep_outputs(g);
+                g = &c->got[c->n_got % FIXTURE_MAX_RESPONSES];
+                *g = (struct fixture_got){ .response = response, .flags = flags };
+                fixture_keep_outputs(g);
                 c->n_got++;
         }
-        cond_broadcast(&lab_changed);
-        mutex_unlock(&lab_lock);
+        cond_broadcast(&fixture_changed);
+        mutex_unlock(&fixture_lock);
 }
 
-static inline void lab_on_release(struct request *req, uint32_t flags, void *userp) {
-        struct lab_call *c = userp;
+static inline void fixture_on_release(struct request *req, uint32_t flags, void *userp) {
+        struct fixture_call *c = userp;
 
         (void)req;
         (void)flags;
-        mutex_lock(&lab_lock);
+        mutex_lock(&fixture_lock);
         c->is_released = true;
-        cond_broadcast(&lab_changed);
-        mutex_unlock(&lab_lock);
+        cond_broadcast(&fixture_changed);
+        mutex_unlock(&fixture_lock);
 }
 
-static const struct response_allocator lab_allocator = { .alloc = lab_alloc,
-                                                         .release = lab_release };
+static const struct response_allocator fixture_allocator = { .alloc = fixture_alloc,
+                                                             .release = fixture_release };
 
-static inline void lab_call_open(struct lab_call *c, struct fake_model *model) {
+static inline void fixture_call_open(struct fixture_call *c, struct fake_model *model) {
         memset(c, 0, sizeof(*c));
         c->req = fake_request(model);
-        c->req->allocator = &lab_allocator;
+        c->req->allocator = &fixture_allocator;
         c->req->allocator_userp = c;
-        c->req->on_response = lab_on_response;
+        c->req->on_response = fixture_on_response;
         c->req->on_response_userp = c;
-        c->req->on_release = lab_on_release;
+        c->req->on_release = fixture_on_release;
         c->req->on_release_userp = c;
 }
 
 /* Adds an input of one element. `value` is a pointer that must live as long as the call; dims
  * follow. */
-#define lab_input(c, name, value, ...)                                                             \
+#define fixture_input(c, name, value, ...)                                                         \
         do {                                                                                       \
                 assert_ok(request_add_input((c)->req, name, DATA_TYPE_UINT32,                      \
                                             (int64_t[]){ __VA_ARGS__ }, N_DIMS(__VA_ARGS__)),      \
@@ -189,42 +192,43 @@ static inline void lab_call_open(struct lab_call *c, struct fake_model *model) {
         } while (0)
 
 /* Answers, and then deletes a response that it did not send, when the request may be gone. */
-static inline void lab_execute_and_delete(struct executor *e, struct request **requests,
-                                          uint32_t n) {
+static inline void fixture_execute_and_delete(struct executor *e, struct request **requests,
+                                              uint32_t n) {
         struct response *unsent =
-                lab_response(CONTAINER_OF(e, struct lab_model, executor), requests[0], 0);
+                fixture_response(CONTAINER_OF(e, struct fixture_model, executor), requests[0], 0);
 
-        lab_execute(e, requests, n);
+        fixture_execute(e, requests, n);
         response_free(unsent);
 }
 
-static const struct executor_ops lab_ops_that_delete UNUSED = { .execute = lab_execute_and_delete,
-                                                                .is_ready = lab_is_ready };
+static const struct executor_ops fixture_ops_that_delete UNUSED = {
+        .execute = fixture_execute_and_delete, .is_ready = fixture_is_ready
+};
 
-static inline void lab_submit(struct lab_call *c) {
+static inline void fixture_submit(struct fixture_call *c) {
         assert_ok(model_submit(c->req), "submit");
 }
 
-static inline void lab_wait(struct lab_call *c) {
-        LAB_WAIT_FOR(c->is_released && c->n_finals > 0);
+static inline void fixture_wait(struct fixture_call *c) {
+        FIXTURE_WAIT_FOR(c->is_released && c->n_finals > 0);
         assert_int_equal(c->n_finals, 1);
 }
 
-static inline void lab_run(struct lab_call *c) {
-        lab_submit(c);
-        lab_wait(c);
+static inline void fixture_run(struct fixture_call *c) {
+        fixture_submit(c);
+        fixture_wait(c);
 }
 
-static inline void lab_call_close(struct lab_call *c) {
-        for (unsigned i = 0; i < MIN(c->n_got, LAB_MAX_RESPONSES); i++)
+static inline void fixture_call_close(struct fixture_call *c) {
+        for (unsigned i = 0; i < MIN(c->n_got, FIXTURE_MAX_RESPONSES); i++)
                 response_free(c->got[i].response);
         request_free(c->req);
         assert_int_equal(atomic_load(&c->n_buffers), 0);
 }
 
 /* Asserts that the only response is this error. */
-static inline void lab_assert_error(const struct lab_call *c, enum error_code code,
-                                    const char *text) {
+static inline void fixture_assert_error(const struct fixture_call *c, enum error_code code,
+                                        const char *text) {
         assert_int_equal(c->n_got, 1);
         if (c->got[0].response->error == NULL)
                 fail_msg("no error, expected \"%s\"", text);
@@ -233,8 +237,8 @@ static inline void lab_assert_error(const struct lab_call *c, enum error_code co
         assert_int_equal(c->got[0].flags, RESPONSE_FINAL);
 }
 
-static inline const struct lab_output *lab_output(const struct lab_call *c, unsigned response,
-                                                  const char *name) {
+static inline const struct fixture_output *fixture_output(const struct fixture_call *c,
+                                                          unsigned response, const char *name) {
         if (response >= c->n_got)
                 fail_msg("there is no response %u", response);
         if (c->got[response].response->error != NULL)

@@ -9,7 +9,7 @@
 #include "pipeline/chain.h"
 #include "pipeline/chain_metrics.h"
 #include "pipeline/chain_plan.h"
-#include "pipeline/ensemble_lab.h"
+#include "pipeline/ensemble_fixture.h"
 
 #define IO                                                                                         \
         "input { name: 'X' data_type: TYPE_UINT32 dims: 1 } "                                      \
@@ -21,8 +21,8 @@
         "name: 'pipe' platform: 'chain' max_batch_size: 8 " IO                                     \
         "parameters { key: 'stages' value { string_value: 'a,b,c' } }"
 
-struct lab_chain {
-        struct lab_model          stages[3];
+struct fixture_chain {
+        struct fixture_model      stages[3];
         struct fake_model        *fake;
         struct step_models_holder holder;
         struct chain_metrics     *metrics;
@@ -31,7 +31,7 @@ struct lab_chain {
         struct step_memory        memory;
 };
 
-static inline struct error *plan_new(struct lab_chain *l, struct step_models *models) {
+static inline struct error *plan_new(struct fixture_chain *l, struct step_models *models) {
         struct chain_stage_model stages[3] = { 0 };
         struct chain_plan       *plan = NULL;
         struct error            *err;
@@ -46,7 +46,7 @@ static inline struct error *plan_new(struct lab_chain *l, struct step_models *mo
         return err;
 }
 
-static inline struct step_models *models_new(struct lab_chain *l) {
+static inline struct step_models *models_new(struct fixture_chain *l) {
         struct step_model steps[3];
 
         for (unsigned i = 0; i < 3; i++)
@@ -54,20 +54,20 @@ static inline struct step_models *models_new(struct lab_chain *l) {
         return step_models_new(steps, 3);
 }
 
-static inline void chain_open(struct lab_chain *l, const char *const configs[3], bool may_end) {
+static inline void chain_open(struct fixture_chain *l, const char *const configs[3], bool may_end) {
         static const char *const names[] = { "a", "b", "c" };
         static const uint32_t    adds[] = { 1, 10, 100 };
         struct step_models      *models;
 
         for (unsigned i = 0; i < 3; i++) {
-                lab_model_open(&l->stages[i], names[i], configs[i], NULL);
+                fixture_model_open(&l->stages[i], names[i], configs[i], NULL);
                 l->stages[i].add = adds[i];
         }
         assert_ok(timer_thread_new(&l->timers), "timers");
-        byte_budget_init(&l->budget, LAB_BUDGET_BYTES);
+        byte_budget_init(&l->budget, FIXTURE_BUDGET_BYTES);
         step_memory_init(&l->memory, &l->budget, l->timers);
         l->metrics = chain_metrics_new(NULL, "pipe", 1);
-        l->fake = lab_fake_new("pipe", PIPE);
+        l->fake = fixture_fake_new("pipe", PIPE);
         step_models_holder_init(&l->holder);
         models = models_new(l);
         assert_ok(plan_new(l, models), "plan");
@@ -81,7 +81,7 @@ static inline void chain_open(struct lab_chain *l, const char *const configs[3],
 
 static const char *const plain[] UNUSED = { CONFIG, CONFIG, CONFIG };
 
-static inline void chain_close(struct lab_chain *l) {
+static inline void chain_close(struct fixture_chain *l) {
         assert_int_equal(atomic_load(&l->fake->model.n_in_flight), 0);
         l->fake->model.scheduler->ops->free(l->fake->model.scheduler);
         step_models_holder_done(&l->holder);
@@ -91,7 +91,7 @@ static inline void chain_close(struct lab_chain *l) {
         chain_metrics_free(l->metrics);
         /* A thread that has sent a response may still hold any of the models for a moment. */
         for (unsigned i = 0; i < 3; i++)
-                lab_model_stop(&l->stages[i]);
+                fixture_model_stop(&l->stages[i]);
         for (unsigned i = 0; i < 3; i++)
                 fake_model_free(l->stages[i].fake);
         fake_model_free(l->fake);
@@ -106,16 +106,16 @@ static inline void chain_close(struct lab_chain *l) {
         "name: 'pipe' platform: 'ensemble' max_batch_size: 8 " IO                                  \
         "ensemble_scheduling { " LINE_STEP("X", "T") LINE_STEP("T", "U") LINE_STEP("U", "Y") "}"
 
-struct lab_line {
-        bool                is_chain;
-        struct lab_chain    chain;
-        struct lab_ensemble ensemble;
-        struct lab_model   *models; /* three: the steps */
-        struct fake_model  *fake;   /* the composed model */
-        struct lab_model    steps[3];
+struct fixture_line {
+        bool                    is_chain;
+        struct fixture_chain    chain;
+        struct fixture_ensemble ensemble;
+        struct fixture_model   *models; /* three: the steps */
+        struct fake_model      *fake;   /* the composed model */
+        struct fixture_model    steps[3];
 };
 
-static inline void line_open(struct lab_line *l, bool is_chain, const char *const configs[3]) {
+static inline void line_open(struct fixture_line *l, bool is_chain, const char *const configs[3]) {
         static const uint32_t adds[] = { 1, 10, 100 };
         struct step_model     steps[3];
 
@@ -127,28 +127,28 @@ static inline void line_open(struct lab_line *l, bool is_chain, const char *cons
                 return;
         }
         for (unsigned i = 0; i < 3; i++) {
-                lab_model_open(&l->steps[i], "m", configs[i], NULL);
+                fixture_model_open(&l->steps[i], "m", configs[i], NULL);
                 l->steps[i].add = adds[i];
                 steps[i] = (struct step_model){ &l->steps[i].fake->model, NULL };
         }
-        lab_ensemble_open(&l->ensemble, "pipe", LINE, steps, 3);
+        fixture_ensemble_open(&l->ensemble, "pipe", LINE, steps, 3);
         l->models = l->steps;
         l->fake = l->ensemble.fake;
 }
 
-static inline void line_close(struct lab_line *l) {
+static inline void line_close(struct fixture_line *l) {
         if (l->is_chain) {
                 chain_close(&l->chain);
                 return;
         }
-        lab_ensemble_close(&l->ensemble);
+        fixture_ensemble_close(&l->ensemble);
         /* A thread that has sent a response may still hold any of the models for a moment. */
         for (unsigned i = 0; i < 3; i++)
-                lab_model_stop(&l->steps[i]);
+                fixture_model_stop(&l->steps[i]);
         for (unsigned i = 0; i < 3; i++)
                 fake_model_free(l->steps[i].fake);
 }
 
-static inline struct step_models_holder *line_holder(struct lab_line *l) {
+static inline struct step_models_holder *line_holder(struct fixture_line *l) {
         return l->is_chain ? &l->chain.holder : &l->ensemble.holder;
 }

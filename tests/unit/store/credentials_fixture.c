@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "suite.h"
 
-#include "lab.h"
+#include "credentials_fixture.h"
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -30,33 +30,33 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
         return remove(path);
 }
 
-int lab_begin(void **state) {
+int fixture_begin(void **state) {
         (void)state;
         snprintf(folder, sizeof(folder), "/tmp/neso_credentials.XXXXXX");
         assert_non_null(mkdtemp(folder));
         for (size_t i = 0; i < N_STORE_VARIABLES; i++)
                 unsetenv(store_variable_name((enum store_variable)i));
-        lab_set("HOME", folder);
-        lab_set_time(FIRST_SECOND);
+        fixture_set("HOME", folder);
+        fixture_set_time(FIRST_SECOND);
         fake_begin();
         return 0;
 }
 
-int lab_end(void **state) {
+int fixture_end(void **state) {
         (void)state;
         fake_end();
         return nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-const char *lab_path(const char *name) {
+const char *fixture_path(const char *name) {
         static char path[512];
 
         snprintf(path, sizeof(path), "%s/%s", folder, name);
         return path;
 }
 
-void lab_write(const char *name, const char *contents) {
-        char *path = mem_strdup(lab_path(name));
+void fixture_write(const char *name, const char *contents) {
+        char *path = mem_strdup(fixture_path(name));
         FILE *file;
 
         for (char *slash = path + strlen(folder) + 1; (slash = strchr(slash, '/')) != NULL;
@@ -72,16 +72,16 @@ void lab_write(const char *name, const char *contents) {
         free(path);
 }
 
-void lab_set(const char *variable, const char *value) {
+void fixture_set(const char *variable, const char *value) {
         assert_int_equal(setenv(variable, value, 1), 0);
 }
 
-void lab_set_path(const char *variable, const char *name) {
-        lab_set(variable, lab_path(name));
+void fixture_set_path(const char *variable, const char *name) {
+        fixture_set(variable, fixture_path(name));
 }
 
-struct store_url lab_url(enum store_kind kind, const char *host, const char *bucket,
-                         const char *address) {
+struct store_url fixture_url(enum store_kind kind, const char *host, const char *bucket,
+                             const char *address) {
         return (struct store_url){
                 .kind = kind,
                 .is_tls = strstr(address, "http://") == NULL,
@@ -92,21 +92,21 @@ struct store_url lab_url(enum store_kind kind, const char *host, const char *buc
         };
 }
 
-void lab_set_time(uint64_t s) {
+void fixture_set_time(uint64_t s) {
         atomic_store(&now_ns, s * NS_PER_S);
 }
 
-static uint64_t lab_now(void) {
+static uint64_t fixture_now(void) {
         return atomic_load(&now_ns);
 }
 
-struct store_credentials *lab_open(const struct store_url *url) {
+struct store_credentials *fixture_open(const struct store_url *url) {
         struct store_credentials *c = NULL;
         struct error             *err = store_credentials_open(url, &c);
 
         if (err != NULL)
                 fail_msg("%s", err->message);
-        store_credentials_set_clock(c, lab_now);
+        store_credentials_set_clock(c, fixture_now);
         return c;
 }
 
@@ -124,7 +124,7 @@ static void expect_text(const char *found, const char *expected) {
         assert_string_equal(text, expected);
 }
 
-void lab_open_fails(const struct store_url *url, const char *expected) {
+void fixture_open_fails(const struct store_url *url, const char *expected) {
         struct store_credentials *c = NULL;
         struct error             *err = store_credentials_open(url, &c);
 
@@ -140,7 +140,7 @@ static void begin(const struct store_credentials *c, const char *path, struct st
         strbuf_printf(&r->url, "%s/%s", store_credentials_origin(c), path);
 }
 
-const char *lab_sign(struct store_credentials *c, const char *path, const char *header) {
+const char *fixture_sign(struct store_credentials *c, const char *path, const char *header) {
         struct store_request r;
         struct error        *err;
 
@@ -158,7 +158,7 @@ const char *lab_sign(struct store_credentials *c, const char *path, const char *
         return text;
 }
 
-void lab_sign_fails(struct store_credentials *c, enum error_code code, const char *expected) {
+void fixture_sign_fails(struct store_credentials *c, enum error_code code, const char *expected) {
         struct store_request r;
         struct error        *err;
 

@@ -21,31 +21,31 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#define LAB_PATIENCE_NS (60 * NS_PER_S)
+#define FIXTURE_PATIENCE_NS (60 * NS_PER_S)
 
 /* One lock for all state that the tests read; rank LOCK_SERVER. */
-static struct mutex lab_lock;
-static struct cond  lab_changed;
+static struct mutex fixture_lock;
+static struct cond  fixture_changed;
 
-static inline void lab_open(void) {
-        mutex_init(&lab_lock, LOCK_SERVER);
-        cond_init(&lab_changed);
+static inline void fixture_open(void) {
+        mutex_init(&fixture_lock, LOCK_SERVER);
+        cond_init(&fixture_changed);
 }
 
-#define LAB_WAIT_FOR(condition)                                                                    \
+#define FIXTURE_WAIT_FOR(condition)                                                                \
         do {                                                                                       \
-                uint64_t give_up_ns_ = clock_now_ns() + LAB_PATIENCE_NS;                           \
+                uint64_t give_up_ns_ = clock_now_ns() + FIXTURE_PATIENCE_NS;                       \
                 bool     is_met_;                                                                  \
-                mutex_lock(&lab_lock);                                                             \
+                mutex_lock(&fixture_lock);                                                         \
                 while (!(condition) && clock_now_ns() < give_up_ns_)                               \
-                        cond_wait_until(&lab_changed, &lab_lock, give_up_ns_);                     \
+                        cond_wait_until(&fixture_changed, &fixture_lock, give_up_ns_);             \
                 is_met_ = (condition);                                                             \
-                mutex_unlock(&lab_lock);                                                           \
+                mutex_unlock(&fixture_lock);                                                       \
                 if (!is_met_)                                                                      \
                         fail_msg("did not happen: %s", #condition);                                \
         } while (0)
 
-static inline void lab_spin(uint64_t spin_ns) {
+static inline void fixture_spin(uint64_t spin_ns) {
         uint64_t until_ns = clock_now_ns() + spin_ns;
 
         while (clock_now_ns() < until_ns)
@@ -55,7 +55,7 @@ static inline void lab_spin(uint64_t spin_ns) {
 /* ---- models ---------------------------------------------------------------------------------- */
 
 /* The last request of a model, as its executor saw it. */
-struct lab_seen {
+struct fixture_seen {
         char                  id[32];
         struct correlation_id correlation; /* the text is in `text` */
         char                  text[32];
@@ -73,7 +73,7 @@ struct lab_seen {
         const void           *frame; /* where the stack was */
 };
 
-struct lab_model {
+struct fixture_model {
         struct fake_model   *fake;
         struct timer_thread *timers; /* owned, unless it is shared */
         struct executor      executor;
@@ -93,16 +93,17 @@ struct lab_model {
         bool     may_lack_memory;
         uint64_t spin_ns; /* minimum duration of an execution */
 
-        /* Guarded by lab_lock. */
-        bool            is_held;                       /* executions wait before they answer */
-        unsigned        n_running, n_executed, n_most; /* number of requests */
-        unsigned        n_cancelled;                   /* seen at an execution */
-        struct lab_seen seen;
+        /* Guarded by fixture_lock. */
+        bool                is_held;                       /* executions wait before they answer */
+        unsigned            n_running, n_executed, n_most; /* number of requests */
+        unsigned            n_cancelled;                   /* seen at an execution */
+        struct fixture_seen seen;
 };
 
-static inline void lab_note(struct lab_model *m, const struct request *req, const void *frame) {
+static inline void fixture_note(struct fixture_model *m, const struct request *req,
+                                const void *frame) {
         const struct request_input *in = req->first_input;
-        struct lab_seen            *s = &m->seen;
+        struct fixture_seen        *s = &m->seen;
 
         snprintf(s->id, sizeof(s->id), "%s", req->id);
         s->correlation = req->correlation;
@@ -122,7 +123,7 @@ static inline void lab_note(struct lab_model *m, const struct request *req, cons
         s->frame = frame;
 }
 
-static inline void lab_add_parameters(const struct lab_model *m, struct response *r) {
+static inline void fixture_add_parameters(const struct fixture_model *m, struct response *r) {
         struct parameter id = { .name = "sequence_id", .type = PARAMETER_INT };
         struct parameter start = { .name = "sequence_start", .type = PARAMETER_BOOL };
         struct parameter end = { .name = "sequence_end", .type = PARAMETER_BOOL };
@@ -143,7 +144,8 @@ static inline void lab_add_parameters(const struct lab_model *m, struct response
         assert_ok(response_add_parameter(r, &end), "parameter");
 }
 
-static inline void lab_compute(const struct request *req, uint32_t *y, size_t n, uint32_t plus) {
+static inline void fixture_compute(const struct request *req, uint32_t *y, size_t n,
+                                   uint32_t plus) {
         for (size_t i = 0; i < n; i++)
                 y[i] = plus;
         for (const struct request_input *in = req->first_input; in != NULL; in = in->next)
@@ -152,7 +154,7 @@ static inline void lab_compute(const struct request *req, uint32_t *y, size_t n,
 }
 
 /* When memory is short, only FINAL is sent. */
-static inline bool lab_try_response(const struct request *req, struct response **ret) {
+static inline bool fixture_try_response(const struct request *req, struct response **ret) {
         struct error *err = response_new(req, ret);
 
         if (err == NULL)
@@ -163,19 +165,19 @@ static inline bool lab_try_response(const struct request *req, struct response *
 }
 
 /* Returns NULL, and has sent the error, when there is no memory for an output. */
-static inline struct response *lab_response(struct lab_model *m, const struct request *req,
-                                            unsigned j) {
+static inline struct response *fixture_response(struct fixture_model *m, const struct request *req,
+                                                unsigned j) {
         const struct request_input *first = req->first_input;
         size_t                      n = first->byte_size / sizeof(uint32_t);
         struct response            *r;
 
         if (m->may_lack_memory) {
-                if (!lab_try_response(req, &r))
+                if (!fixture_try_response(req, &r))
                         return NULL;
         } else {
                 assert_ok(response_new(req, &r), "response");
         }
-        lab_add_parameters(m, r);
+        fixture_add_parameters(m, r);
         for (uint32_t k = 0; k < req->n_output_names; k++) {
                 const struct model_io *io =
                         model_io_find_output(req->model->io, str_of(req->output_names[k]), k);
@@ -197,15 +199,15 @@ static inline struct response *lab_response(struct lab_model *m, const struct re
                         error_free(err);
                         return NULL;
                 }
-                lab_compute(req, y, n, m->add + 7 * number + 101 * j);
-                mutex_lock(&lab_lock);
+                fixture_compute(req, y, n, m->add + 7 * number + 101 * j);
+                mutex_lock(&fixture_lock);
                 m->seen.output = y;
-                mutex_unlock(&lab_lock);
+                mutex_unlock(&fixture_lock);
         }
         return r;
 }
 
-static inline void lab_refuse(const struct request *req, const char *text) {
+static inline void fixture_refuse(const struct request *req, const char *text) {
         static struct error cancelled = ERROR_STATIC(ERR_CANCELLED, "");
         struct error    *err = text != NULL ? error_new(ERR_INVALID_ARG, "%s", text) : &cancelled;
         struct response *r;
@@ -215,23 +217,23 @@ static inline void lab_refuse(const struct request *req, const char *text) {
         error_free(err);
 }
 
-static inline void lab_answer(struct lab_model *m, struct request *req) {
+static inline void fixture_answer(struct fixture_model *m, struct request *req) {
         bool     is_decoupled = req->model->is_decoupled;
         unsigned n = is_decoupled ? m->n_responses : 1;
 
         if (request_is_cancelled(req)) {
-                lab_refuse(req, NULL);
+                fixture_refuse(req, NULL);
                 return;
         }
         if (m->error != NULL) {
-                lab_refuse(req, m->error);
+                fixture_refuse(req, m->error);
                 return;
         }
         if (m->is_silent)
                 n = 0;
         for (unsigned j = 0; j < n; j++) {
                 bool             is_last = j + 1 == n && !m->has_late_final;
-                struct response *r = lab_response(m, req, j);
+                struct response *r = fixture_response(m, req, j);
 
                 if (r == NULL)
                         return;
@@ -241,7 +243,7 @@ static inline void lab_answer(struct lab_model *m, struct request *req) {
                 assert_ok(request_send_flags(req, RESPONSE_FINAL), "flags");
 }
 
-static inline void lab_report(struct lab_model *m, struct request *req) {
+static inline void fixture_report(struct fixture_model *m, struct request *req) {
         struct request_times t = { .exec_start_ns = 1000,
                                    .compute_start_ns = 1001,
                                    .compute_end_ns = 1011,
@@ -252,38 +254,38 @@ static inline void lab_report(struct lab_model *m, struct request *req) {
         model_stats_success(m->fake->model.stats, &t, 1);
 }
 
-static inline void lab_execute(struct executor *e, struct request **requests, uint32_t n) {
-        struct lab_model *m = CONTAINER_OF(e, struct lab_model, executor);
+static inline void fixture_execute(struct executor *e, struct request **requests, uint32_t n) {
+        struct fixture_model *m = CONTAINER_OF(e, struct fixture_model, executor);
 
-        mutex_lock(&lab_lock);
+        mutex_lock(&fixture_lock);
         m->n_running += n;
         m->n_executed += n;
         m->n_most = MAX(m->n_most, m->n_running);
-        lab_note(m, requests[0], __builtin_frame_address(0));
-        cond_broadcast(&lab_changed);
+        fixture_note(m, requests[0], __builtin_frame_address(0));
+        cond_broadcast(&fixture_changed);
         while (m->is_held)
-                cond_wait(&lab_changed, &lab_lock);
+                cond_wait(&fixture_changed, &fixture_lock);
         for (uint32_t i = 0; i < n; i++)
                 m->n_cancelled += request_is_cancelled(requests[i]);
-        mutex_unlock(&lab_lock);
-        lab_spin(m->spin_ns);
+        mutex_unlock(&fixture_lock);
+        fixture_spin(m->spin_ns);
         for (uint32_t i = 0; i < n; i++) {
-                lab_report(m, requests[i]);
-                lab_answer(m, requests[i]);
+                fixture_report(m, requests[i]);
+                fixture_answer(m, requests[i]);
                 request_release(requests[i], REQUEST_RELEASE_ALL);
         }
-        mutex_lock(&lab_lock);
+        mutex_lock(&fixture_lock);
         m->n_running -= n;
-        cond_broadcast(&lab_changed);
-        mutex_unlock(&lab_lock);
+        cond_broadcast(&fixture_changed);
+        mutex_unlock(&fixture_lock);
 }
 
-static inline bool lab_is_ready(struct executor *e) {
+static inline bool fixture_is_ready(struct executor *e) {
         (void)e;
         return true;
 }
 
-static inline struct fake_model *lab_fake_new(const char *name, const char *config) {
+static inline struct fake_model *fixture_fake_new(const char *name, const char *config) {
         struct fake_model *f = fake_model_new(config);
 
         f->model.name = f->model.label = name;
@@ -293,16 +295,17 @@ static inline struct fake_model *lab_fake_new(const char *name, const char *conf
 
 /* `timers` may be NULL: then the model has its own. `limiter` may be NULL; else it limits the model as
  * the first instance group states. The configuration is read like that of a file. */
-static inline void lab_model_open_limited(struct lab_model *m, const char *name, const char *config,
-                                          struct timer_thread *timers,
-                                          struct rate_limiter *limiter) {
-        static const struct executor_ops ops = { .execute = lab_execute, .is_ready = lab_is_ready };
+static inline void fixture_model_open_limited(struct fixture_model *m, const char *name,
+                                              const char *config, struct timer_thread *timers,
+                                              struct rate_limiter *limiter) {
+        static const struct executor_ops ops = { .execute = fixture_execute,
+                                                 .is_ready = fixture_is_ready };
         struct executor                 *executors[] = { &m->executor };
         struct sched_setup setup = { .executors = executors, .n_executors = 1, .limiter = limiter };
 
-        *m = (struct lab_model){ .n_responses = 1,
-                                 .executor = { .ops = &ops, .name = "i", .may_inline = true } };
-        m->fake = lab_fake_new(name, config);
+        *m = (struct fixture_model){ .n_responses = 1,
+                                     .executor = { .ops = &ops, .name = "i", .may_inline = true } };
+        m->fake = fixture_fake_new(name, config);
         if (limiter != NULL)
                 m->executor.limits = m->fake->model.config->pb->instance_group[0]->rate_limiter;
         if (timers == NULL)
@@ -312,13 +315,13 @@ static inline void lab_model_open_limited(struct lab_model *m, const char *name,
         assert_ok(sched_new(&setup, &m->fake->model.scheduler), "scheduler");
 }
 
-static inline void lab_model_open(struct lab_model *m, const char *name, const char *config,
-                                  struct timer_thread *timers) {
-        lab_model_open_limited(m, name, config, timers, NULL);
+static inline void fixture_model_open(struct fixture_model *m, const char *name, const char *config,
+                                      struct timer_thread *timers) {
+        fixture_model_open_limited(m, name, config, timers, NULL);
 }
 
 /* Ends its threads; the model stays. */
-static inline void lab_model_stop(struct lab_model *m) {
+static inline void fixture_model_stop(struct fixture_model *m) {
         struct scheduler *s = m->fake->model.scheduler;
 
         assert_int_equal(atomic_load(&m->fake->model.n_in_flight), 0);
@@ -326,19 +329,19 @@ static inline void lab_model_stop(struct lab_model *m) {
         timer_thread_free(m->timers);
 }
 
-static inline void lab_model_close(struct lab_model *m) {
-        lab_model_stop(m);
+static inline void fixture_model_close(struct fixture_model *m) {
+        fixture_model_stop(m);
         fake_model_free(m->fake);
 }
 
-static inline void lab_hold(struct lab_model *m, bool is_held) {
-        mutex_lock(&lab_lock);
+static inline void fixture_hold(struct fixture_model *m, bool is_held) {
+        mutex_lock(&fixture_lock);
         m->is_held = is_held;
-        cond_broadcast(&lab_changed);
-        mutex_unlock(&lab_lock);
+        cond_broadcast(&fixture_changed);
+        mutex_unlock(&fixture_lock);
 }
 
-static inline unsigned lab_count(struct lab_model *m) {
-        MUTEX_GUARD(&lab_lock);
+static inline unsigned fixture_count(struct fixture_model *m) {
+        MUTEX_GUARD(&fixture_lock);
         return m->n_executed;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requests of sequences in a lab (scheduler_lab.h), what their executions saw, and a model that asks for more
+/* Requests of sequences in a fixture (scheduler_fixture.h), what their executions saw, and a model that asks for more
  * executions.
  *
  * Include after cmocka.h.
  */
 #pragma once
 
-#include "sched/scheduler_lab.h"
+#include "sched/scheduler_fixture.h"
 
 #define NEVER_INLINE "parameters { key: 'inline_execution' value { string_value: 'never' } } "
 
@@ -22,11 +22,11 @@ struct call {
         unsigned    flags;
 };
 
-static inline struct ticket *call_new(struct lab *lab, const struct call *c) {
+static inline struct ticket *call_new(struct fixture *fixture, const struct call *c) {
         struct ticket *t = calloc(1, sizeof(*t));
 
         assert_non_null(t);
-        ticket_init(t, lab, c->name);
+        ticket_init(t, fixture, c->name);
         t->req->correlation.number = t->sequence_id = c->id;
         if (c->text != NULL)
                 assert_ok(request_set_correlation_text(t->req, c->text), c->text);
@@ -34,9 +34,9 @@ static inline struct ticket *call_new(struct lab *lab, const struct call *c) {
         return t;
 }
 
-static inline struct ticket *submit(struct lab *lab, const char *name, uint64_t id,
+static inline struct ticket *submit(struct fixture *fixture, const char *name, uint64_t id,
                                     unsigned flags) {
-        struct ticket *t = call_new(lab, &(struct call){ name, id, NULL, flags });
+        struct ticket *t = call_new(fixture, &(struct call){ name, id, NULL, flags });
 
         ticket_submit(t);
         return t;
@@ -44,9 +44,9 @@ static inline struct ticket *submit(struct lab *lab, const char *name, uint64_t 
 
 /* Answered and released once; its request is as it was. */
 static inline void end_ticket(struct ticket *t) {
-        WAIT_FOR(t->lab, t->n_finals > 0 && t->n_releases > 0);
-        assert_int_equal(LAB_GET(t->lab, t->n_finals), 1);
-        assert_int_equal(LAB_GET(t->lab, t->n_releases), 1);
+        WAIT_FOR(t->fixture, t->n_finals > 0 && t->n_releases > 0);
+        assert_int_equal(FIXTURE_GET(t->fixture, t->n_finals), 1);
+        assert_int_equal(FIXTURE_GET(t->fixture, t->n_releases), 1);
         assert_int_equal(t->req->n_inputs, 1);
         assert_null(t->req->first_input->next);
         assert_false(t->req->has_states);
@@ -56,8 +56,8 @@ static inline void end_ticket(struct ticket *t) {
         free(t);
 }
 
-static inline void run_one(struct lab *lab, const char *name, uint64_t id, unsigned flags) {
-        struct ticket *t = submit(lab, name, id, flags);
+static inline void run_one(struct fixture *fixture, const char *name, uint64_t id, unsigned flags) {
+        struct ticket *t = submit(fixture, name, id, flags);
 
         assert_success(t);
         end_ticket(t);
@@ -65,50 +65,50 @@ static inline void run_one(struct lab *lab, const char *name, uint64_t id, unsig
 
 /* ---- what the executions saw ----------------------------------------------------------------- */
 
-#define LAB_MAX_SEEN 32
+#define FIXTURE_MAX_SEEN 32
 
-/* A line for each execution, which the lab's before_batch writes; guarded by the lab's lock. */
-static char     seen[LAB_MAX_SEEN][256] UNUSED;
+/* A line for each execution, which the fixture's before_batch writes; guarded by the fixture's lock. */
+static char     seen[FIXTURE_MAX_SEEN][256] UNUSED;
 static unsigned n_seen UNUSED;
 
-/* The lab calls `see` before each execution. */
-static inline struct lab *lab_open_seeing(const char *config, unsigned n_executors,
-                                          void (*see)(struct fake_executor *, struct request **,
-                                                      uint32_t)) {
-        struct lab *lab = lab_open(config, n_executors, true);
+/* The fixture calls `see` before each execution. */
+static inline struct fixture *fixture_open_seeing(const char *config, unsigned n_executors,
+                                                  void (*see)(struct fake_executor *,
+                                                              struct request **, uint32_t)) {
+        struct fixture *fixture = fixture_open(config, n_executors, true);
 
         n_seen = 0;
-        lab->before_batch = see;
-        return lab;
+        fixture->before_batch = see;
+        return fixture;
 }
 
-#define assert_seen(lab, at, text)                                                                 \
+#define assert_seen(fixture, at, text)                                                             \
         do {                                                                                       \
                 char got_[sizeof(seen[0])];                                                        \
-                WAIT_FOR(lab, n_seen > (at));                                                      \
-                mutex_lock(&(lab)->lock);                                                          \
+                WAIT_FOR(fixture, n_seen > (at));                                                  \
+                mutex_lock(&(fixture)->lock);                                                      \
                 memcpy(got_, seen[at], sizeof(got_));                                              \
-                mutex_unlock(&(lab)->lock);                                                        \
+                mutex_unlock(&(fixture)->lock);                                                    \
                 assert_string_equal(got_, text);                                                   \
         } while (0)
 
 /* ---- a model that reschedules ---------------------------------------------------------------- */
 
 /* Each request is executed three times; it is answered in the last one. */
-static inline void lab_execute_thrice(struct executor *base, struct request **requests,
-                                      uint32_t n) {
+static inline void fixture_execute_thrice(struct executor *base, struct request **requests,
+                                          uint32_t n) {
         struct fake_executor *e = CONTAINER_OF(base, struct fake_executor, base);
-        struct lab           *lab = e->lab;
+        struct fixture       *fixture = e->fixture;
         struct ticket        *t = requests[0]->on_release_userp;
         unsigned              n_executions;
         struct response      *r;
 
         assert_int_equal(n, 1);
-        mutex_lock(&lab->lock);
-        lab_note_batch(e, requests, n);
+        mutex_lock(&fixture->lock);
+        fixture_note_batch(e, requests, n);
         e->is_running = false;
         n_executions = t->n_executions;
-        mutex_unlock(&lab->lock);
+        mutex_unlock(&fixture->lock);
         if (n_executions < 3) {
                 request_release(requests[0], REQUEST_RELEASE_RESCHEDULE);
                 return;
@@ -118,13 +118,14 @@ static inline void lab_execute_thrice(struct executor *base, struct request **re
         request_release(requests[0], REQUEST_RELEASE_ALL);
 }
 
-/* The lab's only executor does so from now on. */
-static inline void lab_reschedules(struct lab *lab) {
-        static const struct executor_ops ops = { .execute = lab_execute_thrice,
-                                                 .is_ready = lab_is_ready };
+/* The fixture's only executor does so from now on. */
+static inline void fixture_reschedules(struct fixture *fixture) {
+        static const struct executor_ops ops = { .execute = fixture_execute_thrice,
+                                                 .is_ready = fixture_is_ready };
 
-        lab->executors[0].base.ops = &ops;
-        lab->scheduler->ops->remove_executor(lab->scheduler, &lab->executors[0].base);
-        assert_ok(lab->scheduler->ops->add_executor(lab->scheduler, &lab->executors[0].base),
+        fixture->executors[0].base.ops = &ops;
+        fixture->scheduler->ops->remove_executor(fixture->scheduler, &fixture->executors[0].base);
+        assert_ok(fixture->scheduler->ops->add_executor(fixture->scheduler,
+                                                        &fixture->executors[0].base),
                   "add");
 }
