@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Models in Python for the tests of the python backend.
 
-A *lab* runs the program that a request brings, so that a test says in one place what the model does and
-what has to come of it:
+The model RUNNER executes the program that a request contains, so a test has in one place what the model does
+and what must result:
 
-    lab(server, "result = request.request_id()", id="7") == "7"
+    run_program(server, "result = request.request_id()", id="7") == "7"
 
 The program sees pb_utils, np, the request, the model (`self`) and all requests of the execution, and
 sets `result` (anything that JSON can say). What it raises comes back as {"raised": [type, text]}. In the
@@ -54,14 +54,14 @@ class TritonPythonModel:
         return {**globals(), "self": self, "request": request, "requests": requests}
 '''
 
-LAB = PROGRAM + '''
+RUNNER = PROGRAM + '''
     def execute(self, requests):
         return [self.run(request, requests) for request in requests]
 
     def run(self, request, requests):
         scope = self.scope(request, requests)
         try:
-            exec(compile(code_of(request), "<lab>", "exec"), scope)
+            exec(compile(code_of(request), "<program>", "exec"), scope)
         except Exception as error:
             return answer({"raised": [type(error).__name__, str(error)]})
         return answer(scope.get("result"))
@@ -70,11 +70,11 @@ LAB = PROGRAM + '''
 RAW = PROGRAM + '''
     def execute(self, requests):
         scope = self.scope(requests[0], requests)
-        exec(compile(code_of(requests[0]), "<lab>", "exec"), scope)
+        exec(compile(code_of(requests[0]), "<program>", "exec"), scope)
         return scope.get("returned")
 '''
 
-ASYNC_LAB = PROGRAM + '''
+ASYNC_RUNNER = PROGRAM + '''
     async def execute(self, requests):
         return [await self.run(request, requests) for request in requests]
 
@@ -83,7 +83,7 @@ ASYNC_LAB = PROGRAM + '''
         code = "async def main():\\n" + "".join(
             "    " + line + "\\n" for line in code_of(request).splitlines())
         try:
-            exec(compile(code, "<lab>", "exec"), scope)
+            exec(compile(code, "<program>", "exec"), scope)
             return answer(await scope["main"]())
         except Exception as error:
             return answer({"raised": [type(error).__name__, str(error)]})
@@ -113,7 +113,7 @@ def post(server, name, code, **more):
     return infer(server, name, code_input(code), **more)
 
 
-def lab(server, code, name="lab", **more):
+def run_program(server, code, name="lab", **more):
     """What the program's `result` is."""
     status, answer = post(server, name, code, **more)
     assert status == 200, answer
@@ -129,7 +129,7 @@ def error(server, code, name="raw", **more):
 
 def raised(server, code, **more):
     """[type, text] of what the program raises."""
-    result = lab(server, code, **more)
+    result = run_program(server, code, **more)
     assert isinstance(result, dict) and "raised" in result, result
     return result["raised"]
 
