@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An opened remote repository: an address, who the server is there, where copies lie, and the listing.
+/* An opened remote repository: its address, the credentials, the folder of the copies, and the listing.
  *
  * Ownership.  Counted.
  * Threads.  Any, at the same time.

@@ -42,7 +42,7 @@ struct store_credentials {
 
 /* ---- where keys come from ------------------------------------------------------------------ */
 
-/* Of the store's kind, one. Read anew for each renewal, since files change. */
+/* The setup of the store's kind. It is read again for each renewal, since files change. */
 struct setup {
         enum store_kind    kind;
         struct aws_setup   aws;
@@ -82,7 +82,7 @@ static struct error *setup_read(const struct store_credentials *c, struct setup 
         return err;
 }
 
-/* True when the keys are in the setup, and no server is asked for them. */
+/* True when the setup contains the keys, so no server issues them. */
 static bool setup_is_static(const struct setup *s) {
         switch (s->kind) {
         case STORE_S3:
@@ -121,7 +121,7 @@ static struct error *setup_get_keys(const struct setup *s, uint64_t now_ns,
                               "end of a line");
 }
 
-/* Once: a user who expects keys finds out why a store refuses. */
+/* Logged once, so that a user who expects keys finds the reason of a refusal. */
 static void report_anonymous(const struct store_credentials *c, const struct store_keys *keys) {
         if (keys->kind == STORE_KEYS_NONE && c->url.kind != STORE_WEB)
                 log_info("%s: no credentials were found; requests are anonymous", c->url.text);
