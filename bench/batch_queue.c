@@ -17,7 +17,7 @@
 #include "config/model_io.h"
 #include "infer/model.h"
 #include "infer/request.h"
-#include "infer/request_check.h"
+#include "infer/request_prepare.h"
 #include "sched/policy.h"
 #include "sched/request_queue.h"
 
@@ -47,7 +47,7 @@ static const struct kind kinds[] = {
         { "10 levels, 1 to 4 rows", 1, 10, 4, false },
 };
 
-struct bench {
+struct ensemble_steps {
         const struct kind   *kind;
         struct policy       *policy;
         struct request_queue queue;
@@ -64,7 +64,7 @@ static void on_unused(struct model *m) {
         (void)m;
 }
 
-static uint64_t draw(struct bench *b, uint64_t below) {
+static uint64_t draw(struct ensemble_steps *b, uint64_t below) {
         b->random ^= b->random << 13;
         b->random ^= b->random >> 7;
         b->random ^= b->random << 17;
@@ -90,7 +90,7 @@ static void make_model(void) {
         must(model_io_set_new(model.config, &model.io));
 }
 
-static struct request *make_request(struct bench *b) {
+static struct request *make_request(struct ensemble_steps *b) {
         static const char        zeros[4 * 6];
         struct request          *req = request_new(&model);
         int64_t                  rows = 1 + (int64_t)draw(b, b->kind->max_rows);
@@ -107,20 +107,20 @@ static struct request *make_request(struct bench *b) {
         return req;
 }
 
-static void push(struct bench *b, struct request *req) {
+static void push(struct ensemble_steps *b, struct request *req) {
         req->priority = b->kind->n_levels > 0 ? 1 + draw(b, b->kind->n_levels) : 0;
         req->times.queue_start_ns = ++b->now_ns;
         must(request_queue_push(&b->queue, req, b->now_ns));
 }
 
-static void decide(struct bench *b) {
+static void decide(struct ensemble_steps *b) {
         const struct sched_view view = { .queue = &b->queue, .idle = &b->idle };
 
         if (b->policy->ops->decide(b->policy, &view, b->now_ns).verdict != BATCH_WAIT)
                 exit(1);
 }
 
-static void arrive_and_leave(struct bench *b) {
+static void arrive_and_leave(struct ensemble_steps *b) {
         struct request *last = b->requests[b->n];
 
         push(b, last);
@@ -129,7 +129,7 @@ static void arrive_and_leave(struct bench *b) {
         decide(b);
 }
 
-static void leave_and_arrive(struct bench *b) {
+static void leave_and_arrive(struct ensemble_steps *b) {
         struct request *one = b->requests[draw(b, b->n)];
 
         request_queue_remove(&b->queue, one);
@@ -138,14 +138,14 @@ static void leave_and_arrive(struct bench *b) {
         decide(b);
 }
 
-static void ask_twice(struct bench *b) {
+static void ask_twice(struct ensemble_steps *b) {
         b->now_ns++;
         decide(b);
         decide(b);
 }
 
 /* `run` has two events. */
-static double measure(struct bench *b, void (*run)(struct bench *b)) {
+static double measure(struct ensemble_steps *b, void (*run)(struct ensemble_steps *b)) {
         uint64_t start_ns, took_ns = 0, n_runs = 0;
 
         start_ns = clock_now_ns();
@@ -158,7 +158,8 @@ static double measure(struct bench *b, void (*run)(struct bench *b)) {
         return (double)took_ns / (double)(2 * n_runs);
 }
 
-static void open_queue(struct bench *b, const struct kind *kind, size_t n, uint64_t delay_ns) {
+static void open_queue(struct ensemble_steps *b, const struct kind *kind, size_t n,
+                       uint64_t delay_ns) {
         struct batching_config batching = {
                 .max_batch_size = MAX_ROWS,
                 .max_queue_delay_ns = delay_ns,
@@ -170,7 +171,7 @@ static void open_queue(struct bench *b, const struct kind *kind, size_t n, uint6
         batching.preferred_sizes = mem_alloc(kind->n_preferred * sizeof(uint32_t));
         for (uint32_t i = 0; i < kind->n_preferred; i++)
                 batching.preferred_sizes[i] = MAX_ROWS - 1000 * (kind->n_preferred - 1 - i);
-        *b = (struct bench){
+        *b = (struct ensemble_steps){
                 .kind = kind, .n = n, .now_ns = NS_PER_S, .random = 0x9e3779b97f4a7c15
         };
         b->policy = policy_dynamic_new(&(struct policy_dynamic_options){
@@ -184,7 +185,7 @@ static void open_queue(struct bench *b, const struct kind *kind, size_t n, uint6
                 push(b, b->requests[i]);
 }
 
-static void close_queue(struct bench *b) {
+static void close_queue(struct ensemble_steps *b) {
         for (size_t i = 0; i <= b->n; i++) {
                 request_queue_remove(&b->queue, b->requests[i]);
                 request_free(b->requests[i]);
@@ -195,8 +196,8 @@ static void close_queue(struct bench *b) {
 }
 
 static int run_alone(uint64_t n) {
-        struct bench b;
-        uint64_t     start_ns;
+        struct ensemble_steps b;
+        uint64_t              start_ns;
 
         open_queue(&b, &kinds[0], 0, 0);
         start_ns = clock_now_ns();
@@ -227,7 +228,7 @@ int main(int argc, char **argv) {
                "no change");
         for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
                 for (int k = 0; k < n_sizes; k++) {
-                        struct bench b;
+                        struct ensemble_steps b;
 
                         open_queue(&b, &kinds[i], strtoul(sizes[k], NULL, 10), 3600 * NS_PER_S);
                         printf("%-28s %8zu %12.0f %12.0f %12.0f\n", kinds[i].name, b.n,

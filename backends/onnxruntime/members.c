@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "onnxruntime/members.h"
 
-#include "onnxruntime/config_check.h"
+#include "onnxruntime/onnx_config_check.h"
 #include "triton/core/neso.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static void member_close(struct member *m) {
 static TRITONSERVER_Error *open_file(const struct ort *ort, const struct kit_model *model,
                                      struct member *m) {
         KIT_TRY(session_open_member(ort, model, m->file, &m->session));
-        KIT_TRY(config_check(model, &m->session));
+        KIT_TRY(onnx_config_check(model, &m->session));
         return run_plan_init(&m->plan, model, &m->session);
 }
 

@@ -9,8 +9,8 @@
  */
 #pragma once
 
+#include "onnxruntime/onnx_session.h"
 #include "onnxruntime/run.h"
-#include "onnxruntime/session.h"
 
 /* Called by Neso, see triton/core/neso.h. */
 TRITONBACKEND_ISPEC TRITONSERVER_Error *NESOBACKEND_ModelInstanceBatchRange(

@@ -5,12 +5,12 @@
  */
 #include "kit/model.h"
 #include "kit/scratch.h"
-#include "onnxruntime/config_check.h"
-#include "onnxruntime/config_complete.h"
 #include "onnxruntime/members.h"
+#include "onnxruntime/onnx_config_check.h"
+#include "onnxruntime/onnx_config_complete.h"
+#include "onnxruntime/onnx_session.h"
 #include "onnxruntime/ort.h"
 #include "onnxruntime/run.h"
-#include "onnxruntime/session.h"
 
 #include <stdlib.h>
 
@@ -69,8 +69,8 @@ static TRITONSERVER_Error *open_model(TRITONBACKEND_Model *triton, struct model 
         KIT_TRY(session_open(ort, &model->kit, &model->session));
         KIT_TRY(TRITONBACKEND_ModelAutoCompleteConfig(triton, &is_completed));
         if (is_completed)
-                KIT_TRY(config_complete(&model->kit, &model->session));
-        KIT_TRY(config_check(&model->kit, &model->session));
+                KIT_TRY(onnx_config_complete(&model->kit, &model->session));
+        KIT_TRY(onnx_config_check(&model->kit, &model->session));
         return run_plan_init(&model->plan, &model->kit, &model->session);
 }
 

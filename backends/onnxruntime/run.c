@@ -3,7 +3,7 @@
 
 #include "kit/input.h"
 #include "kit/output.h"
-#include "onnxruntime/config_check.h"
+#include "onnxruntime/onnx_config_check.h"
 #include "onnxruntime/values.h"
 
 #include <stdlib.h>

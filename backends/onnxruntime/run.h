@@ -19,7 +19,7 @@
 #include "kit/batch_input.h"
 #include "kit/model.h"
 #include "kit/scratch.h"
-#include "onnxruntime/session.h"
+#include "onnxruntime/onnx_session.h"
 
 /* Facts about a tensor of the session that are known at load. */
 struct run_input {

@@ -17,7 +17,7 @@
  */
 #pragma once
 
-#include "python/instance.h"
+#include "python/python_instance.h"
 #include "python/reply.h"
 
 /* Request parameter with the nesting depth of calls from model to model, and its limit. Models in

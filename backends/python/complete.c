@@ -2,8 +2,8 @@
 #include "python/complete.h"
 
 #include "python/answer.h"
+#include "python/python_session.h"
 #include "python/reply.h"
-#include "python/session.h"
 
 #include <stdio.h>
 #include <stdlib.h>

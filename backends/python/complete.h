@@ -6,6 +6,6 @@
  */
 #pragma once
 
-#include "python/model.h"
+#include "python/python_model.h"
 
 TRITONSERVER_Error *complete_config(struct model *model);

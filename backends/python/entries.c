@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Entries of an instance: the requests that it has, by handle (instance.h). */
+/* Entries of an instance: the requests that it has, by handle (python_instance.h). */
 #include "kit/scratch.h"
 #include "python/bls_call.h"
-#include "python/instance.h"
+#include "python/python_instance.h"
 #include "triton/core/neso.h"
 
 #include <stdlib.h>

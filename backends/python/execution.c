@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Executions of an instance: writes requests for the stub, offers them, and turns its results into responses
- * (instance.h). */
+ * (python_instance.h). */
 #include "kit/scratch.h"
 #include "kit/stats.h"
 #include "python/answer.h"
-#include "python/instance.h"
+#include "python/python_instance.h"
 #include "python/request_write.h"
 #include "python/waits.h"
 #include "triton/core/neso.h"

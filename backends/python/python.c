@@ -5,7 +5,7 @@
  * Backend state: struct backend. Model state: struct model. Instance state: struct instance.
  */
 #include "python/complete.h"
-#include "python/instance.h"
+#include "python/python_instance.h"
 #include "python/stacks.h"
 
 /* An entry point of Neso, see triton/core/neso.h. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The reader's role of an instance: reads the stub's messages and passes each to the code that handles it
- * (instance.h). */
+ * (python_instance.h). */
 #include "python/answer.h"
 #include "python/bls_call.h"
-#include "python/instance.h"
+#include "python/python_instance.h"
 #include "python/reply.h"
 #include "python/services.h"
 #include "triton/core/neso.h"

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "python/session.h"
+#include "python/python_session.h"
 
 /* The facts of a call that a reply needs, copied and checked. */
 struct reply_to {

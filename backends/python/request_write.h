@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "python/model.h"
+#include "python/python_model.h"
 #include "python/region.h"
 
 /* INTERNAL "Failed to increase the shared memory pool size to <n> bytes. ..." when the region has no

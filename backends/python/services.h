@@ -18,7 +18,7 @@
  */
 #pragma once
 
-#include "python/instance.h"
+#include "python/python_instance.h"
 #include "python/reply.h"
 
 struct metrics;

@@ -296,7 +296,7 @@ enum shm_sleep {
 struct shm_header {
         uint32_t magic;
         uint32_t start; /* block: struct shm_answer, whose text is the JSON of print_start() in
-                         * session.c */
+                         * python_session.c */
         uint64_t max_bytes;
         uint64_t first_bytes;  /* size of the first segment of an area */
         uint64_t growth_bytes; /* least size of the others */

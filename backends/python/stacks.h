@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "python/instance.h"
+#include "python/python_instance.h"
 
 /* *ret is the JSON of NESOBACKEND_ModelInstanceStacks() in neso.h. INTERNAL when there is no
  * process, UNAVAILABLE when it does not answer in time. */

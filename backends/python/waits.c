@@ -2,7 +2,7 @@
 #include "python/waits.h"
 
 #include "kit/text.h"
-#include "python/instance.h"
+#include "python/python_instance.h"
 
 #include <string.h>
 

@@ -20,7 +20,7 @@
  */
 #pragma once
 
-#include "python/model.h"
+#include "python/python_model.h"
 #include "python/shm_layout.h"
 
 struct instance;

@@ -6,8 +6,8 @@
  */
 #pragma once
 
+#include "local/item_store.h"
 #include "local/metrics.h"
-#include "local/store.h"
 
 struct local_cache {
         struct store        *store; /* owned */

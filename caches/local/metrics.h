@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "local/store.h"
+#include "local/item_store.h"
 
 #include <stdatomic.h>
 #include <stdint.h>

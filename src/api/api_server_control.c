@@ -6,8 +6,8 @@
 #include "repo/load_slots.h"
 #include "repo/override.h"
 #include "repo/repo.h"
+#include "server/repository_check.h"
 #include "server/server.h"
-#include "server/server_check.h"
 #include "triton/core/neso.h"
 
 #include <inttypes.h>
@@ -313,7 +313,7 @@ struct TRITONSERVER_Error *NESO_ModelRepositoryCheck(struct TRITONSERVER_ServerO
         API_NEEDS(options);
         API_NEEDS(path);
         API_NEEDS(report);
-        API_TRY(server_check_models(server_options_from_api(options), path, &m));
+        API_TRY(repository_check(server_options_from_api(options), path, &m));
         *report = message_to_api(m);
         return NULL;
 }

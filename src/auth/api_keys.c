@@ -11,7 +11,7 @@
 struct api_keys {
         char                       *path;    /* owned */
         struct api_key_set *_Atomic current; /* in `sets` */
-        struct mutex                lock;    /* rank LOCK_MAILBOX; guards `sets` */
+        struct mutex                lock;    /* rank LOCK_LEAF; guards `sets` */
         struct api_key_set         *sets;    /* owned; all snapshots */
 };
 
@@ -59,7 +59,7 @@ struct error *api_keys_open(const char *path, struct api_keys **ret) {
         TRY(read_file(path, &file));
         k = mem_zalloc(sizeof(*k));
         k->path = mem_strdup(path);
-        mutex_init(&k->lock, LOCK_MAILBOX);
+        mutex_init(&k->lock, LOCK_LEAF);
         publish(k, file);
         *ret = k;
         return NULL;

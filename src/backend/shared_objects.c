@@ -23,7 +23,7 @@ struct shared_group {
 
 void shared_objects_init(struct shared_objects *s) {
         *s = (struct shared_objects){ .groups = NULL };
-        mutex_init(&s->lock, LOCK_MAILBOX);
+        mutex_init(&s->lock, LOCK_LEAF);
 }
 
 void shared_objects_done(struct shared_objects *s) {

@@ -20,7 +20,7 @@ struct shared_group;
 typedef void (*shared_destroy_fn)(void *object);
 
 struct shared_objects {
-        struct mutex         lock;   /* rank LOCK_MAILBOX; guards everything below */
+        struct mutex         lock;   /* rank LOCK_LEAF; guards everything below */
         struct shared_group *groups; /* owned: those that have an instance */
 };
 

@@ -25,7 +25,7 @@ struct buf_pool {
         struct ref ref; /* one reference of the owner, one of each buffer in use */
         size_t     max_kept_bytes;
 
-        struct mutex        lock;              /* rank LOCK_MAILBOX; guards everything below */
+        struct mutex        lock;              /* rank LOCK_LEAF; guards everything below */
         struct byte_account account;           /* charged with the buffers in use */
         struct buf         *kept[BUF_CLASSES]; /* owned; linked by next_free */
         size_t              kept_bytes;
@@ -77,7 +77,7 @@ struct buf_pool *buf_pool_new(size_t max_kept_bytes) {
 
         ref_init(&pool->ref);
         pool->max_kept_bytes = max_kept_bytes;
-        mutex_init(&pool->lock, LOCK_MAILBOX);
+        mutex_init(&pool->lock, LOCK_LEAF);
         return pool;
 }
 

@@ -11,7 +11,7 @@
  * in use). Buffers in use are charged to the pool's byte budget, if it has one. Free buffers are
  * not charged; they have a bound of their own (at most a sixteenth of the budget).
  *
- * Threads.  A buffer may be unref'ed on any thread: a mutex (rank LOCK_MAILBOX) guards the pool's
+ * Threads.  A buffer may be unref'ed on any thread: a mutex (rank LOCK_LEAF) guards the pool's
  * free lists. It is uncontended when a loop uses its own pool only.
  */
 #pragma once

@@ -15,7 +15,7 @@ struct subscription {
 };
 
 void event_source_init(struct event_source *n) {
-        mutex_init(&n->lock, LOCK_MAILBOX);
+        mutex_init(&n->lock, LOCK_LEAF);
         cond_init(&n->ended);
         list_init(&n->subscriptions);
         n->n_changes = 0;

@@ -20,7 +20,7 @@ typedef void (*event_fn)(void *userp);
 struct subscription;
 
 struct event_source {
-        struct mutex lock;  /* rank LOCK_MAILBOX; guards the fields below and the subscriptions */
+        struct mutex lock;  /* rank LOCK_LEAF; guards the fields below and the subscriptions */
         struct cond  ended; /* signalled when callbacks of a subscription have ended */
         struct list  subscriptions; /* struct subscription, least recently notified first */
         uint64_t     n_changes;

@@ -10,7 +10,7 @@
 
 struct job_thread {
         struct thread thread;
-        struct mutex  lock;    /* rank LOCK_MAILBOX; guards everything below */
+        struct mutex  lock;    /* rank LOCK_LEAF; guards everything below */
         struct cond   changed; /* a job came, or has ended */
         thread_fn     run;     /* NULL: nothing runs */
         void         *arg;
@@ -44,7 +44,7 @@ struct error *job_thread_new(const struct placement *p, const char *name, struct
         struct job_thread *t = mem_zalloc(sizeof(*t));
         struct error      *err;
 
-        mutex_init(&t->lock, LOCK_MAILBOX);
+        mutex_init(&t->lock, LOCK_LEAF);
         cond_init(&t->changed);
         err = placement_start_thread(p, &t->thread, name, job_thread_main, t);
         if (err != NULL) {

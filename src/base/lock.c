@@ -28,7 +28,7 @@ static const char *rank_name(enum lock_rank rank) {
         case LOCK_QUEUE: return "queue";
         case LOCK_TIMER: return "timer";
         case LOCK_ORDER: return "order";
-        case LOCK_MAILBOX: return "mailbox";
+        case LOCK_LEAF: return "leaf";
         case LOCK_REGISTRY: return "registry";
         case LOCK_MODEL_METRICS: return "model metrics";
         case LOCK_METRIC: return "metric";

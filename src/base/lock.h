@@ -24,7 +24,7 @@ enum lock_rank {
         LOCK_RATE_LIMITER = 61,
         LOCK_ORDER = 62,
         LOCK_TIMER = 65,
-        LOCK_MAILBOX = 70,
+        LOCK_LEAF = 70, /* small objects: while it is held, only counters and the log are called */
         LOCK_REGISTRY = 75,      /* metric registries: held while collectors run */
         LOCK_MODEL_METRICS = 77, /* model metrics: held while models' statistics are read */
         LOCK_METRIC = 80,

@@ -13,7 +13,7 @@ struct work_pool {
         size_t             max_threads;
         enum work_priority priority;
 
-        struct mutex lock;    /* rank LOCK_MAILBOX; guards everything below */
+        struct mutex lock;    /* rank LOCK_LEAF; guards everything below */
         struct cond  ended;   /* a thread ends, or begins to wait */
         struct list  waiting; /* struct work, oldest first */
         size_t       n_threads;
@@ -34,7 +34,7 @@ struct work_pool *work_pool_new(const char *name, size_t max_threads, enum work_
         p->name = name;
         p->max_threads = max_threads;
         p->priority = priority;
-        mutex_init(&p->lock, LOCK_MAILBOX);
+        mutex_init(&p->lock, LOCK_LEAF);
         cond_init(&p->ended);
         list_init(&p->waiting);
         list_init(&p->leaving);

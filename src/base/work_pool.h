@@ -9,7 +9,7 @@
  * Ownership.  The pool owns a piece of work from work_pool_push() until run() begins, or until
  * work_pool_take_back() returns true. run() may free the memory that the work lies in.
  * Threads.  Push and take_back: any. New and free: one, while no other thread uses the pool. The
- * lock (rank LOCK_MAILBOX) is not held while work runs.
+ * lock (rank LOCK_LEAF) is not held while work runs.
  */
 #pragma once
 

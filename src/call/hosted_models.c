@@ -242,7 +242,7 @@ struct error *hosted_models_load(struct hosted_models *h, struct str name, struc
 
 /* Wakes the thread that waits for the end of a model. */
 struct end_wait {
-        struct mutex lock; /* rank LOCK_MAILBOX: taken on threads that hold no lock */
+        struct mutex lock; /* rank LOCK_LEAF: taken on threads that hold no lock */
         struct cond  changed;
         bool         has_changed;
 };
@@ -302,7 +302,7 @@ static void wait_for_end(struct hosted_models *h, const char *name) {
         struct NESO_ReadyWatch *watch = NULL;
         AUTO_ERROR              err = NULL;
 
-        mutex_init(&w.lock, LOCK_MAILBOX);
+        mutex_init(&w.lock, LOCK_LEAF);
         cond_init(&w.changed);
         err = core_error_take(NESO_ReadyWatchNew(&watch, h->core, on_changed, &w));
         while (err == NULL && is_leaving(h, name))

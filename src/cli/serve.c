@@ -28,8 +28,8 @@
 #include "cli/signals.h"
 #include "cli/supervisor.h"
 #include "cli/trace_options.h"
-#include "core_api/api_version.h"
 #include "core_api/core_error.h"
+#include "core_api/core_version.h"
 #include "grpc/grpc_server.h"
 #include "http/http_server.h"
 #include "net/loop.h"
@@ -119,7 +119,7 @@ static struct error *start_core(struct serve *s) {
         struct TRITONSERVER_ServerOptions *core_options;
         struct error                      *err;
 
-        TRY(api_version_check_library());
+        TRY(core_version_check_library());
         TRY(core_options_make(&s->options, &core_options));
         err = core_error_take(NESO_ServerOptionsSetMemoryBudget(core_options, s->budget.max,
                                                                 (size_t *)s->budget.used));

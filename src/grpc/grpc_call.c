@@ -150,7 +150,7 @@ static void on_deadline(struct loop_timer *t);
 /* ---- the end of a call ---- */
 
 static void log_access(const struct grpc_stream *st) {
-        const struct service *service = &st->h2.conn->home->options->service;
+        const struct service *service = &st->h2.conn->shard->options->service;
         struct access_entry   entry;
 
         if (service->on_access == NULL)
@@ -368,18 +368,18 @@ static void stop(struct h2_stream *h2, enum grpc_limit limit) {
 
 static void on_open(struct h2_stream *h2) {
         struct grpc_stream *st = stream_of(h2);
-        struct h2_loop     *home = h2->conn->home;
+        struct h2_shard    *shard = h2->conn->shard;
 
         memset(&st->call, 0,
                offsetof(struct grpc_stream, out) - offsetof(struct grpc_stream, call));
         st->initial.n = st->trailing.n = 0;
         arena_init(&st->call.arena, st->arena_bytes, sizeof(st->arena_bytes), GRPC_MAX_ARENA_BYTES);
-        arena_set_budget(&st->call.arena, buf_pool_budget(home->pool));
-        send_queue_init(&st->out, home->pool);
-        grpc_frame_init(&st->frame, home->options->limits.message_bytes, home->pool);
+        arena_set_budget(&st->call.arena, buf_pool_budget(shard->pool));
+        send_queue_init(&st->out, shard->pool);
+        grpc_frame_init(&st->frame, shard->options->limits.message_bytes, shard->pool);
         st->call.stream = st;
-        st->call.service = &home->options->service;
-        st->call.core = home->options->service.core;
+        st->call.service = &shard->options->service;
+        st->call.core = shard->options->service.core;
         st->call.deadline_ns = CLOCK_NEVER;
         loop_timer_init(&st->deadline, on_deadline);
         st->call.recv_start_ns = h2->conn->now_ns;
@@ -390,13 +390,13 @@ static void refuse_headers(struct grpc_stream *st, enum grpc_limit limit) {
                 st->refused = limit;
 }
 
-static const struct grpc_method *find_method(const struct h2_loop *home, struct str path,
+static const struct grpc_method *find_method(const struct h2_shard *shard, struct str path,
                                              struct str *ret_path) {
-        const struct grpc_method_table *table = &home->options->methods;
+        const struct grpc_method_table *table = &shard->options->methods;
 
         for (size_t i = 0; i < table->n_rows; i++) {
-                if (str_equal(home->paths[i], path)) {
-                        *ret_path = home->paths[i];
+                if (str_equal(shard->paths[i], path)) {
+                        *ret_path = shard->paths[i];
                         return &table->rows[i];
                 }
         }
@@ -407,7 +407,7 @@ static const struct grpc_method *find_method(const struct h2_loop *home, struct 
 static void on_path(struct grpc_stream *st, struct str path) {
         char *copy;
 
-        st->call.method = find_method(st->h2.conn->home, path, &st->call.path);
+        st->call.method = find_method(st->h2.conn->shard, path, &st->call.path);
         if (st->call.method)
                 return;
         copy = arena_try_str(&st->call.arena, path);
@@ -527,7 +527,7 @@ static bool check_access(struct grpc_stream *st) {
 }
 
 static bool check_timeout(struct grpc_stream *st) {
-        struct loop *loop = st->h2.conn->home->net.loop;
+        struct loop *loop = st->h2.conn->shard->net.loop;
         uint64_t     timeout_ns;
 
         if (st->timeout.ptr == NULL)
@@ -583,7 +583,7 @@ static bool check_request(struct grpc_stream *st) {
                 refuse_http(st, 415, "a call has the content-type application/grpc");
                 return false;
         }
-        if (st->h2.conn->home->net.is_draining) {
+        if (st->h2.conn->shard->net.is_draining) {
                 refuse_call(st, GRPC_UNAVAILABLE,
                             "GRPC server is shutting down and has stopped accepting new "
                             "requests.");
@@ -621,7 +621,7 @@ static void on_headers(struct h2_stream *h2) {
         if (log_is_verbose(1))
                 log_arrival(st);
         if (call->method->is_compressible)
-                st->encoding_out = grpc_encoding_choose(st->h2.conn->home->options->compression,
+                st->encoding_out = grpc_encoding_choose(st->h2.conn->shard->options->compression,
                                                         st->accept_encoding);
         if (call->method->on_open != NULL) {
                 give(st);
@@ -648,7 +648,7 @@ static void refuse_too_large(struct grpc_stream *st, size_t bytes) {
 /* Refuses a message for which a buffer of `bytes` was not allocated. The byte budget has counted its own
  * refusals. */
 static void refuse_no_memory(struct grpc_stream *st, size_t bytes) {
-        const struct buf_pool *pool = st->h2.conn->home->pool;
+        const struct buf_pool *pool = st->h2.conn->shard->pool;
 
         if (byte_budget_fits(buf_pool_budget(pool), bytes)) {
                 h2_conn_count_rejected(st->h2.conn, GRPC_LIMIT_MEMORY);
@@ -688,8 +688,8 @@ static void run_unpacking(struct loop_work *work) {
         struct grpc_unpacking *u = CONTAINER_OF(work, struct grpc_unpacking, work);
         struct grpc_stream    *st = CONTAINER_OF(u, struct grpc_stream, unpacking);
 
-        u->status =
-                grpc_decompress(u->message.bytes, u->max_bytes, st->h2.conn->home->pool, &u->plain);
+        u->status = grpc_decompress(u->message.bytes, u->max_bytes, st->h2.conn->shard->pool,
+                                    &u->plain);
 }
 
 static void on_unpacked(struct loop_work *work);
@@ -702,7 +702,7 @@ static void start_unpacking(struct grpc_stream *st, const struct grpc_message *m
                                          .max_bytes = max };
         st->is_unpacking = true;
         st->pauses |= GRPC_PAUSE_UNPACK;
-        loop_compute(st->h2.conn->home->net.loop, &st->unpacking.work);
+        loop_compute(st->h2.conn->shard->net.loop, &st->unpacking.work);
 }
 
 /* Replaces the message by its decompressed bytes. Returns false after refusing the call and freeing the
@@ -729,10 +729,10 @@ static bool unpack(struct grpc_stream *st, struct grpc_message *m) {
         if (!m->is_compressed)
                 return true;
         max = max_decompressed(st);
-        here = st->h2.conn->home->net.loop != NULL ? MIN(max, LOOP_MAX_WORK_BYTES) : max;
+        here = st->h2.conn->shard->net.loop != NULL ? MIN(max, LOOP_MAX_WORK_BYTES) : max;
         /* Compressed bytes beyond the limit: do not even try. */
         if (m->bytes.len <= here)
-                status = grpc_decompress(m->bytes, here, st->h2.conn->home->pool, &plain);
+                status = grpc_decompress(m->bytes, here, st->h2.conn->shard->pool, &plain);
         if (status == GZIP_TOO_LARGE && here < max) {
                 start_unpacking(st, m, max);
                 return false;
@@ -823,7 +823,7 @@ static bool stash(struct grpc_stream *st, struct str bytes) {
         size_t      used = b != NULL ? b->len - st->stash.at : 0;
 
         if (b == NULL || b->cap - b->len < bytes.len) {
-                b = buf_new(st->h2.conn->home->pool, 2 * used + bytes.len);
+                b = buf_new(st->h2.conn->shard->pool, 2 * used + bytes.len);
                 if (b == NULL)
                         return false;
                 if (used > 0)
@@ -1020,7 +1020,8 @@ bool grpc_call_pack(const struct grpc_call *call, const struct grpc_part *parts,
                 return false;
         for (size_t i = 0; i < n_parts; i++)
                 iov[i] = (struct iovec){ (void *)(uintptr_t)parts[i].ptr, parts[i].len };
-        is_packed = grpc_compress(st->encoding_out, iov, n_parts, st->h2.conn->home->pool, &packed);
+        is_packed =
+                grpc_compress(st->encoding_out, iov, n_parts, st->h2.conn->shard->pool, &packed);
         free(many);
         if (!is_packed)
                 return false;
@@ -1380,19 +1381,19 @@ void grpc_call_post(struct grpc_call *call, grpc_call_fn fn) {
 }
 
 struct mailbox *grpc_call_mailbox(const struct grpc_call *call) {
-        return call->stream->h2.conn->home->mailbox;
+        return call->stream->h2.conn->shard->mailbox;
 }
 
 struct loop *grpc_call_loop(const struct grpc_call *call) {
-        return call->stream->h2.conn->home->net.loop;
+        return call->stream->h2.conn->shard->net.loop;
 }
 
 struct buf_pool *grpc_call_buf_pool(const struct grpc_call *call) {
-        return call->stream->h2.conn->home->pool;
+        return call->stream->h2.conn->shard->pool;
 }
 
 bool grpc_call_charge(struct grpc_call *call, size_t bytes) {
-        struct byte_account *account = &call->stream->h2.conn->home->blocks.account;
+        struct byte_account *account = &call->stream->h2.conn->shard->blocks.account;
 
         if (byte_account_take(account, bytes))
                 return true;
@@ -1401,15 +1402,15 @@ bool grpc_call_charge(struct grpc_call *call, size_t bytes) {
 }
 
 void grpc_call_discharge(struct grpc_call *call, size_t bytes) {
-        byte_account_give(&call->stream->h2.conn->home->blocks.account, bytes);
+        byte_account_give(&call->stream->h2.conn->shard->blocks.account, bytes);
 }
 
 void grpc_call_start_work_thread(struct grpc_call *call, struct loop_work *work) {
-        loop_start_work_thread(call->stream->h2.conn->home->net.loop, work);
+        loop_start_work_thread(call->stream->h2.conn->shard->net.loop, work);
 }
 
 void grpc_call_compute(struct grpc_call *call, struct loop_work *work) {
-        loop_compute(call->stream->h2.conn->home->net.loop, work);
+        loop_compute(call->stream->h2.conn->shard->net.loop, work);
 }
 
 void grpc_call_compute_cancel(struct grpc_call *call, struct loop_work *work) {

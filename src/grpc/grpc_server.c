@@ -20,56 +20,56 @@ void grpc_server_options_init(struct grpc_server_options *o) {
         grpc_limits_init(&o->limits);
 }
 
-static struct h2_loop *h2_home(struct net_home *home) {
-        return CONTAINER_OF(home, struct h2_loop, net);
+static struct h2_shard *h2_shard_of(struct net_shard *shard) {
+        return CONTAINER_OF(shard, struct h2_shard, net);
 }
 
-void grpc_server_init_loop(struct h2_loop *home, const struct grpc_server_options *o,
-                           const struct str *paths) {
-        h2_loop_init(home, &grpc_call_stream_ops, &o->limits);
-        home->options = o;
-        home->paths = paths;
-        home->on_rejected = o->net.on_rejected;
-        home->rejected_owner = o->net.rejected_owner;
+void grpc_server_init_shard(struct h2_shard *shard, const struct grpc_server_options *o,
+                            const struct str *paths) {
+        h2_shard_init(shard, &grpc_call_stream_ops, &o->limits);
+        shard->options = o;
+        shard->paths = paths;
+        shard->on_rejected = o->net.on_rejected;
+        shard->rejected_owner = o->net.rejected_owner;
 }
 
-static void on_home(struct net_home *net, void *owner) {
+static void on_shard(struct net_shard *net, void *owner) {
         struct grpc_server *s = owner;
-        struct h2_loop     *home = h2_home(net);
+        struct h2_shard    *shard = h2_shard_of(net);
 
-        grpc_server_init_loop(home, &s->options, s->paths);
-        home->drain = s->options.service.drain;
-        home->pool = loop_buf_pool(net->loop);
-        home->blocks.account.budget = buf_pool_budget(home->pool);
-        home->mailbox = loop_mailbox(net->loop);
+        grpc_server_init_shard(shard, &s->options, s->paths);
+        shard->drain = s->options.service.drain;
+        shard->pool = loop_buf_pool(net->loop);
+        shard->blocks.account.budget = buf_pool_budget(shard->pool);
+        shard->mailbox = loop_mailbox(net->loop);
 }
 
-static void on_home_done(struct net_home *home) {
-        h2_loop_done(h2_home(home));
+static void on_shard_done(struct net_shard *shard) {
+        h2_shard_done(h2_shard_of(shard));
 }
 
-static void on_accept(struct net_home *home, int fd) {
-        h2_conn_open(h2_home(home), fd);
+static void on_accept(struct net_shard *shard, int fd) {
+        h2_conn_open(h2_shard_of(shard), fd);
 }
 
-static bool on_make_room(struct net_home *home, enum leave_need need) {
-        return h2_loop_make_room(h2_home(home), need);
+static bool on_make_room(struct net_shard *shard, enum leave_need need) {
+        return h2_shard_make_room(h2_shard_of(shard), need);
 }
 
-static void on_drain(struct net_home *home) {
-        LIST_FOR_EACH(&home->conns, node)
+static void on_drain(struct net_shard *shard) {
+        LIST_FOR_EACH(&shard->conns, node)
                 h2_conn_drain(LIST_ENTRY(node, struct h2_conn, place.node));
 }
 
-static void on_kill(struct net_home *home) {
-        LIST_FOR_EACH(&home->conns, node)
+static void on_kill(struct net_shard *shard) {
+        LIST_FOR_EACH(&shard->conns, node)
                 h2_conn_kill(LIST_ENTRY(node, struct h2_conn, place.node));
 }
 
 static const struct net_server_ops server_ops = {
-        .home_bytes = sizeof(struct h2_loop),
-        .on_home = on_home,
-        .on_home_done = on_home_done,
+        .shard_bytes = sizeof(struct h2_shard),
+        .on_shard = on_shard,
+        .on_shard_done = on_shard_done,
         .on_accept = on_accept,
         .on_make_room = on_make_room,
         .on_drain = on_drain,

@@ -21,7 +21,7 @@
 #include "net/net_server.h"
 
 struct grpc_server;
-struct h2_loop;
+struct h2_shard;
 struct str;
 
 struct grpc_server_options {
@@ -45,5 +45,5 @@ struct net_server *grpc_server_net(struct grpc_server *s);
 
 /* Initializes the server's state on one loop. `paths` are those of o->methods, in the same order. Tests use
  * it as well. */
-void grpc_server_init_loop(struct h2_loop *home, const struct grpc_server_options *o,
-                           const struct str *paths);
+void grpc_server_init_shard(struct h2_shard *shard, const struct grpc_server_options *o,
+                            const struct str *paths);

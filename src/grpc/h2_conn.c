@@ -32,20 +32,20 @@ static const char goaway_ping[H2_PING_BYTES] = "goodbye";
 static const char keepalive_ping[H2_PING_BYTES] = "alive?";
 
 static const struct h2_stream_ops *ops_of(const struct h2_stream *st) {
-        return st->conn->home->ops;
+        return st->conn->shard->ops;
 }
 
 const struct grpc_limits *h2_conn_limits(const struct h2_conn *c) {
-        return c->home->limits;
+        return c->shard->limits;
 }
 
-static void count_rejected(const struct h2_loop *home, enum grpc_limit limit) {
-        if (limit != GRPC_LIMIT_NONE && home->on_rejected != NULL)
-                home->on_rejected(home->rejected_owner, grpc_limit_name(limit));
+static void count_rejected(const struct h2_shard *shard, enum grpc_limit limit) {
+        if (limit != GRPC_LIMIT_NONE && shard->on_rejected != NULL)
+                shard->on_rejected(shard->rejected_owner, grpc_limit_name(limit));
 }
 
 void h2_conn_count_rejected(struct h2_conn *c, enum grpc_limit limit) {
-        count_rejected(c->home, limit);
+        count_rejected(c->shard, limit);
 }
 
 const char *h2_conn_peer(const struct h2_conn *c) {
@@ -94,9 +94,10 @@ static void release(struct h2_conn *c);
 
 /* What the closed connection held is free when this returns, so that many connections that arrive in one
  * round do not use up the budget. */
-static bool make_room(struct h2_loop *home, enum leave_need need, leave_claim_fn claim) {
-        struct leave_place *place = leave_order_pick(&home->net.conns, need, claim, clock_now_ns());
-        struct h2_conn     *c;
+static bool make_room(struct h2_shard *shard, enum leave_need need, leave_claim_fn claim) {
+        struct leave_place *place =
+                leave_order_pick(&shard->net.conns, need, claim, clock_now_ns());
+        struct h2_conn *c;
 
         if (place == NULL)
                 return false;
@@ -107,17 +108,17 @@ static bool make_room(struct h2_loop *home, enum leave_need need, leave_claim_fn
         return true;
 }
 
-bool h2_loop_make_room(struct h2_loop *home, enum leave_need need) {
-        return make_room(home, need, claim_of_place);
+bool h2_shard_make_room(struct h2_shard *shard, enum leave_need need) {
+        return make_room(shard, need, claim_of_place);
 }
 
 /* Under pressure connections without a call, and those with a part of a header block, are closed in favour
  * of new ones. */
-static void make_room_when_tight(struct h2_loop *home) {
-        const struct byte_budget *budget = home->blocks.account.budget;
+static void make_room_when_tight(struct h2_shard *shard) {
+        const struct byte_budget *budget = shard->blocks.account.budget;
 
         if (byte_budget_is_tight(budget))
-                make_room(home,
+                make_room(shard,
                           byte_budget_is_nearly_used(budget) ? LEAVE_TAKES_NEW : LEAVE_SPARES_NEW,
                           claim_of_memory);
 }
@@ -197,25 +198,25 @@ static struct h2_stream *find_stream(struct h2_conn *c, int32_t id) {
 }
 
 /* Allocates a stream, which the budget is charged with until it is freed. */
-static struct h2_stream *new_stream(struct h2_loop *home) {
-        size_t            bytes = home->ops->stream_bytes;
+static struct h2_stream *new_stream(struct h2_shard *shard) {
+        size_t            bytes = shard->ops->stream_bytes;
         struct h2_stream *st;
 
         if (reserve_is_short())
                 return NULL;
-        make_room_when_tight(home);
-        if (!byte_account_take(&home->blocks.account, bytes)) {
-                byte_budget_refused(home->blocks.account.budget);
+        make_room_when_tight(shard);
+        if (!byte_account_take(&shard->blocks.account, bytes)) {
+                byte_budget_refused(shard->blocks.account.budget);
                 return NULL;
         }
         st = try_alloc(bytes);
         if (st == NULL)
-                byte_account_give(&home->blocks.account, bytes);
+                byte_account_give(&shard->blocks.account, bytes);
         return st;
 }
 
-static void free_stream(struct h2_loop *home, struct h2_stream *st) {
-        byte_account_give(&home->blocks.account, home->ops->stream_bytes);
+static void free_stream(struct h2_shard *shard, struct h2_stream *st) {
+        byte_account_give(&shard->blocks.account, shard->ops->stream_bytes);
         free(st);
 }
 
@@ -225,12 +226,12 @@ static struct h2_stream *open_stream(struct h2_conn *c, int32_t id) {
 
         if (c->n_streams >= h2_conn_limits(c)->calls)
                 h2_conn_count_rejected(c, GRPC_LIMIT_STREAMS);
-        else if ((st = new_stream(c->home)) == NULL)
+        else if ((st = new_stream(c->shard)) == NULL)
                 h2_conn_count_rejected(c, GRPC_LIMIT_MEMORY);
         if (st == NULL)
                 return NULL;
         *st = (struct h2_stream){ .conn = c, .id = id, .body_left = -1 };
-        c->home->ops->on_open(st);
+        c->shard->ops->on_open(st);
         list_append(&c->streams, &st->node);
         c->n_streams++;
         c->n_open++;
@@ -244,7 +245,7 @@ static void close_stream(struct h2_stream *st) {
 }
 
 static void free_conn(struct h2_conn *c) {
-        struct h2_loop *home = c->home;
+        struct h2_shard *shard = c->shard;
 
         list_remove(&c->place.node);
         if (list_is_linked(&c->unflushed_node))
@@ -253,17 +254,17 @@ static void free_conn(struct h2_conn *c) {
         buf_unref(c->rest_owner);
         h2_out_free(c->writing);
         free(c);
-        if (home->net.server != NULL)
-                net_home_conn_gone(&home->net);
+        if (shard->net.server != NULL)
+                net_shard_conn_gone(&shard->net);
 }
 
 void h2_stream_recycle(struct h2_stream *st) {
-        struct h2_conn *c = st->conn;
-        struct h2_loop *home = c->home;
+        struct h2_conn  *c = st->conn;
+        struct h2_shard *shard = c->shard;
 
         list_remove(&st->node);
         c->n_streams--;
-        free_stream(home, st);
+        free_stream(shard, st);
         if (c->state == H2_CLOSED && c->n_streams == 0)
                 free_conn(c);
 }
@@ -338,7 +339,7 @@ static void on_ping_ack(struct h2_conn *c, const char opaque[8]) {
 /* Counts a request or a message; false when the connection has to wait before the next one. Each costs up to a
  * millisecond, so the clock is read for each. */
 static bool take_share(struct h2_conn *c) {
-        struct loop *l = c->home->net.loop;
+        struct loop *l = c->shard->net.loop;
 
         if (l == NULL || c->net == NULL) /* in tests */
                 return true;
@@ -460,7 +461,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame,
         if (field == H2_FIELD_MALFORMED)
                 return refuse_block(c, frame->hd.stream_id);
         if (c->head != NULL && field != H2_FIELD_LEFT_OUT)
-                c->home->ops->on_header(c->head, field, name, value);
+                c->shard->ops->on_header(c->head, field, name, value);
         return pause_or_go_on(c);
 }
 
@@ -663,7 +664,7 @@ static int on_emit(nghttp2_session *session, nghttp2_frame *frame, const uint8_t
                 return NGHTTP2_ERR_WOULDBLOCK;
         }
         h2_out_copy(c->gathering, header, 9); /* a frame header (RFC 9113, 4.1) */
-        c->home->ops->emit(source->ptr, len, c->gathering);
+        c->shard->ops->emit(source->ptr, len, c->gathering);
         return 0;
 }
 
@@ -700,7 +701,7 @@ static bool gather_frame(struct h2_conn *c, const uint8_t *bytes, size_t len) {
                 h2_out_copy(c->gathering, bytes, len);
                 return true;
         }
-        own = buf_new(c->home->pool, len);
+        own = buf_new(c->shard->pool, len);
         if (own == NULL)
                 return false;
         memcpy(own->bytes, bytes, len);
@@ -780,7 +781,7 @@ static bool send_settings(struct h2_conn *c) {
 }
 
 static bool session_open(struct h2_conn *c) {
-        nghttp2_mem mem = { &c->home->blocks, h2_blocks_alloc, h2_blocks_free, h2_blocks_zalloc,
+        nghttp2_mem mem = { &c->shard->blocks, h2_blocks_alloc, h2_blocks_free, h2_blocks_zalloc,
                             h2_blocks_realloc };
         nghttp2_session_callbacks *callbacks = NULL;
         nghttp2_option            *options = NULL;
@@ -806,7 +807,7 @@ static void drop_rest(struct h2_conn *c) {
 
 /* Returns a buffer with a copy of the bytes, NULL when there is no room. */
 static struct buf *copy_of(const struct h2_conn *c, struct str bytes) {
-        struct buf *b = buf_new(c->home->pool, bytes.len);
+        struct buf *b = buf_new(c->shard->pool, bytes.len);
 
         if (b != NULL)
                 memcpy(b->bytes, bytes.ptr, bytes.len);
@@ -814,7 +815,7 @@ static struct buf *copy_of(const struct h2_conn *c, struct str bytes) {
 }
 
 /* Keeps what nghttp2 has not taken before it paused. Bytes without an owner were read into a message, which
- * ends with them, so nothing of them is left; or into home->scratch, out of which they are copied. */
+ * ends with them, so nothing of them is left; or into shard->scratch, out of which they are copied. */
 static bool keep_rest(struct h2_conn *c, struct str rest, struct buf *owner) {
         if (rest.len > 0 && owner == NULL) {
                 owner = copy_of(c, rest);
@@ -926,14 +927,14 @@ static bool can_write(const struct h2_conn *c) {
 
 /* Writes the gathered frames. Returns true when there may be more to write now. */
 static bool write_some(struct h2_conn *c, enum h2_gathered gathered) {
-        struct h2_out  *out = c->home->out;
+        struct h2_out  *out = c->shard->out;
         enum conn_write rc = CONN_WRITE_DONE;
 
         c->written_bytes += out->n_bytes;
         if (out->n_bytes > 0 && c->net != NULL)
                 rc = conn_write(c->net, out->parts, out->n_parts);
         if (rc == CONN_WRITE_PENDING) {
-                c->writing = STEAL(c->home->out);
+                c->writing = STEAL(c->shard->out);
                 return false;
         }
         h2_out_clear(out);
@@ -945,16 +946,16 @@ static bool write_some(struct h2_conn *c, enum h2_gathered gathered) {
 static bool gather_and_write(struct h2_conn *c) {
         enum h2_gathered gathered;
 
-        if (c->home->out == NULL)
-                c->home->out = h2_out_new(c->home->pool);
-        if (c->home->out == NULL) {
+        if (c->shard->out == NULL)
+                c->shard->out = h2_out_new(c->shard->pool);
+        if (c->shard->out == NULL) {
                 h2_conn_kill(c);
                 return false;
         }
-        gathered = session_gather(c, c->home->out);
+        gathered = session_gather(c, c->shard->out);
         if (gathered != H2_GATHERED_FAILED)
                 return write_some(c, gathered);
-        h2_out_clear(c->home->out);
+        h2_out_clear(c->shard->out);
         h2_conn_kill(c);
         return false;
 }
@@ -1009,7 +1010,7 @@ static void flush(struct h2_conn *c) {
 }
 
 void h2_conn_flush_soon(struct h2_conn *c, bool is_alone) {
-        struct h2_loop *home = c->home;
+        struct h2_shard *shard = c->shard;
 
         c->wants_flush = true;
         if (c->is_busy || c->is_flushing || c->net == NULL)
@@ -1019,16 +1020,16 @@ void h2_conn_flush_soon(struct h2_conn *c, bool is_alone) {
                 return;
         }
         if (!list_is_linked(&c->unflushed_node))
-                list_append(&home->unflushed, &c->unflushed_node);
-        loop_defer(home->net.loop, LOOP_WRITE, &home->flush);
+                list_append(&shard->unflushed, &c->unflushed_node);
+        loop_defer(shard->net.loop, LOOP_WRITE, &shard->flush);
 }
 
 static void on_flush(struct loop_task *task) {
-        struct h2_loop *home = CONTAINER_OF(task, struct h2_loop, flush);
+        struct h2_shard *shard = CONTAINER_OF(task, struct h2_shard, flush);
 
-        while (!list_is_empty(&home->unflushed)) {
+        while (!list_is_empty(&shard->unflushed)) {
                 struct h2_conn *c =
-                        LIST_ENTRY(list_first(&home->unflushed), struct h2_conn, unflushed_node);
+                        LIST_ENTRY(list_first(&shard->unflushed), struct h2_conn, unflushed_node);
 
                 list_remove(&c->unflushed_node);
                 flush(c);
@@ -1039,10 +1040,10 @@ static void on_written(struct conn *net, bool is_ok) {
         struct h2_conn *c = conn_owner(net);
 
         h2_out_clear(c->writing);
-        if (c->home->out != NULL)
+        if (c->shard->out != NULL)
                 h2_out_free(c->writing);
         else
-                c->home->out = c->writing;
+                c->shard->out = c->writing;
         c->writing = NULL;
         if (is_ok)
                 flush(c);
@@ -1060,19 +1061,19 @@ static bool is_sole_owner(const struct buf *b) {
 /* The place of a read when there is no room for a buffer: memory of the loop, out of which messages are
  * copied. */
 static COLD struct iovec scratch_room(struct h2_conn *c) {
-        struct h2_loop *home = c->home;
+        struct h2_shard *shard = c->shard;
 
-        if (home->scratch == NULL)
-                home->scratch = try_alloc(H2_MIN_READ_ROOM);
+        if (shard->scratch == NULL)
+                shard->scratch = try_alloc(H2_MIN_READ_ROOM);
         c->is_direct = true;
-        c->read_at = home->scratch;
-        return (struct iovec){ home->scratch, home->scratch != NULL ? H2_MIN_READ_ROOM : 0 };
+        c->read_at = shard->scratch;
+        return (struct iovec){ shard->scratch, shard->scratch != NULL ? H2_MIN_READ_ROOM : 0 };
 }
 
 static struct iovec on_room(struct conn *net) {
-        struct h2_conn *c = conn_owner(net);
-        struct h2_loop *home = c->home;
-        struct iovec    room = { NULL, 0 };
+        struct h2_conn  *c = conn_owner(net);
+        struct h2_shard *shard = c->shard;
+        struct iovec     room = { NULL, 0 };
 
         if (takes_input(c))
                 room = session_room(c);
@@ -1080,17 +1081,17 @@ static struct iovec on_room(struct conn *net) {
         c->read_at = room.iov_base;
         if (c->is_direct)
                 return room;
-        if (home->in != NULL && is_sole_owner(home->in))
-                home->in_len = 0;
-        if (home->in == NULL || home->in->cap - home->in_len < H2_MIN_READ_ROOM) {
-                buf_unref(home->in);
-                home->in = buf_new(home->pool, H2_READ_BYTES);
-                home->in_len = 0;
+        if (shard->in != NULL && is_sole_owner(shard->in))
+                shard->in_len = 0;
+        if (shard->in == NULL || shard->in->cap - shard->in_len < H2_MIN_READ_ROOM) {
+                buf_unref(shard->in);
+                shard->in = buf_new(shard->pool, H2_READ_BYTES);
+                shard->in_len = 0;
         }
-        if (home->in == NULL)
+        if (shard->in == NULL)
                 return scratch_room(c);
-        c->read_at = home->in->bytes + home->in_len;
-        return (struct iovec){ c->read_at, home->in->cap - home->in_len };
+        c->read_at = shard->in->bytes + shard->in_len;
+        return (struct iovec){ c->read_at, shard->in->cap - shard->in_len };
 }
 
 static void on_no_room(struct conn *net) {
@@ -1158,14 +1159,14 @@ static void on_turn(struct turn *turn) {
 }
 
 static void on_read(struct conn *net, size_t n_bytes) {
-        struct h2_conn *c = conn_owner(net);
-        struct h2_loop *home = c->home;
+        struct h2_conn  *c = conn_owner(net);
+        struct h2_shard *shard = c->shard;
 
         c->now_ns = c->read_ns = clock_now_ns();
         grpc_pings_on_read(&c->pings, c->now_ns);
         if (!c->is_direct)
-                home->in_len += n_bytes;
-        h2_conn_feed(c, str_range(c->read_at, n_bytes), c->is_direct ? NULL : home->in);
+                shard->in_len += n_bytes;
+        h2_conn_feed(c, str_range(c->read_at, n_bytes), c->is_direct ? NULL : shard->in);
 }
 
 /* A half-closed connection is useless, so a client that closes its sending side ends the connection. */
@@ -1196,7 +1197,7 @@ static bool has_partial(struct h2_conn *c) {
         LIST_FOR_EACH(&c->streams, node) {
                 struct h2_stream *st = LIST_ENTRY(node, struct h2_stream, node);
 
-                if (st->id != 0 && c->home->ops->is_partial(st))
+                if (st->id != 0 && c->shard->ops->is_partial(st))
                         return true;
         }
         return false;
@@ -1270,7 +1271,7 @@ static void check_pings(struct h2_conn *c) {
 static void check_age(struct h2_conn *c) {
         uint64_t grace_ns = h2_conn_limits(c)->max_connection_age_grace_ns;
 
-        if (drain_sends_away(c->home->drain, c->now_ns))
+        if (drain_sends_away(c->shard->drain, c->now_ns))
                 send_notice(c);
         if (c->leaving == H2_STAYING && c->now_ns >= c->age_ns) {
                 send_notice(c);
@@ -1343,19 +1344,19 @@ static const struct conn_ops conn_ops = {
         .on_closed = on_closed,
 };
 
-void h2_loop_init(struct h2_loop *home, const struct h2_stream_ops *ops,
-                  const struct grpc_limits *limits) {
-        home->ops = ops;
-        home->limits = limits;
-        home->flush.run = on_flush;
-        list_init(&home->unflushed);
+void h2_shard_init(struct h2_shard *shard, const struct h2_stream_ops *ops,
+                   const struct grpc_limits *limits) {
+        shard->ops = ops;
+        shard->limits = limits;
+        shard->flush.run = on_flush;
+        list_init(&shard->unflushed);
 }
 
-void h2_loop_done(struct h2_loop *home) {
-        h2_out_free(home->out);
-        buf_unref(home->in);
-        free(home->scratch);
-        h2_blocks_done(&home->blocks);
+void h2_shard_done(struct h2_shard *shard) {
+        h2_out_free(shard->out);
+        buf_unref(shard->in);
+        free(shard->scratch);
+        h2_blocks_done(&shard->blocks);
 }
 
 /* Adds or subtracts up to a tenth, so that clients that connected together do not reconnect together. */
@@ -1367,12 +1368,12 @@ static uint64_t age_end(const struct h2_conn *c) {
         return c->opened_ns + age_ns * (900 + c->opened_ns / NS_PER_US % 201) / 1000;
 }
 
-struct h2_conn *h2_conn_new(struct h2_loop *home, uint64_t now_ns) {
+struct h2_conn *h2_conn_new(struct h2_shard *shard, uint64_t now_ns) {
         struct h2_conn *c = try_zalloc(sizeof(*c));
 
         if (c == NULL)
                 return NULL;
-        c->home = home;
+        c->shard = shard;
         c->turn.run = on_turn;
         c->now_ns = c->opened_ns = c->pace_ns = c->read_ns = now_ns;
         c->place.noted_ns = now_ns;
@@ -1385,30 +1386,30 @@ struct h2_conn *h2_conn_new(struct h2_loop *home, uint64_t now_ns) {
                 free(c);
                 return NULL;
         }
-        list_append(&home->net.conns, &c->place.node);
+        list_append(&shard->net.conns, &c->place.node);
         return c;
 }
 
-void h2_conn_open(struct h2_loop *home, int fd) {
+void h2_conn_open(struct h2_shard *shard, int fd) {
         struct h2_conn *c;
         struct error   *err;
 
-        make_room_when_tight(home);
-        c = h2_conn_new(home, clock_now_ns());
+        make_room_when_tight(shard);
+        c = h2_conn_new(shard, clock_now_ns());
         if (c == NULL) {
-                count_rejected(home, GRPC_LIMIT_MEMORY);
+                count_rejected(shard, GRPC_LIMIT_MEMORY);
                 close(fd);
-                net_home_conn_gone(&home->net);
+                net_shard_conn_gone(&shard->net);
                 return;
         }
-        err = net_home_open(&home->net, fd, &conn_ops, c, &c->net);
+        err = net_shard_open(&shard->net, fd, &conn_ops, c, &c->net);
         if (err !=
             NULL) { /* out of memory or descriptors: as if the connection had not been accepted */
                 error_free(err);
                 h2_conn_end(c);
                 return;
         }
-        if (home->net.is_draining) {
+        if (shard->net.is_draining) {
                 h2_conn_kill(c);
                 return;
         }

@@ -56,7 +56,7 @@
 struct buf;
 struct grpc_server_options;
 struct h2_conn;
-struct h2_loop;
+struct h2_shard;
 struct h2_out;
 struct nghttp2_session;
 
@@ -150,8 +150,8 @@ struct h2_stream_ops {
 /* State of one server on one loop. */
 struct drain;
 
-struct h2_loop {
-        struct net_home net; /* first; lists struct h2_conn; zero in tests without sockets */
+struct h2_shard {
+        struct net_shard net; /* first; lists struct h2_conn; zero in tests without sockets */
         const struct h2_stream_ops       *ops;     /* static */
         const struct grpc_limits         *limits;  /* borrowed: the server's */
         const struct grpc_server_options *options; /* borrowed; for the user of streams */
@@ -181,8 +181,8 @@ enum h2_leaving {
 
 struct h2_conn {
         struct conn            *net;   /* NULL once the socket is closed, and in tests */
-        struct h2_loop         *home;  /* borrowed */
-        struct leave_place      place; /* in home->net.conns */
+        struct h2_shard        *shard; /* borrowed */
+        struct leave_place      place; /* in shard->net.conns */
         struct list_node        unflushed_node;
         struct nghttp2_session *session; /* owned */
         struct list             streams; /* struct h2_stream; includes closed ones still in use */
@@ -224,7 +224,7 @@ struct h2_conn {
         struct str  rest;
 
         char *read_at;  /* borrowed: place of the next read */
-        bool is_direct; /* read_at is inside a message, or home->scratch: nothing may refer to it */
+        bool is_direct; /* read_at is inside a message, or shard->scratch: nothing may refer to it */
 
         struct grpc_pings        pings;
         struct grpc_token_bucket resets, control_frames;
@@ -241,20 +241,20 @@ struct h2_conn {
 };
 
 /* Initializes zeroed memory, whose `net` may already be initialized. */
-void h2_loop_init(struct h2_loop *home, const struct h2_stream_ops *ops,
-                  const struct grpc_limits *limits);
-void h2_loop_done(struct h2_loop *home);
+void h2_shard_init(struct h2_shard *shard, const struct h2_stream_ops *ops,
+                   const struct grpc_limits *limits);
+void h2_shard_done(struct h2_shard *shard);
 
 /* Takes the socket. */
-void h2_conn_open(struct h2_loop *home, int fd);
+void h2_conn_open(struct h2_shard *shard, int fd);
 /* Without a socket, for tests: handles what it is fed and drops what it writes. */
-struct h2_conn *h2_conn_new(struct h2_loop *home, uint64_t now_ns);
+struct h2_conn *h2_conn_new(struct h2_shard *shard, uint64_t now_ns);
 void            h2_conn_feed(struct h2_conn *c, struct str bytes, struct buf *owner);
 void            h2_conn_end(struct h2_conn *c); /* as if the socket was closed */
 
 /* Closes the connection of the loop that has had no call for the longest time, or one that sends its only
  * header block for more than a second. False when it finds none. */
-bool h2_loop_make_room(struct h2_loop *home, enum leave_need need);
+bool h2_shard_make_room(struct h2_shard *shard, enum leave_need need);
 void h2_conn_drain(struct h2_conn *c);
 /* Closes the socket. Streams in use stay valid until they are recycled. */
 void h2_conn_kill(struct h2_conn *c);

@@ -106,11 +106,11 @@ void http_call_reply_error(struct http_call *call, struct error *err, const char
 }
 
 struct loop *http_call_loop(const struct http_call *call) {
-        return call->conn->home->net.loop;
+        return call->conn->shard->net.loop;
 }
 
 struct mailbox *http_call_mailbox(const struct http_call *call) {
-        return loop_mailbox(call->conn->home->net.loop);
+        return loop_mailbox(call->conn->shard->net.loop);
 }
 
 struct str http_call_state(const struct http_call *call) {
@@ -119,15 +119,15 @@ struct str http_call_state(const struct http_call *call) {
 }
 
 struct buf_pool *http_call_buf_pool(const struct http_call *call) {
-        return loop_buf_pool(call->conn->home->net.loop);
+        return loop_buf_pool(call->conn->shard->net.loop);
 }
 
 void http_call_start_work_thread(struct http_call *call, struct loop_work *work) {
-        loop_start_work_thread(call->conn->home->net.loop, work);
+        loop_start_work_thread(call->conn->shard->net.loop, work);
 }
 
 void http_call_compute(struct http_call *call, struct loop_work *work) {
-        loop_compute(call->conn->home->net.loop, work);
+        loop_compute(call->conn->shard->net.loop, work);
 }
 
 /* ---- a compressed body ---- */

@@ -41,7 +41,7 @@ struct http_chunk {
 static void run_conn(struct http_conn *c);
 
 static struct buf_pool *pool_of(const struct http_conn *c) {
-        return loop_buf_pool(c->home->net.loop);
+        return loop_buf_pool(c->shard->net.loop);
 }
 
 static void enter(struct http_conn *c, enum http_conn_state state, enum http_phase phase,
@@ -99,20 +99,20 @@ static bool is_sole_owner(const struct buf *b) {
         return atomic_load_explicit(&b->ref.count, memory_order_acquire) == 1;
 }
 
-static void put_spare(struct http_loop *home, struct buf *b) {
+static void put_spare(struct http_shard *shard, struct buf *b) {
         if (b != NULL && b->cap == HTTP_READ_BYTES && is_sole_owner(b) &&
-            home->n_spare < HTTP_SPARE_BUFS)
-                home->spare[home->n_spare++] = b;
+            shard->n_spare < HTTP_SPARE_BUFS)
+                shard->spare[shard->n_spare++] = b;
         else
                 buf_unref(b);
 }
 
-static struct buf *take_spare(struct http_loop *home) {
-        if (home->n_spare > 0)
-                return home->spare[--home->n_spare];
-        if (byte_budget_is_tight(buf_pool_budget(loop_buf_pool(home->net.loop))))
+static struct buf *take_spare(struct http_shard *shard) {
+        if (shard->n_spare > 0)
+                return shard->spare[--shard->n_spare];
+        if (byte_budget_is_tight(buf_pool_budget(loop_buf_pool(shard->net.loop))))
                 return NULL;
-        return buf_new(loop_buf_pool(home->net.loop), HTTP_READ_BYTES);
+        return buf_new(loop_buf_pool(shard->net.loop), HTTP_READ_BYTES);
 }
 
 /* Puts the current request where `room` more bytes fit. Only before its head is complete, since ranges
@@ -122,7 +122,7 @@ static bool make_room(struct http_conn *c, size_t room) {
         struct buf *fresh;
 
         if (c->in == NULL) {
-                c->in = take_spare(c->home);
+                c->in = take_spare(c->shard);
                 c->in_at = c->in_len = 0;
                 return c->in != NULL;
         }
@@ -135,7 +135,7 @@ static bool make_room(struct http_conn *c, size_t room) {
                 if (fresh == NULL)
                         return false;
                 memcpy(fresh->bytes, c->in->bytes + c->in_at, used);
-                put_spare(c->home, c->in);
+                put_spare(c->shard, c->in);
                 c->in = fresh;
         }
         c->in_at = 0;
@@ -145,7 +145,7 @@ static bool make_room(struct http_conn *c, size_t room) {
 
 static void drop_input(struct http_conn *c) {
         if (c->in != NULL)
-                put_spare(c->home, c->in);
+                put_spare(c->shard, c->in);
         c->in = NULL;
         c->in_at = c->in_len = 0;
 }
@@ -166,7 +166,7 @@ static void shrink_input(struct http_conn *c, size_t bytes) {
         if (small == NULL)
                 return;
         memcpy(small->bytes, c->in->bytes + c->in_at, used);
-        put_spare(c->home, c->in);
+        put_spare(c->shard, c->in);
         c->in = small;
         c->in_at = 0;
         c->in_len = used;
@@ -174,7 +174,7 @@ static void shrink_input(struct http_conn *c, size_t bytes) {
 
 static struct iovec scratch_room(struct http_conn *c) {
         c->in_scratch = true;
-        return (struct iovec){ c->home->scratch, HTTP_READ_BYTES };
+        return (struct iovec){ c->shard->scratch, HTTP_READ_BYTES };
 }
 
 /* How much of the body its buffer has room for now. */
@@ -538,8 +538,9 @@ void http_call_reply(struct http_call *call, const struct http_reply *reply) {
 
         call->send_start_ns = clock_now_ns();
         c->out.status = reply->status;
-        c->out.close = c->out.close || reply->close || c->must_linger || c->home->net.is_draining ||
-                       c->has_ended || drain_sends_away(call->service->drain, call->send_start_ns);
+        c->out.close = c->out.close || reply->close || c->must_linger ||
+                       c->shard->net.is_draining || c->has_ended ||
+                       drain_sends_away(call->service->drain, call->send_start_ns);
         if (holds_much(c))
                 reply = free_request_memory(c, reply, &memory, &holder);
         rc = write_answer(c, reply);
@@ -726,7 +727,7 @@ void http_call_begin_chunks(struct http_call *call, const struct http_reply *rep
         call->send_start_ns = clock_now_ns();
         c->out.status = reply->status;
         c->out.close = c->out.close || reply->close || c->out.is_http10 ||
-                       c->home->net.is_draining || c->has_ended ||
+                       c->shard->net.is_draining || c->has_ended ||
                        drain_sends_away(call->service->drain, call->send_start_ns);
         c->out.in_chunks = true;
         c->out.is_last_queued = c->out.is_last_sent = false;
@@ -1046,12 +1047,12 @@ static bool is_vital(struct http_conn *c) {
 
 /* Answers 503 to connections of the loop that hold a part of a head, the longest first, until there is
  * room. One with bytes that were not parsed yet is left alone, since its request may be complete. */
-static COLD void free_waiting(struct http_loop *home, uint64_t now_ns) {
-        struct buf_pool *pool = loop_buf_pool(home->net.loop);
+static COLD void free_waiting(struct http_shard *shard, uint64_t now_ns) {
+        struct buf_pool *pool = loop_buf_pool(shard->net.loop);
 
-        while (!list_is_empty(&home->waiting) && buf_pool_is_tight(pool)) {
+        while (!list_is_empty(&shard->waiting) && buf_pool_is_tight(pool)) {
                 struct http_conn *c =
-                        LIST_ENTRY(list_first(&home->waiting), struct http_conn, waiting);
+                        LIST_ENTRY(list_first(&shard->waiting), struct http_conn, waiting);
 
                 stop_waiting(c);
                 if (has_unparsed(c) || c->state != HTTP_CONN_HEAD)
@@ -1068,8 +1069,8 @@ static void keep_part_of_head(struct http_conn *c) {
         if (c->is_waiting)
                 return;
         if (buf_pool_is_tight(pool_of(c)))
-                free_waiting(c->home, c->now_ns);
-        list_append(&c->home->waiting, &c->waiting);
+                free_waiting(c->shard, c->now_ns);
+        list_append(&c->shard->waiting, &c->waiting);
         c->is_waiting = true;
 }
 
@@ -1081,7 +1082,7 @@ static bool refuse_to_wait(struct http_conn *c) {
         if (!byte_budget_is_half_used(budget))
                 return false;
         if (buf_pool_is_tight(pool_of(c))) {
-                free_waiting(c->home, c->now_ns);
+                free_waiting(c->shard, c->now_ns);
                 if (buf_pool_is_tight(pool_of(c))) {
                         find_refused_route(c);
                         refuse_request(c, 503, HTTP_LIMIT_MEMORY, BYTE_BUDGET_USED_UP);
@@ -1203,7 +1204,7 @@ static bool take_head(struct http_conn *c) {
                 drop_input(c);
                 if (c->has_ended)
                         http_conn_close(c);
-                else if (c->home->is_leaving)
+                else if (c->shard->is_leaving)
                         http_conn_leave(c);
                 return false;
         }
@@ -1287,7 +1288,7 @@ static bool take_chunks(struct http_conn *c) {
 /* ---- from one state to the next ---- */
 
 static void free_conn(struct http_conn *c) {
-        struct net_home *home = &c->home->net;
+        struct net_shard *shard = &c->shard->net;
 
         list_remove(&c->place.node);
         stop_waiting(c);
@@ -1304,7 +1305,7 @@ static void free_conn(struct http_conn *c) {
         http_message_free(c->message);
         free(c->peer);
         free(c);
-        net_home_conn_gone(home);
+        net_shard_conn_gone(shard);
 }
 
 static bool step(struct http_conn *c) {
@@ -1332,7 +1333,7 @@ static bool is_before_request(const struct http_conn *c) {
 /* False when the connection has to wait for its turn. The time of a request's answer is the time at which
  * the next one begins. */
 static bool may_step(struct http_conn *c) {
-        struct loop *l = c->home->net.loop;
+        struct loop *l = c->shard->net.loop;
 
         if (turns_is_waiting(&c->turn))
                 return false;
@@ -1381,7 +1382,7 @@ static COLD void take_scratch(struct http_conn *c, size_t n) {
         if (c->state != HTTP_CONN_HEAD) /* it discards what it reads */
                 return;
         if (buf_pool_is_tight(pool_of(c)))
-                free_waiting(c->home, c->now_ns);
+                free_waiting(c->shard, c->now_ns);
         c->in = buf_new(pool_of(c), n);
         if (c->in == NULL) {
                 c->is_beyond = true;
@@ -1392,7 +1393,7 @@ static COLD void take_scratch(struct http_conn *c, size_t n) {
                 http_conn_close(c);
                 return;
         }
-        memcpy(c->in->bytes, c->home->scratch, n);
+        memcpy(c->in->bytes, c->shard->scratch, n);
         c->in_at = 0;
         c->in_len = n;
         run_conn(c);
@@ -1422,7 +1423,7 @@ static void on_read(struct conn *net, size_t n_bytes) {
         if (is_full(c))
                 run_conn(c);
         else
-                loop_defer(c->home->net.loop, LOOP_HANDLE, &c->parse_task);
+                loop_defer(c->shard->net.loop, LOOP_HANDLE, &c->parse_task);
 }
 
 static void on_parse(struct loop_task *task) {
@@ -1547,37 +1548,38 @@ static const struct conn_ops conn_ops = {
 
 /* ---- opening and closing ---- */
 
-void http_conn_open(struct http_loop *home, int fd) {
+void http_conn_open(struct http_shard *shard, int fd) {
         struct http_conn *c = mem_aligned_alloc(CACHE_LINE_BYTES, sizeof(*c));
         struct error     *err;
 
         memset(c, 0, offsetof(struct http_conn, arena_bytes));
-        err = net_home_open(&home->net, fd, &conn_ops, c, &c->net);
+        err = net_shard_open(&shard->net, fd, &conn_ops, c, &c->net);
         if (err !=
             NULL) { /* out of memory or descriptors: as if the connection had not been accepted */
                 error_free(err);
                 free(c);
-                net_home_conn_gone(&home->net);
+                net_shard_conn_gone(&shard->net);
                 return;
         }
         c->parse_task.run = on_parse;
         c->turn.run = on_turn;
-        c->server = home->server;
-        c->home = home;
+        c->server = shard->server;
+        c->shard = shard;
         if (c->server->options.service.on_access != NULL)
                 c->peer = mem_strdup(conn_peer(c->net));
-        list_append(&home->net.conns, &c->place.node);
+        list_append(&shard->net.conns, &c->place.node);
         list_init(&c->out.chunks);
         list_init(&c->out.sending);
-        c->message = http_message_new(&home->server->options.limits, loop_buf_pool(home->net.loop));
+        c->message =
+                http_message_new(&shard->server->options.limits, loop_buf_pool(shard->net.loop));
         arena_init(&c->call.arena, c->arena_bytes, sizeof(c->arena_bytes), HTTP_MAX_ARENA_BYTES);
-        arena_set_budget(&c->call.arena, buf_pool_budget(loop_buf_pool(home->net.loop)));
+        arena_set_budget(&c->call.arena, buf_pool_budget(loop_buf_pool(shard->net.loop)));
         c->call.conn = c;
         c->call.service = &c->server->options.service;
         c->call.core = c->server->options.service.core;
         c->place.noted_ns = clock_now_ns();
         enter(c, HTTP_CONN_HEAD, HTTP_PHASE_IDLE, c->place.noted_ns);
-        if (home->is_leaving)
+        if (shard->is_leaving)
                 http_conn_close(c);
         else
                 conn_read_start(c->net);
@@ -1648,9 +1650,9 @@ static enum leave_claim claim_of(const struct leave_place *place, uint64_t now_n
         return claim != LEAVE_STAYS && conn_has_unread(c->net) ? LEAVE_UNREAD : claim;
 }
 
-bool http_loop_make_room(struct http_loop *home, enum leave_need need) {
+bool http_shard_make_room(struct http_shard *shard, enum leave_need need) {
         struct leave_place *place =
-                leave_order_pick(&home->net.conns, need, claim_of, clock_now_ns());
+                leave_order_pick(&shard->net.conns, need, claim_of, clock_now_ns());
 
         if (place != NULL)
                 http_conn_close(CONTAINER_OF(place, struct http_conn, place));

@@ -74,8 +74,8 @@ struct http_server {
 };
 
 /* State of one server on one loop. */
-struct http_loop {
-        struct net_home     net;                    /* first; lists struct http_conn */
+struct http_shard {
+        struct net_shard    net;                    /* first; lists struct http_conn */
         struct http_server *server;                 /* borrowed: outlives its loops */
         struct buf         *spare[HTTP_SPARE_BUFS]; /* ref */
         size_t              n_spare;
@@ -120,7 +120,7 @@ struct http_out {
  * each request touches are adjacent, from the end of `out` to the middle of `call`, followed by the first
  * memory of the arena. */
 struct http_conn {
-        struct leave_place place;    /* in home->net.conns */
+        struct leave_place place;    /* in shard->net.conns */
         struct buf        *body_buf; /* ref: a large body's own; NULL = in place or chunked */
         size_t             body_got; /* bytes received of body_buf */
         struct turn        turn;     /* waits with requests in the buffer; then it does not read */
@@ -128,15 +128,15 @@ struct http_conn {
 
         struct conn         *net;    /* NULL once the socket is closed */
         struct http_server  *server; /* borrowed */
-        struct http_loop    *home;   /* borrowed */
+        struct http_shard   *shard;  /* borrowed */
         enum http_conn_state state;
         bool                 is_running;         /* inside run(), which does not nest */
         bool                 has_ended;          /* the peer sends no more */
         bool                 must_linger;        /* a part of the request was not read */
         bool                 was_handed_out : 1; /* the current call reached a handler */
-        bool                 in_scratch : 1;     /* the place of the next bytes is home->scratch */
+        bool                 in_scratch : 1;     /* the place of the next bytes is shard->scratch */
         bool                 is_beyond : 1;      /* its input was allocated beyond the budget */
-        bool                 is_waiting : 1;     /* it is in home->waiting */
+        bool                 is_waiting : 1;     /* it is in shard->waiting */
         uint64_t             now_ns;             /* time of the last read */
         uint64_t             bytes_in;           /* of the current request: head and body */
 
@@ -149,7 +149,7 @@ struct http_conn {
         struct http_rate_watch rate_watch;
 
         struct http_call call;
-        struct list_node waiting; /* in home->waiting */
+        struct list_node waiting; /* in shard->waiting */
         char            *peer;    /* owned; the access log needs it after the socket is closed */
         _Alignas(CACHE_LINE_BYTES) char arena_bytes[HTTP_ARENA_BYTES];
 };
@@ -162,7 +162,7 @@ _Static_assert(HTTP_CONN_BUSY_END - HTTP_CONN_BUSY_AT <= 7 * CACHE_LINE_BYTES,
                "and is few of them");
 
 /* Takes the socket. */
-void http_conn_open(struct http_loop *home, int fd);
+void http_conn_open(struct http_shard *shard, int fd);
 /* Closes the socket. A call that a handler has stays valid until it is answered. */
 void http_conn_close(struct http_conn *c);
 /* Closes an idle connection gracefully, so that a request already sent is answered. Does nothing for a
@@ -174,6 +174,6 @@ bool http_conn_is_quiet(const struct http_conn *c, uint64_t now_ns, uint64_t tim
 bool http_conn_has_left(const struct http_conn *c, uint64_t now_ns, uint64_t time_ns);
 /* Closes the connection of the loop that has been idle longest, or has sent a part of a head and nothing
  * for a second. False when it finds none. */
-bool http_loop_make_room(struct http_loop *home, enum leave_need need);
+bool http_shard_make_room(struct http_shard *shard, enum leave_need need);
 /* Closes a connection that is idle, or that its peer has not closed since http_conn_leave(). */
 void http_conn_give_up(struct http_conn *c);

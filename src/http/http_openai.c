@@ -249,7 +249,7 @@ static void cancel_runs(struct pending_openai *p) {
                 infer_call_cancel(&p->runs[i]->call);
 }
 
-/* Takes the error. The other inferences of the request have no use any more. */
+/* Takes the error. The other inferences of the request are cancelled, since their results are not needed. */
 static void fail(struct pending_openai *p, struct error *err) {
         if (p->has_begun) {
                 strbuf_clear(&p->text);
@@ -267,7 +267,7 @@ static bool has_ended(const struct pending_openai *p) {
         return p->failure != NULL || p->has_failed;
 }
 
-/* After a failure none is due, although an inference that heeds no cancellation may go on for long. */
+/* After a failure no heartbeat is due, although an inference that ignores cancellation may run for long. */
 static void arm_heartbeat(struct pending_openai *p) {
         uint64_t every_ns = p->settings->heartbeat_ns;
 

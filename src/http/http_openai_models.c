@@ -70,7 +70,7 @@ void http_openai_models(struct http_call *call) {
         http_call_start_work_thread(call, &l->work);
 }
 
-/* The core's text for an unknown model is about a request; this is none. */
+/* The core's text for an unknown model mentions a request, but there is none here. */
 void http_openai_model(struct http_call *call) {
         const struct openai_list_options options = options_of(call);
         struct strbuf                    text;

@@ -16,28 +16,28 @@ void http_server_options_init(struct http_server_options *o) {
         http_limits_init(&o->limits);
 }
 
-static struct http_loop *http_home(struct net_home *home) {
-        return CONTAINER_OF(home, struct http_loop, net);
+static struct http_shard *http_shard_of(struct net_shard *shard) {
+        return CONTAINER_OF(shard, struct http_shard, net);
 }
 
-static void arm_leave_timer(struct http_loop *home) {
-        uint64_t leave_ns = home->server->options.limits.leave_ns;
+static void arm_leave_timer(struct http_shard *shard) {
+        uint64_t leave_ns = shard->server->options.limits.leave_ns;
 
-        if (!loop_timer_arm(home->net.loop, &home->leave, clock_now_ns() + leave_ns))
-                home->leave.fire(&home->leave); /* out of memory: do not wait */
+        if (!loop_timer_arm(shard->net.loop, &shard->leave, clock_now_ns() + leave_ns))
+                shard->leave.fire(&shard->leave); /* out of memory: do not wait */
 }
 
 /* Runs twice while the server stops. The first time, requests on their way have had time to arrive; the
  * second time, clients have had time to close their idle connections. Those that left in on_drain() have had
  * that time already the first time. */
 static void on_leave(struct loop_timer *t) {
-        struct http_loop *home = CONTAINER_OF(t, struct http_loop, leave);
-        uint64_t          leave_ns = home->server->options.limits.leave_ns;
-        uint64_t          now_ns = clock_now_ns();
-        bool              is_second = home->is_leaving;
+        struct http_shard *shard = CONTAINER_OF(t, struct http_shard, leave);
+        uint64_t           leave_ns = shard->server->options.limits.leave_ns;
+        uint64_t           now_ns = clock_now_ns();
+        bool               is_second = shard->is_leaving;
 
-        home->is_leaving = true;
-        LIST_FOR_EACH(&home->net.conns, node) {
+        shard->is_leaving = true;
+        LIST_FOR_EACH(&shard->net.conns, node) {
                 struct http_conn *c = LIST_ENTRY(node, struct http_conn, place.node);
 
                 if (is_second || http_conn_has_left(c, now_ns, leave_ns))
@@ -46,40 +46,40 @@ static void on_leave(struct loop_timer *t) {
                         http_conn_leave(c);
         }
         if (!is_second)
-                arm_leave_timer(home);
+                arm_leave_timer(shard);
 }
 
-static void on_home(struct net_home *net, void *owner) {
-        struct http_loop   *home = http_home(net);
+static void on_shard(struct net_shard *net, void *owner) {
+        struct http_shard  *shard = http_shard_of(net);
         struct http_server *server = owner;
 
-        home->server = server;
-        home->scratch = mem_alloc(HTTP_READ_BYTES);
-        list_init(&home->waiting);
-        loop_timer_init(&home->leave, on_leave);
+        shard->server = server;
+        shard->scratch = mem_alloc(HTTP_READ_BYTES);
+        list_init(&shard->waiting);
+        loop_timer_init(&shard->leave, on_leave);
 }
 
-static void on_home_done(struct net_home *net) {
-        struct http_loop *home = http_home(net);
+static void on_shard_done(struct net_shard *net) {
+        struct http_shard *shard = http_shard_of(net);
 
-        while (home->n_spare > 0)
-                buf_unref(home->spare[--home->n_spare]);
-        free(home->scratch);
+        while (shard->n_spare > 0)
+                buf_unref(shard->spare[--shard->n_spare]);
+        free(shard->scratch);
 }
 
-static void on_accept(struct net_home *home, int fd) {
-        http_conn_open(http_home(home), fd);
+static void on_accept(struct net_shard *shard, int fd) {
+        http_conn_open(http_shard_of(shard), fd);
 }
 
-static bool on_make_room(struct net_home *home, enum leave_need need) {
-        return http_loop_make_room(http_home(home), need);
+static bool on_make_room(struct net_shard *shard, enum leave_need need) {
+        return http_shard_make_room(http_shard_of(shard), need);
 }
 
 /* A connection that has been idle for as long as the others may still send a request leaves at once. */
-static void on_drain(struct net_home *net) {
-        struct http_loop *home = http_home(net);
-        uint64_t          leave_ns = home->server->options.limits.leave_ns;
-        uint64_t          now_ns = clock_now_ns();
+static void on_drain(struct net_shard *net) {
+        struct http_shard *shard = http_shard_of(net);
+        uint64_t           leave_ns = shard->server->options.limits.leave_ns;
+        uint64_t           now_ns = clock_now_ns();
 
         LIST_FOR_EACH(&net->conns, node) {
                 struct http_conn *c = LIST_ENTRY(node, struct http_conn, place.node);
@@ -87,19 +87,19 @@ static void on_drain(struct net_home *net) {
                 if (http_conn_is_quiet(c, now_ns, leave_ns))
                         http_conn_leave(c);
         }
-        arm_leave_timer(home);
+        arm_leave_timer(shard);
 }
 
-static void on_kill(struct net_home *home) {
-        loop_timer_cancel(&http_home(home)->leave);
-        LIST_FOR_EACH(&home->conns, node)
+static void on_kill(struct net_shard *shard) {
+        loop_timer_cancel(&http_shard_of(shard)->leave);
+        LIST_FOR_EACH(&shard->conns, node)
                 http_conn_close(LIST_ENTRY(node, struct http_conn, place.node));
 }
 
 static const struct net_server_ops server_ops = {
-        .home_bytes = sizeof(struct http_loop),
-        .on_home = on_home,
-        .on_home_done = on_home_done,
+        .shard_bytes = sizeof(struct http_shard),
+        .on_shard = on_shard,
+        .on_shard_done = on_shard_done,
         .on_accept = on_accept,
         .on_make_room = on_make_room,
         .on_drain = on_drain,

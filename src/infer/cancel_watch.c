@@ -20,7 +20,7 @@ static struct {
         struct mutex lock; /* guards everything here, and the fields of the watches */
         struct cond  changed;
         struct list  watches;
-} all = { .lock = { .native = PTHREAD_MUTEX_INITIALIZER, .rank = LOCK_MAILBOX },
+} all = { .lock = { .native = PTHREAD_MUTEX_INITIALIZER, .rank = LOCK_LEAF },
           .changed = { PTHREAD_COND_INITIALIZER },
           .watches = { { &all.watches.head, &all.watches.head } } };
 

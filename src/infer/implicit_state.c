@@ -4,7 +4,7 @@
 #include "base/byte_budget.h"
 #include "base/mem.h"
 #include "config/shape.h"
-#include "config/state_plan.h"
+#include "config/state_specs.h"
 #include "infer/model.h"
 #include "infer/request.h"
 
@@ -31,7 +31,7 @@ struct state_form {
 };
 
 struct implicit_state {
-        const struct state_spec *spec;   /* borrowed from the plan */
+        const struct state_spec *spec;   /* borrowed from the specs */
         struct implicit_states  *owner;  /* borrowed */
         struct request_input     input;  /* the value that is read */
         struct state_form        read;   /* of the value that is read */
@@ -45,8 +45,8 @@ struct implicit_state {
 };
 
 struct implicit_states {
-        const struct state_plan *plan; /* borrowed */
-        struct implicit_states  *next; /* next in a list of sets to be freed */
+        const struct state_specs *specs; /* borrowed */
+        struct implicit_states   *next;  /* next in a list of sets to be freed */
         /* The link in the request that points to the first of them; NULL: not attached. */
         struct request_input    **attached;
         uint32_t                  n_attached;
@@ -57,7 +57,7 @@ struct implicit_states {
 /* ---- values ---------------------------------------------------------------------------------- */
 
 static struct byte_budget *budget_of(const struct implicit_state *state) {
-        return state->owner->plan->budget;
+        return state->owner->specs->budget;
 }
 
 static void free_buffer(const struct implicit_state *state, struct state_buffer *b) {
@@ -158,7 +158,7 @@ static bool set_value(struct implicit_state *state, const void *bytes, size_t n_
 static void init_state(struct implicit_states *s, uint32_t i) {
         struct implicit_state *state = &s->states[i];
 
-        state->spec = &s->plan->states[i];
+        state->spec = &s->specs->states[i];
         state->owner = s;
         state->updated = state->writing = NO_BUFFER;
         state->input.name = state->spec->input_name;
@@ -166,19 +166,19 @@ static void init_state(struct implicit_states *s, uint32_t i) {
         state->input.first_chunk = state->input.last_chunk = &state->input.only_chunk;
 }
 
-struct implicit_states *implicit_states_new(const struct state_plan  *plan,
+struct implicit_states *implicit_states_new(const struct state_specs *specs,
                                             enum implicit_states_kind kind) {
         struct implicit_states *s;
         size_t                  n;
 
-        if (!size_mul(plan->n, sizeof(struct implicit_state), &n) || !size_add(n, sizeof(*s), &n))
+        if (!size_mul(specs->n, sizeof(struct implicit_state), &n) || !size_add(n, sizeof(*s), &n))
                 return NULL;
         s = try_zalloc(n);
         if (s == NULL)
                 return NULL;
-        s->plan = plan;
+        s->specs = specs;
         s->kind = kind;
-        for (uint32_t i = 0; i < plan->n; i++)
+        for (uint32_t i = 0; i < specs->n; i++)
                 init_state(s, i);
         if (!implicit_states_reset(s)) {
                 implicit_states_free(s);
@@ -198,7 +198,7 @@ static void free_state(struct implicit_state *state) {
 void implicit_states_free(struct implicit_states *s) {
         if (s == NULL)
                 return;
-        for (uint32_t i = 0; i < s->plan->n; i++)
+        for (uint32_t i = 0; i < s->specs->n; i++)
                 free_state(&s->states[i]);
         free(s);
 }
@@ -218,7 +218,7 @@ void implicit_states_free_list(struct implicit_states *list) {
 }
 
 bool implicit_states_reset(struct implicit_states *s) {
-        for (uint32_t i = 0; i < s->plan->n; i++) {
+        for (uint32_t i = 0; i < s->specs->n; i++) {
                 struct implicit_state   *state = &s->states[i];
                 const struct state_spec *spec = state->spec;
 
@@ -242,7 +242,7 @@ static size_t zero_bytes_like(const struct implicit_state *like) {
 }
 
 bool implicit_states_imitate(struct implicit_states *null, const struct implicit_states *like) {
-        for (uint32_t i = 0; i < null->plan->n; i++) {
+        for (uint32_t i = 0; i < null->specs->n; i++) {
                 struct implicit_state       *state = &null->states[i];
                 const struct implicit_state *pattern = &like->states[i];
                 size_t                       n_bytes = zero_bytes_like(pattern);
@@ -260,7 +260,7 @@ bool implicit_states_imitate(struct implicit_states *null, const struct implicit
 }
 
 bool implicit_states_same_shape(const struct implicit_states *a, const struct implicit_states *b) {
-        for (uint32_t i = 0; i < a->plan->n; i++) {
+        for (uint32_t i = 0; i < a->specs->n; i++) {
                 const struct state_form *x = &a->states[i].read, *y = &b->states[i].read;
 
                 if (x->type != y->type || !shape_equal(x->dims, x->n_dims, y->dims, y->n_dims))
@@ -278,7 +278,7 @@ void implicit_states_attach(struct implicit_states *s, struct request *req) {
                 end = &(*end)->next;
         s->attached = end;
         s->n_attached = 0;
-        for (uint32_t i = 0; i < s->plan->n; i++) {
+        for (uint32_t i = 0; i < s->specs->n; i++) {
                 struct request_input *in = &s->states[i].input;
 
                 if (s->kind == STATES_OF_SAMPLE && request_find_input(req, in->name) != NULL)
@@ -315,7 +315,7 @@ void implicit_states_detach(struct request *req) {
         *s->attached = NULL;
         req->n_inputs -= s->n_attached;
         req->has_states = false;
-        for (uint32_t i = 0; i < s->plan->n; i++)
+        for (uint32_t i = 0; i < s->specs->n; i++)
                 apply_update(&s->states[i]);
 }
 
@@ -324,7 +324,7 @@ void implicit_states_detach(struct request *req) {
 static struct implicit_state *find_state(const struct request *req, const char *name) {
         struct implicit_states *s = req->states;
 
-        for (uint32_t i = 0; i < s->plan->n; i++)
+        for (uint32_t i = 0; i < s->specs->n; i++)
                 if (strcmp(s->states[i].spec->output_name, name) == 0)
                         return &s->states[i];
         return NULL;

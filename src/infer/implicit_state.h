@@ -16,7 +16,7 @@
  * updates are ignored.
  *
  * Ownership.  A set of states belongs to the sequence or the null request; a request borrows it while
- * attached. The plan is borrowed: it outlives the states.
+ * attached. The specs are borrowed: they outlive the states.
  * Threads.  While attached: the owner of the request. Otherwise: the thread that executes the
  * sequence's requests, one at a time.
  */
@@ -33,7 +33,7 @@ struct buffer_attributes;
 struct request;
 struct implicit_state;
 struct implicit_states;
-struct state_plan;
+struct state_specs;
 
 enum implicit_states_kind {
         STATES_OF_SEQUENCE, /* start with the initial values */
@@ -42,7 +42,7 @@ enum implicit_states_kind {
 };
 
 /* NULL when memory is short. */
-struct implicit_states *implicit_states_new(const struct state_plan  *plan,
+struct implicit_states *implicit_states_new(const struct state_specs *specs,
                                             enum implicit_states_kind kind) NODISCARD;
 void                    implicit_states_free(struct implicit_states *s); /* NULL is fine */
 /* Pushes `s` onto a list of sets to be freed later; NULL is fine. */

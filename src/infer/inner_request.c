@@ -7,9 +7,9 @@
 #include "infer/model.h"
 #include "infer/model_submit.h"
 #include "infer/request.h"
-#include "infer/request_check.h"
-#include "infer/request_plan.h"
+#include "infer/request_prepare.h"
 #include "infer/response.h"
+#include "infer/step_request.h"
 
 /* Called for the last response and for the release. The second call usually reads 1 and needs no locked
  * instruction. */

@@ -25,7 +25,7 @@ struct labels;
 struct model_generations;
 struct response_cache;
 struct response_share;
-struct state_plan;
+struct state_specs;
 
 struct model {
         struct ref  ref;
@@ -37,7 +37,7 @@ struct model {
         struct model_config   *config;
         struct model_io_set   *io;
         struct labels         *labels; /* may be NULL */
-        struct state_plan     *states; /* implicit states of its sequences; NULL: none */
+        struct state_specs    *states; /* implicit states of its sequences; NULL: none */
         struct model_stats    *stats;
         struct scheduler      *scheduler;
         struct response_cache *cache; /* borrowed from the server; NULL: answers are not cached */

@@ -6,7 +6,7 @@
 #include "infer/model.h"
 #include "infer/model_generations.h"
 #include "infer/request.h"
-#include "infer/request_check.h"
+#include "infer/request_prepare.h"
 #include "infer/trace.h"
 
 struct error *model_submit_in_use(void) {

@@ -5,9 +5,9 @@
 #include "base/mem.h"
 #include "infer/model.h"
 #include "infer/request_memory.h"
-#include "infer/request_plan.h"
 #include "infer/response.h"
 #include "infer/response_order.h"
+#include "infer/step_request.h"
 #include "infer/trace.h"
 
 #include <stdarg.h>

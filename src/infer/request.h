@@ -196,7 +196,7 @@ struct request {
         bool         is_uncacheable : 1; /* see NESO_InferenceRequestSetCacheable() */
         bool         runs_alone : 1;     /* see NESO_InferenceRequestSetRunsAlone() */
         bool         has_states : 1;
-        bool         is_checked : 1; /* request_prepare() has nothing to do, see request_plan.h */
+        bool         is_checked : 1; /* request_prepare() has nothing to do, see step_request.h */
         bool         runs_cancelled : 1; /* runs even when it is cancelled: sequence/sequence.h */
         /* They belong to the scheduler as `queued` does. */
         bool is_delayed : 1; /* its timeout has passed, and it waits nevertheless */

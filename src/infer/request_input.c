@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "infer/model.h"
 #include "infer/request.h"
-#include "infer/request_plan.h"
+#include "infer/step_request.h"
 
 #include <string.h>
 

@@ -40,7 +40,7 @@ struct request_split {
         struct error      *given_up; /* owned; the reason; NULL: not given up */
         enum failure_reason reason;
 
-        struct mutex lock; /* rank LOCK_MAILBOX; guards the creation of the tables */
+        struct mutex lock; /* rank LOCK_LEAF; guards the creation of the tables */
         /* Owned: one per BYTES input, in their order; NULL: not created. */
         struct row_table *tables;
         bool              has_tables;
@@ -53,7 +53,7 @@ void request_split_begin(struct request *req) {
         s->request = req;
         s->n_rows = req->batch_size;
         atomic_init(&s->n_open, 1);
-        mutex_init(&s->lock, LOCK_MAILBOX);
+        mutex_init(&s->lock, LOCK_LEAF);
         req->split = s;
         req->is_split = true;
 }

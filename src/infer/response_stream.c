@@ -15,7 +15,7 @@ struct response_window {
         _Atomic uint32_t        n_responses;
         _Atomic uint64_t        n_bytes;
         _Atomic uint32_t        n_waiting;
-        struct mutex            lock; /* rank LOCK_MAILBOX; held while waiting; guards all below */
+        struct mutex            lock; /* rank LOCK_LEAF; held while waiting; guards all below */
         uint32_t                n_granted; /* responses that room was promised for */
         response_room_fn        room_call; /* NULL: none is outstanding */
         void                   *room_userp;
@@ -116,7 +116,7 @@ static struct response_window *window_new(void) {
         atomic_init(&w->n_waiting, 0);
         w->n_granted = 0;
         w->room_call = NULL;
-        mutex_init(&w->lock, LOCK_MAILBOX);
+        mutex_init(&w->lock, LOCK_LEAF);
         cond_init(&w->credit);
         return w;
 }

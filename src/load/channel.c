@@ -58,7 +58,7 @@ void channel_send_waiting(struct channel *ch) {
 static struct iovec on_room(struct conn *conn) {
         struct channel *ch = conn_owner(conn);
 
-        return (struct iovec){ ch->home->room, CHANNEL_ROOM_BYTES };
+        return (struct iovec){ ch->shard->room, CHANNEL_ROOM_BYTES };
 }
 
 static void on_read(struct conn *conn, size_t n) {
@@ -68,7 +68,7 @@ static void on_read(struct conn *conn, size_t n) {
         if (ch->conn != conn)
                 return;
         ch->read_ns = clock_now_ns();
-        wrong = ch->protocol->on_read(ch, str_range(ch->home->room, n));
+        wrong = ch->protocol->on_read(ch, str_range(ch->shard->room, n));
         if (ch->conn != conn)
                 return;
         if (wrong != NULL)
@@ -139,10 +139,10 @@ static const struct conn_ops conn_ops = {
 };
 
 static struct error *connect_now(struct channel *ch) {
-        const struct target *t = ch->home->target;
+        const struct target *t = ch->shard->target;
         struct error        *err;
 
-        TRY(conn_connect(ch->home->loop, (const struct sockaddr *)&t->address, &conn_ops, ch,
+        TRY(conn_connect(ch->shard->loop, (const struct sockaddr *)&t->address, &conn_ops, ch,
                          &ch->conn));
         if (t->security.context != NULL && (err = conn_secure(ch->conn, &t->security)) != NULL) {
                 conn_abandon(STEAL(ch->conn));
@@ -199,14 +199,14 @@ void channel_send(struct channel *ch, struct call *c) {
         }
         push_waiting(ch, c);
         if (ch->state == CHANNEL_IDLE)
-                loop_defer(ch->home->loop, LOOP_HANDLE, &ch->retry);
+                loop_defer(ch->shard->loop, LOOP_HANDLE, &ch->retry);
 }
 
-struct channel *channel_open(struct channel_home *home) {
+struct channel *channel_open(struct channel_shard *shard) {
         struct channel *ch = mem_zalloc(sizeof(*ch));
 
-        ch->home = home;
-        ch->protocol = home->target->protocol == TARGET_HTTP ? &channel_http : &channel_grpc;
+        ch->shard = shard;
+        ch->protocol = shard->target->protocol == TARGET_HTTP ? &channel_http : &channel_grpc;
         ch->waiting_end = &ch->waiting;
         ch->retry.run = on_retry;
         strbuf_init(&ch->sending, 0);

@@ -83,13 +83,13 @@ void call_init(struct call *c, const struct call_ops *ops);
 void call_done(struct call *c); /* the call is not under way */
 
 /* What the channels of a loop share. */
-struct channel_home {
+struct channel_shard {
         struct loop         *loop;   /* borrowed */
         const struct target *target; /* borrowed */
         char                *room;   /* owned: CHANNEL_ROOM_BYTES */
 };
 
-struct channel *channel_open(struct channel_home *home);
+struct channel *channel_open(struct channel_shard *shard);
 void            channel_close(struct channel *ch);
 /* Starts the call; on_done() follows, at the earliest when the loop runs again or reads. */
 void channel_send(struct channel *ch, struct call *c);

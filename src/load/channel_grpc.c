@@ -60,7 +60,7 @@ static void flush_soon(struct channel *ch) {
         if (ch->h2.out.len >= MAX_GATHERED)
                 write_out(ch);
         else
-                loop_defer(ch->home->loop, LOOP_WRITE, &ch->flush);
+                loop_defer(ch->shard->loop, LOOP_WRITE, &ch->flush);
 }
 
 static void on_written(struct channel *ch) {

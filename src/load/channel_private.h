@@ -24,7 +24,7 @@ struct channel_protocol {
 };
 
 struct channel {
-        struct channel_home           *home;     /* borrowed */
+        struct channel_shard          *shard;    /* borrowed */
         const struct channel_protocol *protocol; /* borrowed: static */
         struct conn                   *conn;     /* owned; NULL in CHANNEL_IDLE */
         enum channel_state             state;

@@ -12,16 +12,16 @@
 #include <string.h>
 
 struct control {
-        struct channel_home *home; /* borrowed */
-        uint64_t             timeout_ns;
-        struct channel      *channel; /* of the loop's thread */
-        struct call          call;
-        struct wire_message  message;
-        struct strbuf        head, text;
-        struct mail          mail;
+        struct channel_shard *shard; /* borrowed */
+        uint64_t              timeout_ns;
+        struct channel       *channel; /* of the loop's thread */
+        struct call           call;
+        struct wire_message   message;
+        struct strbuf         head, text;
+        struct mail           mail;
         void (*order)(struct control *c); /* on the loop's thread */
 
-        struct mutex     lock; /* rank LOCK_MAILBOX; guards the fields below */
+        struct mutex     lock; /* rank LOCK_LEAF; guards the fields below */
         struct cond      changed;
         bool             is_order_done;
         bool             is_answered; /* the call of the last order_send() */
@@ -61,7 +61,7 @@ static void on_order(struct mail *m) {
 }
 
 static void order_open(struct control *c) {
-        c->channel = channel_open(c->home);
+        c->channel = channel_open(c->shard);
 }
 
 static void order_close(struct control *c) {
@@ -85,7 +85,7 @@ static void run_order(struct control *c, void (*order)(struct control *c)) {
         c->is_order_done = false;
         mutex_unlock(&c->lock);
         c->order = order;
-        mailbox_post(loop_mailbox(c->home->loop), &c->mail);
+        mailbox_post(loop_mailbox(c->shard->loop), &c->mail);
         mutex_lock(&c->lock);
         while (!c->is_order_done)
                 cond_wait(&c->changed, &c->lock);
@@ -109,13 +109,13 @@ static bool run_call(struct control *c) {
         return is_answered;
 }
 
-struct control *control_open(struct channel_home *home, uint64_t timeout_ns) {
+struct control *control_open(struct channel_shard *shard, uint64_t timeout_ns) {
         struct control *c = mem_zalloc(sizeof(*c));
 
-        c->home = home;
+        c->shard = shard;
         c->timeout_ns = timeout_ns;
         c->mail.deliver = on_order;
-        mutex_init(&c->lock, LOCK_MAILBOX);
+        mutex_init(&c->lock, LOCK_LEAF);
         cond_init(&c->changed);
         strbuf_init(&c->head, 0);
         strbuf_init(&c->text, 0);
@@ -209,7 +209,7 @@ static void make_http(struct control *c, enum control_question q, const struct c
         }
         parts.path = strbuf_cstr(&path);
         parts.body_bytes = body.len;
-        wire_put_http_head(c->home->target, &parts, &c->text);
+        wire_put_http_head(c->shard->target, &parts, &c->text);
         strbuf_put(&c->text, strbuf_cstr(&body), body.len);
 }
 
@@ -218,27 +218,27 @@ static void make_http(struct control *c, enum control_question q, const struct c
 static struct error *refused(const struct control *c) {
         if (c->kind == ANSWER_BROKEN)
                 return error_new(ERR_UNAVAILABLE, "no answer from %s: %s",
-                                 c->home->target->authority, strbuf_cstr(&c->answer));
-        return error_new(ERR_INVALID_ARG, "%s answered %d: %s", c->home->target->authority, c->code,
-                         strbuf_cstr(&c->answer));
+                                 c->shard->target->authority, strbuf_cstr(&c->answer));
+        return error_new(ERR_INVALID_ARG, "%s answered %d: %s", c->shard->target->authority,
+                         c->code, strbuf_cstr(&c->answer));
 }
 
 struct error *control_ask(struct control *c, enum control_question question,
                           const struct control_subject *subject, struct strbuf *ret) {
-        bool is_http = c->home->target->protocol == TARGET_HTTP;
+        bool is_http = c->shard->target->protocol == TARGET_HTTP;
 
         strbuf_clear(&c->head);
         strbuf_clear(&c->text);
         if (is_http)
                 make_http(c, question, subject);
         else
-                TRY(grpc_message_make(c->home->target, question, subject, &c->head, &c->text));
+                TRY(grpc_message_make(c->shard->target, question, subject, &c->head, &c->text));
         c->message = (struct wire_message){ .head = strbuf_str(&c->head),
                                             .before = strbuf_str(&c->text) };
         c->call.message = &c->message;
         if (!run_call(c))
                 return error_new(ERR_UNAVAILABLE, "no answer from %s within %llu s",
-                                 c->home->target->authority,
+                                 c->shard->target->authority,
                                  (unsigned long long)(c->timeout_ns / NS_PER_S));
         if (c->kind != ANSWER_OK)
                 return refused(c);

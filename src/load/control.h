@@ -35,8 +35,8 @@ struct control_subject {
         struct str  config; /* of CONTROL_LOAD: a whole configuration as JSON */
 };
 
-/* The target is asked over the loop; `home` is borrowed and used by its thread. */
-struct control *control_open(struct channel_home *home, uint64_t timeout_ns);
+/* The target is asked over the loop; `shard` is borrowed and used by its thread. */
+struct control *control_open(struct channel_shard *shard, uint64_t timeout_ns);
 void            control_close(struct control *c); /* NULL is fine */
 /* Appends the answer to `ret`. UNAVAILABLE: no answer; INVALID_ARG: the server refused, with its reason. */
 struct error *control_ask(struct control *c, enum control_question question,

@@ -3,10 +3,10 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "load/checker.h"
+#include "load/answer_checker.h"
 #include "load/control.h"
+#include "load/load_regions.h"
 #include "load/local_server.h"
-#include "load/shm_area.h"
 #include "load/waiter.h"
 #include "load/worker.h"
 #include "net/loop.h"
@@ -40,14 +40,14 @@ struct load_run {
         struct target           target;
         bool                    has_target;
         struct loop_group      *loops; /* owned: of the workers, and one for `control` */
-        struct channel_home     control_home;
+        struct channel_shard    control_shard;
         struct control         *control;
         struct load_model       model;
         bool                    has_model;
         struct input_set        inputs;
         struct request_set      requests;
-        struct shm_area        *shm;
-        struct checker          checker;
+        struct load_regions    *shm;
+        struct answer_checker   checker;
         struct worker         **workers; /* owned */
         size_t                  n_workers;
         struct waiter           waiter;
@@ -56,7 +56,7 @@ struct load_run {
         struct target           metrics_target;
         bool                    has_metrics_target;
         char                   *metrics_path; /* owned */
-        struct channel_home     metrics_home;
+        struct channel_shard    metrics_shard;
         struct control         *metrics; /* NULL: --collect-metrics is not given */
         struct gauge_means     *gauges;  /* borrowed: of the load whose window it is; NULL: none */
         uint64_t                next_metrics_ns;
@@ -85,10 +85,10 @@ static struct error *open_target(struct load_run *r) {
         TRY(target_open(&r->plan->target, &r->target));
         r->has_target = true;
         TRY(loop_group_new("neso-bench", n + 1, &r->loops));
-        r->control_home = (struct channel_home){ .loop = loop_group_get(r->loops, n),
-                                                 .target = &r->target,
-                                                 .room = mem_alloc(CHANNEL_ROOM_BYTES) };
-        r->control = control_open(&r->control_home, CONTROL_NS);
+        r->control_shard = (struct channel_shard){ .loop = loop_group_get(r->loops, n),
+                                                   .target = &r->target,
+                                                   .room = mem_alloc(CHANNEL_ROOM_BYTES) };
+        r->control = control_open(&r->control_shard, CONTROL_NS);
         if (target_is_local(&r->target))
                 r->server_pid = local_server_find(r->target.port);
         return NULL;
@@ -111,10 +111,10 @@ static struct error *open_metrics(struct load_run *r) {
         TRY(error_wrap(target_open(&o, &r->metrics_target), "--metrics-url"));
         r->has_metrics_target = true;
         r->metrics_path = mem_strdup(slash != NULL ? slash : "/metrics");
-        r->metrics_home = (struct channel_home){ .loop = r->control_home.loop,
-                                                 .target = &r->metrics_target,
-                                                 .room = mem_alloc(CHANNEL_ROOM_BYTES) };
-        r->metrics = control_open(&r->metrics_home, CONTROL_NS);
+        r->metrics_shard = (struct channel_shard){ .loop = r->control_shard.loop,
+                                                   .target = &r->metrics_target,
+                                                   .room = mem_alloc(CHANNEL_ROOM_BYTES) };
+        r->metrics = control_open(&r->metrics_shard, CONTROL_NS);
         strbuf_init(&page, 0);
         return error_wrap(control_ask(r->metrics, CONTROL_PAGE,
                                       &(struct control_subject){ .path = r->metrics_path }, &page),
@@ -228,9 +228,9 @@ static struct error *make_requests(struct load_run *r) {
         TRY(input_set_make(&r->model, &inputs, &r->inputs));
         TRY(check_inputs(r));
         if (strcmp(v->shared_memory, "system") == 0)
-                r->shm = o.shm = shm_area_new(&r->model, v->output_region_bytes);
+                r->shm = o.shm = load_regions_new(&r->model, v->output_region_bytes);
         TRY(request_set_make(&r->target, &r->model, &r->inputs, &o, &r->requests));
-        return r->shm != NULL ? shm_area_open(r->shm, r->control) : NULL;
+        return r->shm != NULL ? load_regions_open(r->shm, r->control) : NULL;
 }
 
 static uint64_t share_of(uint64_t total, size_t part, size_t n_parts) {
@@ -276,8 +276,8 @@ static struct error *open_run(struct load_run *r) {
         TRY(read_model(r));
         TRY(check_model(r));
         TRY(make_requests(r));
-        r->checker =
-                (struct checker){ &r->model, &r->inputs, r->target.protocol, r->plan->v->batch };
+        r->checker = (struct answer_checker){ &r->model, &r->inputs, r->target.protocol,
+                                              r->plan->v->batch };
         r->n_workers = (size_t)r->plan->v->n_threads;
         r->workers = mem_zalloc(r->n_workers * sizeof(*r->workers));
         for (size_t i = 0; i < r->n_workers; i++)
@@ -323,12 +323,12 @@ void load_run_free(struct load_run *r) {
         for (size_t i = 0; r->workers != NULL && i < r->n_workers; i++)
                 worker_free(r->workers[i]);
         free(r->workers);
-        shm_area_close(r->shm, r->control);
+        load_regions_close(r->shm, r->control);
         control_close(r->control);
         control_close(r->metrics);
         loop_group_free(r->loops);
-        free(r->control_home.room);
-        free(r->metrics_home.room);
+        free(r->control_shard.room);
+        free(r->metrics_shard.room);
         free(r->metrics_path);
         free_results(&r->results);
         request_set_done(&r->requests);

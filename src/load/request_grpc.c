@@ -36,10 +36,10 @@ static void put_input(const struct request_input *in, struct strbuf *message) {
         wire_put_bytes_field(message, REQUEST_INPUTS, strbuf_str(&tensor));
 }
 
-static void put_outputs(const struct request_plan *p, struct strbuf *message) {
+static void put_outputs(const struct request_content *p, struct strbuf *message) {
         for (size_t i = 0; p->options->shm != NULL && i < p->model->n_outputs; i++) {
                 AUTO_STRBUF     tensor = { 0 };
-                struct shm_part part = shm_area_output(p->options->shm, i);
+                struct shm_part part = load_regions_output(p->options->shm, i);
 
                 strbuf_init(&tensor, 0);
                 wire_put_bytes_field(&tensor, OUTPUT_NAME, str_of(p->model->outputs[i].name));
@@ -69,7 +69,7 @@ static void put_parameter(const struct request_parameter *p, struct strbuf *mess
         }
 }
 
-struct error *request_grpc_make(const struct request_plan *p, struct strbuf *message) {
+struct error *request_grpc_make(const struct request_content *p, struct strbuf *message) {
         wire_put_bytes_field(message, REQUEST_MODEL, str_of(p->model->name));
         if (p->model->version != NULL)
                 wire_put_bytes_field(message, REQUEST_VERSION, str_of(p->model->version));

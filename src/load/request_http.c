@@ -78,7 +78,7 @@ static struct error *put_values(struct json_writer *w, const struct request_inpu
                          in->tensor->name, in->tensor->datatype);
 }
 
-static struct error *put_inputs(struct json_writer *w, const struct request_plan *p) {
+static struct error *put_inputs(struct json_writer *w, const struct request_content *p) {
         json_key(w, "inputs");
         json_begin_array(w);
         for (size_t i = 0; i < p->n_inputs; i++) {
@@ -108,13 +108,13 @@ static struct error *put_inputs(struct json_writer *w, const struct request_plan
         return NULL;
 }
 
-static void put_outputs(struct json_writer *w, const struct request_plan *p) {
+static void put_outputs(struct json_writer *w, const struct request_content *p) {
         if (p->options->shm == NULL)
                 return;
         json_key(w, "outputs");
         json_begin_array(w);
         for (size_t i = 0; i < p->model->n_outputs; i++) {
-                struct shm_part part = shm_area_output(p->options->shm, i);
+                struct shm_part part = load_regions_output(p->options->shm, i);
 
                 json_begin_object(w);
                 json_key(w, "name");
@@ -136,7 +136,7 @@ static void put_parameter(struct json_writer *w, const struct request_parameter 
 }
 
 /* The parameters come last: the gap for those of a sequence is before the two closing brackets. */
-static struct error *put_json(const struct request_plan *p, struct strbuf *out) {
+static struct error *put_json(const struct request_content *p, struct strbuf *out) {
         struct json_writer w;
 
         json_writer_init(&w, out);
@@ -152,7 +152,7 @@ static struct error *put_json(const struct request_plan *p, struct strbuf *out) 
         return NULL;
 }
 
-struct error *request_http_make(const struct request_plan *p, struct strbuf *before,
+struct error *request_http_make(const struct request_content *p, struct strbuf *before,
                                 struct strbuf *after) {
         AUTO_STRBUF       json = { 0 }, path = { 0 };
         struct wire_parts parts = { .method = "POST" };
@@ -180,7 +180,7 @@ struct error *request_http_make(const struct request_plan *p, struct strbuf *bef
 /* ---- generate_stream --------------------------------------------------------------------------- */
 
 /* Members with the names of the inputs, and the parameters beside them (docs/generate.md). */
-static struct error *put_generate(const struct request_plan *p, struct strbuf *out) {
+static struct error *put_generate(const struct request_content *p, struct strbuf *out) {
         struct json_writer w;
 
         json_writer_init(&w, out);
@@ -195,7 +195,7 @@ static struct error *put_generate(const struct request_plan *p, struct strbuf *o
         return NULL;
 }
 
-struct error *request_http_make_generate(const struct request_plan *p, struct strbuf *out) {
+struct error *request_http_make_generate(const struct request_content *p, struct strbuf *out) {
         AUTO_STRBUF       json = { 0 }, path = { 0 };
         struct wire_parts parts = { .method = "POST" };
 

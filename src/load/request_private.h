@@ -2,8 +2,8 @@
 /* For request_set.c, request_http.c and request_grpc.c only: what a request is made of. */
 #pragma once
 
+#include "load/load_regions.h"
 #include "load/request_set.h"
-#include "load/shm_area.h"
 
 struct request_input {
         const struct load_tensor *tensor;
@@ -21,7 +21,7 @@ struct request_parameter {
         double                      real;
 };
 
-struct request_plan {
+struct request_content {
         const struct target          *target;
         const struct load_model      *model;
         const struct request_options *options;
@@ -34,9 +34,9 @@ struct request_plan {
 /* Length of the part that request_set_patch() writes for HTTP, which must not depend on its values. */
 #define REQUEST_HTTP_PATCH_BYTES 90
 
-struct error *request_http_make(const struct request_plan *p, struct strbuf *before,
+struct error *request_http_make(const struct request_content *p, struct strbuf *before,
                                 struct strbuf *after) NODISCARD;
 /* A request of generate_stream: plain JSON. */
-struct error *request_http_make_generate(const struct request_plan *p, struct strbuf *out)
+struct error *request_http_make_generate(const struct request_content *p, struct strbuf *out)
         NODISCARD;
-struct error *request_grpc_make(const struct request_plan *p, struct strbuf *message) NODISCARD;
+struct error *request_grpc_make(const struct request_content *p, struct strbuf *message) NODISCARD;

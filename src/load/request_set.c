@@ -74,7 +74,7 @@ static const struct input_values *row_of(const struct input_set *inputs, const s
         return &inputs->entries[entry].inputs[input];
 }
 
-static struct error *check_rows(const struct input_set *inputs, const struct request_plan *p,
+static struct error *check_rows(const struct input_set *inputs, const struct request_content *p,
                                 size_t first, size_t input) {
         const struct input_values *head = row_of(inputs, p->model, first, 0, input);
 
@@ -94,7 +94,7 @@ static struct error *check_rows(const struct input_set *inputs, const struct req
         return NULL;
 }
 
-static void put_rows(const struct input_set *inputs, const struct request_plan *p, size_t first,
+static void put_rows(const struct input_set *inputs, const struct request_content *p, size_t first,
                      size_t input, struct strbuf *out) {
         for (uint64_t k = 0; k < p->options->batch; k++) {
                 struct str bytes = row_of(inputs, p->model, first, k, input)->bytes;
@@ -103,7 +103,8 @@ static void put_rows(const struct input_set *inputs, const struct request_plan *
         }
 }
 
-static struct load_shape batch_shape(const struct request_plan *p, const struct input_values *row) {
+static struct load_shape batch_shape(const struct request_content *p,
+                                     const struct input_values    *row) {
         struct load_shape s = row->shape;
 
         if (p->model->max_batch == 0 || s.n == LOAD_MAX_DIMS)
@@ -117,7 +118,7 @@ static struct load_shape batch_shape(const struct request_plan *p, const struct 
 /* ---- one request ------------------------------------------------------------------------------- */
 
 struct maker {
-        struct request_plan     plan;
+        struct request_content  plan;
         const struct input_set *inputs;
         struct request_set     *set;
         struct strbuf          *rows;  /* owned: of each input of this request */
@@ -125,7 +126,7 @@ struct maker {
 };
 
 static struct error *gather_inputs(struct maker *k, size_t first) {
-        struct request_plan *p = &k->plan;
+        struct request_content *p = &k->plan;
 
         p->n_inputs = 0;
         for (size_t i = 0; i < p->model->n_inputs; i++) {
@@ -142,7 +143,7 @@ static struct error *gather_inputs(struct maker *k, size_t first) {
                                               .shape = batch_shape(p, row),
                                               .bytes = strbuf_str(&k->rows[i]) };
                 if (p->options->shm != NULL) {
-                        k->parts[i] = shm_area_add(p->options->shm, i, in->bytes);
+                        k->parts[i] = load_regions_add(p->options->shm, i, in->bytes);
                         in->part = &k->parts[i];
                 }
                 p->n_inputs++;

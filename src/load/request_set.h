@@ -17,17 +17,17 @@
 #include <stdint.h>
 
 struct buf;
-struct shm_area;
+struct load_regions;
 
 struct request_options {
-        uint64_t         batch;
-        bool             input_is_json, output_is_json; /* HTTP */
-        bool             is_stream;                     /* ModelStreamInfer */
-        bool             is_events;                     /* HTTP: generate_stream */
-        const char      *compression;                   /* gRPC: "gzip" or "deflate"; NULL: none */
-        char *const     *parameters;                    /* "name:value:type" */
-        size_t           n_parameters;
-        struct shm_area *shm; /* borrowed; NULL: tensors are in the request */
+        uint64_t             batch;
+        bool                 input_is_json, output_is_json; /* HTTP */
+        bool                 is_stream;                     /* ModelStreamInfer */
+        bool                 is_events;                     /* HTTP: generate_stream */
+        const char          *compression; /* gRPC: "gzip" or "deflate"; NULL: none */
+        char *const         *parameters;  /* "name:value:type" */
+        size_t               n_parameters;
+        struct load_regions *shm; /* borrowed; NULL: tensors are in the request */
 };
 
 struct request_set {

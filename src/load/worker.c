@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/mem.h"
-#include "load/checker.h"
+#include "load/answer_checker.h"
 #include "net/alarm.h"
 #include "net/loop.h"
 #include "net/loop_timer.h"
@@ -38,7 +38,7 @@ struct lane {
 
 struct worker {
         struct worker_options o;
-        struct channel_home   home;
+        struct channel_shard  shard;
         struct lane         **lanes; /* owned */
         size_t                n_lanes, cap_lanes;
         struct channel      **channels; /* owned */
@@ -69,7 +69,7 @@ struct worker {
         uint64_t                 new_wanted;
         struct worker_progress   progress;
         struct error            *failure;
-        struct mutex             lock; /* rank LOCK_MAILBOX; guards is_order_done */
+        struct mutex             lock; /* rank LOCK_LEAF; guards is_order_done */
         struct cond              order_done;
         bool                     is_order_done;
         atomic_bool              is_drained;
@@ -309,7 +309,7 @@ static void count_done(struct worker *w, struct lane *l, const struct answer *a)
                                                 "expected one") };
 
         if (a->kind == ANSWER_OK && w->o.checker != NULL &&
-            !checker_compare(w->o.checker, w->o.requests->entries[l->request], a)) {
+            !answer_checker_compare(w->o.checker, w->o.requests->entries[l->request], a)) {
                 w->tally->n_wrong++;
                 tally_add_error(w->tally, &wrong);
         } else if (a->kind == ANSWER_OK) {
@@ -400,7 +400,7 @@ static struct channel *channel_for(struct worker *w, size_t lane) {
 
         if (lane < most) {
                 w->channels = mem_realloc(w->channels, (w->n_channels + 1) * sizeof(*w->channels));
-                w->channels[w->n_channels++] = channel_open(&w->home);
+                w->channels[w->n_channels++] = channel_open(&w->shard);
         }
         return w->channels[lane % MIN(most, w->n_channels)];
 }
@@ -570,9 +570,9 @@ struct worker *worker_new(const struct worker_options *o) {
         struct worker *w = mem_zalloc(sizeof(*w));
 
         w->o = *o;
-        w->home = (struct channel_home){ .loop = o->loop,
-                                         .target = o->target,
-                                         .room = mem_alloc(CHANNEL_ROOM_BYTES) };
+        w->shard = (struct channel_shard){ .loop = o->loop,
+                                           .target = o->target,
+                                           .room = mem_alloc(CHANNEL_ROOM_BYTES) };
         w->tally = tally_new(o->has_log);
         w->random = random_state(o->part);
         w->next_request = o->part % o->requests->n;
@@ -581,7 +581,7 @@ struct worker *worker_new(const struct worker_options *o) {
         list_init(&w->idle);
         list_init(&w->resting);
         loop_timer_init(&w->rest, on_rested);
-        mutex_init(&w->lock, LOCK_MAILBOX);
+        mutex_init(&w->lock, LOCK_LEAF);
         cond_init(&w->order_done);
         return w;
 }
@@ -591,7 +591,7 @@ void worker_free(struct worker *w) {
                 return;
         run_order(w, order_close);
         tally_free(w->tally);
-        free(w->home.room);
+        free(w->shard.room);
         cond_done(&w->order_done);
         mutex_done(&w->lock);
         free(w);

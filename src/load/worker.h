@@ -22,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct checker;
+struct answer_checker;
 struct loop;
 struct worker;
 
@@ -34,7 +34,7 @@ struct worker_options {
         const struct load_model  *model;         /* borrowed */
         const struct input_set   *inputs;        /* borrowed */
         const struct request_set *requests;      /* borrowed */
-        struct checker           *checker;       /* borrowed; NULL: answers are not compared */
+        struct answer_checker    *checker;       /* borrowed; NULL: answers are not compared */
         size_t                    part, n_parts; /* of the workers of a load */
         size_t                    n_channels;    /* 0: as many as lanes; one of HTTP has one lane */
         size_t                    max_lanes;     /* open loop */

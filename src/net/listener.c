@@ -40,7 +40,7 @@ struct listener {
         int         n_open_handles; /* how many of the two are not closed yet; used while closing */
         struct mail start, close;
 
-        struct mutex lock; /* rank LOCK_MAILBOX; guards the fields below */
+        struct mutex lock; /* rank LOCK_LEAF; guards the fields below */
         struct cond  changed;
         size_t       n_arriving; /* connections whose mail to another loop was not delivered yet */
         bool         is_closed;
@@ -351,7 +351,7 @@ struct error *listener_open(const struct listener_options *o, struct listener **
         ln->port = bound_port(fd);
         ln->start.deliver = on_start;
         ln->close.deliver = on_close;
-        mutex_init(&ln->lock, LOCK_MAILBOX);
+        mutex_init(&ln->lock, LOCK_LEAF);
         cond_init(&ln->changed);
         *ret = ln;
         return NULL;

@@ -601,7 +601,7 @@ static void on_stop(struct mail *m) {
 
 /* The threads of a group report here that their loops are open. */
 struct opening {
-        struct mutex  lock; /* rank LOCK_MAILBOX; guards the fields below */
+        struct mutex  lock; /* rank LOCK_LEAF; guards the fields below */
         struct cond   changed;
         size_t        n_left;
         struct error *err; /* the first failure */
@@ -723,7 +723,7 @@ struct error *loop_group_new(const char *name, size_t n_loops, struct loop_group
         g->workers =
                 work_pool_new("neso-compute", MAX(thread_cpu_count() / 2, 1), WORK_LOW_PRIORITY);
         g->n_loops = n_loops;
-        mutex_init(&opening.lock, LOCK_MAILBOX);
+        mutex_init(&opening.lock, LOCK_LEAF);
         cond_init(&opening.changed);
         for (size_t i = 0; i < n_loops; i++) {
                 loop_init(&g->loops[i], name, i, &opening);

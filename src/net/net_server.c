@@ -20,30 +20,30 @@ struct net_server {
         struct peer_table           *peers;    /* owned; NULL = addresses are not counted */
         struct listener             *listener; /* owned; NULL once stopped */
         struct loop_group           *loops;    /* owned */
-        char                        *homes;    /* owned; n_homes structs of ops->home_bytes each */
-        size_t                       n_homes;  /* one per loop */
+        char                        *shards; /* owned; n_shards structs of ops->shard_bytes each */
+        size_t                       n_shards; /* one per loop */
         uint16_t                     port;
 
-        struct mutex lock; /* rank LOCK_MAILBOX; guards the fields below */
+        struct mutex lock; /* rank LOCK_LEAF; guards the fields below */
         struct cond  changed;
         size_t       n_conns; /* open connections, including those on their way to a loop */
         size_t n_leaving;     /* of them, those that on_make_room() closes: their places are free */
-        size_t n_homes_busy;  /* homes that have not yet handled the mail of run_on_homes() */
+        size_t n_shards_busy; /* shards that have not yet handled the mail of run_on_shards() */
 
         _Atomic size_t
-                n_unprobed; /* homes that have not yet handled the mail of net_server_probe() */
+                n_unprobed; /* shards that have not yet handled the mail of net_server_probe() */
 };
 
 void net_limits_init(struct net_limits *l) {
         *l = (struct net_limits){ .connections = 16384, .handshake_time_ns = 10 * NS_PER_S };
 }
 
-static struct net_home *home_at(const struct net_server *s, size_t i) {
-        return (struct net_home *)(void *)(s->homes + i * s->ops->home_bytes);
+static struct net_shard *shard_at(const struct net_server *s, size_t i) {
+        return (struct net_shard *)(void *)(s->shards + i * s->ops->shard_bytes);
 }
 
-void net_home_conn_gone(struct net_home *home) {
-        struct net_server *s = home->server;
+void net_shard_conn_gone(struct net_shard *shard) {
+        struct net_server *s = shard->server;
         MUTEX_GUARD(&s->lock);
 
         if (s->n_leaving > 0) /* whichever it was: it is closed within a round of its loop */
@@ -76,14 +76,14 @@ static size_t n_staying(struct net_server *s) {
         return s->n_conns - s->n_leaving;
 }
 
-static void make_room(struct net_server *s, struct net_home *home) {
+static void make_room(struct net_server *s, struct net_shard *shard) {
         size_t          max = s->options.limits.connections;
         size_t          last_tenth = max / 10, n = n_staying(s);
         enum leave_need need =
                 n > max - last_tenth + last_tenth / 2 ? LEAVE_TAKES_NEW : LEAVE_SPARES_NEW;
 
         if (s->ops->on_make_room == NULL || n <= max - last_tenth ||
-            !s->ops->on_make_room(home, need))
+            !s->ops->on_make_room(shard, need))
                 return;
         mutex_lock(&s->lock);
         s->n_leaving++;
@@ -92,18 +92,18 @@ static void make_room(struct net_server *s, struct net_home *home) {
 
 static void on_accept(void *owner, struct loop *l, int fd) {
         struct net_server *s = owner;
-        struct net_home   *home = home_at(s, loop_index(l));
+        struct net_shard  *shard = shard_at(s, loop_index(l));
 
-        make_room(s, home);
-        s->ops->on_accept(home, fd);
+        make_room(s, shard);
+        s->ops->on_accept(shard, fd);
 }
 
-struct error *net_home_open(struct net_home *home, int fd, const struct conn_ops *ops, void *owner,
-                            struct conn **ret) {
-        struct net_server *s = home->server;
+struct error *net_shard_open(struct net_shard *shard, int fd, const struct conn_ops *ops,
+                             void *owner, struct conn **ret) {
+        struct net_server *s = shard->server;
         struct conn       *c;
 
-        TRY(conn_open(home->loop, fd, ops, owner, &c));
+        TRY(conn_open(shard->loop, fd, ops, owner, &c));
         if (s->peers != NULL && !conn_count_peer(c, s->peers)) {
                 if (s->options.on_rejected != NULL)
                         s->options.on_rejected(s->options.rejected_owner,
@@ -123,49 +123,49 @@ struct error *net_home_open(struct net_home *home, int fd, const struct conn_ops
         return NULL;
 }
 
-static void home_is_done(struct net_home *home) {
-        struct net_server *s = home->server;
+static void shard_is_done(struct net_shard *shard) {
+        struct net_server *s = shard->server;
         MUTEX_GUARD(&s->lock);
 
-        if (--s->n_homes_busy == 0)
+        if (--s->n_shards_busy == 0)
                 cond_broadcast(&s->changed);
 }
 
 static void on_drain(struct mail *m) {
-        struct net_home *home = CONTAINER_OF(m, struct net_home, drain);
+        struct net_shard *shard = CONTAINER_OF(m, struct net_shard, drain);
 
-        home->is_draining = true;
-        home->server->ops->on_drain(home);
-        home_is_done(home);
+        shard->is_draining = true;
+        shard->server->ops->on_drain(shard);
+        shard_is_done(shard);
 }
 
 static void on_kill(struct mail *m) {
-        struct net_home *home = CONTAINER_OF(m, struct net_home, kill);
+        struct net_shard *shard = CONTAINER_OF(m, struct net_shard, kill);
 
-        home->server->ops->on_kill(home);
-        home_is_done(home);
+        shard->server->ops->on_kill(shard);
+        shard_is_done(shard);
 }
 
 static void on_probe(struct mail *m) {
-        struct net_home *home = CONTAINER_OF(m, struct net_home, probe);
+        struct net_shard *shard = CONTAINER_OF(m, struct net_shard, probe);
 
-        atomic_fetch_sub(&home->server->n_unprobed, 1);
+        atomic_fetch_sub(&shard->server->n_unprobed, 1);
 }
 
-static void init_homes(struct net_server *s) {
-        size_t n_homes = loop_group_size(s->loops);
+static void init_shards(struct net_server *s) {
+        size_t n_shards = loop_group_size(s->loops);
 
-        s->homes = mem_zalloc(n_homes * s->ops->home_bytes);
-        while (s->n_homes < n_homes) {
-                struct net_home *home = home_at(s, s->n_homes);
+        s->shards = mem_zalloc(n_shards * s->ops->shard_bytes);
+        while (s->n_shards < n_shards) {
+                struct net_shard *shard = shard_at(s, s->n_shards);
 
-                home->server = s;
-                home->loop = loop_group_get(s->loops, s->n_homes++);
-                list_init(&home->conns);
-                home->drain.deliver = on_drain;
-                home->kill.deliver = on_kill;
-                home->probe.deliver = on_probe;
-                s->ops->on_home(home, s->options.owner);
+                shard->server = s;
+                shard->loop = loop_group_get(s->loops, s->n_shards++);
+                list_init(&shard->conns);
+                shard->drain.deliver = on_drain;
+                shard->kill.deliver = on_kill;
+                shard->probe.deliver = on_probe;
+                s->ops->on_shard(shard, s->options.owner);
         }
 }
 
@@ -203,13 +203,13 @@ struct error *net_server_new(const struct net_server_options *o, const struct ne
         };
         if (o->limits.connections_per_address > 0)
                 s->peers = peer_table_new(o->limits.connections_per_address);
-        mutex_init(&s->lock, LOCK_MAILBOX);
+        mutex_init(&s->lock, LOCK_LEAF);
         cond_init(&s->changed);
         err = loop_group_new(o->name, n_threads, &s->loops);
         if (err == NULL && o->budget != NULL)
                 loop_group_set_budget(s->loops, o->budget);
         if (err == NULL) {
-                init_homes(s);
+                init_shards(s);
                 err = open_listener(s, o->address);
         }
         if (err != NULL) {
@@ -225,15 +225,15 @@ void net_server_start(struct net_server *s) {
 }
 
 /* Posts a mail to every loop; returns after all loops have handled it. */
-static void run_on_homes(struct net_server *s, size_t mail_offset) {
+static void run_on_shards(struct net_server *s, size_t mail_offset) {
         mutex_lock(&s->lock);
-        s->n_homes_busy = s->n_homes;
+        s->n_shards_busy = s->n_shards;
         mutex_unlock(&s->lock);
-        for (size_t i = 0; i < s->n_homes; i++)
-                mailbox_post(loop_mailbox(home_at(s, i)->loop),
-                             (struct mail *)(void *)((char *)home_at(s, i) + mail_offset));
+        for (size_t i = 0; i < s->n_shards; i++)
+                mailbox_post(loop_mailbox(shard_at(s, i)->loop),
+                             (struct mail *)(void *)((char *)shard_at(s, i) + mail_offset));
         mutex_lock(&s->lock);
-        while (s->n_homes_busy > 0)
+        while (s->n_shards_busy > 0)
                 cond_wait(&s->changed, &s->lock);
         mutex_unlock(&s->lock);
 }
@@ -241,9 +241,9 @@ static void run_on_homes(struct net_server *s, size_t mail_offset) {
 bool net_server_probe(struct net_server *s) {
         if (atomic_load(&s->n_unprobed) > 0)
                 return false;
-        atomic_store(&s->n_unprobed, s->n_homes);
-        for (size_t i = 0; i < s->n_homes; i++)
-                mailbox_post(loop_mailbox(home_at(s, i)->loop), &home_at(s, i)->probe);
+        atomic_store(&s->n_unprobed, s->n_shards);
+        for (size_t i = 0; i < s->n_shards; i++)
+                mailbox_post(loop_mailbox(shard_at(s, i)->loop), &shard_at(s, i)->probe);
         return true;
 }
 
@@ -251,7 +251,7 @@ void net_server_stop(struct net_server *s) {
         if (s->listener == NULL)
                 return;
         listener_close(STEAL(s->listener));
-        run_on_homes(s, offsetof(struct net_home, drain));
+        run_on_shards(s, offsetof(struct net_shard, drain));
 }
 
 size_t net_server_wait(struct net_server *s, uint64_t deadline_ns) {
@@ -266,12 +266,12 @@ void net_server_free(struct net_server *s) {
         if (s == NULL)
                 return;
         net_server_stop(s);
-        run_on_homes(s, offsetof(struct net_home, kill));
+        run_on_shards(s, offsetof(struct net_shard, kill));
         net_server_wait(s, CLOCK_NEVER);
         loop_group_free(s->loops);
-        for (size_t i = 0; i < s->n_homes; i++)
-                s->ops->on_home_done(home_at(s, i));
-        free(s->homes);
+        for (size_t i = 0; i < s->n_shards; i++)
+                s->ops->on_shard_done(shard_at(s, i));
+        free(s->shards);
         peer_table_free(s->peers);
         cond_done(&s->changed);
         mutex_done(&s->lock);
@@ -283,7 +283,7 @@ uint16_t net_server_port(const struct net_server *s) {
 }
 
 size_t net_server_n_loops(const struct net_server *s) {
-        return s->n_homes;
+        return s->n_shards;
 }
 
 size_t net_server_n_connections(struct net_server *s) {

@@ -9,14 +9,14 @@
  * waits for handlers that have not answered. So the threads that compute their answers must still run,
  * or the requests must be cancelled.
  *
- * A home is the state of one server on one loop: the connections that the loop serves for it, and what
- * they share. It is a struct of the protocol that begins with a struct net_home. The protocol supplies
+ * A shard is the state of one server on one loop: the connections that the loop serves for it, and what
+ * they share. It is a struct of the protocol that begins with a struct net_shard. The protocol supplies
  * a table of callbacks (struct net_server_ops).
  *
- * Ownership.  The server owns the homes. A connection that was passed to on_accept() is counted until
- * net_home_conn_gone().
+ * Ownership.  The server owns the shards. A connection that was passed to on_accept() is counted until
+ * net_shard_conn_gone().
  * Threads.  new, start, stop, wait, free: one thread, which runs no loop. on_accept, on_drain and
- * on_kill: the thread of the home's loop. on_rejected: the thread of any loop.
+ * on_kill: the thread of the shard's loop. on_rejected: the thread of any loop.
  */
 #pragma once
 
@@ -37,8 +37,8 @@ struct byte_budget;
 struct tls_context;
 
 /* State of one server on one loop. */
-struct net_home {
-        struct net_server *server; /* borrowed: outlives its homes; NULL in tests without sockets */
+struct net_shard {
+        struct net_server *server; /* borrowed: outlives it; NULL in tests without sockets */
         struct loop       *loop;   /* borrowed */
         struct list        conns;  /* struct leave_place, embedded in the protocol's connections */
         bool               is_draining;
@@ -46,19 +46,19 @@ struct net_home {
 };
 
 struct net_server_ops {
-        size_t home_bytes; /* size of the struct that begins with a struct net_home */
-        /* on_home() initialises a home, before the first connection. on_home_done() frees its members,
+        size_t shard_bytes; /* size of the struct that begins with a struct net_shard */
+        /* on_shard() initialises a shard, before the first connection. on_shard_done() frees its members,
          * after the last connection. Both run on the thread of net_server_new() and net_server_free(). */
-        void (*on_home)(struct net_home *home, void *owner);
-        void (*on_home_done)(struct net_home *home);
-        /* Takes ownership of the socket. The protocol must call net_home_conn_gone() once for each
+        void (*on_shard)(struct net_shard *shard, void *owner);
+        void (*on_shard_done)(struct net_shard *shard);
+        /* Takes ownership of the socket. The protocol must call net_shard_conn_gone() once for each
          * call. */
-        void (*on_accept)(struct net_home *home, int fd);
-        /* Closes the connection of the home that has been idle longest, and no other; false when it finds
+        void (*on_accept)(struct net_shard *shard, int fd);
+        /* Closes the connection of the shard that has been idle longest, and no other; false when it finds
          * none. Called before on_accept() when few places are left. NULL = none is closed. */
-        bool (*on_make_room)(struct net_home *home, enum leave_need need);
-        void (*on_drain)(struct net_home *home); /* close each connection once it is idle */
-        void (*on_kill)(struct net_home *home);  /* close all connections now */
+        bool (*on_make_room)(struct net_shard *shard, enum leave_need need);
+        void (*on_drain)(struct net_shard *shard); /* close each connection once it is idle */
+        void (*on_kill)(struct net_shard *shard);  /* close all connections now */
 };
 
 /* Limits of a server's connections, whatever the protocol. Beyond nine tenths of `connections` each new
@@ -79,7 +79,7 @@ struct net_server_options {
         int                 inherited_fd; /* see struct listener_options; 0 = none */
         size_t              n_threads;    /* 0 = one per core */
         struct net_limits   limits;
-        void               *owner;  /* borrowed: argument of on_home() */
+        void               *owner;  /* borrowed: argument of on_shard() */
         struct tls_context *tls;    /* borrowed; NULL = no TLS */
         struct byte_budget *budget; /* borrowed; NULL = memory is not counted */
 
@@ -108,7 +108,7 @@ size_t   net_server_n_connections(struct net_server *s);
 size_t   net_server_n_loops(const struct net_server *s);
 
 /* Opens the connection of an accepted socket as conn_open() does, with TLS when the server has it. */
-struct error *net_home_open(struct net_home *home, int fd, const struct conn_ops *ops, void *owner,
-                            struct conn **ret) NODISCARD;
+struct error *net_shard_open(struct net_shard *shard, int fd, const struct conn_ops *ops,
+                             void *owner, struct conn **ret) NODISCARD;
 /* To be called once for each on_accept(), after its connection has ended. */
-void net_home_conn_gone(struct net_home *home);
+void net_shard_conn_gone(struct net_shard *shard);

@@ -21,7 +21,7 @@ struct peer_entry {
 struct peer_table {
         size_t max_per_address;
 
-        struct mutex lock;  /* rank LOCK_MAILBOX; guards the fields below */
+        struct mutex lock;  /* rank LOCK_LEAF; guards the fields below */
         struct map   peers; /* struct peer_entry, owned, by its key */
 };
 
@@ -29,7 +29,7 @@ struct peer_table *peer_table_new(size_t max_per_address) {
         struct peer_table *t = mem_zalloc(sizeof(*t));
 
         t->max_per_address = max_per_address;
-        mutex_init(&t->lock, LOCK_MAILBOX);
+        mutex_init(&t->lock, LOCK_LEAF);
         map_init(&t->peers);
         return t;
 }

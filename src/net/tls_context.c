@@ -226,7 +226,7 @@ struct error *tls_context_new(const struct tls_options *o, struct tls_context **
         t->key_path = mem_strdup(o->key_path);
         t->root_path = mem_strdup(o->root_path);
         t->protocols = o->protocols;
-        mutex_init(&t->lock, LOCK_MAILBOX);
+        mutex_init(&t->lock, LOCK_LEAF);
         t->bio_method = tls_bio_method_new();
         err = t->bio_method != NULL ? make_native(t, &t->native)
                                     : error_new(ERR_INTERNAL, "unable to set TLS up");
@@ -315,7 +315,7 @@ struct error *tls_client_context_new(const struct tls_client_options *o, struct 
         struct error       *err;
 
         t->host = mem_strdup(o->host);
-        mutex_init(&t->lock, LOCK_MAILBOX);
+        mutex_init(&t->lock, LOCK_LEAF);
         t->bio_method = tls_bio_method_new();
         t->native = SSL_CTX_new(TLS_client_method());
         err = t->bio_method != NULL && t->native != NULL

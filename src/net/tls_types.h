@@ -19,7 +19,7 @@ struct tls_context {
         struct str  protocols;
         BIO_METHOD *bio_method; /* owned: connects OpenSSL to the buffers of a session */
 
-        struct mutex lock;   /* rank LOCK_MAILBOX; guards the fields below */
+        struct mutex lock;   /* rank LOCK_LEAF; guards the fields below */
         SSL_CTX     *native; /* ref */
 };
 

@@ -29,7 +29,7 @@ enum family {
 struct openai_metrics {
         struct TRITONSERVER_MetricFamily *families[N_FAMILIES]; /* owned */
         struct TRITONSERVER_MetricArgs   *buckets;              /* owned */
-        struct mutex                      lock;                 /* rank LOCK_MAILBOX; guards: */
+        struct mutex                      lock;                 /* rank LOCK_LEAF; guards: */
         struct map                        meters;               /* struct openai_meter; owned */
 };
 
@@ -83,7 +83,7 @@ struct error *openai_metrics_new(struct openai_metrics **ret) {
         struct openai_metrics *m = mem_zalloc(sizeof(*m));
         struct error          *err;
 
-        mutex_init(&m->lock, LOCK_MAILBOX);
+        mutex_init(&m->lock, LOCK_LEAF);
         map_init(&m->meters);
         err = open_families(m);
         if (err != NULL) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Metrics of language models that the front measures, for every model whatever its engine:
+/* Metrics of language models, which the front end measures for every model, with any engine:
  *
  *     neso_llm_time_to_first_token_seconds    from the request to the first response with text
  *     neso_llm_inter_token_latency_seconds    between responses with text

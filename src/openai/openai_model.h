@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the front of the OpenAI API knows of a model: the form of its tensors, and its parameters.
+/* A model as the OpenAI API sees it: the form of its tensors, and its parameters.
  *
  * The form is recognised by the names of the model's inputs, unless its parameter `openai_format` names
  * one:

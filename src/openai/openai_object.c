@@ -70,7 +70,7 @@ static struct str look_at_choices(struct openai_answer *a, struct json_reader *r
 
         if (json_peek(r) != JSON_ARRAY)
                 return json_skip(r);
-        begin = r->at; /* json_peek() has moved behind blanks */
+        begin = r->at; /* json_peek() has skipped blanks */
         json_enter_array(r);
         while (json_next_element(r)) {
                 *ret_has_choices = true;

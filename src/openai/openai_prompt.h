@@ -4,7 +4,7 @@
  *
  *     {"model":"m","messages":[...],"endpoint":"chat"}
  *
- * Ownership.  The caller brings the memory.
+ * Ownership.  The caller provides the memory.
  * Threads.  Any.
  */
 #pragma once

@@ -133,7 +133,7 @@ static struct error *read_model(struct body_reader *r, const struct member_rule 
         return r->q->model != NULL ? NULL : infer_no_memory();
 }
 
-/* Members that have no effect here: who asks, whether OpenAI keeps it. */
+/* Members without an effect here: the user, and whether OpenAI keeps the request. */
 static struct error *read_nothing(struct body_reader *r, const struct member_rule *rule) {
         (void)rule;
         json_skip(&r->json);

@@ -30,5 +30,5 @@ struct openai_elements {
         struct str left;
 };
 
-/* Returns false behind the last one. */
+/* Returns false after the last one. */
 bool openai_elements_next(struct openai_elements *e, struct str *ret);

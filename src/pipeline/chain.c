@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "infer/model.h"
 #include "infer/request.h"
-#include "infer/request_check.h"
+#include "infer/request_prepare.h"
 #include "infer/scheduler.h"
 #include "pipeline/chain_plan.h"
 #include "pipeline/runner.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The inner request of a step: its inputs, its outputs, and the properties of the outer request. */
 #include "base/clock.h"
-#include "infer/request_plan.h"
+#include "infer/step_request.h"
 #include "infer/trace.h"
 #include "pipeline/run_private.h"
 

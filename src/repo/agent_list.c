@@ -6,25 +6,25 @@
 #include "base/ref.h"
 #include "repo/agent.h"
 #include "repo/agent_model.h"
-#include "repo/repo_parts.h"
+#include "repo/repo_environment.h"
 
 enum agent_stage { AGENTS_LOADING, AGENTS_READY, AGENTS_UNLOADING, AGENTS_ENDED };
 
 struct agent_list {
-        struct ref               ref;
-        const struct repo_parts *parts;  /* borrowed: the repository */
-        char                    *model;  /* owned; its name */
-        struct agent_model      *models; /* owned; agents keep their addresses */
-        size_t                   n_models;
-        enum agent_stage         stage;
+        struct ref                     ref;
+        const struct repo_environment *env;    /* borrowed: the repository */
+        char                          *model;  /* owned; its name */
+        struct agent_model            *models; /* owned; agents keep their addresses */
+        size_t                         n_models;
+        enum agent_stage               stage;
 };
 
-struct agent_list *agent_list_new(const struct repo_parts *parts, const char *model,
+struct agent_list *agent_list_new(const struct repo_environment *env, const char *model,
                                   size_t n_agents) {
         struct agent_list *l = mem_zalloc(sizeof(*l));
 
         ref_init(&l->ref);
-        l->parts = parts;
+        l->env = env;
         l->model = mem_strdup(model);
         l->models = mem_zalloc((n_agents + 1) * sizeof(*l->models));
         return l;
@@ -103,9 +103,9 @@ struct error *agent_list_add(struct agent_list                             *l,
                                      .model = l->model,
                                      .directory = directory,
                                      .config = config,
-                                     .places = l->parts->places };
+                                     .places = l->env->places };
 
-        TRY(agent_registry_get(l->parts->agents, wanted->name, l->model, &turn.agent));
+        TRY(agent_registry_get(l->env->agents, wanted->name, l->model, &turn.agent));
         TRY(error_wrap(agent_model_init(m, &turn),
                        "repository agent '%s' failed to initialize model '%s'", wanted->name,
                        l->model));

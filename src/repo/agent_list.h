@@ -21,10 +21,10 @@
 #include "config/model_config.h"
 
 struct agent_list;
-struct repo_parts;
+struct repo_environment;
 
 /* Makes a list for at most n_agents, with one reference. Copies the name. */
-struct agent_list *agent_list_new(const struct repo_parts *parts, const char *model,
+struct agent_list *agent_list_new(const struct repo_environment *env, const char *model,
                                   size_t n_agents);
 struct agent_list *agent_list_ref(struct agent_list *l);   /* NULL gives NULL */
 void               agent_list_unref(struct agent_list *l); /* NULL is fine */

@@ -31,7 +31,7 @@ struct error *composed_model_new(struct loaded_model *l, struct composed_model *
         /* Cannot fail: model_needs_read() has read the same parameters. */
         error_free(chain_line_read(l->model.config, &c->line));
         if (needs.kind != NEEDS_STEPS)
-                c->metrics = chain_metrics_new(l->parts->metrics, l->name, l->model.version);
+                c->metrics = chain_metrics_new(l->env->metrics, l->name, l->model.version);
         *ret = c;
         return NULL;
 }
@@ -109,7 +109,7 @@ static void find_step(struct composed_model *c, const struct model_need *need,
                       struct found_steps *f, struct composed_block *ret) {
         const struct loaded_model *l = c->model;
         const struct model_key     key = { .namespace = l->namespace, .name = l->name };
-        struct model              *model = l->parts->find_step(l->parts->owner, &key, need);
+        struct model              *model = l->env->find_step(l->env->owner, &key, need);
         struct composed_model     *of_step;
         struct step_models        *nested = NULL;
 
@@ -130,7 +130,7 @@ static void find_step(struct composed_model *c, const struct model_need *need,
 
 static void find_steps(struct composed_model *c, struct found_steps *f,
                        struct composed_block *ret) {
-        if (c->model->parts->find_step == NULL) {
+        if (c->model->env->find_step == NULL) {
                 ret->why = mem_strdup("models that need others are not supported here");
                 return;
         }

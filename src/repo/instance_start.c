@@ -33,7 +33,7 @@ struct job {
 
 static struct error *make_instance(const struct job *j, const struct batch_member *member) {
         struct loaded_model        *l = j->model;
-        const struct host_policies *policies = l->parts->policies;
+        const struct host_policies *policies = l->env->policies;
         struct loaded_instance     *in = j->start->instance;
         AUTO_STRBUF                 json = { 0 };
 
@@ -66,7 +66,7 @@ static struct error *make_and_warm_up(const struct job *j) {
         batch_members_done(&members);
         TRY(err);
         return warmup_run(&l->model, l->directory, in->backend->name, &in->backend->executor,
-                          &(struct warmup_ends){ l->parts->ends_warmups, l->n_superseding });
+                          &(struct warmup_ends){ l->env->ends_warmups, l->n_superseding });
 }
 
 static void job_main(void *arg) {
@@ -108,7 +108,7 @@ static void run_job(struct work *job) {
                 return;
         policy = host_policy_name(loaded_instance_group(l, j->start->instance), 0);
         j->policy = policy;
-        j->place = host_policies_place(l->parts->policies, policy);
+        j->place = host_policies_place(l->env->policies, policy);
         err = run_in_place(j);
         if (j->place != NULL)
                 err = error_wrap(err, "host policy '%s'", policy);

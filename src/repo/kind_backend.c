@@ -17,7 +17,7 @@
 static struct error *open_backend(struct loaded_model *l) {
         const Inference__ModelConfig *pb = l->model.config->pb;
         const char *backend = config_text_is_set(pb->backend) ? pb->backend : pb->platform;
-        bool        has_sent_files = l->override != NULL && !l->parts->allows_uploaded_code;
+        bool        has_sent_files = l->override != NULL && !l->env->allows_uploaded_code;
         struct backend_wanted wanted = {
                 .backend = backend,
                 .runtime = config_text_is_set(pb->runtime) ? pb->runtime : "",
@@ -27,16 +27,16 @@ static struct error *open_backend(struct loaded_model *l) {
                 .is_sent = has_sent_files || l->origin.has_sent_runtime,
         };
 
-        TRY(backend_registry_get(l->parts->backends, &wanted, &l->backend.backend));
+        TRY(backend_registry_get(l->env->backends, &wanted, &l->backend.backend));
         l->backend.name = l->name;
         l->backend.version = l->model.version;
         l->backend.directory = l->directory;
         l->backend.config = l->model.config;
-        l->backend.server = l->parts->server;
+        l->backend.server = l->env->server;
         l->backend.is_sent = has_sent_files;
         l->backend.sent_parameters = (const char *const *)l->origin.sent;
         l->backend.n_sent_parameters = l->origin.n_sent;
-        l->backend.auto_complete = l->parts->auto_complete;
+        l->backend.auto_complete = l->env->auto_complete;
         return NULL;
 }
 
@@ -84,14 +84,14 @@ static struct error *make_scheduler(struct loaded_model *l) {
                                                .executors = executors,
                                                .n_executors = (uint32_t)l->n_instances,
                                                .filter = batch_strategy_filter(l->strategy),
-                                               .timers = l->parts->timers,
-                                               .limiter = l->parts->limiter,
-                                               .adaptive = l->parts->adaptive,
-                                               .scheduler = l->parts->scheduler,
-                                               .scheduler_directory = l->parts->scheduler_directory,
+                                               .timers = l->env->timers,
+                                               .limiter = l->env->limiter,
+                                               .adaptive = l->env->adaptive,
+                                               .scheduler = l->env->scheduler,
+                                               .scheduler_directory = l->env->scheduler_directory,
                                                .model_directory = l->directory,
                                                .is_sent = l->backend.is_sent,
-                                               .metrics = l->parts->metrics },
+                                               .metrics = l->env->metrics },
                         &l->model.scheduler);
         free(executors);
         return err;

@@ -128,12 +128,12 @@ static struct error *normalize(struct loaded_model *l, struct model_config *conf
 
 static struct error *make(struct loaded_model *l) {
         if (l->composed->needs.kind == NEEDS_STEPS)
-                return ensemble_new(&l->model, &l->composed->holder, l->parts->step_memory,
+                return ensemble_new(&l->model, &l->composed->holder, l->env->step_memory,
                                     &l->model.scheduler);
         l->model.scheduler = chain_new(&(struct chain_options){
                 .holder = &l->composed->holder,
                 .metrics = l->composed->metrics,
-                .memory = l->parts->step_memory,
+                .memory = l->env->step_memory,
                 .may_end = l->composed->line.may_end,
                 .keeps_batches = l->composed->line.keeps_batches,
         });

@@ -6,7 +6,7 @@
 #include "config/config_edit.h"
 #include "config/model_config.h"
 #include "repo/model_files.h"
-#include "repo/repo_parts.h"
+#include "repo/repo_environment.h"
 
 #include <string.h>
 
@@ -20,7 +20,7 @@ bool load_parameter_is_known(const char *name) {
         return false;
 }
 
-static struct error *read_config(const struct repo_parts *parts, const char *directory,
+static struct error *read_config(const struct repo_environment *env, const char *directory,
                                  const char *config_json, struct model_config **ret) {
         AUTO_CHARS  path = NULL;
         AUTO_STRBUF text = { 0 };
@@ -28,7 +28,7 @@ static struct error *read_config(const struct repo_parts *parts, const char *dir
         if (config_json != NULL)
                 return error_wrap(model_config_read_json(str_of(config_json), ret),
                                   "Invalid config override");
-        path = model_files_find_config(parts->config_name, directory);
+        path = model_files_find_config(env->config_name, directory);
         strbuf_init(&text, MODEL_CONFIG_TEXT_MAX_BYTES);
         if (path == NULL) {
                 *ret = model_config_new();
@@ -72,13 +72,13 @@ static struct error *put(struct model_config *c, const struct load_parameter *p)
         return NULL;
 }
 
-struct error *load_parameters_apply(const struct repo_parts *parts, const char *directory,
+struct error *load_parameters_apply(const struct repo_environment *env, const char *directory,
                                     const char                  *config_json,
                                     const struct load_parameter *parameters, size_t n, char **ret) {
         AUTO_MODEL_CONFIG config = NULL;
         AUTO_STRBUF       text = { 0 };
 
-        TRY(read_config(parts, directory, config_json, &config));
+        TRY(read_config(env, directory, config_json, &config));
         for (size_t i = 0; i < n; i++)
                 TRY(put(config, &parameters[i]));
         strbuf_init(&text, MODEL_CONFIG_ARENA_MAX_BYTES);

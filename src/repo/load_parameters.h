@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct repo_parts;
+struct repo_environment;
 
 struct load_parameter {
         const char *name;  /* name of the configuration's parameter */
@@ -24,7 +24,7 @@ bool load_parameter_is_known(const char *name);
 
 /* Applies the parameters to the configuration `config_json`, or with NULL to that in the directory.
  * *ret is JSON that the caller owns. */
-struct error *load_parameters_apply(const struct repo_parts *parts, const char *directory,
+struct error *load_parameters_apply(const struct repo_environment *env, const char *directory,
                                     const char                  *config_json,
                                     const struct load_parameter *parameters, size_t n, char **ret)
         NODISCARD;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One loaded version of a model with all its parts. `struct model` is embedded in it. For the files
- * of src/repo that load, change and end models.
+/* One loaded version of a model: its instances, its batcher and what else belongs to it. `struct model`
+ * is embedded in it. For the files of src/repo that load, change and end models.
  *
  * Ownership.  It owns everything in it. It ends on the reaper's thread, after the last reference to
  * the model was dropped.
@@ -15,7 +15,7 @@
 #include "infer/model.h"
 #include "repo/config_origin.h"
 #include "repo/reaper.h"
-#include "repo/repo_parts.h"
+#include "repo/repo_environment.h"
 
 #include <stdatomic.h>
 
@@ -44,9 +44,9 @@ struct loaded_instance {
 };
 
 struct loaded_model {
-        struct model                 model;
-        const struct model_kind_ops *kind;  /* what it consists of */
-        const struct repo_parts     *parts; /* borrowed: the server */
+        struct model                   model;
+        const struct model_kind_ops   *kind; /* what it consists of */
+        const struct repo_environment *env;  /* borrowed: the server */
         /* Borrowed from the change that loads or updates it, meanwhile: the number of changes that wait and
          * make it needless. Else NULL. */
         const atomic_uint *n_superseding;

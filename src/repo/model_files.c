@@ -12,7 +12,7 @@
 #include "repo/agent_list.h"
 #include "repo/dir_fingerprint.h"
 #include "repo/override.h"
-#include "repo/repo_parts.h"
+#include "repo/repo_environment.h"
 #include "repo/uploaded_code.h"
 #include "store/store_copy.h"
 
@@ -40,13 +40,13 @@ char *model_files_find_config(const char *config_name, const char *directory) {
         return NULL;
 }
 
-static struct error *read_file(const struct repo_parts *parts, const char *directory,
+static struct error *read_file(const struct repo_environment *env, const char *directory,
                                struct model_config **ret) {
-        AUTO_CHARS  path = model_files_find_config(parts->config_name, directory);
+        AUTO_CHARS  path = model_files_find_config(env->config_name, directory);
         AUTO_STRBUF text = { 0 };
 
         strbuf_init(&text, MODEL_CONFIG_TEXT_MAX_BYTES);
-        if (path == NULL && parts->auto_complete) {
+        if (path == NULL && env->auto_complete) {
                 *ret = model_config_new();
                 return NULL;
         }
@@ -62,34 +62,35 @@ static struct error *read_file(const struct repo_parts *parts, const char *direc
 
 /* Reads the configuration of the repository, which a sent one replaces. *ret is NULL when there is
  * none that can be read: then everything that was sent is new. */
-static void read_own(const struct repo_parts *parts, const struct model_source *source,
+static void read_own(const struct repo_environment *env, const struct model_source *source,
                      struct model_config **ret) {
         *ret = NULL;
         if (source->override == NULL)
-                error_free(read_file(parts, source->directory, ret));
+                error_free(read_file(env, source->directory, ret));
 }
 
 /* Replaces the configuration of `f` and where its parameters come from. */
-static struct error *read_config(const struct repo_parts *parts, const struct model_source *source,
-                                 struct model_files *f) {
+static struct error *read_config(const struct repo_environment *env,
+                                 const struct model_source *source, struct model_files *f) {
         AUTO_MODEL_CONFIG own = NULL;
 
         model_config_free(f->config);
         f->config = NULL;
         config_origin_done(&f->origin);
         if (source->config_json == NULL)
-                return read_file(parts, source->directory, &f->config);
+                return read_file(env, source->directory, &f->config);
         TRY(error_wrap(model_config_read_json(str_of(source->config_json), &f->config),
                        "Invalid config override"));
-        if (parts->allows_uploaded_code)
+        if (env->allows_uploaded_code)
                 return NULL;
-        read_own(parts, source, &own);
+        read_own(env, source, &own);
         config_origin_compare(f->config, own, &f->origin);
         return uploaded_code_check_config(f->config, own, &f->origin, source->key.name);
 }
 
 /* Runs one agent. The following steps read the files at the location that the agent set. */
-static struct error *run_agent(const struct repo_parts *parts, const struct model_source *source,
+static struct error *run_agent(const struct repo_environment                 *env,
+                               const struct model_source                     *source,
                                const Inference__ModelRepositoryAgents__Agent *agent,
                                struct model_files                            *f) {
         struct model_source moved = *source;
@@ -101,13 +102,13 @@ static struct error *run_agent(const struct repo_parts *parts, const struct mode
         free(f->directory);
         f->directory = mem_strdup(directory);
         moved.directory = f->directory;
-        return read_config(parts, &moved, f);
+        return read_config(env, &moved, f);
 }
 
 /* Runs the agents of the model's own configuration. A configuration at a location that an agent set
  * adds no further agents. */
-static struct error *run_agents(const struct repo_parts *parts, const struct model_source *source,
-                                struct model_files *f) {
+static struct error *run_agents(const struct repo_environment *env,
+                                const struct model_source *source, struct model_files *f) {
         AUTO_MODEL_CONFIG                       given = NULL;
         const Inference__ModelRepositoryAgents *agents = f->config->pb->model_repository_agents;
 
@@ -115,9 +116,9 @@ static struct error *run_agents(const struct repo_parts *parts, const struct mod
                 return NULL;
         TRY(model_config_copy(f->config, &given));
         agents = given->pb->model_repository_agents;
-        f->agents = agent_list_new(parts, f->name, agents->n_agents);
+        f->agents = agent_list_new(env, f->name, agents->n_agents);
         for (size_t i = 0; i < agents->n_agents; i++)
-                TRY(run_agent(parts, source, agents->agents[i], f));
+                TRY(run_agent(env, source, agents->agents[i], f));
         return NULL;
 }
 
@@ -186,12 +187,12 @@ static struct error *set_name(struct model_config *config, const char *name) {
         return config_edit_text(config, &config->pb->name, "", name);
 }
 
-static struct error *read_all(const struct repo_parts *parts, const struct model_source *source,
+static struct error *read_all(const struct repo_environment *env, const struct model_source *source,
                               struct model_files *f, struct version_scan *scan) {
         AUTO_CHARS first = NULL;
 
-        TRY(read_config(parts, source, f));
-        TRY(run_agents(parts, source, f));
+        TRY(read_config(env, source, f));
+        TRY(run_agents(env, source, f));
         if (source->is_mapped)
                 TRY(set_name(f->config, f->name));
         TRY(model_files_scan(f->directory, scan, &first));
@@ -201,15 +202,15 @@ static struct error *read_all(const struct repo_parts *parts, const struct model
         TRY(model_config_check(f->config));
         TRY(model_config_check_name(f->config, f->name));
         TRY(model_files_print_given_config(f->config, &f->effective_config));
-        if (!parts->auto_complete &&
+        if (!env->auto_complete &&
             !chain_line_is_platform(f->config)) /* its stages complete the configuration */
                 TRY(model_config_check_io(f->config));
         f->no_version = version_policy_pick(f->config, scan, &f->versions);
         return NULL;
 }
 
-static struct error *read_local(const struct repo_parts *parts, const struct model_source *source,
-                                struct model_files *ret) {
+static struct error *read_local(const struct repo_environment *env,
+                                const struct model_source *source, struct model_files *ret) {
         struct model_files  f = { .name = mem_strdup(source->key.name),
                                   .namespace = mem_strdup(source->key.namespace),
                                   .directory = mem_strdup(source->directory),
@@ -219,7 +220,7 @@ static struct error *read_local(const struct repo_parts *parts, const struct mod
         struct error       *err;
 
         version_scan_init(&scan);
-        err = read_all(parts, source, &f, &scan);
+        err = read_all(env, source, &f, &scan);
         for (size_t i = 0; i < scan.n_warnings; i++)
                 log_warn("model '%s': %s", source->key.name, scan.warnings[i]);
         version_scan_done(&scan);
@@ -231,13 +232,13 @@ static struct error *read_local(const struct repo_parts *parts, const struct mod
         return NULL;
 }
 
-struct error *model_files_read(const struct repo_parts *parts, const struct model_source *source,
-                               struct model_files *ret) {
+struct error *model_files_read(const struct repo_environment *env,
+                               const struct model_source *source, struct model_files *ret) {
         struct model_source local = *source;
 
         if (source->copy != NULL)
                 local.directory = store_copy_directory(source->copy);
-        return read_local(parts, &local, ret);
+        return read_local(env, &local, ret);
 }
 
 void model_files_done(struct model_files *f) {

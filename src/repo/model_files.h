@@ -19,7 +19,7 @@
 struct agent_list;
 struct override_files;
 struct dir_fingerprint;
-struct repo_parts;
+struct repo_environment;
 struct store_copy;
 
 /* Where a load finds a model. */
@@ -68,9 +68,10 @@ struct error *model_source_fingerprint(const struct model_source *source,
  * what it leaves out, checks it and picks versions. Warnings about odd directories go to the log.
  * On an error the agents get LOAD_FAIL. A remote directory is read in its local copy, which must be
  * complete. */
-struct error *model_files_read(const struct repo_parts *parts, const struct model_source *source,
-                               struct model_files *ret) NODISCARD;
-void          model_files_done(struct model_files *f);
+struct error *model_files_read(const struct repo_environment *env,
+                               const struct model_source *source, struct model_files *ret)
+        NODISCARD;
+void model_files_done(struct model_files *f);
 
 /* Prints `config` without its instance groups and its version policy, as JSON that the caller owns.
  * A model whose text stays the same need not be loaded again. */

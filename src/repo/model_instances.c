@@ -48,7 +48,7 @@ static const struct placement *place_of(const struct loaded_model           *l,
                                         const Inference__ModelInstanceGroup *group) {
         AUTO_CHARS policy = host_policy_name(group, 0);
 
-        return host_policies_place(l->parts->policies, policy);
+        return host_policies_place(l->env->policies, policy);
 }
 
 const struct placement *model_instances_place(const struct loaded_model *l) {
@@ -56,11 +56,11 @@ const struct placement *model_instances_place(const struct loaded_model *l) {
         const struct placement       *first;
 
         if (pb->n_instance_group == 0)
-                return host_policies_anywhere(l->parts->policies);
+                return host_policies_anywhere(l->env->policies);
         first = place_of(l, pb->instance_group[0]);
         for (size_t g = 1; g < pb->n_instance_group; g++)
                 if (place_of(l, pb->instance_group[g]) != first)
-                        return host_policies_anywhere(l->parts->policies);
+                        return host_policies_anywhere(l->env->policies);
         return first;
 }
 
@@ -68,7 +68,7 @@ const struct placement *model_instances_place(const struct loaded_model *l) {
 static void warn_of_unknown_policy(const struct loaded_model           *l,
                                    const Inference__ModelInstanceGroup *group) {
         if (config_text_is_set(group->host_policy) &&
-            !host_policies_has(l->parts->policies, group->host_policy))
+            !host_policies_has(l->env->policies, group->host_policy))
                 log_warn("model '%s': instance group '%s' names the host policy '%s', which is not "
                          "defined; its instances run on any core",
                          l->label, group->name, group->host_policy);

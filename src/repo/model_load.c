@@ -9,7 +9,7 @@
 #include "config/config_check.h"
 #include "config/config_normalize.h"
 #include "config/labels.h"
-#include "config/state_plan.h"
+#include "config/state_specs.h"
 #include "infer/model_generations.h"
 #include "infer/request_shape.h"
 #include "pipeline/chain.h"
@@ -38,7 +38,7 @@ static void free_parts(struct loaded_model *l) {
                 model_stats_free(m->stats);
         model_io_set_free(m->io);
         labels_free(m->labels);
-        state_plan_free(m->states);
+        state_specs_free(m->states);
         model_config_free(m->config);
         agent_list_unref(l->agents);
         override_files_unref(l->override);
@@ -68,8 +68,8 @@ static void reap(struct reaper_item *item) {
 
         free_parts(l);
         log_info("successfully unloaded '%s' version %lld", l->label, (long long)l->model.version);
-        if (l->parts->on_ended != NULL)
-                l->parts->on_ended(l->parts->owner, &l->model);
+        if (l->env->on_ended != NULL)
+                l->env->on_ended(l->env->owner, &l->model);
         free_names(l);
         free(l);
 }
@@ -77,14 +77,14 @@ static void reap(struct reaper_item *item) {
 static void on_unused(struct model *model) {
         struct loaded_model *l = CONTAINER_OF(model, struct loaded_model, model);
 
-        reaper_push(l->parts->reaper, &l->reaping);
+        reaper_push(l->env->reaper, &l->reaping);
 }
 
 static void on_left(struct model *model) {
         const struct loaded_model *l = CONTAINER_OF(model, struct loaded_model, model);
 
-        if (l->parts->on_left != NULL)
-                l->parts->on_left(l->parts->owner);
+        if (l->env->on_left != NULL)
+                l->env->on_left(l->env->owner);
 }
 
 /* Checks the configuration after l->kind->open() has completed it. */
@@ -110,7 +110,7 @@ static void make_stats(struct loaded_model *l) {
                 tags[i] =
                         (struct metric_label){ pb->metric_tags[i]->key, pb->metric_tags[i]->value };
         l->model.stats =
-                model_stats_new(l->parts->model_metrics,
+                model_stats_new(l->env->model_metrics,
                                 &(struct model_stats_options){
                                         .model = l->name,
                                         .namespace = l->namespace,
@@ -141,7 +141,7 @@ static struct error *wrap_in_chain(struct loaded_model *l) {
                 .own = l->model.scheduler,
                 .holder = &l->composed->holder,
                 .metrics = l->composed->metrics,
-                .memory = l->parts->step_memory,
+                .memory = l->env->step_memory,
                 .may_end = l->composed->line.may_end,
                 .keeps_batches = l->composed->line.keeps_batches,
         });
@@ -161,13 +161,13 @@ static struct error *load(struct loaded_model *l, const struct model_files *file
         TRY(check_completed(l));
         TRY(model_files_print_given_config(m->config, &l->effective_config));
         TRY(labels_read(m->config, l->directory, &m->labels));
-        TRY(state_plan_new(m->config, l->directory, l->parts->state_memory, &m->states));
+        TRY(state_specs_new(m->config, l->directory, l->env->state_memory, &m->states));
         TRY(model_io_set_new(m->config, &m->io));
         m->is_decoupled = model_config_is_decoupled(m->config);
         m->counts_inputs = m->is_decoupled ||
                            (l->backend.backend != NULL && backend_is_python(l->backend.backend));
         m->needs_equal_shapes = model_io_needs_equal_shapes(m->io);
-        TRY(response_cache_attach(l->parts->cache, m));
+        TRY(response_cache_attach(l->env->cache, m));
         make_stats(l);
         TRY(l->kind->make(l));
         if (m->cache != NULL)
@@ -177,13 +177,13 @@ static struct error *load(struct loaded_model *l, const struct model_files *file
         return NULL;
 }
 
-struct error *model_load(const struct repo_parts *parts, const struct model_files *files,
+struct error *model_load(const struct repo_environment *env, const struct model_files *files,
                          int64_t version, struct model **ret) {
         struct loaded_model *l = mem_zalloc(sizeof(*l));
         uint64_t             start_ns = clock_now_ns();
         struct error        *err;
 
-        l->parts = parts;
+        l->env = env;
         l->kind = &kind_backend;
         l->name = mem_strdup(files->name);
         l->namespace = mem_strdup(files->namespace);
@@ -201,7 +201,7 @@ struct error *model_load(const struct repo_parts *parts, const struct model_file
         l->model.label = l->label;
         l->model.version = version;
         l->model.loaded_at_s = clock_wall_ns() / NS_PER_S;
-        l->model.responses = parts->responses;
+        l->model.responses = env->responses;
         l->model.on_unused = on_unused;
         l->model.on_left = on_left;
         l->model.owner = l;
@@ -213,7 +213,7 @@ struct error *model_load(const struct repo_parts *parts, const struct model_file
                 free_loaded(l);
                 return err;
         }
-        reaper_expect(parts->reaper);
+        reaper_expect(env->reaper);
         l->load_seconds = (double)(clock_now_ns() - start_ns) / 1e9;
         *ret = &l->model;
         return NULL;

@@ -18,9 +18,9 @@
 
 struct model;
 struct model_files;
-struct repo_parts;
+struct repo_environment;
 
-struct error *model_load(const struct repo_parts *parts, const struct model_files *files,
+struct error *model_load(const struct repo_environment *env, const struct model_files *files,
                          int64_t version, struct model **ret) NODISCARD;
 
 /* Shows the statistics and metrics of the model from now on. Only one load of a version is

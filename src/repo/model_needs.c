@@ -8,7 +8,7 @@
 #include "config/config_edit.h"
 #include "config/model_config.h"
 #include "repo/model_files.h"
-#include "repo/repo_parts.h"
+#include "repo/repo_environment.h"
 
 #include <string.h>
 
@@ -70,9 +70,9 @@ static bool may_need(struct str text) {
         return false;
 }
 
-static struct error *read_file(const struct repo_parts *parts, const char *directory,
+static struct error *read_file(const struct repo_environment *env, const char *directory,
                                struct model_config **ret) {
-        AUTO_CHARS  path = model_files_find_config(parts->config_name, directory);
+        AUTO_CHARS  path = model_files_find_config(env->config_name, directory);
         AUTO_STRBUF text = { 0 };
 
         strbuf_init(&text, MODEL_CONFIG_TEXT_MAX_BYTES);
@@ -83,19 +83,19 @@ static struct error *read_file(const struct repo_parts *parts, const char *direc
                                            : NULL;
 }
 
-static struct error *read_config(const struct repo_parts *parts, const char *directory,
+static struct error *read_config(const struct repo_environment *env, const char *directory,
                                  const char *config_json, struct model_config **ret) {
         if (config_json == NULL)
-                return read_file(parts, directory, ret);
+                return read_file(env, directory, ret);
         return may_need(str_of(config_json)) ? model_config_read_json(str_of(config_json), ret)
                                              : NULL;
 }
 
-struct error *model_needs_peek(const struct repo_parts *parts, const char *name,
+struct error *model_needs_peek(const struct repo_environment *env, const char *name,
                                const char *directory, const char *config_json,
                                struct model_needs *ret) {
         AUTO_MODEL_CONFIG config = NULL;
-        AUTO_ERROR        unreadable = read_config(parts, directory, config_json, &config);
+        AUTO_ERROR        unreadable = read_config(env, directory, config_json, &config);
 
         *ret = (struct model_needs){ .kind = NEEDS_NOTHING };
         /* The load of the configuration finds what is wrong with it, but memory may be back then. */

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 struct model_config;
-struct repo_parts;
+struct repo_environment;
 struct strbuf;
 
 enum needs_kind {
@@ -44,6 +44,6 @@ void          model_needs_done(struct model_needs *needs);
 /* Reads the needs of a directory before anything is loaded. `config_json` replaces the file's
  * configuration; NULL: the file's. A configuration that cannot be read needs nothing: its load
  * reports why. */
-struct error *model_needs_peek(const struct repo_parts *parts, const char *name,
+struct error *model_needs_peek(const struct repo_environment *env, const char *name,
                                const char *directory, const char *config_json,
                                struct model_needs *ret) NODISCARD;

@@ -25,7 +25,7 @@ struct helper {
 
 struct reaper {
         struct thread thread;
-        struct mutex  lock; /* rank LOCK_MAILBOX; guards everything below */
+        struct mutex  lock; /* rank LOCK_LEAF; guards everything below */
         struct cond   pushed;
         struct cond   reaped;
         struct list   items;   /* struct reaper_item */
@@ -146,7 +146,7 @@ struct error *reaper_new(struct reaper **ret) {
         struct reaper *r = mem_zalloc(sizeof(*r));
         struct error  *err;
 
-        mutex_init(&r->lock, LOCK_MAILBOX);
+        mutex_init(&r->lock, LOCK_LEAF);
         cond_init(&r->pushed);
         cond_init(&r->reaped);
         list_init(&r->items);

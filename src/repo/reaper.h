@@ -8,7 +8,7 @@
  * little later the reaper returns the free memory of the allocator to the system.
  *
  * Ownership.  reaper_push() takes the model (by its node). The reap function frees it.
- * Threads.  Any. The lock (rank LOCK_MAILBOX) is never held while a model is freed.
+ * Threads.  Any. The lock (rank LOCK_LEAF) is never held while a model is freed.
  */
 #pragma once
 

@@ -20,7 +20,7 @@
 #include "base/str.h"
 #include "repo/load_permit.h"
 #include "repo/model_key.h"
-#include "repo/repo_parts.h"
+#include "repo/repo_environment.h"
 #include "repo/repo_scan.h"
 #include "store/store_hub.h"
 
@@ -44,19 +44,19 @@ enum version_state {
 const char *version_state_name(enum version_state state);
 
 struct repo_options {
-        struct repo_parts  parts;
-        const char *const *paths; /* copied */
-        size_t             n_paths;
-        unsigned           n_load_threads;   /* limit of model versions that load at a time */
-        unsigned           n_load_retries;   /* further attempts for each version */
-        bool               is_followed;      /* models may come and go: the index reads the
+        struct repo_environment env;
+        const char *const      *paths; /* copied */
+        size_t                  n_paths;
+        unsigned                n_load_threads; /* limit of model versions that load at a time */
+        unsigned                n_load_retries; /* further attempts for each version */
+        bool                    is_followed;    /* models may come and go: the index reads the
                                               * directories */
-        bool               has_namespaces;   /* each path is one; several may have a model of the
+        bool                    has_namespaces; /* each path is one; several may have a model of the
                                               * same name */
-        bool               reports_reasons;  /* the error of a load request names the reason of a
+        bool        reports_reasons;            /* the error of a load request names the reason of a
                                               * failed poll */
-        bool               is_strict_unload; /* --chain-strict-unload */
-        const char        *model_name; /* --model-name: of a path that is one model; "" for none */
+        bool        is_strict_unload;           /* --chain-strict-unload */
+        const char *model_name; /* --model-name: of a path that is one model; "" for none */
         struct store_hub_options stores; /* for remote repositories */
 };
 

@@ -192,7 +192,7 @@ static void run_load(struct work *job) {
         log_info("loading: %s:%lld", v->label, (long long)v->version);
         do {
                 error_free(v->error);
-                v->error = model_load(&v->repo->parts, v->files, v->version, &v->model);
+                v->error = model_load(&v->repo->env, v->files, v->version, &v->model);
                 if (v->error != NULL)
                         log_error("failed to load '%s' version %lld: %s: %s", v->label,
                                   (long long)v->version, error_code_string(v->error->code),
@@ -559,7 +559,7 @@ struct error *repo_change_load(struct repo *r, struct repo_entry *e,
 
         if (source->copy != NULL)
                 TRY(fetch_files(r, e, source, fingerprint));
-        err = model_files_read(&r->parts, source, &c.files);
+        err = model_files_read(&r->env, source, &c.files);
         if (err != NULL)
                 return err;
         c.place = source->copy != NULL && c.files.agents == NULL ? source->directory

@@ -16,7 +16,7 @@
 #include "repo/model_needs.h"
 #include "repo/repo_private.h"
 
-/* The callback struct repo_parts.find_step. `owner` is the repository. */
+/* The callback struct repo_environment.find_step. `owner` is the repository. */
 struct model *repo_compose_find_step(void *owner, const struct model_key *user,
                                      const struct model_need *need);
 
@@ -36,7 +36,7 @@ void repo_compose_forget_locked(struct repo *r, struct repo_entry *e);
 /* To be called after versions of this model came or went, without the table's lock. */
 void repo_compose_rebind(struct repo *r, const struct repo_entry *e);
 
-/* The callback struct repo_parts.on_left: composed models drop what they kept for live sequences of the
+/* The callback struct repo_environment.on_left: composed models drop what they kept for live sequences of the
  * models of their steps. */
 void repo_compose_prune(void *owner);
 /* Returns a new reference to a version of the model that look-ups do not find, because a step is missing,

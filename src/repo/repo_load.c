@@ -6,8 +6,8 @@
 #include "infer/model.h"
 #include "repo/dir_fingerprint.h"
 #include "repo/load_failure.h"
+#include "repo/load_graph.h"
 #include "repo/load_parameters.h"
-#include "repo/load_plan.h"
 #include "repo/model_files.h"
 #include "repo/model_load.h"
 #include "repo/override.h"
@@ -170,7 +170,7 @@ static struct error *load_held(struct repo *r, const struct model_source *source
         struct error      *err;
 
         /* Fails with the configuration, whose load reports why. */
-        error_free(model_needs_peek(&r->parts, source->key.name, source->directory,
+        error_free(model_needs_peek(&r->env, source->key.name, source->directory,
                                     source->config_json, &needs));
         mutex_lock(&r->table.lock);
         load_hold_add_locked(r, &hold, &source->key, &needs);
@@ -256,7 +256,7 @@ static struct error *load_uploaded_files(struct repo *r, const char *name,
                                                        "Load parameter 'config' must be specified "
                                                        "for model file override"));
         TRY(check_permit(r, name, o, o->config_json));
-        if (!r->parts.allows_uploaded_code)
+        if (!r->env.allows_uploaded_code)
                 TRY(uploaded_code_check_files(name, o->files, o->n_files));
         TRY(choose_namespace(r, name, &namespace));
         TRY(override_files_write(r->overrides, o->files, o->n_files, &files));
@@ -300,10 +300,10 @@ static struct error *load_item(struct repo *r, struct load_item *item) {
 
         if (item->found->is_duplicate)
                 return log_poll_failure(r, item->found->key.name, not_unique());
-        item->refused_by = load_plan_find_refusal(item->plan, item);
+        item->refused_by = load_graph_find_refusal(item->graph, item);
         if (item->refused_by != NULL)
                 return refused(item);
-        failed = load_plan_find_failed(item->plan, item);
+        failed = load_graph_find_failed(item->graph, item);
         if (failed != NULL)
                 return need_failed(item, failed);
         if (item->cycle != NULL)
@@ -337,7 +337,7 @@ static void unload_unused(struct repo *r, const struct label_list *labels) {
 }
 
 /* Unloads the models that were loaded only for a load that has failed. */
-static void unload_unneeded(struct repo *r, const struct load_plan *p) {
+static void unload_unneeded(struct repo *r, const struct load_graph *p) {
         struct label_list added = { .items = mem_alloc((p->n_items + 1) * sizeof(char *)) };
 
         for (size_t i = p->n_items; i > 0; i--)
@@ -349,7 +349,7 @@ static void unload_unneeded(struct repo *r, const struct load_plan *p) {
 
 /* Joins several errors: those of failed versions, one after the other. Without these, the error of
  * a model that could not be polled. */
-static struct error *join_errors(const char *name, const struct load_plan *p) {
+static struct error *join_errors(const char *name, const struct load_graph *p) {
         AUTO_STRBUF texts = { 0 };
         bool        is_fine = true;
 
@@ -370,12 +370,12 @@ static struct error *join_errors(const char *name, const struct load_plan *p) {
         return is_fine ? NULL : poll_failure(name);
 }
 
-static struct error *unknown_steps(const struct load_plan *p, const struct load_item *item) {
+static struct error *unknown_steps(const struct load_graph *p, const struct load_item *item) {
         AUTO_STRBUF names = { 0 };
 
         strbuf_init(&names, 0);
         for (size_t i = 0; i < item->needs.n; i++)
-                if (load_plan_lacks(p, item, &item->needs.items[i]))
+                if (load_graph_lacks(p, item, &item->needs.items[i]))
                         strbuf_printf(&names, "%s%s", names.len > 0 ? ", " : "",
                                       item->needs.items[i].name);
         TRY(strbuf_check(&names, "the text of an error"));
@@ -389,14 +389,14 @@ static struct error *unknown_steps(const struct load_plan *p, const struct load_
 }
 
 /* Reports a missing model of a later stage before anything is loaded. */
-static struct error *check_chain(const struct load_plan *p, const struct load_item *item) {
+static struct error *check_chain(const struct load_graph *p, const struct load_item *item) {
         const struct load_item  *user;
         const struct model_need *need;
 
         for (size_t i = 0; i < p->n_items; i++)
                 if (p->items[i]->cycle != NULL)
                         return circular(item->found->key.name, p->items[i]);
-        need = load_plan_find_lacking(p, item, &user);
+        need = load_graph_find_lacking(p, item, &user);
         if (need != NULL && user == item && item->needs.kind == NEEDS_STEPS)
                 return unknown_steps(p, item);
         if (need == NULL || user == item || item->needs.kind == NEEDS_STEPS)
@@ -409,49 +409,49 @@ static struct error *check_chain(const struct load_plan *p, const struct load_it
                           user->found->key.name));
 }
 
-/* Loads what is planned and frees the plan. It has one requested model, or one in each namespace. */
-static struct error *load_planned(struct repo *r, const char *name, struct load_plan *plan,
-                                  struct load_item *only) {
+/* Loads the models of the graph and frees it. It has one requested model, or one in each namespace. */
+static struct error *run_load_graph(struct repo *r, const char *name, struct load_graph *graph,
+                                    struct load_item *only) {
         const struct load_item *user;
         struct error           *err = NULL;
 
         if (only != NULL) {
-                err = check_chain(plan, only);
-                if (load_plan_find_lacking(plan, only, &user) != NULL && user == only)
-                        load_plan_drop_needs(plan); /* the load fails, so the others are not
+                err = check_chain(graph, only);
+                if (load_graph_find_lacking(graph, only, &user) != NULL && user == only)
+                        load_graph_drop_needs(graph); /* the load fails, so the others are not
                                                      * needed */
         }
         if (err == NULL) {
-                load_plan_run(plan);
-                err = only != NULL ? STEAL(only->error) : join_errors(name, plan);
+                load_graph_run(graph);
+                err = only != NULL ? STEAL(only->error) : join_errors(name, graph);
         }
-        load_plan_release(plan);
+        load_graph_release(graph);
         if (err != NULL && only != NULL && only->needs.kind != NEEDS_STEPS)
-                unload_unneeded(r, plan);
-        load_plan_done(plan);
+                unload_unneeded(r, graph);
+        load_graph_done(graph);
         return err;
 }
 
-/* A plan is made again when models were unloaded meanwhile. Clients that unload all the time do not
+/* A graph is made again when models were unloaded meanwhile. Clients that unload all the time do not
  * delay a load for ever. */
-#define MAX_PLANS 8
+#define MAX_GRAPHS 8
 
 /* Loads one model in each namespace that has the name. */
 static struct error *load_all_of(struct repo *r, const char *name, const struct repo_scan *scan,
                                  const char *config_json) {
-        struct load_plan  plan;
+        struct load_graph graph;
         struct load_item *item = NULL;
 
-        for (unsigned n_plans = 1;; n_plans++) {
-                load_plan_init(&plan, r, NULL);
-                plan.load = load_item;
+        for (unsigned n_graphs = 1;; n_graphs++) {
+                load_graph_init(&graph, r, NULL);
+                graph.load = load_item;
                 for (size_t i = 0; i < scan->n_models; i++)
-                        item = load_plan_add(&plan, &scan->models[i], config_json, true);
-                if (load_plan_hold(&plan, n_plans == MAX_PLANS))
+                        item = load_graph_add(&graph, &scan->models[i], config_json, true);
+                if (load_graph_hold(&graph, n_graphs == MAX_GRAPHS))
                         break;
-                load_plan_done(&plan);
+                load_graph_done(&graph);
         }
-        return load_planned(r, name, &plan, scan->n_models == 1 ? item : NULL);
+        return run_load_graph(r, name, &graph, scan->n_models == 1 ? item : NULL);
 }
 
 /* Loads the model with parameters that change its configuration. */
@@ -464,7 +464,7 @@ static struct error *load_with_parameters(struct repo *r, const char *name,
         if (scan->n_models > 1)
                 return repo_ambiguous_name(scan->n_models, name);
         TRY(found_model_config_directory(&scan->models[0], &directory));
-        TRY(load_parameters_apply(&r->parts, directory, o->config_json, o->parameters,
+        TRY(load_parameters_apply(&r->env, directory, o->config_json, o->parameters,
                                   o->n_parameters, &config_json));
         TRY(check_permit(r, name, o, config_json));
         return load_all_of(r, name, scan, config_json);
@@ -602,19 +602,19 @@ static void add_entries(struct repo *r, const struct found_model *const *found, 
 
 static bool load_at_start(struct repo *r, const struct repo_scan *scan,
                           const struct found_model *const *found, size_t n) {
-        struct load_plan plan;
-        bool             all = true;
+        struct load_graph graph;
+        bool              all = true;
 
         add_entries(r, found, n);
         found_models_fetch_configs(r, found, n);
-        load_plan_init(&plan, r, scan);
-        plan.load = load_item;
+        load_graph_init(&graph, r, scan);
+        graph.load = load_item;
         for (size_t i = 0; i < n; i++)
-                load_plan_add(&plan, found[i], NULL, true);
-        load_plan_run(&plan);
-        for (size_t i = 0; i < plan.n_items; i++)
-                all = all && (plan.items[i]->error == NULL || !plan.items[i]->is_requested);
-        load_plan_done(&plan);
+                load_graph_add(&graph, found[i], NULL, true);
+        load_graph_run(&graph);
+        for (size_t i = 0; i < graph.n_items; i++)
+                all = all && (graph.items[i]->error == NULL || !graph.items[i]->is_requested);
+        load_graph_done(&graph);
         return all;
 }
 

@@ -155,7 +155,7 @@ struct error *repo_find_config_file(struct repo *r, const char *name, int64_t ve
         TRY(find_config_place(r, name, version, &place));
         if (place.directory == NULL)
                 return NULL;
-        *ret_path = model_files_find_config(r->parts.config_name, place.directory);
+        *ret_path = model_files_find_config(r->env.config_name, place.directory);
         *ret_is_changed = is_config_changed(&place);
         free(place.directory);
         return NULL;

@@ -30,19 +30,19 @@ struct repo_path {
 };
 
 struct repo {
-        struct repo_parts      parts;
-        char                  *config_name; /* owned; parts.config_name points here */
-        unsigned               n_load_threads;
-        unsigned               n_load_retries;
-        bool                   is_followed;
-        bool                   has_namespaces;
-        bool                   reports_reasons;
-        bool                   is_strict_unload; /* a `next` model is not unloaded */
-        struct override_store *overrides;        /* owned */
-        struct store_hub      *stores;           /* owned; for remote repositories */
-        struct repo_table      table;
-        struct work_pool      *loads;   /* owned; for loads of repo_start_poll() */
-        struct work_pool      *unloads; /* owned; for its unloads, which loads must not delay */
+        struct repo_environment env;
+        char                   *config_name; /* owned; env.config_name points here */
+        unsigned                n_load_threads;
+        unsigned                n_load_retries;
+        bool                    is_followed;
+        bool                    has_namespaces;
+        bool                    reports_reasons;
+        bool                    is_strict_unload; /* a `next` model is not unloaded */
+        struct override_store  *overrides;        /* owned */
+        struct store_hub       *stores;           /* owned; for remote repositories */
+        struct repo_table       table;
+        struct work_pool       *loads;   /* owned; for loads of repo_start_poll() */
+        struct work_pool       *unloads; /* owned; for its unloads, which loads must not delay */
 
         atomic_bool ends_warmups; /* the server is stopping */
 
@@ -82,6 +82,6 @@ struct error *repo_unload_one(struct repo *r, const struct model_key *key) NODIS
 
 /* To be called after each change of versions' states, without the table's lock. */
 static inline void repo_publish_change(struct repo *r) {
-        if (r->parts.ready != NULL)
-                event_source_publish(r->parts.ready);
+        if (r->env.ready != NULL)
+                event_source_publish(r->env.ready);
 }

@@ -114,7 +114,7 @@ struct warmup {
         const Inference__ModelWarmup *sample;
         struct warmup_bytes          *bytes;    /* owned; one per input */
         struct inner_request        **requests; /* owned */
-        struct mutex                  lock;     /* rank LOCK_MAILBOX; guards the two below */
+        struct mutex                  lock;     /* rank LOCK_LEAF; guards the two below */
         struct cond                   ended;
         uint32_t                      n_running;
         struct error                 *error; /* owned; the first failure */
@@ -342,7 +342,7 @@ struct error *warmup_run(struct model *model, const char *model_directory, const
                 if (w.sample->batch_size == 0 || !warmup_fits(w.sample, executor))
                         continue;
                 TRY(check_size(w.sample));
-                mutex_init(&w.lock, LOCK_MAILBOX);
+                mutex_init(&w.lock, LOCK_LEAF);
                 cond_init(&w.ended);
                 err = run_sample(&w, executor);
                 cond_done(&w.ended);

@@ -217,10 +217,10 @@ static void attach(struct sequence_instance *in, struct request *req) {
 
 /* The first request of a sequence, and each one with START, gets the initial values. */
 static bool open_states(struct sequence_instance *in, const struct request *req) {
-        const struct state_plan *plan = in->batching->model->states;
-        struct sequence         *seq = req->sequence;
+        const struct state_specs *specs = in->batching->model->states;
+        struct sequence          *seq = req->sequence;
 
-        if (plan == NULL)
+        if (specs == NULL)
                 return true;
         if (seq->states != NULL && (req->flags & REQUEST_SEQUENCE_START) != 0 &&
             !implicit_states_reset(seq->states)) {
@@ -228,7 +228,7 @@ static bool open_states(struct sequence_instance *in, const struct request *req)
                 return false;
         }
         if (seq->states == NULL)
-                seq->states = implicit_states_new(plan, STATES_OF_SEQUENCE);
+                seq->states = implicit_states_new(specs, STATES_OF_SEQUENCE);
         return seq->states != NULL;
 }
 

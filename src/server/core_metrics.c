@@ -29,7 +29,7 @@ struct core_metrics {
         struct metric_family       *key_refused; /* owned */
         struct core_metrics_options options;
 
-        struct mutex lock;       /* rank LOCK_MAILBOX; guards the maps */
+        struct mutex lock;       /* rank LOCK_LEAF; guards the maps */
         struct map   limits;     /* struct metric, owned, by limit */
         struct map   key_series; /* struct metric, owned, by "<reason> <key>" */
 
@@ -143,7 +143,7 @@ struct core_metrics *core_metrics_new(struct metric_registry            *r,
 
         m->registry = r;
         m->options = *options;
-        mutex_init(&m->lock, LOCK_MAILBOX);
+        mutex_init(&m->lock, LOCK_LEAF);
         mutex_init(&m->ready_lock, LOCK_METRIC);
         strbuf_init(&m->ready, 0);
         map_init(&m->limits);

@@ -13,7 +13,7 @@
 #include "config/config_review.h"
 #include "config/labels.h"
 #include "config/openai_parameters.h"
-#include "config/state_plan.h"
+#include "config/state_specs.h"
 #include "repo/agent.h"
 #include "repo/model_files.h"
 #include "repo/warmup.h"
@@ -331,11 +331,11 @@ static void check_io(struct model_check *c) {
 
 /* Includes the files of initial_state. */
 static struct error *check_states(const struct model_check *c) {
-        struct state_plan *plan;
+        struct state_specs *specs;
 
         TRY(model_config_check_states(c->config));
-        TRY(state_plan_new(c->config, c->directory, NULL, &plan));
-        state_plan_free(plan);
+        TRY(state_specs_new(c->config, c->directory, NULL, &specs));
+        state_specs_free(specs);
         return NULL;
 }
 

@@ -3,7 +3,7 @@
 
 #include "infer/model.h"
 #include "infer/request.h"
-#include "infer/request_check.h"
+#include "infer/request_prepare.h"
 #include "repo/composed_model.h"
 #include "repo/loaded_model.h"
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 struct shared_memory {
-        struct mutex lock;    /* rank LOCK_MAILBOX; guards what follows */
+        struct mutex lock;    /* rank LOCK_LEAF; guards what follows */
         struct map   by_name; /* struct shm_region, ref */
 };
 
@@ -19,7 +19,7 @@ struct error *shared_memory_new(struct shared_memory **ret) {
 
         TRY(shm_guard_start());
         m = mem_zalloc(sizeof(*m));
-        mutex_init(&m->lock, LOCK_MAILBOX);
+        mutex_init(&m->lock, LOCK_LEAF);
         map_init(&m->by_name);
         *ret = m;
         return NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The keys of a setup of AWS: those that are written in it, or what its server of tokens gives out.
+/* The keys of a setup of AWS: the setup contains them, or a token server issues them.
  *
  * Ownership.  The caller gets a reference to the keys.
  * Threads.  Any.

@@ -13,7 +13,7 @@
 #define DEFAULT_REGION "us-east-1"
 #define DEFAULT_SESSION_NAME "neso"
 
-/* What is known while the sources are tried. */
+/* State while the sources are tried. */
 struct search {
         const struct store_environment *environment;
         const struct credential_entry  *entry; /* NULL: none */
@@ -41,7 +41,7 @@ static struct error *missing(enum store_variable there, enum store_variable lack
                          store_variable_name(lacking));
 }
 
-/* ---- keys that are written down ------------------------------------------------------------ */
+/* ---- keys in variables and files ------------------------------------------------------------ */
 
 static struct error *try_entry(struct search *s) {
         const struct credential_entry *e = s->entry;
@@ -264,7 +264,7 @@ static struct error *try_profile(struct search *s) {
                          s->files.config.path != NULL ? s->files.config.path : "~/.aws/config");
 }
 
-/* ---- what the machine offers --------------------------------------------------------------- */
+/* ---- services of the machine --------------------------------------------------------------- */
 
 static struct error *try_web_identity(struct search *s) {
         const char *file = get(s, ENV_AWS_WEB_IDENTITY_TOKEN_FILE),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where the keys for a store with the interface of S3 come from, by the variables and the shared files. Asks
- * no server.
+/* The source of the keys for a store with the interface of S3, from the environment variables and the shared
+ * files. Sends no request.
  *
- * The first of these that is there:
+ * The first of these sources that exists is used:
  *   1. keys of the entry of TRITON_CLOUD_CREDENTIAL_PATH, or the profile that it names; with that file the
  *      variables of 2 and AWS_PROFILE are not used
  *   2. AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
@@ -33,8 +33,8 @@ enum aws_source {
 
 struct aws_setup {
         enum aws_source source;
-        bool            is_role;     /* the keys of the source take the role `role_arn` */
-        bool            is_required; /* AWS_INSTANCE: named by the user; no answer is an error */
+        bool            is_role; /* the keys of the source take the role `role_arn` */
+        bool is_required; /* AWS_INSTANCE: the user names it, so a missing answer is an error */
         /* All owned; NULL: not given. */
         char *key_id; /* AWS_STATIC */
         char *secret;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who the server is for a storage account of Azure, by the variables. Asks no server.
+/* The credentials for a storage account of Azure, from the environment variables. Sends no request.
  *
- * The first of these that is there:
+ * The first of these sources that exists is used:
  *   1. the entry of TRITON_CLOUD_CREDENTIAL_PATH: an account and its key; with that file the variables of 2
  *      and 3 are not used
  *   2. AZURE_STORAGE_KEY, the key of the account
@@ -35,7 +35,7 @@ enum azure_source {
 
 struct azure_setup {
         enum azure_source source;
-        bool              is_required; /* AZURE_MANAGED: named by the user; no answer is an error */
+        bool is_required; /* AZURE_MANAGED: the user names it, so a missing answer is an error */
         /* All owned; NULL: not given. */
         char *account;         /* never NULL */
         char *secret;          /* the key in base64, or the parameters without '?' */

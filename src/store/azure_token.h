@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The keys of a setup of Azure: those that are written in it, or a token of Microsoft Entra.
+/* The keys of a setup of Azure: the setup contains them, or Microsoft Entra issues a token.
  *
  * Ownership.  The caller gets a reference to the keys.
  * Threads.  Any.

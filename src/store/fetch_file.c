@@ -34,7 +34,7 @@ struct fetch_file {
         size_t                    n_max_runners;
         bool                      is_second; /* the first transfer had another checksum */
 
-        /* What the first answer has said; constant when other runners begin. */
+        /* Facts from the first answer; constant when other runners begin. */
         bool          has_head;
         bool          is_encrypted; /* the ETag is not the MD5 of the contents */
         bool          has_answer_sha256;
@@ -47,7 +47,7 @@ struct fetch_file {
         bool   is_digesting; /* a runner adds pieces to the checksum */
         size_t n_digested;   /* pieces */
 
-        struct file_checksum checksum; /* of the runner that is digesting, or the last one */
+        struct file_checksum checksum; /* of the runner that computes the digest, or the last one */
         bool                 has_checksum;
 };
 
@@ -220,7 +220,7 @@ static struct error *wrong_checksum(const struct fetch_file *f) {
                          f->what);
 }
 
-/* *ret_again: the bytes are wrong, and shall be fetched once more. */
+/* *ret_again: the bytes are wrong and must be fetched once more. */
 static struct error *finish(struct fetch_file *f, bool *ret_again) {
         bool is_right = true;
 

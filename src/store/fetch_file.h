@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One object on its way into the cache: its pieces, its runners, its checksum (store_fetch.h).
+/* The transfer of one object into the cache: its pieces, its runners, its checksum (store_fetch.h).
  *
  *     begin -> runners fetch pieces -> the last one verifies, commits, makes the further name
  *
- * Ownership.  It frees itself when its last runner ends.
- * Threads.  Runners are work of the transfer pool. What they share is guarded by the hub's lock.
+ * Ownership.  The transfer frees itself when its last runner ends.
+ * Threads.  Runners are work of the transfer pool. The hub's lock guards what they share.
  */
 #pragma once
 

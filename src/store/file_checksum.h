@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The checksum of a file of which the pieces arrive in any order: each piece is added once those before
- * it were, from the file, whose bytes are still in memory then.
+/* The checksum of a file whose pieces arrive in any order. A piece is added after all pieces before it; its
+ * bytes are read from the file, which the page cache still has in memory.
  *
  * Ownership.  file_checksum_done() frees the state.
- * Threads.  One at a time; the caller sees to it.
+ * Threads.  One at a time; the caller ensures this.
  */
 #pragma once
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where the token for Google Cloud Storage comes from, by the variables and the file of an account. Asks no
- * server.
+/* The source of the token for Google Cloud Storage, from the environment variables and the file of an account.
+ * Sends no request.
  *
- * The first of these that is there:
+ * The first of these sources that exists is used:
  *   1. STORAGE_EMULATOR_HOST: a server of tests, without credentials
  *   2. the file of the entry of TRITON_CLOUD_CREDENTIAL_PATH, else of GOOGLE_APPLICATION_CREDENTIALS, else
  *      the one that gcloud writes (application_default_credentials.json)
- *   3. the metadata service of a machine of Google's; when it does not answer, requests are anonymous
+ *   3. the metadata service of a machine in Google's cloud; when it does not answer, requests are anonymous
  *
  * Ownership.  gcs_setup_done() overwrites and frees the texts.
  * Threads.  One owner; read by any.
@@ -29,10 +29,10 @@ enum gcs_source {
 
 struct gcs_setup {
         enum gcs_source source;
-        bool            is_required; /* GCS_METADATA: named by the user; no answer is an error */
+        bool is_required; /* GCS_METADATA: the user names it, so a missing answer is an error */
         /* All owned; NULL: not given. */
         char *path;         /* of the account's file: for messages */
-        char *token_url;    /* where a token is asked for */
+        char *token_url;    /* the server that issues tokens */
         char *client_email; /* GCS_SERVICE_ACCOUNT */
         char *private_key;
         char *private_key_id;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The access token of a setup of Google Cloud Storage, from the server that gives it out.
+/* The access token of a setup of Google Cloud Storage, from the server that issues it.
  *
  * Ownership.  The caller gets a reference to the keys.
  * Threads.  Any.

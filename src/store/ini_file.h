@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A file of sections and values, as AWS's tools write: ~/.aws/config and ~/.aws/credentials.
  *
- *     [profile one]        a section; blanks within the brackets do not count at both ends
- *     region = eu-west-1   blanks around the key and the value do not count
+ *     [profile one]        a section; blanks next to the brackets are ignored
+ *     region = eu-west-1   blanks around the key and the value are ignored
  *     s3 =                 lines that begin with a blank belong to the value above, and are skipped
  *       max_queue = 10
- *     # ; begin a comment, where a line begins
+ *     # ; begin a comment at the beginning of a line
  *
- * A section may occur twice, and its values are one set; of a key that occurs twice the last one counts.
+ * A section may occur twice; then its values are joined. When a key occurs twice, the last value is used.
  *
  * Ownership.  ini_file_done() overwrites and frees the text; values are ranges of it.
  * Threads.  One owner; read by any.

@@ -37,7 +37,7 @@ struct page {
         struct store_list *list;  /* borrowed */
         struct strbuf     *token; /* borrowed */
         bool               has_root;
-        /* Of the blob that is being read. */
+        /* The blob whose element is being read. */
         struct strbuf name;
         struct strbuf etag;
         uint64_t      size;
@@ -111,7 +111,7 @@ static void read_property(struct page *p, struct str name, struct str text) {
 
 static struct error *on_end(void *userp, struct str path, struct str text) {
         struct page *p = userp;
-        size_t       start = sizeof(PROPERTIES); /* with the slash behind it */
+        size_t       start = sizeof(PROPERTIES); /* with the slash after it */
 
         if (str_is(path, BLOB "/Name"))
                 strbuf_put(&p->name, text.ptr, text.len);

@@ -137,7 +137,7 @@ static struct error *check(const struct page *p) {
         return NULL;
 }
 
-/* The element may stand behind the names. */
+/* The element may come after the names. */
 static bool is_encoded(struct str page) {
         static const char mark[] = "<EncodingType>url</EncodingType>";
 

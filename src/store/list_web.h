@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The listing of a repository behind HTTP: the file index.json at its root.
+/* The listing of a repository on a web server: the file index.json at its root.
  *
  *     {"files": [{"path": "digits/1/model.onnx", "size": 1024,
  *                 "etag": "\"5e1f\"", "sha256": "<64 hexadecimal digits>"}, ...]}

@@ -135,7 +135,7 @@ static bool take(void *userp, struct str bytes) {
 
 /* ---- the transfer ---------------------------------------------------------------------------- */
 
-/* Precondition failed; not found; the range begins behind the end. */
+/* Precondition failed; not found; the range begins after the end. */
 static bool means_change(int status) {
         return status == 412 || status == 404 || status == 416;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The transfer of one piece of an object into a file.
  *
- * A request for a range goes on where it broke. When the store answers it with the whole object, the
- * transfer becomes one of the whole object, which begins anew after a break; that is possible for the
- * first transfer of an object only. Bytes that an earlier try has brought are no progress, so the time for
- * retries ends.
+ * After a break a request for a range continues at the next missing byte. When the store answers with the
+ * whole object, the transfer becomes one of the whole object, which starts again from the first byte after a
+ * break. Only the first transfer of an object may become that. Bytes that an earlier try has received are no
+ * progress, so the time for retries ends.
  *
  * Ownership.  Borrows everything. piece_transfer_run() leaves nothing to be freed.
  * Threads.  One owner. `done_bytes` and `is_cancelled` are shared.

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory of keys and tokens: it is overwritten before it is freed, so that neither a core file nor a later
- * allocation has them. store_request_done() and store_answer_done() do the same with what they free.
+/* Memory for keys and tokens. It is overwritten before it is freed, so that neither a core file nor a later
+ * allocation contains them. store_request_done() and store_answer_done() overwrite what they free, too.
+ *
+ * Ownership.  The caller owns what these functions return, and frees it with secret_free().
+ * Threads.  Any.
  */
 #pragma once
 
@@ -9,7 +12,7 @@
 
 /* NULL is fine. */
 void secret_free(char *text);
-/* strbuf_init() with room for `bytes`: a buffer that grows leaves a copy behind. */
+/* strbuf_init() with room for `bytes`. A buffer that grows would leave a copy in freed memory. */
 void secret_buf_init(struct strbuf *b, size_t bytes, size_t max);
 void secret_buf_done(struct strbuf *b);
 

@@ -51,7 +51,7 @@ struct error *store_open(struct store_hub *hub, const char *address, struct stor
         TRY(store_url_parse(address, &url));
         s = mem_zalloc(sizeof(*s));
         ref_init(&s->ref);
-        mutex_init(&s->lock, LOCK_MAILBOX);
+        mutex_init(&s->lock, LOCK_LEAF);
         s->hub = hub;
         s->url = url;
         err = open_parts(s);

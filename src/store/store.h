@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An opened remote repository: an address, who the server is there, where copies lie, and the listing.
+/* An opened remote repository: its address, the credentials, the folder of the copies, and the listing.
  *
  * Ownership.  Counted.
  * Threads.  Any, at the same time.
@@ -29,7 +29,7 @@ struct store {
         struct store_folder      *folder;      /* owned; local copies */
         struct store_cache       *cache;       /* owned */
 
-        struct mutex          lock;         /* rank LOCK_MAILBOX; guards everything below */
+        struct mutex          lock;         /* rank LOCK_LEAF; guards everything below */
         struct store_listing *latest;       /* ref; of the whole repository; NULL: none yet */
         uint64_t              latest_ns;    /* when it was asked for, also in vain */
         struct error         *latest_error; /* owned; why the last attempt failed; or NULL */

@@ -27,7 +27,7 @@ struct store_cache {
 
 /* ---- the directory --------------------------------------------------------------------------- */
 
-/* After a crash of the machine, a record may have reached the disk before the bytes that it is about. So
+/* After a crash of the machine, a record may have reached the disk before the bytes that it lists. So
  * it is valid until the next start of the kernel. */
 static void read_boot(struct store_cache *c) {
         AUTO_STRBUF text = { 0 };
@@ -219,7 +219,7 @@ struct error *cache_file_note_piece(struct cache_file *f, size_t piece) {
         return NULL;
 }
 
-/* The record goes first: beside a whole file, it would be about another .part. */
+/* The record is removed first: beside a whole file it would describe another .part. */
 struct error *cache_file_commit(struct cache_file *f) {
         if (fchmod(f->fd, 0400) != 0 || (f->is_kept && fdatasync(f->fd) != 0))
                 return error_errno(errno, "unable to write '%s'", f->part);
@@ -286,7 +286,7 @@ static struct error *copy_file(const char *from, const char *to) {
         if (close(out) != 0 && err == NULL)
                 err = error_errno(errno, "unable to write '%s'", to);
         if (err != NULL)
-                (void)unlink(to); /* the next try would take it for the whole file */
+                (void)unlink(to); /* the next try would mistake it for the whole file */
         close(in);
         return err;
 }

@@ -17,7 +17,7 @@
 #define MAX_REDIRECTS 5
 #define MAX_CODE_BYTES 64
 
-/* What one call knows between its tries. */
+/* State of one call between its tries. */
 struct attempt {
         struct store      *store;
         struct store_call *call;
@@ -35,7 +35,7 @@ static bool is_word(char c) {
         return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-/* The code of an error as stores write it: "<Code>NoSuchKey</Code>". Letters and digits alone, since it
+/* Returns the code of an error as stores write it: "<Code>NoSuchKey</Code>". Letters and digits alone, since it
  * goes to the log. */
 static struct str find_code(struct str body) {
         static const char mark[] = "<Code>";

@@ -30,7 +30,7 @@ struct store_credentials {
         uint64_t (*now)(void);           /* the wall clock */
         atomic_uint n_renewals;          /* that gave other keys */
 
-        struct mutex       lock; /* rank LOCK_MAILBOX; guards everything below */
+        struct mutex       lock; /* rank LOCK_LEAF; guards everything below */
         struct cond        renewed;
         bool               is_renewing; /* by a thread that does not hold the lock */
         unsigned           n_attempts;
@@ -42,7 +42,7 @@ struct store_credentials {
 
 /* ---- where keys come from ------------------------------------------------------------------ */
 
-/* Of the store's kind, one. Read anew for each renewal, since files change. */
+/* The setup of the store's kind. It is read again for each renewal, since files change. */
 struct setup {
         enum store_kind    kind;
         struct aws_setup   aws;
@@ -82,7 +82,7 @@ static struct error *setup_read(const struct store_credentials *c, struct setup 
         return err;
 }
 
-/* True when the keys are in the setup, and no server is asked for them. */
+/* True when the setup contains the keys, so no server issues them. */
 static bool setup_is_static(const struct setup *s) {
         switch (s->kind) {
         case STORE_S3:
@@ -121,7 +121,7 @@ static struct error *setup_get_keys(const struct setup *s, uint64_t now_ns,
                               "end of a line");
 }
 
-/* Once: a user who expects keys finds out why a store refuses. */
+/* Logged once, so that a user who expects keys finds the reason of a refusal. */
 static void report_anonymous(const struct store_credentials *c, const struct store_keys *keys) {
         if (keys->kind == STORE_KEYS_NONE && c->url.kind != STORE_WEB)
                 log_info("%s: no credentials were found; requests are anonymous", c->url.text);
@@ -200,7 +200,7 @@ struct error *store_credentials_open(const struct store_url *url, struct store_c
         struct store_credentials *c = mem_zalloc(sizeof(*c));
         struct error             *err;
 
-        mutex_init(&c->lock, LOCK_MAILBOX);
+        mutex_init(&c->lock, LOCK_LEAF);
         cond_init(&c->renewed);
         c->now = clock_wall_ns;
         store_environment_read(&c->environment);

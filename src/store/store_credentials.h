@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who the server is for a store: where the keys come from, and how a request is signed.
+/* The identity of the server for one store: where its keys come from, and how a request is signed.
  *
  * One object serves all requests below one address. Keys that expire are renewed five minutes before;
  * one thread renews, and the others use the old keys while these are valid, and then wait. Without any,
  * requests are anonymous. docs/decisions/store-credentials.md has the sources of keys.
  *
  * Ownership.  store_credentials_free() frees it; no request may use it any more.
- * Threads.  Any. No lock is held during an exchange; who needs the new keys waits on a condition.
+ * Threads.  Any. No lock is held during an exchange; threads that need the new keys wait on a condition.
  */
 #pragma once
 

@@ -73,7 +73,7 @@ static void remove_dead(const char *parent) {
 
 /* ---- the folder of this one ------------------------------------------------------------------ */
 
-/* The lock file has another name until it is locked: another server would take it for a dead one's. */
+/* The lock file has another name until it is locked: else another server would remove the folder. */
 static struct error *make_lock(struct store_folder *f) {
         AUTO_CHARS    first = path_join(f->path, LOCK_NAME ".new");
         AUTO_CHARS    path = path_join(f->path, LOCK_NAME);

@@ -5,10 +5,10 @@
  *                           cache/       when the server has no directory for it
  *                           0/, 1/ ...   one for each copy
  *
- * The parent is that of the reference server: TRITON_AWS_MOUNT_DIRECTORY, TRITON_GCS_MOUNT_DIRECTORY,
+ * The parent is the same as in the reference server: TRITON_AWS_MOUNT_DIRECTORY, TRITON_GCS_MOUNT_DIRECTORY,
  * TRITON_AZURE_MOUNT_DIRECTORY, else /tmp; for the web the directory of the cache, else /tmp. The kernel
- * releases the lock however the process ends. So a folder whose lock is free belongs to a dead server;
- * the next server of the same user removes it when it opens its own.
+ * releases the lock when the process ends, for any reason. So a folder with a free lock belongs to a server
+ * that has ended; the next server of the same user removes that folder when it opens its own.
  *
  * Ownership.  store_folder_close() removes the folder.
  * Threads.  store_folder_make_place(): any, at the same time.

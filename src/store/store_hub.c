@@ -13,7 +13,7 @@ struct store_hub *store_hub_new(const struct store_hub_options *o) {
         h->n_transfers = o->n_transfers > 0 ? o->n_transfers : 1;
         h->retry_ns = o->retry_ns;
         h->transfers = work_pool_new("neso-transfer", h->n_transfers, WORK_BACKGROUND);
-        mutex_init(&h->lock, LOCK_MAILBOX);
+        mutex_init(&h->lock, LOCK_LEAF);
         cond_init(&h->changed);
         list_init(&h->fetches);
         return h;

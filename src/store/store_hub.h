@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the remote repositories of one server share: the threads that fetch, the limits, and the end.
  *
- * Whoever waits here (for the next try of a request, for the end of a transfer) waits on one condition;
- * store_hub_stop() and a cancelled fetch wake it.
+ * Threads that wait (for the next try of a request, for the end of a transfer) wait on one condition;
+ * store_hub_stop() and a cancelled fetch wake them.
  *
- * Ownership.  It outlives its stores. It has no thread until something is fetched.
- * Threads.  Any. The lock (rank LOCK_MAILBOX) is not held during a request or a file operation.
+ * Ownership.  The hub outlives its stores. It has no thread until the first transfer.
+ * Threads.  Any. The lock (rank LOCK_LEAF) is not held during a request or a file operation.
  */
 #pragma once
 
@@ -30,9 +30,9 @@ struct store_hub {
         unsigned n_transfers;
         uint64_t retry_ns;
         struct work_pool
-                *transfers; /* owned; a transfer that waits for its next try gives its place away */
+                    *transfers; /* owned; a transfer that waits for its next try frees its place */
         atomic_bool  is_stopping;
-        struct mutex lock;    /* rank LOCK_MAILBOX; guards everything below, and the fetches */
+        struct mutex lock;    /* rank LOCK_LEAF; guards everything below, and the fetches */
         struct cond  changed; /* a piece has ended, a fetch is cancelled, the server stops */
         struct list  fetches; /* struct store_fetch: those that run */
 };

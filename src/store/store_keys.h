@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Keys that sign requests until they expire. They do not change: renewing makes new ones.
  *
- * Ownership.  Counted; the last store_keys_unref() overwrites and frees them.
+ * Ownership.  References are counted; the last store_keys_unref() overwrites and frees the keys.
  * Threads.  Any.
  */
 #pragma once

@@ -34,7 +34,7 @@ static const char *origin_of(const struct store *s) {
         return store_credentials_origin(s->credentials);
 }
 
-/* Below the bucket. The caller owns it. */
+/* Returns the path below the bucket. The caller owns it. */
 static char *full_name(const struct store *s, const char *name) {
         return *s->url.path != '\0' ? mem_printf("%s/%s", s->url.path, name) : mem_strdup(name);
 }

@@ -35,7 +35,7 @@ static int compare_top(const char *name, const char *directory, size_t len) {
         return order != 0 ? order : (unsigned char)name[len] - '/';
 }
 
-/* The first entry that does not come before those of the directory, or (after) the first behind. */
+/* Returns the index of the first entry of the directory; with `after`, of the first entry after them. */
 static size_t find_bound(const struct store_list *list, const char *directory, bool after) {
         size_t begin = 0, end = list->n_entries, len = strlen(directory);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What lay in a repository, or in one of its directories, at one moment: entries sorted by name. One
+/* The contents of a repository, or of one of its directories, at one moment: entries sorted by name. One
  * listing serves the scan for models, the fingerprints of their files and their transfer.
  *
  * Ownership.  Counted; nothing in it changes.

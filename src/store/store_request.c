@@ -30,12 +30,12 @@ static struct {
         pthread_once_t        once;
         struct error         *failure; /* owned; set once */
         struct curl_functions curl;
-        struct mutex          lock; /* rank LOCK_MAILBOX; guards everything below */
+        struct mutex          lock; /* rank LOCK_LEAF; guards everything below */
         struct connection    *idle; /* owned, each; the last used first */
         size_t                n_idle;
 } library = {
         .once = PTHREAD_ONCE_INIT,
-        .lock = { .native = PTHREAD_MUTEX_INITIALIZER, .rank = LOCK_MAILBOX },
+        .lock = { .native = PTHREAD_MUTEX_INITIALIZER, .rank = LOCK_LEAF },
 };
 
 /* ---- headers --------------------------------------------------------------------------------- */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Moments in the forms that stores and servers of tokens write. All are nanoseconds since the epoch, by the
  * wall clock, and in UTC.
+ *
+ * Threads.  Any.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Questions to a server that gives out keys or tokens: STS, the metadata service of a machine, OAuth 2.0.
+/* Requests to a server that issues keys or tokens: STS, the metadata service of a machine, OAuth 2.0.
  *
  * An answer has at most 64 KiB. An error names the server and, when it refuses, its code
  * ("ExpiredTokenException", "invalid_grant"), but no other text of the answer: that could repeat a secret.

@@ -16,7 +16,7 @@
 struct url_parts {
         struct str origin; /* "https://host:port" */
         struct str host;   /* "host:port", without the scheme's own port */
-        struct str path;   /* "/a/b", percent-encoded; "" when the URL ends behind the host */
+        struct str path;   /* "/a/b", percent-encoded; "" when the URL ends after the host */
         struct str query;  /* without '?'; "" */
         bool       is_tls;
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reads a small XML document of a peer, such as a page of a listing, and hands out its elements.
+/* Reads a small XML document of a peer, such as a page of a listing, and passes its elements to the caller.
  *
  * A caller gets the path of each element, "ListBucketResult/Contents/Key", when the element begins and
  * again with its text when it ends. Names are without prefixes of namespaces; attributes are skipped.
- * The text of an element that has children is what stands behind the last of them.
+ * The text of an element with children is the text after the last child.
  *
  * A document type is refused, and with it every declaration of an entity: no text can grow. Depth,
  * paths and texts have limits. Only this file includes expat's header;

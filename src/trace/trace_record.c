@@ -234,7 +234,7 @@ struct error *trace_record_new(const struct trace_record_options *o, struct trac
                 return error_new_text(ERR_UNAVAILABLE, "out of memory for a trace");
         memset(r, 0, offsetof(struct trace_record, first_memory));
         arena_init(&r->arena, r->first_memory, sizeof(r->first_memory), TRACE_RECORD_MAX_BYTES);
-        mutex_init(&r->lock, LOCK_MAILBOX);
+        mutex_init(&r->lock, LOCK_LEAF);
         ref_init(&r->ref);
         ref_get(&r->ref); /* the core's */
         r->source = o->source;

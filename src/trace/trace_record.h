@@ -9,7 +9,7 @@
  * Ownership.  Counted: the front end holds a reference until its answer is sent, the core until it
  * releases the trace. The last unref passes the record to the tracer's `on_complete`, which takes
  * it and frees it with trace_record_free().
- * Threads.  A mutex (rank LOCK_MAILBOX) guards the record until it is complete. Then its taker owns
+ * Threads.  A mutex (rank LOCK_LEAF) guards the record until it is complete. Then its taker owns
  * it alone.
  */
 #pragma once

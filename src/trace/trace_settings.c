@@ -141,7 +141,7 @@ struct error *trace_settings_init(struct trace_settings *s, const struct trace_c
         memset(s->global_is_set, 0, sizeof(s->global_is_set));
         s->source = source_new(&config->values);
         atomic_init(&s->is_on, is_traced(s, s->source));
-        mutex_init(&s->lock, LOCK_MAILBOX);
+        mutex_init(&s->lock, LOCK_LEAF);
         map_init(&s->models);
         return check(s, &config->values);
 }

@@ -9,7 +9,7 @@
  *
  * Ownership.  The settings hold each source in force. Each record holds the source from which it
  * came.
- * Threads.  Any. A mutex (rank LOCK_MAILBOX) guards the settings. While nothing is traced, a
+ * Threads.  Any. A mutex (rank LOCK_LEAF) guards the settings. While nothing is traced, a
  * request costs one atomic load.
  */
 #pragma once

@@ -10,7 +10,7 @@ struct trace_writer {
         struct trace_writer_options options;
         struct thread               thread;
 
-        struct mutex         lock; /* rank LOCK_MAILBOX; guards everything below */
+        struct mutex         lock; /* rank LOCK_LEAF; guards everything below */
         struct cond          changed;
         struct trace_record *first, *last; /* owned */
         size_t               n_spans;
@@ -169,7 +169,7 @@ struct error *trace_writer_start(const struct trace_writer_options *o, struct tr
 
         w->options = *o;
         w->deadline_ns = CLOCK_NEVER;
-        mutex_init(&w->lock, LOCK_MAILBOX);
+        mutex_init(&w->lock, LOCK_LEAF);
         cond_init(&w->changed);
         cond_init(&w->ended);
         o->sink->writer = w;

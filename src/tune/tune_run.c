@@ -34,7 +34,7 @@ struct tune_run {
         struct target           target;
         bool                    has_target;
         struct loop_group      *loops; /* owned */
-        struct channel_home     home;
+        struct channel_shard    shard;
         struct control         *control;
         struct tune_results     results;
         double                  load;
@@ -152,10 +152,10 @@ static struct error *open_run(struct tune_run *r) {
         TRY(target_open(&r->plan->load.target, &r->target));
         r->has_target = true;
         TRY(loop_group_new("neso-tune", 1, &r->loops));
-        r->home = (struct channel_home){ .loop = loop_group_get(r->loops, 0),
-                                         .target = &r->target,
-                                         .room = mem_alloc(CHANNEL_ROOM_BYTES) };
-        r->control = control_open(&r->home, CONTROL_NS);
+        r->shard = (struct channel_shard){ .loop = loop_group_get(r->loops, 0),
+                                           .target = &r->target,
+                                           .room = mem_alloc(CHANNEL_ROOM_BYTES) };
+        r->control = control_open(&r->shard, CONTROL_NS);
         r->results.models = mem_zalloc(MAX_MODELS * sizeof(*r->results.models));
         TRY(collect(r, r->plan->load.v->model, 0));
         if (r->plan->objective == TUNE_RATE_PER_CPU && !target_is_local(&r->target))
@@ -187,7 +187,7 @@ void tune_run_free(struct tune_run *r) {
                 return;
         control_close(r->control);
         loop_group_free(r->loops);
-        free(r->home.room);
+        free(r->shard.room);
         for (size_t i = 0; i < r->results.n_models; i++) {
                 free(r->results.models[i].name);
                 strbuf_done(&r->results.models[i].original);

@@ -12,7 +12,7 @@ import subprocess
 import pytest
 
 from conftest import BUILD
-from python_lab import OPTIONS  # noqa: F401
+from python_programs import OPTIONS  # noqa: F401
 
 BACKENDS = ("python",)
 ALONE = True

@@ -8,7 +8,7 @@ import pytest
 import requests
 
 from grpc_stubs import Client, Stub, open_channel, stubs  # noqa: F401
-from python_lab import OPTIONS as PYTHON, PROGRAM, model
+from python_programs import OPTIONS as PYTHON, PROGRAM, model
 
 BACKENDS = ("python",)
 # The answer of is_ready() is in a file. While there is a file "hold", it first reports through one FIFO

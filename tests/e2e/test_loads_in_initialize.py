@@ -5,7 +5,7 @@ import concurrent.futures
 import requests
 
 import conftest
-from python_lab import OPTIONS as PYTHON, SECONDS
+from python_programs import OPTIONS as PYTHON, SECONDS
 
 LOADER = '''
 import triton_python_backend_utils as pb_utils

@@ -11,14 +11,14 @@ import time
 
 import pytest
 
-import openai_lab as lab
+import openai_models
 from conftest import ROOT, TLS, Server, write_repository
-from python_lab import OPTIONS as PYTHON_OPTIONS
+from python_programs import OPTIONS as PYTHON_OPTIONS
 
-BACKENDS = lab.BACKENDS
+BACKENDS = openai_models.BACKENDS
 FOLDER = tempfile.TemporaryDirectory(prefix="openai_client_")
 LOG = pathlib.Path(FOLDER.name) / "log"
-MODELS = lab.models(LOG)
+MODELS = openai_models.models(LOG)
 OPTIONS = (*PYTHON_OPTIONS, "--http-max-input-size=100000", "--in-flight-limit=llmapi,requests=1")
 MODULES = ROOT / ".deps" / "node" / "node_modules"
 TAKES_SECONDS = 20
@@ -136,7 +136,7 @@ def test_7_keys(tmp_path):
 def test_1_a_full_server_is_asked_again(server):
     """One request of the only place waits; the client tries twice, a second apart, as Retry-After asks."""
     waits = LOG.read_text().count("waits") if LOG.exists() else 0
-    connection = lab.begin(server, "/v1/completions", {"model": "llmapi", "prompt": "@wait"})
+    connection = openai_models.begin(server, "/v1/completions", {"model": "llmapi", "prompt": "@wait"})
     deadline = time.monotonic() + 20
     while not LOG.exists() or LOG.read_text().count("waits") == waits:
         assert time.monotonic() < deadline

@@ -10,13 +10,13 @@ import urllib.request
 
 import pytest
 
-import openai_lab as lab
-from openai_lab import call, chat, complete
-from python_lab import OPTIONS as PYTHON_OPTIONS
+import openai_models
+from openai_models import call, chat, complete
+from python_programs import OPTIONS as PYTHON_OPTIONS
 
-BACKENDS = lab.BACKENDS
+BACKENDS = openai_models.BACKENDS
 FOLDER = tempfile.TemporaryDirectory(prefix="openai_embeddings_")
-MODELS = lab.models(pathlib.Path(FOLDER.name) / "log")
+MODELS = openai_models.models(pathlib.Path(FOLDER.name) / "log")
 OPTIONS = PYTHON_OPTIONS
 TAKES_SECONDS = 15
 
@@ -122,7 +122,7 @@ def test_long_texts(server):
     answer = complete(server, "plain", text)
     assert answer.status == 200, answer.body[:300]
     assert answer.json["choices"][0]["text"] == text
-    found = lab.chunks(complete(server, "plain", text, stream=True).body)
+    found = openai_models.chunks(complete(server, "plain", text, stream=True).body)
     assert "".join(c["choices"][0]["text"] for c in found) == text
     answer = chat(server, "speaks", text)
     assert answer.json["choices"][0]["message"]["content"] == text
@@ -140,7 +140,7 @@ def test_many_texts(server):
 
 def test_a_client_that_hangs_up_while_its_body_is_read(server):
     for _ in range(20):
-        lab.begin(server, "/v1/completions", {"model": "plain", "prompt": "a" * 1000000}).close()
+        openai_models.begin(server, "/v1/completions", {"model": "plain", "prompt": "a" * 1000000}).close()
     assert complete(server, "plain", "a").status == 200
 
 

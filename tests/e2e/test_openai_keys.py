@@ -8,15 +8,15 @@ import time
 
 import pytest
 
-import openai_lab as lab
+import openai_models
 from conftest import Server, write_repository
-from openai_lab import call, complete
-from python_lab import OPTIONS as PYTHON_OPTIONS
+from openai_models import call, complete
+from python_programs import OPTIONS as PYTHON_OPTIONS
 from wire import Wire
 
-BACKENDS = lab.BACKENDS
+BACKENDS = openai_models.BACKENDS
 FOLDER = tempfile.TemporaryDirectory(prefix="openai_keys_")
-MODELS = lab.models(pathlib.Path(FOLDER.name) / "log")
+MODELS = openai_models.models(pathlib.Path(FOLDER.name) / "log")
 OPTIONS = (*PYTHON_OPTIONS, "--http-max-input-size=100000")
 TAKES_SECONDS = 20
 LISTED = {"vllm", "plain", "vllm_embedding", "trtllm", "llmapi", "speaks", "embed", "embed_one"}

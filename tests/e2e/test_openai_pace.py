@@ -11,23 +11,23 @@ import time
 
 import pytest
 
-import openai_lab as lab
+import openai_models
 from conftest import BUILD, TLS, Server, is_sanitized, write_repository
-from openai_lab import call, chunks, complete
+from openai_models import call, chunks, complete
 from test_memory import MIB, SLACK, check_peak, forget_peak
 
 BACKENDS = ("repeat",)  # what the module needs is built with them
 TAKES_SECONDS = 15
 N_STREAMS = 32
 
-TEXT = lab.io([("text_input", "STRING", [1], False), ("sampling_parameters", "STRING", [1], True),
+TEXT = openai_models.io([("text_input", "STRING", [1], False), ("sampling_parameters", "STRING", [1], True),
                ("stream", "BOOL", [1], True)], [("text_output", "STRING", [1])])
-COPIES = lab.io([("text_input", "STRING", [1], False), ("sampling_param_max_tokens", "INT32", [1], True)],
+COPIES = openai_models.io([("text_input", "STRING", [1], False), ("sampling_param_max_tokens", "INT32", [1], True)],
                 [("text_output", "STRING", [1])])
 
 
 def model(tensors):
-    return {"config.pbtxt": f'backend: "tokens"\n{tensors}{lab.DECOUPLED}',
+    return {"config.pbtxt": f'backend: "tokens"\n{tensors}{openai_models.DECOUPLED}',
             "libtriton_tokens.so": (BUILD / "tests" / "e2e" / "libtriton_tokens.so").read_bytes()}
 
 
@@ -36,7 +36,7 @@ def server(tmp_path_factory):
     if TLS:
         pytest.skip("these clients are plain sockets")
     folder = tmp_path_factory.mktemp("pace")
-    write_repository(folder, {"text": model(TEXT), "speaks": model(lab.OPENAI_IO),
+    write_repository(folder, {"text": model(TEXT), "speaks": model(openai_models.OPENAI_IO),
                               "copies": model(COPIES)})
     started = Server(folder, ("--http-thread-count=1",))
     yield started

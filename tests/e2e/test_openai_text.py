@@ -9,14 +9,14 @@ import time
 
 import pytest
 
-import openai_lab as lab
-from openai_lab import call, chat, chunks, complete, events
-from python_lab import OPTIONS as PYTHON_OPTIONS
+import openai_models
+from openai_models import call, chat, chunks, complete, events
+from python_programs import OPTIONS as PYTHON_OPTIONS
 
-BACKENDS = lab.BACKENDS
+BACKENDS = openai_models.BACKENDS
 FOLDER = tempfile.TemporaryDirectory(prefix="openai_text_")
 LOG = pathlib.Path(FOLDER.name) / "cancelled"
-MODELS = lab.models(LOG)
+MODELS = openai_models.models(LOG)
 OPTIONS = (*PYTHON_OPTIONS, "--openai-max-choices=4", "--openai-heartbeat-ms=200",
            "--http-max-input-size=200000")
 TAKES_SECONDS = 15
@@ -234,7 +234,7 @@ def test_a_failure_in_a_stream(server, name):
 
 
 def test_a_heartbeat_while_no_text_comes(server):
-    connection = lab.begin(server, "/v1/completions",
+    connection = openai_models.begin(server, "/v1/completions",
                            {"model": "vllm", "prompt": "@wait", "stream": True})
     reply = connection.getresponse()
     assert reply.status == 200
@@ -279,7 +279,7 @@ def test_1_a_client_that_hangs_up_cancels(server, name, stream):
     waits, cancelled = len(logged("waits")), len(logged("cancelled"))
     n, path, said = (1, "/v1/chat/completions", {"messages": [{"role": "user", "content": "@wait"}]}
                      ) if name == "speaks" else (2, "/v1/completions", {"prompt": ["@wait"] * 2})
-    connection = lab.begin(server, path, {"model": name, "stream": stream, **said})
+    connection = openai_models.begin(server, path, {"model": name, "stream": stream, **said})
     wait_for("waits", waits + n)
     connection.close()
     wait_for("cancelled", cancelled + n)

@@ -10,7 +10,7 @@ import pytest
 import requests
 
 from conftest import is_sanitized
-from python_lab import PYTHON, model, start, stub_of  # noqa: F401 - a fixture
+from python_programs import PYTHON, model, start, stub_of  # noqa: F401 - a fixture
 
 TAKES_SECONDS = 20
 BACKENDS = ("python",)

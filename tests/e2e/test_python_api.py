@@ -12,7 +12,7 @@ import requests
 
 from conftest import Server, write_repository  # noqa: F401
 from grpc_stubs import Client, client, stubs  # noqa: F401
-from python_lab import ASYNC_LAB, IO, LAB, OPTIONS, RAW, infer, lab, model, post, raised
+from python_programs import ASYNC_RUNNER, IO, RUNNER, OPTIONS, RAW, infer, run_program, model, post, raised
 
 BACKENDS = ("python",)
 
@@ -60,8 +60,8 @@ MODELS = {
         f'input {{ name: "{name}" data_type: TYPE_FP32 dims: 1 {more} }}\n'
         for name, more in (("A", ""), ("B", "optional: true"), ("C", ""))
         ) + 'output { name: "Y" data_type: TYPE_STRING dims: 1 }\n'),
-    "lab": model(LAB, 'parameters { key: "color" value { string_value: "red" } }\n'),
-    "raw": model(RAW), "async_lab": model(ASYNC_LAB),
+    "lab": model(RUNNER, 'parameters { key: "color" value { string_value: "red" } }\n'),
+    "raw": model(RAW), "async_lab": model(ASYNC_RUNNER),
     **{f"id_{kind}": identity(kind) for kind in [*TYPES, "BYTES"]},
     "dl_BF16": identity("BF16", DLPACK),
 }
@@ -115,18 +115,18 @@ def test_names_of_a_class(server, name):
     """(11)"""
     module, _, plain = name.rpartition(":")
     where = "c_utils" if module else "pb_utils"
-    names = lab(server, f"result = [n for n in dir({where}.{plain}) if not n.startswith('_')]")
+    names = run_program(server, f"result = [n for n in dir({where}.{plain}) if not n.startswith('_')]")
     assert names == PUBLIC[name].split()
 
 
 def test_functions_and_constants(server):
     """(11)"""
-    assert lab(server, f"result = [n for n in {FUNCTIONS} if not hasattr(pb_utils, n)]") == []
-    assert lab(server, "result = [pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START,"
-                       " pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END,"
-                       " pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL,"
-                       " pb_utils.TRITONSERVER_REQUEST_RELEASE_ALL,"
-                       " pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE]") == [1, 2, 1, 1, 2]
+    assert run_program(server, f"result = [n for n in {FUNCTIONS} if not hasattr(pb_utils, n)]") == []
+    assert run_program(server, "result = [pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START,"
+                               " pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_END,"
+                               " pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL,"
+                               " pb_utils.TRITONSERVER_REQUEST_RELEASE_ALL,"
+                               " pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE]") == [1, 2, 1, 1, 2]
 
 
 REQUEST = "pb_utils.InferenceRequest(inputs=%s, requested_output_names=%s, model_name='m'%s)"
@@ -213,17 +213,17 @@ def test_wrong_types(server, expression):
 
 
 def test_texts_may_be_bytes(server):
-    assert lab(server, "result = [pb_utils.Tensor(b'x', np.zeros(1)).name(),"
-                       " pb_utils.TritonError(b'text').message()]") == ["x", "text"]
+    assert run_program(server, "result = [pb_utils.Tensor(b'x', np.zeros(1)).name(),"
+                               " pb_utils.TritonError(b'text').message()]") == ["x", "text"]
 
 
 # ---- tensors ---------------------------------------------------------------------------------------
 
 
 def test_properties_of_a_tensor(server):
-    assert lab(server, "t = pb_utils.Tensor('x', np.zeros((2, 0, 3), np.int16))\n"
-                       "result = [t.name(), t.shape(), t.triton_dtype(), t.is_cpu(),"
-                       " t.__dlpack_device__()]") == ["x", [2, 0, 3], 7, True, [1, 0]]
+    assert run_program(server, "t = pb_utils.Tensor('x', np.zeros((2, 0, 3), np.int16))\n"
+                               "result = [t.name(), t.shape(), t.triton_dtype(), t.is_cpu(),"
+                               " t.__dlpack_device__()]") == ["x", [2, 0, 3], 7, True, [1, 0]]
 
 
 @pytest.mark.parametrize("shape", [[0, 1, 1], [1, 1, 1], [2, 3, 4], [2, 0, 1]])
@@ -261,7 +261,7 @@ def test_a_million_strings(client):  # noqa: F811
 
 def test_serialising_strings(server):
     """(16)"""
-    assert lab(server, """
+    assert run_program(server, """
 def both(array):
     return [list(map(lambda b: b.decode("latin-1"),
                      pb_utils.deserialize_bytes_tensor(pb_utils.serialize_byte_tensor(array))))]
@@ -282,7 +282,7 @@ def test_malformed_strings(server, raw, text):
 
 def test_what_is_not_row_major_arrives_right(server):
     """(15)"""
-    assert lab(server, """
+    assert run_program(server, """
 x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 result = [pb_utils.Tensor("x", a).as_numpy().tolist() == a.tolist() and
           bool(pb_utils.Tensor("x", a).as_numpy().flags.c_contiguous)
@@ -292,7 +292,7 @@ result = [pb_utils.Tensor("x", a).as_numpy().tolist() == a.tolist() and
 
 def test_one_array_per_tensor_and_it_can_be_written_to(server):
     """(17)"""
-    assert lab(server, """
+    assert run_program(server, """
 t = request.inputs()[0]
 a = t.as_numpy()
 result = [a is t.as_numpy(), request.inputs()[0] is t, request.inputs() is request.inputs()]
@@ -304,17 +304,17 @@ result = [a is t.as_numpy(), request.inputs()[0] is t, request.inputs() is reque
 
 def test_an_array_outlives_its_request(server):
     """(18)"""
-    lab(server, "self.kept['array'] = request.inputs()[0].as_numpy()\n# keep me\nresult = 0")
+    run_program(server, "self.kept['array'] = request.inputs()[0].as_numpy()\n# keep me\nresult = 0")
     for i in range(300):
         infer(server, "id_INT8", [{"name": "X", "datatype": "INT8", "shape": [1, 1, 1], "data": [1]}])
         if i % 10 == 0:
-            lab(server, "result = 'x' * 100")
-    assert lab(server, "result = b'# keep me' in self.kept.pop('array').reshape(-1)[0]") is True
+            run_program(server, "result = 'x' * 100")
+    assert run_program(server, "result = b'# keep me' in self.kept.pop('array').reshape(-1)[0]") is True
 
 
 def test_a_child_process_gives_nothing_back(server):
     """A program may fork; what its child drops stays the parent's."""
-    assert lab(server, """
+    assert run_program(server, """
 array = request.inputs()[0].as_numpy()
 pid = os.fork()
 if pid == 0:
@@ -329,14 +329,14 @@ if pid == 0:
         os._exit(0)
 result = os.waitpid(pid, 0)[1]
 """) == 0
-    assert lab(server, "result = 5") == 5
+    assert run_program(server, "result = 5") == 5
     assert "ended unexpectedly" not in server.text()
 
 
 def test_the_models_arguments(server):
     """argparse and unittest read them."""
-    assert lab(server, "import argparse\nargparse.ArgumentParser().parse_args()\n"
-                       "result = sys.argv") == [""]
+    assert run_program(server, "import argparse\nargparse.ArgumentParser().parse_args()\n"
+                               "result = sys.argv") == [""]
 
 
 @pytest.mark.parametrize("name, code", [
@@ -345,18 +345,18 @@ def test_the_models_arguments(server):
     ("async_lab", "return os.fork()"),
 ])
 def test_a_child_that_returns_from_execute_ends_alone(server, name, code):
-    pid = lab(server, code, name=name)
+    pid = run_program(server, code, name=name)
     assert pid > 0
     for n in (1, 10 ** 6):
         wait = "return" if name == "async_lab" else "result ="
-        assert len(lab(server, f"{wait} 'x' * {n}", name=name)) == n
-    assert lab(server, f"{wait} os.waitpid({pid}, 0)[1]", name=name) == 0
+        assert len(run_program(server, f"{wait} 'x' * {n}", name=name)) == n
+    assert run_program(server, f"{wait} os.waitpid({pid}, 0)[1]", name=name) == 0
     assert "ended unexpectedly" not in server.text()
 
 
 def test_dlpack_gives_its_references_back(server):
     """(18)"""
-    assert lab(server, """
+    assert run_program(server, """
 a = np.arange(6.0)
 before = sys.getrefcount(a)
 t = pb_utils.Tensor("x", a)
@@ -372,7 +372,7 @@ result = [values, sys.getrefcount(a) - before]
 
 def test_dlpack_of_numpy(server):
     """(18) Arrays that are given over directly, and capsules that are used up."""
-    assert lab(server, """
+    assert run_program(server, """
 a = np.arange(6, dtype=np.float32).reshape(2, 3)
 before = sys.getrefcount(a)
 t = pb_utils.Tensor.from_dlpack("y", a)
@@ -392,7 +392,7 @@ result = values + [pb_utils.Tensor.from_dlpack("y", a * 2).as_numpy().tolist(),
 
 
 def test_a_later_change_of_the_array_is_seen(server):
-    assert lab(server, """
+    assert run_program(server, """
 a = np.zeros(2, np.int32)
 t = pb_utils.Tensor("x", a)
 a[0] = 7
@@ -407,14 +407,14 @@ result = t.as_numpy().tolist()
 
 def test_seven_arguments(server):
     """(19)"""
-    args = lab(server, "result = self.args")
+    args = run_program(server, "result = self.args")
     assert {k: v for k, v in args.items() if k != "model_config"} == {
         "model_instance_kind": "CPU", "model_instance_name": "lab_0",
         "model_instance_device_id": "0", "model_repository": str(server.repository / "lab"),
         "model_version": "1", "model_name": "lab"}
     config = json.loads(args["model_config"])
     assert (config["name"], config["parameters"]["color"]) == ("lab", {"string_value": "red"})
-    assert lab(server, "result = pb_utils.get_model_dir()") == str(server.repository / "lab" / "1")
+    assert run_program(server, "result = pb_utils.get_model_dir()") == str(server.repository / "lab" / "1")
 
 
 def test_what_a_request_says_of_itself(server, client):  # noqa: F811
@@ -422,16 +422,16 @@ def test_what_a_request_says_of_itself(server, client):  # noqa: F811
     code = ("result = [request.request_id(), request.correlation_id(), request.flags(),"
             " request.timeout(), json.loads(request.parameters()),"
             " sorted(request.requested_output_names()), request.trace().get_context()]")
-    assert lab(server, code) == ["", 0, 0, 0, {}, ["RESULT"], None]
-    assert lab(server, code, id="i", parameters={
+    assert run_program(server, code) == ["", 0, 0, 0, {}, ["RESULT"], None]
+    assert run_program(server, code, id="i", parameters={
         "sequence_id": 7, "sequence_start": True, "timeout": 900000000, "a": 1, "b": "two",
         "c": True, "d": 1.5}) == ["i", 7, 1, 900000000, {"a": 1, "b": "two", "c": True, "d": 1.5},
                                   ["RESULT"], None]
-    assert lab(server, code, parameters={"sequence_id": "s", "sequence_end": True})[1:3] == ["s", 2]
+    assert run_program(server, code, parameters={"sequence_id": "s", "sequence_end": True})[1:3] == ["s", 2]
 
 
 def test_flags_can_be_set(server):
-    assert lab(server, "request.set_flags(3)\nresult = request.flags()") == 3
+    assert run_program(server, "request.set_flags(3)\nresult = request.flags()") == 3
 
 
 def test_parameters_of_a_response(server):
@@ -441,9 +441,9 @@ t = pb_utils.Tensor("RESULT", np.array([b"x"], dtype=object))
 returned = [pb_utils.InferenceResponse([t], parameters={"a": 1, "b": "two", "c": False})]
 """)
     assert (status, answer["parameters"]) == (200, {"a": 1, "b": "two", "c": False})
-    assert lab(server, "r = pb_utils.InferenceResponse([], parameters={'a': 1})\n"
-                       "result = [r.parameters(), pb_utils.InferenceResponse().parameters(),"
-                       " r.has_error(), r.error(), r.output_tensors()]") == [
+    assert run_program(server, "r = pb_utils.InferenceResponse([], parameters={'a': 1})\n"
+                               "result = [r.parameters(), pb_utils.InferenceResponse().parameters(),"
+                               " r.has_error(), r.error(), r.output_tensors()]") == [
         '{"a": 1}', "{}", False, None, []]
 
 
@@ -460,7 +460,7 @@ def test_error_codes(server, code):
 
 
 def test_types_of_tensors(server):
-    assert lab(server, """
+    assert run_program(server, """
 result = [pb_utils.triton_string_to_numpy("TYPE_FP32") is np.float32,
           pb_utils.TRITON_STRING_TO_NUMPY["TYPE_BOOL"] is bool,
           pb_utils.triton_to_numpy_type(9) is np.int64, pb_utils.triton_to_numpy_type(14),
@@ -471,7 +471,7 @@ result = [pb_utils.triton_string_to_numpy("TYPE_FP32") is np.float32,
 
 
 def test_configuration_by_name(server):
-    assert lab(server, """
+    assert run_program(server, """
 config = json.loads(self.args["model_config"])
 result = [pb_utils.get_input_config_by_name(config, "CODE")["data_type"],
           pb_utils.get_output_config_by_name(config, "NONE"),
@@ -484,17 +484,17 @@ result = [pb_utils.get_input_config_by_name(config, "CODE")["data_type"],
 
 def test_log(server):
     """(23)"""
-    lab(server, "pb_utils.Logger.log_info('said %s' % request.request_id())\nresult = 0", id="info")
-    line = server.wait_for_line(r'^(.).*<lab>:1\] \\?"said info')
+    run_program(server, "pb_utils.Logger.log_info('said %s' % request.request_id())\nresult = 0", id="info")
+    line = server.wait_for_line(r'^(.).*<program>:1\] \\?"said info')
     assert line.group(1) == "I"
-    lab(server, "pb_utils.Logger.log_warn('w1')\npb_utils.Logger.log_error('e1')\n"
-                "pb_utils.Logger.log('l1', pb_utils.Logger.WARNING)\n"
-                "pb_utils.Logger.log_verbose('v1')\nresult = 0")
-    assert server.wait_for_line(r'^(.).*<lab>:3\] "l1').group(1) == "W"
+    run_program(server, "pb_utils.Logger.log_warn('w1')\npb_utils.Logger.log_error('e1')\n"
+                        "pb_utils.Logger.log('l1', pb_utils.Logger.WARNING)\n"
+                        "pb_utils.Logger.log_verbose('v1')\nresult = 0")
+    assert server.wait_for_line(r'^(.).*<program>:3\] "l1').group(1) == "W"
     assert '"w1' in server.text() and '"e1' in server.text()
     answer = requests.post(f"{server.url}/v2/logging", json={"log_verbose_level": 1}, timeout=20)
     assert answer.status_code == 200
-    lab(server, "pb_utils.Logger.log_verbose('v2')\nresult = 0")
+    run_program(server, "pb_utils.Logger.log_verbose('v2')\nresult = 0")
     server.wait_for_line('"v2')
     requests.post(f"{server.url}/v2/logging", json={"log_verbose_level": 0}, timeout=20)
     assert '"v1' not in server.text()
@@ -503,7 +503,7 @@ def test_log(server):
 def test_metrics(server):
     """(8, 24)"""
     page = f"http://127.0.0.1:{server.port('metrics')}/metrics"
-    value = lab(server, """
+    value = run_program(server, """
 family = pb_utils.MetricFamily("lab_requests", "of the lab", pb_utils.MetricFamily.COUNTER)
 one = family.Metric({"a": "1"})
 two = family.Metric({"a": "1"})
@@ -523,13 +523,13 @@ result = [one.value(), gauge.value()]
     text = requests.get(page, timeout=20).text
     assert 'lab_requests{a="1"} 5' in text and "lab_gauge 6" in text
     assert 'lab_bars_bucket{le="2"} 1' in text or 'lab_bars_bucket{le="2.0"} 1' in text
-    lab(server, "self.kept.pop('metrics').clear()\nresult = gc.collect() * 0")
+    run_program(server, "self.kept.pop('metrics').clear()\nresult = gc.collect() * 0")
     assert "lab_" not in requests.get(page, timeout=20).text
 
 
 def test_a_change_of_a_metric_is_visible_when_its_call_returns(server):
     page = f"http://127.0.0.1:{server.port('metrics')}/metrics"
-    assert lab(server, f"""
+    assert run_program(server, f"""
 import urllib.request
 def seen(line):
     return line in urllib.request.urlopen("{page}").read().decode().splitlines()
@@ -551,7 +551,7 @@ for i in range(1, 21):
 
 def test_a_second_family_keeps_the_first_ones_description(server):
     page = f"http://127.0.0.1:{server.port('metrics')}/metrics"
-    assert "# HELP lab_twice first" in lab(server, f"""
+    assert "# HELP lab_twice first" in run_program(server, f"""
 import urllib.request
 one = pb_utils.MetricFamily("lab_twice", "first", pb_utils.MetricFamily.COUNTER)
 two = pb_utils.MetricFamily("lab_twice", "second", pb_utils.MetricFamily.COUNTER)
@@ -639,9 +639,9 @@ def test_configurations_refused(server, code, text):
 
 
 def test_configuration_is_completed(server):
-    assert lab(server, CONFIG + "c.add_input({'name': 'X', 'data_type': 'TYPE_FP32', 'dims': [4]})\n"
-               "c.add_output({'name': 'Y', 'data_type': 'TYPE_FP32', 'dims': [1]})\n"
-               "c.set_max_batch_size(9)\nc.set_dynamic_batching()\nresult = c.as_dict()") == {
+    assert run_program(server, CONFIG + "c.add_input({'name': 'X', 'data_type': 'TYPE_FP32', 'dims': [4]})\n"
+                       "c.add_output({'name': 'Y', 'data_type': 'TYPE_FP32', 'dims': [1]})\n"
+                       "c.set_max_batch_size(9)\nc.set_dynamic_batching()\nresult = c.as_dict()") == {
         "name": "m", "max_batch_size": 9, "dynamic_batching": {},
         "input": [{"name": "X", "data_type": "TYPE_FP32", "dims": [4]}],
         "output": [{"name": "Y", "data_type": "TYPE_FP32", "dims": [1]}]}

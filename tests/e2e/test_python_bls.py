@@ -10,7 +10,7 @@ import os
 
 import pytest
 
-from python_lab import (ASYNC_LAB, IO, LAB, OPTIONS as PYTHON, PROGRAM, SECONDS, lab, model)
+from python_programs import (ASYNC_RUNNER, IO, RUNNER, OPTIONS as PYTHON, PROGRAM, SECONDS, run_program, model)
 
 BACKENDS = ("python", "identity", "square")
 
@@ -140,15 +140,15 @@ MODELS = {
     "identity": IDENTITY, "strings": STRINGS, "square": SQUARE,
     "chained": IDENTITY + 'parameters { key: "next" value { string_value: "chain_end" } }\n',
     "chain_end": IDENTITY.replace('"Y"', '"Z"'),
-    "lab": model(LAB), "async_lab": model(ASYNC_LAB), "echo": model(ECHO),
+    "lab": model(RUNNER), "async_lab": model(ASYNC_RUNNER), "echo": model(ECHO),
     "slow": model(SLOW, "model_transaction_policy { decoupled: true }\n",
                   'input { name: "IN" data_type: TYPE_INT32 dims: [ 1 ] }\n'
                   'output { name: "OUT" data_type: TYPE_INT32 dims: [ 1 ] }\n'),
     "nest": model(NEST),
     "caller": model(CALLER, "max_batch_size: 8\n", IDENTITY.split("\n", 2)[2]),
-    "self_one": model(LAB, ONE), "self_two": model(LAB, TWO), "before": model(BEFORE),
+    "self_one": model(RUNNER, ONE), "self_two": model(RUNNER, TWO), "before": model(BEFORE),
     "round_one": ensemble_of("self_one"), "around": ensemble_of("round_one"),
-    "round_two": ensemble_of("self_two"), "second_one": model(LAB, ONE),
+    "round_two": ensemble_of("self_two"), "second_one": model(RUNNER, ONE),
     "spare": IDENTITY,
 }
 OPTIONS = (*PYTHON, "--model-control-mode=explicit", "--allow-uploaded-backends=true",
@@ -168,7 +168,7 @@ def ys(response):
 
 
 def run(server, code, name="lab", **more):
-    return lab(server, HELP + code, name=name, **more)
+    return run_program(server, HELP + code, name=name, **more)
 
 
 def test_exec(server):
@@ -242,7 +242,7 @@ PREFIX = "Model %s - Error when running inference: "
 
 def test_children_of_a_fork(server):
     """Of a pool that was made while the model loaded, and of one that execute() makes."""
-    early, late, squares = lab(server, "", name="pool")
+    early, late, squares = run_program(server, "", name="pool")
     unknown = [2, PREFIX % "nothing" + "Request for unknown model: 'nothing' is not found"]
     assert early == late == [[n, n + 1] for n in range(20)] + [unknown]
     assert squares == run(server, "result = [len(list(ask('square', {'IN': np.array([3], np.int32)}, "
@@ -253,7 +253,7 @@ def test_children_of_a_fork(server):
 def test_a_child_of_a_fork_can_be_ended(server):
     """The model's process ignores SIGTERM; a child does not, as multiprocessing expects, from its first
     moment on."""
-    assert lab(server, """
+    assert run_program(server, """
 import signal, time
 result = []
 for _ in range(50):
@@ -409,10 +409,10 @@ def calls(*models):
 ])
 def test_models_that_call_each_other(server, first, through, cycle):
     """(37) The wait is followed through ensembles and other models; afterwards the models serve."""
-    assert lab(server, calls(*through), name=first) == PREFIX % through[-1] + ALL_WAIT + ": " + cycle
-    assert lab(server, calls(), name=first) == 5
-    assert lab(server, calls("self_two"), name="self_one") == 5
-    assert lab(server, calls("round_two"), name="self_two") == 5
+    assert run_program(server, calls(*through), name=first) == PREFIX % through[-1] + ALL_WAIT + ": " + cycle
+    assert run_program(server, calls(), name=first) == 5
+    assert run_program(server, calls("self_two"), name="self_one") == 5
+    assert run_program(server, calls("round_two"), name="self_two") == 5
 
 
 def test_two_clients_whose_calls_wait_for_each_other(server, tmp_path):
@@ -424,14 +424,14 @@ while len(os.listdir({str(tmp_path)!r})) < 2:
 """
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         answers = sorted(map(str, pool.map(
-            lambda name: lab(server, meet + calls("round_two"), name="self_two", id=name), "ab")))
+            lambda name: run_program(server, meet + calls("round_two"), name="self_two", id=name), "ab")))
     assert answers == ["5", PREFIX % "round_two" + ALL_WAIT + ": self_two -> round_two -> self_two"]
 
 
 def test_nesting_has_an_end(server):
     """(37)"""
     def nest(n):
-        return lab(server, str(n), name="nest")
+        return run_program(server, str(n), name="nest")
 
     assert nest(16) == "bottom"
     assert nest(17).endswith("BLS calls are nested too deeply")

@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from conftest import BUILD, Server, write_repository
-from python_lab import LAB, OPTIONS as PYTHON, PROGRAM, infer, lab, model, code_input
+from python_programs import RUNNER, OPTIONS as PYTHON, PROGRAM, infer, run_program, model, code_input
 
 BACKENDS = ("python",)
 WHERE = "result = [sys.executable, os.environ.get('VIRTUAL_ENV'), os.environ['PATH'].split(':')[0]]"
@@ -54,10 +54,10 @@ def environments(tmp_path_factory):
     folder = tmp_path_factory.mktemp("environments")
     make_folder(folder / "plain")
     make_archive(folder / "packed.tar.gz")
-    models = {"plain": model(LAB, environment(folder / "plain")),
-              "packed": model(LAB, environment(folder / "packed.tar.gz")),
-              "packed_too": model(LAB, environment(folder / "packed.tar.gz")),
-              "inside": {**model(LAB, environment("$$TRITON_MODEL_DIRECTORY/env")),
+    models = {"plain": model(RUNNER, environment(folder / "plain")),
+              "packed": model(RUNNER, environment(folder / "packed.tar.gz")),
+              "packed_too": model(RUNNER, environment(folder / "packed.tar.gz")),
+              "inside": {**model(RUNNER, environment("$$TRITON_MODEL_DIRECTORY/env")),
                          "env/bin/activate": ""}}
     write_repository(folder / "models", models)
     (folder / "models" / "inside" / "env" / "bin" / "python3").symlink_to("/usr/bin/python3")
@@ -76,19 +76,19 @@ def environments(tmp_path_factory):
 def test_a_folder(environments):
     """(50)"""
     server, folder = environments
-    assert lab(server, WHERE, name="plain") == [
+    assert run_program(server, WHERE, name="plain") == [
         str(folder / "plain/bin/python3"), str(folder / "plain"), str(folder / "plain/bin")]
     inside = folder / "models/inside/env"
-    assert lab(server, WHERE, name="inside") == [
+    assert run_program(server, WHERE, name="inside") == [
         str(inside / "bin/python3"), str(inside), str(inside / "bin")]
     assert f"Using Python execution env {folder / 'plain'}" in server.text()  # before it was ready
-    assert lab(server, "result = os.environ['LC_ALL']", name="plain") == "xx_YY.nothing"
+    assert run_program(server, "result = os.environ['LC_ALL']", name="plain") == "xx_YY.nothing"
 
 
 def test_an_archive_is_unpacked_once(environments):
     """(50)"""
     server, folder = environments
-    one, two = (lab(server, WHERE, name=name) for name in ("packed", "packed_too"))
+    one, two = (run_program(server, WHERE, name=name) for name in ("packed", "packed_too"))
     assert one == two and "python_env_" in one[1]
     line = f"Extracting Python execution env {os.path.realpath(folder / 'packed.tar.gz')}"
     assert server.text().count(line) == 1  # written before the server was ready
@@ -98,7 +98,7 @@ def test_an_archive_is_unpacked_once(environments):
     os.utime(folder / "models/packed/1/model.py", (time.time(), time.time() + 100))
     assert requests.post(f"{server.url}/v2/repository/models/packed/load", json={},
                          timeout=60).status_code == 200
-    assert lab(server, WHERE, name="packed") != one
+    assert run_program(server, WHERE, name="packed") != one
     server.wait_for_line(line)
 
 
@@ -112,10 +112,10 @@ BAD = {
 
 def test_archives_refused(tmp_path):
     """(50)"""
-    models = {f"m{i}": model(LAB, environment(make_archive(tmp_path / f"{i}.tar.gz", *members)))
+    models = {f"m{i}": model(RUNNER, environment(make_archive(tmp_path / f"{i}.tar.gz", *members)))
               for i, members in enumerate(BAD.values())}
     (tmp_path / "no.tar.gz").write_bytes(b"not an archive")
-    models["no"] = model(LAB, environment(tmp_path / "no.tar.gz"))
+    models["no"] = model(RUNNER, environment(tmp_path / "no.tar.gz"))
     write_repository(tmp_path / "models", models)
     server = Server(tmp_path / "models", (*PYTHON, "--exit-on-error=false"))
     text = server.text()
@@ -178,14 +178,14 @@ def test_check_says_why_a_program_does_not_load(tmp_path, program):
 
 def test_without_numpys_table(tmp_path):
     """(26)"""
-    write_repository(tmp_path, {"lab": model(LAB)})
+    write_repository(tmp_path, {"lab": model(RUNNER)})
     os.environ["NESO_PYTHON_NUMPY_TABLE"] = "0"
     try:
         server = Server(tmp_path, PYTHON)
     finally:
         del os.environ["NESO_PYTHON_NUMPY_TABLE"]
     try:
-        assert lab(server, """
+        assert run_program(server, """
 def same(a):
     t = pb_utils.Tensor("x", a)
     return [t.shape() == list(a.shape), t.as_numpy().tolist() == a.tolist(), t.triton_dtype()]
@@ -203,4 +203,4 @@ result = [c_utils._has_numpy_table(), same(x), same(x.T), same(np.zeros((2, 0), 
 
 def test_with_numpys_table(environments):
     """(26)"""
-    assert lab(environments[0], "result = c_utils._has_numpy_table()", name="plain") is True
+    assert run_program(environments[0], "result = c_utils._has_numpy_table()", name="plain") is True

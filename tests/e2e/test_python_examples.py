@@ -14,7 +14,7 @@ import requests
 
 from conftest import ROOT
 from grpc_stubs import Client, client, stubs  # noqa: F401
-from python_lab import LAB, OPTIONS as PYTHON, PYTHON as INTERPRETER, infer, lab, model
+from python_programs import RUNNER, OPTIONS as PYTHON, PYTHON as INTERPRETER, infer, run_program, model
 from scrape import metrics
 
 BACKENDS = ("python", "onnxruntime", "identity")
@@ -124,7 +124,7 @@ START, END = (pb_utils.TRITONSERVER_REQUEST_FLAG_SEQUENCE_START,
 """
 
 MODELS = {
-    "lab": model(LAB),
+    "lab": model(RUNNER),
     "sums": model(SUMS, io=SUMS_IO),
     "add_sub": model(ADD_SUB, io=ADD_SUB_IO),
     "decode": model(DECODE, "max_batch_size: 4\n", 'input { name: "FILE" data_type: TYPE_STRING dims: [ 1 ] }\n'
@@ -132,7 +132,7 @@ MODELS = {
     "mean": model(MEAN, "max_batch_size: 4\n", 'input { name: "PIXELS" data_type: TYPE_FP32 dims: [ 3, -1, -1 ] }\n'
                   'output { name: "MEAN" data_type: TYPE_FP32 dims: [ 3 ] }\n'),
     "pictures": PICTURES,
-    **{f"kind_{kind}": model(LAB, f"instance_group {{ count: 1 kind: KIND_{kind} }}\n")
+    **{f"kind_{kind}": model(RUNNER, f"instance_group {{ count: 1 kind: KIND_{kind} }}\n")
        for kind in ("CPU", "MODEL")},
 }
 
@@ -273,7 +273,7 @@ def test_pictures_are_decoded_in_an_ensemble(client, encode):  # noqa: F811
 
 def test_calls_of_a_model_with_sequences(server):
     """(36) IDs that are numbers and texts, interleaved; a request without START is refused."""
-    assert lab(server, ASK + """
+    assert run_program(server, ASK + """
 result = []
 for i, key in enumerate([7, "seven", 7, "seven", 7, "seven"]):
     flags = START if i < 2 else END if i > 3 else 0
@@ -290,7 +290,7 @@ def test_calls_of_an_ensemble(server):
     """(36)"""
     picture = numpy.zeros((4, 5, 3), numpy.uint8)
     picture[:, :, 1] = 255
-    assert lab(server, ASK + f"file = {as_ppm(picture)!r}\n" + """
+    assert run_program(server, ASK + f"file = {as_ppm(picture)!r}\n" + """
 result = ask("pictures", "MEAN", {"FILE": np.array([[file], [file]], dtype=np.object_)}).tolist()
 """) == [[0, 1, 0]] * 2
 
@@ -299,7 +299,7 @@ def test_calls_of_a_model_of_onnx_runtime(server, images, labels):
     """(36) The values that a client gets."""
     status, direct = infer(server, "digits", image_input(images[:3]))
     assert status == 200
-    assert lab(server, ASK + f"images = np.array({images[:3].tolist()}, np.float32)\n" + """
+    assert run_program(server, ASK + f"images = np.array({images[:3].tolist()}, np.float32)\n" + """
 result = [float(v) for v in ask("digits", "probabilities", {"image": images}).ravel()]
 """) == pytest.approx(direct["outputs"][0]["data"], rel=1e-6)
     assert [row.index(max(row)) for row in numpy.array(
@@ -309,8 +309,8 @@ result = [float(v) for v in ask("digits", "probabilities", {"image": images}).ra
 @pytest.mark.parametrize("kind", ["CPU", "MODEL"])
 def test_instance_kinds(server, kind):
     """(9)"""
-    assert lab(server, "result = [self.args['model_instance_kind'], "
-               "self.args['model_instance_device_id']]", name=f"kind_{kind}") == [kind, "0"]
+    assert run_program(server, "result = [self.args['model_instance_kind'], "
+                       "self.args['model_instance_device_id']]", name=f"kind_{kind}") == [kind, "0"]
 
 
 TENSORS_OF = {
@@ -337,4 +337,4 @@ def test_tensors_of_other_libraries(server, library):
     """(9)"""
     if not has_module(library):
         pytest.skip(f"the interpreter has no {library}")
-    assert lab(server, TENSORS_OF[library], name="kind_CPU") == [[0, 2, 4], [6, 8, 10]]
+    assert run_program(server, TENSORS_OF[library], name="kind_CPU") == [[0, 2, 4], [6, 8, 10]]

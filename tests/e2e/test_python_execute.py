@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from grpc_stubs import Client, client, stubs  # noqa: F401
-from python_lab import (ASYNC_LAB, IO, LAB, OPTIONS, PROGRAM, RAW, code_input, error, infer, lab,
+from python_programs import (ASYNC_RUNNER, IO, RUNNER, OPTIONS, PROGRAM, RAW, code_input, error, infer, run_program,
                         model, post)
 from scrape import metric
 
@@ -164,14 +164,14 @@ def helper(name):
 
 
 MODELS = {
-    "lab": model(LAB),
+    "lab": model(RUNNER),
     "raw": model(RAW),
     "raw_decoupled": model(RAW, DECOUPLED),
-    "async_lab": model(ASYNC_LAB),
-    "async_4": model(ASYNC_LAB, CONCURRENCY % 4),
-    "async_32": model(ASYNC_LAB, CONCURRENCY % 32),
+    "async_lab": model(ASYNC_RUNNER),
+    "async_4": model(ASYNC_RUNNER, CONCURRENCY % 4),
+    "async_32": model(ASYNC_RUNNER, CONCURRENCY % 32),
     "async_batch": model(ASYNC_BATCH, CONCURRENCY % 3 + "max_batch_size: 2\ndynamic_batching { }\n"),
-    "plain_4": model(LAB, CONCURRENCY % 4),
+    "plain_4": model(RUNNER, CONCURRENCY % 4),
     "decoupled_4": model(RAW.replace("def execute", "async def execute"), DECOUPLED + CONCURRENCY % 4),
     "repeat": model(REPEAT, DECOUPLED,
                     INT % (-1, 1) + 'output { name: "IDX" data_type: TYPE_UINT32 dims: [ 1 ] }\n'),
@@ -215,10 +215,10 @@ def test_an_exception(server):
     text = error(server, "def inner():\n    raise ValueError('why')\n\ninner()")
     file = server.repository / "raw" / "1" / "model.py"
     assert re.fullmatch(re.escape(PREFIX % "raw_0" + "ValueError: why\n\nAt:\n"
-                                  "  <lab>(2): inner\n  <lab>(4): <module>\n") +
+                                  "  <program>(2): inner\n  <program>(4): <module>\n") +
                         rf"  {re.escape(str(file))}\(\d+\): execute\n", text)
     server.wait_for_line("ValueError: why")
-    assert lab(server, "result = 1") == 1
+    assert run_program(server, "result = 1") == 1
     assert error(server, "raise pb_utils.TritonModelException()").startswith(
         PREFIX % "raw_0" + "TritonModelException: <EMPTY MESSAGE>")
     status, _ = post(server, "raw", "returned = [answer(2)]")
@@ -256,13 +256,13 @@ returned = [pb_utils.InferenceResponse([more, *answer(1).output_tensors()])]
 @pytest.mark.parametrize("n", [4097, 20000])
 def test_more_outputs_than_a_response_can_have(server, n, send):
     """The request gets an error, and the process serves the next one."""
-    pid = lab(server, "returned = [answer(os.getpid())]", name="raw")
+    pid = run_program(server, "returned = [answer(os.getpid())]", name="raw")
     assert post(server, "raw", f"""
 one = np.zeros(1, np.int8)
 response = pb_utils.InferenceResponse([pb_utils.Tensor(f"O{{i}}", one) for i in range({n})])
 {send}
 """) == (500, {"error": f"a response has {n} outputs, and at most 4096 are possible"})
-    assert lab(server, "returned = [answer(os.getpid())]", name="raw") == pid
+    assert run_program(server, "returned = [answer(os.getpid())]", name="raw") == pid
 
 
 @pytest.mark.parametrize("name", ["raw", "async_lab"])
@@ -280,7 +280,7 @@ def test_senders_of_models_that_are_not_decoupled(server, name):
             status, answer = post(server, "raw", "s = request.get_response_sender()\n" + code +
                                   "\nreturned = None")
             assert (status, json.loads(answer["outputs"][0]["data"][0])) == (200, "x"), way
-    assert lab(server, "await asyncio.sleep(0)\nreturn 3", name="async_lab") == 3
+    assert run_program(server, "await asyncio.sleep(0)\nreturn 3", name="async_lab") == 3
 
 
 @pytest.mark.parametrize("second, text", [
@@ -423,7 +423,7 @@ return self.most
 
 def lab_at_once(server, code, name, n):
     with concurrent.futures.ThreadPoolExecutor(n) as pool:
-        return list(pool.map(lambda i: lab(server, code, name=name), range(n)))
+        return list(pool.map(lambda i: run_program(server, code, name=name), range(n)))
 
 
 def test_coroutines_overlap_as_far_as_is_asked_for(server):
@@ -456,7 +456,7 @@ def test_overlapping_coroutines_fail_one_by_one(server):
     assert json.loads(answers[0][1]["outputs"][0]["data"][0]) == 5
     assert json.loads(answers[1][1]["outputs"][0]["data"][0]) == {"raised": ["ValueError", "why"]}
     assert answers[2][1]["error"].startswith(PREFIX % "async_4_0" + "CancelledError: <EMPTY MESSAGE>")
-    assert lab(server, "return 6", name="async_4") == 6
+    assert run_program(server, "return 6", name="async_4") == 6
 
 
 def test_a_crash_fails_all_that_overlaps(server):
@@ -469,7 +469,7 @@ def test_a_crash_fails_all_that_overlaps(server):
         assert post(server, "async_4", "os._exit(3)")[0] == 500
         assert [task.result()[1]["error"] for task in tasks] == [
             "Stub process 'async_4_0' is not healthy."] * 3
-    assert lab(server, "return 7", name="async_4") == 7
+    assert run_program(server, "return 7", name="async_4") == 7
 
 
 def test_overlapping_coroutines_call_their_own_model(server):
@@ -487,8 +487,8 @@ if n == 0:
 head, tail = own.split("\\nn = ", 1)
 return await nested(head + "\\nn = %%d\\n" %% (n - 1) + tail.split("\\n", 1)[1])
 """
-    assert lab(server, code % 16, name="async_32") == "bottom"
-    assert lab(server, code % 17, name="async_32").endswith("BLS calls are nested too deeply")
+    assert run_program(server, code % 16, name="async_32") == "bottom"
+    assert run_program(server, code % 17, name="async_32").endswith("BLS calls are nested too deeply")
 
 
 def test_concurrency_without_an_effect_is_logged(server):
@@ -567,7 +567,7 @@ def test_helpers_of_the_same_name_stay_apart(server, name):
 
 
 def test_statistics(server):
-    lab(server, "time.sleep(0.02)\nresult = 0")
+    run_program(server, "time.sleep(0.02)\nresult = 0")
     stats = requests.get(f"{server.url}/v2/models/lab/stats", timeout=20).json()["model_stats"][0]
     inference = stats["inference_stats"]
     assert inference["compute_infer"]["ns"] >= 20_000_000

@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from conftest import Server, write_repository
-from python_lab import LAB, OPTIONS as PYTHON, code_input, infer, lab, model, post, stub_of
+from python_programs import RUNNER, OPTIONS as PYTHON, code_input, infer, run_program, model, post, stub_of
 from test_python_processes import UNHEALTHY, is_alive, wait_until
 
 BACKENDS = ("python",)
@@ -21,16 +21,16 @@ BACKENDS = ("python",)
 TIMEOUT = 'parameters { key: "EXECUTE_TIMEOUT_MS" value { string_value: "2000" } }\n'
 NAMES = ("floods", "allocates", "limited", "exits", "forks", "splits", "daemon", "closes", "recurses")
 MODELS = {
-    "good": model(LAB),
-    **{name: model(LAB) for name in NAMES},
-    **{name: model(LAB, TIMEOUT) for name in ("sleeps", "blocks", "spins")},
+    "good": model(RUNNER),
+    **{name: model(RUNNER) for name in NAMES},
+    **{name: model(RUNNER, TIMEOUT) for name in ("sleeps", "blocks", "spins")},
 }
 OPTIONS = (*PYTHON, "--disable-auto-complete-config")
 
 
 def others_go_on(server):
     for i in range(20):
-        assert lab(server, f"result = {i}", name="good") == i
+        assert run_program(server, f"result = {i}", name="good") == i
 
 
 def misbehave(server, name, code, while_it_does=lambda: None):
@@ -65,12 +65,12 @@ for _ in range(50):
 result = 1
 """
     assert misbehave(server, "floods", code) == (200, None)
-    assert lab(server, "result = 2", name="floods") == 2
+    assert run_program(server, "result = 2", name="floods") == 2
 
 
 def test_floods_stdout_that_nobody_reads(tmp_path):
     """It waits for ever where it writes, and is killed at the deadline of an execution."""
-    write_repository(tmp_path / "models", {"good": model(LAB), "floods": model(LAB, TIMEOUT)})
+    write_repository(tmp_path / "models", {"good": model(RUNNER), "floods": model(RUNNER, TIMEOUT)})
     pipe = tmp_path / "stdout"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDWR)
@@ -78,7 +78,7 @@ def test_floods_stdout_that_nobody_reads(tmp_path):
     try:
         code = "while True:\n    os.write(1, b'x' * 4096)"
         assert misbehave(server, "floods", code) == (500, UNHEALTHY % "floods")
-        assert lab(server, "result = 2", name="floods") == 2
+        assert run_program(server, "result = 2", name="floods") == 2
         assert server.stop() == 0
     finally:
         os.close(reader)
@@ -95,7 +95,7 @@ def test_allocates_until_it_is_killed(server):
 
     code = "kept = []\nwhile True:\n    kept.append(np.ones(1 << 20))\n    time.sleep(0.005)"
     assert misbehave(server, "allocates", code, kill_when_large) == (500, UNHEALTHY % "allocates")
-    assert lab(server, "result = 2", name="allocates") == 2
+    assert run_program(server, "result = 2", name="allocates") == 2
     server.wait_for_line("Stub process 'allocates_0' ended unexpectedly: killed by signal 9")
 
 
@@ -106,9 +106,9 @@ import resource
 resource.setrlimit(resource.RLIMIT_AS, (1 << 40, resource.RLIM_INFINITY))
 np.ones(1 << 42)
 """
-    result = lab(server, code, name="limited")
+    result = run_program(server, code, name="limited")
     assert result["raised"][0] in ("MemoryError", "_ArrayMemoryError")
-    assert lab(server, "result = 2", name="limited") == 2
+    assert run_program(server, "result = 2", name="limited") == 2
     others_go_on(server)
 
 
@@ -120,13 +120,13 @@ np.ones(1 << 42)
 ])
 def test_exits(server, code, answer):
     assert misbehave(server, "exits", code) == answer
-    assert lab(server, "result = 2", name="exits") == 2
+    assert run_program(server, "result = 2", name="exits") == 2
 
 
 def test_exits_by_an_exception(server):
     status, text = misbehave(server, "exits", "sys.exit(3)")
     assert status == 500 and "SystemExit: 3\n\nAt:\n" in text
-    assert lab(server, "result = 2", name="exits") == 2
+    assert run_program(server, "result = 2", name="exits") == 2
 
 
 def test_forks_and_leaves_children(server):
@@ -140,21 +140,21 @@ for _ in range(20):
             time.sleep(60)
     result.append(pid)
 """
-    children = lab(server, code, name="forks")
+    children = run_program(server, code, name="forks")
     assert len(children) == 20 and all(is_alive(pid) for pid in children)
     others_go_on(server)
     assert misbehave(server, "forks", "os._exit(1)") == (500, UNHEALTHY % "forks")
     wait_until(lambda: not any(is_alive(pid) for pid in children))
-    assert lab(server, "result = 2", name="forks") == 2
+    assert run_program(server, "result = 2", name="forks") == 2
 
 
 def test_forks_and_both_return(server):
     """The child is of no use to the server: the parent answers, once."""
     pid = stub_of(server, "splits_0")
-    assert lab(server, "import resource\nresource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n"
-               "os.fork()\nresult = os.getpid()", name="splits") == pid
+    assert run_program(server, "import resource\nresource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n"
+                       "os.fork()\nresult = os.getpid()", name="splits") == pid
     others_go_on(server)
-    assert lab(server, "os.waitpid(-1, 0)\nresult = 2", name="splits") == 2
+    assert run_program(server, "os.waitpid(-1, 0)\nresult = 2", name="splits") == 2
     assert stub_of(server, "splits_0") == pid
 
 
@@ -168,10 +168,10 @@ if pid == 0:
         time.sleep(60)
 result = pid
 """
-    child = lab(server, code, name="daemon")
+    child = run_program(server, code, name="daemon")
     try:
         assert misbehave(server, "daemon", "os._exit(1)") == (500, UNHEALTHY % "daemon")
-        assert lab(server, "result = 2", name="daemon") == 2
+        assert run_program(server, "result = 2", name="daemon") == 2
     finally:
         os.kill(child, signal.SIGKILL)
 
@@ -188,12 +188,12 @@ HANG = {
 def test_never_returns(server, name):
     """With EXECUTE_TIMEOUT_MS: killed, also with all signals blocked or the interpreter lock held."""
     assert misbehave(server, name, HANG[name]) == (500, UNHEALTHY % name)
-    assert lab(server, "result = 2", name=name) == 2
+    assert run_program(server, "result = 2", name=name) == 2
 
 
 def test_never_returns_and_nothing_limits_it(tmp_path):
     """Without a limit the request stays; others are served, and the server ends when it must."""
-    write_repository(tmp_path, {"good": model(LAB), "hangs": model(LAB)})
+    write_repository(tmp_path, {"good": model(RUNNER), "hangs": model(RUNNER)})
     server = Server(tmp_path, (*OPTIONS, "--exit-timeout-secs=3"))
     pid = stub_of(server, "hangs_0")
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
@@ -218,11 +218,11 @@ def test_closes_all_descriptors(server):
         if status == 200:
             break
     assert status == 200
-    assert lab(server, "result = 2", name="closes") == 2
+    assert run_program(server, "result = 2", name="closes") == 2
 
 
 def test_recurses_for_ever(server):
-    result = lab(server, "def f():\n    f()\nf()", name="recurses")
+    result = run_program(server, "def f():\n    f()\nf()", name="recurses")
     assert result["raised"][0] == "RecursionError"
-    assert lab(server, "result = 2", name="recurses") == 2
+    assert run_program(server, "result = 2", name="recurses") == 2
     others_go_on(server)

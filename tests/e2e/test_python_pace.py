@@ -7,11 +7,11 @@ Numbers in brackets are those of the list of acceptance checks in docs/python_mo
 import concurrent.futures
 import re
 
-from python_lab import LAB, OPTIONS, lab, model
+from python_programs import RUNNER, OPTIONS, run_program, model
 from test_python_processes import wait_until
 
 BACKENDS = ("python",)
-MODELS = {"lab": model(LAB), "gated": model(LAB)}
+MODELS = {"lab": model(RUNNER), "gated": model(RUNNER)}
 
 GATED = """
 self.n = getattr(self, "n", 0) + 1
@@ -24,9 +24,9 @@ result = self.n
 def test_an_answer_does_not_wait_for_the_executions_after_it(server):
     """(57) Short executions let the server hand over many ahead; then long ones come."""
     for i in range(200):
-        assert lab(server, "result = 1", name="gated") == 1
+        assert run_program(server, "result = 1", name="gated") == 1
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
-        tasks = [pool.submit(lab, server, GATED, name="gated") for _ in range(16)]
+        tasks = [pool.submit(run_program, server, GATED, name="gated") for _ in range(16)]
         for n in range(1, 17):
             (server.repository / "gated" / "1" / f"go{n}").touch()
             wait_until(lambda n=n: sum(task.done() for task in tasks) == n)
@@ -58,12 +58,12 @@ result = slow / fast
 
 def test_strings_are_serialised_in_c(server):
     """(58) The best of many rounds of each, in one process, so that load counts for both."""
-    assert lab(server, SERIALISE) >= 5
+    assert run_program(server, SERIALISE) >= 5
 
 
 def test_a_thousand_lines_of_the_log(server):
     """(59) All of them, in order, from a model that waits for none."""
-    assert lab(server, "for i in range(1000):\n    pb_utils.Logger.log_info('line %d of' % i)\n"
-               "result = 1") == 1
+    assert run_program(server, "for i in range(1000):\n    pb_utils.Logger.log_info('line %d of' % i)\n"
+                       "result = 1") == 1
     server.wait_for_line('"line 999 of')
     assert re.findall(r'"line (\d+) of"', server.text()) == [str(i) for i in range(1000)]

@@ -16,7 +16,7 @@ import pytest
 import requests
 
 from conftest import Server, write_repository
-from python_lab import (IO, LAB, OPTIONS as PYTHON, PROGRAM, code_input, infer, lab, model, post,
+from python_programs import (IO, RUNNER, OPTIONS as PYTHON, PROGRAM, code_input, infer, run_program, model, post,
                         start, stub_of)  # noqa: F401 - a fixture
 from scrape import metric
 
@@ -39,23 +39,23 @@ READY = PROGRAM + '''
             raise ValueError("why")
         return {"yes": True, "no": False, "one": 1}[what]
 '''
-ENDS = LAB + '''
+ENDS = RUNNER + '''
     def finalize(self):
         pb_utils.Logger.log_info("in finalize")
         %s
 '''
 MODELS = {
-    **{name: model(LAB) for name in ("killed", "exited", "faulty", "load", "many", "spoiled",
+    **{name: model(RUNNER) for name in ("killed", "exited", "faulty", "load", "many", "spoiled",
                                          "wrong")},
-    "hung": model(LAB, 'parameters { key: "EXECUTE_TIMEOUT_MS" value { string_value: "500" } }\n'),
+    "hung": model(RUNNER, 'parameters { key: "EXECUTE_TIMEOUT_MS" value { string_value: "500" } }\n'),
     "ready": {**model(READY % ""), "1/ready": "yes"},
     "ready_async": {**model(READY % "async "), "1/ready": "yes"},
     "raises": model(ENDS % "raise ValueError('at the end')"),
-    **{f"held_{n}": model(LAB.replace("self.kept = {}", """self.kept = {}
+    **{f"held_{n}": model(RUNNER.replace("self.kept = {}", """self.kept = {}
         pb_utils.Logger.log_info("initialize begins: " + args["model_name"])
         while os.path.exists(os.path.join(pb_utils.get_model_dir(), "hold")):
             time.sleep(0.005)""")) for n in (4, 5)},
-    "spare": model(LAB),
+    "spare": model(RUNNER),
 }
 OPTIONS = (*PYTHON, "--model-control-mode=explicit", "--disable-auto-complete-config",
            *(f"--load-model={name}" for name in MODELS if name != "spare"))
@@ -90,7 +90,7 @@ def test_a_crash_fails_what_it_executes_and_nothing_else(server, name, code, end
     first = stub_of(server, f"{name}_0")
     status, answer = post(server, name, code)
     assert (status, answer["error"]) == (500, UNHEALTHY % name)
-    assert lab(server, "result = 7", name=name) == 7
+    assert run_program(server, "result = 7", name=name) == 7
     assert stub_of(server, f"{name}_0") not in (None, first)
     server.wait_for_line(f"Stub process '{name}_0' ended unexpectedly: {end}")
     assert metric(server, "neso_python_restarts_total", model=name, version="1") == 1
@@ -123,7 +123,7 @@ def test_the_second_crash_waits_longer(server):
     """(43)"""
     for _ in range(3):
         assert post(server, "many", "os._exit(1)")[0] == 500
-        assert lab(server, "result = 1", name="many") == 1
+        assert run_program(server, "result = 1", name="many") == 1
     server.wait_for_line("restarting stub process 'many_0' in 100 ms")
     server.wait_for_line("restarting stub process 'many_0' in 200 ms")
 
@@ -205,15 +205,15 @@ def test_a_process_that_writes_rubbish(server, seed):
     pid = stub_of(server, "spoiled_0")
     if pid is not None:
         os.kill(pid, signal.SIGKILL)
-    assert lab(server, "result = 7", name="spoiled") == 7
-    assert lab(server, "result = 8", name="killed") == 8
+    assert run_program(server, "result = 7", name="spoiled") == 7
+    assert run_program(server, "result = 8", name="killed") == 8
 
 
 def test_a_process_that_breaks_the_rules_is_ended(server):
     """(52) At once, although the thread that noticed it is not the one that ends processes."""
     first = stub_of(server, "wrong_0")
     assert post(server, "wrong", "c_utils._ask(99, 0, b'')") == (500, {"error": UNHEALTHY % "wrong"})
-    assert lab(server, "result = 7", name="wrong") == 7
+    assert run_program(server, "result = 7", name="wrong") == 7
     assert stub_of(server, "wrong_0") not in (None, first)
     server.wait_for_line("Stub process 'wrong_0' is killed: it broke the rules of the shared memory")
 
@@ -246,7 +246,7 @@ SLOW_READY = PROGRAM + '''
 def test_is_ready_that_takes_longer_than_askers_wait(start):
     """(44) Askers share one call and give up after 5 s; it goes on, and a later one has its result. What
     the server's only loop serves meanwhile does not wait."""
-    server = start({"slow": model(SLOW_READY), "lab": model(LAB)}, "--http-thread-count=1")
+    server = start({"slow": model(SLOW_READY), "lab": model(RUNNER)}, "--http-thread-count=1")
 
     def ask(_=None):
         begin = time.monotonic()
@@ -256,7 +256,7 @@ def test_is_ready_that_takes_longer_than_askers_wait(start):
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         asked = [pool.submit(ask) for _ in range(3)]
         server.wait_for_line("is_ready begins")
-        assert lab(server, "result = 7") == 7
+        assert run_program(server, "result = 7") == 7
         assert infer(server, "slow", code_input(""))[0] == 200
         assert not any(task.done() for task in asked)
         for task in asked:
@@ -279,12 +279,12 @@ def test_finalize_that_raises(server):
 
 def test_no_descriptors_are_inherited(server):
     code = "result = sorted(int(n) for n in os.listdir('/proc/self/fd'))[:6]"
-    assert lab(server, code, name="killed")[:5] == [0, 1, 2, 3, 4]
-    targets = lab(server, "result = [os.readlink('/proc/self/fd/%s' % n) for n in "
-                          "os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/%s' % n)]",
-                  name="killed")
+    assert run_program(server, code, name="killed")[:5] == [0, 1, 2, 3, 4]
+    targets = run_program(server, "result = [os.readlink('/proc/self/fd/%s' % n) for n in "
+                                  "os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/%s' % n)]",
+                          name="killed")
     assert sum("socket:" in target for target in targets) == 1
-    assert lab(server, "result = [os.getpgid(0) == os.getpid(), os.getppid()]", name="killed") == [
+    assert run_program(server, "result = [os.getpgid(0) == os.getpid(), os.getppid()]", name="killed") == [
         True, server.process.pid]
 
 
@@ -293,7 +293,7 @@ def test_no_descriptors_are_inherited(server):
 
 def test_without_restart(start):
     """(42)"""
-    server = start({"lab": model(LAB)}, "--backend-config=python,stub-restart=false")
+    server = start({"lab": model(RUNNER)}, "--backend-config=python,stub-restart=false")
     assert post(server, "lab", "os._exit(0)")[1]["error"] == UNHEALTHY % "lab"
     wait_until(lambda: requests.get(f"{server.url}/v2/models/lab/ready", timeout=20).status_code == 400)
     assert post(server, "lab", "result = 1")[1]["error"] == UNHEALTHY % "lab"
@@ -305,15 +305,15 @@ def test_finalize_that_never_ends(start):
     """(45)"""
     server = start({"lab": model(ENDS % "time.sleep(3600)")},
                    "--backend-config=python,stub-timeout-seconds=10")
-    assert lab(server, "result = 1") == 1
+    assert run_program(server, "result = 1") == 1
     assert server.stop() == 0
     assert "has not ended within 10 s and is killed" in server.text()
 
 
 def test_nothing_stays_behind_a_server_that_was_killed(start):
     """(46) Also where the model computes in C with the interpreter lock, and what it started."""
-    server = start({"lab": model(LAB), "busy": model(LAB)})
-    child = lab(server, "import subprocess\nresult = subprocess.Popen(['sleep', '600']).pid")
+    server = start({"lab": model(RUNNER), "busy": model(RUNNER)})
+    child = run_program(server, "import subprocess\nresult = subprocess.Popen(['sleep', '600']).pid")
     pids = [child, stub_of(server, "lab_0"), stub_of(server, "busy_0")]
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         pool.submit(lambda: post(server, "busy", "open('/tmp/x' if 0 else os.devnull)\nsum(range(10 ** 12))"))
@@ -373,7 +373,7 @@ def test_interpreters_that_cannot_be_used(start, tmp_path, name):
                            "runpy.run_path(sys.argv[0], run_name='__main__')\n")
         path.write_text(f"#!/bin/sh\nexec /usr/bin/python3 {prelude} \"$@\"\n")
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    server = start({"lab": model(LAB)}, f"--backend-config=python,python-path={path}",
+    server = start({"lab": model(RUNNER)}, f"--backend-config=python,python-path={path}",
                    "--exit-on-error=false", "--disable-auto-complete-config")
     assert re.search(text, server.text())
     if name != "missing":
@@ -389,7 +389,7 @@ def test_interpreters_that_cannot_be_used(start, tmp_path, name):
 ])
 def test_settings_refused(start, setting, text):
     """(13)"""
-    server = start({"lab": model(LAB)}, f"--backend-config=python,{setting}", "--exit-on-error=false")
+    server = start({"lab": model(RUNNER)}, f"--backend-config=python,{setting}", "--exit-on-error=false")
     assert text in server.text()
 
 
@@ -417,10 +417,10 @@ def test_models_refused(start):
         for key, value in fields.items():
             config += (f'parameters {{ key: "{value[0]}" value {{ string_value: "{value[1]}" }} }}\n'
                        if key == "parameters" else f'{key}: "{value}"\n')
-        models[name] = model(LAB, config)
+        models[name] = model(RUNNER, config)
     broken["order"] = ({}, "ASYNC_CONCURRENCY is 2, but the requests of a sequence run one after the "
                        "other")
-    models["order"] = model(LAB, "sequence_batching { }\nparameters { key: \"ASYNC_CONCURRENCY\" "
+    models["order"] = model(RUNNER, "sequence_batching { }\nparameters { key: \"ASYNC_CONCURRENCY\" "
                             "value { string_value: \"2\" } }\n")
     server = start(models, "--exit-on-error=false")
     for _, text in broken.values():

@@ -8,15 +8,15 @@ import signal
 
 import requests
 
-from python_lab import IO, LAB, OPTIONS as PYTHON, lab, model, post, stub_of
+from python_programs import IO, RUNNER, OPTIONS as PYTHON, run_program, model, post, stub_of
 from test_ctl import DONE, REFUSED, ctl_of
 from test_python_processes import wait_until
 
 BACKENDS = ("python", "identity")
 NAMES = ("asleep", "in_c", "closed", "stopped", "deep", "handles", "crashed")
 MODELS = {
-    **{name: model(LAB) for name in NAMES},
-    "two": model(LAB, "instance_group { count: 2 kind: KIND_CPU }\n"),
+    **{name: model(RUNNER) for name in NAMES},
+    "two": model(RUNNER, "instance_group { count: 2 kind: KIND_CPU }\n"),
     "compiled": 'backend: "identity"\n' + IO,
 }
 OPTIONS = (*PYTHON, "--disable-auto-complete-config", "--http-thread-count=1")
@@ -58,26 +58,26 @@ def test_a_model_that_sleeps(server):
     """By HTTP and by the command; the loop that waits for the answer serves others."""
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         code = "def waits_here():\n    while not self.kept:\n        time.sleep(0.01)\n"
-        task = pool.submit(lab, server, "self.kept.clear()\npb_utils.Logger.log_info('hangs')\n"
+        task = pool.submit(run_program, server, "self.kept.clear()\npb_utils.Logger.log_info('hangs')\n"
                            + code + "threading.Timer(60, print)\nwaits_here()\nresult = 7",
                            name="asleep")
         server.wait_for_line('"hangs')
         process = process_of(server, "asleep")
         assert process["pid"] == stub_of(server, "asleep_0") and process["cut"] is False
         assert process["executing_ms"] >= 0
-        assert re.search(r'File "<lab>", line 5 in waits_here\n  File "<lab>", line 7 in <module>\n',
+        assert re.search(r'File "<program>", line 5 in waits_here\n  File "<program>", line 7 in <module>\n',
                          process["stacks"]), process["stacks"]
         assert "in execute\n" in process["stacks"]
         code, out, error = ctl_of(server.url, "stacks", "asleep")
         assert code == DONE, error
         assert out.startswith(f"== asleep_0: process {process['pid']}, executing for ")
-        assert 'File "<lab>", line 5 in waits_here\n' in out
+        assert 'File "<program>", line 5 in waits_here\n' in out
         os.kill(process["pid"], signal.SIGKILL)  # nobody else can end it
         try:
             task.result()
         except AssertionError:
             pass
-    assert lab(server, "result = 8", name="asleep") == 8
+    assert run_program(server, "result = 8", name="asleep") == 8
 
 
 def hang_in_c(server, name, text, before=""):
@@ -94,12 +94,12 @@ def hang_in_c(server, name, text, before=""):
         wait_until(is_seen)
         release(server, name)
         assert task.result()[0] == 200, seen[-1]
-    assert lab(server, "result = 9", name=name) == 9
+    assert run_program(server, "result = 9", name=name) == 9
     return seen[-1]
 
 
 def test_c_code_that_holds_the_interpreter_lock(server):
-    assert "in execute\n" in hang_in_c(server, "in_c", r'File "<lab>", line 7 in <module>\n')
+    assert "in execute\n" in hang_in_c(server, "in_c", r'File "<program>", line 7 in <module>\n')
 
 
 CLOSE = """
@@ -114,9 +114,9 @@ result = len(mine)
 
 def test_a_model_that_has_closed_the_descriptor(server):
     """Its process can still be asked; with the lock held in C there is no file left to write to."""
-    assert lab(server, CLOSE, name="closed") == 1
+    assert run_program(server, CLOSE, name="closed") == 1
     assert "_answer_stack_questions" in process_of(server, "closed")["stacks"]
-    assert lab(server, "result = 2", name="closed") == 2
+    assert run_program(server, "result = 2", name="closed") == 2
     hang_in_c(server, "closed", "^The model holds the interpreter lock, and has closed the descriptor "
               "for its stacks.\n$")
 
@@ -144,7 +144,7 @@ def test_a_process_that_is_stopped(server):
 
 def test_what_is_written_is_bounded(server):
     """Hundreds of threads with deep stacks."""
-    assert lab(server, """
+    assert run_program(server, """
 go = threading.Event()
 def deep(n):
     return go.wait() if n == 0 else deep(n - 1)
@@ -156,7 +156,7 @@ result = len(threads)
     process = process_of(server, "deep")
     assert process["cut"] is True and len(process["stacks"]) == 64 << 10
     assert ctl_of(server.url, "stacks", "deep")[1].endswith("... (cut)\n")
-    assert lab(server, "self.kept['go'].set()\nresult = 1", name="deep") == 1
+    assert run_program(server, "self.kept['go'].set()\nresult = 1", name="deep") == 1
 
 
 def test_many_askers_and_several_instances(server):
@@ -184,5 +184,5 @@ def test_a_process_that_has_crashed(server):
     """After the crash the new process answers."""
     first = stub_of(server, "crashed_0")
     assert post(server, "crashed", "os._exit(3)")[0] == 500
-    assert lab(server, "result = 1", name="crashed") == 1
+    assert run_program(server, "result = 1", name="crashed") == 1
     assert process_of(server, "crashed")["pid"] not in (None, first)

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from python_lab import ASYNC_LAB, LAB, OPTIONS as PYTHON, lab, model
+from python_programs import ASYNC_RUNNER, RUNNER, OPTIONS as PYTHON, run_program, model
 from test_python_bls import ALL_WAIT, HELP as ASK_HELP, ONE, PREFIX, SLOW, TWO, ensemble_of
 from test_python_processes import wait_until
 
@@ -20,15 +20,15 @@ BATCH = """max_batch_size: 2
 dynamic_batching { preferred_batch_size: [ 2 ] max_queue_delay_microseconds: 10000000 }
 """
 # All requests of a batch are one execution: the first one's program runs.
-BATCH_LAB = LAB.replace("return [self.run(request, requests) for request in requests]",
+BATCH_LAB = RUNNER.replace("return [self.run(request, requests) for request in requests]",
                         "return [self.run(requests[0], requests)] * len(requests)")
 SLOW_IO = ('input { name: "IN" data_type: TYPE_INT32 dims: [ 1 ] }\n'
            'output { name: "OUT" data_type: TYPE_INT32 dims: [ 1 ] }\n')
 MODELS = {
-    "caller": model(LAB, ONE), "two": model(LAB, TWO), "other": model(LAB, ONE),
-    "async_caller": model(ASYNC_LAB, ONE), "async_two": model(ASYNC_LAB, TWO),
-    "overlap": model(ASYNC_LAB, ONE + OVERLAP), "batch": model(BATCH_LAB, ONE + BATCH),
-    **{name: model(LAB, ONE) for name in ("stubborn", "middle", "log")},
+    "caller": model(RUNNER, ONE), "two": model(RUNNER, TWO), "other": model(RUNNER, ONE),
+    "async_caller": model(ASYNC_RUNNER, ONE), "async_two": model(ASYNC_RUNNER, TWO),
+    "overlap": model(ASYNC_RUNNER, ONE + OVERLAP), "batch": model(BATCH_LAB, ONE + BATCH),
+    **{name: model(RUNNER, ONE) for name in ("stubborn", "middle", "log")},
     "round": ensemble_of("async_caller"), "round_caller": ensemble_of("caller"),
     "round_two": ensemble_of("async_two"), "round_overlap": ensemble_of("overlap"),
     "round_stubborn": ensemble_of("stubborn"),
@@ -105,8 +105,8 @@ def test_a_client_that_leaves_ends_the_wait(server, tmp_path, way, callee):
         assert line.count("[7, 'the requests that are executed were cancelled']") == (
             2 if way == "gather" else 1)
         for n in range(3):
-            assert lab(server, ("return %d" if name != "caller" else "result = %d") % n, name=name) == n
-    assert lab(server, "result = 3", name="stubborn") == 3
+            assert run_program(server, ("return %d" if name != "caller" else "result = %d") % n, name=name) == n
+    assert run_program(server, "result = 3", name="stubborn") == 3
 
 
 def test_a_call_that_waits_in_a_queue(server, tmp_path):
@@ -115,7 +115,7 @@ def test_a_call_that_waits_in_a_queue(server, tmp_path):
         wait_until(has_begun)
         client = Client(server, "caller", HELP + SAY.format(
             "ys(%s.exec())" % ASK.format("stubborn", "result = 1")))
-        wait_until(lambda: lab(server, """
+        wait_until(lambda: run_program(server, """
 import urllib.request
 result = 'nv_inference_pending_request_count{model="stubborn",version="1"} 1' in (
     urllib.request.urlopen("http://127.0.0.1:%d/metrics").read().decode())
@@ -123,7 +123,7 @@ result = 'nv_inference_pending_request_count{model="stubborn",version="1"} 1' in
         at = len(server.text())
         client.leave()
         wait_until(lambda: "the caller got: [7, " in server.text()[at:])
-        assert lab(server, "result = 5", name="caller") == 5
+        assert run_program(server, "result = 5", name="caller") == 5
     assert first.answer()[0] == 200
 
 
@@ -136,8 +136,8 @@ def test_calls_of_calls(server, tmp_path):
         at = len(server.text())
         client.leave()
         wait_until(lambda: server.text()[at:].count("the caller got: [7, ") == 2)
-        assert lab(server, "result = 5", name="caller") == 5
-        assert lab(server, "result = 6", name="middle") == 6
+        assert run_program(server, "result = 5", name="caller") == 5
+        assert run_program(server, "result = 6", name="middle") == 6
 
 
 def test_a_batch_waits_for_its_last_client(server, tmp_path):
@@ -148,7 +148,7 @@ def test_a_batch_waits_for_its_last_client(server, tmp_path):
         at = len(server.text())
         clients[0].leave()
         # The server has noticed when a later request of the same loop has been answered.
-        assert lab(server, "result = 1", name="log") == 1
+        assert run_program(server, "result = 1", name="log") == 1
         assert "the caller got: " not in server.text()[at:]
         clients[1].leave()
         wait_until(lambda: "the caller got: [7, " in server.text()[at:])
@@ -179,7 +179,7 @@ self.thread.join()
         wait_until(has_begun)
         at = len(server.text())
         client.leave()
-        assert lab(server, "result = 1", name="log") == 1
+        assert run_program(server, "result = 1", name="log") == 1
         assert "the caller got: " not in server.text()[at:]
     wait_until(lambda: "the caller got: ['9']" in server.text()[at:])
 
@@ -196,7 +196,7 @@ while not request.is_cancelled():
         at = len(server.text())
         client.leave()
     wait_until(lambda: "the caller got: [7, " in server.text()[at:])
-    assert lab(server, "result = 1", name="log") == 1
+    assert run_program(server, "result = 1", name="log") == 1
     assert "it runs" not in server.text()[at:]
 
 
@@ -218,10 +218,10 @@ pb_utils.Logger.log_info("still the same: %%d" %% result)
             at = len(server.text())
             client.leave()
             # Other blocks would be written over the inputs.
-            assert lab(server, HELP + "result = len(ys(%s.exec())[0])" % ASK.format(
+            assert run_program(server, HELP + "result = len(ys(%s.exec())[0])" % ASK.format(
                 "other", "result = 'y' * 5000000"), name="caller") == 5000002
         wait_until(lambda: "still the same: 1" in server.text()[at:])
-    assert lab(server, """
+    assert run_program(server, """
 with open("/proc/self/maps") as file:
     lines = [line.split() for line in file if "neso_python" in line]
 result = sum(int(line[0].split("-")[1], 16) - int(line[0].split("-")[0], 16) for line in lines)
@@ -231,7 +231,7 @@ result = sum(int(line[0].split("-")[1], 16) - int(line[0].split("-")[0], 16) for
 def test_a_future_that_is_cancelled(server):
     """Cancelling a future of async_exec() cancels the call, as a time limit of asyncio does."""
     at = len(server.text())
-    assert lab(server, HELP + """
+    assert run_program(server, HELP + """
 call = ask("slow", {"IN": np.ones(1, np.int32)}, ["OUT"]).async_exec(decoupled=True)
 it = await call
 other = asyncio.ensure_future(%s.async_exec())
@@ -243,8 +243,8 @@ try:
 except asyncio.TimeoutError:
     return [other.cancelled(), "too late"]
 """ % (ASK.format("log", "result = 1"), ASK.format("stubborn", "time.sleep(0.3)\nresult = request.is_cancelled()\n"
-                                                   "pb_utils.Logger.log_info('cancelled: %s' % result)")),
-               name="async_caller") == [True, "too late"]
+                                                           "pb_utils.Logger.log_info('cancelled: %s' % result)")),
+                       name="async_caller") == [True, "too late"]
     wait_until(lambda: "cancelled: True" in server.text()[at:])
 
 
@@ -274,10 +274,10 @@ CYCLES = {
 @pytest.mark.parametrize("way", CYCLES)
 def test_a_coroutine_that_waits_for_itself(server, way, callee):
     program = CYCLES[way].format(ask=call_of(callee), other=ASK.format("log", "result = 1"))
-    result = lab(server, HELP + program, name="async_caller")
+    result = run_program(server, HELP + program, name="async_caller")
     text = PREFIX % callee + ALL_WAIT
     assert result == [1, text if callee == "async_caller" else text + ": async_caller -> round -> async_caller"]
-    assert lab(server, "return 7", name="async_caller") == 7
+    assert run_program(server, "return 7", name="async_caller") == 7
 
 
 @pytest.mark.parametrize("program", [
@@ -289,45 +289,45 @@ def test_a_coroutine_that_waits_for_itself(server, way, callee):
 ])
 def test_an_execution_that_waits_for_itself(server, program):
     program = program.format(ask=call_of("round_caller"), other=ASK.format("log", "result = 1"))
-    assert lab(server, HELP + program, name="caller") == [
+    assert run_program(server, HELP + program, name="caller") == [
         1, PREFIX % "round_caller" + ALL_WAIT + ": caller -> round_caller -> caller"]
-    assert lab(server, "result = 7", name="caller") == 7
+    assert run_program(server, "result = 7", name="caller") == 7
 
 
 def test_a_circle_through_both_kinds(server):
     """The coroutine's call could be served when it began: the circle is closed by the model that it called."""
     outer = HELP + "return ys(await %s.async_exec())"
     inner = HELP + "result = ys(%s.exec())" % call_of("round")
-    result = lab(server, outer % ASK.format("other", inner), name="async_caller")
+    result = run_program(server, outer % ASK.format("other", inner), name="async_caller")
     assert ALL_WAIT in json.dumps(result)
-    assert lab(server, "return 7", name="async_caller") == 7
-    assert lab(server, "result = 7", name="other") == 7
+    assert run_program(server, "return 7", name="async_caller") == 7
+    assert run_program(server, "result = 7", name="other") == 7
 
 
 def test_what_is_not_awaited_runs_later(server):
     """A call of the model's only instance that the execution does not wait for."""
     at = len(server.text())
     inner = "pb_utils.Logger.log_info('it runs later')\nreturn 1"
-    assert lab(server, HELP + "self.kept['call'] = %s.async_exec()\nreturn 2" % ASK.format(
+    assert run_program(server, HELP + "self.kept['call'] = %s.async_exec()\nreturn 2" % ASK.format(
         "round", inner), name="async_caller") == 2
     wait_until(lambda: "it runs later" in server.text()[at:])
     at = len(server.text())
     inner = inner.replace("return 1", "result = 1")
-    assert lab(server, HELP + "self.kept['call'] = %s.exec(decoupled=True)\nresult = 2" % ASK.format(
+    assert run_program(server, HELP + "self.kept['call'] = %s.exec(decoupled=True)\nresult = 2" % ASK.format(
         "caller", inner), name="caller") == 2
     wait_until(lambda: "it runs later" in server.text()[at:])
-    assert lab(server, HELP + "result = [ys(r) for r in self.kept.pop('call')]", name="caller") == [["1"]]
+    assert run_program(server, HELP + "result = [ys(r) for r in self.kept.pop('call')]", name="caller") == [["1"]]
 
 
 def test_a_wait_with_a_time_limit_is_not_refused(server):
     """It ends by itself."""
-    assert lab(server, HELP + f"""
+    assert run_program(server, HELP + f"""
 try:
     return ys(await asyncio.wait_for({call_of("round")}.async_exec(), 0.2))
 except asyncio.TimeoutError:
     return "too late"
 """, name="async_caller") == "too late"
-    assert lab(server, "return 7", name="async_caller") == 7
+    assert run_program(server, "return 7", name="async_caller") == 7
 
 
 def test_two_coroutines_that_wait_for_each_other(server, tmp_path):
@@ -339,8 +339,9 @@ while len(os.listdir({str(tmp_path)!r})) < 2:
 """
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         answers = sorted(map(str, pool.map(
-            lambda name: lab(server, HELP + meet + "return ys(await %s.async_exec())[-1]" % call_of("round_two"),
-                             name="async_two", id=name), "ab")))
+            lambda name: run_program(server,
+                                     HELP + meet + "return ys(await %s.async_exec())[-1]" % call_of("round_two"),
+                                     name="async_two", id=name), "ab")))
     assert answers == ["5", PREFIX % "round_two" + ALL_WAIT + ": async_two -> round_two -> async_two"]
 
 
@@ -350,16 +351,16 @@ def test_executions_that_overlap(server):
         return HELP + "return ys(await %s.async_exec())[-1]" % ASK.format(
             "round_overlap", nest(n - 1)) if n else "return 5"
 
-    assert lab(server, nest(1), name="overlap") == "5"
-    assert ALL_WAIT in json.dumps(lab(server, nest(2), name="overlap"))
+    assert run_program(server, nest(1), name="overlap") == "5"
+    assert ALL_WAIT in json.dumps(run_program(server, nest(2), name="overlap"))
     stream = HELP + "return [ys(r)[-1] for r in %s.exec(decoupled=True)]" % call_of("round_overlap")
-    assert ALL_WAIT in json.dumps(lab(server, stream, name="overlap"))  # the thread of the event loop waits
-    assert lab(server, nest(1), name="overlap") == "5"
+    assert ALL_WAIT in json.dumps(run_program(server, stream, name="overlap"))  # the thread of the event loop waits
+    assert run_program(server, nest(1), name="overlap") == "5"
 
 
 def test_many_calls_of_a_busy_model(server):
     """Nothing is refused that can be served."""
     program = HELP + "return len([ys(r) for r in await asyncio.gather(*[%s.async_exec() for _ in range(100)])])"
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(lambda _: lab(server, program % ASK.format("other", "result = 1"),
-                                           name="async_two"), range(8))) == [100] * 8
+        assert list(pool.map(lambda _: run_program(server, program % ASK.format("other", "result = 1"),
+                                                   name="async_two"), range(8))) == [100] * 8

@@ -7,7 +7,7 @@ import pytest
 import requests
 
 from conftest import Server, require_build, write_repository
-from python_lab import OPTIONS as PYTHON
+from python_programs import OPTIONS as PYTHON
 
 BACKENDS = ("python",)
 SECONDS = 30

@@ -10,7 +10,7 @@ import pytest
 import requests
 
 from conftest import Server, require_build, write_repository
-from python_lab import OPTIONS as PYTHON
+from python_programs import OPTIONS as PYTHON
 
 TAKES_SECONDS = 15
 BACKENDS = ("testing", "python")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the fault matrix does to a server while a call of it fails.
+"""The operations of the fault matrix, which run while a call of the server fails.
 
-An operation is a function of a Lab. It returns when the server did what was asked, after a look at the answer;
-it raises Refused with the server's text when the server said that it could not, and Lost when the connection
-ended without an answer. `prepare` brings the server into the state that the operation begins with.
+An operation is a function with a Lab as its argument. It returns after it has checked the answer of a request
+that succeeded; it raises Refused with the server's error text when the server refused the request, and Lost when
+the connection ended without an answer. `prepare` brings the server into the state in which the operation begins.
 """
 import contextlib
 import http.client
@@ -55,7 +55,7 @@ MODELS = {
     "composite": identity(BATCHED + 'parameters { key: "batch_ranges" value { string_value: "a:1-1,b:2-8" } }\n'
                           'instance_group { name: "a" count: 1 kind: KIND_CPU }\n'
                           'instance_group { name: "b" count: 1 kind: KIND_CPU }\n' + THREAD, "1"),
-    # Those that come and go.
+    # The operations load and unload these.
     "coming": identity("instance_group { count: 2 kind: KIND_CPU }\n" + THREAD),
     "coming_python": {"config.pbtxt": identity(backend="python"), "1/model.py": PYTHON_MODEL},
 }

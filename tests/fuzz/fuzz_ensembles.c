@@ -12,7 +12,7 @@
 #include "base/timer.h"
 #include "config/config_check.h"
 #include "config/config_normalize.h"
-#include "config/state_plan.h"
+#include "config/state_specs.h"
 #include "infer/model.h"
 #include "infer/model_submit.h"
 #include "infer/request.h"
@@ -125,7 +125,7 @@ static void open_model(struct model *m, const char *name, unsigned index, const 
         must_ok(model_config_read_text(str_of(config), "config.pbtxt", &m->config));
         must_ok(model_config_normalize(m->config));
         must_ok(model_io_set_new(m->config, &m->io));
-        must_ok(state_plan_new(m->config, "/nowhere", NULL, &m->states));
+        must_ok(state_specs_new(m->config, "/nowhere", NULL, &m->states));
         m->needs_equal_shapes = model_io_needs_equal_shapes(m->io);
         m->is_decoupled = model_config_is_decoupled(m->config);
 }
@@ -134,7 +134,7 @@ static void open_model(struct model *m, const char *name, unsigned index, const 
 static void close_model(struct model *m) {
         must(atomic_load(&m->n_in_flight) == 0);
         must(ref_put(&m->ref));
-        state_plan_free(m->states);
+        state_specs_free(m->states);
         model_io_set_free(m->io);
         model_config_free(m->config);
 }

@@ -147,7 +147,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len);
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len) {
         struct grpc_server_options options;
         struct str                 paths[ARRAY_LEN(rows)];
-        struct h2_loop             home = { 0 };
+        struct h2_shard            shard = { 0 };
         struct h2_conn            *c;
         unsigned                   how;
 
@@ -157,12 +157,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len) {
         options = make_options(how);
         for (size_t i = 0; i < ARRAY_LEN(rows); i++)
                 paths[i] = str_of(rows[i].path);
-        list_init(&home.net.conns);
-        grpc_server_init_loop(&home, &options, paths);
-        home.pool = buf_pool_new(0);
+        list_init(&shard.net.conns);
+        grpc_server_init_shard(&shard, &options, paths);
+        shard.pool = buf_pool_new(0);
         n_held = 0;
         n_given = 0;
-        c = h2_conn_new(&home, NS_PER_S);
+        c = h2_conn_new(&shard, NS_PER_S);
         if (how & WITH_PREFACE)
                 h2_conn_feed(c, str_range(preface, sizeof(preface) - 1), NULL);
         feed_all(c, input + 1, len - 1, how);
@@ -170,8 +170,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len) {
                 release(held[0]); /* some before the end, the others because of it */
         h2_conn_end(c);
         assert(n_held == 0 && n_given == 0);
-        assert(list_is_empty(&home.net.conns));
-        h2_loop_done(&home);
-        buf_pool_unref(home.pool);
+        assert(list_is_empty(&shard.net.conns));
+        h2_shard_done(&shard);
+        buf_pool_unref(shard.pool);
         return 0;
 }

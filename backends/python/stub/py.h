@@ -184,7 +184,7 @@ PyObject *dlpack_export(const struct array_view *view, PyObject *owner);
  * dimensions alive; NULL and an exception on failure. */
 PyObject *dlpack_import(PyObject *source, struct array_view *ret);
 
-/* ---- requests and responses (request.c, response.c, sender.c) -------------------------------- */
+/* ---- requests and responses (stub_request.c, stub_response.c, sender.c) -------------------------------- */
 
 struct request {
         PyObject           head;
@@ -297,7 +297,7 @@ PyObject *calls_free(PyObject *module, PyObject *args);
 PyObject *calls_cancel(PyObject *module, PyObject *args);
 PyObject *calls_count(PyObject *module, PyObject *args);
 
-/* ---- calls of other models (bls_call.c) ---------------------------------------------------- */
+/* ---- calls of other models (stub_bls_call.c) ---------------------------------------------------- */
 
 PyObject *bls_call_start(PyObject *module, PyObject *args);
 PyObject *bls_call_exec(PyObject *module, PyObject *args);
@@ -314,12 +314,12 @@ void bls_call_end_execution(void);
 PyObject *bls_call_key(struct request *const *requests, Py_ssize_t n, uint32_t depth,
                        uint32_t slot);
 
-/* ---- executions (serve.c) -------------------------------------------------------------------- */
+/* ---- executions (stub_serve.c) -------------------------------------------------------------------- */
 
 PyObject *serve(PyObject *module, PyObject *args);
 PyObject *serve_end(PyObject *module, PyObject *args);
 
-/* ---- stacks (stacks.c) ----------------------------------------------------------------------- */
+/* ---- stacks (stub_stacks.c) ----------------------------------------------------------------------- */
 
 /* stacks_file() -> descriptor of a file in memory; os.memfd_create() is missing in interpreters
  * built for old systems */

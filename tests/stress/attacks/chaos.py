@@ -19,7 +19,7 @@ import threading
 import time
 
 import attack
-from python_lab import LAB, OPTIONS as PYTHON, PROGRAM, model
+from python_programs import RUNNER, OPTIONS as PYTHON, PROGRAM, model
 
 CLIENTS = 8
 SECONDS = 60  # an answer that takes longer never comes

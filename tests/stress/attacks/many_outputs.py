@@ -13,7 +13,7 @@ import time
 
 import attack
 import requests
-from python_lab import OPTIONS as PYTHON
+from python_programs import OPTIONS as PYTHON
 
 SECONDS = 10  # an answer that takes longer never comes
 PROGRAM = '''

@@ -7,7 +7,7 @@
 #include "backend/probe.h"
 #include "infer/fake_model.h"
 #include "infer/infer_thread.h"
-#include "infer/request_check.h"
+#include "infer/request_prepare.h"
 
 #define N_REQUESTS 3
 

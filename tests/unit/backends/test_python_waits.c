@@ -4,7 +4,7 @@
 
 #include "fake_server.h"
 #include "kit/text.h"
-#include "python/instance.h"
+#include "python/python_instance.h"
 #include "python/waits.h"
 
 #include <string.h>

@@ -32,7 +32,7 @@ struct job {
 
 static void record_init(struct record *r) {
         *r = (struct record){ 0 };
-        mutex_init(&r->lock, LOCK_MAILBOX);
+        mutex_init(&r->lock, LOCK_LEAF);
         cond_init(&r->changed);
 }
 

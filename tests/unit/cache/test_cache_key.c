@@ -5,7 +5,7 @@
 #include "base/strbuf.h"
 #include "cache/cache_key.h"
 #include "infer/fake_model.h"
-#include "infer/request_check.h"
+#include "infer/request_prepare.h"
 
 static const char config[] =
         "backend: 'b' "

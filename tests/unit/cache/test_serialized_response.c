@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "cache/serialized_response.h"
 #include "infer/fake_model.h"
-#include "infer/request_check.h"
+#include "infer/request_prepare.h"
 
 static const char config[] = "backend: 'b' "
                              "input { name: 'A' data_type: TYPE_UINT8 dims: [ -1 ] } "

@@ -743,15 +743,15 @@ static void test_states(void **state) {
         static const char          data_of_no_stream[] = "\0\0\0\0\0\0\0\0\1";
         static const char          ping[] = "\0\0\10\6\0\0\0\0\0pingping";
         struct grpc_server_options options;
-        struct h2_loop             home = { 0 };
+        struct h2_shard            shard = { 0 };
         struct h2_conn            *c;
 
         (void)state;
         grpc_server_options_init(&options);
-        list_init(&home.net.conns);
-        grpc_server_init_loop(&home, &options, NULL);
-        home.pool = buf_pool_new(0);
-        c = h2_conn_new(&home, NS_PER_S);
+        list_init(&shard.net.conns);
+        grpc_server_init_shard(&shard, &options, NULL);
+        shard.pool = buf_pool_new(0);
+        c = h2_conn_new(&shard, NS_PER_S);
         assert_int_equal(c->state, H2_OPENING);
         h2_conn_feed(c, str_range(preface, sizeof(preface) - 10), NULL);
         assert_int_equal(c->state, H2_OPENING);
@@ -765,9 +765,9 @@ static void test_states(void **state) {
         h2_conn_kill(c);
         assert_int_equal(c->state, H2_LINGERING); /* never back */
         h2_conn_end(c);
-        assert_true(list_is_empty(&home.net.conns));
-        h2_loop_done(&home);
-        buf_pool_unref(home.pool);
+        assert_true(list_is_empty(&shard.net.conns));
+        h2_shard_done(&shard);
+        buf_pool_unref(shard.pool);
 }
 
 SUITE(h2_conn) {

@@ -5,7 +5,7 @@
 #include "suite.h"
 
 #include "base/byte_budget.h"
-#include "grpc/rpc_stream_lab.h"
+#include "grpc/rpc_stream_fixture.h"
 
 static void decoupled_responses_go_out_as_they_come(void **state) {
         (void)state;

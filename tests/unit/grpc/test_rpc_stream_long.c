@@ -3,7 +3,7 @@
  */
 #include "suite.h"
 
-#include "grpc/rpc_stream_lab.h"
+#include "grpc/rpc_stream_fixture.h"
 
 /* ---- what takes long ---- */
 

@@ -9,28 +9,28 @@
 
 #include <string.h>
 
-struct lab {
+struct fixture {
         struct buf_pool  *pool;
         struct send_queue q;
         struct h2_out    *out;
         struct strbuf     wanted;
 };
 
-static void lab_init(struct lab *l) {
+static void fixture_init(struct fixture *l) {
         l->pool = buf_pool_new(1 << 20);
         send_queue_init(&l->q, l->pool);
         l->out = h2_out_new(l->pool);
         strbuf_init(&l->wanted, 0);
 }
 
-static void lab_done(struct lab *l) {
+static void fixture_done(struct fixture *l) {
         send_queue_done(&l->q);
         h2_out_free(l->out);
         strbuf_done(&l->wanted);
         buf_pool_unref(l->pool);
 }
 
-static void put(struct lab *l, size_t len, char c) {
+static void put(struct fixture *l, size_t len, char c) {
         char *bytes = mem_alloc(len + 1);
 
         memset(bytes, c, len);
@@ -39,7 +39,7 @@ static void put(struct lab *l, size_t len, char c) {
         free(bytes);
 }
 
-static struct buf *put_buf(struct lab *l, size_t len, char c) {
+static struct buf *put_buf(struct fixture *l, size_t len, char c) {
         struct buf *b = buf_new(l->pool, len);
 
         memset(b->bytes, c, len);
@@ -49,7 +49,7 @@ static struct buf *put_buf(struct lab *l, size_t len, char c) {
 }
 
 /* Frames of at most `max` until the queue is empty; what comes out is what went in. */
-static size_t drain(struct lab *l, size_t max) {
+static size_t drain(struct fixture *l, size_t max) {
         AUTO_STRBUF got;
         size_t      n_frames = 0;
 
@@ -73,10 +73,10 @@ static size_t drain(struct lab *l, size_t max) {
 }
 
 static void test_small_is_one_piece(void **state) {
-        struct lab l;
+        struct fixture l;
 
         (void)state;
-        lab_init(&l);
+        fixture_init(&l);
         put(&l, 5, 'p');
         put(&l, 200, 'h');
         put(&l, 7, 't');
@@ -86,16 +86,16 @@ static void test_small_is_one_piece(void **state) {
         assert_int_equal(l.out->n_parts, 1);
         assert_memory_equal(l.out->parts[0].iov_base, l.wanted.ptr, 212);
         assert_int_equal(l.q.small_used, 0); /* ready for the next */
-        lab_done(&l);
+        fixture_done(&l);
 }
 
 /* A large part is referred to, and its buffer held until the write has ended. */
 static void test_large_is_referred_to(void **state) {
-        struct lab  l;
-        struct buf *b;
+        struct fixture l;
+        struct buf    *b;
 
         (void)state;
-        lab_init(&l);
+        fixture_init(&l);
         put(&l, 5, 'p');
         b = put_buf(&l, 100000, 'x');
         assert_int_equal(send_queue_fit(&l.q, 16384), 16384);
@@ -108,7 +108,7 @@ static void test_large_is_referred_to(void **state) {
         assert_int_equal(l.out->n_parts, 2);
         assert_int_equal(l.out->parts[1].iov_len, 100000);
         assert_int_equal(atomic_load(&b->ref.count), 1); /* the collection's */
-        lab_done(&l);
+        fixture_done(&l);
 }
 
 static void test_frame_sizes(void **state) {
@@ -116,9 +116,9 @@ static void test_frame_sizes(void **state) {
 
         (void)state;
         for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
-                struct lab l;
+                struct fixture l;
 
-                lab_init(&l);
+                fixture_init(&l);
                 for (int n = 0; n < 3; n++) {
                         put(&l, 5, 'a');
                         put(&l, 3000, 'b');
@@ -130,23 +130,23 @@ static void test_frame_sizes(void **state) {
                 drain(&l, sizes[i]);
                 put(&l, 3, 'g'); /* and again from the beginning */
                 assert_int_equal(drain(&l, 10), 1);
-                lab_done(&l);
+                fixture_done(&l);
         }
 }
 
 /* More ranges than one frame may have. */
 static void test_many_ranges(void **state) {
-        struct lab l;
+        struct fixture l;
 
         (void)state;
-        lab_init(&l);
+        fixture_init(&l);
         for (int i = 0; i < 200; i++)
                 put_buf(&l, 2048, (char)i);
         assert_int_equal(send_queue_fit(&l.q, 1 << 20), H2_OUT_FRAME_REFS * 2048);
         for (int i = 0; i < 5000; i++)
                 put_buf(&l, 20, (char)i);
         drain(&l, 1 << 20);
-        lab_done(&l);
+        fixture_done(&l);
 }
 
 static void test_no_memory(void **state) {
@@ -154,10 +154,10 @@ static void test_no_memory(void **state) {
 
         (void)state;
         for (unsigned n = 1;; n++) {
-                struct lab l;
-                bool       is_fine = true;
+                struct fixture l;
+                bool           is_fine = true;
 
-                lab_init(&l);
+                fixture_init(&l);
                 mem_fail_after(n);
                 for (int i = 0; i < 20 && is_fine; i++) {
                         struct buf *b = buf_new(l.pool, 4000);
@@ -166,7 +166,7 @@ static void test_no_memory(void **state) {
                                   send_queue_put(&l.q, bytes, sizeof(bytes));
                 }
                 mem_fail_after(0);
-                lab_done(&l);
+                fixture_done(&l);
                 if (is_fine) {
                         assert_true(n > 20);
                         break;
@@ -176,11 +176,11 @@ static void test_no_memory(void **state) {
 
 /* Frames are gathered until one more might not fit. */
 static void test_out_fills_up(void **state) {
-        struct lab l;
-        size_t     n = 0;
+        struct fixture l;
+        size_t         n = 0;
 
         (void)state;
-        lab_init(&l);
+        fixture_init(&l);
         while (h2_out_has_room(l.out)) {
                 for (int i = 0; i < H2_OUT_FRAME_REFS; i++) {
                         struct buf *b = buf_new(l.pool, 4096);
@@ -195,7 +195,7 @@ static void test_out_fills_up(void **state) {
         assert_int_equal(l.out->n_bytes, n * H2_OUT_FRAME_REFS * 4097);
         h2_out_clear(l.out);
         assert_true(h2_out_has_room(l.out));
-        lab_done(&l);
+        fixture_done(&l);
 }
 
 SUITE(send_queue) {

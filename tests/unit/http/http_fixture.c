@@ -179,7 +179,7 @@ static void hold(struct http_call *call) {
 
 /* Every time that a limit knows is over, for each connection of the loop. */
 static void tick(struct http_call *call) {
-        struct loop *l = call->conn->home->net.loop;
+        struct loop *l = call->conn->shard->net.loop;
 
         l->conn_ops->tick(l, clock_now_ns() + 3600 * NS_PER_S);
         http_call_reply_empty(call, 200);
@@ -187,7 +187,7 @@ static void tick(struct http_call *call) {
 
 /* As the server has it when it is told to stop. */
 static void drain(struct http_call *call) {
-        LIST_FOR_EACH(&call->conn->home->net.conns, node)
+        LIST_FOR_EACH(&call->conn->shard->net.conns, node)
                 http_conn_leave(LIST_ENTRY(node, struct http_conn, place.node));
         http_call_reply_empty(call, 200);
 }

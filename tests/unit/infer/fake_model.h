@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "config/config_normalize.h"
 #include "config/data_type.h"
-#include "config/state_plan.h"
+#include "config/state_specs.h"
 #include "infer/model.h"
 #include "infer/request.h"
 #include "infer/request_shape.h"
@@ -65,7 +65,7 @@ static inline struct fake_model *fake_model_new(const char *config) {
         assert_ok(model_config_read_text(str_of(config), "config.pbtxt", &f->model.config), config);
         assert_ok(model_config_normalize(f->model.config), config);
         assert_ok(model_io_set_new(f->model.config, &f->model.io), config);
-        assert_ok(state_plan_new(f->model.config, "/nowhere", NULL, &f->model.states), config);
+        assert_ok(state_specs_new(f->model.config, "/nowhere", NULL, &f->model.states), config);
         f->model.needs_equal_shapes = model_io_needs_equal_shapes(f->model.io);
         f->model.is_decoupled = model_config_is_decoupled(f->model.config);
         f->registry = metric_registry_new();
@@ -85,7 +85,7 @@ static inline void fake_model_free(struct fake_model *f) {
         model_stats_free(f->model.stats);
         model_metrics_free(f->metrics);
         metric_registry_free(f->registry);
-        state_plan_free(f->model.states);
+        state_specs_free(f->model.states);
         model_io_set_free(f->model.io);
         model_config_free(f->model.config);
         free(f);

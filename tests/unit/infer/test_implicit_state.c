@@ -3,7 +3,7 @@
 
 #include "base/byte_budget.h"
 #include "base/mem.h"
-#include "config/state_plan.h"
+#include "config/state_specs.h"
 #include "infer/fake_model.h"
 #include "infer/implicit_state.h"
 
@@ -35,7 +35,7 @@ static struct state_spec specs[] = {
           .dims = two,
           .n_bytes = 8 },
 };
-static const struct state_plan plan = { .states = specs, .n = ARRAY_LEN(specs) };
+static const struct state_specs state_specs = { .states = specs, .n = ARRAY_LEN(specs) };
 
 struct place {
         struct fake_model      *fake;
@@ -48,7 +48,7 @@ static void begin(struct place *p, enum implicit_states_kind kind) {
                                  "output { name: 'Y' data_type: TYPE_FP32 dims: 1 } ");
         p->req = fake_request(p->fake);
         add_input(p->req, "A", DATA_TYPE_FP32, 1);
-        p->states = implicit_states_new(&plan, kind);
+        p->states = implicit_states_new(&state_specs, kind);
         assert_non_null(p->states);
 }
 
@@ -368,7 +368,7 @@ static void test_no_memory(void **state) {
                 struct implicit_states *s;
 
                 mem_fail_after(n);
-                s = implicit_states_new(&plan, STATES_OF_SEQUENCE);
+                s = implicit_states_new(&state_specs, STATES_OF_SEQUENCE);
                 if (!mem_fail_was_hit()) {
                         mem_fail_after(0);
                         assert_non_null(s);
@@ -427,7 +427,7 @@ static void test_lists(void **state) {
         implicit_states_put(&list, NULL);
         assert_null(list);
         for (int i = 0; i < 3; i++)
-                implicit_states_put(&list, implicit_states_new(&plan, STATES_OF_SEQUENCE));
+                implicit_states_put(&list, implicit_states_new(&state_specs, STATES_OF_SEQUENCE));
         implicit_states_free_list(list);
         implicit_states_free_list(NULL);
         implicit_states_free(NULL);
@@ -443,7 +443,7 @@ static void values_are_charged(void **state) {
                                          .dims = dims,
                                          .n_bytes = 4096 };
         struct byte_budget      budget;
-        struct state_plan       charged = { .states = &spec, .n = 1, .budget = &budget };
+        struct state_specs      charged = { .states = &spec, .n = 1, .budget = &budget };
         struct implicit_states *earlier, *later;
 
         (void)state;

@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "infer/fake_model.h"
-#include "infer/request_check.h"
+#include "infer/request_prepare.h"
 
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
 #include "suite.h"
 
 #include "infer/fake_model.h"
-#include "infer/request_check.h"
+#include "infer/request_prepare.h"
 
 #include <stdio.h>
 

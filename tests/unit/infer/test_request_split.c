@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "infer/fake_model.h"
-#include "infer/request_check.h"
+#include "infer/request_prepare.h"
 #include "infer/request_split.h"
 
 #define MODEL                                                                                      \

@@ -175,7 +175,7 @@ static void server_start(struct server *s, size_t n_loops, const char *address) 
         s->big = mem_alloc(BIG);
         for (size_t i = 0; i < BIG; i++)
                 s->big[i] = (char)(i % 251);
-        mutex_init(&s->lock, LOCK_MAILBOX);
+        mutex_init(&s->lock, LOCK_LEAF);
         cond_init(&s->changed);
         assert_null(loop_group_new("test", n_loops, &s->loops));
         o.loops = s->loops;

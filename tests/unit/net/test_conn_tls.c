@@ -183,7 +183,7 @@ static void server_init(struct server *s) {
         assert_null(tls_context_new(&o, &s->context));
         s->security = (struct conn_security){ s->context, 20 * NS_PER_S, on_rejected, s };
         s->feed.deliver = on_feed;
-        mutex_init(&s->lock, LOCK_MAILBOX);
+        mutex_init(&s->lock, LOCK_LEAF);
         cond_init(&s->changed);
 }
 

@@ -50,7 +50,7 @@ static void on_mail(struct mail *m) {
 static void run(struct script *s, void (*begin)(struct script *s)) {
         s->begin = begin;
         s->mail.deliver = on_mail;
-        mutex_init(&s->lock, LOCK_MAILBOX);
+        mutex_init(&s->lock, LOCK_LEAF);
         cond_init(&s->changed);
         assert_null(loop_group_new("test", 1, &s->loops));
         s->loop = loop_group_get(s->loops, 0);

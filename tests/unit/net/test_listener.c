@@ -321,7 +321,7 @@ static void test_inherited_socket(void **state) {
 
         (void)state;
         memset(&seen, 0, sizeof(seen));
-        mutex_init(&seen.lock, LOCK_MAILBOX);
+        mutex_init(&seen.lock, LOCK_LEAF);
         cond_init(&seen.changed);
         assert_int_equal(bind(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
         assert_int_equal(listen(fd, 8), 0);

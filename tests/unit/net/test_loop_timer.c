@@ -99,7 +99,7 @@ static void on_mail(struct mail *m) {
 static struct script *play(script_fn begin, size_t n_wanted) {
         struct script *s = mem_zalloc(sizeof(*s));
 
-        mutex_init(&s->lock, LOCK_MAILBOX);
+        mutex_init(&s->lock, LOCK_LEAF);
         cond_init(&s->changed);
         s->begin = begin;
         s->n_wanted = n_wanted;

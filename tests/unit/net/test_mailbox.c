@@ -18,7 +18,7 @@ struct tally {
 };
 
 static void tally_init(struct tally *t, size_t n) {
-        mutex_init(&t->lock, LOCK_MAILBOX);
+        mutex_init(&t->lock, LOCK_LEAF);
         cond_init(&t->changed);
         t->n_left = n;
 }

@@ -13,10 +13,10 @@
 
 /* A protocol of one byte: the server sends 'k' and then waits for the end of the connection. */
 struct peer {
-        struct net_home *home;
-        struct conn     *conn;
-        char             bytes[16];
-        struct list_node node; /* in home->conns */
+        struct net_shard *shard;
+        struct conn      *conn;
+        char              bytes[16];
+        struct list_node  node; /* in shard->conns */
 };
 
 static struct iovec on_room(struct conn *c) {
@@ -49,7 +49,7 @@ static void on_closed(struct conn *c) {
         struct peer *p = conn_owner(c);
 
         list_remove(&p->node);
-        net_home_conn_gone(p->home);
+        net_shard_conn_gone(p->shard);
         free(p);
 }
 
@@ -62,40 +62,40 @@ static const struct conn_ops conn_ops = {
         .on_closed = on_closed,
 };
 
-static void on_home(struct net_home *home, void *owner) {
-        (void)home;
+static void on_shard(struct net_shard *shard, void *owner) {
+        (void)shard;
         (void)owner;
 }
 
-static void on_home_done(struct net_home *home) {
-        (void)home;
+static void on_shard_done(struct net_shard *shard) {
+        (void)shard;
 }
 
-static void on_accept(struct net_home *home, int fd) {
+static void on_accept(struct net_shard *shard, int fd) {
         static char  greeting[] = { 'k' };
         struct peer *p = calloc(1, sizeof(*p));
-        AUTO_ERROR   err = net_home_open(home, fd, &conn_ops, p, &p->conn);
+        AUTO_ERROR   err = net_shard_open(shard, fd, &conn_ops, p, &p->conn);
 
         if (err != NULL) {
                 free(p);
-                net_home_conn_gone(home);
+                net_shard_conn_gone(shard);
                 return;
         }
-        p->home = home;
-        list_append(&home->conns, &p->node);
+        p->shard = shard;
+        list_append(&shard->conns, &p->node);
         conn_read_start(p->conn);
         assert_int_equal(conn_write(p->conn, &(struct iovec){ greeting, 1 }, 1), CONN_WRITE_DONE);
 }
 
-static void close_all(struct net_home *home) {
-        LIST_FOR_EACH(&home->conns, node)
+static void close_all(struct net_shard *shard) {
+        LIST_FOR_EACH(&shard->conns, node)
                 conn_close(LIST_ENTRY(node, struct peer, node)->conn);
 }
 
 static const struct net_server_ops server_ops = {
-        .home_bytes = sizeof(struct net_home),
-        .on_home = on_home,
-        .on_home_done = on_home_done,
+        .shard_bytes = sizeof(struct net_shard),
+        .on_shard = on_shard,
+        .on_shard_done = on_shard_done,
         .on_accept = on_accept,
         .on_drain = close_all,
         .on_kill = close_all,

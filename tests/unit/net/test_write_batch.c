@@ -329,7 +329,7 @@ static void run_step(struct fixture *f, const char *step) {
 static struct fixture *open_fixture(void) {
         struct fixture *f = mem_zalloc(sizeof(*f));
 
-        mutex_init(&f->lock, LOCK_MAILBOX);
+        mutex_init(&f->lock, LOCK_LEAF);
         cond_init(&f->changed);
         f->big = mem_zalloc(BIG);
         assert_null(loop_group_new("test", 1, &f->loops));

@@ -143,7 +143,7 @@ static void test_metrics_are_made_below_a_mailbox_lock(void **state) {
         struct mutex          lock;
 
         (void)state;
-        mutex_init(&lock, LOCK_MAILBOX);
+        mutex_init(&lock, LOCK_LEAF);
         mutex_lock(&lock);
         assert_null(metric_family_open(registry, METRIC_COUNTER, "a", "A", &f));
         assert_null(metric_new(f, NULL, 0, NULL, 0, &m));

@@ -6,7 +6,7 @@
 #include "suite.h"
 
 #include "base/mem.h"
-#include "pipeline/line_lab.h"
+#include "pipeline/line_fixture.h"
 
 static void test_a_stage_fails(void **state) {
         static const struct {
@@ -21,20 +21,20 @@ static void test_a_stage_fails(void **state) {
 
         (void)state;
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                struct lab_chain l;
-                struct lab_call  c;
+                struct fixture_chain l;
+                struct fixture_call  c;
 
                 chain_open(&l, plain, false);
                 l.stages[1].error = rows[i].error;
                 l.stages[1].is_silent = rows[i].is_silent;
-                lab_call_open(&c, l.fake);
-                lab_input(&c, "X", &x, 1, 1);
-                lab_run(&c);
-                lab_assert_error(&c, rows[i].error != NULL ? ERR_INVALID_ARG : ERR_INTERNAL,
-                                 rows[i].text);
-                assert_int_equal(lab_count(&l.stages[2]), 0);
+                fixture_call_open(&c, l.fake);
+                fixture_input(&c, "X", &x, 1, 1);
+                fixture_run(&c);
+                fixture_assert_error(&c, rows[i].error != NULL ? ERR_INVALID_ARG : ERR_INTERNAL,
+                                     rows[i].text);
+                assert_int_equal(fixture_count(&l.stages[2]), 0);
                 assert_int_equal(atomic_load(&l.metrics->n_failure), 1);
-                lab_call_close(&c);
+                fixture_call_close(&c);
                 chain_close(&l);
         }
 }
@@ -42,19 +42,19 @@ static void test_a_stage_fails(void **state) {
 static void test_refused_before_the_first(void **state) {
         static const char *const configs[] = { CONFIG, CONFIG_4, CONFIG };
         static const uint32_t    x[6] = { 0 };
-        struct lab_chain         l;
-        struct lab_call          c;
+        struct fixture_chain     l;
+        struct fixture_call      c;
 
         (void)state;
         chain_open(&l, configs, false);
-        lab_call_open(&c, l.fake);
+        fixture_call_open(&c, l.fake);
         assert_ok(request_add_input(c.req, "X", DATA_TYPE_UINT32, (int64_t[]){ 6, 1 }, 2), "X");
         append_bytes(c.req, "X", x, sizeof(x));
         assert_error(model_submit(c.req), ERR_INVALID_ARG,
                      "[request id: <id_unknown>] inference request batch-size must be <= 4 for "
                      "stage 'b' of chain 'pipe'");
         request_remove_all_inputs(c.req);
-        lab_input(&c, "X", x, 1, 1);
+        fixture_input(&c, "X", x, 1, 1);
         step_models_holder_block(&l.holder, error_new(ERR_UNAVAILABLE, "stage 'c' is not ready"));
         assert_error(model_submit(c.req), ERR_UNAVAILABLE, "stage 'c' is not ready");
         l.fake->model.scheduler->ops->drain(l.fake->model.scheduler);
@@ -62,8 +62,8 @@ static void test_refused_before_the_first(void **state) {
                      "[request id: <id_unknown>] Server is stopping, scheduler for model has "
                      "stopped accepting new inference requests");
         for (unsigned i = 0; i < 3; i++)
-                assert_int_equal(lab_count(&l.stages[i]), 0);
-        lab_call_close(&c);
+                assert_int_equal(fixture_count(&l.stages[i]), 0);
+        fixture_call_close(&c);
         chain_close(&l);
 }
 
@@ -73,26 +73,26 @@ static void test_many_responses_of_the_last(void **state) {
 
         (void)state;
         for (unsigned late = 0; late < 2; late++) {
-                struct lab_chain l;
-                struct lab_call  c;
+                struct fixture_chain l;
+                struct fixture_call  c;
 
                 chain_open(&l, configs, false);
                 l.stages[2].n_responses = 3;
                 l.stages[2].has_late_final = late == 1;
-                lab_call_open(&c, l.fake);
-                lab_input(&c, "X", &x, 1, 1);
-                lab_run(&c);
+                fixture_call_open(&c, l.fake);
+                fixture_input(&c, "X", &x, 1, 1);
+                fixture_run(&c);
                 assert_int_equal(c.n_got, 3);
                 for (unsigned j = 0; j < 3; j++)
-                        assert_int_equal(lab_output(&c, j, "Y")->value, 274 + 101 * j);
-                lab_call_close(&c);
+                        assert_int_equal(fixture_output(&c, j, "Y")->value, 274 + 101 * j);
+                fixture_call_close(&c);
                 chain_close(&l);
         }
 }
 
 static void test_a_decoupled_stage_is_the_last(void **state) {
         static const char *const configs[] = { CONFIG, CONFIG, CONFIG };
-        struct lab_chain         l;
+        struct fixture_chain     l;
         struct step_models      *models;
 
         (void)state;
@@ -112,10 +112,10 @@ static void test_a_decoupled_stage_is_the_last(void **state) {
         "parameters { key: 'adaptive_batching' value { string_value: 'off' } } "
 
 static void wait_until(uint64_t time_ns) {
-        mutex_lock(&lab_lock);
+        mutex_lock(&fixture_lock);
         while (clock_now_ns() <= time_ns)
-                cond_wait_until(&lab_changed, &lab_lock, time_ns + 1);
-        mutex_unlock(&lab_lock);
+                cond_wait_until(&fixture_changed, &fixture_lock, time_ns + 1);
+        mutex_unlock(&fixture_lock);
 }
 
 static void free_response(struct response *response, uint32_t flags, void *userp) {
@@ -129,10 +129,10 @@ static void free_request(struct request *req, uint32_t flags, void *userp) {
 
         (void)flags;
         request_free(req);
-        mutex_lock(&lab_lock);
+        mutex_lock(&fixture_lock);
         *is_freed = true;
-        cond_broadcast(&lab_changed);
-        mutex_unlock(&lab_lock);
+        cond_broadcast(&fixture_changed);
+        mutex_unlock(&fixture_lock);
 }
 
 /* Two requests leave a stage in one batch. The first one ends instead of entering the next stage, and
@@ -142,34 +142,34 @@ static void test_the_first_of_a_batch_ends(void **state) {
                                                       "max_queue_delay_microseconds: 60000000 }",
                                                CONFIG, CONFIG };
         const uint32_t           x = 5;
-        struct lab_chain         l;
-        struct lab_call          late, other;
+        struct fixture_chain     l;
+        struct fixture_call      late, other;
         uint64_t                 over_ns;
         bool                     is_freed = false;
 
         (void)state;
         chain_open(&l, configs, false);
-        lab_hold(&l.stages[0], true);
-        lab_call_open(&late, l.fake);
+        fixture_hold(&l.stages[0], true);
+        fixture_call_open(&late, l.fake);
         late.req->timeout_us = 2000000; /* long enough for the first stage to start */
         late.req->on_response = free_response;
         late.req->on_release = free_request;
         late.req->on_release_userp = &is_freed;
-        lab_input(&late, "X", &x, 1, 1);
-        lab_call_open(&other, l.fake);
-        lab_input(&other, "X", &x, 1, 1);
-        lab_submit(&late);
-        lab_submit(&other);
-        LAB_WAIT_FOR(l.stages[0].n_running == 2);
+        fixture_input(&late, "X", &x, 1, 1);
+        fixture_call_open(&other, l.fake);
+        fixture_input(&other, "X", &x, 1, 1);
+        fixture_submit(&late);
+        fixture_submit(&other);
+        FIXTURE_WAIT_FOR(l.stages[0].n_running == 2);
         over_ns = late.req->times.request_start_ns + late.req->timeout_us * NS_PER_US;
         wait_until(over_ns);
-        lab_hold(&l.stages[0], false);
-        LAB_WAIT_FOR(is_freed);
-        lab_wait(&other);
-        assert_int_equal(lab_output(&other, 0, "Y")->value, 274);
-        assert_int_equal(lab_count(&l.stages[1]), 1);
+        fixture_hold(&l.stages[0], false);
+        FIXTURE_WAIT_FOR(is_freed);
+        fixture_wait(&other);
+        assert_int_equal(fixture_output(&other, 0, "Y")->value, 274);
+        assert_int_equal(fixture_count(&l.stages[1]), 1);
         assert_int_equal(atomic_load(&l.metrics->n_failure), 1);
-        lab_call_close(&other);
+        fixture_call_close(&other);
         chain_close(&l);
 }
 
@@ -181,61 +181,61 @@ static void test_the_first_of_a_batch_ends(void **state) {
 static void test_the_first_model_retires(void **state) {
         const uint32_t            x = 5;
         struct step_models_holder holder;
-        struct lab_model          a;
-        struct lab_call           c;
+        struct fixture_model      a;
+        struct fixture_call       c;
         struct scheduler         *s;
 
         (void)state;
-        lab_model_open(&a, "a", CONFIG HOURS, NULL);
+        fixture_model_open(&a, "a", CONFIG HOURS, NULL);
         step_models_holder_init(&holder);
         s = chain_new(&(struct chain_options){ .own = a.fake->model.scheduler, .holder = &holder });
         a.fake->model.scheduler = s;
-        lab_call_open(&c, a.fake);
+        fixture_call_open(&c, a.fake);
         c.req->runs_alone = true;
-        lab_input(&c, "X", &x, 1, 1);
-        lab_submit(&c);
-        assert_int_equal(lab_count(&a), 0);
+        fixture_input(&c, "X", &x, 1, 1);
+        fixture_submit(&c);
+        assert_int_equal(fixture_count(&a), 0);
         assert_non_null(s->ops->retire);
         s->ops->retire(s);
-        lab_wait(&c);
-        assert_int_equal(lab_output(&c, 0, "Y")->value, 15);
-        lab_call_close(&c);
-        lab_model_stop(&a);
+        fixture_wait(&c);
+        assert_int_equal(fixture_output(&c, 0, "Y")->value, 15);
+        fixture_call_close(&c);
+        fixture_model_stop(&a);
         step_models_holder_done(&holder);
         fake_model_free(a.fake);
 }
 
 static int open_all(void **state) {
         (void)state;
-        lab_open();
+        fixture_open();
         return 0;
 }
 
 /* A request that the memory budget has no room for is refused; one that runs is charged for, and ends. */
 static void test_budget_is_used_up(void **state) {
-        const uint32_t   x = 5;
-        struct lab_chain l;
-        struct lab_call  c;
+        const uint32_t       x = 5;
+        struct fixture_chain l;
+        struct fixture_call  c;
 
         (void)state;
         chain_open(&l, plain, false);
-        lab_call_open(&c, l.fake);
-        lab_input(&c, "X", &x, 1, 1);
-        byte_budget_force(&l.budget, LAB_BUDGET_BYTES);
+        fixture_call_open(&c, l.fake);
+        fixture_input(&c, "X", &x, 1, 1);
+        byte_budget_force(&l.budget, FIXTURE_BUDGET_BYTES);
         assert_error(model_submit(c.req), ERR_UNAVAILABLE,
                      "[request id: <id_unknown>] the server's memory budget (--memory-budget) is "
                      "used up");
-        byte_budget_give(&l.budget, LAB_BUDGET_BYTES);
-        lab_hold(&l.stages[1], true);
-        lab_submit(&c);
-        LAB_WAIT_FOR(l.stages[1].n_running == 1);
+        byte_budget_give(&l.budget, FIXTURE_BUDGET_BYTES);
+        fixture_hold(&l.stages[1], true);
+        fixture_submit(&c);
+        FIXTURE_WAIT_FOR(l.stages[1].n_running == 1);
         assert_in_range(byte_budget_used(&l.budget), 4096, 32768);
-        byte_budget_force(&l.budget, LAB_BUDGET_BYTES);
-        lab_hold(&l.stages[1], false);
-        lab_wait(&c);
+        byte_budget_force(&l.budget, FIXTURE_BUDGET_BYTES);
+        fixture_hold(&l.stages[1], false);
+        fixture_wait(&c);
         assert_null(c.got[0].response->error);
-        byte_budget_give(&l.budget, LAB_BUDGET_BYTES);
-        lab_call_close(&c);
+        byte_budget_give(&l.budget, FIXTURE_BUDGET_BYTES);
+        fixture_call_close(&c);
         chain_close(&l);
 }
 
@@ -298,8 +298,8 @@ static void test_sequences_of_the_first(void **state) {
                                                         .count = own_count,
                                                         .list = own_list };
         struct own_scheduler own = { .base = { .ops = &ops, .sequences = &sequences }, .live = 7 };
-        struct lab_chain     l;
-        struct lab_call      c;
+        struct fixture_chain l;
+        struct fixture_call  c;
         struct scheduler    *chain;
         struct sequence_cursor at = { 0 };
         struct sequence_row    row;
@@ -310,7 +310,7 @@ static void test_sequences_of_the_first(void **state) {
         l.fake->model.has_next = true;
         chain = chain_new(&(struct chain_options){
                 .own = &own.base, .holder = &l.holder, .metrics = l.metrics, .memory = &l.memory });
-        lab_call_open(&c, l.fake);
+        fixture_call_open(&c, l.fake);
         c.req->correlation.number = 7;
         assert_true(chain->sequences->knows(chain, c.req));
         chain->sequences->forget(chain, c.req);
@@ -331,7 +331,7 @@ static void test_sequences_of_the_first(void **state) {
         assert_error(chain->ops->submit(chain, c.req), ERR_UNAVAILABLE,
                      "[request id: <id_unknown>] Server is stopping, scheduler for model has "
                      "stopped accepting new inference requests");
-        lab_call_close(&c);
+        fixture_call_close(&c);
         chain->ops->free(chain);
         assert_true(own.is_freed);
         chain_close(&l);

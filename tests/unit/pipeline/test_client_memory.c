@@ -108,14 +108,14 @@ static const struct response_allocator of_run = { .alloc = allocate,
                                                   .release = inner_output_release,
                                                   .redirect = redirect };
 
-struct lab {
+struct fixture {
         struct fake_model      *fake;
         struct request         *inner;
         struct response        *from; /* output of the inner request */
         struct response_output *output;
 };
 
-static void lab_open(struct lab *l, const struct response_allocator *allocator) {
+static void fixture_open(struct fixture *l, const struct response_allocator *allocator) {
         const int64_t two = 2;
 
         client = (struct client){ 0 };
@@ -130,7 +130,7 @@ static void lab_open(struct lab *l, const struct response_allocator *allocator) 
         assert_ok(response_add_output(l->from, "O", DATA_TYPE_INT32, &two, 1, &l->output), "O");
 }
 
-static void lab_close(struct lab *l) {
+static void fixture_close(struct fixture *l) {
         response_free(l->from);
         request_free(l->inner);
         request_free(run.outer);
@@ -138,7 +138,7 @@ static void lab_close(struct lab *l) {
 }
 
 /* Memory into which the step writes. */
-static struct error *lab_buffer(struct lab *l, void **ret) {
+static struct error *fixture_buffer(struct fixture *l, void **ret) {
         enum memory_type type = MEMORY_CPU;
         int64_t          id = 3;
 
@@ -150,13 +150,13 @@ static void test_handed_over(void **state) {
         struct response        *to;
         struct response_output *o;
         struct error           *err = NULL;
-        struct lab              l;
+        struct fixture          l;
         const int64_t           two = 2;
         void                   *bytes;
 
         (void)state;
-        lab_open(&l, &of_client);
-        assert_ok(lab_buffer(&l, &bytes), "buffer");
+        fixture_open(&l, &of_client);
+        assert_ok(fixture_buffer(&l, &bytes), "buffer");
         assert_ptr_equal(bytes, client.bytes);
         assert_string_equal(client.name, "outer");
         assert_int_equal(client.byte_size, sizeof(client.bytes));
@@ -180,19 +180,19 @@ static void test_handed_over(void **state) {
         assert_int_equal(client.n_released, 0);
         response_free(to);
         assert_int_equal(client.n_released, 1);
-        lab_close(&l);
+        fixture_close(&l);
 }
 
 /* No response takes the memory: the client's allocator gets it back, with its own userp, also when
  * the requests are gone. */
 static void test_given_back(void **state) {
-        struct lab l;
-        void      *bytes;
+        struct fixture l;
+        void          *bytes;
 
         (void)state;
         for (int is_late = 0; is_late < 2; is_late++) {
-                lab_open(&l, &of_client);
-                assert_ok(lab_buffer(&l, &bytes), "buffer");
+                fixture_open(&l, &of_client);
+                assert_ok(fixture_buffer(&l, &bytes), "buffer");
                 assert_int_equal(client.n_given, 1);
                 if (is_late != 0) {
                         request_free(STEAL(l.inner));
@@ -200,7 +200,7 @@ static void test_given_back(void **state) {
                 }
                 response_free(STEAL(l.from));
                 assert_int_equal(client.n_released, 1);
-                lab_close(&l);
+                fixture_close(&l);
         }
 }
 
@@ -216,14 +216,14 @@ static void test_two_levels(void **state) {
         struct response                       *middle, *to;
         struct response_output                *o, *of_middle;
         struct error                          *err = NULL;
-        struct lab                             l;
+        struct fixture                         l;
         const int64_t                          two = 2;
         void                                  *bytes;
 
         (void)state;
-        lab_open(&l, &of_client);
+        fixture_open(&l, &of_client);
         l.from->source.allocator = &within;
-        assert_ok(lab_buffer(&l, &bytes), "buffer");
+        assert_ok(fixture_buffer(&l, &bytes), "buffer");
         assert_ptr_equal(bytes, client.bytes);
         assert_ok(response_new(l.inner, &middle), "response");
         assert_ok(response_add_output(middle, "O", DATA_TYPE_INT32, &two, 1, &of_middle), "O");
@@ -239,34 +239,34 @@ static void test_two_levels(void **state) {
         assert_int_equal(client.n_released, 0);
         response_free(to);
         assert_int_equal(client.n_released, 1);
-        lab_close(&l);
+        fixture_close(&l);
 }
 
 static void test_nothing_to_release(void **state) {
-        struct lab l;
-        void      *bytes;
+        struct fixture l;
+        void          *bytes;
 
         (void)state;
-        lab_open(&l, &no_release);
-        assert_ok(lab_buffer(&l, &bytes), "buffer");
+        fixture_open(&l, &no_release);
+        assert_ok(fixture_buffer(&l, &bytes), "buffer");
         response_free(STEAL(l.from));
         assert_int_equal(client.n_given, 1);
         assert_int_equal(client.n_released, 0);
-        lab_close(&l);
+        fixture_close(&l);
 }
 
 /* The error of the allocator is the error of the output, which then has no buffer. */
 static void test_client_refuses(void **state) {
-        struct lab l;
-        void      *bytes = NULL;
+        struct fixture l;
+        void          *bytes = NULL;
 
         (void)state;
-        lab_open(&l, &of_client);
+        fixture_open(&l, &of_client);
         client.failure = error_new(ERR_UNAVAILABLE, "the client has no memory");
-        assert_error(lab_buffer(&l, &bytes), ERR_UNAVAILABLE, "the client has no memory");
+        assert_error(fixture_buffer(&l, &bytes), ERR_UNAVAILABLE, "the client has no memory");
         assert_null(bytes);
         assert_false(l.output->has_buffer);
-        lab_close(&l);
+        fixture_close(&l);
         assert_int_equal(client.n_released, 0);
 }
 
@@ -275,37 +275,37 @@ static void test_not_for_the_client(void **state) {
         struct response        *to;
         struct response_output *o;
         struct error           *err = NULL;
-        struct lab              l;
+        struct fixture          l;
         const int64_t           two = 2;
         void                   *bytes;
 
         (void)state;
-        lab_open(&l, &of_client);
+        fixture_open(&l, &of_client);
         run.is_for_client = false;
         assert_ok(response_new(run.outer, &to), "response");
         assert_ok(response_add_output(to, "O", DATA_TYPE_INT32, &two, 1, &o), "O");
         assert_false(client_memory_hand_over(o, l.output, &err)); /* no buffer yet */
-        assert_ok(lab_buffer(&l, &bytes), "buffer");
+        assert_ok(fixture_buffer(&l, &bytes), "buffer");
         assert_false(client_memory_hand_over(o, l.output, &err));
         assert_null(err);
         assert_true(l.output->has_buffer);
         assert_false(o->has_buffer);
         assert_int_equal(client.n_given, 0);
         response_free(to);
-        lab_close(&l);
+        fixture_close(&l);
 }
 
 static void test_when_it_may_be_used(void **state) {
-        struct lab l;
+        struct fixture l;
 
         (void)state;
-        lab_open(&l, &of_client);
+        fixture_open(&l, &of_client);
         assert_true(client_memory_is_there(run.outer));
         run.outer->allocator = &with_start;
         assert_false(client_memory_is_there(run.outer));
         run.outer->allocator = NULL;
         assert_false(client_memory_is_there(run.outer));
-        lab_close(&l);
+        fixture_close(&l);
 }
 
 SUITE(client_memory) {

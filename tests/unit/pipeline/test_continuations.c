@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Steps that a completion starts: a made-up scheduler that passes each request through a line of
- * inner requests to models of lab_model.h.
+ * inner requests to models of fixture_model.h.
  */
 #include "suite.h"
 
@@ -9,7 +9,7 @@
 #include "infer/infer_thread.h"
 #include "infer/inner_request.h"
 #include "infer/model_submit.h"
-#include "sched/lab_model.h"
+#include "sched/fixture_model.h"
 #include "sched/rate_limiter.h"
 
 #define IN_AND_OUT                                                                                 \
@@ -28,7 +28,7 @@
 struct step {
         struct continuation   base;
         struct line          *line;
-        struct lab_model     *model;
+        struct fixture_model *model;
         struct inner_request *request;
         struct buf           *output; /* ref */
         pthread_t             thread; /* that it was executed on */
@@ -44,7 +44,7 @@ struct line {
         uint32_t    y;            /* of the last step */
         void (*before_end)(void); /* in the last completion; may be NULL */
         bool is_of_client;        /* its requests pass for those of clients */
-        bool has_ended;           /* guarded by lab_lock */
+        bool has_ended;           /* guarded by fixture_lock */
 };
 
 static void begin_step(struct step *s);
@@ -77,10 +77,10 @@ static void on_end(struct inner_request *r) {
         if (l->before_end != NULL)
                 l->before_end();
         memcpy(&l->y, s->output->bytes, sizeof(l->y));
-        mutex_lock(&lab_lock);
+        mutex_lock(&fixture_lock);
         l->has_ended = true;
-        cond_broadcast(&lab_changed);
-        mutex_unlock(&lab_lock);
+        cond_broadcast(&fixture_changed);
+        mutex_unlock(&fixture_lock);
 }
 
 /* The output of the previous step is the next input, without a copy. */
@@ -106,7 +106,7 @@ static void on_continue(struct continuation *c) {
         begin_step(s);
 }
 
-static void line_init(struct line *l, struct lab_model *const *models, unsigned n) {
+static void line_init(struct line *l, struct fixture_model *const *models, unsigned n) {
         *l = (struct line){ .n = n, .x = 10 };
         for (unsigned i = 0; i < n; i++)
                 l->steps[i] = (struct step){ .base = { .run = on_continue },
@@ -114,7 +114,7 @@ static void line_init(struct line *l, struct lab_model *const *models, unsigned 
                                              .model = models[i] };
 }
 
-static void line_begin(struct line *l, struct lab_model *const *models, unsigned n) {
+static void line_begin(struct line *l, struct fixture_model *const *models, unsigned n) {
         line_init(l, models, n);
         begin_step(&l->steps[0]);
 }
@@ -122,7 +122,7 @@ static void line_begin(struct line *l, struct lab_model *const *models, unsigned
 static void line_end(struct line *l) {
         uint32_t expected = l->x;
 
-        LAB_WAIT_FOR(l->has_ended);
+        FIXTURE_WAIT_FOR(l->has_ended);
         for (unsigned i = 0; i < l->n; i++)
                 expected = 3 * expected + l->steps[i].model->add;
         assert_int_equal(l->y, expected);
@@ -142,7 +142,7 @@ static unsigned count_on(const struct line *l, pthread_t thread) {
 
 /* Runs the line until all its steps are executed on this thread: an instance's own thread may be awake now
  * and then, and take one. The caller, unless it is that thread, never executes one. */
-static void run_until_all_are_on(struct line *l, struct lab_model *const *models, unsigned n,
+static void run_until_all_are_on(struct line *l, struct fixture_model *const *models, unsigned n,
                                  const pthread_t *thread) {
         unsigned n_there = 0;
 
@@ -160,14 +160,14 @@ static void run_until_all_are_on(struct line *l, struct lab_model *const *models
 
 /* All steps are of one model with one instance. Each step finds that the instance was returned. */
 static void test_steps_run_on_the_submitting_thread(void **state) {
-        struct lab_model  m;
-        struct lab_model *models[MAX_STEPS];
-        struct line      *l = malloc(sizeof(*l));
-        pthread_t         here = pthread_self();
+        struct fixture_model  m;
+        struct fixture_model *models[MAX_STEPS];
+        struct line          *l = malloc(sizeof(*l));
+        pthread_t             here = pthread_self();
 
         (void)state;
         assert_non_null(l);
-        lab_model_open(&m, "m", MODEL INLINE("always"), NULL);
+        fixture_model_open(&m, "m", MODEL INLINE("always"), NULL);
         for (unsigned i = 0; i < MAX_STEPS; i++)
                 models[i] = &m;
         run_until_all_are_on(l, models, MAX_STEPS, &here);
@@ -176,12 +176,12 @@ static void test_steps_run_on_the_submitting_thread(void **state) {
         /* The stack is flat: one loop calls every step after the first. */
         for (unsigned i = 2; i < MAX_STEPS; i++)
                 assert_ptr_equal(l->steps[i].frame, l->steps[1].frame);
-        lab_model_close(&m);
+        fixture_model_close(&m);
         free(l);
 }
 
 /* Until the average is known, and its thread waits. */
-static void settle(struct lab_model *m) {
+static void settle(struct fixture_model *m) {
         struct line l;
 
         for (unsigned i = 0; i < 3; i++) {
@@ -193,29 +193,29 @@ static void settle(struct lab_model *m) {
 /* A thread that does not run batches itself leaves the first step to its instance. The instance's
  * thread runs the other steps, without a change of threads. */
 static void test_steps_run_on_the_instance_thread(void **state) {
-        struct lab_model  first, others;
-        struct lab_model *models[] = { &first, &others, &others, &others };
-        struct line       l;
+        struct fixture_model  first, others;
+        struct fixture_model *models[] = { &first, &others, &others, &others };
+        struct line           l;
 
         (void)state;
-        lab_model_open(&first, "m", MODEL INLINE("never"), NULL);
-        lab_model_open(&others, "m", MODEL INLINE("auto") LIMIT_US("1000000"), NULL);
+        fixture_model_open(&first, "m", MODEL INLINE("never"), NULL);
+        fixture_model_open(&others, "m", MODEL INLINE("auto") LIMIT_US("1000000"), NULL);
         settle(&others);
         run_until_all_are_on(&l, models, 4, &first.seen.thread);
-        lab_model_close(&first);
-        lab_model_close(&others);
+        fixture_model_close(&first);
+        fixture_model_close(&others);
 }
 
 /* A thread that has not agreed to run continuations does not run them: they may call clients, which
  * may submit while they hold a lock that they also take in their callbacks. */
 static void test_requests_of_clients_do_not_run_on_the_instance_thread(void **state) {
-        struct lab_model  first, others;
-        struct lab_model *models[] = { &first, &others, &others, &others };
-        struct line       l;
+        struct fixture_model  first, others;
+        struct fixture_model *models[] = { &first, &others, &others, &others };
+        struct line           l;
 
         (void)state;
-        lab_model_open(&first, "m", MODEL INLINE("never"), NULL);
-        lab_model_open(&others, "m", MODEL INLINE("auto") LIMIT_US("1000000"), NULL);
+        fixture_model_open(&first, "m", MODEL INLINE("never"), NULL);
+        fixture_model_open(&others, "m", MODEL INLINE("auto") LIMIT_US("1000000"), NULL);
         settle(&others);
         for (unsigned i = 0; i < 50; i++) {
                 line_init(&l, models, 4);
@@ -224,51 +224,51 @@ static void test_requests_of_clients_do_not_run_on_the_instance_thread(void **st
                 line_end(&l);
                 assert_int_equal(count_on(&l, first.seen.thread), 1);
         }
-        lab_model_close(&first);
-        lab_model_close(&others);
+        fixture_model_close(&first);
+        fixture_model_close(&others);
 }
 
 /* Queued batches run before the steps of other requests. */
 static void test_steps_do_not_hold_up_the_queue(void **state) {
-        struct lab_model  first, next;
-        struct lab_model *models[] = { &first, &next };
-        struct line       l[3];
+        struct fixture_model  first, next;
+        struct fixture_model *models[] = { &first, &next };
+        struct line           l[3];
 
         (void)state;
-        lab_model_open(&first, "m", MODEL INLINE("never"), NULL);
-        lab_model_open(&next, "m", MODEL INLINE("auto") LIMIT_US("1000000"), NULL);
+        fixture_model_open(&first, "m", MODEL INLINE("never"), NULL);
+        fixture_model_open(&next, "m", MODEL INLINE("auto") LIMIT_US("1000000"), NULL);
         settle(&next);
-        mutex_lock(&lab_lock);
+        mutex_lock(&fixture_lock);
         first.is_held = true;
         first.n_executed = 0;
-        mutex_unlock(&lab_lock);
+        mutex_unlock(&fixture_lock);
         line_begin(&l[0], models, 2);
-        LAB_WAIT_FOR(first.n_executed == 1);
+        FIXTURE_WAIT_FOR(first.n_executed == 1);
         line_begin(&l[1], models, 2);
         line_begin(&l[2], models, 2);
-        mutex_lock(&lab_lock);
+        mutex_lock(&fixture_lock);
         first.is_held = false;
-        cond_broadcast(&lab_changed);
-        mutex_unlock(&lab_lock);
+        cond_broadcast(&fixture_changed);
+        mutex_unlock(&fixture_lock);
         for (unsigned i = 0; i < 3; i++)
                 line_end(&l[i]);
         /* Two requests waited when the first one ended, one when the second did. */
         assert_false(pthread_equal(l[0].steps[1].thread, first.seen.thread));
         assert_false(pthread_equal(l[1].steps[1].thread, first.seen.thread));
-        lab_model_close(&first);
-        lab_model_close(&next);
+        fixture_model_close(&first);
+        fixture_model_close(&next);
 }
 
 /* 80 ms each, 200 ms for one event: the third step does not run here, however fast the machine is. */
 static void test_steps_share_the_limit_of_one_event(void **state) {
-        struct lab_model  m;
-        struct lab_model *models[4];
-        struct line       l;
-        uint64_t          give_up_ns = clock_now_ns() + LAB_PATIENCE_NS;
-        unsigned          n_here = 0;
+        struct fixture_model  m;
+        struct fixture_model *models[4];
+        struct line           l;
+        uint64_t              give_up_ns = clock_now_ns() + FIXTURE_PATIENCE_NS;
+        unsigned              n_here = 0;
 
         (void)state;
-        lab_model_open(&m, "m", MODEL INLINE("auto") LIMIT_US("200000"), NULL);
+        fixture_model_open(&m, "m", MODEL INLINE("auto") LIMIT_US("200000"), NULL);
         m.spin_ns = 80 * NS_PER_MS;
         for (unsigned i = 0; i < 4; i++)
                 models[i] = &m;
@@ -282,15 +282,15 @@ static void test_steps_share_the_limit_of_one_event(void **state) {
         }
         assert_in_range(n_here, 1, 2);
         infer_thread_allow_inline(false);
-        lab_model_close(&m);
+        fixture_model_close(&m);
 }
 
 /* ---- instances that leave, or share a resource ----------------------------------------------- */
 
 struct removal {
-        struct thread     thread;
-        struct lab_model *model;
-        bool              has_ended; /* guarded by lab_lock */
+        struct thread         thread;
+        struct fixture_model *model;
+        bool                  has_ended; /* guarded by fixture_lock */
 };
 
 static void removal_main(void *arg) {
@@ -298,77 +298,77 @@ static void removal_main(void *arg) {
         struct scheduler *s = r->model->fake->model.scheduler;
 
         s->ops->remove_executor(s, &r->model->executor);
-        mutex_lock(&lab_lock);
+        mutex_lock(&fixture_lock);
         r->has_ended = true;
-        cond_broadcast(&lab_changed);
-        mutex_unlock(&lab_lock);
+        cond_broadcast(&fixture_changed);
+        mutex_unlock(&fixture_lock);
 }
 
 /* An instance that leaves does not run the next step of its last batch either. */
 static void test_a_leaving_instance_takes_no_step(void **state) {
-        struct lab_model  m;
-        struct lab_model *models[] = { &m, &m };
-        struct scheduler *s;
-        struct line       l;
-        unsigned          n_before_it_left = 0;
+        struct fixture_model  m;
+        struct fixture_model *models[] = { &m, &m };
+        struct scheduler     *s;
+        struct line           l;
+        unsigned              n_before_it_left = 0;
 
         (void)state;
-        lab_model_open(&m, "m", MODEL INLINE("auto") LIMIT_US("1000000"), NULL);
+        fixture_model_open(&m, "m", MODEL INLINE("auto") LIMIT_US("1000000"), NULL);
         s = m.fake->model.scheduler;
         settle(&m);
         for (unsigned i = 1; i <= 100 && n_before_it_left != 1; i++) {
                 struct removal removal = { .model = &m };
 
-                lab_hold(&m, true);
+                fixture_hold(&m, true);
                 m.n_executed = 0;
                 line_begin(&l, models, 2);
-                LAB_WAIT_FOR(m.n_executed == 1);
+                FIXTURE_WAIT_FOR(m.n_executed == 1);
                 assert_ok(thread_start(&removal.thread, "removal", removal_main, &removal),
                           "thread");
-                lab_spin(i * NS_PER_MS); /* the instance is to leave by now, most likely */
-                lab_hold(&m, false);
-                LAB_WAIT_FOR(removal.has_ended);
+                fixture_spin(i * NS_PER_MS); /* the instance is to leave by now, most likely */
+                fixture_hold(&m, false);
+                FIXTURE_WAIT_FOR(removal.has_ended);
                 thread_join(&removal.thread);
                 n_before_it_left = m.n_executed;
                 assert_ok(s->ops->add_executor(s, &m.executor), "add");
                 line_end(&l);
         }
         assert_int_equal(n_before_it_left, 1);
-        lab_model_close(&m);
+        fixture_model_close(&m);
 }
 
-static struct lab_model *second;
+static struct fixture_model *second;
 
 static void free_second(void) {
-        lab_hold(second, false);
-        lab_spin(5 * NS_PER_MS); /* it is idle by now, most likely */
+        fixture_hold(second, false);
+        fixture_spin(5 * NS_PER_MS); /* it is idle by now, most likely */
 }
 
 /* An instance whose thread runs a step elsewhere is borrowed and returned, while another one
  * becomes idle. The next request goes to the instance whose thread waits. */
 static void test_an_instance_with_its_thread_away_is_woken_last(void **state) {
-        struct lab_model  m, y, other;
-        struct lab_model *only_m[] = { &m }, *m_then_other[] = { &m, &other };
-        struct line       busy[2], away, borrower, last;
+        struct fixture_model  m, y, other;
+        struct fixture_model *only_m[] = { &m }, *m_then_other[] = { &m, &other };
+        struct line           busy[2], away, borrower, last;
 
         (void)state;
-        lab_model_open(&m, "m", MODEL INLINE("auto") LIMIT_US("1000000"), NULL);
-        lab_model_open(&y, "m", MODEL, NULL);
-        lab_model_open(&other, "m", MODEL INLINE("auto") LIMIT_US("1000000"), NULL);
+        fixture_model_open(&m, "m", MODEL INLINE("auto") LIMIT_US("1000000"), NULL);
+        fixture_model_open(&y, "m", MODEL, NULL);
+        fixture_model_open(&other, "m", MODEL INLINE("auto") LIMIT_US("1000000"), NULL);
         settle(&m);
         settle(&other);
         assert_ok(m.fake->model.scheduler->ops->add_executor(m.fake->model.scheduler, &y.executor),
                   "add");
         m.n_executed = other.n_executed = 0;
-        lab_hold(&m, true);
-        lab_hold(&y, true);
-        lab_hold(&other, true);
+        fixture_hold(&m, true);
+        fixture_hold(&y, true);
+        fixture_hold(&other, true);
         line_begin(&busy[0], only_m, 1);
         line_begin(&busy[1], only_m, 1);
-        LAB_WAIT_FOR(m.n_executed == 1 && y.n_executed == 1);
+        FIXTURE_WAIT_FOR(m.n_executed == 1 && y.n_executed == 1);
         line_begin(&away, m_then_other, 2);
-        lab_hold(&m, false);
-        LAB_WAIT_FOR(other.n_executed == 1);
+        fixture_hold(&m, false);
+        FIXTURE_WAIT_FOR(other.n_executed == 1);
         line_init(&borrower, only_m, 1);
         borrower.before_end = free_second;
         second = &y;
@@ -378,30 +378,30 @@ static void test_an_instance_with_its_thread_away_is_woken_last(void **state) {
         line_end(&borrower);
         line_begin(&last, only_m, 1);
         line_end(&last);
-        lab_hold(&other, false);
+        fixture_hold(&other, false);
         line_end(&busy[0]);
         line_end(&busy[1]);
         line_end(&away);
-        lab_model_close(&m);
-        lab_model_close(&y);
-        lab_model_close(&other);
+        fixture_model_close(&m);
+        fixture_model_close(&y);
+        fixture_model_close(&other);
 }
 
 /* A turn ends before the next step asks for one, so that a resource that both need is free. */
 static void test_steps_give_back_their_turn_first(void **state) {
-        struct rate_limiter *limiter = rate_limiter_new(NULL, 0);
-        struct lab_model     first, next;
-        struct lab_model    *models[] = { &first, &next };
-        struct line          l;
+        struct rate_limiter  *limiter = rate_limiter_new(NULL, 0);
+        struct fixture_model  first, next;
+        struct fixture_model *models[] = { &first, &next };
+        struct line           l;
 
         (void)state;
-        lab_model_open_limited(&first, "m", MODEL INLINE("never") LIMITED, NULL, limiter);
-        lab_model_open_limited(&next, "m", MODEL INLINE("auto") LIMIT_US("1000000") LIMITED, NULL,
-                               limiter);
+        fixture_model_open_limited(&first, "m", MODEL INLINE("never") LIMITED, NULL, limiter);
+        fixture_model_open_limited(&next, "m", MODEL INLINE("auto") LIMIT_US("1000000") LIMITED,
+                                   NULL, limiter);
         settle(&next);
         run_until_all_are_on(&l, models, 2, &first.seen.thread);
-        lab_model_close(&first);
-        lab_model_close(&next);
+        fixture_model_close(&first);
+        fixture_model_close(&next);
         rate_limiter_free(limiter);
 }
 
@@ -490,13 +490,13 @@ static void test_what_may_run_here(void **state) {
 
 /* Inner requests continue while the scheduler drains. Requests of clients are refused. */
 static void test_inner_requests_pass_a_drain(void **state) {
-        struct lab_model  m;
-        struct lab_model *models[] = { &m, &m };
-        struct line       l;
-        struct request   *outer;
+        struct fixture_model  m;
+        struct fixture_model *models[] = { &m, &m };
+        struct line           l;
+        struct request       *outer;
 
         (void)state;
-        lab_model_open(&m, "m", MODEL, NULL);
+        fixture_model_open(&m, "m", MODEL, NULL);
         m.fake->model.scheduler->ops->drain(m.fake->model.scheduler);
         outer = fake_request(m.fake);
         add_input(outer, "X", DATA_TYPE_UINT32, 1);
@@ -506,7 +506,7 @@ static void test_inner_requests_pass_a_drain(void **state) {
         request_free(outer);
         line_begin(&l, models, 2);
         line_end(&l);
-        lab_model_close(&m);
+        fixture_model_close(&m);
 }
 
 SUITE(continuations) {
@@ -525,6 +525,6 @@ SUITE(continuations) {
                 cmocka_unit_test(test_inner_requests_pass_a_drain),
         };
 
-        lab_open();
+        fixture_open();
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,7 @@
  */
 #include "suite.h"
 
-#include "pipeline/ensemble_lab.h"
+#include "pipeline/ensemble_fixture.h"
 
 enum {
         MAX_STEPS = 20,
@@ -157,7 +157,7 @@ static bool is_whole(const struct made_graph *g) {
                         return false;
                 n_outputs += g->is_output[t];
         }
-        return n_outputs > 0 && n_outputs <= LAB_MAX_OUTPUTS;
+        return n_outputs > 0 && n_outputs <= FIXTURE_MAX_OUTPUTS;
 }
 
 static void print_config(const struct made_graph *g, struct strbuf *out) {
@@ -281,7 +281,7 @@ static void predict(const struct made_graph *g, const struct frame_values *input
 /* ---- comparing ------------------------------------------------------------------------------- */
 
 static bool is_frame(const struct made_graph *g, const struct expected *e,
-                     const struct lab_got *got, const struct frame_values *f) {
+                     const struct fixture_got *got, const struct frame_values *f) {
         uint32_t at = 0;
 
         for (int t = 0; t < g->n_tensors; t++) {
@@ -300,7 +300,7 @@ static bool is_frame(const struct made_graph *g, const struct expected *e,
 
 /* With one decoupled step the responses come in order. With more, runs of the second one may
  * overtake each other, so responses may come in any order. */
-static void compare(const struct made_graph *g, struct expected *e, const struct lab_call *c) {
+static void compare(const struct made_graph *g, struct expected *e, const struct fixture_call *c) {
         assert_int_equal(c->n_got, e->n_frames);
         for (unsigned i = 0; i < c->n_got; i++) {
                 unsigned at = g->n_streams > 2 ? 0 : i;
@@ -316,7 +316,7 @@ static void compare(const struct made_graph *g, struct expected *e, const struct
 }
 
 static void compare_error(const struct made_graph *g, const struct expected *e,
-                          const struct lab_call *c, bool was_cancelled) {
+                          const struct fixture_call *c, bool was_cancelled) {
         const struct error *err = c->n_got > 0 ? c->got[c->n_got - 1].response->error : NULL;
 
         assert_non_null(err);
@@ -336,14 +336,14 @@ static void compare_error(const struct made_graph *g, const struct expected *e,
 /* ---- running --------------------------------------------------------------------------------- */
 
 struct story {
-        struct made_graph   graph;
-        struct lab_model    models[MAX_STEPS];
-        char                texts[MAX_STEPS][24];
-        struct lab_ensemble ensemble;
-        struct lab_call     calls[N_CALLS];
-        uint32_t            x[N_CALLS], z[N_CALLS];
-        struct expected     expected[N_CALLS];
-        bool                is_cancelled[N_CALLS];
+        struct made_graph       graph;
+        struct fixture_model    models[MAX_STEPS];
+        char                    texts[MAX_STEPS][24];
+        struct fixture_ensemble ensemble;
+        struct fixture_call     calls[N_CALLS];
+        uint32_t                x[N_CALLS], z[N_CALLS];
+        struct expected         expected[N_CALLS];
+        bool                    is_cancelled[N_CALLS];
 };
 
 static void open_step(struct story *s, int i, struct timer_thread *timers) {
@@ -364,7 +364,7 @@ static void open_step(struct story *s, int i, struct timer_thread *timers) {
         strbuf_printf(&config,
                       "parameters { key: 'inline_execution' value { string_value: '%s' } } ",
                       step->is_slow || step->is_decoupled ? "never" : "always");
-        lab_model_open(&s->models[i], "s", strbuf_cstr(&config), timers);
+        fixture_model_open(&s->models[i], "s", strbuf_cstr(&config), timers);
         strbuf_done(&config);
         snprintf(s->texts[i], sizeof(s->texts[i]), "boom %d", i);
         s->models[i].add = (uint32_t)i;
@@ -389,7 +389,8 @@ static void open_story(struct story *s, struct timer_thread *timers) {
                 steps[s->graph.n_steps - 1 - i] =
                         (struct step_model){ &s->models[i].fake->model, NULL };
         }
-        lab_ensemble_open(&s->ensemble, "e", strbuf_cstr(&config), steps, (size_t)s->graph.n_steps);
+        fixture_ensemble_open(&s->ensemble, "e", strbuf_cstr(&config), steps,
+                              (size_t)s->graph.n_steps);
         assert_int_equal(s->ensemble.fake->model.is_decoupled, s->graph.n_streams > 1);
         strbuf_done(&config);
 }
@@ -397,20 +398,20 @@ static void open_story(struct story *s, struct timer_thread *timers) {
 /* Some requests ask for some of the outputs only, and some have no input Z. */
 static void open_call(struct story *s, int n) {
         const struct made_graph *g = &s->graph;
-        struct lab_call         *c = &s->calls[n];
+        struct fixture_call     *c = &s->calls[n];
         struct expected         *e = &s->expected[n];
         struct frame_values      inputs = { 0 };
         bool                     asks = chance(50);
 
-        lab_call_open(c, s->ensemble.fake);
+        fixture_call_open(c, s->ensemble.fake);
         memset(e, 0, sizeof(*e));
         s->x[n] = random_below(1000);
         s->z[n] = random_below(1000);
-        lab_input(c, "t0", &s->x[n], 1);
+        fixture_input(c, "t0", &s->x[n], 1);
         inputs.is_there[X] = true;
         inputs.values[X] = s->x[n];
         if (g->has_z && chance(50)) {
-                lab_input(c, "t1", &s->z[n], 1);
+                fixture_input(c, "t1", &s->z[n], 1);
                 inputs.is_there[Z] = true;
                 inputs.values[Z] = s->z[n];
         }
@@ -440,15 +441,15 @@ static void close_story(struct story *s) {
                 for (int n = 0; n < N_CALLS; n++)
                         n_runs += s->expected[n].n_runs[i];
                 if (is_exact)
-                        assert_int_equal(lab_count(&s->models[i]), n_runs);
+                        assert_int_equal(fixture_count(&s->models[i]), n_runs);
                 else
-                        assert_in_range(lab_count(&s->models[i]), 0, n_runs);
+                        assert_in_range(fixture_count(&s->models[i]), 0, n_runs);
                 if (s->graph.max_inflight > 0)
                         assert_in_range(s->models[i].n_most, 0, s->graph.max_inflight);
         }
-        lab_ensemble_close(&s->ensemble);
+        fixture_ensemble_close(&s->ensemble);
         for (int i = 0; i < s->graph.n_steps; i++)
-                lab_model_close(&s->models[i]);
+                fixture_model_close(&s->models[i]);
 }
 
 static void run_story(struct story *s, struct timer_thread *timers) {
@@ -456,21 +457,21 @@ static void run_story(struct story *s, struct timer_thread *timers) {
         for (int n = 0; n < N_CALLS; n++)
                 open_call(s, n);
         for (int n = 0; n < N_CALLS; n++) {
-                lab_submit(&s->calls[n]);
+                fixture_submit(&s->calls[n]);
                 if (s->is_cancelled[n])
                         request_cancel(s->calls[n].req);
         }
         for (int n = 0; n < N_CALLS; n++) {
-                struct lab_call *c = &s->calls[n];
-                bool             has_error;
+                struct fixture_call *c = &s->calls[n];
+                bool                 has_error;
 
-                lab_wait(c);
+                fixture_wait(c);
                 has_error = c->n_got > 0 && c->got[c->n_got - 1].response->error != NULL;
                 if (s->expected[n].fails || has_error)
                         compare_error(&s->graph, &s->expected[n], c, s->is_cancelled[n]);
                 else
                         compare(&s->graph, &s->expected[n], c);
-                lab_call_close(c);
+                fixture_call_close(c);
         }
         close_story(s);
 }
@@ -496,6 +497,6 @@ SUITE(ensemble_model) {
                 cmocka_unit_test(test_random_graphs),
         };
 
-        lab_open();
+        fixture_open();
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

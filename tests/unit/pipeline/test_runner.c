@@ -7,37 +7,37 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "infer/infer_thread.h"
-#include "pipeline/line_lab.h"
+#include "pipeline/line_fixture.h"
 
 static const uint32_t five = 5;
 
-static void call_begin(struct lab_call *c, struct lab_line *l) {
-        lab_call_open(c, l->fake);
-        lab_input(c, "X", &five, 1, 1);
-        lab_submit(c);
+static void call_begin(struct fixture_call *c, struct fixture_line *l) {
+        fixture_call_open(c, l->fake);
+        fixture_input(c, "X", &five, 1, 1);
+        fixture_submit(c);
 }
 
-static void assert_answered(struct lab_call *c, uint32_t value) {
-        lab_wait(c);
-        assert_int_equal(lab_output(c, 0, "Y")->value, value);
-        lab_call_close(c);
+static void assert_answered(struct fixture_call *c, uint32_t value) {
+        fixture_wait(c);
+        assert_int_equal(fixture_output(c, 0, "Y")->value, value);
+        fixture_call_close(c);
 }
 
 /* An ensemble adds its context to a cancellation, a chain does not. */
-static void assert_cancelled(struct lab_call *c, const struct lab_line *l) {
-        lab_wait(c);
-        lab_assert_error(c, ERR_CANCELLED, l->is_chain ? "" : "in ensemble 'pipe', ");
+static void assert_cancelled(struct fixture_call *c, const struct fixture_line *l) {
+        fixture_wait(c);
+        fixture_assert_error(c, ERR_CANCELLED, l->is_chain ? "" : "in ensemble 'pipe', ");
 }
 
-static void assert_fails(struct lab_call *c, const struct lab_line *l, enum error_code code,
+static void assert_fails(struct fixture_call *c, const struct fixture_line *l, enum error_code code,
                          const char *stage, const char *text) {
         char expected[256];
 
-        lab_wait(c);
+        fixture_wait(c);
         snprintf(expected, sizeof(expected),
                  l->is_chain ? "in chain 'pipe' stage %s: %s" : "in ensemble 'pipe', %s%s",
                  l->is_chain ? stage : "", text);
-        lab_assert_error(c, code, expected);
+        fixture_assert_error(c, code, expected);
 }
 
 #define FOR_BOTH(is_chain) for (int is_chain = 0; is_chain < 2; is_chain++)
@@ -48,28 +48,28 @@ static void assert_fails(struct lab_call *c, const struct lab_line *l, enum erro
 static void test_one_after_the_other(void **state) {
         (void)state;
         FOR_BOTH(is_chain) {
-                struct lab_line l;
-                struct lab_call c;
+                struct fixture_line l;
+                struct fixture_call c;
 
                 line_open(&l, is_chain, plain);
-                lab_call_open(&c, l.fake);
+                fixture_call_open(&c, l.fake);
                 assert_ok(request_set_id(c.req, "seven"), "id");
                 c.req->priority = 3;
-                lab_input(&c, "X", &five, 1, 1);
-                lab_run(&c);
-                assert_int_equal(lab_output(&c, 0, "Y")->value, 274);
+                fixture_input(&c, "X", &five, 1, 1);
+                fixture_run(&c);
+                assert_int_equal(fixture_output(&c, 0, "Y")->value, 274);
                 assert_ptr_equal(c.got[0].response->source.model, &l.fake->model);
                 assert_string_equal(c.got[0].response->source.id, "seven");
                 assert_ptr_equal(l.models[0].seen.output, l.models[1].seen.input);
                 assert_ptr_equal(l.models[1].seen.output, l.models[2].seen.input);
-                assert_ptr_equal(l.models[2].seen.output, lab_output(&c, 0, "Y")->base);
+                assert_ptr_equal(l.models[2].seen.output, fixture_output(&c, 0, "Y")->base);
                 assert_ptr_equal(l.models[0].seen.input, &five);
                 assert_int_equal(atomic_load(&c.n_allocated), 1);
                 for (unsigned i = 0; i < 3; i++) {
                         assert_string_equal(l.models[i].seen.id, "seven");
                         assert_int_equal(l.models[i].seen.priority, 3);
                 }
-                lab_call_close(&c);
+                fixture_call_close(&c);
                 line_close(&l);
         }
 }
@@ -86,15 +86,15 @@ static void test_one_request_after_the_other(void **state) {
 
         (void)state;
         FOR_BOTH(is_chain) {
-                struct lab_line l;
+                struct fixture_line l;
 
                 line_open(&l, is_chain, always);
                 for (unsigned i = 0; i < 200; i++) {
-                        int64_t         rows = i % 5 == 0 ? 1 + (int64_t)i % 8 : 1;
-                        struct lab_call c;
-                        uint32_t        y[8];
+                        int64_t             rows = i % 5 == 0 ? 1 + (int64_t)i % 8 : 1;
+                        struct fixture_call c;
+                        uint32_t            y[8];
 
-                        lab_call_open(&c, l.fake);
+                        fixture_call_open(&c, l.fake);
                         c.req->priority = i;
                         if (i % 7 == 0)
                                 assert_ok(request_set_id(c.req, "seventh"), "id");
@@ -104,9 +104,9 @@ static void test_one_request_after_the_other(void **state) {
                                                     (int64_t[]){ rows, 1 }, 2),
                                   "X");
                         append_bytes(c.req, "X", x, (size_t)rows * sizeof(*x));
-                        lab_run(&c);
-                        assert_int_equal(lab_output(&c, 0, "Y")->dims[0], rows);
-                        memcpy(y, lab_output(&c, 0, "Y")->base, (size_t)rows * sizeof(*y));
+                        fixture_run(&c);
+                        assert_int_equal(fixture_output(&c, 0, "Y")->dims[0], rows);
+                        memcpy(y, fixture_output(&c, 0, "Y")->base, (size_t)rows * sizeof(*y));
                         for (int64_t k = 0; k < rows; k++)
                                 assert_int_equal(y[k], 27 * x[k] + 139);
                         for (unsigned k = 0; k < 3; k++) {
@@ -115,10 +115,10 @@ static void test_one_request_after_the_other(void **state) {
                                 assert_int_equal(l.models[k].seen.priority, i);
                                 assert_int_equal(l.models[k].seen.dims[0], rows);
                         }
-                        lab_call_close(&c);
+                        fixture_call_close(&c);
                 }
                 for (unsigned k = 0; k < 3; k++)
-                        assert_int_equal(lab_count(&l.models[k]), 200);
+                        assert_int_equal(fixture_count(&l.models[k]), 200);
                 line_close(&l);
         }
 }
@@ -136,14 +136,14 @@ static void test_several_in_a_batch(void **state) {
 
         (void)state;
         FOR_BOTH(is_chain) {
-                struct lab_line l;
-                struct lab_call c[4];
+                struct fixture_line l;
+                struct fixture_call c[4];
 
                 line_open(&l, is_chain, configs);
                 for (unsigned i = 0; i < 4; i++) {
-                        lab_call_open(&c[i], l.fake);
-                        lab_input(&c[i], "X", &x[i], 1, 1);
-                        lab_submit(&c[i]);
+                        fixture_call_open(&c[i], l.fake);
+                        fixture_input(&c[i], "X", &x[i], 1, 1);
+                        fixture_submit(&c[i]);
                 }
                 for (unsigned i = 0; i < 4; i++)
                         assert_answered(&c[i], 274 + 27 * i);
@@ -161,16 +161,16 @@ static void test_a_step_fails(void **state) {
                 for (unsigned at = 0; at < 3; at++) {
                         static const char *const stages[] = { "'a' (1/3)", "'b' (2/3)",
                                                               "'c' (3/3)" };
-                        struct lab_line          l;
-                        struct lab_call          c;
+                        struct fixture_line      l;
+                        struct fixture_call      c;
 
                         line_open(&l, is_chain, at == 1 ? always : plain);
                         l.models[at].error = "broken arm";
                         call_begin(&c, &l);
                         assert_fails(&c, &l, ERR_INVALID_ARG, stages[at], "broken arm");
                         for (unsigned i = at + 1; i < 3; i++)
-                                assert_int_equal(lab_count(&l.models[i]), 0);
-                        lab_call_close(&c);
+                                assert_int_equal(fixture_count(&l.models[i]), 0);
+                        fixture_call_close(&c);
                         line_close(&l);
                 }
         }
@@ -179,16 +179,16 @@ static void test_a_step_fails(void **state) {
 static void test_the_client_has_no_memory(void **state) {
         (void)state;
         FOR_BOTH(is_chain) {
-                struct lab_line l;
-                struct lab_call c;
+                struct fixture_line l;
+                struct fixture_call c;
 
                 line_open(&l, is_chain, plain);
-                lab_call_open(&c, l.fake);
+                fixture_call_open(&c, l.fake);
                 c.refuses = "Y";
-                lab_input(&c, "X", &five, 1, 1);
-                lab_submit(&c);
+                fixture_input(&c, "X", &five, 1, 1);
+                fixture_submit(&c);
                 assert_fails(&c, &l, ERR_UNAVAILABLE, "'c' (3/3)", "no room for 'Y'");
-                lab_call_close(&c);
+                fixture_call_close(&c);
                 line_close(&l);
         }
 }
@@ -200,23 +200,23 @@ static void test_short_of_memory(void **state) {
                 bool was_hit = true;
 
                 for (unsigned n = 1; was_hit; n++) {
-                        struct lab_line l;
-                        struct lab_call c;
-                        struct error   *err;
+                        struct fixture_line l;
+                        struct fixture_call c;
+                        struct error       *err;
 
                         line_open(&l, is_chain, n % 2 == 0 ? always : plain);
                         for (unsigned i = 0; i < 3; i++)
                                 l.models[i].may_lack_memory = true;
-                        lab_call_open(&c, l.fake);
-                        lab_input(&c, "X", &five, 1, 1);
+                        fixture_call_open(&c, l.fake);
+                        fixture_input(&c, "X", &five, 1, 1);
                         mem_fail_after(n);
                         err = model_submit(c.req);
                         was_hit = mem_fail_was_hit();
                         mem_fail_after(0);
                         if (err == NULL)
-                                LAB_WAIT_FOR(c.is_released && c.n_finals == 1);
+                                FIXTURE_WAIT_FOR(c.is_released && c.n_finals == 1);
                         error_free(err);
-                        lab_call_close(&c);
+                        fixture_call_close(&c);
                         line_close(&l);
                 }
         }
@@ -227,17 +227,17 @@ static void test_short_of_memory(void **state) {
 static void test_cancelled_before(void **state) {
         (void)state;
         FOR_BOTH(is_chain) {
-                struct lab_line l;
-                struct lab_call c;
+                struct fixture_line l;
+                struct fixture_call c;
 
                 line_open(&l, is_chain, plain);
-                lab_call_open(&c, l.fake);
-                lab_input(&c, "X", &five, 1, 1);
+                fixture_call_open(&c, l.fake);
+                fixture_input(&c, "X", &five, 1, 1);
                 request_cancel(c.req);
-                lab_submit(&c);
+                fixture_submit(&c);
                 assert_cancelled(&c, &l);
-                assert_int_equal(lab_count(&l.models[0]), 0);
-                lab_call_close(&c);
+                assert_int_equal(fixture_count(&l.models[0]), 0);
+                fixture_call_close(&c);
                 line_close(&l);
         }
 }
@@ -246,27 +246,27 @@ static void test_cancelled_before(void **state) {
 static void test_cancelled_during_a_step(void **state) {
         (void)state;
         FOR_BOTH(is_chain) {
-                struct lab_line l;
-                struct lab_call c;
+                struct fixture_line l;
+                struct fixture_call c;
 
                 line_open(&l, is_chain, plain);
-                lab_hold(&l.models[1], true);
+                fixture_hold(&l.models[1], true);
                 call_begin(&c, &l);
-                LAB_WAIT_FOR(l.models[1].n_running == 1);
+                FIXTURE_WAIT_FOR(l.models[1].n_running == 1);
                 request_cancel(c.req);
                 request_cancel(c.req);
-                lab_hold(&l.models[1], false);
+                fixture_hold(&l.models[1], false);
                 assert_cancelled(&c, &l);
                 assert_int_equal(l.models[1].n_cancelled, 1);
-                assert_int_equal(lab_count(&l.models[2]), 0);
+                assert_int_equal(fixture_count(&l.models[2]), 0);
                 request_cancel(c.req); /* no effect after the end */
-                lab_call_close(&c);
+                fixture_call_close(&c);
                 line_close(&l);
         }
 }
 
 static void submit_on_thread(void *call) {
-        lab_submit(call);
+        fixture_submit(call);
 }
 
 /* A step that runs where the request was submitted sees the cancellation as well, which comes from another
@@ -274,23 +274,23 @@ static void submit_on_thread(void *call) {
 static void test_cancelled_during_an_inline_step(void **state) {
         (void)state;
         FOR_BOTH(is_chain) {
-                struct lab_line l;
-                struct lab_call c;
-                struct thread   thread;
+                struct fixture_line l;
+                struct fixture_call c;
+                struct thread       thread;
 
                 line_open(&l, is_chain, always);
-                lab_hold(&l.models[1], true);
-                lab_call_open(&c, l.fake);
-                lab_input(&c, "X", &five, 1, 1);
+                fixture_hold(&l.models[1], true);
+                fixture_call_open(&c, l.fake);
+                fixture_input(&c, "X", &five, 1, 1);
                 assert_ok(thread_start(&thread, "client", submit_on_thread, &c), "thread");
-                LAB_WAIT_FOR(l.models[1].n_running == 1);
+                FIXTURE_WAIT_FOR(l.models[1].n_running == 1);
                 request_cancel(c.req);
-                lab_hold(&l.models[1], false);
+                fixture_hold(&l.models[1], false);
                 thread_join(&thread);
                 assert_cancelled(&c, &l);
                 assert_int_equal(l.models[1].n_cancelled, 1);
-                assert_int_equal(lab_count(&l.models[2]), 0);
-                lab_call_close(&c);
+                assert_int_equal(fixture_count(&l.models[2]), 0);
+                fixture_call_close(&c);
                 line_close(&l);
         }
 }
@@ -299,50 +299,50 @@ static void test_cancelled_during_an_inline_step(void **state) {
 static void test_cancelled_in_a_queue(void **state) {
         (void)state;
         FOR_BOTH(is_chain) {
-                struct lab_line l;
-                struct lab_call first, second;
+                struct fixture_line l;
+                struct fixture_call first, second;
 
                 line_open(&l, is_chain, plain);
-                lab_hold(&l.models[0], true);
+                fixture_hold(&l.models[0], true);
                 call_begin(&first, &l);
-                LAB_WAIT_FOR(l.models[0].n_running == 1);
+                FIXTURE_WAIT_FOR(l.models[0].n_running == 1);
                 call_begin(&second, &l);
                 request_cancel(second.req);
                 assert_cancelled(&second, &l);
-                lab_call_close(&second);
-                lab_hold(&l.models[0], false);
+                fixture_call_close(&second);
+                fixture_hold(&l.models[0], false);
                 assert_answered(&first, 274);
                 line_close(&l);
         }
 }
 
 static void wait_until(uint64_t time_ns) {
-        mutex_lock(&lab_lock);
+        mutex_lock(&fixture_lock);
         while (clock_now_ns() <= time_ns)
-                cond_wait_until(&lab_changed, &lab_lock, time_ns + 1);
-        mutex_unlock(&lab_lock);
+                cond_wait_until(&fixture_changed, &fixture_lock, time_ns + 1);
+        mutex_unlock(&fixture_lock);
 }
 
 /* All steps have one deadline. It passes while a step is held. */
 static void test_the_deadline(void **state) {
         (void)state;
         FOR_BOTH(is_chain) {
-                struct lab_line l;
-                struct lab_call c;
+                struct fixture_line l;
+                struct fixture_call c;
 
                 line_open(&l, is_chain, plain);
-                lab_hold(&l.models[0], true);
-                lab_call_open(&c, l.fake);
+                fixture_hold(&l.models[0], true);
+                fixture_call_open(&c, l.fake);
                 c.req->timeout_us = 2000000; /* long enough for the first step to start */
-                lab_input(&c, "X", &five, 1, 1);
-                lab_submit(&c);
-                LAB_WAIT_FOR(l.models[0].n_running == 1);
+                fixture_input(&c, "X", &five, 1, 1);
+                fixture_submit(&c);
+                FIXTURE_WAIT_FOR(l.models[0].n_running == 1);
                 assert_in_range(l.models[0].seen.timeout_us, 1, 2000000);
                 wait_until(c.req->times.request_start_ns + c.req->timeout_us * NS_PER_US);
-                lab_hold(&l.models[0], false);
+                fixture_hold(&l.models[0], false);
                 assert_fails(&c, &l, ERR_UNAVAILABLE, "'b' (2/3)", "Request timeout expired");
-                assert_int_equal(lab_count(&l.models[1]), 0);
-                lab_call_close(&c);
+                assert_int_equal(fixture_count(&l.models[1]), 0);
+                fixture_call_close(&c);
                 line_close(&l);
         }
 }
@@ -353,17 +353,17 @@ static void test_the_deadline(void **state) {
 static void test_a_model_goes_meanwhile(void **state) {
         (void)state;
         FOR_BOTH(is_chain) {
-                struct lab_line l;
-                struct lab_call c;
+                struct fixture_line l;
+                struct fixture_call c;
 
                 line_open(&l, is_chain, plain);
-                lab_hold(&l.models[0], true);
+                fixture_hold(&l.models[0], true);
                 call_begin(&c, &l);
-                LAB_WAIT_FOR(l.models[0].n_running == 1);
+                FIXTURE_WAIT_FOR(l.models[0].n_running == 1);
                 step_models_holder_block(line_holder(&l), error_new(ERR_UNAVAILABLE, "gone"));
                 /* References: the test model's own, and the one of the request's snapshot. */
                 assert_int_equal(atomic_load(&l.models[2].fake->model.ref.count), 2);
-                lab_hold(&l.models[0], false);
+                fixture_hold(&l.models[0], false);
                 assert_answered(&c, 274);
                 line_close(&l);
         }
@@ -380,10 +380,10 @@ static void free_request(struct request *req, uint32_t flags, void *userp) {
 
         (void)flags;
         request_free(req);
-        mutex_lock(&lab_lock);
+        mutex_lock(&fixture_lock);
         *is_freed = true;
-        cond_broadcast(&lab_changed);
-        mutex_unlock(&lab_lock);
+        cond_broadcast(&fixture_changed);
+        mutex_unlock(&fixture_lock);
 }
 
 /* A step has memory of the client, or of the run, for a response that it does not send. It is given back,
@@ -392,20 +392,20 @@ static void test_a_response_outlives_the_run(void **state) {
         (void)state;
         FOR_BOTH(is_chain) {
                 for (unsigned at = 0; at < 4; at++) {
-                        struct lab_line l;
-                        struct lab_call c[2];
-                        bool            is_freed[2] = { false, false };
+                        struct fixture_line l;
+                        struct fixture_call c[2];
+                        bool                is_freed[2] = { false, false };
 
                         line_open(&l, is_chain, at == 3 ? always : plain);
-                        l.models[MIN(at, 2)].executor.ops = &lab_ops_that_delete;
+                        l.models[MIN(at, 2)].executor.ops = &fixture_ops_that_delete;
                         for (unsigned i = 0; i < 2; i++) {
-                                lab_call_open(&c[i], l.fake);
+                                fixture_call_open(&c[i], l.fake);
                                 c[i].req->on_response = free_response;
                                 c[i].req->on_release = free_request;
                                 c[i].req->on_release_userp = &is_freed[i];
-                                lab_input(&c[i], "X", &five, 1, 1);
-                                lab_submit(&c[i]);
-                                LAB_WAIT_FOR(is_freed[i]);
+                                fixture_input(&c[i], "X", &five, 1, 1);
+                                fixture_submit(&c[i]);
+                                FIXTURE_WAIT_FOR(is_freed[i]);
                         }
                         line_close(&l);
                         for (unsigned i = 0; i < 2; i++) {
@@ -420,10 +420,10 @@ static void test_a_response_outlives_the_run(void **state) {
 enum { N_THREADS = 4, N_EACH = 150 };
 
 struct many {
-        struct thread    thread;
-        struct lab_line *line;
-        bool             allows_inline;
-        unsigned         n_answered, n_cancelled;
+        struct thread        thread;
+        struct fixture_line *line;
+        bool                 allows_inline;
+        unsigned             n_answered, n_cancelled;
 };
 
 static void submit_many(void *arg) {
@@ -431,18 +431,18 @@ static void submit_many(void *arg) {
 
         infer_thread_allow_inline(m->allows_inline);
         for (unsigned i = 0; i < N_EACH; i++) {
-                struct lab_call c;
+                struct fixture_call c;
 
                 call_begin(&c, m->line);
                 if (i % 3 == 0)
                         request_cancel(c.req);
-                lab_wait(&c);
+                fixture_wait(&c);
                 assert_int_equal(c.n_got, 1);
                 if (c.got[0].response->error == NULL)
-                        m->n_answered += lab_output(&c, 0, "Y")->value == 274;
+                        m->n_answered += fixture_output(&c, 0, "Y")->value == 274;
                 else
                         m->n_cancelled += c.got[0].response->error->code == ERR_CANCELLED;
-                lab_call_close(&c);
+                fixture_call_close(&c);
         }
 }
 
@@ -451,8 +451,8 @@ static void test_many_threads(void **state) {
 
         (void)state;
         FOR_BOTH(is_chain) {
-                struct lab_line l;
-                struct many     m[N_THREADS];
+                struct fixture_line l;
+                struct many         m[N_THREADS];
 
                 line_open(&l, is_chain, mixed);
                 for (unsigned i = 0; i < N_THREADS; i++) {
@@ -471,7 +471,7 @@ static void test_many_threads(void **state) {
 
 static int open_all(void **state) {
         (void)state;
-        lab_open();
+        fixture_open();
         return 0;
 }
 

@@ -30,26 +30,26 @@ void repo_place_begin(struct repo_place *p) {
         backends = temp_tree_path(&p->tree, "backends");
         agents = temp_tree_path(&p->tree, "agents");
         p->metrics = metric_registry_new();
-        p->parts.model_metrics = model_metrics_new(p->metrics, &options);
-        p->parts.backends = backend_registry_new(
+        p->env.model_metrics = model_metrics_new(p->metrics, &options);
+        p->env.backends = backend_registry_new(
                 &(struct backend_registry_options){ .directory = backends, .auto_complete = true });
-        p->parts.agents = agent_registry_new(agents);
-        p->parts.auto_complete = true;
-        p->parts.config_name = "";
+        p->env.agents = agent_registry_new(agents);
+        p->env.auto_complete = true;
+        p->env.config_name = "";
         event_source_init(&p->ready);
-        p->parts.ready = &p->ready;
-        assert_ok(timer_thread_new(&p->parts.timers), "timers");
-        assert_ok(reaper_new(&p->parts.reaper), "reaper");
+        p->env.ready = &p->ready;
+        assert_ok(timer_thread_new(&p->env.timers), "timers");
+        assert_ok(reaper_new(&p->env.reaper), "reaper");
 }
 
 void repo_place_end(struct repo_place *p) {
         if (p->repo != NULL)
                 repo_place_close(p);
-        reaper_free(p->parts.reaper);
-        agent_registry_free(p->parts.agents);
-        backend_registry_free(p->parts.backends);
-        timer_thread_free(p->parts.timers);
-        model_metrics_free(p->parts.model_metrics);
+        reaper_free(p->env.reaper);
+        agent_registry_free(p->env.agents);
+        backend_registry_free(p->env.backends);
+        timer_thread_free(p->env.timers);
+        model_metrics_free(p->env.model_metrics);
         metric_registry_free(p->metrics);
         /* Whatever began has ended. */
         assert_int_equal(fake_host_count(FAKE_FINALIZE), fake_host_count(FAKE_INITIALIZE));
@@ -77,7 +77,7 @@ void repo_place_add(struct repo_place *p, const char *name, const char *config) 
 
 void repo_place_open(struct repo_place *p, const char *const *folders, size_t n_folders) {
         char              **paths = mem_zalloc((n_folders + 1) * sizeof(*paths));
-        struct repo_options options = { .parts = p->parts,
+        struct repo_options options = { .env = p->env,
                                         .paths = (const char *const *)paths,
                                         .n_paths = n_folders,
                                         .n_load_threads = 4,
@@ -153,7 +153,7 @@ void repo_place_await_index(struct repo_place *p, const char *expected) {
 
 void repo_place_close(struct repo_place *p) {
         repo_unload_all(p->repo);
-        assert_int_equal(reaper_wait(p->parts.reaper, CLOCK_NEVER), 0);
+        assert_int_equal(reaper_wait(p->env.reaper, CLOCK_NEVER), 0);
         repo_free(p->repo);
         p->repo = NULL;
 }

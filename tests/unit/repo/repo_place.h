@@ -17,7 +17,7 @@ struct repo_place {
         struct temp_tree        tree;
         struct fake_library     library;
         struct metric_registry *metrics;
-        struct repo_parts       parts;
+        struct repo_environment env;
         struct repo            *repo;
         struct event_source     ready;
         bool                    is_followed; /* these three before repo_place_open() */

@@ -128,7 +128,7 @@ static void unload(struct scene *s) {
 }
 
 static void await_end(struct scene *s) {
-        assert_int_equal(reaper_wait(s->place.parts.reaper, CLOCK_NEVER), 0);
+        assert_int_equal(reaper_wait(s->place.env.reaper, CLOCK_NEVER), 0);
 }
 
 static void await_first(struct scene *s) {
@@ -304,8 +304,8 @@ static void test_libraries_end_last(void **state) {
         assert_ok(repo_load_all(p.repo), "load");
         free(agent_host_take());
         repo_place_close(&p);
-        agent_registry_free(p.parts.agents);
-        p.parts.agents = NULL;
+        agent_registry_free(p.env.agents);
+        p.env.agents = NULL;
         told = agent_host_take();
         assert_non_null(strstr(told, "ModelFinalize, a Finalize"));
         assert_string_equal(strstr(told, "a Finalize"), "a Finalize");

@@ -64,7 +64,7 @@ static void load(void) {
 
 static void unload(void) {
         assert_ok(repo_unload(place.repo, "m"), "unload");
-        assert_int_equal(reaper_wait(place.parts.reaper, CLOCK_NEVER), 0);
+        assert_int_equal(reaper_wait(place.env.reaper, CLOCK_NEVER), 0);
 }
 
 static void assert_refused(TRITONSERVER_Error *err, enum error_code code, const char *text) {
@@ -262,7 +262,7 @@ static void test_directory_lasts_as_long_as_the_model(void **state) {
         assert_ok(repo_unload(place.repo, "m"), "unload");
         assert_true(file_exists(acquired));
         model_unref(model);
-        assert_int_equal(reaper_wait(place.parts.reaper, CLOCK_NEVER), 0);
+        assert_int_equal(reaper_wait(place.env.reaper, CLOCK_NEVER), 0);
         assert_false(file_exists(acquired));
         end();
 }

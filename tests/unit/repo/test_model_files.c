@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "infer/fake_model.h"
 #include "repo/model_files.h"
-#include "repo/repo_parts.h"
+#include "repo/repo_environment.h"
 
 #include <unistd.h>
 
@@ -28,16 +28,16 @@ static int teardown(void **state) {
         return 0;
 }
 
-static struct error *read_with(const struct repo_parts *parts, const char *name,
+static struct error *read_with(const struct repo_environment *env, const char *name,
                                struct model_files *ret) {
         AUTO_CHARS directory = temp_tree_path(&tree, name);
 
         return model_files_read(
-                parts, &(struct model_source){ .key = { "", name }, .directory = directory }, ret);
+                env, &(struct model_source){ .key = { "", name }, .directory = directory }, ret);
 }
 
-static const struct repo_parts completing = { .auto_complete = true, .config_name = "" };
-static const struct repo_parts strict = { .auto_complete = false, .config_name = "" };
+static const struct repo_environment completing = { .auto_complete = true, .config_name = "" };
+static const struct repo_environment strict = { .auto_complete = false, .config_name = "" };
 
 static void test_reads_a_model(void **state) {
         AUTO_CHARS         directory = temp_tree_path(&tree, "m");
@@ -109,8 +109,8 @@ static void test_first_directory_tells_the_backend(void **state) {
 }
 
 static void test_named_configuration(void **state) {
-        const struct repo_parts tuned = { .auto_complete = true, .config_name = "tuned" };
-        struct model_files      f;
+        const struct repo_environment tuned = { .auto_complete = true, .config_name = "tuned" };
+        struct model_files            f;
 
         (void)state;
         temp_tree_folder(&tree, "m/1");

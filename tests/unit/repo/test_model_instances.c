@@ -59,7 +59,7 @@ static void read_files(struct repo_place *p, const char *config, struct model_fi
         AUTO_CHARS directory = temp_tree_path(&p->tree, "models/m");
 
         repo_place_add(p, "m", config);
-        assert_ok(model_files_read(&p->parts,
+        assert_ok(model_files_read(&p->env,
                                    &(struct model_source){ .key = { "", "m" },
                                                            .directory = directory },
                                    ret),
@@ -71,14 +71,14 @@ static struct model *load(struct repo_place *p, const char *config) {
         struct model_files files;
 
         read_files(p, config, &files);
-        assert_ok(model_load(&p->parts, &files, 1, &model), config);
+        assert_ok(model_load(&p->env, &files, 1, &model), config);
         model_files_done(&files);
         return model;
 }
 
 static void unload(struct repo_place *p, struct model *model) {
         model_unref(model);
-        assert_int_equal(reaper_wait(p->parts.reaper, CLOCK_NEVER), 0);
+        assert_int_equal(reaper_wait(p->env.reaper, CLOCK_NEVER), 0);
 }
 
 static struct error *prepare(struct repo_place *p, struct model *model, const char *config,

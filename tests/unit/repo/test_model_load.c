@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "infer/fake_model.h"
-#include "infer/request_check.h"
+#include "infer/request_prepare.h"
 #include "repo/loaded_model.h"
 #include "repo/model_files.h"
 #include "repo/model_instances.h"
@@ -27,12 +27,12 @@ static struct error *load(struct repo_place *p, const char *config, struct model
         struct error      *err;
 
         repo_place_add_model(p, "m", config, (int64_t[]){ 3 }, 1);
-        assert_ok(model_files_read(&p->parts,
+        assert_ok(model_files_read(&p->env,
                                    &(struct model_source){ .key = { "", "m" },
                                                            .directory = directory },
                                    &files),
                   config);
-        err = model_load(&p->parts, &files, 3, ret);
+        err = model_load(&p->env, &files, 3, ret);
         model_files_done(&files);
         return err;
 }
@@ -46,7 +46,7 @@ static struct model *load_well(struct repo_place *p, const char *config) {
 
 static void unload(struct repo_place *p, struct model *model) {
         model_unref(model);
-        assert_int_equal(reaper_wait(p->parts.reaper, CLOCK_NEVER), 0);
+        assert_int_equal(reaper_wait(p->env.reaper, CLOCK_NEVER), 0);
 }
 
 static void test_loads(void **state) {
@@ -133,9 +133,9 @@ static void test_runs_requests(void **state) {
 
         /* Its requests and responses keep a model that was dropped. */
         model_unref(model);
-        assert_int_equal(reaper_wait(p.parts.reaper, 0), 1);
+        assert_int_equal(reaper_wait(p.env.reaper, 0), 1);
         probe_done(&probe);
-        assert_int_equal(reaper_wait(p.parts.reaper, CLOCK_NEVER), 0);
+        assert_int_equal(reaper_wait(p.env.reaper, CLOCK_NEVER), 0);
         repo_place_end(&p);
 }
 
@@ -289,7 +289,7 @@ static void test_host_policies(void **state) {
                                                   { "mine", "cpu-cores", core },
                                                   { "model", "cpu-cores", core } },
                                   .n_settings = 2 },
-                          &p.parts.policies),
+                          &p.env.policies),
                   "policies");
         load_and_run(&p, "instance_group [{ host_policy: 'mine' }] " WARMUP, &one);
         load_and_run(&p, "instance_group [{ kind: KIND_MODEL }] " WARMUP, &one);
@@ -304,7 +304,7 @@ static void test_host_policies(void **state) {
         assert_cores(&seen.last[FAKE_MODEL_INITIALIZE], &here);
         load_and_run(&p, "instance_group [{ kind: KIND_CPU }] " WARMUP, &here);
         assert_ok(placement_apply(&here), "back");
-        host_policies_free(p.parts.policies);
+        host_policies_free(p.env.policies);
         repo_place_end(&p);
 }
 
@@ -385,7 +385,7 @@ static void test_failures(void **state) {
                 assert_int_equal(fake_host_count(FAKE_MODEL_FINALIZE), rows[i].n_models);
                 assert_int_equal(fake_host_count(FAKE_INSTANCE_FINALIZE), rows[i].n_instances);
                 /* Nobody waits for a model that was never there. */
-                assert_int_equal(reaper_wait(p.parts.reaper, 0), 0);
+                assert_int_equal(reaper_wait(p.env.reaper, 0), 0);
                 repo_place_end(&p);
         }
 }

@@ -20,7 +20,7 @@ static void on_unused(struct model *model) {
 }
 
 static struct repo *new_repo(void) {
-        struct repo_options options = { .parts.config_name = "" };
+        struct repo_options options = { .env.config_name = "" };
         struct repo        *r;
 
         assert_ok(repo_new(&options, &r), "repo_new");
@@ -74,13 +74,13 @@ static void test_state_names(void **state) {
 static void test_options_are_copied(void **state) {
         char                name[] = "tuned", path[] = "/models";
         const char *const   paths[] = { path };
-        struct repo_options options = { .parts.config_name = name, .paths = paths, .n_paths = 1 };
+        struct repo_options options = { .env.config_name = name, .paths = paths, .n_paths = 1 };
         struct repo        *r;
 
         (void)state;
         assert_ok(repo_new(&options, &r), "repo_new");
         name[0] = path[1] = '?';
-        assert_string_equal(r->parts.config_name, "tuned");
+        assert_string_equal(r->env.config_name, "tuned");
         assert_int_equal(r->n_paths, 1);
         assert_string_equal(r->paths[0].path, "/models");
         assert_int_equal(r->n_load_threads, 1); /* 0 would load nothing */
@@ -90,7 +90,7 @@ static void test_options_are_copied(void **state) {
 
 static void test_one_path_given_twice(void **state) {
         const char *const   paths[] = { "/a", "/b", "/a", "/a/" };
-        struct repo_options options = { .parts.config_name = "", .paths = paths, .n_paths = 4 };
+        struct repo_options options = { .env.config_name = "", .paths = paths, .n_paths = 4 };
         struct repo        *r;
 
         (void)state;

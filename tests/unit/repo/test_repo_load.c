@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "infer/fake_model.h"
-#include "infer/request_check.h"
+#include "infer/request_prepare.h"
 #include "repo/reaper.h"
 #include "repo/repo.h"
 #include "repo/repo_place.h"
@@ -302,14 +302,14 @@ static void test_stopping(void **state) {
         /* What runs ends well, and its model only after it. */
         repo_unload_all(p.repo);
         assert_index(p.repo, "m:1:UNLOADING:-\n");
-        assert_int_equal(reaper_wait(p.parts.reaper, 0), 1);
+        assert_int_equal(reaper_wait(p.env.reaper, 0), 1);
         assert_int_equal(fake_host_count(FAKE_MODEL_FINALIZE), 0);
         fake_host_open_gate();
         probe_wait(&running);
         assert_null(probe_error(&running));
         probe_done(&running);
         probe_done(&late);
-        assert_int_equal(reaper_wait(p.parts.reaper, CLOCK_NEVER), 0);
+        assert_int_equal(reaper_wait(p.env.reaper, CLOCK_NEVER), 0);
         assert_int_equal(fake_host_count(FAKE_MODEL_FINALIZE), 1);
         assert_index(p.repo, "m:1:UNAVAILABLE:unloaded\n");
         assert_true(repo_all_ready(p.repo)); /* unloaded on purpose */

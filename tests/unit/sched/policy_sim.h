@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "infer/executor.h"
 #include "infer/fake_model.h"
-#include "infer/request_check.h"
+#include "infer/request_prepare.h"
 #include "sched/instance.h"
 #include "sched/policy.h"
 #include "sched/request_queue.h"

@@ -27,7 +27,7 @@
 #include "base/clock.h"
 #include "infer/batch_filter.h"
 #include "infer/fake_model.h"
-#include "infer/request_check.h"
+#include "infer/request_prepare.h"
 #include "sched/policy.h"
 #include "sched/request_queue.h"
 

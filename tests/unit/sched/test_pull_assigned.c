@@ -13,7 +13,7 @@
 #include "sched/policy.h"
 #include "sched/pull_engine.h"
 #include "sched/rate_limiter.h"
-#include "sched/scheduler_lab.h"
+#include "sched/scheduler_fixture.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@
 #define ALWAYS P("inline_execution", "always")
 #define OFF P("adaptive_batching", "off")
 
-static const uint32_t ranges[LAB_MAX_EXECUTORS][2] = { { 1, 1 }, { 4, 4 }, { 8, 8 }, { 8, 8 } };
+static const uint32_t ranges[FIXTURE_MAX_EXECUTORS][2] = { { 1, 1 }, { 4, 4 }, { 8, 8 }, { 8, 8 } };
 
 /* The executors get their ranges before the scheduler sees them. */
 static struct error *make(const struct sched_setup *setup, struct scheduler **ret) {
@@ -38,23 +38,23 @@ static struct error *make(const struct sched_setup *setup, struct scheduler **re
         return sched_new(setup, ret);
 }
 
-static struct lab *open_lab(const char *config) {
-        return lab_open_made(config, 3, false, NULL, make);
+static struct fixture *open_fixture(const char *config) {
+        return fixture_open_made(config, 3, false, NULL, make);
 }
 
-static void hold_all(struct lab *lab, bool is_held) {
-        for (unsigned i = 0; i < lab->n_executors; i++)
-                LAB_SET(lab, lab->executors[i].is_held, is_held);
+static void hold_all(struct fixture *fixture, bool is_held) {
+        for (unsigned i = 0; i < fixture->n_executors; i++)
+                FIXTURE_SET(fixture, fixture->executors[i].is_held, is_held);
 }
 
-static unsigned executor_of(struct lab *lab, unsigned batch) {
-        WAIT_FOR(lab, lab->n_batches > batch);
-        return LAB_GET(lab, lab->batches[batch].executor);
+static unsigned executor_of(struct fixture *fixture, unsigned batch) {
+        WAIT_FOR(fixture, fixture->n_batches > batch);
+        return FIXTURE_GET(fixture, fixture->batches[batch].executor);
 }
 
 static unsigned n_wrong_sizes;
 
-/* Called with the lab's lock. */
+/* Called with the fixture's lock. */
 static void check_size(struct fake_executor *e, struct request **requests, uint32_t n) {
         uint64_t rows = 0;
 
@@ -64,33 +64,33 @@ static void check_size(struct fake_executor *e, struct request **requests, uint3
 }
 
 static void test_assigned_batches_run_on_their_members(void **state) {
-        struct lab    *lab = open_lab(MODEL NEVER "dynamic_batching { } " OFF);
-        struct ticket *t = tickets_new(lab, 26);
-        unsigned       n_rows = 0;
+        struct fixture *fixture = open_fixture(MODEL NEVER "dynamic_batching { } " OFF);
+        struct ticket  *t = tickets_new(fixture, 26);
+        unsigned        n_rows = 0;
 
         (void)state;
-        hold_all(lab, true);
+        hold_all(fixture, true);
         for (unsigned i = 0; i < 26; i++)
                 ticket_submit(&t[i]);
-        hold_all(lab, false);
+        hold_all(fixture, false);
         for (unsigned i = 0; i < 26; i++)
                 assert_success(&t[i]);
-        for (unsigned i = 0; i < LAB_GET(lab, lab->n_batches); i++) {
-                unsigned on = executor_of(lab, i);
+        for (unsigned i = 0; i < FIXTURE_GET(fixture, fixture->n_batches); i++) {
+                unsigned on = executor_of(fixture, i);
 
-                assert_int_equal(LAB_GET(lab, lab->batches[i].n), ranges[on][0]);
+                assert_int_equal(FIXTURE_GET(fixture, fixture->batches[i].n), ranges[on][0]);
                 n_rows += ranges[on][0];
         }
         assert_int_equal(n_rows, 26);
         tickets_end(t, 26);
-        lab_close(lab);
+        fixture_close(fixture);
 }
 
 /* A request of so many rows. */
-static void ticket_init_rows(struct ticket *t, struct lab *lab, int64_t rows) {
+static void ticket_init_rows(struct ticket *t, struct fixture *fixture, int64_t rows) {
         struct request *req;
 
-        ticket_init(t, lab, "r");
+        ticket_init(t, fixture, "r");
         req = t->req;
         request_remove_all_inputs(req);
         add_zeroed_input(req, "X", DATA_TYPE_FP32, (int64_t[]){ rows, 1 }, 2);
@@ -98,28 +98,29 @@ static void ticket_init_rows(struct ticket *t, struct lab *lab, int64_t rows) {
 }
 
 static void test_a_cancelled_request_in_parts(void **state) {
-        struct lab   *lab = open_lab(MODEL NEVER "dynamic_batching { } " OFF);
-        struct ticket t;
+        struct fixture *fixture = open_fixture(MODEL NEVER "dynamic_batching { } " OFF);
+        struct ticket   t;
 
         (void)state;
-        hold_all(lab, true);
-        ticket_init_rows(&t, lab, 3);
+        hold_all(fixture, true);
+        ticket_init_rows(&t, fixture, 3);
         ticket_submit(&t);
-        WAIT_FOR(lab, lab->n_batches == 1); /* one row runs, two wait */
+        WAIT_FOR(fixture, fixture->n_batches == 1); /* one row runs, two wait */
         request_cancel(t.req);
-        hold_all(lab, false);
+        hold_all(fixture, false);
         assert_answer(&t, ERR_CANCELLED, "");
-        WAIT_FOR(lab, t.n_releases == 1);
-        assert_int_equal(LAB_GET(lab, lab->n_batches), 1);
+        WAIT_FOR(fixture, t.n_releases == 1);
+        assert_int_equal(FIXTURE_GET(fixture, fixture->n_batches), 1);
         request_free(t.req);
-        lab_close(lab);
+        fixture_close(fixture);
 }
 
 /* Five of thirteen requests are cancelled before anything runs. The other eight are one batch. */
 static void test_43_five_of_thirteen_are_cancelled(void **state) {
-        struct lab    *lab = open_lab(MODEL NEVER OFF "dynamic_batching { "
-                                                         "max_queue_delay_microseconds: 3600000000 } ");
-        struct ticket *t = tickets_new(lab, 13);
+        struct fixture *fixture =
+                open_fixture(MODEL NEVER OFF "dynamic_batching { "
+                                             "max_queue_delay_microseconds: 3600000000 } ");
+        struct ticket *t = tickets_new(fixture, 13);
 
         (void)state;
         for (unsigned i = 0; i < 5; i++)
@@ -128,14 +129,14 @@ static void test_43_five_of_thirteen_are_cancelled(void **state) {
                 request_cancel(t[i].req);
         for (unsigned i = 5; i < 13; i++)
                 ticket_submit(&t[i]);
-        assert_batch(lab, 0, "fghijklm");
+        assert_batch(fixture, 0, "fghijklm");
         for (unsigned i = 0; i < 5; i++)
                 assert_answer(&t[i], ERR_CANCELLED, "");
         for (unsigned i = 5; i < 13; i++)
                 assert_success(&t[i]);
-        assert_int_equal(LAB_GET(lab, lab->n_batches), 1);
+        assert_int_equal(FIXTURE_GET(fixture, fixture->n_batches), 1);
         tickets_end(t, 13);
-        lab_close(lab);
+        fixture_close(fixture);
 }
 
 /* ---- the limiter chooses no other member ------------------------------------------------------- */
@@ -150,24 +151,24 @@ static void test_43_five_of_thirteen_are_cancelled(void **state) {
 static void test_a_permit_is_for_the_member_that_was_chosen(void **state) {
         /* one unit of R for all instances */
         struct rate_limiter *limiter = rate_limiter_new(NULL, 0);
-        struct lab          *lab =
-                lab_open_made(LIMITED NEVER OFF "dynamic_batching { "
-                                                "max_queue_delay_microseconds: 3600000000 } ",
-                              3, false, limiter, make);
-        struct ticket *t = tickets_new(lab, 24);
+        struct fixture      *fixture =
+                fixture_open_made(LIMITED NEVER OFF "dynamic_batching { "
+                                                    "max_queue_delay_microseconds: 3600000000 } ",
+                                  3, false, limiter, make);
+        struct ticket *t = tickets_new(fixture, 24);
 
         (void)state;
-        lab->before_batch = check_size;
+        fixture->before_batch = check_size;
         for (unsigned i = 0; i < 24; i++)
                 ticket_submit(&t[i]);
         for (unsigned i = 0; i < 24; i++)
                 assert_success(&t[i]);
         for (unsigned i = 0; i < 3; i++) {
-                assert_int_equal(executor_of(lab, i), 2);
-                assert_int_equal(LAB_GET(lab, lab->batches[i].n), 8);
+                assert_int_equal(executor_of(fixture, i), 2);
+                assert_int_equal(FIXTURE_GET(fixture, fixture->batches[i].n), 8);
         }
         tickets_end(t, 24);
-        lab_close(lab);
+        fixture_close(fixture);
         rate_limiter_free(limiter);
         assert_int_equal(n_wrong_sizes, 0);
 }
@@ -190,7 +191,7 @@ static struct error *make_counted(const struct sched_setup *setup, struct schedu
 
 static struct {
         struct thread         thread;
-        struct lab           *lab;
+        struct fixture       *fixture;
         struct member_counts *other;
         bool                  was_freed;
 } closing;
@@ -203,10 +204,10 @@ static void free_scheduler(void *arg) {
 
 /* The client frees its request, and the model ends, before the execution does. */
 static void execute_and_close(struct executor *base, struct request **requests, uint32_t n) {
-        struct scheduler *s = closing.lab->scheduler;
+        struct scheduler *s = closing.fixture->scheduler;
         uint64_t          until_ns = clock_now_ns() + 50 * NS_PER_MS;
 
-        lab_execute(base, requests, n);
+        fixture_execute(base, requests, n);
         error_free(thread_start(&closing.thread, "closer", free_scheduler, s));
         while (clock_now_ns() < until_ns && atomic_load(&closing.other->n_instances) > 0)
                 continue;
@@ -217,26 +218,26 @@ static void execute_and_close(struct executor *base, struct request **requests, 
  * through all instances then. */
 static void test_the_end_while_a_batch_runs(void **state) {
         static const struct executor_ops ops = { .execute = execute_and_close,
-                                                 .is_ready = lab_is_ready };
+                                                 .is_ready = fixture_is_ready };
         struct rate_limiter             *limiter = rate_limiter_new(NULL, 0);
-        struct lab   *lab = lab_open_made(LIMITED ALWAYS OFF "dynamic_batching { } ", 3, true,
-                                          limiter, make_counted);
-        struct ticket t;
+        struct fixture *fixture = fixture_open_made(LIMITED ALWAYS OFF "dynamic_batching { } ", 3,
+                                                    true, limiter, make_counted);
+        struct ticket   t;
 
         (void)state;
-        closing.lab = lab;
-        closing.other = batch_counts_member(model_stats_batches(lab->fake->model.stats), "b1");
+        closing.fixture = fixture;
+        closing.other = batch_counts_member(model_stats_batches(fixture->fake->model.stats), "b1");
         assert_int_equal(atomic_load(&closing.other->n_instances), 1);
-        lab->executors[1].base.ops = &ops;
-        ticket_init_rows(&t, lab, 4);
+        fixture->executors[1].base.ops = &ops;
+        ticket_init_rows(&t, fixture, 4);
         ticket_submit(&t);
         assert_int_equal(t.n_releases, 1);
         assert_true(pthread_equal(t.ran_on, pthread_self()));
         assert_false(closing.was_freed);
         thread_join(&closing.thread);
-        lab->scheduler = NULL;
+        fixture->scheduler = NULL;
         request_free(t.req);
-        lab_close(lab);
+        fixture_close(fixture);
         rate_limiter_free(limiter);
 }
 
@@ -285,27 +286,27 @@ static struct error *make_assigning(const struct sched_setup *setup, struct sche
 }
 
 static void test_an_instance_that_cannot_start(void **state) {
-        struct lab      *lab = lab_open_made(MODEL NEVER, 1, false, NULL, make_assigning);
-        struct executor *other = &lab->executors[1].base;
+        struct fixture  *fixture = fixture_open_made(MODEL NEVER, 1, false, NULL, make_assigning);
+        struct executor *other = &fixture->executors[1].base;
         struct placement nowhere = { .has_cores = true, .needs_each_core = true };
         struct ticket    t;
         struct error    *err;
 
         (void)state;
-        lab->executors[1] = lab->executors[0];
-        ticket_init(&t, lab, "a");
+        fixture->executors[1] = fixture->executors[0];
+        ticket_init(&t, fixture, "a");
         ticket_submit(&t);
         other->place = &nowhere; /* no core at all */
-        err = lab->scheduler->ops->add_executor(lab->scheduler, other);
+        err = fixture->scheduler->ops->add_executor(fixture->scheduler, other);
         assert_non_null(err);
         error_free(err);
         other->place = NULL;
-        assert_ok(lab->scheduler->ops->add_executor(lab->scheduler, other), "add");
+        assert_ok(fixture->scheduler->ops->add_executor(fixture->scheduler, other), "add");
         assert_success(&t);
-        WAIT_FOR(lab, t.n_releases == 1);
-        assert_int_equal(executor_of(lab, 0), 1);
+        WAIT_FOR(fixture, t.n_releases == 1);
+        assert_int_equal(executor_of(fixture, 0), 1);
         request_free(t.req);
-        lab_close(lab);
+        fixture_close(fixture);
 }
 
 /* ---- under traffic --------------------------------------------------------------------------- */
@@ -316,11 +317,11 @@ static void test_an_instance_that_cannot_start(void **state) {
 #define MIN_CHANGES 8
 
 struct traffic {
-        struct thread  thread;
-        struct lab    *lab;
-        struct ticket *tickets;
-        bool           allows_inline;
-        bool           is_stuck;
+        struct thread   thread;
+        struct fixture *fixture;
+        struct ticket  *tickets;
+        bool            allows_inline;
+        bool            is_stuck;
 };
 
 static void traffic_main(void *arg) {
@@ -345,17 +346,17 @@ static void traffic_main(void *arg) {
 }
 
 struct changer {
-        struct thread thread;
-        struct lab   *lab;
-        atomic_bool   is_ending;
-        bool          has_failed;
+        struct thread   thread;
+        struct fixture *fixture;
+        atomic_bool     is_ending;
+        bool            has_failed;
 };
 
 /* The second member for eight rows is added and removed. */
 static void changer_main(void *arg) {
         struct changer   *c = arg;
-        struct scheduler *s = c->lab->scheduler;
-        struct executor  *e = &c->lab->executors[3].base;
+        struct scheduler *s = c->fixture->scheduler;
+        struct executor  *e = &c->fixture->executors[3].base;
         bool              is_there = true;
 
         for (unsigned n = 0; n < MIN_CHANGES || !atomic_load(&c->is_ending); n++) {
@@ -373,17 +374,17 @@ static void changer_main(void *arg) {
 
 static void run_traffic(const char *config, bool may_inline, struct rate_limiter *limiter,
                         bool changes) {
-        struct lab    *lab = lab_open_made(config, 4, may_inline, limiter, make);
-        struct traffic traffic[N_SUBMITTERS];
-        struct changer changer = { .lab = lab };
+        struct fixture *fixture = fixture_open_made(config, 4, may_inline, limiter, make);
+        struct traffic  traffic[N_SUBMITTERS];
+        struct changer  changer = { .fixture = fixture };
 
-        lab->before_batch = check_size;
+        fixture->before_batch = check_size;
         for (unsigned i = 0; i < N_SUBMITTERS; i++) {
-                traffic[i] = (struct traffic){ .lab = lab, .allows_inline = i % 2 == 0 };
+                traffic[i] = (struct traffic){ .fixture = fixture, .allows_inline = i % 2 == 0 };
                 traffic[i].tickets = calloc(N_EACH, sizeof(struct ticket));
                 assert_non_null(traffic[i].tickets);
                 for (unsigned k = 0; k < N_EACH; k++) {
-                        ticket_init_rows(&traffic[i].tickets[k], lab, 1 + (k * 5 + i) % 8);
+                        ticket_init_rows(&traffic[i].tickets[k], fixture, 1 + (k * 5 + i) % 8);
                         traffic[i].tickets[k].req->priority = k % 4;
                         traffic[i].tickets[k].req->timeout_us = k % 3 == 0 ? 1 + k % 200 : 0;
                 }
@@ -411,7 +412,7 @@ static void run_traffic(const char *config, bool may_inline, struct rate_limiter
                 }
                 free(traffic[i].tickets);
         }
-        lab_close(lab);
+        fixture_close(fixture);
         assert_int_equal(n_wrong_sizes, 0);
 }
 

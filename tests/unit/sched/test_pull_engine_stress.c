@@ -16,7 +16,7 @@
 #include "sched/rate_limiter.h"
 #include "sched/request_queue.h"
 #include "sched/sched_options.h"
-#include "sched/scheduler_lab.h"
+#include "sched/scheduler_fixture.h"
 #include "sched_plugin/policy_plugin.h"
 
 #include <errno.h>
@@ -45,8 +45,8 @@ struct entry {
 };
 
 struct infer_thread {
-        struct thread thread;
-        struct lab   *lab;
+        struct thread   thread;
+        struct fixture *fixture;
         /* N_EACH that the thread submits, then N_LATER that completions submit */
         struct entry *entries;
         bool          allows_inline;
@@ -63,15 +63,15 @@ static bool wait_released(struct infer_thread *s, struct ticket *t) {
 
 /* submit() refused it: the caller owns it, no answer comes, and its list ends. */
 static void end_refused(struct entry *e) {
-        struct lab *lab = e->ticket.lab;
+        struct fixture *fixture = e->ticket.fixture;
 
-        mutex_lock(&lab->lock);
+        mutex_lock(&fixture->lock);
         for (; e != NULL; e = e->next) {
                 e->ticket.n_finals = e->ticket.n_responses = e->ticket.n_releases = 1;
                 e->ticket.has_error = true;
         }
-        cond_broadcast(&lab->changed);
-        mutex_unlock(&lab->lock);
+        cond_broadcast(&fixture->changed);
+        mutex_unlock(&fixture->lock);
 }
 
 static void submit(struct entry *e) {
@@ -120,9 +120,9 @@ static void chain(struct entry *e, struct entry *next) {
         next->ticket.req->outer = NULL;
 }
 
-static void infer_thread_open(struct infer_thread *s, struct lab *lab, unsigned number,
+static void infer_thread_open(struct infer_thread *s, struct fixture *fixture, unsigned number,
                               unsigned how) {
-        *s = (struct infer_thread){ .lab = lab,
+        *s = (struct infer_thread){ .fixture = fixture,
                                     .allows_inline = number % 2 == 0,
                                     .defers_wakes = number % 4 >= 2 };
         s->entries = calloc(N_ENTRIES, sizeof(*s->entries));
@@ -130,7 +130,7 @@ static void infer_thread_open(struct infer_thread *s, struct lab *lab, unsigned 
         for (unsigned i = 0; i < N_ENTRIES; i++) {
                 struct ticket *t = &s->entries[i].ticket;
 
-                ticket_init(t, lab, "s");
+                ticket_init(t, fixture, "s");
                 t->req->priority = i % 4;
                 t->req->timeout_us = i % 3 == 0 ? 1 + i % 200 : 0;
                 t->req->batch_size = 1 + i % 5;
@@ -172,41 +172,41 @@ static void infer_thread_done(struct infer_thread *s) {
 
 /* Instances come and go while requests are submitted. The first one stays. */
 struct changer {
-        struct thread thread;
-        struct lab   *lab;
-        atomic_bool   is_ending;
-        unsigned      n_changes;
-        unsigned      n_late; /* executions that began or ran after the removal had returned */
-        bool          has_failed;
+        struct thread   thread;
+        struct fixture *fixture;
+        atomic_bool     is_ending;
+        unsigned        n_changes;
+        unsigned        n_late; /* executions that began or ran after the removal had returned */
+        bool            has_failed;
 };
 
 static void remove_one(struct changer *c, struct fake_executor *e) {
-        struct scheduler *s = c->lab->scheduler;
+        struct scheduler *s = c->fixture->scheduler;
         unsigned          n_started;
 
         s->ops->remove_executor(s, &e->base);
-        mutex_lock(&c->lab->lock);
+        mutex_lock(&c->fixture->lock);
         c->n_late += e->is_running;
         n_started = e->n_started;
-        mutex_unlock(&c->lab->lock);
+        mutex_unlock(&c->fixture->lock);
         /* The other instances get some of the work. */
-        mutex_lock(&c->lab->lock);
-        cond_wait_until(&c->lab->changed, &c->lab->lock, clock_now_ns() + NS_PER_MS);
+        mutex_lock(&c->fixture->lock);
+        cond_wait_until(&c->fixture->changed, &c->fixture->lock, clock_now_ns() + NS_PER_MS);
         c->n_late += e->n_started != n_started;
-        mutex_unlock(&c->lab->lock);
+        mutex_unlock(&c->fixture->lock);
 }
 
 static void changer_main(void *arg) {
         struct changer   *c = arg;
-        struct lab       *lab = c->lab;
-        struct scheduler *s = lab->scheduler;
-        bool              is_there[LAB_MAX_EXECUTORS];
+        struct fixture   *fixture = c->fixture;
+        struct scheduler *s = fixture->scheduler;
+        bool              is_there[FIXTURE_MAX_EXECUTORS];
 
-        for (unsigned i = 0; i < lab->n_executors; i++)
+        for (unsigned i = 0; i < fixture->n_executors; i++)
                 is_there[i] = true;
         while (!atomic_load(&c->is_ending) || c->n_changes < MIN_CHANGES) {
-                unsigned              at = 1 + c->n_changes % (lab->n_executors - 1);
-                struct fake_executor *e = &lab->executors[at];
+                unsigned              at = 1 + c->n_changes % (fixture->n_executors - 1);
+                struct fake_executor *e = &fixture->executors[at];
 
                 if (is_there[at]) {
                         remove_one(c, e);
@@ -221,8 +221,8 @@ static void changer_main(void *arg) {
         }
 }
 
-static void start_changer(struct changer *c, struct lab *lab) {
-        *c = (struct changer){ .lab = lab };
+static void start_changer(struct changer *c, struct fixture *fixture) {
+        *c = (struct changer){ .fixture = fixture };
         assert_ok(thread_start(&c->thread, "changer", changer_main, c), "thread");
 }
 
@@ -233,18 +233,18 @@ static void end_changer(struct changer *c) {
         assert_int_equal(c->n_late, 0);
 }
 
-static void run_made(lab_make_fn make, const char *config, unsigned n_executors, unsigned how) {
+static void run_made(fixture_make_fn make, const char *config, unsigned n_executors, unsigned how) {
         struct rate_supply   supply = { "R", 2, -1 };
         struct rate_limiter *limiter = (how & LIMITED) != 0 ? rate_limiter_new(&supply, 1) : NULL;
-        struct lab          *lab = lab_open_made(config, n_executors, true, limiter, make);
+        struct fixture      *fixture = fixture_open_made(config, n_executors, true, limiter, make);
         struct infer_thread  submitters[N_SUBMITTERS];
         struct changer       changer;
         unsigned             n_executed = 0;
 
         for (unsigned i = 0; i < N_SUBMITTERS; i++)
-                infer_thread_open(&submitters[i], lab, i, how);
+                infer_thread_open(&submitters[i], fixture, i, how);
         if ((how & CHANGING) != 0)
-                start_changer(&changer, lab);
+                start_changer(&changer, fixture);
         for (unsigned i = 0; i < N_SUBMITTERS; i++)
                 assert_ok(thread_start(&submitters[i].thread, "submitter", infer_thread_main,
                                        &submitters[i]),
@@ -259,7 +259,7 @@ static void run_made(lab_make_fn make, const char *config, unsigned n_executors,
                 infer_thread_done(&submitters[i]);
         }
         assert_in_range(n_executed, 1, N_SUBMITTERS * N_ENTRIES);
-        lab_close(lab);
+        fixture_close(fixture);
         rate_limiter_free(limiter);
 }
 
@@ -411,8 +411,8 @@ struct random_plugin {
         const sched_host_ops *ops;
         sched_item            waiting[PLUGIN_MAX_WAITING];
         uint32_t              n_waiting;
-        sched_member          members[LAB_MAX_EXECUTORS];
-        bool                  is_busy[LAB_MAX_EXECUTORS];
+        sched_member          members[FIXTURE_MAX_EXECUTORS];
+        bool                  is_busy[FIXTURE_MAX_EXECUTORS];
         uint32_t              n_members;
         uint64_t              state;
         unsigned              n_wrong; /* correct calls that were refused */

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "infer/fake_model.h"
-#include "infer/request_check.h"
+#include "infer/request_prepare.h"
 #include "sched/policy.h"
 #include "sched/queue_list.h"
 

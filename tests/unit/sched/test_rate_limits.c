@@ -5,7 +5,7 @@
 #include "suite.h"
 
 #include "sched/rate_limiter.h"
-#include "sched/scheduler_lab.h"
+#include "sched/scheduler_fixture.h"
 
 #include <stdatomic.h>
 
@@ -25,18 +25,18 @@
 /* Two models with one limiter. */
 struct pair {
         struct rate_limiter *limiter;
-        struct lab          *a, *b;
+        struct fixture      *a, *b;
 };
 
 static void pair_open(struct pair *p, const char *a, const char *b, unsigned n_executors) {
         p->limiter = rate_limiter_new(NULL, 0);
-        p->a = lab_open_limited(a, n_executors, true, p->limiter);
-        p->b = lab_open_limited(b, n_executors, true, p->limiter);
+        p->a = fixture_open_limited(a, n_executors, true, p->limiter);
+        p->b = fixture_open_limited(b, n_executors, true, p->limiter);
 }
 
 static void pair_close(struct pair *p) {
-        lab_close(p->a);
-        lab_close(p->b);
+        fixture_close(p->a);
+        fixture_close(p->b);
         rate_limiter_free(p->limiter);
 }
 
@@ -57,7 +57,7 @@ static void test_a_batch_forms_when_its_permit_comes(void **state) {
         ticket_submit(&a[0]);
         assert_batch(p.a, 0, "a");
         submit_all(b, 0, 8); /* its instance is idle but has no permit */
-        assert_int_equal(LAB_GET(p.b, p.b->n_batches), 0);
+        assert_int_equal(FIXTURE_GET(p.b, p.b->n_batches), 0);
         let_go(p.a, 0);
         assert_batch(p.b, 0, "abcdefgh");
         tickets_end(a, 1);
@@ -67,16 +67,16 @@ static void test_a_batch_forms_when_its_permit_comes(void **state) {
 
 /* An instance is not idle until its thread has started. Submits requests until one runs on this
  * thread. */
-static void settle(struct lab *lab) {
-        uint64_t give_up_ns = clock_now_ns() + LAB_PATIENCE_NS;
+static void settle(struct fixture *fixture) {
+        uint64_t give_up_ns = clock_now_ns() + FIXTURE_PATIENCE_NS;
         bool     is_here = false;
 
         while (!is_here) {
-                struct ticket *t = tickets_new(lab, 1);
+                struct ticket *t = tickets_new(fixture, 1);
 
                 ticket_submit(t);
                 assert_success(t);
-                is_here = pthread_equal(LAB_GET(lab, t->ran_on), pthread_self());
+                is_here = pthread_equal(FIXTURE_GET(fixture, t->ran_on), pthread_self());
                 tickets_end(t, 1);
                 assert_true(clock_now_ns() < give_up_ns);
         }
@@ -93,17 +93,17 @@ static void test_runs_here_only_with_a_permit_at_once(void **state) {
         a = tickets_new(p.a, 2);
         b = tickets_new(p.b, 1);
         ticket_submit(&a[0]);
-        assert_int_equal(LAB_GET(p.a, a[0].n_releases), 1);
+        assert_int_equal(FIXTURE_GET(p.a, a[0].n_releases), 1);
         assert_true(pthread_equal(a[0].ran_on, pthread_self()));
         hold(p.b, 0);
         ticket_submit(&b[0]);
         assert_batch(p.b, 0, "a");
-        n_batches = LAB_GET(p.a, p.a->n_batches);
+        n_batches = FIXTURE_GET(p.a, p.a->n_batches);
         ticket_submit(&a[1]);
-        assert_int_equal(LAB_GET(p.a, p.a->n_batches), n_batches);
+        assert_int_equal(FIXTURE_GET(p.a, p.a->n_batches), n_batches);
         let_go(p.b, 0);
         assert_success(&a[1]);
-        assert_false(pthread_equal(LAB_GET(p.a, a[1].ran_on), pthread_self()));
+        assert_false(pthread_equal(FIXTURE_GET(p.a, a[1].ran_on), pthread_self()));
         tickets_end(a, 2);
         tickets_end(b, 1);
         pair_close(&p);
@@ -124,7 +124,7 @@ static void test_the_instance_that_may_run_does(void **state) {
         for (unsigned i = 0; i < 3; i++) { /* only the resource of the second one is free */
                 ticket_submit(&a[i]);
                 assert_success(&a[i]);
-                assert_int_equal(LAB_GET(p.a, p.a->batches[i].executor), 1);
+                assert_int_equal(FIXTURE_GET(p.a, p.a->batches[i].executor), 1);
         }
         let_go(p.b, 0);
         let_go(p.b, 1);
@@ -159,7 +159,7 @@ static void give_up(const char *large, bool by_cancel) {
                 assert_answer(&b[0], ERR_UNAVAILABLE, "Request timeout expired");
         }
         assert_batch(p.a, 1, "b");
-        assert_int_equal(LAB_GET(p.b, p.b->n_batches), 0);
+        assert_int_equal(FIXTURE_GET(p.b, p.b->n_batches), 0);
         let_go(p.a, 0);
         let_go(p.a, 1);
         tickets_end(a, 2);
@@ -194,11 +194,11 @@ static void test_an_instance_leaves_while_waiting(void **state) {
         assert_batch(p.a, 0, "a");
         ticket_submit(&b[0]);
         s->ops->remove_executor(s, &p.b->executors[0].base);
-        assert_int_equal(LAB_GET(p.b, p.b->n_batches), 0);
+        assert_int_equal(FIXTURE_GET(p.b, p.b->n_batches), 0);
         let_go(p.a, 0);
         let_go(p.a, 1);
         assert_batch(p.b, 0, "a");
-        assert_int_equal(LAB_GET(p.b, p.b->batches[0].executor), 1);
+        assert_int_equal(FIXTURE_GET(p.b, p.b->batches[0].executor), 1);
         tickets_end(a, 1);
         tickets_end(b, 1);
         pair_close(&p);
@@ -206,11 +206,11 @@ static void test_an_instance_leaves_while_waiting(void **state) {
 
 static void test_an_instance_that_cannot_join_is_refused(void **state) {
         struct rate_limiter *l = rate_limiter_new(&(struct rate_supply){ "R", 1, -1 }, 1);
-        struct lab          *lab = lab_open_limited(MODEL GROUP(R("1")), 1, false, l);
+        struct fixture      *fixture = fixture_open_limited(MODEL GROUP(R("1")), 1, false, l);
         struct fake_model   *large = fake_model_new(MODEL GROUP(R("2")));
-        struct scheduler    *s = lab->scheduler;
-        struct ticket       *t = tickets_new(lab, 1);
-        struct executor      second = lab->executors[0].base;
+        struct scheduler    *s = fixture->scheduler;
+        struct ticket       *t = tickets_new(fixture, 1);
+        struct executor      second = fixture->executors[0].base;
 
         (void)state;
         second.limits = large->model.config->pb->instance_group[0]->rate_limiter;
@@ -221,7 +221,7 @@ static void test_an_instance_that_cannot_join_is_refused(void **state) {
         ticket_submit(&t[0]);
         assert_success(&t[0]);
         tickets_end(t, 1);
-        lab_close(lab);
+        fixture_close(fixture);
         fake_model_free(large);
         rate_limiter_free(l);
 }
@@ -235,11 +235,12 @@ static atomic_int n_running, n_overlaps;
 static void execute_alone(struct executor *e, struct request **requests, uint32_t n) {
         if (atomic_fetch_add(&n_running, 1) != 0)
                 atomic_fetch_add(&n_overlaps, 1);
-        lab_execute(e, requests, n);
+        fixture_execute(e, requests, n);
         atomic_fetch_sub(&n_running, 1);
 }
 
-static const struct executor_ops lone_ops = { .execute = execute_alone, .is_ready = lab_is_ready };
+static const struct executor_ops lone_ops = { .execute = execute_alone,
+                                              .is_ready = fixture_is_ready };
 
 struct infer_thread {
         struct thread  thread;
@@ -260,11 +261,11 @@ static void infer_thread_main(void *arg) {
         }
 }
 
-static void infer_thread_start(struct infer_thread *s, struct lab *lab) {
+static void infer_thread_start(struct infer_thread *s, struct fixture *fixture) {
         *s = (struct infer_thread){ .tickets = calloc(N_EACH, sizeof(*s->tickets)) };
         assert_non_null(s->tickets);
         for (unsigned i = 0; i < N_EACH; i++) {
-                ticket_init(&s->tickets[i], lab, "s");
+                ticket_init(&s->tickets[i], fixture, "s");
                 s->tickets[i].req->timeout_us = i % 4 == 0 ? 1 + i % 300 : 0;
         }
         assert_ok(thread_start(&s->thread, "submitter", infer_thread_main, s), "thread");

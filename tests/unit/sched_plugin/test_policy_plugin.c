@@ -4,8 +4,8 @@
 #include "observe/metric.h"
 #include "sched/batch_sizes.h"
 #include "sched_plugin/plugin_counters.h"
+#include "sched_plugin/plugin_fixture.h"
 #include "sched_plugin/plugin_items.h"
-#include "sched_plugin/plugin_lab.h"
 #include "sched_plugin/plugin_members.h"
 
 #define X "input { name: 'X' data_type: TYPE_FP32 dims: [-1] } "
@@ -16,528 +16,534 @@
               "allow_timeout_override: true } }"
 
 /* Returns the ids of the items that were announced as number i and after. */
-static int dispatch(struct plugin_lab *lab, uint32_t member, unsigned first, unsigned n) {
+static int dispatch(struct plugin_fixture *fixture, uint32_t member, unsigned first, unsigned n) {
         uint64_t ids[PLUGIN_MAX_ITEMS];
 
         for (unsigned i = 0; i < n; i++)
-                ids[i] = lab->items[first + i].id;
-        return lab->ops->dispatch(lab->host, member, ids, n);
+                ids[i] = fixture->items[first + i].id;
+        return fixture->ops->dispatch(fixture->host, member, ids, n);
 }
 
 /* ---- what is dispatched ---------------------------------------------------------------------- */
 
-static void dispatch_last_two(struct plugin_lab *lab) {
-        if (lab->n_items == 3)
-                assert_int_equal(dispatch(lab, 1, 1, 2), 0);
-        lab->n_items += lab->n_items == 3; /* once */
+static void dispatch_last_two(struct plugin_fixture *fixture) {
+        if (fixture->n_items == 3)
+                assert_int_equal(dispatch(fixture, 1, 1, 2), 0);
+        fixture->n_items += fixture->n_items == 3; /* once */
 }
 
 static void test_dispatch(void **state) {
-        struct plugin_lab lab;
-        unsigned          on = 9;
+        struct plugin_fixture fixture;
+        unsigned              on = 9;
 
         (void)state;
-        plugin_lab_open(&lab, FIXED, 2);
-        lab.act = dispatch_last_two;
-        plugin_push(&lab, 1);
-        assert_int_equal(plugin_begin(&lab, &on), 0);
-        plugin_push(&lab, 2);
-        plugin_push(&lab, 2);
-        assert_int_equal(plugin_begin(&lab, &on), 4);
+        plugin_fixture_open(&fixture, FIXED, 2);
+        fixture.act = dispatch_last_two;
+        plugin_push(&fixture, 1);
+        assert_int_equal(plugin_begin(&fixture, &on), 0);
+        plugin_push(&fixture, 2);
+        plugin_push(&fixture, 2);
+        assert_int_equal(plugin_begin(&fixture, &on), 4);
         assert_int_equal(on, 1);
-        assert_int_equal(lab.queue.n_waiting, 1);
-        plugin_end(&lab, 1);
-        assert_string_equal(lab.calls, "init 2; enqueue 1; enqueue 2; enqueue 2; free 1; ");
-        assert_true(plugin_counted(&lab, "error") == 0);
-        plugin_lab_close(&lab);
+        assert_int_equal(fixture.queue.n_waiting, 1);
+        plugin_end(&fixture, 1);
+        assert_string_equal(fixture.calls, "init 2; enqueue 1; enqueue 2; enqueue 2; free 1; ");
+        assert_true(plugin_counted(&fixture, "error") == 0);
+        plugin_fixture_close(&fixture);
 }
 
 static void test_item(void **state) {
-        struct plugin_lab lab;
+        struct plugin_fixture fixture;
 
         (void)state;
-        plugin_lab_open(&lab, TIMED, 1);
-        plugin_push(&lab, 3);
-        assert_int_equal(lab.items[0].rows, 3);
-        assert_int_equal(lab.items[0].priority, 0);
-        assert_int_equal(lab.items[0].arrival_ns, PLUGIN_START_NS);
-        assert_int_equal(lab.items[0].deadline_ns, PLUGIN_START_NS + 500 * NS_PER_US);
-        assert_true(lab.items[0].id != 0);
-        plugin_pass(&lab, 500 * NS_PER_US);
-        assert_string_equal(lab.calls, "init 1; enqueue 3; cancel; ");
-        assert_true(lab.cancelled == lab.items[0].id);
-        assert_int_equal(lab.queue.n_waiting, 0);
-        plugin_lab_close(&lab);
+        plugin_fixture_open(&fixture, TIMED, 1);
+        plugin_push(&fixture, 3);
+        assert_int_equal(fixture.items[0].rows, 3);
+        assert_int_equal(fixture.items[0].priority, 0);
+        assert_int_equal(fixture.items[0].arrival_ns, PLUGIN_START_NS);
+        assert_int_equal(fixture.items[0].deadline_ns, PLUGIN_START_NS + 500 * NS_PER_US);
+        assert_true(fixture.items[0].id != 0);
+        plugin_pass(&fixture, 500 * NS_PER_US);
+        assert_string_equal(fixture.calls, "init 1; enqueue 3; cancel; ");
+        assert_true(fixture.cancelled == fixture.items[0].id);
+        assert_int_equal(fixture.queue.n_waiting, 0);
+        plugin_fixture_close(&fixture);
 }
 
 /* During the first on_cancel() of two items that timed out together, the other one cannot be
  * dispatched. */
-static void dispatch_cancelled(struct plugin_lab *lab) {
-        if (lab->cancelled == lab->items[0].id && lab->n_items == 3) {
-                assert_int_equal(dispatch(lab, 0, 1, 1), ECANCELED);
-                assert_int_equal(dispatch(lab, 0, 1, 2), ECANCELED);
-                assert_int_equal(lab->ops->reject(lab->host, lab->items[1].id, 4, "x"), ECANCELED);
-                assert_int_equal(dispatch(lab, 0, 2, 1), 0);
-                lab->n_items++; /* once */
+static void dispatch_cancelled(struct plugin_fixture *fixture) {
+        if (fixture->cancelled == fixture->items[0].id && fixture->n_items == 3) {
+                assert_int_equal(dispatch(fixture, 0, 1, 1), ECANCELED);
+                assert_int_equal(dispatch(fixture, 0, 1, 2), ECANCELED);
+                assert_int_equal(fixture->ops->reject(fixture->host, fixture->items[1].id, 4, "x"),
+                                 ECANCELED);
+                assert_int_equal(dispatch(fixture, 0, 2, 1), 0);
+                fixture->n_items++; /* once */
         }
 }
 
 static void test_two_time_out_together(void **state) {
-        struct plugin_lab lab;
-        unsigned          on;
+        struct plugin_fixture fixture;
+        unsigned              on;
 
         (void)state;
-        plugin_lab_open(&lab, TIMED, 1);
-        lab.act = dispatch_cancelled;
-        plugin_push(&lab, 1);
-        plugin_push(&lab, 1);
+        plugin_fixture_open(&fixture, TIMED, 1);
+        fixture.act = dispatch_cancelled;
+        plugin_push(&fixture, 1);
+        plugin_push(&fixture, 1);
         plugin_now_ns += 100 * NS_PER_US;
-        plugin_push(&lab, 1);
-        plugin_pass(&lab, 400 * NS_PER_US);
-        assert_string_equal(lab.calls, "init 1; enqueue 1; enqueue 1; enqueue 1; cancel; cancel; ");
-        assert_true(plugin_counted(&lab, "error") == 0);
-        assert_int_equal(plugin_begin(&lab, &on), 1);
-        assert_int_equal(lab.queue.n_waiting, 0);
-        plugin_lab_close(&lab);
+        plugin_push(&fixture, 1);
+        plugin_pass(&fixture, 400 * NS_PER_US);
+        assert_string_equal(fixture.calls,
+                            "init 1; enqueue 1; enqueue 1; enqueue 1; cancel; cancel; ");
+        assert_true(plugin_counted(&fixture, "error") == 0);
+        assert_int_equal(plugin_begin(&fixture, &on), 1);
+        assert_int_equal(fixture.queue.n_waiting, 0);
+        plugin_fixture_close(&fixture);
 }
 
 /* ---- what is refused ------------------------------------------------------------------------- */
 
-static void call_wrongly(struct plugin_lab *lab) {
-        const sched_host_ops *ops = lab->ops;
-        uint64_t              id = lab->items[0].id, unknown[2] = { id, id + 1000 };
+static void call_wrongly(struct plugin_fixture *fixture) {
+        const sched_host_ops *ops = fixture->ops;
+        uint64_t              id = fixture->items[0].id, unknown[2] = { id, id + 1000 };
         uint64_t              twice[2] = { id, id };
         uint32_t              zero = 0, one = 1, two = 2;
 
-        if (lab->n_items != 3)
+        if (fixture->n_items != 3)
                 return;
-        assert_int_equal(ops->dispatch(lab->host, 0, NULL, 1), EINVAL);
-        assert_int_equal(ops->dispatch(lab->host, 0, &id, 0), EINVAL);
-        assert_int_equal(ops->dispatch(lab->host, 2, &id, 1), ENODEV);
-        assert_int_equal(ops->dispatch(lab->host, UINT32_MAX, &id, 1), ENODEV);
-        assert_int_equal(ops->dispatch(lab->host, 0, unknown, 2), ENOENT);
-        assert_int_equal(ops->dispatch(lab->host, 0, twice, 2), EALREADY);
-        assert_int_equal(dispatch(lab, 0, 0, 3), ERANGE);
-        assert_int_equal(ops->dispatch_rows(lab->host, 0, &id, NULL, &two, 1), EINVAL);
-        assert_int_equal(ops->dispatch_rows(lab->host, 0, &id, &one, &two, 1), ERANGE);
-        assert_int_equal(ops->dispatch_rows(lab->host, 0, &id, &zero, &zero, 1), ERANGE);
-        assert_int_equal(ops->dispatch_rows(lab->host, 0, &id, &zero, &one, 1), ENOTSUP);
-        assert_int_equal(ops->reject(lab->host, unknown[1], 4, "x"), ENOENT);
-        assert_int_equal(ops->reject(lab->host, id, 8, "x"), EINVAL);
-        assert_int_equal(ops->reject(lab->host, id, -1, "x"), EINVAL);
-        ops->count(lab->host, "Upper", 1);
-        ops->count(lab->host, "below_zero", -1);
+        assert_int_equal(ops->dispatch(fixture->host, 0, NULL, 1), EINVAL);
+        assert_int_equal(ops->dispatch(fixture->host, 0, &id, 0), EINVAL);
+        assert_int_equal(ops->dispatch(fixture->host, 2, &id, 1), ENODEV);
+        assert_int_equal(ops->dispatch(fixture->host, UINT32_MAX, &id, 1), ENODEV);
+        assert_int_equal(ops->dispatch(fixture->host, 0, unknown, 2), ENOENT);
+        assert_int_equal(ops->dispatch(fixture->host, 0, twice, 2), EALREADY);
+        assert_int_equal(dispatch(fixture, 0, 0, 3), ERANGE);
+        assert_int_equal(ops->dispatch_rows(fixture->host, 0, &id, NULL, &two, 1), EINVAL);
+        assert_int_equal(ops->dispatch_rows(fixture->host, 0, &id, &one, &two, 1), ERANGE);
+        assert_int_equal(ops->dispatch_rows(fixture->host, 0, &id, &zero, &zero, 1), ERANGE);
+        assert_int_equal(ops->dispatch_rows(fixture->host, 0, &id, &zero, &one, 1), ENOTSUP);
+        assert_int_equal(ops->reject(fixture->host, unknown[1], 4, "x"), ENOENT);
+        assert_int_equal(ops->reject(fixture->host, id, 8, "x"), EINVAL);
+        assert_int_equal(ops->reject(fixture->host, id, -1, "x"), EINVAL);
+        ops->count(fixture->host, "Upper", 1);
+        ops->count(fixture->host, "below_zero", -1);
         /* The refused calls had no effect: the item can still be dispatched. */
-        assert_int_equal(ops->dispatch_rows(lab->host, 0, &id, &zero, &two, 1), 0);
-        assert_int_equal(ops->dispatch(lab->host, 0, &lab->items[1].id, 1), EBUSY);
-        assert_int_equal(ops->dispatch(lab->host, 1, &id, 1), ENOENT);
-        assert_int_equal(ops->reject(lab->host, lab->items[1].id, 3, NULL), 0);
-        assert_int_equal(ops->reject(lab->host, lab->items[1].id, 3, NULL), ENOENT);
-        ops->count(lab->host, "mine", 2.5);
-        lab->n_items++; /* once */
+        assert_int_equal(ops->dispatch_rows(fixture->host, 0, &id, &zero, &two, 1), 0);
+        assert_int_equal(ops->dispatch(fixture->host, 0, &fixture->items[1].id, 1), EBUSY);
+        assert_int_equal(ops->dispatch(fixture->host, 1, &id, 1), ENOENT);
+        assert_int_equal(ops->reject(fixture->host, fixture->items[1].id, 3, NULL), 0);
+        assert_int_equal(ops->reject(fixture->host, fixture->items[1].id, 3, NULL), ENOENT);
+        ops->count(fixture->host, "mine", 2.5);
+        fixture->n_items++; /* once */
 }
 
 static void test_wrong_calls(void **state) {
-        struct plugin_lab lab;
-        unsigned          on;
+        struct plugin_fixture fixture;
+        unsigned              on;
 
         (void)state;
-        plugin_lab_open(&lab, FIXED, 2);
-        lab.act = call_wrongly;
+        plugin_fixture_open(&fixture, FIXED, 2);
+        fixture.act = call_wrongly;
         for (unsigned i = 0; i < 3; i++)
-                plugin_push(&lab, 2);
-        assert_int_equal(plugin_begin(&lab, &on), 2);
-        assert_int_equal(plugin_take_refused(&lab, "[request id: <id_unknown>] "), 1);
-        assert_int_equal(lab.queue.n_waiting, 1);
-        assert_true(plugin_counted(&lab, "error") == 19);
-        assert_true(plugin_counted(&lab, "mine") == 2.5);
-        plugin_end(&lab, 0);
-        plugin_lab_close(&lab);
+                plugin_push(&fixture, 2);
+        assert_int_equal(plugin_begin(&fixture, &on), 2);
+        assert_int_equal(plugin_take_refused(&fixture, "[request id: <id_unknown>] "), 1);
+        assert_int_equal(fixture.queue.n_waiting, 1);
+        assert_true(plugin_counted(&fixture, "error") == 19);
+        assert_true(plugin_counted(&fixture, "mine") == 2.5);
+        plugin_end(&fixture, 0);
+        plugin_fixture_close(&fixture);
 }
 
 static void test_calls_from_outside(void **state) {
-        struct plugin_lab lab;
-        unsigned          on;
+        struct plugin_fixture fixture;
+        unsigned              on;
 
         (void)state;
-        plugin_lab_open(&lab, FIXED, 1);
-        plugin_push(&lab, 1);
-        assert_int_equal(dispatch(&lab, 0, 0, 1), EPERM);
-        assert_int_equal(lab.ops->reject(lab.host, lab.items[0].id, 0, ""), EPERM);
-        lab.ops->set_timer(lab.host, 1);
-        lab.ops->count(lab.host, "outside", 1);
-        lab.ops->log(lab.host, 2, "not to be seen");
-        plugin_pass(&lab, 1);
-        assert_string_equal(lab.calls, "init 1; enqueue 1; ");
-        assert_int_equal(plugin_begin(&lab, &on), 0);
-        plugin_lab_close(&lab);
+        plugin_fixture_open(&fixture, FIXED, 1);
+        plugin_push(&fixture, 1);
+        assert_int_equal(dispatch(&fixture, 0, 0, 1), EPERM);
+        assert_int_equal(fixture.ops->reject(fixture.host, fixture.items[0].id, 0, ""), EPERM);
+        fixture.ops->set_timer(fixture.host, 1);
+        fixture.ops->count(fixture.host, "outside", 1);
+        fixture.ops->log(fixture.host, 2, "not to be seen");
+        plugin_pass(&fixture, 1);
+        assert_string_equal(fixture.calls, "init 1; enqueue 1; ");
+        assert_int_equal(plugin_begin(&fixture, &on), 0);
+        plugin_fixture_close(&fixture);
 }
 
-static void dispatch_pair(struct plugin_lab *lab) {
-        if (lab->n_items == 2) {
-                assert_true(lab->items[0].shape_class != lab->items[1].shape_class);
-                assert_int_equal(dispatch(lab, 0, 0, 2), EXDEV);
+static void dispatch_pair(struct plugin_fixture *fixture) {
+        if (fixture->n_items == 2) {
+                assert_true(fixture->items[0].shape_class != fixture->items[1].shape_class);
+                assert_int_equal(dispatch(fixture, 0, 0, 2), EXDEV);
         }
 }
 
 static void test_shape_classes(void **state) {
-        struct plugin_lab lab;
+        struct plugin_fixture fixture;
 
         (void)state;
-        plugin_lab_open(&lab, DEFAULT, 1);
-        lab.fake->model.needs_equal_shapes = true;
-        lab.act = dispatch_pair;
-        plugin_push_wide(&lab, 1, 1);
-        plugin_push_wide(&lab, 1, 2);
-        lab.act = NULL;
-        plugin_push(&lab, 1);
-        assert_true(lab.items[0].shape_class == lab.items[2].shape_class);
-        plugin_lab_close(&lab);
+        plugin_fixture_open(&fixture, DEFAULT, 1);
+        fixture.fake->model.needs_equal_shapes = true;
+        fixture.act = dispatch_pair;
+        plugin_push_wide(&fixture, 1, 1);
+        plugin_push_wide(&fixture, 1, 2);
+        fixture.act = NULL;
+        plugin_push(&fixture, 1);
+        assert_true(fixture.items[0].shape_class == fixture.items[2].shape_class);
+        plugin_fixture_close(&fixture);
 }
 
 /* ---- rows and members ------------------------------------------------------------------------ */
 
 /* Dispatches rows `first` to first + count - 1 of the item that was announced as number i. */
-static int dispatch_rows(struct plugin_lab *lab, uint32_t member, unsigned i, uint32_t first,
-                         uint32_t count) {
-        return lab->ops->dispatch_rows(lab->host, member, &lab->items[i].id, &first, &count, 1);
+static int dispatch_rows(struct plugin_fixture *fixture, uint32_t member, unsigned i,
+                         uint32_t first, uint32_t count) {
+        return fixture->ops->dispatch_rows(fixture->host, member, &fixture->items[i].id, &first,
+                                           &count, 1);
 }
 
 /* Members 0 and 1 take 1 and 4 rows. Requests may run in parts. */
-static void open_members(struct plugin_lab *lab, plugin_act_fn act) {
-        plugin_lab_prepare(lab, FIXED, 2);
-        lab->may_split = true;
-        lab->executors[0].max_rows = 1;
-        lab->executors[1].min_rows = 4;
-        plugin_lab_begin(lab);
-        lab->act = act;
+static void open_members(struct plugin_fixture *fixture, plugin_act_fn act) {
+        plugin_fixture_prepare(fixture, FIXED, 2);
+        fixture->may_split = true;
+        fixture->executors[0].max_rows = 1;
+        fixture->executors[1].min_rows = 4;
+        plugin_fixture_begin(fixture);
+        fixture->act = act;
 }
 
-static void dispatch_five_rows(struct plugin_lab *lab) {
-        if (lab->n_items != 1)
+static void dispatch_five_rows(struct plugin_fixture *fixture) {
+        if (fixture->n_items != 1)
                 return;
-        lab->n_items++;                                           /* once */
-        assert_int_equal(dispatch_rows(lab, 1, 0, 1, 4), ERANGE); /* the next row is row 0 */
-        assert_int_equal(dispatch_rows(lab, 1, 0, 0, 6), ERANGE);
-        assert_int_equal(dispatch_rows(lab, 1, 0, 0, 3), ERANGE); /* too few rows for the member */
-        assert_int_equal(dispatch_rows(lab, 1, 0, 0, 4), 0);
-        assert_int_equal(lab->queue.n_waiting, 1);
-        assert_int_equal(lab->queue.n_rows, 1);
-        assert_int_equal(dispatch_rows(lab, 0, 0, 0, 1), ERANGE); /* dispatched before */
-        assert_int_equal(dispatch_rows(lab, 0, 0, 4, 2), ERANGE);
-        assert_int_equal(dispatch_rows(lab, 0, 0, 4, 0), ERANGE);
-        assert_int_equal(dispatch(lab, 0, 0, 1), 0); /* all remaining rows */
-        assert_int_equal(dispatch(lab, 0, 0, 1), EBUSY);
+        fixture->n_items++;                                           /* once */
+        assert_int_equal(dispatch_rows(fixture, 1, 0, 1, 4), ERANGE); /* the next row is row 0 */
+        assert_int_equal(dispatch_rows(fixture, 1, 0, 0, 6), ERANGE);
+        assert_int_equal(dispatch_rows(fixture, 1, 0, 0, 3),
+                         ERANGE); /* too few rows for the member */
+        assert_int_equal(dispatch_rows(fixture, 1, 0, 0, 4), 0);
+        assert_int_equal(fixture->queue.n_waiting, 1);
+        assert_int_equal(fixture->queue.n_rows, 1);
+        assert_int_equal(dispatch_rows(fixture, 0, 0, 0, 1), ERANGE); /* dispatched before */
+        assert_int_equal(dispatch_rows(fixture, 0, 0, 4, 2), ERANGE);
+        assert_int_equal(dispatch_rows(fixture, 0, 0, 4, 0), ERANGE);
+        assert_int_equal(dispatch(fixture, 0, 0, 1), 0); /* all remaining rows */
+        assert_int_equal(dispatch(fixture, 0, 0, 1), EBUSY);
 }
 
 static void test_parts(void **state) {
-        struct plugin_lab lab;
-        unsigned          on[2], rows[2];
+        struct plugin_fixture fixture;
+        unsigned              on[2], rows[2];
 
         (void)state;
-        open_members(&lab, dispatch_five_rows);
-        plugin_push(&lab, 5);
-        assert_int_equal(lab.queue.n_waiting, 0);
-        rows[0] = plugin_begin(&lab, &on[0]);
-        assert_int_equal(lab.n_ended, 0); /* half of the request still runs */
-        rows[1] = plugin_begin(&lab, &on[1]);
+        open_members(&fixture, dispatch_five_rows);
+        plugin_push(&fixture, 5);
+        assert_int_equal(fixture.queue.n_waiting, 0);
+        rows[0] = plugin_begin(&fixture, &on[0]);
+        assert_int_equal(fixture.n_ended, 0); /* half of the request still runs */
+        rows[1] = plugin_begin(&fixture, &on[1]);
         assert_int_equal(rows[on[0] == 1 ? 0 : 1], 4);
         assert_int_equal(rows[0] + rows[1], 5);
-        assert_int_equal(lab.n_ended, 1);
-        assert_true(plugin_counted(&lab, "error") == 7);
-        plugin_lab_close(&lab);
+        assert_int_equal(fixture.n_ended, 1);
+        assert_true(plugin_counted(&fixture, "error") == 7);
+        plugin_fixture_close(&fixture);
 }
 
-static void dispatch_four_rows(struct plugin_lab *lab) {
-        if (lab->n_items == 1)
-                assert_int_equal(dispatch_rows(lab, 1, 0, 0, 4), 0);
-        lab->n_items += lab->n_items == 1; /* once */
+static void dispatch_four_rows(struct plugin_fixture *fixture) {
+        if (fixture->n_items == 1)
+                assert_int_equal(dispatch_rows(fixture, 1, 0, 0, 4), 0);
+        fixture->n_items += fixture->n_items == 1; /* once */
 }
 
 static void test_the_rest_is_cancelled(void **state) {
-        struct plugin_lab lab;
-        struct request   *req;
-        unsigned          on;
+        struct plugin_fixture fixture;
+        struct request       *req;
+        unsigned              on;
 
         (void)state;
-        open_members(&lab, dispatch_four_rows);
-        req = plugin_push(&lab, 6);
-        plugin_cancel(&lab, req);
-        assert_true(lab.cancelled == lab.items[0].id);
-        assert_int_equal(lab.n_ended, 0);
-        assert_int_equal(plugin_begin(&lab, &on), 4);
-        assert_int_equal(lab.n_ended, 1);
-        assert_string_equal(lab.calls, "init 2; enqueue 6; cancel; ");
-        plugin_lab_close(&lab);
+        open_members(&fixture, dispatch_four_rows);
+        req = plugin_push(&fixture, 6);
+        plugin_cancel(&fixture, req);
+        assert_true(fixture.cancelled == fixture.items[0].id);
+        assert_int_equal(fixture.n_ended, 0);
+        assert_int_equal(plugin_begin(&fixture, &on), 4);
+        assert_int_equal(fixture.n_ended, 1);
+        assert_string_equal(fixture.calls, "init 2; enqueue 6; cancel; ");
+        plugin_fixture_close(&fixture);
 }
 
-static void reject_the_rest(struct plugin_lab *lab) {
-        dispatch_four_rows(lab);
-        if (lab->n_items == 2)
-                assert_int_equal(lab->ops->reject(lab->host, lab->items[0].id, 4, "enough"), 0);
-        lab->n_items += lab->n_items == 2; /* once */
+static void reject_the_rest(struct plugin_fixture *fixture) {
+        dispatch_four_rows(fixture);
+        if (fixture->n_items == 2)
+                assert_int_equal(fixture->ops->reject(fixture->host, fixture->items[0].id, 4,
+                                                      "enough"),
+                                 0);
+        fixture->n_items += fixture->n_items == 2; /* once */
 }
 
 static void test_the_rest_is_rejected(void **state) {
-        struct plugin_lab lab;
-        unsigned          on;
+        struct plugin_fixture fixture;
+        unsigned              on;
 
         (void)state;
-        open_members(&lab, reject_the_rest);
-        plugin_push(&lab, 6);
-        assert_int_equal(lab.queue.n_rows, 0);
-        assert_int_equal(plugin_take_refused(&lab, "[request id: <id_unknown>] enough"), 1);
-        assert_int_equal(lab.n_ended, 0);
-        assert_int_equal(plugin_begin(&lab, &on), 4);
-        assert_int_equal(lab.n_ended, 1);
-        plugin_lab_close(&lab);
+        open_members(&fixture, reject_the_rest);
+        plugin_push(&fixture, 6);
+        assert_int_equal(fixture.queue.n_rows, 0);
+        assert_int_equal(plugin_take_refused(&fixture, "[request id: <id_unknown>] enough"), 1);
+        assert_int_equal(fixture.n_ended, 0);
+        assert_int_equal(plugin_begin(&fixture, &on), 4);
+        assert_int_equal(fixture.n_ended, 1);
+        plugin_fixture_close(&fixture);
 }
 
 /* Both members are of virtual instance 0. */
-static void dispatch_two_members(struct plugin_lab *lab) {
-        if (lab->n_items != 2)
+static void dispatch_two_members(struct plugin_fixture *fixture) {
+        if (fixture->n_items != 2)
                 return;
-        lab->n_items++; /* once */
-        assert_int_equal(dispatch(lab, 0, 0, 1), 0);
-        assert_int_equal(dispatch(lab, 1, 1, 1), EBUSY);
+        fixture->n_items++; /* once */
+        assert_int_equal(dispatch(fixture, 0, 0, 1), 0);
+        assert_int_equal(dispatch(fixture, 1, 1, 1), EBUSY);
 }
 
-static void dispatch_the_other(struct plugin_lab *lab) {
-        if (strstr(lab->calls, "free 0; ") != NULL && lab->n_items == 3)
-                assert_int_equal(dispatch(lab, 1, 1, 1), 0);
-        lab->n_items++;
+static void dispatch_the_other(struct plugin_fixture *fixture) {
+        if (strstr(fixture->calls, "free 0; ") != NULL && fixture->n_items == 3)
+                assert_int_equal(dispatch(fixture, 1, 1, 1), 0);
+        fixture->n_items++;
 }
 
 static void test_exclusive_members(void **state) {
-        struct plugin_lab lab;
-        unsigned          on;
+        struct plugin_fixture fixture;
+        unsigned              on;
 
         (void)state;
-        plugin_lab_prepare(&lab, FIXED, 2);
-        lab.is_exclusive = true;
-        plugin_lab_begin(&lab);
-        lab.act = dispatch_two_members;
-        plugin_push(&lab, 1);
-        plugin_push(&lab, 2);
-        assert_int_equal(plugin_begin(&lab, &on), 1);
+        plugin_fixture_prepare(&fixture, FIXED, 2);
+        fixture.is_exclusive = true;
+        plugin_fixture_begin(&fixture);
+        fixture.act = dispatch_two_members;
+        plugin_push(&fixture, 1);
+        plugin_push(&fixture, 2);
+        assert_int_equal(plugin_begin(&fixture, &on), 1);
         assert_int_equal(on, 0);
-        plugin_pass(&lab, 5 * PLUGIN_STALL_NS); /* no member is free, so this is no stall */
-        assert_true(plugin_counted(&lab, "stall") == 0);
-        lab.act = dispatch_the_other;
-        plugin_end(&lab, 0);
-        assert_int_equal(plugin_begin(&lab, &on), 2);
+        plugin_pass(&fixture, 5 * PLUGIN_STALL_NS); /* no member is free, so this is no stall */
+        assert_true(plugin_counted(&fixture, "stall") == 0);
+        fixture.act = dispatch_the_other;
+        plugin_end(&fixture, 0);
+        assert_int_equal(plugin_begin(&fixture, &on), 2);
         assert_int_equal(on, 1);
-        plugin_lab_close(&lab);
+        plugin_fixture_close(&fixture);
 }
 
-static void dispatch_by_kind(struct plugin_lab *lab) {
-        if (lab->n_items == 1)
-                assert_int_equal(dispatch(lab, 0, 0, 1), 0);
-        if (lab->n_items == 2)
-                assert_int_equal(dispatch(lab, 1, 1, 1), 0);
+static void dispatch_by_kind(struct plugin_fixture *fixture) {
+        if (fixture->n_items == 1)
+                assert_int_equal(dispatch(fixture, 0, 0, 1), 0);
+        if (fixture->n_items == 2)
+                assert_int_equal(dispatch(fixture, 1, 1, 1), 0);
 }
 
 static void test_reasons(void **state) {
-        struct plugin_lab lab;
-        unsigned          on;
+        struct plugin_fixture fixture;
+        unsigned              on;
 
         (void)state;
-        plugin_lab_open(&lab, FIXED, 3);
-        lab.act = dispatch_by_kind;
-        plugin_push(&lab, 4);
-        assert_int_equal(plugin_begin(&lab, &on), 4);
-        assert_int_equal(lab.reason, DISPATCH_FULL);
-        plugin_push(&lab, 3);
-        assert_int_equal(plugin_begin(&lab, &on), 3);
-        assert_int_equal(lab.reason, DISPATCH_DUE);
-        lab.act = NULL;
-        lab.policy->ops->drain(lab.policy, plugin_now_ns);
-        lab.n_items = 0;
-        lab.act = dispatch_by_kind;
-        plugin_end(&lab, 0);
-        lab.n_items = 0;
-        plugin_push(&lab, 4);
-        assert_int_equal(plugin_begin(&lab, &on), 4);
-        assert_int_equal(lab.reason, DISPATCH_DRAIN);
-        plugin_lab_close(&lab);
+        plugin_fixture_open(&fixture, FIXED, 3);
+        fixture.act = dispatch_by_kind;
+        plugin_push(&fixture, 4);
+        assert_int_equal(plugin_begin(&fixture, &on), 4);
+        assert_int_equal(fixture.reason, DISPATCH_FULL);
+        plugin_push(&fixture, 3);
+        assert_int_equal(plugin_begin(&fixture, &on), 3);
+        assert_int_equal(fixture.reason, DISPATCH_DUE);
+        fixture.act = NULL;
+        fixture.policy->ops->drain(fixture.policy, plugin_now_ns);
+        fixture.n_items = 0;
+        fixture.act = dispatch_by_kind;
+        plugin_end(&fixture, 0);
+        fixture.n_items = 0;
+        plugin_push(&fixture, 4);
+        assert_int_equal(plugin_begin(&fixture, &on), 4);
+        assert_int_equal(fixture.reason, DISPATCH_DRAIN);
+        plugin_fixture_close(&fixture);
 }
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-static void dispatch_half_the_group(struct plugin_lab *lab) {
-        if (lab->n_items != 8)
+static void dispatch_half_the_group(struct plugin_fixture *fixture) {
+        if (fixture->n_items != 8)
                 return;
-        assert_int_equal(dispatch(lab, 0, 0, 4), 0);
+        assert_int_equal(dispatch(fixture, 0, 0, 4), 0);
         /* Items that have ended are not read. The others are at the same addresses as before. */
         for (unsigned i = 4; i < 8; i++) {
-                assert_true(lab->last_items[i].id == lab->items[i].id);
-                assert_int_equal(lab->last_items[i].rows, 1);
+                assert_true(fixture->last_items[i].id == fixture->items[i].id);
+                assert_int_equal(fixture->last_items[i].rows, 1);
         }
-        lab->n_items++; /* once */
+        fixture->n_items++; /* once */
 }
 
 /* Requests that were submitted together are announced together: check 56. */
 static void test_a_group(void **state) {
-        struct plugin_lab lab;
-        unsigned          on;
+        struct plugin_fixture fixture;
+        unsigned              on;
 
         (void)state;
-        plugin_lab_open(&lab, FIXED, 1);
-        lab.act = dispatch_half_the_group;
-        plugin_push_group(&lab, 8);
-        assert_string_equal(lab.calls,
+        plugin_fixture_open(&fixture, FIXED, 1);
+        fixture.act = dispatch_half_the_group;
+        plugin_push_group(&fixture, 8);
+        assert_string_equal(fixture.calls,
                             "init 1; group 8; enqueue 1; enqueue 1; enqueue 1; enqueue 1; "
                             "enqueue 1; enqueue 1; enqueue 1; enqueue 1; ");
-        assert_int_equal(plugin_begin(&lab, &on), 4);
-        assert_int_equal(lab.queue.n_waiting, 4);
+        assert_int_equal(plugin_begin(&fixture, &on), 4);
+        assert_int_equal(fixture.queue.n_waiting, 4);
         for (unsigned i = 4; i < 8; i++)
-                assert_true(lab.last_items[i].id == lab.items[i].id);
-        plugin_lab_close(&lab);
+                assert_true(fixture.last_items[i].id == fixture.items[i].id);
+        plugin_fixture_close(&fixture);
 }
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-static void arm_on_enqueue(struct plugin_lab *lab) {
-        if (lab->n_items == 1)
-                lab->ops->set_timer(lab->host, plugin_now_ns + 3 * PLUGIN_STALL_NS);
-        lab->n_items += lab->n_items == 1; /* once */
+static void arm_on_enqueue(struct plugin_fixture *fixture) {
+        if (fixture->n_items == 1)
+                fixture->ops->set_timer(fixture->host, plugin_now_ns + 3 * PLUGIN_STALL_NS);
+        fixture->n_items += fixture->n_items == 1; /* once */
 }
 
 static void test_timer(void **state) {
-        struct plugin_lab lab;
+        struct plugin_fixture fixture;
 
         (void)state;
-        plugin_lab_open(&lab, FIXED, 1);
-        lab.act = arm_on_enqueue;
-        plugin_push(&lab, 1);
-        assert_int_equal(lab.policy->due_ns, PLUGIN_START_NS + 3 * PLUGIN_STALL_NS);
-        plugin_pass(&lab, 3 * PLUGIN_STALL_NS - 1);
-        assert_string_equal(lab.calls, "init 1; enqueue 1; ");
-        plugin_pass(&lab, 1);
-        assert_string_equal(lab.calls, "init 1; enqueue 1; timer; ");
+        plugin_fixture_open(&fixture, FIXED, 1);
+        fixture.act = arm_on_enqueue;
+        plugin_push(&fixture, 1);
+        assert_int_equal(fixture.policy->due_ns, PLUGIN_START_NS + 3 * PLUGIN_STALL_NS);
+        plugin_pass(&fixture, 3 * PLUGIN_STALL_NS - 1);
+        assert_string_equal(fixture.calls, "init 1; enqueue 1; ");
+        plugin_pass(&fixture, 1);
+        assert_string_equal(fixture.calls, "init 1; enqueue 1; timer; ");
         /* The timer is not armed any more, so the plug-in stalls from now on. */
-        assert_int_equal(lab.policy->due_ns, plugin_now_ns + PLUGIN_STALL_NS);
-        plugin_lab_close(&lab);
+        assert_int_equal(fixture.policy->due_ns, plugin_now_ns + PLUGIN_STALL_NS);
+        plugin_fixture_close(&fixture);
 }
 
 static void test_stall(void **state) {
-        struct plugin_lab lab;
-        unsigned          on;
+        struct plugin_fixture fixture;
+        unsigned              on;
 
         (void)state;
-        plugin_lab_open(&lab, FIXED, 1);
-        plugin_push(&lab, 2);
-        plugin_pass(&lab, PLUGIN_STALL_NS / 2);
-        plugin_push(&lab, 1);
-        plugin_pass(&lab, PLUGIN_STALL_NS / 2 - 1);
-        assert_int_equal(plugin_begin(&lab, &on), 0);
-        plugin_pass(&lab, 1);
-        assert_string_equal(lab.calls, "init 1; enqueue 2; enqueue 1; fini; ");
-        assert_true(plugin_counted(&lab, "stall") == 1);
+        plugin_fixture_open(&fixture, FIXED, 1);
+        plugin_push(&fixture, 2);
+        plugin_pass(&fixture, PLUGIN_STALL_NS / 2);
+        plugin_push(&fixture, 1);
+        plugin_pass(&fixture, PLUGIN_STALL_NS / 2 - 1);
+        assert_int_equal(plugin_begin(&fixture, &on), 0);
+        plugin_pass(&fixture, 1);
+        assert_string_equal(fixture.calls, "init 1; enqueue 2; enqueue 1; fini; ");
+        assert_true(plugin_counted(&fixture, "stall") == 1);
         /* The built-in policy gets the waiting requests and the later ones. */
-        assert_int_equal(plugin_begin(&lab, &on), 2);
-        plugin_end(&lab, 0);
-        plugin_push(&lab, 3);
-        assert_int_equal(plugin_begin(&lab, &on), 1);
-        plugin_end(&lab, 0);
-        assert_int_equal(plugin_begin(&lab, &on), 3);
-        plugin_end(&lab, 0);
-        assert_int_equal(lab.policy->due_ns, 0);
-        plugin_lab_close(&lab);
-        assert_string_equal(lab.calls, "init 1; enqueue 2; enqueue 1; fini; ");
+        assert_int_equal(plugin_begin(&fixture, &on), 2);
+        plugin_end(&fixture, 0);
+        plugin_push(&fixture, 3);
+        assert_int_equal(plugin_begin(&fixture, &on), 1);
+        plugin_end(&fixture, 0);
+        assert_int_equal(plugin_begin(&fixture, &on), 3);
+        plugin_end(&fixture, 0);
+        assert_int_equal(fixture.policy->due_ns, 0);
+        plugin_fixture_close(&fixture);
+        assert_string_equal(fixture.calls, "init 1; enqueue 2; enqueue 1; fini; ");
 }
 
-static void dispatch_second(struct plugin_lab *lab) {
-        if (lab->n_items == 2)
-                assert_int_equal(dispatch(lab, 0, 1, 1), 0);
-        lab->n_items += lab->n_items == 2; /* once */
+static void dispatch_second(struct plugin_fixture *fixture) {
+        if (fixture->n_items == 2)
+                assert_int_equal(dispatch(fixture, 0, 1, 1), 0);
+        fixture->n_items += fixture->n_items == 2; /* once */
 }
 
 /* A busy member is no stall, however long it is busy. One item is forgotten while others are
  * served. */
 static void test_stall_of_one_item(void **state) {
-        struct plugin_lab lab;
-        unsigned          on;
+        struct plugin_fixture fixture;
+        unsigned              on;
 
         (void)state;
-        plugin_lab_open(&lab, FIXED, 1);
-        lab.act = dispatch_second;
-        plugin_push(&lab, 2);
-        plugin_pass(&lab, NS_PER_MS);
-        plugin_push(&lab, 1);
-        assert_int_equal(plugin_begin(&lab, &on), 1);
-        plugin_pass(&lab, 5 * PLUGIN_STALL_NS);
-        assert_true(plugin_counted(&lab, "stall") == 0);
-        plugin_end(&lab, 0);
-        plugin_pass(&lab, 0);
-        assert_true(plugin_counted(&lab, "stall") == 1);
-        assert_int_equal(plugin_begin(&lab, &on), 2);
-        plugin_lab_close(&lab);
+        plugin_fixture_open(&fixture, FIXED, 1);
+        fixture.act = dispatch_second;
+        plugin_push(&fixture, 2);
+        plugin_pass(&fixture, NS_PER_MS);
+        plugin_push(&fixture, 1);
+        assert_int_equal(plugin_begin(&fixture, &on), 1);
+        plugin_pass(&fixture, 5 * PLUGIN_STALL_NS);
+        assert_true(plugin_counted(&fixture, "stall") == 0);
+        plugin_end(&fixture, 0);
+        plugin_pass(&fixture, 0);
+        assert_true(plugin_counted(&fixture, "stall") == 1);
+        assert_int_equal(plugin_begin(&fixture, &on), 2);
+        plugin_fixture_close(&fixture);
 }
 
 /* Rows that are too few for the smallest batch wait for more. This is no stall. */
 static void test_no_stall_below_the_range(void **state) {
-        struct plugin_lab lab;
+        struct plugin_fixture fixture;
 
         (void)state;
-        plugin_lab_open(&lab, FIXED, 0);
-        lab.executors[0].min_rows = 4;
-        plugin_join(&lab, 0);
-        plugin_push(&lab, 3);
-        assert_int_equal(lab.policy->due_ns, 0);
-        plugin_push(&lab, 1);
-        assert_int_equal(lab.policy->due_ns, plugin_now_ns + PLUGIN_STALL_NS);
-        plugin_lab_close(&lab);
+        plugin_fixture_open(&fixture, FIXED, 0);
+        fixture.executors[0].min_rows = 4;
+        plugin_join(&fixture, 0);
+        plugin_push(&fixture, 3);
+        assert_int_equal(fixture.policy->due_ns, 0);
+        plugin_push(&fixture, 1);
+        assert_int_equal(fixture.policy->due_ns, plugin_now_ns + PLUGIN_STALL_NS);
+        plugin_fixture_close(&fixture);
 }
 
 /* No shape has enough rows for the smallest batch, but all shapes together have. */
 static void test_no_stall_of_mixed_shapes(void **state) {
-        struct plugin_lab lab;
+        struct plugin_fixture fixture;
 
         (void)state;
-        plugin_lab_prepare(&lab, DEFAULT, 1);
-        lab.executors[0].min_rows = 4;
-        plugin_lab_begin(&lab);
-        lab.fake->model.needs_equal_shapes = true;
-        plugin_push_wide(&lab, 3, 1);
-        plugin_push_wide(&lab, 3, 2);
+        plugin_fixture_prepare(&fixture, DEFAULT, 1);
+        fixture.executors[0].min_rows = 4;
+        plugin_fixture_begin(&fixture);
+        fixture.fake->model.needs_equal_shapes = true;
+        plugin_push_wide(&fixture, 3, 1);
+        plugin_push_wide(&fixture, 3, 2);
         for (unsigned i = 0; i < 5; i++)
-                plugin_pass(&lab, PLUGIN_STALL_NS);
-        assert_true(plugin_counted(&lab, "stall") == 0);
-        plugin_push_wide(&lab, 1, 2);
-        plugin_pass(&lab, PLUGIN_STALL_NS);
+                plugin_pass(&fixture, PLUGIN_STALL_NS);
+        assert_true(plugin_counted(&fixture, "stall") == 0);
+        plugin_push_wide(&fixture, 1, 2);
+        plugin_pass(&fixture, PLUGIN_STALL_NS);
         /* the first shape has too few rows, the second has enough */
-        assert_true(plugin_counted(&lab, "stall") == 0);
-        plugin_pass(&lab, PLUGIN_STALL_NS);
-        assert_true(plugin_counted(&lab, "stall") == 1);
-        plugin_lab_close(&lab);
+        assert_true(plugin_counted(&fixture, "stall") == 0);
+        plugin_pass(&fixture, PLUGIN_STALL_NS);
+        assert_true(plugin_counted(&fixture, "stall") == 1);
+        plugin_fixture_close(&fixture);
 }
 
 /* Whole requests that do not fit leave a member free. One that fits and waits is a stall. */
 static void test_no_stall_of_what_does_not_fit(void **state) {
-        struct plugin_lab lab;
+        struct plugin_fixture fixture;
 
         (void)state;
-        plugin_lab_prepare(&lab, FIXED, 1);
-        lab.executors[0].min_rows = 2;
-        plugin_lab_begin(&lab);
-        plugin_push(&lab, 7);
-        plugin_pass(&lab, PLUGIN_STALL_NS);
-        plugin_pass(&lab, PLUGIN_STALL_NS);
-        assert_true(plugin_counted(&lab, "stall") == 0);
-        plugin_push(&lab, 1);
-        plugin_push(&lab, 1);
-        plugin_pass(&lab, PLUGIN_STALL_NS);
-        assert_true(plugin_counted(&lab, "stall") == 1);
-        plugin_lab_close(&lab);
+        plugin_fixture_prepare(&fixture, FIXED, 1);
+        fixture.executors[0].min_rows = 2;
+        plugin_fixture_begin(&fixture);
+        plugin_push(&fixture, 7);
+        plugin_pass(&fixture, PLUGIN_STALL_NS);
+        plugin_pass(&fixture, PLUGIN_STALL_NS);
+        assert_true(plugin_counted(&fixture, "stall") == 0);
+        plugin_push(&fixture, 1);
+        plugin_push(&fixture, 1);
+        plugin_pass(&fixture, PLUGIN_STALL_NS);
+        assert_true(plugin_counted(&fixture, "stall") == 1);
+        plugin_fixture_close(&fixture);
 }
 
-static struct policy *composite_of(const struct plugin_lab *lab, uint32_t smallest) {
+static struct policy *composite_of(const struct plugin_fixture *fixture, uint32_t smallest) {
         const struct row_range ranges[] = { { smallest, smallest }, { 4, 4 } };
         struct batching_config batching;
         struct policy         *policy;
 
-        assert_ok(batching_config_init(&batching, lab->fake->model.config), "batching");
+        assert_ok(batching_config_init(&batching, fixture->fake->model.config), "batching");
         assert_ok(policy_composite_new(
                           &(struct policy_composite_options){
                                   .batching = &batching,
@@ -551,137 +557,140 @@ static struct policy *composite_of(const struct plugin_lab *lab, uint32_t smalle
         return policy;
 }
 
-static void dispatch_one_row(struct plugin_lab *lab) {
-        if (lab->n_items == 1)
-                assert_int_equal(dispatch_rows(lab, 0, 0, 0, 1), 0);
-        lab->n_items += lab->n_items == 1; /* once */
+static void dispatch_one_row(struct plugin_fixture *fixture) {
+        if (fixture->n_items == 1)
+                assert_int_equal(dispatch_rows(fixture, 0, 0, 0, 1), 0);
+        fixture->n_items += fixture->n_items == 1; /* once */
 }
 
 /* The built-in policy continues with the rows of a request that the plug-in did not dispatch. */
 static void test_stall_with_members(void **state) {
-        struct plugin_lab lab;
-        unsigned          on;
+        struct plugin_fixture fixture;
+        unsigned              on;
 
         (void)state;
-        plugin_lab_prepare(&lab, FIXED, 2);
-        lab.may_split = true;
-        lab.executors[0].max_rows = 1;
-        lab.executors[1].min_rows = 4;
-        lab.builtin = composite_of(&lab, 1);
-        plugin_lab_begin(&lab);
-        lab.act = dispatch_one_row;
-        plugin_push(&lab, 5);
-        assert_int_equal(plugin_begin(&lab, &on), 1);
-        plugin_end(&lab, 0);
-        plugin_pass(&lab, PLUGIN_STALL_NS);
-        assert_true(plugin_counted(&lab, "stall") == 1);
-        assert_int_equal(plugin_begin(&lab, &on), 4);
+        plugin_fixture_prepare(&fixture, FIXED, 2);
+        fixture.may_split = true;
+        fixture.executors[0].max_rows = 1;
+        fixture.executors[1].min_rows = 4;
+        fixture.builtin = composite_of(&fixture, 1);
+        plugin_fixture_begin(&fixture);
+        fixture.act = dispatch_one_row;
+        plugin_push(&fixture, 5);
+        assert_int_equal(plugin_begin(&fixture, &on), 1);
+        plugin_end(&fixture, 0);
+        plugin_pass(&fixture, PLUGIN_STALL_NS);
+        assert_true(plugin_counted(&fixture, "stall") == 1);
+        assert_int_equal(plugin_begin(&fixture, &on), 4);
         assert_int_equal(on, 1);
-        assert_int_equal(lab.n_ended, 1);
-        plugin_lab_close(&lab);
+        assert_int_equal(fixture.n_ended, 1);
+        plugin_fixture_close(&fixture);
 }
 
 /* What the built-in policy refuses is refused: rows that no member takes when the model ends. */
 static void test_stall_and_drain(void **state) {
-        struct plugin_lab lab;
-        unsigned          on;
+        struct plugin_fixture fixture;
+        unsigned              on;
 
         (void)state;
-        plugin_lab_prepare(&lab, FIXED, 2);
-        lab.may_split = true;
-        lab.executors[0].min_rows = lab.executors[0].max_rows = 3;
-        lab.executors[1].min_rows = 4;
-        lab.builtin = composite_of(&lab, 3);
-        plugin_lab_begin(&lab);
-        plugin_push(&lab, 5);
-        plugin_pass(&lab, PLUGIN_STALL_NS);
-        assert_true(plugin_counted(&lab, "stall") == 1);
-        assert_int_equal(plugin_begin(&lab, &on), 4);
-        assert_int_equal(plugin_begin(&lab, &on), 0); /* one row waits for two more */
-        assert_int_equal(lab.queue.n_rows, 1);
-        lab.policy->ops->drain(lab.policy, plugin_now_ns);
-        assert_int_equal(plugin_begin(&lab, &on), 0);
-        assert_int_equal(plugin_take_refused(&lab, "[request id: <id_unknown>] the model is being "
-                                                   "unloaded, and no instance takes a batch of the "
-                                                   "rows that wait"),
+        plugin_fixture_prepare(&fixture, FIXED, 2);
+        fixture.may_split = true;
+        fixture.executors[0].min_rows = fixture.executors[0].max_rows = 3;
+        fixture.executors[1].min_rows = 4;
+        fixture.builtin = composite_of(&fixture, 3);
+        plugin_fixture_begin(&fixture);
+        plugin_push(&fixture, 5);
+        plugin_pass(&fixture, PLUGIN_STALL_NS);
+        assert_true(plugin_counted(&fixture, "stall") == 1);
+        assert_int_equal(plugin_begin(&fixture, &on), 4);
+        assert_int_equal(plugin_begin(&fixture, &on), 0); /* one row waits for two more */
+        assert_int_equal(fixture.queue.n_rows, 1);
+        fixture.policy->ops->drain(fixture.policy, plugin_now_ns);
+        assert_int_equal(plugin_begin(&fixture, &on), 0);
+        assert_int_equal(plugin_take_refused(&fixture,
+                                             "[request id: <id_unknown>] the model is being "
+                                             "unloaded, and no instance takes a batch of the "
+                                             "rows that wait"),
                          1);
-        assert_int_equal(lab.n_ended, 1);
-        plugin_lab_close(&lab);
+        assert_int_equal(fixture.n_ended, 1);
+        plugin_fixture_close(&fixture);
 }
 
-static void arm_always(struct plugin_lab *lab) {
-        lab->ops->set_timer(lab->host, plugin_now_ns + PLUGIN_STALL_NS);
+static void arm_always(struct plugin_fixture *fixture) {
+        fixture->ops->set_timer(fixture->host, plugin_now_ns + PLUGIN_STALL_NS);
 }
 
 static void test_leftovers(void **state) {
-        struct plugin_lab lab;
+        struct plugin_fixture fixture;
 
         (void)state;
-        plugin_lab_open(&lab, FIXED, 1);
-        lab.act = arm_always;
-        plugin_push(&lab, 1);
-        plugin_push(&lab, 1);
-        lab.policy->ops->drain(lab.policy, plugin_now_ns);
-        lab.policy->ops->drain(lab.policy, plugin_now_ns);
+        plugin_fixture_open(&fixture, FIXED, 1);
+        fixture.act = arm_always;
+        plugin_push(&fixture, 1);
+        plugin_push(&fixture, 1);
+        fixture.policy->ops->drain(fixture.policy, plugin_now_ns);
+        fixture.policy->ops->drain(fixture.policy, plugin_now_ns);
         for (unsigned i = 0; i < 4; i++)
-                plugin_pass(&lab, PLUGIN_STALL_NS);
-        assert_null(lab.policy->refused);
-        plugin_pass(&lab, PLUGIN_STALL_NS);
-        assert_int_equal(plugin_take_refused(&lab, "[request id: <id_unknown>] the model is "
-                                                   "unloading, and its scheduler has left the "
-                                                   "request waiting"),
+                plugin_pass(&fixture, PLUGIN_STALL_NS);
+        assert_null(fixture.policy->refused);
+        plugin_pass(&fixture, PLUGIN_STALL_NS);
+        assert_int_equal(plugin_take_refused(&fixture, "[request id: <id_unknown>] the model is "
+                                                       "unloading, and its scheduler has left the "
+                                                       "request waiting"),
                          2);
-        assert_int_equal(lab.queue.n_waiting, 0);
-        assert_string_equal(lab.calls, "init 1; enqueue 1; enqueue 1; drain; timer; timer; timer; "
-                                       "timer; timer; ");
-        plugin_lab_close(&lab);
+        assert_int_equal(fixture.queue.n_waiting, 0);
+        assert_string_equal(fixture.calls,
+                            "init 1; enqueue 1; enqueue 1; drain; timer; timer; timer; "
+                            "timer; timer; ");
+        plugin_fixture_close(&fixture);
 }
 
 /* ---- members that come and go ---------------------------------------------------------------- */
 
 static void test_members_change(void **state) {
-        struct plugin_lab lab;
-        struct sched_view view;
-        uint64_t          id;
+        struct plugin_fixture fixture;
+        struct sched_view     view;
+        uint64_t              id;
 
         (void)state;
-        plugin_lab_open(&lab, FIXED, 2);
-        view = plugin_view(&lab);
-        plugin_push(&lab, 2);
-        id = lab.items[0].id;
-        plugin_join(&lab, 2);
-        assert_string_equal(lab.calls, "init 2; enqueue 2; fini; init 3; enqueue 2; ");
-        assert_true(lab.items[1].id != id);
-        lab.policy->ops->instance_left(lab.policy, &view, &lab.instances[0]);
-        assert_string_equal(lab.calls, "init 2; enqueue 2; fini; init 3; enqueue 2; fini; init 2; "
-                                       "enqueue 2; ");
-        assert_int_equal(lab.instances[1].policy_index, 0);
-        assert_int_equal(lab.instances[2].policy_index, 1);
-        lab.init_code = EINVAL;
-        lab.policy->ops->instance_left(lab.policy, &view, &lab.instances[1]);
-        list_remove(&lab.instances[0].idle_node);
-        list_remove(&lab.instances[1].idle_node);
+        plugin_fixture_open(&fixture, FIXED, 2);
+        view = plugin_view(&fixture);
+        plugin_push(&fixture, 2);
+        id = fixture.items[0].id;
+        plugin_join(&fixture, 2);
+        assert_string_equal(fixture.calls, "init 2; enqueue 2; fini; init 3; enqueue 2; ");
+        assert_true(fixture.items[1].id != id);
+        fixture.policy->ops->instance_left(fixture.policy, &view, &fixture.instances[0]);
+        assert_string_equal(fixture.calls,
+                            "init 2; enqueue 2; fini; init 3; enqueue 2; fini; init 2; "
+                            "enqueue 2; ");
+        assert_int_equal(fixture.instances[1].policy_index, 0);
+        assert_int_equal(fixture.instances[2].policy_index, 1);
+        fixture.init_code = EINVAL;
+        fixture.policy->ops->instance_left(fixture.policy, &view, &fixture.instances[1]);
+        list_remove(&fixture.instances[0].idle_node);
+        list_remove(&fixture.instances[1].idle_node);
         {
                 unsigned on;
 
-                assert_int_equal(plugin_begin(&lab, &on), 2); /* the built-in policy */
+                assert_int_equal(plugin_begin(&fixture, &on), 2); /* the built-in policy */
                 assert_int_equal(on, 2);
         }
-        plugin_lab_close(&lab);
+        plugin_fixture_close(&fixture);
 }
 
 static void test_init_refuses(void **state) {
-        struct plugin_lab lab = { .n_instances = 1, .init_code = ENOMEM };
+        struct plugin_fixture fixture = { .n_instances = 1, .init_code = ENOMEM };
 
         (void)state;
-        plugin_lab_now = &lab;
-        lab.fake = fake_model_new(FIXED);
-        lab.executors[0] = (struct executor){ .name = "g_0" };
-        assert_error(plugin_lab_make(&lab), ERR_INVALID_ARG,
+        plugin_fixture_now = &fixture;
+        fixture.fake = fake_model_new(FIXED);
+        fixture.executors[0] = (struct executor){ .name = "g_0" };
+        assert_error(plugin_fixture_make(&fixture), ERR_INVALID_ARG,
                      "scheduler library 'built in' refused the model: init() returned 12 (Cannot "
                      "allocate memory)");
-        assert_string_equal(lab.calls, "init 1; ");
-        fake_model_free(lab.fake);
+        assert_string_equal(fixture.calls, "init 1; ");
+        fake_model_free(fixture.fake);
 }
 
 /* ---- its parts ------------------------------------------------------------------------------- */

@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 #include "infer/implicit_state.h"
-#include "sequence/sequence_lab.h"
+#include "sequence/sequence_fixture.h"
 
 #include <inttypes.h>
 
@@ -86,11 +86,11 @@ static void see(struct fake_executor *e, struct request **requests, uint32_t n) 
                 len += step_sum(requests[i], to + len, sizeof(seen[0]) - len);
                 len += step_list(requests[i], to + len, sizeof(seen[0]) - len);
         }
-        n_seen = (n_seen + 1) % LAB_MAX_SEEN;
+        n_seen = (n_seen + 1) % FIXTURE_MAX_SEEN;
 }
 
-static struct lab *open_lab(const char *config, unsigned n_executors) {
-        return lab_open_seeing(config, n_executors, see);
+static struct fixture *open_fixture(const char *config, unsigned n_executors) {
+        return fixture_open_seeing(config, n_executors, see);
 }
 
 static void test_one_sequence(void **state) {
@@ -100,137 +100,138 @@ static void test_one_sequence(void **state) {
 
         (void)state;
         for (size_t i = 0; i < ARRAY_LEN(configs); i++) {
-                struct lab *lab = open_lab(configs[i], 1);
+                struct fixture *fixture = open_fixture(configs[i], 1);
 
-                run_one(lab, "a1", 7, S);
-                run_one(lab, "a2", 7, 0);
-                run_one(lab, "k3", 7, 0); /* is not carried over */
-                run_one(lab, "a4", 7, 0);
-                run_one(lab, "a5", 7, S); /* begins anew */
-                run_one(lab, "a6", 7, E);
-                run_one(lab, "a7", 7, S | E);
-                run_one(lab, "b8", 8, S);
-                assert_seen(lab, 0, "a1=0[]");
-                assert_seen(lab, 1, "a2=1[1]");
-                assert_seen(lab, 2, "k3=3[12]");
-                assert_seen(lab, 3, "a4=3[12]");
-                assert_seen(lab, 4, "a5=0[]");
-                assert_seen(lab, 5, "a6=5[5]");
-                assert_seen(lab, 6, "a7=0[]");
-                assert_seen(lab, 7, "b8=0[]");
-                lab_close(lab); /* together with a sequence that has states */
+                run_one(fixture, "a1", 7, S);
+                run_one(fixture, "a2", 7, 0);
+                run_one(fixture, "k3", 7, 0); /* is not carried over */
+                run_one(fixture, "a4", 7, 0);
+                run_one(fixture, "a5", 7, S); /* begins anew */
+                run_one(fixture, "a6", 7, E);
+                run_one(fixture, "a7", 7, S | E);
+                run_one(fixture, "b8", 8, S);
+                assert_seen(fixture, 0, "a1=0[]");
+                assert_seen(fixture, 1, "a2=1[1]");
+                assert_seen(fixture, 2, "k3=3[12]");
+                assert_seen(fixture, 3, "a4=3[12]");
+                assert_seen(fixture, 4, "a5=0[]");
+                assert_seen(fixture, 5, "a6=5[5]");
+                assert_seen(fixture, 6, "a7=0[]");
+                assert_seen(fixture, 7, "b8=0[]");
+                fixture_close(fixture); /* together with a sequence that has states */
         }
 }
 
 /* Each sequence has its own states, in any slot. */
 static void test_null_requests(void **state) {
-        struct lab    *lab = open_lab(MODEL(4, SUM) NEVER_INLINE, 1);
-        struct ticket *t[4];
+        struct fixture *fixture = open_fixture(MODEL(4, SUM) NEVER_INLINE, 1);
+        struct ticket  *t[4];
 
         (void)state;
-        hold(lab, 0);
-        t[0] = submit(lab, "a1", 1, S);
-        WAIT_FOR(lab, lab->executors[0].n_started == 1);
-        t[1] = submit(lab, "b2", 2, S);
-        t[2] = submit(lab, "c3", 3, S);
-        t[3] = submit(lab, "d4", 4, S | E);
-        let_go(lab, 0);
+        hold(fixture, 0);
+        t[0] = submit(fixture, "a1", 1, S);
+        WAIT_FOR(fixture, fixture->executors[0].n_started == 1);
+        t[1] = submit(fixture, "b2", 2, S);
+        t[2] = submit(fixture, "c3", 3, S);
+        t[3] = submit(fixture, "d4", 4, S | E);
+        let_go(fixture, 0);
         for (unsigned i = 0; i < 4; i++)
                 end_ticket(t[i]);
-        run_one(lab, "c5", 3, 0);
-        run_one(lab, "a6", 1, 0);
-        run_one(lab, "c7", 3, E);
-        run_one(lab, "b8", 2, E);
-        run_one(lab, "e9", 5, S);
-        assert_seen(lab, 0, "a1=0");
-        assert_seen(lab, 1, "-=0 b2=0 c3=0 d4=0");
-        assert_seen(lab, 2, "-=0 -=0 c5=3");
-        assert_seen(lab, 3, "a6=1 -=0 -=0");
-        assert_seen(lab, 4, "-=0 -=0 c7=8");
-        assert_seen(lab, 5, "-=0 b8=2");
-        assert_seen(lab, 6, "-=0 e9=0");
-        lab_close(lab);
+        run_one(fixture, "c5", 3, 0);
+        run_one(fixture, "a6", 1, 0);
+        run_one(fixture, "c7", 3, E);
+        run_one(fixture, "b8", 2, E);
+        run_one(fixture, "e9", 5, S);
+        assert_seen(fixture, 0, "a1=0");
+        assert_seen(fixture, 1, "-=0 b2=0 c3=0 d4=0");
+        assert_seen(fixture, 2, "-=0 -=0 c5=3");
+        assert_seen(fixture, 3, "a6=1 -=0 -=0");
+        assert_seen(fixture, 4, "-=0 -=0 c7=8");
+        assert_seen(fixture, 5, "-=0 b8=2");
+        assert_seen(fixture, 6, "-=0 e9=0");
+        fixture_close(fixture);
 }
 
 /* Lists of different lengths run in different executions. Null requests have the length of the
  * lists in their execution. */
 static void test_shapes_in_slots(void **state) {
-        struct lab    *lab = open_lab(MODEL(3, SUM LIST) NEVER_INLINE, 1);
-        struct ticket *t[5];
+        struct fixture *fixture = open_fixture(MODEL(3, SUM LIST) NEVER_INLINE, 1);
+        struct ticket  *t[5];
 
         (void)state;
-        run_one(lab, "a1", 1, S);
-        run_one(lab, "a2", 1, 0);
-        hold(lab, 0);
-        t[0] = submit(lab, "a3", 1, 0);
-        WAIT_FOR(lab, lab->executors[0].n_started == 3);
-        t[1] = submit(lab, "b4", 2, S);
-        t[2] = submit(lab, "c5", 3, S);
-        t[3] = submit(lab, "a6", 1, 0);
-        let_go(lab, 0);
+        run_one(fixture, "a1", 1, S);
+        run_one(fixture, "a2", 1, 0);
+        hold(fixture, 0);
+        t[0] = submit(fixture, "a3", 1, 0);
+        WAIT_FOR(fixture, fixture->executors[0].n_started == 3);
+        t[1] = submit(fixture, "b4", 2, S);
+        t[2] = submit(fixture, "c5", 3, S);
+        t[3] = submit(fixture, "a6", 1, 0);
+        let_go(fixture, 0);
         for (unsigned i = 0; i < 4; i++)
                 end_ticket(t[i]);
-        assert_seen(lab, 2, "a3=3[12]");
-        assert_seen(lab, 3, "a6=6[123] -=0[000] -=0[000]");
-        assert_seen(lab, 4, "-=0[] b4=0[] c5=0[]");
-        lab_close(lab);
+        assert_seen(fixture, 2, "a3=3[12]");
+        assert_seen(fixture, 3, "a6=6[123] -=0[000] -=0[000]");
+        assert_seen(fixture, 4, "-=0[] b4=0[] c5=0[]");
+        fixture_close(fixture);
 }
 
 static void test_shapes_in_batches(void **state) {
-        struct lab    *lab = open_lab(MODEL(4, SUM LIST "oldest { max_candidate_sequences: 4 "
-                                                           "preferred_batch_size: 4 "
-                                                           "max_queue_delay_microseconds: 3600000000 } ")
-                                              NEVER_INLINE,
-                                      1);
+        struct fixture *fixture =
+                open_fixture(MODEL(4, SUM LIST "oldest { max_candidate_sequences: 4 "
+                                               "preferred_batch_size: 4 "
+                                               "max_queue_delay_microseconds: 3600000000 } ")
+                                     NEVER_INLINE,
+                             1);
         struct ticket *t[8];
 
         (void)state;
         for (unsigned i = 0; i < 4; i++)
-                t[i] = submit(lab, (const char *[]){ "a1", "k2", "c3", "d4" }[i], i + 1, S);
+                t[i] = submit(fixture, (const char *[]){ "a1", "k2", "c3", "d4" }[i], i + 1, S);
         for (unsigned i = 0; i < 4; i++)
                 assert_success(t[i]);
         for (unsigned i = 0; i < 4; i++)
-                t[4 + i] = submit(lab, (const char *[]){ "a5", "b6", "c7", "d8" }[i], i + 1, E);
+                t[4 + i] = submit(fixture, (const char *[]){ "a5", "b6", "c7", "d8" }[i], i + 1, E);
         for (unsigned i = 0; i < 8; i++)
                 end_ticket(t[i]);
-        assert_seen(lab, 0, "a1=0[] k2=0[] c3=0[] d4=0[]");
-        assert_seen(lab, 1, "a5=1[1] c7=3[3] d8=4[4]");
-        assert_seen(lab, 2, "b6=0[]");
-        assert_int_equal(LAB_GET(lab, n_seen), 3);
-        lab_close(lab);
+        assert_seen(fixture, 0, "a1=0[] k2=0[] c3=0[] d4=0[]");
+        assert_seen(fixture, 1, "a5=1[1] c7=3[3] d8=4[4]");
+        assert_seen(fixture, 2, "b6=0[]");
+        assert_int_equal(FIXTURE_GET(fixture, n_seen), 3);
+        fixture_close(fixture);
 }
 
 /* ---- iterative ------------------------------------------------------------------------------- */
 
 /* Each step reads what the one before has updated. */
 static void test_iterative(void **state) {
-        struct lab *lab = open_lab(MODEL(0, SUM LIST "iterative_sequence: true "), 1);
+        struct fixture *fixture = open_fixture(MODEL(0, SUM LIST "iterative_sequence: true "), 1);
 
         (void)state;
-        lab_reschedules(lab);
-        run_one(lab, "a2", 0, 0);
-        run_one(lab, "b3", 0, 0);
-        assert_seen(lab, 0, "a2=0[]");
-        assert_seen(lab, 1, "a2=2[2]");
-        assert_seen(lab, 2, "a2=4[22]");
-        assert_seen(lab, 3, "b3=0[]");
-        assert_seen(lab, 5, "b3=6[33]");
-        lab_close(lab);
+        fixture_reschedules(fixture);
+        run_one(fixture, "a2", 0, 0);
+        run_one(fixture, "b3", 0, 0);
+        assert_seen(fixture, 0, "a2=0[]");
+        assert_seen(fixture, 1, "a2=2[2]");
+        assert_seen(fixture, 2, "a2=4[22]");
+        assert_seen(fixture, 3, "b3=0[]");
+        assert_seen(fixture, 5, "b3=6[33]");
+        fixture_close(fixture);
 }
 
 /* ---- without memory --------------------------------------------------------------------------- */
 
 /* An instance is not idle until its thread has started. Submits requests until one runs on this
  * thread. */
-static void settle(struct lab *lab) {
-        uint64_t give_up_ns = clock_now_ns() + LAB_PATIENCE_NS;
+static void settle(struct fixture *fixture) {
+        uint64_t give_up_ns = clock_now_ns() + FIXTURE_PATIENCE_NS;
         bool     is_here = false;
 
         while (!is_here) {
-                struct ticket *t = submit(lab, "z1", 9, S | E);
+                struct ticket *t = submit(fixture, "z1", 9, S | E);
 
                 assert_success(t);
-                is_here = pthread_equal(LAB_GET(lab, t->ran_on), pthread_self());
+                is_here = pthread_equal(FIXTURE_GET(fixture, t->ran_on), pthread_self());
                 end_ticket(t);
                 if (clock_now_ns() > give_up_ns)
                         fail_msg("no request runs on the submitting thread");
@@ -240,12 +241,12 @@ static void settle(struct lab *lab) {
 /* Lets the n-th allocation of a first request fail. Its sequence can start again. Returns false
  * when there are fewer allocations. */
 static bool run_without_memory(const char *config, unsigned n, unsigned *n_refused) {
-        struct lab    *lab = open_lab(config, 1);
-        struct ticket *t = call_new(lab, &(struct call){ "a1", 1, NULL, S });
-        struct error  *err;
-        bool           has_failed = true;
+        struct fixture *fixture = open_fixture(config, 1);
+        struct ticket  *t = call_new(fixture, &(struct call){ "a1", 1, NULL, S });
+        struct error   *err;
+        bool            has_failed = true;
 
-        settle(lab);
+        settle(fixture);
         mem_fail_after(n);
         err = ticket_try_submit(t);
         mem_fail_after(0);
@@ -254,21 +255,21 @@ static bool run_without_memory(const char *config, unsigned n, unsigned *n_refus
                 request_free(t->req);
                 free(t);
         } else {
-                WAIT_FOR(lab, t->n_finals > 0 && t->n_releases > 0);
+                WAIT_FOR(fixture, t->n_finals > 0 && t->n_releases > 0);
                 /* The message is missing when there is no memory for its text. */
-                has_failed = LAB_GET(lab, t->n_executions) == 0;
-                if (LAB_GET(lab, t->has_error))
+                has_failed = FIXTURE_GET(fixture, t->n_executions) == 0;
+                if (FIXTURE_GET(fixture, t->has_error))
                         assert_string_equal(t->message,
                                             "out of memory for the states of a sequence");
                 *n_refused += has_failed;
                 end_ticket(t);
         }
-        LAB_SET(lab, n_seen, 0);
-        run_one(lab, "b2", 1, S);
-        run_one(lab, "c3", 1, E);
-        assert_seen(lab, 0, "b2=0[]");
-        assert_seen(lab, 1, "c3=2[2]");
-        lab_close(lab);
+        FIXTURE_SET(fixture, n_seen, 0);
+        run_one(fixture, "b2", 1, S);
+        run_one(fixture, "c3", 1, E);
+        assert_seen(fixture, 0, "b2=0[]");
+        assert_seen(fixture, 1, "c3=2[2]");
+        fixture_close(fixture);
         return has_failed;
 }
 

@@ -5,7 +5,7 @@
 #include "suite.h"
 
 #include "infer/implicit_state.h"
-#include "sched/scheduler_lab.h"
+#include "sched/scheduler_fixture.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -30,7 +30,7 @@
 
 /* One sequence, from START to END. */
 struct life {
-        int      executor; /* -1: none yet; guarded by the lab's lock, as `last` */
+        int      executor; /* -1: none yet; guarded by the fixture's lock, as `last` */
         unsigned last;     /* number of the request that ran last */
 };
 
@@ -41,18 +41,18 @@ struct item {
 };
 
 struct infer_thread {
-        struct thread thread;
-        struct lab   *lab;
-        unsigned      number;
-        struct item   items[N_EACH];
-        struct life   lives[N_EACH + N_IDS];
-        struct life  *current[N_IDS]; /* NULL: START is needed */
-        unsigned      n_lives;
-        unsigned      n_refused;
-        bool          is_stuck;
+        struct thread   thread;
+        struct fixture *fixture;
+        unsigned        number;
+        struct item     items[N_EACH];
+        struct life     lives[N_EACH + N_IDS];
+        struct life    *current[N_IDS]; /* NULL: START is needed */
+        unsigned        n_lives;
+        unsigned        n_refused;
+        bool            is_stuck;
 };
 
-static unsigned n_wrong; /* guarded by the lab's lock */
+static unsigned n_wrong; /* guarded by the fixture's lock */
 
 /* The state is the number of the request that ran last. */
 static void check_state(struct request *req, unsigned last, unsigned next) {
@@ -70,7 +70,7 @@ static void check_state(struct request *req, unsigned last, unsigned next) {
 }
 
 static void check_batch(struct fake_executor *e, struct request **requests, uint32_t n) {
-        int at = (int)(e - e->lab->executors);
+        int at = (int)(e - e->fixture->executors);
 
         for (uint32_t i = 0; i < n; i++) {
                 const struct request_input *corrid = request_find_input(requests[i], "C");
@@ -127,9 +127,9 @@ static void submit_one(struct infer_thread *s, unsigned i) {
                 s->n_refused++;
                 s->current[k] = NULL;
                 error_free(err);
-                mutex_lock(&s->lab->lock);
+                mutex_lock(&s->fixture->lock);
                 item->ticket.n_finals = item->ticket.n_responses = item->ticket.n_releases = 1;
-                mutex_unlock(&s->lab->lock);
+                mutex_unlock(&s->fixture->lock);
         }
         if (i % 13 == 12)
                 /* this request, or one shortly before */
@@ -150,21 +150,21 @@ static void infer_thread_main(void *arg) {
 }
 
 struct changer {
-        struct thread thread;
-        struct lab   *lab;
-        atomic_bool   is_ending;
-        unsigned      n_changes;
-        bool          has_failed;
+        struct thread   thread;
+        struct fixture *fixture;
+        atomic_bool     is_ending;
+        unsigned        n_changes;
+        bool            has_failed;
 };
 
 static void changer_main(void *arg) {
         struct changer   *c = arg;
-        struct scheduler *s = c->lab->scheduler;
-        bool              is_there[LAB_MAX_EXECUTORS] = { true, true, true, true };
+        struct scheduler *s = c->fixture->scheduler;
+        bool              is_there[FIXTURE_MAX_EXECUTORS] = { true, true, true, true };
 
         while (!atomic_load(&c->is_ending) || c->n_changes < MIN_CHANGES) {
-                unsigned         at = 1 + c->n_changes % (c->lab->n_executors - 1);
-                struct executor *e = &c->lab->executors[at].base;
+                unsigned         at = 1 + c->n_changes % (c->fixture->n_executors - 1);
+                struct executor *e = &c->fixture->executors[at].base;
                 struct error    *err = NULL;
 
                 if (is_there[at])
@@ -194,20 +194,20 @@ static void end_submitter(struct infer_thread *s, unsigned *n_executed) {
 }
 
 static void run(const char *config, unsigned n_executors, bool changes) {
-        struct lab          *lab = lab_open(config, n_executors, true);
+        struct fixture      *fixture = fixture_open(config, n_executors, true);
         struct infer_thread *submitters[N_SUBMITTERS];
-        struct changer       changer = { .lab = lab };
+        struct changer       changer = { .fixture = fixture };
         unsigned             n_executed = 0;
 
         n_wrong = 0;
-        lab->before_batch = check_batch;
+        fixture->before_batch = check_batch;
         for (unsigned i = 0; i < N_SUBMITTERS; i++) {
                 submitters[i] = calloc(1, sizeof(struct infer_thread));
                 assert_non_null(submitters[i]);
-                submitters[i]->lab = lab;
+                submitters[i]->fixture = fixture;
                 submitters[i]->number = i;
                 for (unsigned k = 0; k < N_EACH; k++)
-                        ticket_init(&submitters[i]->items[k].ticket, lab, "s");
+                        ticket_init(&submitters[i]->items[k].ticket, fixture, "s");
         }
         if (changes)
                 assert_ok(thread_start(&changer.thread, "changer", changer_main, &changer),
@@ -227,7 +227,7 @@ static void run(const char *config, unsigned n_executors, bool changes) {
                 end_submitter(submitters[i], &n_executed);
         assert_int_equal(n_wrong, 0);
         assert_in_range(n_executed, N_EACH / 10, N_SUBMITTERS * N_EACH);
-        lab_close(lab);
+        fixture_close(fixture);
 }
 
 static void test_direct(void **state) {

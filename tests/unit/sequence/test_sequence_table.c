@@ -25,7 +25,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "infer/fake_model.h"
-#include "infer/request_check.h"
+#include "infer/request_prepare.h"
 #include "sequence/sequence_table.h"
 
 #include <stdio.h>

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "config/batching_config.h"
 #include "infer/fake_model.h"
-#include "infer/request_check.h"
+#include "infer/request_prepare.h"
 #include "sched/policy.h"
 #include "sched/request_queue.h"
 #include "sequence/sequence_table.h"

@@ -3,47 +3,48 @@
 
 #include "base/compiler.h"
 #include "base/mem.h"
+#include "credentials_fixture.h"
 #include "fake_exchange.h"
-#include "lab.h"
 
 #include <string.h>
 
 static struct store_url address(void) {
-        return lab_url(STORE_AS, "acct", "c", "as://acct/c/models");
+        return fixture_url(STORE_AS, "acct", "c", "as://acct/c/models");
 }
 
 static void expect_origin(struct store_url url, const char *origin, const char *account) {
-        struct store_credentials *c = lab_open(&url);
+        struct store_credentials *c = fixture_open(&url);
         AUTO_CHARS                start = mem_printf("SharedKey %s:", account);
 
         assert_string_equal(store_credentials_origin(c), origin);
-        assert_int_equal(strncmp(lab_sign(c, "c/k", "authorization"), start, strlen(start)), 0);
+        assert_int_equal(strncmp(fixture_sign(c, "c/k", "authorization"), start, strlen(start)), 0);
         store_credentials_free(c);
 }
 
 static void test_accounts(void **state) {
         (void)state;
-        lab_set("AZURE_STORAGE_KEY", "a2V5");
+        fixture_set("AZURE_STORAGE_KEY", "a2V5");
         expect_origin(address(), "https://acct.blob.core.windows.net", "acct");
-        expect_origin(lab_url(STORE_AS, "acct.blob.core.windows.net", "c",
-                              "as://acct.blob.core.windows.net/c"),
+        expect_origin(fixture_url(STORE_AS, "acct.blob.core.windows.net", "c",
+                                  "as://acct.blob.core.windows.net/c"),
                       "https://acct.blob.core.windows.net", "acct");
-        expect_origin(lab_url(STORE_AS, "acct.blob.core.chinacloudapi.cn", "c",
-                              "as://acct.blob.core.chinacloudapi.cn/c"),
+        expect_origin(fixture_url(STORE_AS, "acct.blob.core.chinacloudapi.cn", "c",
+                                  "as://acct.blob.core.chinacloudapi.cn/c"),
                       "https://acct.blob.core.chinacloudapi.cn", "acct");
-        expect_origin(lab_url(STORE_AS, "127.0.0.1:10000", "dev/c",
-                              "as://http://127.0.0.1:10000/dev/c"),
+        expect_origin(fixture_url(STORE_AS, "127.0.0.1:10000", "dev/c",
+                                  "as://http://127.0.0.1:10000/dev/c"),
                       "http://127.0.0.1:10000", "dev");
-        expect_origin(lab_url(STORE_AS, "h", "dev/c", "as://http://h/dev/c"), "http://h", "dev");
+        expect_origin(fixture_url(STORE_AS, "h", "dev/c", "as://http://h/dev/c"), "http://h",
+                      "dev");
 
-        lab_set("AZURE_STORAGE_ACCOUNT",
-                "other"); /* goes before the address, as with the reference server */
+        fixture_set("AZURE_STORAGE_ACCOUNT",
+                    "other"); /* goes before the address, as with the reference server */
         expect_origin(address(), "https://other.blob.core.windows.net", "other");
-        expect_origin(lab_url(STORE_AS, "acct.blob.core.windows.net", "c",
-                              "as://acct.blob.core.windows.net/c"),
+        expect_origin(fixture_url(STORE_AS, "acct.blob.core.windows.net", "c",
+                                  "as://acct.blob.core.windows.net/c"),
                       "https://other.blob.core.windows.net", "other");
-        expect_origin(lab_url(STORE_AS, "127.0.0.1:10000", "dev/c",
-                              "as://http://127.0.0.1:10000/dev/c"),
+        expect_origin(fixture_url(STORE_AS, "127.0.0.1:10000", "dev/c",
+                                  "as://http://127.0.0.1:10000/dev/c"),
                       "http://127.0.0.1:10000", "other");
         assert_int_equal(fake_n_requests(), 0);
 }
@@ -53,17 +54,17 @@ static void test_sas(void **state) {
         struct store_credentials *c;
 
         (void)state;
-        lab_set("AZURE_STORAGE_SAS_TOKEN", "?sv=2020&sig=a%2Fb");
-        c = lab_open(&url);
-        assert_string_equal(lab_sign(c, "c/k", "URL"),
+        fixture_set("AZURE_STORAGE_SAS_TOKEN", "?sv=2020&sig=a%2Fb");
+        c = fixture_open(&url);
+        assert_string_equal(fixture_sign(c, "c/k", "URL"),
                             "https://acct.blob.core.windows.net/c/k?sv=2020&sig=a%2Fb");
-        assert_string_equal(lab_sign(c, "c?comp=list", "URL"),
+        assert_string_equal(fixture_sign(c, "c?comp=list", "URL"),
                             "https://acct.blob.core.windows.net/c?comp=list&sv=2020&sig=a%2Fb");
-        assert_string_equal(lab_sign(c, "c/k", "authorization"), "");
-        assert_string_equal(lab_sign(c, "c/k", "x-ms-version"), "2020-10-02");
+        assert_string_equal(fixture_sign(c, "c/k", "authorization"), "");
+        assert_string_equal(fixture_sign(c, "c/k", "x-ms-version"), "2020-10-02");
         store_credentials_free(c);
-        lab_set("AZURE_STORAGE_SAS_TOKEN", "sv=1 sig=secret");
-        lab_open_fails(&url, "AZURE_STORAGE_SAS_TOKEN is not the query of a URL");
+        fixture_set("AZURE_STORAGE_SAS_TOKEN", "sv=1 sig=secret");
+        fixture_open_fails(&url, "AZURE_STORAGE_SAS_TOKEN is not the query of a URL");
 }
 
 static void test_workload(void **state) {
@@ -71,19 +72,19 @@ static void test_workload(void **state) {
         struct store_credentials *c;
 
         (void)state;
-        lab_write("token", "eyJ.f.t\n");
-        lab_set_path("AZURE_FEDERATED_TOKEN_FILE", "token");
-        lab_open_fails(&url, "AZURE_FEDERATED_TOKEN_FILE is set, but AZURE_CLIENT_ID is not");
-        lab_set("AZURE_CLIENT_ID", "client");
-        lab_open_fails(&url, "AZURE_FEDERATED_TOKEN_FILE is set, but AZURE_TENANT_ID is not");
-        lab_set("AZURE_TENANT_ID", "ten/ant");
-        lab_open_fails(&url, "AZURE_TENANT_ID is not the id or domain of a tenant");
-        lab_set("AZURE_TENANT_ID", "tenant");
+        fixture_write("token", "eyJ.f.t\n");
+        fixture_set_path("AZURE_FEDERATED_TOKEN_FILE", "token");
+        fixture_open_fails(&url, "AZURE_FEDERATED_TOKEN_FILE is set, but AZURE_CLIENT_ID is not");
+        fixture_set("AZURE_CLIENT_ID", "client");
+        fixture_open_fails(&url, "AZURE_FEDERATED_TOKEN_FILE is set, but AZURE_TENANT_ID is not");
+        fixture_set("AZURE_TENANT_ID", "ten/ant");
+        fixture_open_fails(&url, "AZURE_TENANT_ID is not the id or domain of a tenant");
+        fixture_set("AZURE_TENANT_ID", "tenant");
         fake_expect("POST https://login.microsoftonline.com/tenant/oauth2/v2.0/token", 200, "",
                     "{\"token_type\":\"Bearer\",\"expires_in\":3599,\"access_token\":\"w1\"}");
-        c = lab_open(&url);
-        assert_string_equal(lab_sign(c, "c/k", "authorization"), "Bearer w1");
-        assert_string_equal(lab_sign(c, "c/k", "x-ms-version"), "2020-10-02");
+        c = fixture_open(&url);
+        assert_string_equal(fixture_sign(c, "c/k", "authorization"), "Bearer w1");
+        assert_string_equal(fixture_sign(c, "c/k", "x-ms-version"), "2020-10-02");
         assert_non_null(
                 strstr(fake_request()->text,
                        "\n\ngrant_type=client_credentials&client_id=client&"
@@ -92,11 +93,11 @@ static void test_workload(void **state) {
                        "assertion=eyJ.f.t"));
         store_credentials_free(c);
 
-        lab_set("AZURE_AUTHORITY_HOST", "https://login.other/");
-        c = lab_open(&url);
+        fixture_set("AZURE_AUTHORITY_HOST", "https://login.other/");
+        c = fixture_open(&url);
         fake_expect("POST https://login.other/tenant/oauth2/v2.0/token", 401, "",
                     "{\"error\":\"invalid_client\",\"error_description\":\"AADSTS eyJ.f.t\"}");
-        lab_sign_fails(
+        fixture_sign_fails(
                 c, ERR_INVALID_ARG,
                 "https://login.other/tenant/oauth2/v2.0/token: answered 401 (invalid_client)");
         store_credentials_free(c);
@@ -112,30 +113,30 @@ static void test_managed(void **state) {
 
         (void)state;
         fake_expect("GET " IMDS, 200, "", "{\"access_token\":\"i1\",\"expires_in\":\"3599\"}");
-        c = lab_open(&url);
-        assert_string_equal(lab_sign(c, "c/k", "authorization"), "Bearer i1");
+        c = fixture_open(&url);
+        assert_string_equal(fixture_sign(c, "c/k", "authorization"), "Bearer i1");
         assert_non_null(strstr(fake_request()->text, "\nmetadata: true\n"));
         store_credentials_free(c);
 
         fake_expect("GET " IMDS, 400, "",
                     "{\"error\":\"invalid_request\"}"); /* a machine without an identity */
-        c = lab_open(&url);
-        assert_string_equal(lab_sign(c, "c/k", "authorization"), "");
-        assert_string_equal(lab_sign(c, "c/k", "x-ms-version"), "2020-10-02");
+        c = fixture_open(&url);
+        assert_string_equal(fixture_sign(c, "c/k", "authorization"), "");
+        assert_string_equal(fixture_sign(c, "c/k", "x-ms-version"), "2020-10-02");
         store_credentials_free(c);
 
-        lab_set("AZURE_CLIENT_ID", "id");
-        lab_set("IDENTITY_ENDPOINT", "http://127.0.0.1:41/msi/token");
-        lab_open_fails(&url, "IDENTITY_ENDPOINT is set, but IDENTITY_HEADER is not");
-        lab_set("IDENTITY_HEADER", "secret");
+        fixture_set("AZURE_CLIENT_ID", "id");
+        fixture_set("IDENTITY_ENDPOINT", "http://127.0.0.1:41/msi/token");
+        fixture_open_fails(&url, "IDENTITY_ENDPOINT is set, but IDENTITY_HEADER is not");
+        fixture_set("IDENTITY_HEADER", "secret");
         fake_expect("GET http://127.0.0.1:41/msi/token?api-version=2019-08-01&"
                     "resource=https%3A%2F%2Fstorage.azure.com%2F&client_id=id",
                     200, "", "{\"access_token\":\"s1\",\"expires_on\":\"1440938760\"}");
-        c = lab_open(&url);
-        assert_string_equal(lab_sign(c, "c/k", "authorization"), "Bearer s1");
+        c = fixture_open(&url);
+        assert_string_equal(fixture_sign(c, "c/k", "authorization"), "Bearer s1");
         assert_non_null(strstr(fake_request()->text, "\nx-identity-header: secret\n"));
-        lab_set_time(1440938160 + 299); /* ten minutes of life: five before the end are now */
-        assert_string_equal(lab_sign(c, "c/k", "authorization"), "Bearer s1");
+        fixture_set_time(1440938160 + 299); /* ten minutes of life: five before the end are now */
+        assert_string_equal(fixture_sign(c, "c/k", "authorization"), "Bearer s1");
         assert_int_equal(fake_n_requests(), 3);
         store_credentials_free(c);
 }
@@ -144,10 +145,10 @@ static void test_refused(void **state) {
         struct store_url url = address();
 
         (void)state;
-        lab_set("AZURE_STORAGE_KEY", "sec*ret");
-        lab_open_fails(&url, "AZURE_STORAGE_KEY is not base64");
-        lab_set("AZURE_STORAGE_ACCOUNT", "evil.com/");
-        lab_open_fails(
+        fixture_set("AZURE_STORAGE_KEY", "sec*ret");
+        fixture_open_fails(&url, "AZURE_STORAGE_KEY is not base64");
+        fixture_set("AZURE_STORAGE_ACCOUNT", "evil.com/");
+        fixture_open_fails(
                 &url,
                 "AZURE_STORAGE_ACCOUNT: not a name of an account: it has other characters than "
                 "letters, digits and '-'");
@@ -158,25 +159,25 @@ static void test_cloud_file(void **state) {
         struct store_credentials *c;
 
         (void)state;
-        lab_set("AZURE_STORAGE_ACCOUNT", "env"); /* not used with the file */
-        lab_set("AZURE_STORAGE_KEY", "ZW52");
-        lab_write("cloud.json",
-                  "{\"as\":{\"\":{\"account_str\":\"\",\"account_key\":\"a2V5\"},"
-                  "\"as://two\":{\"account_str\":\"file\",\"account_key\":\"a2V5\"}}}");
-        lab_set_path("TRITON_CLOUD_CREDENTIAL_PATH", "cloud.json");
+        fixture_set("AZURE_STORAGE_ACCOUNT", "env"); /* not used with the file */
+        fixture_set("AZURE_STORAGE_KEY", "ZW52");
+        fixture_write("cloud.json",
+                      "{\"as\":{\"\":{\"account_str\":\"\",\"account_key\":\"a2V5\"},"
+                      "\"as://two\":{\"account_str\":\"file\",\"account_key\":\"a2V5\"}}}");
+        fixture_set_path("TRITON_CLOUD_CREDENTIAL_PATH", "cloud.json");
         expect_origin(url, "https://acct.blob.core.windows.net", "acct");
-        expect_origin(lab_url(STORE_AS, "two", "c", "as://two/c"),
+        expect_origin(fixture_url(STORE_AS, "two", "c", "as://two/c"),
                       "https://file.blob.core.windows.net", "file");
-        lab_write("cloud.json", "{\"as\":{\"\":{\"account_key\":\"sec*ret\"}}}");
-        lab_open_fails(&url, "account_key of TRITON_CLOUD_CREDENTIAL_PATH is not base64");
-        lab_write("cloud.json", "{\"as\":{\"\":{}}}");
+        fixture_write("cloud.json", "{\"as\":{\"\":{\"account_key\":\"sec*ret\"}}}");
+        fixture_open_fails(&url, "account_key of TRITON_CLOUD_CREDENTIAL_PATH is not base64");
+        fixture_write("cloud.json", "{\"as\":{\"\":{}}}");
         fake_expect("GET " IMDS, 0, "", "");
-        c = lab_open(&url);
-        assert_string_equal(lab_sign(c, "c/k", "authorization"), "");
+        c = fixture_open(&url);
+        assert_string_equal(fixture_sign(c, "c/k", "authorization"), "");
         store_credentials_free(c);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, lab_begin, lab_end)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_begin, fixture_end)
 
 SUITE(credentials_azure) {
         const struct CMUnitTest tests[] = {

@@ -3,8 +3,8 @@
 
 #include "base/compiler.h"
 #include "base/mem.h"
+#include "credentials_fixture.h"
 #include "fake_exchange.h"
-#include "lab.h"
 
 #include <string.h>
 
@@ -33,12 +33,12 @@
         "\"private_key\":\"" PRIVATE_KEY "\",\"token_uri\":\"https://t/token\"}"
 
 static struct store_url address(void) {
-        return lab_url(STORE_GS, "", "b", "gs://b/models");
+        return fixture_url(STORE_GS, "", "b", "gs://b/models");
 }
 
 static void expect_token(struct store_credentials *c, const char *value) {
         assert_string_equal(store_credentials_origin(c), "https://storage.googleapis.com");
-        assert_string_equal(lab_sign(c, "storage/v1/b/b/o", "authorization"), value);
+        assert_string_equal(fixture_sign(c, "storage/v1/b/b/o", "authorization"), value);
         store_credentials_free(c);
 }
 
@@ -48,11 +48,11 @@ static void test_service_account(void **state) {
         struct store_url url = address();
 
         (void)state;
-        lab_write("a.json", SERVICE_ACCOUNT);
-        lab_set_path("GOOGLE_APPLICATION_CREDENTIALS", "a.json");
+        fixture_write("a.json", SERVICE_ACCOUNT);
+        fixture_set_path("GOOGLE_APPLICATION_CREDENTIALS", "a.json");
         fake_expect("POST https://t/token", 200, "",
                     "{\"access_token\":\"ya29.x\",\"expires_in\":3599,\"token_type\":\"Bearer\"}");
-        expect_token(lab_open(&url), "Bearer ya29.x");
+        expect_token(fixture_open(&url), "Bearer ya29.x");
         assert_non_null(strstr(
                 fake_request()->text,
                 "\n\ngrant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion="
@@ -66,12 +66,12 @@ static void test_user(void **state) {
         struct store_url url = address();
 
         (void)state;
-        lab_write(".config/gcloud/application_default_credentials.json",
-                  "{\"type\":\"authorized_user\",\"client_id\":\"i\",\"client_secret\":\"s&t\","
-                  "\"refresh_token\":\"1//r\"}");
+        fixture_write(".config/gcloud/application_default_credentials.json",
+                      "{\"type\":\"authorized_user\",\"client_id\":\"i\",\"client_secret\":\"s&t\","
+                      "\"refresh_token\":\"1//r\"}");
         fake_expect("POST https://oauth2.googleapis.com/token", 200, "",
                     "{\"access_token\":\"u1\",\"expires_in\":\"3599\"}");
-        expect_token(lab_open(&url), "Bearer u1");
+        expect_token(fixture_open(&url), "Bearer u1");
         assert_non_null(strstr(fake_request()->text, "\n\ngrant_type=refresh_token&client_id=i&"
                                                      "client_secret=s%26t&refresh_token=1%2F%2Fr"));
 }
@@ -88,15 +88,15 @@ static void test_external(void **state) {
                 "token\",\"credential_source\":{\"file\":\"%s\",\"format\":"
                 "{\"type\":\"json\",\"subject_token_field_name\":\"id\"}},"
                 "\"service_account_impersonation_url\":\"https://iam/a:generateAccessToken\"}",
-                lab_path("subject"));
-        lab_write("subject", "{\"id\":\"sub.j.ect\"}");
-        lab_write("a.json", json);
-        lab_set_path("GOOGLE_APPLICATION_CREDENTIALS", "a.json");
+                fixture_path("subject"));
+        fixture_write("subject", "{\"id\":\"sub.j.ect\"}");
+        fixture_write("a.json", json);
+        fixture_set_path("GOOGLE_APPLICATION_CREDENTIALS", "a.json");
         fake_expect("POST https://sts/token", 200, "",
                     "{\"access_token\":\"federated\",\"expires_in\":3599}");
         fake_expect("POST https://iam/a:generateAccessToken", 200, "",
                     "{\"accessToken\":\"final\",\"expireTime\":\"2015-08-30T13:36:00Z\"}");
-        expect_token(lab_open(&url), "Bearer final");
+        expect_token(fixture_open(&url), "Bearer final");
         assert_string_equal(
                 fake_request()->text,
                 "POST https://iam/a:generateAccessToken\nauthorization: Bearer federated\n"
@@ -104,15 +104,15 @@ static void test_external(void **state) {
                 "devstorage.read_only\"],\"lifetime\":\"3600s\"}");
 
         fake_expect("POST https://sts/token", 200, "", "{\"access_token\":\"a\\nb: c\"}");
-        struct store_credentials *c = lab_open(&url);
-        lab_sign_fails(c, ERR_INVALID_ARG, "a token has a control character in it");
+        struct store_credentials *c = fixture_open(&url);
+        fixture_sign_fails(c, ERR_INVALID_ARG, "a token has a control character in it");
         store_credentials_free(c);
 
-        lab_write("subject", "{\"other\":1}");
-        c = lab_open(&url);
-        lab_sign_fails(c, ERR_INVALID_ARG,
-                       "'credential_source.file' of '%/a.json': the file '%/subject' has "
-                       "no 'id'");
+        fixture_write("subject", "{\"other\":1}");
+        c = fixture_open(&url);
+        fixture_sign_fails(c, ERR_INVALID_ARG,
+                           "'credential_source.file' of '%/a.json': the file '%/subject' has "
+                           "no 'id'");
         store_credentials_free(c);
 }
 
@@ -126,13 +126,13 @@ static void test_external_text(void **state) {
                 "x\",\"subject_token_type\":\"urn:t\","
                 "\"token_url\":\"https://sts/token\",\"credential_source\":{\"file\":\"%s\"},"
                 "\"client_id\":\"i\",\"client_secret\":\"s\"}",
-                lab_path("subject"));
-        lab_write("subject", "sub.j.ect\n");
-        lab_write("a.json", json);
-        lab_set_path("GOOGLE_APPLICATION_CREDENTIALS", "a.json");
+                fixture_path("subject"));
+        fixture_write("subject", "sub.j.ect\n");
+        fixture_write("a.json", json);
+        fixture_set_path("GOOGLE_APPLICATION_CREDENTIALS", "a.json");
         fake_expect("POST https://sts/token", 200, "",
                     "{\"access_token\":\"federated\",\"expires_in\":3599}");
-        expect_token(lab_open(&url), "Bearer federated");
+        expect_token(fixture_open(&url), "Bearer federated");
         assert_string_equal(
                 fake_request()->text,
                 "POST https://sts/token\ncontent-type: application/x-www-form-urlencoded\n"
@@ -153,27 +153,28 @@ static void test_metadata(void **state) {
         (void)state;
         fake_expect("GET " METADATA, 200, "Metadata-Flavor: Google\n",
                     "{\"access_token\":\"m1\",\"expires_in\":3599}");
-        expect_token(lab_open(&url), "Bearer m1");
+        expect_token(fixture_open(&url), "Bearer m1");
         assert_string_equal(fake_request()->text, "GET " METADATA "\nmetadata-flavor: Google\n\n");
 
         fake_expect("GET " METADATA, 0, "", ""); /* nothing there */
-        expect_token(lab_open(&url), "");
+        expect_token(fixture_open(&url), "");
         fake_expect("GET " METADATA, 401, "", ""); /* another cloud's service */
-        expect_token(lab_open(&url), "");
+        expect_token(fixture_open(&url), "");
         fake_expect("GET " METADATA, 200, "", "{\"access_token\":\"m1\"}");
-        expect_token(lab_open(&url), "");
-        c = lab_open(&url);
+        expect_token(fixture_open(&url), "");
+        c = fixture_open(&url);
         fake_expect("GET " METADATA, 503, "Metadata-Flavor: Google\n", "");
-        lab_sign_fails(c, ERR_UNAVAILABLE, METADATA ": answered 503");
+        fixture_sign_fails(c, ERR_UNAVAILABLE, METADATA ": answered 503");
         store_credentials_free(c);
 
-        lab_set("GCE_METADATA_HOST", "h:1");
-        c = lab_open(&url);
+        fixture_set("GCE_METADATA_HOST", "h:1");
+        c = fixture_open(&url);
         fake_expect("GET http://h:1/computeMetadata/v1/instance/service-accounts/default/token", 0,
                     "", "");
-        lab_sign_fails(c, ERR_UNAVAILABLE,
-                       "http://h:1/computeMetadata/v1/instance/service-accounts/default/token: no "
-                       "connection");
+        fixture_sign_fails(
+                c, ERR_UNAVAILABLE,
+                "http://h:1/computeMetadata/v1/instance/service-accounts/default/token: no "
+                "connection");
         store_credentials_free(c);
 }
 
@@ -182,18 +183,18 @@ static void test_emulator(void **state) {
         struct store_credentials *c;
 
         (void)state;
-        lab_set("GOOGLE_APPLICATION_CREDENTIALS", "/none");
-        lab_set("STORAGE_EMULATOR_HOST", "localhost:4443");
-        c = lab_open(&url);
+        fixture_set("GOOGLE_APPLICATION_CREDENTIALS", "/none");
+        fixture_set("STORAGE_EMULATOR_HOST", "localhost:4443");
+        c = fixture_open(&url);
         assert_string_equal(store_credentials_origin(c), "http://localhost:4443");
-        assert_string_equal(lab_sign(c, "x", "authorization"), "");
+        assert_string_equal(fixture_sign(c, "x", "authorization"), "");
         store_credentials_free(c);
-        lab_set("STORAGE_EMULATOR_HOST", "https://h/");
-        c = lab_open(&url);
+        fixture_set("STORAGE_EMULATOR_HOST", "https://h/");
+        c = fixture_open(&url);
         assert_string_equal(store_credentials_origin(c), "https://h");
         store_credentials_free(c);
-        lab_set("STORAGE_EMULATOR_HOST", "http://h/path");
-        lab_open_fails(&url, "STORAGE_EMULATOR_HOST is not host:port or http://host:port");
+        fixture_set("STORAGE_EMULATOR_HOST", "http://h/path");
+        fixture_open_fails(&url, "STORAGE_EMULATOR_HOST is not host:port or http://host:port");
         assert_int_equal(fake_n_requests(), 0);
 }
 
@@ -202,24 +203,25 @@ static void test_refusals(void **state) {
         struct store_credentials *c;
 
         (void)state;
-        lab_write("a.json", SERVICE_ACCOUNT);
-        lab_set_path("GOOGLE_APPLICATION_CREDENTIALS", "a.json");
-        c = lab_open(&url);
+        fixture_write("a.json", SERVICE_ACCOUNT);
+        fixture_set_path("GOOGLE_APPLICATION_CREDENTIALS", "a.json");
+        c = fixture_open(&url);
         fake_expect(
                 "POST https://t/token", 400, "",
                 "{\"error\":\"invalid_grant\",\"error_description\":\"Invalid JWT Signature.\"}");
-        lab_sign_fails(c, ERR_INVALID_ARG,
-                       "the account of '%/a.json': https://t/token: answered 400 (invalid_grant)");
+        fixture_sign_fails(
+                c, ERR_INVALID_ARG,
+                "the account of '%/a.json': https://t/token: answered 400 (invalid_grant)");
         fake_expect(
                 "POST https://t/token", 403, "",
                 "{\"error\":{\"code\":403,\"message\":\"x\",\"status\":\"PERMISSION_DENIED\"}}");
-        lab_sign_fails(
+        fixture_sign_fails(
                 c, ERR_INVALID_ARG,
                 "the account of '%/a.json': https://t/token: answered 403 (PERMISSION_DENIED)");
         fake_expect("POST https://t/token", 200, "", "{\"id_token\":\"x\"}");
-        lab_sign_fails(c, ERR_INVALID_ARG, "https://t/token: the answer has no access_token");
+        fixture_sign_fails(c, ERR_INVALID_ARG, "https://t/token: the answer has no access_token");
         fake_expect("POST https://t/token", 200, "", "secret");
-        lab_sign_fails(c, ERR_INVALID_ARG, "https://t/token: the answer is not a JSON object");
+        fixture_sign_fails(c, ERR_INVALID_ARG, "https://t/token: the answer is not a JSON object");
         store_credentials_free(c);
 }
 
@@ -255,15 +257,15 @@ static void test_refused_files(void **state) {
         struct store_url url = address();
 
         (void)state;
-        lab_set_path("GOOGLE_APPLICATION_CREDENTIALS", "a.json");
+        fixture_set_path("GOOGLE_APPLICATION_CREDENTIALS", "a.json");
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 AUTO_CHARS text = mem_printf("GOOGLE_APPLICATION_CREDENTIALS: %s", rows[i].text);
 
-                lab_write("a.json", rows[i].json);
-                lab_open_fails(&url, text);
+                fixture_write("a.json", rows[i].json);
+                fixture_open_fails(&url, text);
         }
-        lab_set_path("GOOGLE_APPLICATION_CREDENTIALS", "none.json");
-        lab_open_fails(
+        fixture_set_path("GOOGLE_APPLICATION_CREDENTIALS", "none.json");
+        fixture_open_fails(
                 &url,
                 "GOOGLE_APPLICATION_CREDENTIALS: unable to open '%/none.json': No such file or "
                 "directory");
@@ -275,14 +277,14 @@ static void test_bad_key(void **state) {
         struct store_credentials *c;
 
         (void)state;
-        lab_write(
+        fixture_write(
                 "a.json",
                 "{\"type\":\"service_account\",\"client_email\":\"e\",\"private_key\":\"secret\"}");
-        lab_set_path("GOOGLE_APPLICATION_CREDENTIALS", "a.json");
-        c = lab_open(&url);
-        lab_sign_fails(c, ERR_INVALID_ARG,
-                       "the 'private_key' of the file '%/a.json': not a private RSA key in "
-                       "PEM without a passphrase");
+        fixture_set_path("GOOGLE_APPLICATION_CREDENTIALS", "a.json");
+        c = fixture_open(&url);
+        fixture_sign_fails(c, ERR_INVALID_ARG,
+                           "the 'private_key' of the file '%/a.json': not a private RSA key in "
+                           "PEM without a passphrase");
         store_credentials_free(c);
 }
 
@@ -291,23 +293,23 @@ static void test_cloud_file(void **state) {
         AUTO_CHARS       json = NULL;
 
         (void)state;
-        lab_write("a.json", SERVICE_ACCOUNT);
-        json = mem_printf("{\"gs\":{\"\":\"/none\",\"gs://b\":\"%s\"}}", lab_path("a.json"));
-        lab_write("cloud.json", json);
-        lab_set_path("TRITON_CLOUD_CREDENTIAL_PATH", "cloud.json");
+        fixture_write("a.json", SERVICE_ACCOUNT);
+        json = mem_printf("{\"gs\":{\"\":\"/none\",\"gs://b\":\"%s\"}}", fixture_path("a.json"));
+        fixture_write("cloud.json", json);
+        fixture_set_path("TRITON_CLOUD_CREDENTIAL_PATH", "cloud.json");
         fake_expect("POST https://t/token", 200, "", "{\"access_token\":\"f\",\"expires_in\":60}");
-        expect_token(lab_open(&url), "Bearer f");
-        url = lab_url(STORE_GS, "", "c", "gs://c");
-        lab_open_fails(
+        expect_token(fixture_open(&url), "Bearer f");
+        url = fixture_url(STORE_GS, "", "c", "gs://c");
+        fixture_open_fails(
                 &url,
                 "TRITON_CLOUD_CREDENTIAL_PATH: unable to open '/none': No such file or directory");
-        lab_write("cloud.json", "{\"gs\":{\"\":{}}}");
-        lab_open_fails(&url,
-                       "TRITON_CLOUD_CREDENTIAL_PATH: the file '%/cloud.json' has no text as the "
-                       "credentials for 'gs://c'");
+        fixture_write("cloud.json", "{\"gs\":{\"\":{}}}");
+        fixture_open_fails(
+                &url, "TRITON_CLOUD_CREDENTIAL_PATH: the file '%/cloud.json' has no text as the "
+                      "credentials for 'gs://c'");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, lab_begin, lab_end)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_begin, fixture_end)
 
 SUITE(credentials_gcs) {
         const struct CMUnitTest tests[] = {

@@ -6,8 +6,8 @@
 
 #include "base/compiler.h"
 #include "base/mem.h"
+#include "credentials_fixture.h"
 #include "fake_exchange.h"
-#include "lab.h"
 #include "store/store_credentials_private.h"
 
 #include <pthread.h>
@@ -19,19 +19,19 @@
 #define TOKEN(name, life_s) "{\"access_token\":\"" name "\",\"expires_in\":" #life_s "}"
 
 static struct store_credentials *open_workload(void) {
-        struct store_url url = lab_url(STORE_AS, "acct", "c", "as://acct/c");
+        struct store_url url = fixture_url(STORE_AS, "acct", "c", "as://acct/c");
 
-        lab_write("token", "t");
-        lab_set_path("AZURE_FEDERATED_TOKEN_FILE", "token");
-        lab_set("AZURE_CLIENT_ID", "c");
-        lab_set("AZURE_TENANT_ID", "t");
-        return lab_open(&url);
+        fixture_write("token", "t");
+        fixture_set_path("AZURE_FEDERATED_TOKEN_FILE", "token");
+        fixture_set("AZURE_CLIENT_ID", "c");
+        fixture_set("AZURE_TENANT_ID", "t");
+        return fixture_open(&url);
 }
 
 static void expect_token(struct store_credentials *c, const char *token) {
         AUTO_CHARS value = mem_printf("Bearer %s", token);
 
-        assert_string_equal(lab_sign(c, "c/k", "authorization"), value);
+        assert_string_equal(fixture_sign(c, "c/k", "authorization"), value);
 }
 
 static void test_five_minutes(void **state) {
@@ -41,11 +41,11 @@ static void test_five_minutes(void **state) {
         fake_expect(URL, 200, "", TOKEN("one", 3600));
         fake_expect(URL, 200, "", TOKEN("two", 3600));
         expect_token(c, "one");
-        lab_set_time(START + 3600 - CREDENTIALS_RENEW_S - 1);
+        fixture_set_time(START + 3600 - CREDENTIALS_RENEW_S - 1);
         expect_token(c, "one");
         assert_int_equal(fake_n_requests(), 1);
         assert_int_equal(store_credentials_renewals(c), 0);
-        lab_set_time(START + 3600 - CREDENTIALS_RENEW_S);
+        fixture_set_time(START + 3600 - CREDENTIALS_RENEW_S);
         expect_token(c, "two");
         assert_int_equal(fake_n_requests(), 2);
         assert_int_equal(store_credentials_renewals(c), 1);
@@ -60,9 +60,9 @@ static void test_short_life(void **state) {
         fake_expect(URL, 200, "", TOKEN("one", 60));
         fake_expect(URL, 200, "", TOKEN("two", 60));
         expect_token(c, "one");
-        lab_set_time(START + 29);
+        fixture_set_time(START + 29);
         expect_token(c, "one");
-        lab_set_time(START + 30);
+        fixture_set_time(START + 30);
         expect_token(c, "two");
         store_credentials_free(c);
 }
@@ -74,20 +74,20 @@ static void test_failed_renewal(void **state) {
         (void)state;
         fake_expect(URL, 200, "", TOKEN("one", 3600));
         expect_token(c, "one");
-        lab_set_time(START + 3400);
+        fixture_set_time(START + 3400);
         fake_expect(URL, 0, "", "");
         expect_token(c, "one");
-        lab_set_time(START + 3400 + CREDENTIALS_RETRY_S - 1);
+        fixture_set_time(START + 3400 + CREDENTIALS_RETRY_S - 1);
         expect_token(c, "one");
         assert_int_equal(fake_n_requests(), 2);
-        lab_set_time(START + 3400 + CREDENTIALS_RETRY_S);
+        fixture_set_time(START + 3400 + CREDENTIALS_RETRY_S);
         fake_expect(URL, 500, "", "");
         expect_token(c, "one");
-        lab_set_time(START + 3600);
+        fixture_set_time(START + 3600);
         fake_expect(URL, 400, "", "{\"error\":\"invalid_client\"}");
-        lab_sign_fails(c, ERR_INVALID_ARG,
-                       "https://login.microsoftonline.com/t/oauth2/v2.0/token: answered 400 "
-                       "(invalid_client)");
+        fixture_sign_fails(c, ERR_INVALID_ARG,
+                           "https://login.microsoftonline.com/t/oauth2/v2.0/token: answered 400 "
+                           "(invalid_client)");
         fake_expect(URL, 200, "", TOKEN("two", 3600));
         expect_token(c, "two");
         store_credentials_free(c);
@@ -109,14 +109,14 @@ static void test_refusals(void **state) {
         assert_int_equal(fake_n_requests(), 2);
 
         n = store_credentials_renewals(c); /* the new keys are refused at once */
-        lab_set_time(START + CREDENTIALS_REFUSAL_S - 1);
+        fixture_set_time(START + CREDENTIALS_REFUSAL_S - 1);
         assert_false(store_credentials_renew(c, n));
         assert_int_equal(fake_n_requests(), 2);
 
-        lab_set_time(START + CREDENTIALS_REFUSAL_S);
+        fixture_set_time(START + CREDENTIALS_REFUSAL_S);
         fake_expect(URL, 200, "", TOKEN("two", 3600)); /* the server of tokens has none but these */
         assert_false(store_credentials_renew(c, n));
-        lab_set_time(START + 2 * CREDENTIALS_REFUSAL_S);
+        fixture_set_time(START + 2 * CREDENTIALS_REFUSAL_S);
         fake_expect(URL, 0, "", "");
         assert_false(store_credentials_renew(c, n));
         expect_token(c, "two");
@@ -125,23 +125,23 @@ static void test_refusals(void **state) {
 
 /* Keys of a file are read again when they are refused; without a change the refusal counts. */
 static void test_changed_file(void **state) {
-        struct store_url          url = lab_url(STORE_AS, "acct", "c", "as://acct/c");
+        struct store_url          url = fixture_url(STORE_AS, "acct", "c", "as://acct/c");
         struct store_credentials *c;
         char                     *before;
 
         (void)state;
-        lab_set_path("TRITON_CLOUD_CREDENTIAL_PATH", "cloud.json");
-        lab_write("cloud.json", "{\"as\":{\"\":{\"account_key\":\"b25l\"}}}");
-        c = lab_open(&url);
-        before = mem_strdup(lab_sign(c, "c/k", "authorization"));
+        fixture_set_path("TRITON_CLOUD_CREDENTIAL_PATH", "cloud.json");
+        fixture_write("cloud.json", "{\"as\":{\"\":{\"account_key\":\"b25l\"}}}");
+        c = fixture_open(&url);
+        before = mem_strdup(fixture_sign(c, "c/k", "authorization"));
         assert_false(store_credentials_renew(c, 0));
-        lab_write("cloud.json", "{\"as\":{\"\":{\"account_key\":\"dHdv\"}}}");
-        lab_set_time(START + CREDENTIALS_REFUSAL_S);
+        fixture_write("cloud.json", "{\"as\":{\"\":{\"account_key\":\"dHdv\"}}}");
+        fixture_set_time(START + CREDENTIALS_REFUSAL_S);
         assert_true(store_credentials_renew(c, 0));
-        assert_string_not_equal(lab_sign(c, "c/k", "authorization"), before);
+        assert_string_not_equal(fixture_sign(c, "c/k", "authorization"), before);
         assert_int_equal(store_credentials_renewals(c), 1);
-        lab_write("cloud.json", "{");
-        lab_set_time(START + 2 * CREDENTIALS_REFUSAL_S);
+        fixture_write("cloud.json", "{");
+        fixture_set_time(START + 2 * CREDENTIALS_REFUSAL_S);
         assert_false(store_credentials_renew(c, 1));
         free(before);
         store_credentials_free(c);
@@ -153,8 +153,9 @@ static void test_lines_in_tokens(void **state) {
 
         (void)state;
         fake_expect(URL, 200, "", TOKEN("one\\r\\nx-evil: 1", 3600));
-        lab_sign_fails(c, ERR_INVALID_ARG,
-                       "a key or token has a control character in it, such as the end of a line");
+        fixture_sign_fails(
+                c, ERR_INVALID_ARG,
+                "a key or token has a control character in it, such as the end of a line");
         store_credentials_free(c);
 }
 
@@ -224,7 +225,7 @@ static void test_valid_meanwhile(void **state) {
         fake_expect(URL, 200, "", TOKEN("one", 3600));
         fake_expect(URL, 200, "", TOKEN("two", 3600));
         expect_token(c, "one");
-        lab_set_time(START + 3400);
+        fixture_set_time(START + 3400);
         fake_hold();
         assert_int_equal(pthread_create(&s.thread, NULL, sign_once, &s), 0);
         fake_wait_held();
@@ -245,12 +246,12 @@ static void test_other_hosts(void **state) {
                 "https://acct.blob.core.windows.net:444/c/k",
                 "https://acct.blob.core.windows.net.evil/c/k",
         };
-        struct store_url          url = lab_url(STORE_AS, "acct", "c", "as://acct/c");
+        struct store_url          url = fixture_url(STORE_AS, "acct", "c", "as://acct/c");
         struct store_credentials *c;
 
         (void)state;
-        lab_set("AZURE_STORAGE_KEY", "a2V5");
-        c = lab_open(&url);
+        fixture_set("AZURE_STORAGE_KEY", "a2V5");
+        c = fixture_open(&url);
         for (size_t i = 0; i < ARRAY_LEN(urls); i++) {
                 struct store_request r = { .method = "GET" };
                 struct error        *err;
@@ -269,20 +270,20 @@ static void test_other_hosts(void **state) {
 }
 
 static void test_web(void **state) {
-        struct store_url          url = lab_url(STORE_WEB, "h:1", "", "http://h:1/models");
+        struct store_url          url = fixture_url(STORE_WEB, "h:1", "", "http://h:1/models");
         struct store_credentials *c;
 
         (void)state;
-        lab_set("TRITON_CLOUD_CREDENTIAL_PATH", "/none");
-        c = lab_open(&url);
+        fixture_set("TRITON_CLOUD_CREDENTIAL_PATH", "/none");
+        c = fixture_open(&url);
         assert_string_equal(store_credentials_origin(c), "http://h:1");
-        assert_string_equal(lab_sign(c, "models/index", "URL"), "http://h:1/models/index");
-        assert_string_equal(lab_sign(c, "models/index", "authorization"), "");
+        assert_string_equal(fixture_sign(c, "models/index", "URL"), "http://h:1/models/index");
+        assert_string_equal(fixture_sign(c, "models/index", "authorization"), "");
         assert_false(store_credentials_renew(c, 0));
         store_credentials_free(c);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, lab_begin, lab_end)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_begin, fixture_end)
 
 SUITE(store_credentials) {
         const struct CMUnitTest tests[] = {

@@ -15,7 +15,7 @@ static inline struct trace_record *record_new(struct trace_source *source) {
 
         assert_non_null(r);
         arena_init(&r->arena, r->first_memory, sizeof(r->first_memory), TRACE_RECORD_MAX_BYTES);
-        mutex_init(&r->lock, LOCK_MAILBOX);
+        mutex_init(&r->lock, LOCK_LEAF);
         r->tracestate = "";
         if (source != NULL) {
                 trace_source_ref(source);

@@ -22,12 +22,12 @@ static const struct tune_limits limits = { .has_instances = true,
                                            .has_adaptive = true,
                                            .adaptive = TUNE_ADAPTIVE_OFF };
 
-struct lab {
+struct fixture {
         struct tune_space  space;
         struct tune_search search;
 };
 
-static void open_lab(struct lab *l) {
+static void open_fixture(struct fixture *l) {
         struct tune_point present;
 
         tune_space_make(&limits, &l->space);
@@ -56,7 +56,7 @@ static struct tune_figures figures_of(const struct tune_space *s, const struct t
         };
 }
 
-static size_t run(struct lab *l) {
+static size_t run(struct fixture *l) {
         struct tune_point   p;
         struct tune_figures f;
         size_t              n = 0;
@@ -72,12 +72,12 @@ static size_t run(struct lab *l) {
 
 /* The best of a grid of more than 600 points with a twelfth of its measurements. */
 static void test_finds_the_best(void **state) {
-        struct lab               l;
+        struct fixture           l;
         const struct tune_trial *best;
         size_t                   n, whole;
 
         (void)state;
-        open_lab(&l);
+        open_fixture(&l);
         l.search.noise = 0.0;
         whole = tune_space_count(&l.space);
         assert_int_equal(whole, 4 * 3 * (1 + 3 + 3 * 4 * 3));
@@ -92,23 +92,23 @@ static void test_finds_the_best(void **state) {
 }
 
 static void test_order(void **state) {
-        struct lab        l;
+        struct fixture    l;
         struct tune_point p;
 
         (void)state;
-        open_lab(&l);
+        open_fixture(&l);
         assert_true(tune_search_next(&l.search, &p));
         assert_memory_equal(&p, &l.search.present, sizeof(p));
         tune_search_done(&l.search);
         /* No point comes twice, and the whole grid comes when it is wanted. */
-        open_lab(&l);
+        open_fixture(&l);
         l.search.is_exhaustive = true;
         assert_int_equal(tune_search_size(&l.search), tune_space_count(&l.space));
         assert_int_equal(run(&l), tune_space_count(&l.space));
         tune_search_done(&l.search);
 }
 
-static void add(struct lab *l, size_t number, double rate, double latency_ms, bool is_whole) {
+static void add(struct fixture *l, size_t number, double rate, double latency_ms, bool is_whole) {
         struct tune_point   p = tune_space_point(&l->space, number);
         struct tune_figures f = { .rate = rate,
                                   .latency_ns = latency_ms * 1e6,
@@ -118,14 +118,14 @@ static void add(struct lab *l, size_t number, double rate, double latency_ms, bo
 }
 
 static void test_early_stop(void **state) {
-        struct lab          l;
+        struct fixture      l;
         struct tune_samples quiet = { { 1000, 1010, 990 }, { 5e6, 5.05e6, 4.95e6 }, 3 };
         struct tune_samples far = { { 900 }, { 5e6 }, 1 }, near = { { 960 }, { 5e6 }, 1 };
         struct tune_samples late = { { 2000 }, { 30e6 }, 1 }, edge = { { 2000 }, { 22e6 }, 1 };
         struct tune_samples twice = { { 960, 960 }, { 5e6, 5e6 }, 2 };
 
         (void)state;
-        open_lab(&l);
+        open_fixture(&l);
         /* Nothing to compare with. */
         assert_true(tune_search_wants_more(&l.search, &far));
         add(&l, 0, 1000, 5, true);
@@ -143,10 +143,10 @@ static void test_early_stop(void **state) {
 }
 
 static void test_choice(void **state) {
-        struct lab l;
+        struct fixture l;
 
         (void)state;
-        open_lab(&l);
+        open_fixture(&l);
         l.search.noise = 0.02;
         assert_null(tune_search_best(&l.search));
         add(&l, 0, 500, 30, true); /* beyond the budget, and alone */
@@ -163,13 +163,13 @@ static void test_choice(void **state) {
 }
 
 static void test_finalists(void **state) {
-        struct lab   l;
-        size_t       finalists[TUNE_FINALISTS];
-        size_t       large;
-        const double close[] = { 985, 1000, 900 }, far[] = { 900, 1000, 980 };
+        struct fixture l;
+        size_t         finalists[TUNE_FINALISTS];
+        size_t         large;
+        const double   close[] = { 985, 1000, 900 }, far[] = { 900, 1000, 980 };
 
         (void)state;
-        open_lab(&l);
+        open_fixture(&l);
         l.search.noise = 0.02;
         large = tune_space_size(&l.space) - 1; /* 8 instances, 4 threads */
         assert_int_equal(tune_search_finalists(&l.search, finalists), 0);

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The last step before a request is submitted: it is completed from its model's
+ * configuration, and checked against it.
+ *
+ * Ownership.  The request stays the caller's.
+ * Threads.  The owner's thread.
+ */
+#pragma once
+
+#include "base/error.h"
+
+#include <stdbool.h>
+
+struct request;
+
+/* Fills in what the configuration implies (raw inputs, reshape, batch size, output names) and checks
+ * names, counts, types, shapes, byte sizes and string elements. INVALID_ARG with the reference server's
+ * texts. May be called again after a release. */
+struct error *request_prepare(struct request *req);
+
+/* True when the request runs the chain that begins with its model. False without a next model,
+ * for an inner request, and with the parameter "chain": false; without that parameter, also with
+ * runs_alone. */
+bool request_runs_chain(const struct request *req);

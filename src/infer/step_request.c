@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "infer/step_request.h"
+
+#include "base/clock.h"
+#include "infer/model.h"
+
+bool request_may_stay(const struct request *req) {
+        const struct response_stream *stream = &req->own_stream;
+
+        /* Routing to another load of the model takes a reference to that, and a cache may wait for an
+         * answer that did not come. */
+        return req->stream == stream && stream->borrows_model &&
+               atomic_load_explicit(&stream->tap, memory_order_relaxed) == NULL;
+}
+
+bool request_renew(struct request *req, const struct model *model) {
+        struct response_stream *stream = &req->own_stream;
+
+        if (req->model != model ||
+            atomic_load_explicit(&stream->ref.count, memory_order_acquire) != 1 ||
+            response_stream_renew(stream) != stream)
+                return false;
+        atomic_store_explicit(&req->state, REQUEST_INITIALIZED, memory_order_relaxed);
+        req->queued.due.due_ns = CLOCK_NEVER;
+        req->kept_batch = 0;
+        req->is_checked = true;
+        req->batch_size = 0;
+        return true;
+}
+
+/* Whether the model accepts the tensor. A false answer only means that the full check must decide. */
+static bool fits(const struct model_io *io, uint32_t n_batch, enum data_type type,
+                 const int64_t *dims, uint32_t n_dims, uint64_t n_bytes) {
+        uint64_t expected = data_type_size(type);
+
+        if (type != io->type || expected == 0 || io->has_reshape || io->is_shape_tensor ||
+            n_dims != io->n_dims + n_batch)
+                return false;
+        for (uint32_t i = 0; i < n_dims; i++)
+                if (dims[i] < 0 || __builtin_mul_overflow(expected, (uint64_t)dims[i], &expected) ||
+                    (i >= n_batch && io->dims[i - n_batch] != SHAPE_ANY_DIM &&
+                     io->dims[i - n_batch] != dims[i]))
+                        return false;
+        return expected == n_bytes;
+}
+
+bool request_replace_input(struct request *req, struct request_input *in, enum data_type type,
+                           const int64_t *dims, uint32_t n_dims, const void *base,
+                           const struct buffer_attributes *attributes) {
+        uint32_t max_batch = req->model->io->max_batch_size;
+
+        if (in->n_chunks != 1 || in->only_chunk.host_policy != NULL ||
+            !fits(in->io, max_batch > 0, type, dims, n_dims, attributes->byte_size))
+                return false;
+        if (max_batch > 0) {
+                if (dims[0] > (int64_t)max_batch ||
+                    (in != req->first_input && (uint64_t)dims[0] != req->batch_size))
+                        return false;
+                req->batch_size = (uint64_t)dims[0];
+        }
+        in->type = type;
+        in->shape = in->given_shape = dims;
+        in->n_dims = in->n_given_dims = n_dims;
+        in->byte_size = attributes->byte_size;
+        in->only_chunk.base = base;
+        in->only_chunk.attributes = *attributes;
+        return true;
+}

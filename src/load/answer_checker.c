@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "load/answer_checker.h"
+
+#include "base/compiler.h"
+#include "codec/json_find.h"
+#include "load/grpc_answer.h"
+
+struct comparison {
+        const struct answer_checker *checker;
+        size_t                       first;
+        size_t                       n_compared;
+        bool                         is_equal;
+};
+
+static const struct input_entry *entry_of(const struct comparison *c, uint64_t row) {
+        const struct input_set *s = c->checker->inputs;
+
+        return &s->entries[c->checker->model->is_sequence ? c->first
+                                                          : (c->first + row) % s->n_entries];
+}
+
+/* The rows of the batch, one after the other. */
+static bool compare_rows(const struct comparison *c, size_t output, struct str bytes) {
+        for (uint64_t row = 0; row < c->checker->batch; row++) {
+                const struct input_entry *e = entry_of(c, row);
+                struct str                wanted;
+
+                if (e->outputs == NULL || e->outputs[output].bytes.ptr == NULL)
+                        return true;
+                wanted = e->outputs[output].bytes;
+                if (bytes.len < wanted.len || !str_equal(str_range(bytes.ptr, wanted.len), wanted))
+                        return false;
+                bytes = str_range(bytes.ptr + wanted.len, bytes.len - wanted.len);
+        }
+        return bytes.len == 0;
+}
+
+static void compare_output(struct comparison *c, struct str name, struct str bytes) {
+        const struct load_tensor *t = load_model_output(c->checker->model, name);
+
+        if (t == NULL)
+                return;
+        c->n_compared++;
+        if (!compare_rows(c, (size_t)(t - c->checker->model->outputs), bytes))
+                c->is_equal = false;
+}
+
+/* Values are after the JSON, in the order of the outputs. */
+static void compare_http(struct comparison *c, const struct answer *a) {
+        struct str       json = str_range(a->text.ptr, MIN(a->header_length, a->text.len)), output;
+        struct str       left = str_range(a->text.ptr + json.len, a->text.len - json.len), name;
+        struct json_list list;
+
+        for (json_list_init(&list, json_find(json, "outputs")); json_list_next(&list, &output);) {
+                uint64_t n = json_find_count(output, "parameters.binary_data_size");
+
+                name = json_find(output, "name");
+                if (n > left.len || name.len < 2) {
+                        c->is_equal = false;
+                        return;
+                }
+                compare_output(c, str_range(name.ptr + 1, name.len - 2),
+                               str_range(left.ptr, (size_t)n));
+                left = str_range(left.ptr + n, left.len - (size_t)n);
+        }
+}
+
+static bool on_output(void *owner, const struct grpc_output *o) {
+        compare_output(owner, o->name, o->bytes);
+        return true;
+}
+
+static size_t n_expected(const struct comparison *c) {
+        const struct input_entry *e = entry_of(c, 0);
+        size_t                    n = 0;
+
+        for (size_t i = 0; e->outputs != NULL && i < c->checker->model->n_outputs; i++)
+                n += e->outputs[i].bytes.ptr != NULL;
+        return n;
+}
+
+bool answer_checker_compare(const struct answer_checker *checker, size_t first,
+                            const struct answer *a) {
+        struct comparison c = { .checker = checker, .first = first, .is_equal = true };
+
+        if (checker->protocol == TARGET_HTTP)
+                compare_http(&c, a);
+        else if (!grpc_outputs_read(a->text, on_output, &c))
+                c.is_equal = false;
+        return c.is_equal && c.n_compared >= n_expected(&c);
+}
