@@ -51,6 +51,7 @@ inside() {
                 exec debootstrap --variant=minbase --include="$NEEDED" "$@"
         fi
 
+        mount --bind "$root" "$root" # buildah asks for a root folder that is a mount point
         mount -t proc proc "$root/proc"
         mount --bind /sys "$root/sys"
         mount --bind /dev "$root/dev"
