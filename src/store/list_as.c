@@ -12,11 +12,6 @@
 #define MAX_NAME_BYTES ((size_t)16 << 10) /* a name has at most 1024 characters */
 #define MAX_VALUE_BYTES 512
 
-static void put_parameter(struct strbuf *out, const char *name, const char *value) {
-        strbuf_printf(out, "&%s=", name);
-        url_encode(str_of(value), false, out);
-}
-
 void list_as_url(const char *origin, const char *container, const char *prefix, const char *token,
                  unsigned n_max, struct strbuf *ret) {
         strbuf_puts(ret, origin);
@@ -24,11 +19,11 @@ void list_as_url(const char *origin, const char *container, const char *prefix, 
         url_encode(str_of(container), true, ret);
         strbuf_printf(ret, "?restype=container&comp=list&maxresults=%u", n_max);
         if (prefix[0] != '\0') {
-                put_parameter(ret, "prefix", prefix);
+                url_put_parameter(ret, "prefix", prefix);
                 strbuf_puts(ret, "%2F");
         }
         if (token[0] != '\0')
-                put_parameter(ret, "marker", token);
+                url_put_parameter(ret, "marker", token);
 }
 
 /* ---- a page -------------------------------------------------------------------------------- */

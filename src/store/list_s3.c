@@ -11,11 +11,6 @@
         ((size_t)16 << 10) /* a name has at most 1024 bytes, and each may be escaped */
 #define MAX_VALUE_BYTES 512
 
-static void put_parameter(struct strbuf *out, const char *name, const char *value) {
-        strbuf_printf(out, "&%s=", name);
-        url_encode(str_of(value), false, out);
-}
-
 /* The parameters are in the order of their names, as signatures need them. */
 void list_s3_url(const char *origin, const char *bucket, const char *prefix, const char *token,
                  unsigned n_max, struct strbuf *ret) {
@@ -31,7 +26,7 @@ void list_s3_url(const char *origin, const char *bucket, const char *prefix, con
         strbuf_printf(ret, "encoding-type=url&list-type=2&max-keys=%u", n_max);
         if (prefix[0] == '\0')
                 return;
-        put_parameter(ret, "prefix", prefix);
+        url_put_parameter(ret, "prefix", prefix);
         strbuf_puts(ret, "%2F");
 }
 
