@@ -156,7 +156,7 @@ static void log_access(const struct grpc_stream *st) {
         if (service->on_access == NULL)
                 return;
         entry = (struct access_entry){
-                .peer = grpc_call_peer(&st->call),
+                .peer = h2_conn_peer(st->h2.conn),
                 .method = STR_LIT("GRPC"),
                 .path = st->call.path,
                 .key = access_key_name(&st->call.access),
@@ -1362,10 +1362,6 @@ void grpc_call_pause(struct grpc_call *call) {
 
 void grpc_call_resume(struct grpc_call *call) {
         set_pause(call->stream, GRPC_PAUSE_HANDLER, false);
-}
-
-const char *grpc_call_peer(const struct grpc_call *call) {
-        return h2_conn_peer(call->stream->h2.conn);
 }
 
 static void on_posted(struct mail *m) {

@@ -241,7 +241,8 @@ static void continue_all(struct h2_client *c) {
                                 send_some(c, s);
 }
 
-void h2_client_cancel(struct h2_client *c, struct h2_client_stream *s) {
+/* Closes the stream with RST_STREAM; on_end() is not called. */
+static void reset_stream(struct h2_client *c, struct h2_client_stream *s) {
         char code[4];
 
         write_u32(code, 8); /* CANCEL */
@@ -277,7 +278,7 @@ static void end_stream(struct h2_client *c, struct h2_client_stream *s, uint32_t
         bool was_open = !s->has_ended;
 
         if (was_open && code == 0) {
-                h2_client_cancel(c, s); /* the peer needs no more of the request */
+                reset_stream(c, s); /* the peer needs no more of the request */
         } else {
                 h2_client_forget(c, s);
         }

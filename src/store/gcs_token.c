@@ -62,7 +62,9 @@ static void put_claims(const struct gcs_setup *s, uint64_t now_ns, struct strbuf
         json_end_object(&w);
 }
 
-struct error *gcs_assertion_put(const struct gcs_setup *s, uint64_t now_ns, struct strbuf *ret) {
+/* Writes the assertion of a service account (RFC 7523): a JSON Web Token, signed with its key. INVALID_ARG
+ * when that is no key. */
+static struct error *put_assertion(const struct gcs_setup *s, uint64_t now_ns, struct strbuf *ret) {
         AUTO_STRBUF   part, signature;
         struct error *err;
         size_t        start = ret->len;
@@ -123,7 +125,7 @@ static struct error *get_of_service_account(const struct gcs_setup *s, uint64_t 
 
         secret_buf_init(&form, FORM_BYTES, MAX_FORM_BYTES);
         secret_buf_init(&assertion, FORM_BYTES, MAX_FORM_BYTES);
-        TRY(gcs_assertion_put(s, now_ns, &assertion));
+        TRY(put_assertion(s, now_ns, &assertion));
         url_put_parameter(&form, "grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer");
         url_put_parameter(&form, "assertion", strbuf_cstr(&assertion));
         return exchange(s, &form, NULL, now_ns, ret);

@@ -198,12 +198,3 @@ void store_list_sort(struct store_list *l) {
                 l->entries[i].is_dropped = is_parent(l, &l->entries[i]);
         drop_marked(l);
 }
-
-const struct store_entry *store_list_find(const struct store_list *l, struct str name) {
-        AUTO_CHARS text = mem_strndup(name.ptr != NULL ? name.ptr : "", name.len);
-        size_t     at = find_place(l, text);
-
-        if (at == l->n_entries || !str_is(name, l->entries[at].name))
-                return NULL;
-        return &l->entries[at];
-}

@@ -64,8 +64,9 @@ bool tune_search_is_within(const struct tune_search *s, const struct tune_figure
         return !f->has_failed && f->latency_ns <= s->budget_ns;
 }
 
-bool tune_search_is_better(const struct tune_search *s, const struct tune_figures *a,
-                           const struct tune_figures *b) {
+/* True when `a` is better than `b`. */
+static bool is_better(const struct tune_search *s, const struct tune_figures *a,
+                      const struct tune_figures *b) {
         bool a_within = tune_search_is_within(s, a), b_within = tune_search_is_within(s, b);
 
         if (a->has_failed != b->has_failed)
@@ -81,8 +82,7 @@ void tune_search_rank(const struct tune_search *s, size_t *ret) {
         for (size_t i = 0; i < s->n_trials; i++) {
                 size_t k = i;
 
-                for (; k > 0 && tune_search_is_better(s, &s->trials[i].figures,
-                                                      &s->trials[ret[k - 1]].figures);
+                for (; k > 0 && is_better(s, &s->trials[i].figures, &s->trials[ret[k - 1]].figures);
                      k--)
                         ret[k] = ret[k - 1];
                 ret[k] = i;
@@ -227,8 +227,7 @@ static const struct tune_trial *leader(const struct tune_search *s) {
 
         for (size_t i = 0; i < s->n_trials; i++)
                 if (s->trials[i].figures.is_whole &&
-                    (best == NULL ||
-                     tune_search_is_better(s, &s->trials[i].figures, &best->figures)))
+                    (best == NULL || is_better(s, &s->trials[i].figures, &best->figures)))
                         best = &s->trials[i];
         return best;
 }
