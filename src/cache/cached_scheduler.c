@@ -55,7 +55,7 @@ static void remove_executor(struct scheduler *s, struct executor *e) {
         inner->ops->remove_executor(inner, e);
 }
 
-static void drain(struct scheduler *s) {
+static void drain_cached(struct scheduler *s) {
         struct scheduler *inner = self(s)->inner;
 
         inner->ops->drain(inner);
@@ -82,7 +82,7 @@ struct scheduler *cached_scheduler_new(struct response_cache *cache, struct sche
                 .released = released,
                 .add_executor = add_executor,
                 .remove_executor = remove_executor,
-                .drain = drain,
+                .drain = drain_cached,
                 .retire = retire,
                 .free = free_both,
         };

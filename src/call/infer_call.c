@@ -98,7 +98,7 @@ static void on_response_mail(struct mail *m) {
 }
 
 /* With responses left over, or a mail of responses that comes again for them, that mail ends the call. */
-static void finish(struct infer_call *c) {
+static void finish_call(struct infer_call *c) {
         if (c->options.on_response != NULL &&
             (!deliver_responses(c) || atomic_load(&c->is_response_mail_posted))) {
                 c->has_ended = true;
@@ -120,7 +120,7 @@ static void prefetch_next(const struct mail *next) {
 static void on_done_mail(struct mail *m) {
         if (m->next != NULL && m->next->deliver == on_done_mail)
                 prefetch_next(m->next);
-        finish(CONTAINER_OF(m, struct infer_call, done_mail));
+        finish_call(CONTAINER_OF(m, struct infer_call, done_mail));
 }
 
 static void wake(void *mailbox) {
@@ -304,7 +304,7 @@ void infer_call_submitted(struct infer_call *c) {
         if (atomic_load(&c->is_response_mail_posted))
                 post(c, &c->done_mail);
         else
-                finish(c);
+                finish_call(c);
 }
 
 struct error *infer_call_take_back(struct infer_call *c, const struct loop_work *w,

@@ -244,7 +244,7 @@ static struct h2_header copied_header(struct str name, struct str value) {
         return (struct h2_header){ name, value, false };
 }
 
-static size_t append(const struct grpc_added *from, struct h2_header *fields, size_t n) {
+static size_t append_fields(const struct grpc_added *from, struct h2_header *fields, size_t n) {
         for (size_t i = 0; i < from->n; i++)
                 fields[n++] = from->fields[i];
         return n;
@@ -256,7 +256,7 @@ static size_t put_trailers(const struct grpc_stream *st, struct h2_header *field
         fields[n++] = static_header(STR_LIT("grpc-status"), grpc_code_digits(st->code));
         if (st->text.len > 0)
                 fields[n++] = copied_header(STR_LIT("grpc-message"), st->text);
-        return append(&st->trailing, fields, n);
+        return append_fields(&st->trailing, fields, n);
 }
 
 static size_t trailers(struct h2_stream *h2, struct h2_header *fields) {
@@ -280,7 +280,7 @@ static void respond(struct grpc_stream *st, struct str http_status, bool has_bod
         if (has_body && st->encoding_out != GRPC_ENCODING_IDENTITY)
                 fields[n++] = static_header(STR_LIT("grpc-encoding"),
                                             grpc_encoding_name(st->encoding_out));
-        n = append(&st->initial, fields, n);
+        n = append_fields(&st->initial, fields, n);
         if (!has_body)
                 n += put_trailers(st, fields + n);
         st->has_responded = true;
@@ -871,7 +871,7 @@ static void end_of_messages(struct grpc_stream *st) {
         }
 }
 
-static void on_end(struct h2_stream *h2) {
+static void on_stream_end(struct h2_stream *h2) {
         struct grpc_stream *st = stream_of(h2);
 
         st->has_ended = true;
@@ -1341,7 +1341,7 @@ const struct h2_stream_ops grpc_call_stream_ops = {
         .on_headers = on_headers,
         .on_bytes = on_bytes,
         .on_turn = on_turn,
-        .on_end = on_end,
+        .on_end = on_stream_end,
         .on_malformed = on_malformed,
         .on_due = on_due,
         .on_closed = on_closed,

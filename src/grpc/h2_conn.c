@@ -141,7 +141,7 @@ static void set_state(struct h2_conn *c, enum h2_state to) {
 }
 
 /* The connection cannot continue. */
-static void fail(struct h2_conn *c) {
+static void fail_conn(struct h2_conn *c) {
         if (c->state < H2_FAILED)
                 set_state(c, H2_FAILED);
 }
@@ -152,17 +152,17 @@ static bool takes_input(const struct h2_conn *c) {
 
 static void session_release(struct h2_conn *c, size_t n) {
         if (nghttp2_session_consume_connection(c->session, n) != 0)
-                fail(c);
+                fail_conn(c);
 }
 
 static void session_ping(struct h2_conn *c, const char opaque[H2_PING_BYTES]) {
         if (nghttp2_submit_ping(c->session, NGHTTP2_FLAG_NONE, (const uint8_t *)opaque) != 0)
-                fail(c);
+                fail_conn(c);
 }
 
 static void session_announce_goaway(struct h2_conn *c) {
         if (nghttp2_submit_shutdown_notice(c->session) != 0)
-                fail(c);
+                fail_conn(c);
 }
 
 static void session_goaway(struct h2_conn *c, const char *text) {
@@ -170,13 +170,13 @@ static void session_goaway(struct h2_conn *c, const char *text) {
 
         if (nghttp2_submit_goaway(c->session, NGHTTP2_FLAG_NONE, last, NGHTTP2_NO_ERROR,
                                   (const uint8_t *)text, strlen(text)) != 0)
-                fail(c);
+                fail_conn(c);
 }
 
 static void session_terminate(struct h2_conn *c, enum h2_code code, const char *text) {
         int32_t last = nghttp2_session_get_last_proc_stream_id(c->session);
 
-        fail(c);
+        fail_conn(c);
         nghttp2_submit_goaway(c->session, NGHTTP2_FLAG_NONE, last, (uint32_t)code,
                               (const uint8_t *)text, strlen(text));
 }
@@ -537,7 +537,7 @@ void h2_stream_consumed(struct h2_stream *st, size_t n) {
         if (st->used < WINDOW_UPDATE_BYTES)
                 return;
         if (nghttp2_session_consume_stream(c->session, st->id, st->used) != 0)
-                fail(c);
+                fail_conn(c);
         st->used = 0;
 }
 
@@ -905,7 +905,7 @@ void h2_conn_end(struct h2_conn *c) {
 }
 
 void h2_conn_kill(struct h2_conn *c) {
-        fail(c);
+        fail_conn(c);
         if (c->net != NULL)
                 conn_close(c->net);
 }
@@ -1106,7 +1106,7 @@ void h2_conn_feed(struct h2_conn *c, struct str bytes, struct buf *owner) {
                 return;
         c->is_busy = true;
         if (bytes.len > 0 && !session_receive(c, bytes, owner))
-                fail(c);
+                fail_conn(c);
         c->is_busy = false;
         flush(c);
 }
@@ -1134,7 +1134,7 @@ static void run_rest(struct h2_conn *c) {
 
         c->rest = (struct str){ 0 };
         if (!session_receive(c, rest, owner))
-                fail(c);
+                fail_conn(c);
         buf_unref(owner);
 }
 
@@ -1170,7 +1170,7 @@ static void on_read(struct conn *net, size_t n_bytes) {
 }
 
 /* A half-closed connection is useless, so a client that closes its sending side ends the connection. */
-static void on_end(struct conn *net, bool is_reset) {
+static void on_conn_end(struct conn *net, bool is_reset) {
         (void)is_reset;
         h2_conn_kill(conn_owner(net));
 }
@@ -1338,7 +1338,7 @@ static const struct conn_ops conn_ops = {
         .on_room = on_room,
         .on_no_room = on_no_room,
         .on_read = on_read,
-        .on_end = on_end,
+        .on_end = on_conn_end,
         .on_written = on_written,
         .on_tick = on_tick,
         .on_closed = on_closed,

@@ -177,7 +177,7 @@ static void end(struct watch *w) {
 }
 
 /* The server is exiting: the watch ends, so that it does not delay the exit. */
-static void fail(struct watch *w, struct error *err) {
+static void fail_watch(struct watch *w, struct error *err) {
         send_state(w, false);
         w->failure = err;
         end(w);
@@ -209,7 +209,7 @@ static void query_state(struct watch *w) {
         loop_timer_cancel(&w->timer);
         w->is_stale = true;
         if (now.failure != NULL)
-                fail(w, now.failure);
+                fail_watch(w, now.failure);
         else if (is_known)
                 send_state(w, now.is_ready);
         else if (!w->is_asking)

@@ -43,7 +43,7 @@ static struct error *make_answer(struct rpc_inference *i, struct infer_answer_pa
 }
 
 /* Fails the call, with retry-after when the error is UNAVAILABLE; takes the error. */
-static void fail(struct grpc_call *grpc, struct error *err) {
+static void fail_call(struct grpc_call *grpc, struct error *err) {
         if (err->code == ERR_UNAVAILABLE)
                 grpc_call_add_trailing(grpc, STR_LIT("retry-after"), STR_LIT("1"));
         grpc_call_fail(grpc, err);
@@ -63,7 +63,7 @@ static void answer(struct rpc_infer *r, struct error *err, const struct infer_an
         /* Small outputs are copied by now, and the parts hold the buffers of the others. */
         rpc_inference_done(&r->inference);
         if (err != NULL)
-                fail(grpc, err);
+                fail_call(grpc, err);
         else if (parts->is_packed)
                 grpc_call_reply_packed(grpc, parts->parts);
         else
@@ -163,7 +163,7 @@ static void refuse_infer(struct rpc_infer *r, struct error *err) {
                 memory = r->memory->arena;
         rpc_inference_done(&r->inference);
         if (verdict == ACCESS_GRANTED)
-                fail(grpc, err);
+                fail_call(grpc, err);
         else
                 refuse_access(grpc, verdict, err);
         arena_done(&memory);

@@ -105,7 +105,7 @@ static struct error *forward_metadata(struct rpc_inference *i) {
         return NULL;
 }
 
-static struct error *fill(struct rpc_inference *i) {
+static struct error *fill_call(struct rpc_inference *i) {
         struct infer_request *q = &i->wire.request;
 
         TRY(STEAL(i->wire.parameter_fault));
@@ -116,7 +116,7 @@ static struct error *fill(struct rpc_inference *i) {
 }
 
 struct error *rpc_inference_fill(struct rpc_inference *i) {
-        return report_exit(i, fill(i));
+        return report_exit(i, fill_call(i));
 }
 
 /* ---- the response ---- */

@@ -245,7 +245,8 @@ static struct error *tell_extensions(REFLECTION_RESPONSE *answer, struct arena *
         return NULL;
 }
 
-static struct error *fill(REFLECTION_RESPONSE *answer, REFLECTION_REQUEST *q, struct arena *arena) {
+static struct error *fill_answer(REFLECTION_RESPONSE *answer, REFLECTION_REQUEST *q,
+                                 struct arena *arena) {
         answer->valid_host = q->host;
         answer->original_request = q;
         switch (q->message_request_case) {
@@ -273,7 +274,7 @@ static struct error *reply(struct grpc_call *call, struct str message, struct ar
                             scratch, &request));
         TRY(pb_message_new(&grpc__reflection__v1__server_reflection_response__descriptor, scratch,
                            &answer));
-        TRY(fill((void *)answer, (void *)request, scratch));
+        TRY(fill_answer((void *)answer, (void *)request, scratch));
         return rpc_map_send(call, answer, scratch);
 }
 

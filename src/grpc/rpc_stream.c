@@ -236,7 +236,7 @@ static void fail_stream(struct stream *s, struct error *err) {
         error_free(err);
 }
 
-static void finish(struct stream *s) {
+static void finish_stream(struct stream *s) {
         struct grpc_call *call = s->call;
         bool              is_over = s->is_over;
 
@@ -270,7 +270,7 @@ static bool must_wait(const struct stream *s) {
 static void end_callback(struct stream *s) {
         s->n_users--;
         if (s->n_users == 0 && (s->is_over || s->is_half_closed)) {
-                finish(s);
+                finish_stream(s);
         } else if (s->is_paused && !must_wait(s)) {
                 s->is_paused = false;
                 grpc_call_resume(s->call); /* may call back before it returns */
@@ -739,7 +739,7 @@ static struct trace_record *start_trace(struct stream_request *r) {
         return r->trace;
 }
 
-static struct error *fill(struct stream_request *r) {
+static struct error *fill_request(struct stream_request *r) {
         if (!r->is_charged)
                 return error_new_text(ERR_UNAVAILABLE, BYTE_BUDGET_USED_UP);
         return rpc_inference_fill(&r->inference);
@@ -750,7 +750,7 @@ static struct error *submit(struct stream_request *r) {
 
         if (w->message.len > 0)
                 TRY(read_message(r, w->message, w->owner, &w->limits));
-        TRY(fill(r));
+        TRY(fill_request(r));
         return infer_call_submit(&r->inference.call, start_trace(r));
 }
 
@@ -822,7 +822,7 @@ static void start_request(struct stream *s, struct str message, struct buf *owne
                 return;
         }
         if (err == NULL)
-                err = fill(r);
+                err = fill_request(r);
         if (err == NULL)
                 err = infer_call_start(&r->inference.call, start_trace(r));
         if (err != NULL)

@@ -1448,7 +1448,7 @@ static void run_deferred_parse(struct http_conn *c) {
         on_parse(&c->parse_task);
 }
 
-static void on_end(struct conn *net, bool is_reset) {
+static void on_conn_end(struct conn *net, bool is_reset) {
         struct http_conn *c = conn_owner(net);
 
         run_deferred_parse(c);
@@ -1540,7 +1540,7 @@ static const struct conn_ops conn_ops = {
         .on_room = on_room,
         .on_no_room = on_no_room,
         .on_read = on_read,
-        .on_end = on_end,
+        .on_end = on_conn_end,
         .on_written = on_written,
         .on_tick = on_tick,
         .on_closed = on_closed,

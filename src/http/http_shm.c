@@ -107,7 +107,7 @@ static struct error *missing(const char *member) {
 }
 
 /* Returns the error to report, which moves out of the scan. */
-static struct error *finish(const struct http_infer_decoder *d, struct scan *s) {
+static struct error *finish_region(const struct http_infer_decoder *d, struct scan *s) {
         if (json_failed(&d->json))
                 return json_syntax_error(&d->json);
         if (!s->is_seen[MEMBER_KEY])
@@ -130,7 +130,7 @@ struct error *http_shm_decode(struct str body, struct arena *arena, struct shm_p
 
         json_reader_init(&d.json, body);
         read_document(&d, &s, &place);
-        err = finish(&d, &s);
+        err = finish_region(&d, &s);
         for (size_t i = 0; i < N_MEMBERS; i++)
                 error_free(s.faults[i]);
         if (err != NULL)

@@ -81,7 +81,7 @@ static void on_read(struct conn *conn, size_t n) {
                 send_waiting(ch);
 }
 
-static void on_end(struct conn *conn, bool is_reset) {
+static void on_conn_end(struct conn *conn, bool is_reset) {
         struct channel *ch = conn_owner(conn);
 
         if (ch->conn != conn)
@@ -135,7 +135,7 @@ static void on_closed(struct conn *conn) {
 static const struct conn_ops conn_ops = {
         .on_room = on_room,
         .on_read = on_read,
-        .on_end = on_end,
+        .on_end = on_conn_end,
         .on_written = on_written,
         .on_tick = on_tick,
         .on_connected = on_connected,

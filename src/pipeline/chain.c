@@ -132,7 +132,7 @@ static void remove_executor(struct scheduler *s, struct executor *e) {
                 own->ops->remove_executor(own, e);
 }
 
-static void drain(struct scheduler *s) {
+static void drain_chain(struct scheduler *s) {
         struct chain *c = self_of(s);
 
         atomic_store(&c->is_draining, true);
@@ -212,7 +212,7 @@ struct scheduler *chain_new(const struct chain_options *o) {
                 .released = released,
                 .add_executor = add_executor,
                 .remove_executor = remove_executor,
-                .drain = drain,
+                .drain = drain_chain,
                 .retire = retire,
                 .free = free_chain,
         };

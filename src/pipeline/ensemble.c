@@ -60,7 +60,7 @@ static void complete_answer(struct scheduler *s, const struct request *req,
         step_models_unref(models);
 }
 
-static void drain(struct scheduler *s) {
+static void drain_ensemble(struct scheduler *s) {
         atomic_store(&self_of(s)->is_draining, true);
 }
 
@@ -88,7 +88,7 @@ struct error *ensemble_new(struct model *model, struct step_models_holder *steps
                 .submit = submit,
                 .cancel = cancel,
                 .complete_answer = complete_answer,
-                .drain = drain,
+                .drain = drain_ensemble,
                 .free = ensemble_free,
         };
         const Inference__ModelEnsembling *config = model->config->pb->ensemble_scheduling;

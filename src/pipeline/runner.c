@@ -109,7 +109,7 @@ static void send_failure(struct request *req, const struct error *why) {
 }
 
 /* No step is open, and the thread drives the run: no other thread uses it any more. */
-static void finish(struct run *run) {
+static void finish_run(struct run *run) {
         struct request  *req = run->req;
         struct response *response;
         struct error    *err;
@@ -227,11 +227,12 @@ static void on_response(struct inner_request *r, struct response *response, uint
         }
 }
 
-static void on_end(struct inner_request *r) {
+static void on_step_end(struct inner_request *r) {
         give_end(r->owner);
 }
 
-static const struct inner_request_ops step_ops = { .on_response = on_response, .on_end = on_end };
+static const struct inner_request_ops step_ops = { .on_response = on_response,
+                                                   .on_end = on_step_end };
 
 static struct error *check_may_begin(const struct run *run) {
         static struct error failed = ERROR_STATIC(ERR_CANCELLED, "another step has failed");
@@ -700,7 +701,7 @@ static void drive(struct run *run, bool now) {
                 else if (!go_alone(run, now))
                         return;
                 if (run->n_open == 0) {
-                        finish(run);
+                        finish_run(run);
                         return;
                 }
                 if (!take_news(run, &news, &ready))

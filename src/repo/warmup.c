@@ -134,7 +134,7 @@ static void on_response(struct inner_request *r, struct response *response, uint
         response_free(response);
 }
 
-static void on_end(struct inner_request *r) {
+static void on_warmup_end(struct inner_request *r) {
         struct warmup *w = r->owner;
 
         MUTEX_GUARD(&w->lock);
@@ -199,7 +199,7 @@ static void free_request(struct inner_request *r) {
 
 static struct error *make_request(struct warmup *w, struct inner_request **ret) {
         static const struct inner_request_ops ops = { .on_response = on_response,
-                                                      .on_end = on_end };
+                                                      .on_end = on_warmup_end };
         struct inner_request                 *r = inner_request_new(w->model, &ops, w);
 
         if (r == NULL)

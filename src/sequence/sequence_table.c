@@ -298,8 +298,8 @@ static struct error *needs_start(const struct request *req) {
                          req->correlation.number, model);
 }
 
-static struct sequence *find(const struct sequence_table *t, const struct request *req,
-                             uint64_t *ret_hash) {
+static struct sequence *find_sequence(const struct sequence_table *t, const struct request *req,
+                                      uint64_t *ret_hash) {
         struct sequence_link *link;
 
         *ret_hash = sequence_ids_hash(&t->ids, &req->correlation);
@@ -310,13 +310,13 @@ static struct sequence *find(const struct sequence_table *t, const struct reques
 bool sequence_table_knows(const struct sequence_table *t, const struct request *req) {
         uint64_t hash;
 
-        return find(t, req, &hash) != NULL;
+        return find_sequence(t, req, &hash) != NULL;
 }
 
 bool sequence_table_forget(struct sequence_table *t, const struct request *req,
                            struct sequence_outcome *out) {
         uint64_t         hash;
-        struct sequence *seq = find(t, req, &hash);
+        struct sequence *seq = find_sequence(t, req, &hash);
 
         if (seq == NULL)
                 return false;
@@ -382,7 +382,7 @@ struct error *sequence_table_push(struct sequence_table *t, struct request *req,
         uint64_t         hash = 0;
 
         if (origin == SEQUENCE_OF_CLIENT) {
-                seq = find(t, req, &hash);
+                seq = find_sequence(t, req, &hash);
                 if (seq == NULL && !is_start)
                         return needs_start(req);
                 out->has_conflict = seq != NULL && is_start;

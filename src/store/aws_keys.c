@@ -67,7 +67,7 @@ static struct error *read_json(struct str json, const char *place, struct store_
 }
 
 /* "<Action>Response/<Action>Result/Credentials/AccessKeyId" */
-static struct error *on_end(void *userp, struct str path, struct str text) {
+static struct error *on_element_end(void *userp, struct str path, struct str text) {
         struct answer_keys *k = userp;
         const struct {
                 const char *name;
@@ -87,7 +87,7 @@ static struct error *on_end(void *userp, struct str path, struct str text) {
 
 static struct error *read_xml(struct str xml, const char *place, struct store_keys **ret) {
         AUTO_ANSWER_KEYS         k = { .id = NULL };
-        const struct xml_handler h = { .end = on_end, .userp = &k };
+        const struct xml_handler h = { .end = on_element_end, .userp = &k };
         struct error            *err = xml_read(xml, &h);
 
         if (err != NULL)

@@ -42,7 +42,7 @@ struct page {
         unsigned char md5[STORE_LIST_MD5_BYTES];
 };
 
-static struct error *on_begin(void *userp, struct str path) {
+static struct error *on_element_begin(void *userp, struct str path) {
         struct page *p = userp;
 
         if (str_is(path, ROOT))
@@ -104,7 +104,7 @@ static void read_property(struct page *p, struct str name, struct str text) {
                 p->is_folder = str_is(text, "directory");
 }
 
-static struct error *on_end(void *userp, struct str path, struct str text) {
+static struct error *on_element_end(void *userp, struct str path, struct str text) {
         struct page *p = userp;
         size_t       start = sizeof(PROPERTIES); /* with the slash after it */
 
@@ -121,7 +121,9 @@ static struct error *on_end(void *userp, struct str path, struct str text) {
 
 struct error *list_as_read(struct str page, struct store_list *l, struct strbuf *ret_token) {
         struct page              p = { .list = l, .token = ret_token };
-        const struct xml_handler h = { .begin = on_begin, .end = on_end, .userp = &p };
+        const struct xml_handler h = { .begin = on_element_begin,
+                                       .end = on_element_end,
+                                       .userp = &p };
         struct error            *err;
 
         strbuf_clear(ret_token);

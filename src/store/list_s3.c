@@ -45,7 +45,7 @@ struct page {
         bool          has_size;
 };
 
-static struct error *on_begin(void *userp, struct str path) {
+static struct error *on_element_begin(void *userp, struct str path) {
         struct page *p = userp;
 
         if (str_is(path, ROOT))
@@ -102,7 +102,7 @@ static struct error *add_object(struct page *p) {
         return store_list_add(p->list, &o);
 }
 
-static struct error *on_end(void *userp, struct str path, struct str text) {
+static struct error *on_element_end(void *userp, struct str path, struct str text) {
         struct page *p = userp;
 
         if (str_is(path, CONTENTS "/Key"))
@@ -141,7 +141,9 @@ static bool is_encoded(struct str page) {
 
 struct error *list_s3_read(struct str page, struct store_list *l, struct strbuf *ret_token) {
         struct page p = { .list = l, .token = ret_token, .is_encoded = is_encoded(page) };
-        const struct xml_handler h = { .begin = on_begin, .end = on_end, .userp = &p };
+        const struct xml_handler h = { .begin = on_element_begin,
+                                       .end = on_element_end,
+                                       .userp = &p };
         struct error            *err;
 
         strbuf_clear(ret_token);

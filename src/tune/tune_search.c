@@ -97,7 +97,7 @@ void tune_search_add(struct tune_search *s, const struct tune_point *p,
 
 /* ---- the order --------------------------------------------------------------------------------- */
 
-static bool take(struct tune_search *s, const struct tune_point *p, struct tune_point *ret) {
+static bool take_point(struct tune_search *s, const struct tune_point *p, struct tune_point *ret) {
         size_t number = tune_space_number(s->space, p);
 
         if (s->is_taken[number] || !tune_space_is_canonical(s->space, p))
@@ -132,7 +132,7 @@ static bool next_coarse(struct tune_search *s, struct tune_point *ret) {
         while (s->n_coarse < N_COARSE) {
                 struct tune_point p = coarse_point(s->space, s->n_coarse++);
 
-                if (take(s, &p, ret))
+                if (take_point(s, &p, ret))
                         return true;
         }
         return false;
@@ -149,7 +149,7 @@ static bool next_on_axis(struct tune_search *s, const struct tune_point *p, size
                 return false;
         neighbour.at[axis] = (uint8_t)at;
         tune_space_make_canonical(s->space, &neighbour);
-        return take(s, &neighbour, ret);
+        return take_point(s, &neighbour, ret);
 }
 
 static bool next_neighbour(struct tune_search *s, const struct tune_point *p,
@@ -178,14 +178,14 @@ static bool next_of_grid(struct tune_search *s, struct tune_point *ret) {
         for (size_t i = 0; i < size; i++) {
                 struct tune_point p = tune_space_point(s->space, i);
 
-                if (take(s, &p, ret))
+                if (take_point(s, &p, ret))
                         return true;
         }
         return false;
 }
 
 bool tune_search_next(struct tune_search *s, struct tune_point *ret) {
-        if (s->n_trials == 0 && take(s, &s->present, ret))
+        if (s->n_trials == 0 && take_point(s, &s->present, ret))
                 return true;
         if (s->is_exhaustive)
                 return next_of_grid(s, ret);
