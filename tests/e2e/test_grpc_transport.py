@@ -185,7 +185,7 @@ def test_cancelled_stream(stubs, inference):
 def test_unknown_method(channel):
     long = "/no.Such/Method" + "x" * 500
     for path, reported in (("/no.Such/Method", "/no.Such/Method"), ("/a%b'c", "/a%b'c"),
-                       (long, long[:256])):
+                           (long, long[:256])):
         with pytest.raises(grpc.RpcError) as failure:
             channel.unary_unary(path)(b"")
         assert failure.value.code() == grpc.StatusCode.UNIMPLEMENTED
