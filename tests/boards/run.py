@@ -4,13 +4,13 @@
 
   make boards      or      tests/boards/run.py --build=build
 
-First without a server: the boards are what tools/make_boards.py writes, promtool accepts the rules and their
-unit tests, and each alert has a section in docs/operations.md.
+The first checks need no server: the boards equal the output of tools/make_boards.py, promtool accepts the rules and
+their unit tests, and each alert has a section in docs/operations.md.
 
-Then Prometheus scrapes a server every two seconds, both on free ports of 127.0.0.1, while clients use each
-kind of model over HTTP and gRPC. In the end every query of every board has a value, every rule evaluates,
-every recording rule has a series, and an exemplar of a traced request arrived. `promtool check metrics` finds
-nothing at the page but names that are the reference server's, or older than this check.
+Then Prometheus scrapes a server every two seconds, both on free ports of 127.0.0.1, while clients use each kind of
+model over HTTP and gRPC. At the end every query of every board has a value, every rule can be evaluated, every
+recording rule has a series, and Prometheus has an exemplar of a traced request. `promtool check metrics` complains only
+about names of the reference server, and about names that are older than this check.
 """
 import argparse
 import concurrent.futures
