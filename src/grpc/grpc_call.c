@@ -1269,19 +1269,19 @@ void grpc_call_finish(struct grpc_call *call, enum grpc_code code, const char *m
         flush_soon(st);
 }
 
-static void reply(struct grpc_call *call, const struct grpc_part *parts, size_t n_parts,
-                  bool is_packed) {
+static void send_reply(struct grpc_call *call, const struct grpc_part *parts, size_t n_parts,
+                       bool is_packed) {
         finish_handling(call->stream); /* so a message that cannot be sent causes no on_abort */
         put(call->stream, parts, n_parts, is_packed);
         grpc_call_finish(call, GRPC_OK, NULL);
 }
 
 void grpc_call_reply(struct grpc_call *call, const struct grpc_part *parts, size_t n_parts) {
-        reply(call, parts, n_parts, false);
+        send_reply(call, parts, n_parts, false);
 }
 
 void grpc_call_reply_packed(struct grpc_call *call, const struct grpc_part *packed) {
-        reply(call, packed, 1, true);
+        send_reply(call, packed, 1, true);
 }
 
 void grpc_call_fail(struct grpc_call *call, struct error *err) {

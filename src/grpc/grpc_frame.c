@@ -64,7 +64,7 @@ static size_t room_of(const struct grpc_frame *f) {
 }
 
 /* Bytes that the socket read into grpc_frame_room() are already in place. */
-static void gather(struct grpc_frame *f, struct str *in) {
+static void gather_message(struct grpc_frame *f, struct str *in) {
         char  *place = f->gathered->bytes + f->got;
         size_t n = MIN(room_of(f), in->len);
 
@@ -99,7 +99,7 @@ enum grpc_frame_status grpc_frame_read(struct grpc_frame *f, struct str *in, str
         while (f->got < f->len && in->len > 0) {
                 if (!make_room(f, in->len))
                         return GRPC_FRAME_NO_MEMORY;
-                gather(f, in);
+                gather_message(f, in);
         }
         if (f->got < f->len)
                 return GRPC_FRAME_MORE;

@@ -90,7 +90,7 @@ static enum leave_claim claim_of_memory(const struct leave_place *place, uint64_
         return claim_of(place, now_ns, 0);
 }
 
-static void release(struct h2_conn *c);
+static void release_conn(struct h2_conn *c);
 
 /* What the closed connection held is free when this returns, so that many connections that arrive in one
  * round do not use up the budget. */
@@ -104,7 +104,7 @@ static bool make_room(struct h2_shard *shard, enum leave_need need, leave_claim_
         c = CONTAINER_OF(place, struct h2_conn, place);
         h2_conn_drain(c); /* the client learns that no call was lost */
         h2_conn_kill(c);
-        release(c);
+        release_conn(c);
         return true;
 }
 
@@ -716,7 +716,7 @@ enum h2_gathered {
         H2_GATHERED_FAILED, /* the connection cannot go on */
 };
 
-static enum h2_gathered gather(struct h2_conn *c, struct h2_out *out) {
+static enum h2_gathered gather_frames(struct h2_conn *c, struct h2_out *out) {
         const uint8_t *bytes;
         ssize_t        n;
 
@@ -735,7 +735,7 @@ static enum h2_gathered session_gather(struct h2_conn *c, struct h2_out *out) {
 
         c->gathering = out;
         c->is_full = false;
-        gathered = gather(c, out);
+        gathered = gather_frames(c, out);
         c->gathering = NULL;
         return gathered;
 }
@@ -888,7 +888,7 @@ static void end_streams(struct h2_conn *c) {
 }
 
 /* Frees streams and session, while the connection itself waits for its socket or for handlers. */
-static void release(struct h2_conn *c) {
+static void release_conn(struct h2_conn *c) {
         /* Handlers that finish now do not free the connection, since it is not CLOSED. */
         if (c->state < H2_RELEASED)
                 set_state(c, H2_RELEASED);
@@ -897,7 +897,7 @@ static void release(struct h2_conn *c) {
 }
 
 void h2_conn_end(struct h2_conn *c) {
-        release(c);
+        release_conn(c);
         c->net = NULL;
         set_state(c, H2_CLOSED);
         if (c->n_streams == 0)

@@ -630,7 +630,7 @@ static struct error *choose_field(const struct infer_decoder *d, const struct co
         return NULL;
 }
 
-static char *allocate(struct infer_decoder *d, struct infer_input *in, size_t bytes) {
+static char *allocate_input(struct infer_decoder *d, struct infer_input *in, size_t bytes) {
         if (bytes <= MAX_BYTES_IN_ARENA)
                 return arena_try_alloc(d->source->arena, bytes);
         in->converted = buf_new(d->source->pool, bytes);
@@ -663,7 +663,7 @@ static struct error *read_contents(struct infer_decoder *d, const struct wire_in
         bytes = count.text_bytes;
         if (field != CONTENTS_BYTES && !size_mul(count.n[field], out.width, &bytes))
                 return infer_no_memory();
-        out.at = allocate(d, in, bytes);
+        out.at = allocate_input(d, in, bytes);
         if (out.at == NULL)
                 return infer_no_memory();
         out.end = out.at + bytes;

@@ -54,7 +54,8 @@ static struct error *client_is_gone(void) {
 }
 
 /* Answers the call; takes the error. */
-static void answer(struct rpc_infer *r, struct error *err, const struct infer_answer_parts *parts) {
+static void answer_infer(struct rpc_infer *r, struct error *err,
+                         const struct infer_answer_parts *parts) {
         struct grpc_call *grpc = r->inference.grpc;
         struct arena      memory = { 0 };
 
@@ -108,7 +109,7 @@ static void on_answer(struct loop_work *work) {
         w->r->has_long_work = false;
         if (work->is_cancelled)
                 w->err = client_is_gone();
-        answer(w->r, w->err, &w->parts);
+        answer_infer(w->r, w->err, &w->parts);
 }
 
 static void on_done(struct infer_call *c) {
@@ -124,7 +125,7 @@ static void on_done(struct infer_call *c) {
         if (is_long)
                 start_long_work(get_long_work(r), run_answer, on_answer);
         else
-                answer(r, err, &parts);
+                answer_infer(r, err, &parts);
 }
 
 static struct error *read_message(struct rpc_inference *i, struct str message, struct buf *owner) {
@@ -169,7 +170,7 @@ static void refuse_infer(struct rpc_infer *r, struct error *err) {
         arena_done(&memory);
 }
 
-static struct error *submit(struct long_work *w) {
+static struct error *submit_decoded(struct long_work *w) {
         struct rpc_inference           *i = &w->r->inference;
         struct rpc_inference_read_times read;
 
@@ -184,7 +185,7 @@ static struct error *submit(struct long_work *w) {
 static void run_reading(struct loop_work *work) {
         struct long_work *w = CONTAINER_OF(work, struct long_work, work);
 
-        w->err = submit(w);
+        w->err = submit_decoded(w);
 }
 
 static void on_reading(struct loop_work *work) {

@@ -268,7 +268,8 @@ static struct error *fill_answer(REFLECTION_RESPONSE *answer, REFLECTION_REQUEST
         }
 }
 
-static struct error *reply(struct grpc_call *call, struct str message, struct arena *scratch) {
+static struct error *send_answer(struct grpc_call *call, struct str message,
+                                 struct arena *scratch) {
         ProtobufCMessage *request, *answer;
 
         TRY(rpc_map_request(&grpc__reflection__v1__server_reflection_request__descriptor, message,
@@ -311,7 +312,7 @@ void rpc_reflection_read(struct grpc_call *call, struct str message, struct buf 
 
         (void)owner;
         s->is_reading = true;
-        err = reply(call, message, &s->scratch);
+        err = send_answer(call, message, &s->scratch);
         s->is_reading = false;
         arena_reset(&s->scratch);
         if (err != NULL || s->is_aborted)

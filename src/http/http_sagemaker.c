@@ -120,7 +120,7 @@ static struct error *read_load(struct hosted_order *o) {
         return NULL;
 }
 
-static void load(struct http_call *call) {
+static void load_hosted(struct http_call *call) {
         struct hosted_order *o = new_order(call, run_load);
 
         o->err = read_load(o);
@@ -195,7 +195,7 @@ static const struct http_route rows[] = {
         { "/invocations", POST, ENDPOINT_INFERENCE, NULL, http_infer_post },
         { "/ping", GET, ENDPOINT_HEALTH, NULL, http_health_ready },
         { "/models", GET, ENDPOINT_MODEL_REPOSITORY, HTTP_JSON, list_models },
-        { "/models", POST, ENDPOINT_MODEL_REPOSITORY, HTTP_JSON, load },
+        { "/models", POST, ENDPOINT_MODEL_REPOSITORY, HTTP_JSON, load_hosted },
         { "/models/{m}", GET, ENDPOINT_MODEL_REPOSITORY, HTTP_JSON, get_model },
         { "/models/{m}", DELETE, ENDPOINT_MODEL_REPOSITORY, HTTP_JSON, unload },
 };

@@ -166,7 +166,7 @@ static struct error *register_cuda(struct http_call *call) {
         return shared_memory_refuse_cuda(arena_str(&call->arena, call->region));
 }
 
-static void reply(struct http_call *call, struct error *err) {
+static void reply_shm(struct http_call *call, struct error *err) {
         if (err != NULL)
                 http_call_reply_error(call, err, HTTP_JSON);
         else
@@ -174,19 +174,19 @@ static void reply(struct http_call *call, struct error *err) {
 }
 
 void http_shm_system_register(struct http_call *call) {
-        reply(call, register_system(call));
+        reply_shm(call, register_system(call));
 }
 
 void http_shm_cuda_register(struct http_call *call) {
-        reply(call, register_cuda(call));
+        reply_shm(call, register_cuda(call));
 }
 
 void http_shm_system_unregister(struct http_call *call) {
-        reply(call, shared_memory_unregister(call->service->shared_memory, SHARED_MEMORY_SYSTEM,
-                                             call->region));
+        reply_shm(call, shared_memory_unregister(call->service->shared_memory, SHARED_MEMORY_SYSTEM,
+                                                 call->region));
 }
 
 void http_shm_cuda_unregister(struct http_call *call) {
-        reply(call, shared_memory_unregister(call->service->shared_memory, SHARED_MEMORY_CUDA,
-                                             call->region));
+        reply_shm(call, shared_memory_unregister(call->service->shared_memory, SHARED_MEMORY_CUDA,
+                                                 call->region));
 }

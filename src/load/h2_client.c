@@ -488,7 +488,7 @@ static bool read_frame(struct h2_client *c, const char *at, size_t bytes) {
 }
 
 /* Completes the frame that is gathered in `in`, as far as the bytes go. */
-static bool gather(struct h2_client *c, struct str *bytes) {
+static bool gather_bytes(struct h2_client *c, struct str *bytes) {
         size_t wanted = c->in.len < FRAME_HEAD ? FRAME_HEAD : frame_bytes(c->in.ptr);
         size_t n = MIN(wanted - c->in.len, bytes->len);
 
@@ -508,7 +508,7 @@ bool h2_client_read(struct h2_client *c, struct str in) {
                 size_t bytes;
 
                 if (c->in.len > 0 || in.len < FRAME_HEAD || frame_bytes(in.ptr) > in.len) {
-                        if (!gather(c, &in))
+                        if (!gather_bytes(c, &in))
                                 return false;
                         continue;
                 }

@@ -30,7 +30,7 @@ static struct error *draining(const struct request *req) {
                              "inference requests");
 }
 
-static struct error *submit(struct scheduler *s, struct request *req) {
+static struct error *submit_to_ensemble(struct scheduler *s, struct request *req) {
         struct ensemble    *e = self_of(s);
         struct step_models *models;
         struct error       *err;
@@ -85,7 +85,7 @@ struct error *ensemble_prepare(const struct model_config *ensemble, struct step_
 struct error *ensemble_new(struct model *model, struct step_models_holder *steps,
                            struct step_memory *memory, struct scheduler **ret) {
         static const struct scheduler_ops ops = {
-                .submit = submit,
+                .submit = submit_to_ensemble,
                 .cancel = cancel,
                 .complete_answer = complete_answer,
                 .drain = drain_ensemble,

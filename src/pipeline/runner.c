@@ -874,7 +874,7 @@ static void on_group(struct continuation *c) {
 /* ---- the beginning --------------------------------------------------------------------------- */
 
 /* Chooses all outputs, or those that the request lists. A chain passes the list to its last stage. */
-static bool choose(struct run *run) {
+static bool choose_next(struct run *run) {
         run->choice = &run->plan->all;
         if (run->req->n_outputs == 0 || run->plan->is_chain)
                 return true;
@@ -892,7 +892,7 @@ static struct run *run_new(struct runner *r, struct request *req, struct step_mo
         run->req = req;
         run->models = models;
         run->plan = plan;
-        if (!choose(run)) {
+        if (!choose_next(run)) {
                 run_memory_give(run);
                 return NULL;
         }
@@ -925,7 +925,7 @@ static void on_begin_now(struct continuation *c) {
 
 /* Inside an execution the steps start at once, since its backend may wait for the answer. A step that is
  * a composed model itself runs within the run that it is a step of. */
-static void begin(struct run *run) {
+static void begin_run(struct run *run) {
         struct infer_thread *self = infer_thread_self();
 
         if (infer_thread_is_executing(self)) {
@@ -956,7 +956,7 @@ struct error *runner_submit(struct runner *r, struct request *req, struct step_m
         flow_begin(run);
         if (run->plan->n_streams > 1)
                 make_reachable(run);
-        begin(run);
+        begin_run(run);
         return NULL;
 }
 

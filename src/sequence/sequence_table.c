@@ -326,8 +326,9 @@ bool sequence_table_forget(struct sequence_table *t, const struct request *req,
         return true;
 }
 
-static struct sequence *begin(struct sequence_table *t, const struct request *req,
-                              enum sequence_origin origin, uint64_t hash, uint64_t now_ns) {
+static struct sequence *begin_sequence(struct sequence_table *t, const struct request *req,
+                                       enum sequence_origin origin, uint64_t hash,
+                                       uint64_t now_ns) {
         static const struct correlation_id none;
         struct sequence                   *seq =
                 sequence_new(origin == SEQUENCE_OF_CLIENT ? &req->correlation : &none, hash);
@@ -388,7 +389,7 @@ struct error *sequence_table_push(struct sequence_table *t, struct request *req,
                 out->has_conflict = seq != NULL && is_start;
         }
         if (seq == NULL)
-                seq = begin(t, req, origin, hash, now_ns);
+                seq = begin_sequence(t, req, origin, hash, now_ns);
         if (seq == NULL)
                 return error_new(ERR_UNAVAILABLE, "out of memory for a sequence of model '%s'",
                                  req->model->name);

@@ -356,8 +356,8 @@ static uint64_t count_cached(const struct cache_file *c) {
         return n;
 }
 
-static struct fetch_file *make(struct store_fetch *fetch, const struct store_entry *e,
-                               const char *target) {
+static struct fetch_file *make_fetch(struct store_fetch *fetch, const struct store_entry *e,
+                                     const char *target) {
         struct fetch_file *f = mem_zalloc(sizeof(*f));
 
         f->fetch = fetch;
@@ -384,7 +384,7 @@ static void begin_runners(struct fetch_file *f) {
 
 struct error *fetch_file_begin(struct store_fetch *fetch, const struct store_entry *e,
                                const char *target, enum cache_state *ret_state) {
-        struct fetch_file *f = make(fetch, e, target);
+        struct fetch_file *f = make_fetch(fetch, e, target);
         struct error      *err = open_cache(f, ret_state);
 
         if (err == NULL && *ret_state == CACHE_PART) {

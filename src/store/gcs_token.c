@@ -91,8 +91,8 @@ static struct error *put_assertion(const struct gcs_setup *s, uint64_t now_ns, s
 /* ---- exchanges ----------------------------------------------------------------------------- */
 
 /* `authorization`: the value of a header, or NULL. */
-static struct error *ask(const struct gcs_setup *s, const struct strbuf *form,
-                         const char *authorization, struct store_answer *ret) {
+static struct error *ask_token_server(const struct gcs_setup *s, const struct strbuf *form,
+                                      const char *authorization, struct store_answer *ret) {
         struct store_request r;
         struct error        *err = strbuf_check(form, "a request for a token");
 
@@ -113,7 +113,7 @@ static struct error *exchange(const struct gcs_setup *s, const struct strbuf *fo
         struct store_answer a;
         struct error       *err;
 
-        TRY(ask(s, form, authorization, &a));
+        TRY(ask_token_server(s, form, authorization, &a));
         err = token_read_oauth(strbuf_str(&a.body), place, now_ns, ret);
         store_answer_done(&a);
         return err;

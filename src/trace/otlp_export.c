@@ -59,7 +59,7 @@ static void log_recovery(struct otlp_export *e) {
         e->is_failing = false;
 }
 
-static enum outcome post(struct otlp_export *e, struct str body) {
+static enum outcome post_traces(struct otlp_export *e, struct str body) {
         struct curl_functions *curl = &e->curl;
         long                   status = 0;
         CURLcode               code;
@@ -84,7 +84,7 @@ static bool deliver(struct otlp_export *e, struct str body) {
         uint64_t pause_ns = FIRST_PAUSE_NS;
 
         for (int n = 1;; n++) {
-                enum outcome outcome = post(e, body);
+                enum outcome outcome = post_traces(e, body);
 
                 if (outcome != TRY_AGAIN)
                         return outcome == SENT;
