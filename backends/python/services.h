@@ -21,8 +21,6 @@
 #include "python/python_instance.h"
 #include "python/reply.h"
 
-struct metrics;
-
 /* Handles a request; `json` is the payload of the call. */
 void services_answer(struct instance *in, const char *json, size_t len, struct reply_to *to);
 

@@ -104,8 +104,8 @@ static struct error *load_permitted(struct server *s, const struct load_call *c)
         return err;
 }
 
-static struct error *load(struct server *s, const char *name,
-                          const struct TRITONSERVER_Parameter **parameters, size_t n) {
+static struct error *load_model(struct server *s, const char *name,
+                                const struct TRITONSERVER_Parameter **parameters, size_t n) {
         return load_permitted(s, &(struct load_call){ .model = name,
                                                       .parameters = parameters,
                                                       .n_parameters = n });
@@ -118,7 +118,8 @@ struct TRITONSERVER_Error *TRITONSERVER_ServerLoadModelWithParameters(
         API_NEEDS(model_name);
         if (parameter_count > 0)
                 API_NEEDS(parameters);
-        return error_to_api(load(server_from_api(server), model_name, parameters, parameter_count));
+        return error_to_api(
+                load_model(server_from_api(server), model_name, parameters, parameter_count));
 }
 
 struct TRITONSERVER_Error *NESO_ServerLoadPermittedModel(
@@ -175,7 +176,7 @@ static struct error *load_stage(struct server *s, const char *model, const char 
                 for (size_t i = 0; i < n; i++)
                         all[i] = p->parameters[i];
                 all[n] = (const struct TRITONSERVER_Parameter *)last;
-                err = load(s, model, all, n + 1);
+                err = load_model(s, model, all, n + 1);
         } else {
                 err = error_new(ERR_UNAVAILABLE, "out of memory to load model '%s'", model);
         }
@@ -209,7 +210,7 @@ struct TRITONSERVER_Error *NESO_ServerLoadChain(struct TRITONSERVER_Server *serv
 
                 API_TRY(i + 1 < model_count
                                 ? load_stage(s, models[i], models[i + 1], p)
-                                : load(s, models[i], p->parameters, p->parameter_count));
+                                : load_model(s, models[i], p->parameters, p->parameter_count));
         }
         for (uint64_t i = 0; i < model_count; i++)
                 loaded[i] = models[i];

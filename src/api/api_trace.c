@@ -19,8 +19,8 @@ static struct TRITONSERVER_Error *out_of_memory(void) {
         return error_to_api(error_new(ERR_UNAVAILABLE, "out of memory for a trace"));
 }
 
-static struct TRITONSERVER_Error *make(const struct trace_options          *o,
-                                       struct TRITONSERVER_InferenceTrace **ret) {
+static struct TRITONSERVER_Error *make_trace(const struct trace_options          *o,
+                                             struct TRITONSERVER_InferenceTrace **ret) {
         struct trace *t = trace_new(o);
 
         if (t == NULL)
@@ -36,7 +36,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceNew(
         API_NEEDS(trace);
         API_NEEDS(activity_fn);
         API_NEEDS(release_fn);
-        return make(
+        return make_trace(
                 &(struct trace_options){
                         .level = (uint32_t)level,
                         .parent_id = parent_id,
@@ -57,7 +57,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceTraceTensorNew(
         if ((level & TRITONSERVER_TRACE_LEVEL_TENSORS) != 0)
                 API_NEEDS(tensor_activity_fn);
         API_NEEDS(release_fn);
-        return make(
+        return make_trace(
                 &(struct trace_options){
                         .level = (uint32_t)level,
                         .parent_id = parent_id,

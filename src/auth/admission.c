@@ -106,7 +106,7 @@ struct error *admission_add(struct admission *a, const char *text) {
 /* ---- requests ---- */
 
 /* Adds n. False, with nothing added, when the limit leaves no room for n. */
-static bool take(struct admission_count *c, uint64_t n) {
+static bool take_room(struct admission_count *c, uint64_t n) {
         uint64_t now = atomic_load_explicit(&c->in_flight, memory_order_relaxed);
 
         do {
@@ -139,9 +139,9 @@ static struct error *refuse_admission(const struct admission *a, const struct ad
 
 static struct error *enter_gate(const struct admission *a, struct admission_gate *g,
                                 uint64_t bytes) {
-        if (!take(&g->requests, 1))
+        if (!take_room(&g->requests, 1))
                 return refuse_admission(a, g, &g->requests);
-        if (take(&g->bytes, bytes))
+        if (take_room(&g->bytes, bytes))
                 return NULL;
         put_back(&g->requests, 1);
         return refuse_admission(a, g, &g->bytes);

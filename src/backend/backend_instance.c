@@ -29,7 +29,7 @@ static struct error *call(struct backend_instance *in, backend_instance_fn funct
 }
 
 /* Passes the requests to the backend. When it refuses the batch, it has answered and released none. */
-static void execute(struct executor *e, struct request **requests, uint32_t n) {
+static void execute_backend(struct executor *e, struct request **requests, uint32_t n) {
         struct error *err;
 
         infer_thread_end_all_responses(); /* when a response of another backend led here */
@@ -54,7 +54,7 @@ static bool is_ready(struct executor *e) {
 }
 
 static const struct executor_ops backend_executor_ops = {
-        .execute = execute,
+        .execute = execute_backend,
         .is_ready = is_ready,
 };
 

@@ -82,7 +82,7 @@ static bool on_admits(struct batch_filter *f, struct request *req) {
                is_admitted;
 }
 
-static void on_end(struct batch_filter *f) {
+static void on_batch_end(struct batch_filter *f) {
         struct batch_strategy *s = self(f);
         PLUGIN_CALL(&s->place, names[BATCH_END]);
 
@@ -94,7 +94,7 @@ static void on_end(struct batch_filter *f) {
 static const struct batch_filter_ops strategy_ops = {
         .begin = on_begin,
         .admits = on_admits,
-        .end = on_end,
+        .end = on_batch_end,
 };
 
 /* ---- the library ----------------------------------------------------------------------------- */

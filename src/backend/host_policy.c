@@ -39,7 +39,7 @@ struct error *host_policy_check_setting(const char *name) {
                          name);
 }
 
-static struct host_policy *find(const struct host_policies *policies, const char *name) {
+static struct host_policy *find_policy(const struct host_policies *policies, const char *name) {
         if (policies != NULL)
                 for (size_t i = 0; i < policies->n_items; i++)
                         if (strcmp(policies->items[i].name, name) == 0)
@@ -58,7 +58,7 @@ static struct host_policy *add_policy(struct host_policies *policies, const char
 }
 
 static struct error *take_setting(struct host_policies *policies, const struct setting *setting) {
-        struct host_policy *policy = find(policies, setting->group);
+        struct host_policy *policy = find_policy(policies, setting->group);
         size_t              at = find_setting(setting->name);
 
         TRY(host_policy_check_setting(setting->name));
@@ -133,7 +133,7 @@ void host_policies_free(struct host_policies *policies) {
 }
 
 bool host_policies_has(const struct host_policies *policies, const char *name) {
-        return find(policies, name) != NULL;
+        return find_policy(policies, name) != NULL;
 }
 
 const struct placement *host_policies_anywhere(const struct host_policies *policies) {
@@ -142,14 +142,14 @@ const struct placement *host_policies_anywhere(const struct host_policies *polic
 
 const struct placement *host_policies_place(const struct host_policies *policies,
                                             const char                 *name) {
-        const struct host_policy *policy = find(policies, name);
+        const struct host_policy *policy = find_policy(policies, name);
 
         return policy != NULL ? &policy->place : host_policies_anywhere(policies);
 }
 
 void host_policies_print(const struct host_policies *policies, const char *name,
                          struct strbuf *to) {
-        const struct host_policy *policy = find(policies, name);
+        const struct host_policy *policy = find_policy(policies, name);
         struct json_writer        w;
 
         json_writer_init(&w, to);

@@ -169,7 +169,7 @@ static bool has_room(const struct arena *a, size_t rounded) {
         return (size_t)(a->end - a->next) >= rounded;
 }
 
-static void *take(struct arena *a, size_t rounded) {
+static void *take_room(struct arena *a, size_t rounded) {
         char *piece = a->next;
 
         a->next += rounded;
@@ -181,7 +181,7 @@ void *arena_try_alloc_slow(struct arena *a, size_t size) {
 
         if (!round_up(size, &rounded) || (!has_room(a, rounded) && !try_add_block(a, rounded)))
                 return NULL;
-        return take(a, rounded);
+        return take_room(a, rounded);
 }
 
 void *arena_room_grow(struct arena *a, struct arena_room *room, size_t bytes) {
@@ -207,7 +207,7 @@ void *arena_alloc(struct arena *a, size_t size) {
         }
         if (!has_room(a, rounded) && !try_add_block(a, rounded))
                 add_block(a, rounded);
-        return take(a, rounded);
+        return take_room(a, rounded);
 }
 
 void *arena_zalloc(struct arena *a, size_t size) {

@@ -163,7 +163,7 @@ static void give_back(struct buf_pool *pool, size_t bytes) {
         byte_account_give(&pool->account, bytes);
 }
 
-static struct buf *allocate(size_t cap, uint32_t size_class) {
+static struct buf *allocate_buf(size_t cap, uint32_t size_class) {
         struct buf *b;
         size_t      total;
 
@@ -204,7 +204,7 @@ static struct buf *new_alone(struct byte_budget *budget, size_t cap) {
 
         if (!take_or_count(budget, cost_of(cap)))
                 return NULL;
-        b = allocate(cap, BUF_CLASSES);
+        b = allocate_buf(cap, BUF_CLASSES);
         if (b != NULL)
                 begin(b, NULL, budget);
         else
@@ -230,7 +230,7 @@ struct buf *buf_new_holding(struct byte_budget *budget, size_t   n_bytes,
                 byte_budget_refused(budget);
                 return NULL;
         }
-        b = allocate(sizeof(struct held), BUF_HOLDS);
+        b = allocate_buf(sizeof(struct held), BUF_HOLDS);
         if (b == NULL) {
                 if (budget != NULL)
                         byte_budget_give(budget, n_bytes);
@@ -251,7 +251,7 @@ static struct buf *lend(struct buf_pool *pool, struct buf *b) {
 /* The pool's account has its bytes. */
 static struct buf *lend_new(struct buf_pool *pool, uint32_t size_class) {
         size_t      cap = class_bytes(size_class);
-        struct buf *b = allocate(cap, size_class);
+        struct buf *b = allocate_buf(cap, size_class);
 
         if (b != NULL)
                 return lend(pool, b);

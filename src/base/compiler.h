@@ -30,7 +30,6 @@
 /* Unit in which processors fetch memory, in bytes. Data that is used together lies in one line, and
  * data that different threads write lies in different ones. */
 #define CACHE_LINE_BYTES 64
-#define EXPORT __attribute__((visibility("default")))
 /* For a thread-local variable: its address is fixed when the library is loaded, so that a signal
  * handler can read it. For small variables only: the space for them is limited. */
 #define TLS_EARLY __attribute__((tls_model("initial-exec")))

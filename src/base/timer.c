@@ -119,7 +119,7 @@ static void run_timers(void *arg) {
         }
 }
 
-static void release(struct timer_thread *tt) {
+static void release_timers(struct timer_thread *tt) {
         cond_done(&tt->finished);
         cond_done(&tt->changed);
         mutex_done(&tt->lock);
@@ -136,7 +136,7 @@ struct error *timer_thread_new(struct timer_thread **ret) {
         cond_init(&tt->finished);
         err = thread_start(&tt->thread, "timer", run_timers, tt);
         if (err != NULL) {
-                release(tt);
+                release_timers(tt);
                 return err;
         }
         *ret = tt;
@@ -152,7 +152,7 @@ void timer_thread_free(struct timer_thread *tt) {
         mutex_unlock(&tt->lock);
 
         thread_join(&tt->thread);
-        release(tt);
+        release_timers(tt);
 }
 
 void timer_init(struct timer *t, timer_fn fire) {

@@ -124,7 +124,7 @@ static bool start_worker_locked(struct work_pool *p) {
 }
 
 /* True when enough threads run to do all waiting work. */
-static bool append(struct work_pool *p, struct work *w) {
+static bool append_work(struct work_pool *p, struct work *w) {
         MUTEX_GUARD(&p->lock);
 
         join_ended_locked(p);
@@ -133,7 +133,7 @@ static bool append(struct work_pool *p, struct work *w) {
 }
 
 void work_pool_push(struct work_pool *p, struct work *w) {
-        if (!append(p, w))
+        if (!append_work(p, w))
                 run_waiting(p);
 }
 

@@ -69,7 +69,7 @@ struct error *cache_entry_set(struct cache_entry *e, size_t index, void *base,
 
 /* ---- transfers ------------------------------------------------------------------------------- */
 
-static struct error *insert(const struct cache_transfer *t, const struct cache_buffer *to) {
+static struct error *insert_entry(const struct cache_transfer *t, const struct cache_buffer *to) {
         if (to->attributes.byte_size < t->n_bytes)
                 return error_new(ERR_INVALID_ARG,
                                  "the buffer of the cache entry has %zu bytes, it takes %zu",
@@ -87,7 +87,7 @@ struct error *cache_transfer_copy(struct cache_transfer *t, const struct cache_e
         if (b->base == NULL || b->attributes.memory_type == MEMORY_GPU)
                 return error_new(ERR_INVALID_ARG, "the cache entry has no buffer in CPU memory");
         if (t->from != NULL)
-                return insert(t, b);
+                return insert_entry(t, b);
         if (t->made != NULL)
                 return error_new(ERR_INVALID_ARG, "the cache entry was copied before");
         return serialized_response_read(b->base, b->attributes.byte_size, t->req, &t->made);

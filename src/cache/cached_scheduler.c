@@ -17,7 +17,7 @@ static struct cached_scheduler *self(struct scheduler *s) {
         return CONTAINER_OF(s, struct cached_scheduler, base);
 }
 
-static struct error *submit(struct scheduler *s, struct request *req) {
+static struct error *submit_cached(struct scheduler *s, struct request *req) {
         struct scheduler *inner = self(s)->inner;
         struct error     *err;
 
@@ -55,7 +55,7 @@ static void remove_executor(struct scheduler *s, struct executor *e) {
         inner->ops->remove_executor(inner, e);
 }
 
-static void drain(struct scheduler *s) {
+static void drain_cached(struct scheduler *s) {
         struct scheduler *inner = self(s)->inner;
 
         inner->ops->drain(inner);
@@ -77,12 +77,12 @@ static void free_both(struct scheduler *s) {
 
 struct scheduler *cached_scheduler_new(struct response_cache *cache, struct scheduler *inner) {
         static const struct scheduler_ops all = {
-                .submit = submit,
+                .submit = submit_cached,
                 .cancel = cancel,
                 .released = released,
                 .add_executor = add_executor,
                 .remove_executor = remove_executor,
-                .drain = drain,
+                .drain = drain_cached,
                 .retire = retire,
                 .free = free_both,
         };

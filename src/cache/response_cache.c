@@ -65,7 +65,8 @@ struct error *response_cache_attach(struct response_cache *c, struct model *m) {
 
 /* ---- after the execution --------------------------------------------------------------------- */
 
-static struct error *insert(struct cache_miss *miss, const struct response *r, size_t n_bytes) {
+static struct error *insert_response(struct cache_miss *miss, const struct response *r,
+                                     size_t n_bytes) {
         struct cache_transfer    t = { .from = r, .n_bytes = n_bytes };
         struct buffer_attributes attributes = { .memory_type = MEMORY_CPU, .byte_size = n_bytes };
         struct cache_entry       e;
@@ -87,7 +88,7 @@ static void on_answer(struct response_tap *k, const struct response *r, uint32_t
 
         /* More responses may follow a response that is not final. */
         if ((flags & RESPONSE_FINAL) != 0 && serialized_response_measure(r, &n_bytes)) {
-                err = insert(miss, r, n_bytes);
+                err = insert_response(miss, r, n_bytes);
                 if (err != NULL && err->code != ERR_ALREADY_EXISTS)
                         log_error("Failed to insert key [%s] into response cache: %s",
                                   miss->key.text, err->message);

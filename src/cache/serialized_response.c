@@ -43,7 +43,7 @@ struct writer {
         bool   has_overflowed;
 };
 
-static void put(struct writer *w, const void *bytes, size_t n) {
+static void put_bytes(struct writer *w, const void *bytes, size_t n) {
         size_t padded;
 
         if (!size_add(n, 7, &padded) || !size_add(w->at, padded & ~(size_t)7, &padded)) {
@@ -74,9 +74,9 @@ static void put_parameter(struct writer *w, const struct parameter *p) {
                                        .name_bytes = (uint32_t)strlen(p->name) + 1,
                                        .value_bytes = value_bytes(p) };
 
-        put(w, &head, sizeof(head));
-        put(w, p->name, head.name_bytes);
-        put(w, parameter_value(p), head.value_bytes);
+        put_bytes(w, &head, sizeof(head));
+        put_bytes(w, p->name, head.name_bytes);
+        put_bytes(w, parameter_value(p), head.value_bytes);
 }
 
 static void put_output(struct writer *w, const struct response_output *o) {
@@ -90,10 +90,10 @@ static void put_output(struct writer *w, const struct response_output *o) {
                 head.place = (uint32_t)(known - io->outputs);
         else
                 head.name_bytes = (uint32_t)strlen(o->name) + 1;
-        put(w, &head, sizeof(head));
-        put(w, o->shape, o->n_dims * sizeof(*o->shape));
-        put(w, o->name, head.name_bytes);
-        put(w, o->base, o->byte_size);
+        put_bytes(w, &head, sizeof(head));
+        put_bytes(w, o->shape, o->n_dims * sizeof(*o->shape));
+        put_bytes(w, o->name, head.name_bytes);
+        put_bytes(w, o->base, o->byte_size);
 }
 
 static void put_response(struct writer *w, const struct response *r) {
@@ -102,7 +102,7 @@ static void put_response(struct writer *w, const struct response *r) {
                                   .n_outputs = r->n_outputs,
                                   .n_parameters = r->parameters.n };
 
-        put(w, &head, sizeof(head));
+        put_bytes(w, &head, sizeof(head));
         for (const struct parameter *p = r->parameters.first; p != NULL; p = p->next)
                 put_parameter(w, p);
         for (const struct response_output *o = r->first_output; o != NULL; o = o->next)
@@ -144,7 +144,7 @@ static struct error *bad_bytes(void) {
 }
 
 /* Returns the next n bytes, and skips to a multiple of 8; NULL when fewer are left. */
-static inline const void *take(struct reader *in, uint64_t n) {
+static inline const void *take_bytes(struct reader *in, uint64_t n) {
         const char *taken = in->at;
         size_t      padded = ((size_t)n + 7) & ~(size_t)7;
 
@@ -156,7 +156,7 @@ static inline const void *take(struct reader *in, uint64_t n) {
 }
 
 static bool take_head(struct reader *in, void *ret, size_t n) {
-        const void *head = take(in, n);
+        const void *head = take_bytes(in, n);
 
         if (head == NULL)
                 return false;
@@ -166,7 +166,7 @@ static bool take_head(struct reader *in, void *ret, size_t n) {
 
 /* Returns a text with its NUL. */
 static const char *take_text(struct reader *in, uint64_t n_bytes) {
-        const char *text = take(in, n_bytes);
+        const char *text = take_bytes(in, n_bytes);
 
         if (text == NULL || n_bytes == 0 || memchr(text, '\0', n_bytes) != text + n_bytes - 1)
                 return NULL;
@@ -204,7 +204,7 @@ static struct error *read_parameter(struct reader *in, struct response *r) {
                 return bad_bytes();
         p.type = (enum parameter_type)head.type;
         p.name = take_text(in, head.name_bytes);
-        value = p.name != NULL ? take(in, head.value_bytes) : NULL;
+        value = p.name != NULL ? take_bytes(in, head.value_bytes) : NULL;
         if (value == NULL || !set_value(&p, value, head.value_bytes))
                 return bad_bytes();
         return response_add_parameter(r, &p);
@@ -262,9 +262,9 @@ static struct error *read_output(struct reader *in, const struct request *req, s
         if (!take_head(in, &head, sizeof(head)) || head.n_dims > REQUEST_MAX_DIMS ||
             !data_type_is_valid((enum data_type)head.type))
                 return bad_bytes();
-        dims = take(in, head.n_dims * sizeof(int64_t));
+        dims = take_bytes(in, head.n_dims * sizeof(int64_t));
         name = dims != NULL ? take_name(in, req->model->io, &head) : NULL;
-        bytes = name != NULL ? take(in, head.byte_size) : NULL;
+        bytes = name != NULL ? take_bytes(in, head.byte_size) : NULL;
         if (bytes == NULL)
                 return bad_bytes();
         if (!is_wanted(req, name))

@@ -48,7 +48,7 @@ union element {
 };
 
 /* memcpy(), because tensors need not be aligned. */
-static union element load(TRITONSERVER_DataType datatype, const char *at) {
+static union element load_element(TRITONSERVER_DataType datatype, const char *at) {
         union element e = { .u64 = 0 };
 
         memcpy(&e, at, datatype_bytes(datatype));
@@ -56,7 +56,7 @@ static union element load(TRITONSERVER_DataType datatype, const char *at) {
 }
 
 static uint64_t rank_element(TRITONSERVER_DataType datatype, const char *at) {
-        union element e = load(datatype, at);
+        union element e = load_element(datatype, at);
 
         switch (datatype) {
         case TRITONSERVER_TYPE_UINT8: return e.u8;
@@ -74,7 +74,7 @@ static uint64_t rank_element(TRITONSERVER_DataType datatype, const char *at) {
 }
 
 static void print_element(struct strbuf *out, TRITONSERVER_DataType datatype, const char *at) {
-        union element e = load(datatype, at);
+        union element e = load_element(datatype, at);
 
         switch (datatype) {
         case TRITONSERVER_TYPE_UINT8: strbuf_printf(out, "%u", e.u8); break;

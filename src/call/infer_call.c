@@ -98,7 +98,7 @@ static void on_response_mail(struct mail *m) {
 }
 
 /* With responses left over, or a mail of responses that comes again for them, that mail ends the call. */
-static void finish(struct infer_call *c) {
+static void finish_call(struct infer_call *c) {
         if (c->options.on_response != NULL &&
             (!deliver_responses(c) || atomic_load(&c->is_response_mail_posted))) {
                 c->has_ended = true;
@@ -120,7 +120,7 @@ static void prefetch_next(const struct mail *next) {
 static void on_done_mail(struct mail *m) {
         if (m->next != NULL && m->next->deliver == on_done_mail)
                 prefetch_next(m->next);
-        finish(CONTAINER_OF(m, struct infer_call, done_mail));
+        finish_call(CONTAINER_OF(m, struct infer_call, done_mail));
 }
 
 static void wake(void *mailbox) {
@@ -129,7 +129,7 @@ static void wake(void *mailbox) {
 
 /* While a backend answers a batch, the wake-up of the loop is deferred until after the last
  * answer. */
-static void post(struct infer_call *c, struct mail *m) {
+static void post_mail(struct infer_call *c, struct mail *m) {
         struct mailbox *box = c->options.mailbox; /* `c` must not be used once the mail is posted */
         bool            is_deferred = false;
 
@@ -144,12 +144,12 @@ static void post(struct infer_call *c, struct mail *m) {
  * the order of posting, so this mail does not overtake a mail of responses. */
 static void drop_pending(struct infer_call *c) {
         if (atomic_fetch_sub(&c->n_pending, 1) == 1)
-                post(c, &c->done_mail);
+                post_mail(c, &c->done_mail);
 }
 
 static void post_responses(struct infer_call *c) {
         if (!atomic_exchange(&c->is_response_mail_posted, true))
-                post(c, &c->response_mail);
+                post_mail(c, &c->response_mail);
 }
 
 static void push_response(struct infer_call *c, struct TRITONSERVER_InferenceResponse *response,
@@ -302,9 +302,9 @@ void infer_call_submitted(struct infer_call *c) {
         /* All other events have come already. A mail of responses that was posted must come
          * first. */
         if (atomic_load(&c->is_response_mail_posted))
-                post(c, &c->done_mail);
+                post_mail(c, &c->done_mail);
         else
-                finish(c);
+                finish_call(c);
 }
 
 struct error *infer_call_take_back(struct infer_call *c, const struct loop_work *w,

@@ -5,8 +5,9 @@
 #include "triton/core/neso.h"
 #include "triton/core/tritonserver.h"
 
-static struct TRITONSERVER_Error *ask(const struct model_query *q, struct TRITONSERVER_Server *core,
-                                      struct TRITONSERVER_Message **ret) {
+static struct TRITONSERVER_Error *ask_core(const struct model_query     *q,
+                                           struct TRITONSERVER_Server   *core,
+                                           struct TRITONSERVER_Message **ret) {
         switch (q->kind) {
         case MODEL_QUERY_METADATA:
                 return TRITONSERVER_ServerModelMetadata(core, q->model, q->version, ret);
@@ -29,10 +30,10 @@ static struct TRITONSERVER_Error *ask(const struct model_query *q, struct TRITON
 
 struct error *model_query_ask(const struct model_query *q, struct TRITONSERVER_Server *core,
                               struct TRITONSERVER_Message **ret) {
-        return core_error_take(ask(q, core, ret));
+        return core_error_take(ask_core(q, core, ret));
 }
 
-static struct error *answer(struct bulk_query *b) {
+static struct error *answer_query(struct bulk_query *b) {
         struct TRITONSERVER_Message *message;
         struct error                *err;
 
@@ -45,7 +46,7 @@ static struct error *answer(struct bulk_query *b) {
 static void run_bulk(struct loop_work *w) {
         struct bulk_query *b = CONTAINER_OF(w, struct bulk_query, work);
 
-        b->failure = answer(b);
+        b->failure = answer_query(b);
 }
 
 static void refuse_bulk(struct loop_work *w, struct error *err) {

@@ -157,7 +157,7 @@ static void check_answers(struct bench *b) {
                         b->exit_code = BENCH_FAILED;
 }
 
-static struct error *run(struct bench *b) {
+static struct error *run_bench(struct bench *b) {
         struct error *err;
 
         b->exit_code = BENCH_UNREACHABLE;
@@ -179,7 +179,7 @@ static struct error *run(struct bench *b) {
         return err;
 }
 
-static int fail(const struct bench *b, const struct error *err) {
+static int report_failure(const struct bench *b, const struct error *err) {
         fflush(stdout);
         fprintf(stderr, "neso bench: %s\n", err->message);
         if (b->exit_code == BENCH_USAGE)
@@ -214,9 +214,9 @@ static int read_and_run(struct bench *b, struct command_line *l, int argc, char 
         }
         if (err == NULL) {
                 fputs(strbuf_cstr(&b->plan.notes), stderr);
-                err = run(b);
+                err = run_bench(b);
         }
-        return err != NULL ? fail(b, err) : b->exit_code;
+        return err != NULL ? report_failure(b, err) : b->exit_code;
 }
 
 int bench_main(int argc, char **argv) {

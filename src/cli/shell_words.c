@@ -13,7 +13,7 @@ struct splitter {
         bool           has_expansion;
 };
 
-static struct error *refuse(const struct splitter *s, const char *at, const char *what) {
+static struct error *refuse_words(const struct splitter *s, const char *at, const char *what) {
         return error_new(ERR_INVALID_ARG, "%s at character %zu", what, (size_t)(at - s->begin) + 1);
 }
 
@@ -28,7 +28,7 @@ static struct error *take_single(struct splitter *s) {
         const char *end = strchr(s->at + 1, '\'');
 
         if (end == NULL)
-                return refuse(s, s->at, "a quote ' without its end");
+                return refuse_words(s, s->at, "a quote ' without its end");
         strbuf_put(s->word, s->at + 1, (size_t)(end - s->at - 1));
         s->at = end + 1;
         return NULL;
@@ -37,7 +37,7 @@ static struct error *take_single(struct splitter *s) {
 /* A backslash outside of quotes: the next character, or nothing at the end of a line. */
 static struct error *take_escaped(struct splitter *s) {
         if (s->at[1] == '\0')
-                return refuse(s, s->at, "a backslash without the character after it");
+                return refuse_words(s, s->at, "a backslash without the character after it");
         if (s->at[1] != '\n')
                 strbuf_putc(s->word, s->at[1]);
         s->at += 2;
@@ -59,7 +59,7 @@ static struct error *take_double(struct splitter *s) {
 
         while (*s->at != '"') {
                 if (*s->at == '\0')
-                        return refuse(s, opening, "a quote \" without its end");
+                        return refuse_words(s, opening, "a quote \" without its end");
                 if (*s->at == '\\' && is_quotable(s->at[1]))
                         TRY(take_escaped(s));
                 else
@@ -87,11 +87,11 @@ static struct error *take_part(struct splitter *s) {
         case '<':
         case '>':
         case '(':
-        case ')': operator_text[1] = *s->at; return refuse(s, s->at, operator_text);
+        case ')': operator_text[1] = *s->at; return refuse_words(s, s->at, operator_text);
         case '$':
                 /* $(...) ends at a parenthesis, which stands for no operator there. */
                 if (s->at[1] == '(')
-                        return refuse(s, s->at, "'$(', which a shell would replace,");
+                        return refuse_words(s, s->at, "'$(', which a shell would replace,");
                 take_plain(s);
                 return NULL;
         default: take_plain(s); return NULL;

@@ -51,7 +51,7 @@ static void announce(const struct tune *t) {
 
 /* The models get their configurations back before anything is printed: a reader that has gone away does not
  * prevent it. */
-static struct error *run(struct tune *t) {
+static struct error *run_tune(struct tune *t) {
         struct error *err;
         AUTO_ERROR    not_restored = NULL;
 
@@ -74,7 +74,7 @@ static struct error *run(struct tune *t) {
         return NULL;
 }
 
-static int fail(const struct tune *t, const struct error *err) {
+static int report_failure(const struct tune *t, const struct error *err) {
         fflush(stdout);
         fprintf(stderr, "neso tune: %s\n", err->message);
         if (t->exit_code == TUNE_USAGE)
@@ -108,9 +108,9 @@ static int read_and_run(struct tune *t, struct command_line *l, int argc, char *
         }
         if (err == NULL) {
                 fputs(strbuf_cstr(&t->plan.load.notes), stderr);
-                err = run(t);
+                err = run_tune(t);
         }
-        return err != NULL ? fail(t, err) : t->exit_code;
+        return err != NULL ? report_failure(t, err) : t->exit_code;
 }
 
 int tune_main(int argc, char **argv) {

@@ -21,7 +21,7 @@ static ALWAYS_INLINE void separate(struct json_writer *w) {
         w->needs_comma = true;
 }
 
-static void begin(struct json_writer *w, char bracket) {
+static void begin_value(struct json_writer *w, char bracket) {
         separate(w);
         put_char(w->out, bracket);
         w->needs_comma = false;
@@ -33,7 +33,7 @@ static void end(struct json_writer *w, char bracket) {
 }
 
 void json_begin_object(struct json_writer *w) {
-        begin(w, '{');
+        begin_value(w, '{');
 }
 
 void json_end_object(struct json_writer *w) {
@@ -41,7 +41,7 @@ void json_end_object(struct json_writer *w) {
 }
 
 void json_begin_array(struct json_writer *w) {
-        begin(w, '[');
+        begin_value(w, '[');
 }
 
 void json_end_array(struct json_writer *w) {

@@ -66,3 +66,10 @@ void url_encode(struct str in, bool keeps_slash, struct strbuf *out) {
                         strbuf_put(out, escape, sizeof(escape));
         }
 }
+
+void url_put_parameter(struct strbuf *out, const char *name, const char *value) {
+        if (out->len > 0)
+                strbuf_putc(out, '&');
+        strbuf_printf(out, "%s=", name);
+        url_encode(str_of(value), false, out);
+}

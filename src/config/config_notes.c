@@ -28,8 +28,8 @@ const char *note_verdict_name(enum note_verdict verdict) {
         return names[verdict];
 }
 
-static void put(const struct note_run *r, enum note_verdict verdict, const char *field,
-                const char *text) {
+static void put_note(const struct note_run *r, enum note_verdict verdict, const char *field,
+                     const char *text) {
         r->add(r->owner, verdict, field, text);
 }
 
@@ -150,7 +150,7 @@ static const struct {
 static void note_fields(const struct note_run *r) {
         for (size_t i = 0; i < ARRAY_LEN(fields); i++)
                 if (fields[i].is_given(r->config))
-                        put(r, fields[i].verdict, fields[i].field, fields[i].text);
+                        put_note(r, fields[i].verdict, fields[i].field, fields[i].text);
 }
 
 /* ---- instance groups, libraries of operators -------------------------------------------------- */
@@ -162,8 +162,8 @@ static void note_rate_limits(const struct note_run *r) {
                 AUTO_CHARS field = mem_printf("instance_group[%zu].rate_limiter", i);
 
                 if (pb->instance_group[i]->rate_limiter != NULL)
-                        put(r, NOTE_WORKS, field,
-                            "takes effect with --rate-limit=execution_count, as in Triton");
+                        put_note(r, NOTE_WORKS, field,
+                                 "takes effect with --rate-limit=execution_count, as in Triton");
         }
 }
 
@@ -186,9 +186,9 @@ static void note_libraries(const struct note_run *r) {
                 AUTO_CHARS field = mem_printf("model_operations.op_library_filename[%zu]", i);
 
                 if (!is_beneath(r->directory, o->op_library_filename[i]))
-                        put(r, NOTE_MISSING, field,
-                            "the library must be in the model's directory, unless "
-                            "--backend-config=onnxruntime,allow-file-options=true is given");
+                        put_note(r, NOTE_MISSING, field,
+                                 "the library must be in the model's directory, unless "
+                                 "--backend-config=onnxruntime,allow-file-options=true is given");
         }
 }
 
@@ -262,19 +262,19 @@ static void note_environment(const struct note_run *r, const char *field, const 
         AUTO_ERROR       err = file_stat(path, &stat);
 
         if (err != NULL)
-                put(r, NOTE_MISSING, field, gone);
+                put_note(r, NOTE_MISSING, field, gone);
         else if (stat.is_directory && !file_exists(activate))
-                put(r, NOTE_MISSING, field, bare);
+                put_note(r, NOTE_MISSING, field, bare);
         else
-                put(r, NOTE_WORKS, field,
-                    "the model runs with the interpreter of this environment");
+                put_note(r, NOTE_WORKS, field,
+                         "the model runs with the interpreter of this environment");
 }
 
 static void put_parameter(const struct note_run *r, enum note_verdict verdict, const char *field,
                           const char *key, const char *text) {
         AUTO_CHARS named = mem_printf("%s: %s", key, text);
 
-        put(r, verdict, field, named);
+        put_note(r, verdict, field, named);
 }
 
 static void note_parameter(const struct note_run *r, const char *field, const char *key,
@@ -310,9 +310,10 @@ static void note_stub(const struct note_run *r) {
         AUTO_CHARS stub = path_join(r->directory, "triton_python_backend_stub");
 
         if (has_backend(r->config, "python") && file_exists(stub))
-                put(r, NOTE_DIFFERS, "backend",
-                    "the file triton_python_backend_stub is ignored: python3, or the interpreter "
-                    "of " ENVIRONMENT ", runs the model");
+                put_note(r, NOTE_DIFFERS, "backend",
+                         "the file triton_python_backend_stub is ignored: python3, or the "
+                         "interpreter "
+                         "of " ENVIRONMENT ", runs the model");
 }
 
 void config_notes_each(const struct model_config *c, const char *directory, config_note_fn *add,

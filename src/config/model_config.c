@@ -7,9 +7,6 @@
 #include "codec/pb_text_review.h"
 #include "config/config_edit.h"
 
-/* The first block of the arena: most configurations fit in it. */
-#define FIRST_BLOCK_BYTES 4096
-
 static struct model_config *config_alloc(void) {
         struct model_config *c = mem_zalloc(sizeof(*c));
 

@@ -140,8 +140,8 @@ static inline bool has_name(const struct model_io *io, struct str name) {
         return io->name_len == name.len && memcmp(io->name, name.ptr, name.len) == 0;
 }
 
-static const struct model_io *find(const struct model_io *ios, uint32_t n, struct str name,
-                                   uint32_t hint) {
+static const struct model_io *find_io(const struct model_io *ios, uint32_t n, struct str name,
+                                      uint32_t hint) {
         if (hint < n && has_name(&ios[hint], name))
                 return &ios[hint];
         for (uint32_t i = 0; i < n; i++)
@@ -152,12 +152,12 @@ static const struct model_io *find(const struct model_io *ios, uint32_t n, struc
 
 const struct model_io *model_io_find_input(const struct model_io_set *s, struct str name,
                                            uint32_t hint) {
-        return find(s->inputs, s->n_inputs, name, hint);
+        return find_io(s->inputs, s->n_inputs, name, hint);
 }
 
 const struct model_io *model_io_find_output(const struct model_io_set *s, struct str name,
                                             uint32_t hint) {
-        return find(s->outputs, s->n_outputs, name, hint);
+        return find_io(s->outputs, s->n_outputs, name, hint);
 }
 
 const struct model_io *model_io_find_output_named(const struct model_io_set *s, const char *name,

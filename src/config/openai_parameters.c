@@ -19,8 +19,8 @@ static const struct format_row formats[] = {
         { "embed", { NULL } },
 };
 
-static struct error *refuse(const struct model_config *c, const char *key, const char *value,
-                            const char *expected) {
+static struct error *refuse_parameter(const struct model_config *c, const char *key,
+                                      const char *value, const char *expected) {
         return model_config_at_parameter(
                 c, key,
                 error_new(ERR_INVALID_ARG,
@@ -55,8 +55,8 @@ static struct error *check_format(const struct model_config *c) {
         for (size_t i = 0; i < ARRAY_LEN(formats); i++)
                 if (strcmp(format, formats[i].name) == 0)
                         return check_inputs(c, &formats[i]);
-        return refuse(c, "openai_format", format,
-                      "'vllm', 'trtllm', 'llmapi', 'openai' or 'embed'");
+        return refuse_parameter(c, "openai_format", format,
+                                "'vllm', 'trtllm', 'llmapi', 'openai' or 'embed'");
 }
 
 /* Models of the formats vllm and openai say themselves whether they make embeddings. */
@@ -93,7 +93,7 @@ static struct error *check_kind(const struct model_config *c) {
         const char *kind = model_config_find_parameter(c, "openai");
 
         if (kind != NULL && strcmp(kind, "embeddings") != 0 && strcmp(kind, "off") != 0)
-                return refuse(c, "openai", kind, "'embeddings' or 'off'");
+                return refuse_parameter(c, "openai", kind, "'embeddings' or 'off'");
         return NULL;
 }
 
@@ -103,7 +103,7 @@ static struct error *check_max_tokens(const struct model_config *c) {
 
         if (tokens == NULL || (str_to_u64(str_of(tokens), &n) && n > 0 && n <= INT32_MAX))
                 return NULL;
-        return refuse(c, "openai_max_tokens", tokens, "a positive integer");
+        return refuse_parameter(c, "openai_max_tokens", tokens, "a positive integer");
 }
 
 static struct error *check_dimensions(const struct model_config *c) {
@@ -111,7 +111,7 @@ static struct error *check_dimensions(const struct model_config *c) {
 
         if (dimensions == NULL || strcmp(dimensions, "truncate") == 0)
                 return NULL;
-        return refuse(c, "openai_dimensions", dimensions, "'truncate'");
+        return refuse_parameter(c, "openai_dimensions", dimensions, "'truncate'");
 }
 
 struct error *openai_parameters_check(const struct model_config *c) {

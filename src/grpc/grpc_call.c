@@ -156,7 +156,7 @@ static void log_access(const struct grpc_stream *st) {
         if (service->on_access == NULL)
                 return;
         entry = (struct access_entry){
-                .peer = grpc_call_peer(&st->call),
+                .peer = h2_conn_peer(st->h2.conn),
                 .method = STR_LIT("GRPC"),
                 .path = st->call.path,
                 .key = access_key_name(&st->call.access),
@@ -244,7 +244,7 @@ static struct h2_header copied_header(struct str name, struct str value) {
         return (struct h2_header){ name, value, false };
 }
 
-static size_t append(const struct grpc_added *from, struct h2_header *fields, size_t n) {
+static size_t append_fields(const struct grpc_added *from, struct h2_header *fields, size_t n) {
         for (size_t i = 0; i < from->n; i++)
                 fields[n++] = from->fields[i];
         return n;
@@ -256,7 +256,7 @@ static size_t put_trailers(const struct grpc_stream *st, struct h2_header *field
         fields[n++] = static_header(STR_LIT("grpc-status"), grpc_code_digits(st->code));
         if (st->text.len > 0)
                 fields[n++] = copied_header(STR_LIT("grpc-message"), st->text);
-        return append(&st->trailing, fields, n);
+        return append_fields(&st->trailing, fields, n);
 }
 
 static size_t trailers(struct h2_stream *h2, struct h2_header *fields) {
@@ -280,7 +280,7 @@ static void respond(struct grpc_stream *st, struct str http_status, bool has_bod
         if (has_body && st->encoding_out != GRPC_ENCODING_IDENTITY)
                 fields[n++] = static_header(STR_LIT("grpc-encoding"),
                                             grpc_encoding_name(st->encoding_out));
-        n = append(&st->initial, fields, n);
+        n = append_fields(&st->initial, fields, n);
         if (!has_body)
                 n += put_trailers(st, fields + n);
         st->has_responded = true;
@@ -871,7 +871,7 @@ static void end_of_messages(struct grpc_stream *st) {
         }
 }
 
-static void on_end(struct h2_stream *h2) {
+static void on_stream_end(struct h2_stream *h2) {
         struct grpc_stream *st = stream_of(h2);
 
         st->has_ended = true;
@@ -1269,19 +1269,19 @@ void grpc_call_finish(struct grpc_call *call, enum grpc_code code, const char *m
         flush_soon(st);
 }
 
-static void reply(struct grpc_call *call, const struct grpc_part *parts, size_t n_parts,
-                  bool is_packed) {
+static void send_reply(struct grpc_call *call, const struct grpc_part *parts, size_t n_parts,
+                       bool is_packed) {
         finish_handling(call->stream); /* so a message that cannot be sent causes no on_abort */
         put(call->stream, parts, n_parts, is_packed);
         grpc_call_finish(call, GRPC_OK, NULL);
 }
 
 void grpc_call_reply(struct grpc_call *call, const struct grpc_part *parts, size_t n_parts) {
-        reply(call, parts, n_parts, false);
+        send_reply(call, parts, n_parts, false);
 }
 
 void grpc_call_reply_packed(struct grpc_call *call, const struct grpc_part *packed) {
-        reply(call, packed, 1, true);
+        send_reply(call, packed, 1, true);
 }
 
 void grpc_call_fail(struct grpc_call *call, struct error *err) {
@@ -1341,7 +1341,7 @@ const struct h2_stream_ops grpc_call_stream_ops = {
         .on_headers = on_headers,
         .on_bytes = on_bytes,
         .on_turn = on_turn,
-        .on_end = on_end,
+        .on_end = on_stream_end,
         .on_malformed = on_malformed,
         .on_due = on_due,
         .on_closed = on_closed,
@@ -1362,10 +1362,6 @@ void grpc_call_pause(struct grpc_call *call) {
 
 void grpc_call_resume(struct grpc_call *call) {
         set_pause(call->stream, GRPC_PAUSE_HANDLER, false);
-}
-
-const char *grpc_call_peer(const struct grpc_call *call) {
-        return h2_conn_peer(call->stream->h2.conn);
 }
 
 static void on_posted(struct mail *m) {

@@ -165,8 +165,6 @@ void grpc_call_pause(struct grpc_call *call);
 void grpc_call_resume(struct grpc_call *call);
 
 bool grpc_call_is_aborted(const struct grpc_call *call);
-/* "127.0.0.1:34567"; "unknown" when the connection is closed. */
-const char *grpc_call_peer(const struct grpc_call *call);
 
 /* Runs fn(call) on the call's loop. At most one post may be under way per call. */
 void grpc_call_post(struct grpc_call *call, grpc_call_fn fn);

@@ -15,7 +15,7 @@ void grpc_frame_done(struct grpc_frame *f) {
         grpc_frame_init(f, f->max_bytes, f->pool);
 }
 
-static void take(struct str *in, size_t n) {
+static void take_bytes(struct str *in, size_t n) {
         in->ptr += n;
         in->len -= n;
 }
@@ -32,7 +32,7 @@ static enum grpc_frame_status read_prefix(struct grpc_frame *f, struct str *in) 
 
         memcpy(f->prefix + f->n_prefix, in->ptr, n);
         f->n_prefix += (unsigned)n;
-        take(in, n);
+        take_bytes(in, n);
         if (f->n_prefix < GRPC_PREFIX_BYTES)
                 return GRPC_FRAME_MORE;
         f->len = decode_length(f->prefix);
@@ -41,8 +41,8 @@ static enum grpc_frame_status read_prefix(struct grpc_frame *f, struct str *in) 
         return f->len > f->max_bytes ? GRPC_FRAME_TOO_LARGE : GRPC_FRAME_MESSAGE;
 }
 
-static void finish(struct grpc_frame *f, struct str bytes, struct buf *owner,
-                   struct grpc_message *ret) {
+static void finish_message(struct grpc_frame *f, struct str bytes, struct buf *owner,
+                           struct grpc_message *ret) {
         ret->bytes = bytes;
         ret->owner = owner;
         ret->is_compressed = f->prefix[0] == 1;
@@ -64,14 +64,14 @@ static size_t room_of(const struct grpc_frame *f) {
 }
 
 /* Bytes that the socket read into grpc_frame_room() are already in place. */
-static void gather(struct grpc_frame *f, struct str *in) {
+static void gather_message(struct grpc_frame *f, struct str *in) {
         char  *place = f->gathered->bytes + f->got;
         size_t n = MIN(room_of(f), in->len);
 
         if (in->ptr != place)
                 memmove(place, in->ptr, n);
         f->got += n;
-        take(in, n);
+        take_bytes(in, n);
 }
 
 enum grpc_frame_status grpc_frame_read(struct grpc_frame *f, struct str *in, struct buf *owner,
@@ -83,15 +83,15 @@ enum grpc_frame_status grpc_frame_read(struct grpc_frame *f, struct str *in, str
                         return status;
         }
         if (f->len == 0) {
-                finish(f, str_range("", 0), NULL, ret);
+                finish_message(f, str_range("", 0), NULL, ret);
                 return GRPC_FRAME_MESSAGE;
         }
         if (f->gathered == NULL && owner != NULL && in->len >= f->len) {
                 struct str bytes = str_range(in->ptr, f->len);
 
-                take(in, f->len);
+                take_bytes(in, f->len);
                 buf_ref(owner);
-                finish(f, bytes, owner, ret);
+                finish_message(f, bytes, owner, ret);
                 return GRPC_FRAME_MESSAGE;
         }
         if (in->len == 0)
@@ -99,12 +99,12 @@ enum grpc_frame_status grpc_frame_read(struct grpc_frame *f, struct str *in, str
         while (f->got < f->len && in->len > 0) {
                 if (!make_room(f, in->len))
                         return GRPC_FRAME_NO_MEMORY;
-                gather(f, in);
+                gather_message(f, in);
         }
         if (f->got < f->len)
                 return GRPC_FRAME_MORE;
         f->gathered->len = f->len;
-        finish(f, str_range(f->gathered->bytes, f->len), f->gathered, ret);
+        finish_message(f, str_range(f->gathered->bytes, f->len), f->gathered, ret);
         f->gathered = NULL;
         return GRPC_FRAME_MESSAGE;
 }

@@ -90,7 +90,7 @@ static enum leave_claim claim_of_memory(const struct leave_place *place, uint64_
         return claim_of(place, now_ns, 0);
 }
 
-static void release(struct h2_conn *c);
+static void release_conn(struct h2_conn *c);
 
 /* What the closed connection held is free when this returns, so that many connections that arrive in one
  * round do not use up the budget. */
@@ -104,7 +104,7 @@ static bool make_room(struct h2_shard *shard, enum leave_need need, leave_claim_
         c = CONTAINER_OF(place, struct h2_conn, place);
         h2_conn_drain(c); /* the client learns that no call was lost */
         h2_conn_kill(c);
-        release(c);
+        release_conn(c);
         return true;
 }
 
@@ -141,7 +141,7 @@ static void set_state(struct h2_conn *c, enum h2_state to) {
 }
 
 /* The connection cannot continue. */
-static void fail(struct h2_conn *c) {
+static void fail_conn(struct h2_conn *c) {
         if (c->state < H2_FAILED)
                 set_state(c, H2_FAILED);
 }
@@ -152,17 +152,17 @@ static bool takes_input(const struct h2_conn *c) {
 
 static void session_release(struct h2_conn *c, size_t n) {
         if (nghttp2_session_consume_connection(c->session, n) != 0)
-                fail(c);
+                fail_conn(c);
 }
 
 static void session_ping(struct h2_conn *c, const char opaque[H2_PING_BYTES]) {
         if (nghttp2_submit_ping(c->session, NGHTTP2_FLAG_NONE, (const uint8_t *)opaque) != 0)
-                fail(c);
+                fail_conn(c);
 }
 
 static void session_announce_goaway(struct h2_conn *c) {
         if (nghttp2_submit_shutdown_notice(c->session) != 0)
-                fail(c);
+                fail_conn(c);
 }
 
 static void session_goaway(struct h2_conn *c, const char *text) {
@@ -170,13 +170,13 @@ static void session_goaway(struct h2_conn *c, const char *text) {
 
         if (nghttp2_submit_goaway(c->session, NGHTTP2_FLAG_NONE, last, NGHTTP2_NO_ERROR,
                                   (const uint8_t *)text, strlen(text)) != 0)
-                fail(c);
+                fail_conn(c);
 }
 
 static void session_terminate(struct h2_conn *c, enum h2_code code, const char *text) {
         int32_t last = nghttp2_session_get_last_proc_stream_id(c->session);
 
-        fail(c);
+        fail_conn(c);
         nghttp2_submit_goaway(c->session, NGHTTP2_FLAG_NONE, last, (uint32_t)code,
                               (const uint8_t *)text, strlen(text));
 }
@@ -537,7 +537,7 @@ void h2_stream_consumed(struct h2_stream *st, size_t n) {
         if (st->used < WINDOW_UPDATE_BYTES)
                 return;
         if (nghttp2_session_consume_stream(c->session, st->id, st->used) != 0)
-                fail(c);
+                fail_conn(c);
         st->used = 0;
 }
 
@@ -716,7 +716,7 @@ enum h2_gathered {
         H2_GATHERED_FAILED, /* the connection cannot go on */
 };
 
-static enum h2_gathered gather(struct h2_conn *c, struct h2_out *out) {
+static enum h2_gathered gather_frames(struct h2_conn *c, struct h2_out *out) {
         const uint8_t *bytes;
         ssize_t        n;
 
@@ -735,7 +735,7 @@ static enum h2_gathered session_gather(struct h2_conn *c, struct h2_out *out) {
 
         c->gathering = out;
         c->is_full = false;
-        gathered = gather(c, out);
+        gathered = gather_frames(c, out);
         c->gathering = NULL;
         return gathered;
 }
@@ -888,7 +888,7 @@ static void end_streams(struct h2_conn *c) {
 }
 
 /* Frees streams and session, while the connection itself waits for its socket or for handlers. */
-static void release(struct h2_conn *c) {
+static void release_conn(struct h2_conn *c) {
         /* Handlers that finish now do not free the connection, since it is not CLOSED. */
         if (c->state < H2_RELEASED)
                 set_state(c, H2_RELEASED);
@@ -897,7 +897,7 @@ static void release(struct h2_conn *c) {
 }
 
 void h2_conn_end(struct h2_conn *c) {
-        release(c);
+        release_conn(c);
         c->net = NULL;
         set_state(c, H2_CLOSED);
         if (c->n_streams == 0)
@@ -905,7 +905,7 @@ void h2_conn_end(struct h2_conn *c) {
 }
 
 void h2_conn_kill(struct h2_conn *c) {
-        fail(c);
+        fail_conn(c);
         if (c->net != NULL)
                 conn_close(c->net);
 }
@@ -1106,7 +1106,7 @@ void h2_conn_feed(struct h2_conn *c, struct str bytes, struct buf *owner) {
                 return;
         c->is_busy = true;
         if (bytes.len > 0 && !session_receive(c, bytes, owner))
-                fail(c);
+                fail_conn(c);
         c->is_busy = false;
         flush(c);
 }
@@ -1134,7 +1134,7 @@ static void run_rest(struct h2_conn *c) {
 
         c->rest = (struct str){ 0 };
         if (!session_receive(c, rest, owner))
-                fail(c);
+                fail_conn(c);
         buf_unref(owner);
 }
 
@@ -1170,7 +1170,7 @@ static void on_read(struct conn *net, size_t n_bytes) {
 }
 
 /* A half-closed connection is useless, so a client that closes its sending side ends the connection. */
-static void on_end(struct conn *net, bool is_reset) {
+static void on_conn_end(struct conn *net, bool is_reset) {
         (void)is_reset;
         h2_conn_kill(conn_owner(net));
 }
@@ -1338,7 +1338,7 @@ static const struct conn_ops conn_ops = {
         .on_room = on_room,
         .on_no_room = on_no_room,
         .on_read = on_read,
-        .on_end = on_end,
+        .on_end = on_conn_end,
         .on_written = on_written,
         .on_tick = on_tick,
         .on_closed = on_closed,

@@ -30,7 +30,7 @@ void h2_fields_init(struct h2_fields *f, bool is_trailer) {
 /* ---- names ---- */
 
 /* MALFORMED for connection-specific fields, which HTTP/2 forbids. */
-static enum h2_field find(struct str name) {
+static enum h2_field find_field(struct str name) {
         switch (name.len) {
         case 2: return STR_IS(name, "te") ? H2_FIELD_TE : H2_FIELD_OTHER;
         case 4: return STR_IS(name, "host") ? H2_FIELD_HOST : H2_FIELD_OTHER;
@@ -173,7 +173,7 @@ static bool is_pseudo(enum h2_field field) {
 }
 
 enum h2_field h2_fields_read(struct h2_fields *f, struct str name, struct str value) {
-        enum h2_field field = find(name);
+        enum h2_field field = find_field(name);
 
         if (field == H2_FIELD_OTHER)
                 field = check_unknown(name);

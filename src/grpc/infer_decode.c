@@ -491,7 +491,7 @@ struct contents_out {
         size_t width; /* size of an element; 0 = BYTES */
 };
 
-static void put(struct contents_out *out, const void *bytes, size_t len) {
+static void put_contents(struct contents_out *out, const void *bytes, size_t len) {
         if (len > (size_t)(out->end - out->at))
                 return; /* differs from the count because the reader has failed */
         if (len > 0)
@@ -506,10 +506,10 @@ static void put_number(struct contents_out *out, uint64_t value) {
         uint32_t u32 = (uint32_t)value;
 
         switch (out->width) {
-        case 1: put(out, &u8, sizeof(u8)); break;
-        case 2: put(out, &u16, sizeof(u16)); break;
-        case 4: put(out, &u32, sizeof(u32)); break;
-        default: put(out, &value, sizeof(value)); break;
+        case 1: put_contents(out, &u8, sizeof(u8)); break;
+        case 2: put_contents(out, &u16, sizeof(u16)); break;
+        case 4: put_contents(out, &u32, sizeof(u32)); break;
+        default: put_contents(out, &value, sizeof(value)); break;
         }
 }
 
@@ -526,8 +526,8 @@ static void convert_text(struct pb_reader *r, struct contents_out *out) {
         struct str text = pb_read_bytes(r);
         uint32_t   len = (uint32_t)text.len;
 
-        put(out, &len, sizeof(len));
-        put(out, text.ptr, text.len);
+        put_contents(out, &len, sizeof(len));
+        put_contents(out, text.ptr, text.len);
 }
 
 static void convert_run(struct pb_reader *r, enum contents_field field, struct contents_out *out) {
@@ -630,7 +630,7 @@ static struct error *choose_field(const struct infer_decoder *d, const struct co
         return NULL;
 }
 
-static char *allocate(struct infer_decoder *d, struct infer_input *in, size_t bytes) {
+static char *allocate_input(struct infer_decoder *d, struct infer_input *in, size_t bytes) {
         if (bytes <= MAX_BYTES_IN_ARENA)
                 return arena_try_alloc(d->source->arena, bytes);
         in->converted = buf_new(d->source->pool, bytes);
@@ -663,7 +663,7 @@ static struct error *read_contents(struct infer_decoder *d, const struct wire_in
         bytes = count.text_bytes;
         if (field != CONTENTS_BYTES && !size_mul(count.n[field], out.width, &bytes))
                 return infer_no_memory();
-        out.at = allocate(d, in, bytes);
+        out.at = allocate_input(d, in, bytes);
         if (out.at == NULL)
                 return infer_no_memory();
         out.end = out.at + bytes;

@@ -60,10 +60,10 @@ static void on_asked(struct loop_work *w) {
 }
 
 /* Writes *ret_answer, or NULL when a work thread finds the answer. */
-static struct error *ask(struct grpc_call *call, const char *model, int64_t version,
-                         const ProtobufCMessageDescriptor *type,
-                         void (*fill)(ProtobufCMessage *answer, bool is_ready),
-                         ProtobufCMessage **ret_answer) {
+static struct error *ask_health(struct grpc_call *call, const char *model, int64_t version,
+                                const ProtobufCMessageDescriptor *type,
+                                void (*fill)(ProtobufCMessage *answer, bool is_ready),
+                                ProtobufCMessage **ret_answer) {
         struct question *q = ARENA_NEW(&call->arena, struct question);
 
         TRY(pb_message_new(type, &call->arena, &q->answer));
@@ -88,8 +88,8 @@ static void fill_server_ready(ProtobufCMessage *answer, bool is_ready) {
 struct error *rpc_server_ready(struct grpc_call *call, const ProtobufCMessage *request,
                                ProtobufCMessage **ret_answer) {
         (void)request;
-        return ask(call, NULL, -1, &inference__server_ready_response__descriptor, fill_server_ready,
-                   ret_answer);
+        return ask_health(call, NULL, -1, &inference__server_ready_response__descriptor,
+                          fill_server_ready, ret_answer);
 }
 
 static void fill_model_ready(ProtobufCMessage *answer, bool is_ready) {
@@ -102,8 +102,8 @@ struct error *rpc_model_ready(struct grpc_call *call, const ProtobufCMessage *re
         int64_t                             version;
 
         TRY(model_version_read(str_of(q->version), &version));
-        return ask(call, q->name, version, &inference__model_ready_response__descriptor,
-                   fill_model_ready, ret_answer);
+        return ask_health(call, q->name, version, &inference__model_ready_response__descriptor,
+                          fill_model_ready, ret_answer);
 }
 
 /* ---- grpc.health.v1 ---- */
@@ -120,8 +120,8 @@ static void fill_status(ProtobufCMessage *answer, bool is_ready) {
 struct error *rpc_health_check(struct grpc_call *call, const ProtobufCMessage *request,
                                ProtobufCMessage **ret_answer) {
         (void)request;
-        return ask(call, NULL, -1, &grpc__health__v1__health_check_response__descriptor,
-                   fill_status, ret_answer);
+        return ask_health(call, NULL, -1, &grpc__health__v1__health_check_response__descriptor,
+                          fill_status, ret_answer);
 }
 
 /* One Watch; in the arena of its call. */
@@ -177,7 +177,7 @@ static void end(struct watch *w) {
 }
 
 /* The server is exiting: the watch ends, so that it does not delay the exit. */
-static void fail(struct watch *w, struct error *err) {
+static void fail_watch(struct watch *w, struct error *err) {
         send_state(w, false);
         w->failure = err;
         end(w);
@@ -209,7 +209,7 @@ static void query_state(struct watch *w) {
         loop_timer_cancel(&w->timer);
         w->is_stale = true;
         if (now.failure != NULL)
-                fail(w, now.failure);
+                fail_watch(w, now.failure);
         else if (is_known)
                 send_state(w, now.is_ready);
         else if (!w->is_asking)

@@ -43,7 +43,7 @@ static struct error *make_answer(struct rpc_inference *i, struct infer_answer_pa
 }
 
 /* Fails the call, with retry-after when the error is UNAVAILABLE; takes the error. */
-static void fail(struct grpc_call *grpc, struct error *err) {
+static void fail_call(struct grpc_call *grpc, struct error *err) {
         if (err->code == ERR_UNAVAILABLE)
                 grpc_call_add_trailing(grpc, STR_LIT("retry-after"), STR_LIT("1"));
         grpc_call_fail(grpc, err);
@@ -54,7 +54,8 @@ static struct error *client_is_gone(void) {
 }
 
 /* Answers the call; takes the error. */
-static void answer(struct rpc_infer *r, struct error *err, const struct infer_answer_parts *parts) {
+static void answer_infer(struct rpc_infer *r, struct error *err,
+                         const struct infer_answer_parts *parts) {
         struct grpc_call *grpc = r->inference.grpc;
         struct arena      memory = { 0 };
 
@@ -63,7 +64,7 @@ static void answer(struct rpc_infer *r, struct error *err, const struct infer_an
         /* Small outputs are copied by now, and the parts hold the buffers of the others. */
         rpc_inference_done(&r->inference);
         if (err != NULL)
-                fail(grpc, err);
+                fail_call(grpc, err);
         else if (parts->is_packed)
                 grpc_call_reply_packed(grpc, parts->parts);
         else
@@ -108,7 +109,7 @@ static void on_answer(struct loop_work *work) {
         w->r->has_long_work = false;
         if (work->is_cancelled)
                 w->err = client_is_gone();
-        answer(w->r, w->err, &w->parts);
+        answer_infer(w->r, w->err, &w->parts);
 }
 
 static void on_done(struct infer_call *c) {
@@ -124,7 +125,7 @@ static void on_done(struct infer_call *c) {
         if (is_long)
                 start_long_work(get_long_work(r), run_answer, on_answer);
         else
-                answer(r, err, &parts);
+                answer_infer(r, err, &parts);
 }
 
 static struct error *read_message(struct rpc_inference *i, struct str message, struct buf *owner) {
@@ -163,13 +164,13 @@ static void refuse_infer(struct rpc_infer *r, struct error *err) {
                 memory = r->memory->arena;
         rpc_inference_done(&r->inference);
         if (verdict == ACCESS_GRANTED)
-                fail(grpc, err);
+                fail_call(grpc, err);
         else
                 refuse_access(grpc, verdict, err);
         arena_done(&memory);
 }
 
-static struct error *submit(struct long_work *w) {
+static struct error *submit_decoded(struct long_work *w) {
         struct rpc_inference           *i = &w->r->inference;
         struct rpc_inference_read_times read;
 
@@ -184,7 +185,7 @@ static struct error *submit(struct long_work *w) {
 static void run_reading(struct loop_work *work) {
         struct long_work *w = CONTAINER_OF(work, struct long_work, work);
 
-        w->err = submit(w);
+        w->err = submit_decoded(w);
 }
 
 static void on_reading(struct loop_work *work) {

@@ -105,7 +105,7 @@ static struct error *forward_metadata(struct rpc_inference *i) {
         return NULL;
 }
 
-static struct error *fill(struct rpc_inference *i) {
+static struct error *fill_call(struct rpc_inference *i) {
         struct infer_request *q = &i->wire.request;
 
         TRY(STEAL(i->wire.parameter_fault));
@@ -116,7 +116,7 @@ static struct error *fill(struct rpc_inference *i) {
 }
 
 struct error *rpc_inference_fill(struct rpc_inference *i) {
-        return report_exit(i, fill(i));
+        return report_exit(i, fill_call(i));
 }
 
 /* ---- the response ---- */
@@ -131,10 +131,11 @@ static void print_version(int64_t version, char ret[VERSION_BYTES]) {
         snprintf(ret, VERSION_BYTES, "%" PRId64, version);
 }
 
-static struct error *encode(const struct rpc_inference            *i,
-                            struct TRITONSERVER_InferenceResponse *response,
-                            const struct rpc_inference_framing *framing, struct infer_response *r,
-                            struct arena *arena, struct infer_answer_parts *ret) {
+static struct error *encode_answer(const struct rpc_inference            *i,
+                                   struct TRITONSERVER_InferenceResponse *response,
+                                   const struct rpc_inference_framing    *framing,
+                                   struct infer_response *r, struct arena *arena,
+                                   struct infer_answer_parts *ret) {
         struct infer_answer_memory memory = { arena, grpc_call_buf_pool(i->grpc) };
         char                       version[VERSION_BYTES];
         struct infer_classes       classes;
@@ -188,7 +189,7 @@ struct error *rpc_inference_encode(const struct rpc_inference            *i,
                 *ret_is_long = true;
                 return NULL;
         }
-        return encode(i, response, framing, &r, arena, ret);
+        return encode_answer(i, response, framing, &r, arena, ret);
 }
 
 struct error *rpc_inference_encode_long(const struct rpc_inference            *i,
@@ -199,7 +200,7 @@ struct error *rpc_inference_encode_long(const struct rpc_inference            *i
         struct grpc_part      packed;
 
         TRY(read_response(i, response, arena, &r));
-        TRY(encode(i, response, framing, &r, arena, ret));
+        TRY(encode_answer(i, response, framing, &r, arena, ret));
         if (grpc_call_pack(i->grpc, ret->parts, ret->n_parts, &packed)) {
                 ret->parts[0] = packed;
                 ret->n_parts = 1;

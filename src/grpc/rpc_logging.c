@@ -15,7 +15,7 @@
 /* ---- the request ---- */
 
 /* Finds the last value with that key; NULL if there is none. */
-static const SETTING_IN *find(const Inference__LogSettingsRequest *q, const char *key) {
+static const SETTING_IN *find_setting(const Inference__LogSettingsRequest *q, const char *key) {
         static const SETTING_IN unset = INFERENCE__LOG_SETTINGS_REQUEST__SETTING_VALUE__INIT;
 
         for (size_t i = q->n_settings; i > 0; i--)
@@ -66,7 +66,7 @@ static struct error *read_setting(const SETTING_IN *value, const struct log_row 
 /* Unknown names are ignored. */
 static struct error *read_settings(const Inference__LogSettingsRequest *q, struct log_settings *s) {
         for (size_t i = 0; i < LOG_N_ROWS; i++) {
-                const SETTING_IN *value = find(q, log_rows[i].name);
+                const SETTING_IN *value = find_setting(q, log_rows[i].name);
 
                 if (value != NULL)
                         TRY(read_setting(value, &log_rows[i], s));

@@ -69,7 +69,7 @@ struct bulk {
         struct grpc_part                  answer;
 };
 
-static struct error *encode(struct bulk_query *query, struct TRITONSERVER_Message *json) {
+static struct error *encode_bulk(struct bulk_query *query, struct TRITONSERVER_Message *json) {
         struct bulk      *b = CONTAINER_OF(query, struct bulk, query);
         ProtobufCMessage *message;
 
@@ -93,7 +93,7 @@ void rpc_metadata_reply_bulk(struct grpc_call *call, const struct model_query *q
                              const ProtobufCMessageDescriptor *type) {
         struct bulk *b = ARENA_NEW(&call->arena, struct bulk);
 
-        bulk_query_init(&b->query, call->core, query, encode, on_done);
+        bulk_query_init(&b->query, call->core, query, encode_bulk, on_done);
         b->call = call;
         b->type = type;
         arena_init(&b->scratch, NULL, 0, 0);

@@ -132,34 +132,34 @@ static const struct rpc_descriptor *find_file(struct str name) {
 
 /* ---- answers ---- */
 
-static struct error *tell_failure(REFLECTION_RESPONSE *answer, struct arena *arena,
-                                  enum grpc_code code, const char *text) {
+static struct error *answer_failure(REFLECTION_RESPONSE *answer, struct arena *arena,
+                                    enum grpc_code code, const char *text) {
         ProtobufCMessage                    *message;
-        Grpc__Reflection__V1__ErrorResponse *told;
+        Grpc__Reflection__V1__ErrorResponse *part;
 
         TRY(pb_message_new(&grpc__reflection__v1__error_response__descriptor, arena, &message));
-        told = (void *)message;
-        told->error_code = code;
-        told->error_message = (char *)text; /* never written to */
+        part = (void *)message;
+        part->error_code = code;
+        part->error_message = (char *)text; /* never written to */
         answer->message_response_case = RESPONSE_KIND(ERROR_RESPONSE);
-        answer->error_response = told;
+        answer->error_response = part;
         return NULL;
 }
 
 /* Adds the file and, recursively, its imports. Imported files come before those that import them. */
-static struct error *tell_file(REFLECTION_RESPONSE *answer, struct arena *arena,
-                               const struct rpc_descriptor *file) {
+static struct error *answer_file(REFLECTION_RESPONSE *answer, struct arena *arena,
+                                 const struct rpc_descriptor *file) {
         bool  *is_needed = arena_try_alloc(arena, rpc_n_descriptors * sizeof(*is_needed));
         size_t first = (size_t)(file - rpc_descriptors);
         ProtobufCMessage                             *message;
-        Grpc__Reflection__V1__FileDescriptorResponse *told;
+        Grpc__Reflection__V1__FileDescriptorResponse *part;
 
         TRY(pb_message_new(&grpc__reflection__v1__file_descriptor_response__descriptor, arena,
                            &message));
-        told = (void *)message;
-        told->file_descriptor_proto =
-                arena_try_alloc(arena, rpc_n_descriptors * sizeof(told->file_descriptor_proto[0]));
-        if (is_needed == NULL || told->file_descriptor_proto == NULL)
+        part = (void *)message;
+        part->file_descriptor_proto =
+                arena_try_alloc(arena, rpc_n_descriptors * sizeof(part->file_descriptor_proto[0]));
+        if (is_needed == NULL || part->file_descriptor_proto == NULL)
                 return pb_out_of_memory();
         memset(is_needed, 0, rpc_n_descriptors * sizeof(*is_needed));
         is_needed[first] = true;
@@ -169,25 +169,25 @@ static struct error *tell_file(REFLECTION_RESPONSE *answer, struct arena *arena,
 
                 if (!is_needed[i])
                         continue;
-                told->file_descriptor_proto[told->n_file_descriptor_proto++] =
+                part->file_descriptor_proto[part->n_file_descriptor_proto++] =
                         (ProtobufCBinaryData){ d->len, (uint8_t *)d->bytes };
                 for (size_t n = 0;
                      (import = find_bytes(read_file(d), FILE_DEPENDENCY, n)).ptr != NULL; n++)
                         is_needed[find_file(import) - rpc_descriptors] = true;
         }
         answer->message_response_case = RESPONSE_KIND(FILE_DESCRIPTOR_RESPONSE);
-        answer->file_descriptor_response = told;
+        answer->file_descriptor_response = part;
         return NULL;
 }
 
-static struct error *tell_found(REFLECTION_RESPONSE *answer, struct arena *arena,
-                                const struct rpc_descriptor *file, const char *otherwise) {
+static struct error *answer_found(REFLECTION_RESPONSE *answer, struct arena *arena,
+                                  const struct rpc_descriptor *file, const char *otherwise) {
         if (file == NULL)
-                return tell_failure(answer, arena, GRPC_NOT_FOUND, otherwise);
-        return tell_file(answer, arena, file);
+                return answer_failure(answer, arena, GRPC_NOT_FOUND, otherwise);
+        return answer_file(answer, arena, file);
 }
 
-static struct error *add_service(Grpc__Reflection__V1__ListServiceResponse *told,
+static struct error *add_service(Grpc__Reflection__V1__ListServiceResponse *part,
                                  struct arena *arena, struct str package, struct str name) {
         ProtobufCMessage                      *message;
         Grpc__Reflection__V1__ServiceResponse *service;
@@ -201,79 +201,82 @@ static struct error *add_service(Grpc__Reflection__V1__ListServiceResponse *told
         service->name[package.len] = '.';
         memcpy(service->name + package.len + 1, name.ptr, name.len);
         service->name[package.len + 1 + name.len] = '\0';
-        told->service[told->n_service++] = service;
+        part->service[part->n_service++] = service;
         return NULL;
 }
 
 /* Each file declares at most one service. */
-static struct error *tell_services(REFLECTION_RESPONSE *answer, struct arena *arena) {
+static struct error *answer_services(REFLECTION_RESPONSE *answer, struct arena *arena) {
         ProtobufCMessage                          *message;
-        Grpc__Reflection__V1__ListServiceResponse *told;
+        Grpc__Reflection__V1__ListServiceResponse *part;
 
         TRY(pb_message_new(&grpc__reflection__v1__list_service_response__descriptor, arena,
                            &message));
-        told = (void *)message;
-        told->service = arena_try_alloc(arena, rpc_n_descriptors * sizeof(told->service[0]));
-        if (told->service == NULL)
+        part = (void *)message;
+        part->service = arena_try_alloc(arena, rpc_n_descriptors * sizeof(part->service[0]));
+        if (part->service == NULL)
                 return pb_out_of_memory();
         for (size_t i = 0; i < rpc_n_descriptors; i++) {
                 struct pb_reader r = read_file(&rpc_descriptors[i]);
                 struct str       service = find_bytes(r, FILE_SERVICE, 0);
 
                 if (service.ptr != NULL)
-                        TRY(add_service(told, arena, find_bytes(r, FILE_PACKAGE, 0),
+                        TRY(add_service(part, arena, find_bytes(r, FILE_PACKAGE, 0),
                                         find_bytes(read_range(service), NAME, 0)));
         }
         answer->message_response_case = RESPONSE_KIND(LIST_SERVICES_RESPONSE);
-        answer->list_services_response = told;
+        answer->list_services_response = part;
         return NULL;
 }
 
 /* proto3 has no extensions, so an existing type has none. */
-static struct error *tell_extensions(REFLECTION_RESPONSE *answer, struct arena *arena, char *type) {
+static struct error *answer_extensions(REFLECTION_RESPONSE *answer, struct arena *arena,
+                                       char *type) {
         ProtobufCMessage                              *message;
-        Grpc__Reflection__V1__ExtensionNumberResponse *told;
+        Grpc__Reflection__V1__ExtensionNumberResponse *part;
 
         if (find_symbol(type) == NULL)
-                return tell_failure(answer, arena, GRPC_NOT_FOUND, "Type not found.");
+                return answer_failure(answer, arena, GRPC_NOT_FOUND, "Type not found.");
         TRY(pb_message_new(&grpc__reflection__v1__extension_number_response__descriptor, arena,
                            &message));
-        told = (void *)message;
-        told->base_type_name = type;
+        part = (void *)message;
+        part->base_type_name = type;
         answer->message_response_case = RESPONSE_KIND(ALL_EXTENSION_NUMBERS_RESPONSE);
-        answer->all_extension_numbers_response = told;
+        answer->all_extension_numbers_response = part;
         return NULL;
 }
 
-static struct error *fill(REFLECTION_RESPONSE *answer, REFLECTION_REQUEST *q, struct arena *arena) {
+static struct error *fill_answer(REFLECTION_RESPONSE *answer, REFLECTION_REQUEST *q,
+                                 struct arena *arena) {
         answer->valid_host = q->host;
         answer->original_request = q;
         switch (q->message_request_case) {
         case REQUEST_KIND(FILE_BY_FILENAME):
-                return tell_found(answer, arena, find_file(str_of(q->file_by_filename)),
-                                  "File not found.");
+                return answer_found(answer, arena, find_file(str_of(q->file_by_filename)),
+                                    "File not found.");
         case REQUEST_KIND(FILE_CONTAINING_SYMBOL):
-                return tell_found(answer, arena, find_symbol(q->file_containing_symbol),
-                                  "Symbol not found.");
+                return answer_found(answer, arena, find_symbol(q->file_containing_symbol),
+                                    "Symbol not found.");
         case REQUEST_KIND(FILE_CONTAINING_EXTENSION):
-                return tell_failure(answer, arena, GRPC_NOT_FOUND, "Extension not found.");
+                return answer_failure(answer, arena, GRPC_NOT_FOUND, "Extension not found.");
         case REQUEST_KIND(ALL_EXTENSION_NUMBERS_OF_TYPE):
-                return tell_extensions(answer, arena, q->all_extension_numbers_of_type);
-        case REQUEST_KIND(LIST_SERVICES): return tell_services(answer, arena);
+                return answer_extensions(answer, arena, q->all_extension_numbers_of_type);
+        case REQUEST_KIND(LIST_SERVICES): return answer_services(answer, arena);
         default:
-                return tell_failure(answer, arena, GRPC_INVALID_ARGUMENT,
-                                    "The request names nothing that could be described.");
+                return answer_failure(answer, arena, GRPC_INVALID_ARGUMENT,
+                                      "The request names nothing that could be described.");
         }
 }
 
-static struct error *reply(struct grpc_call *call, struct str message, struct arena *scratch) {
+static struct error *send_answer(struct grpc_call *call, struct str message,
+                                 struct arena *scratch) {
         ProtobufCMessage *request, *answer;
 
         TRY(rpc_map_request(&grpc__reflection__v1__server_reflection_request__descriptor, message,
                             scratch, &request));
         TRY(pb_message_new(&grpc__reflection__v1__server_reflection_response__descriptor, scratch,
                            &answer));
-        TRY(fill((void *)answer, (void *)request, scratch));
+        TRY(fill_answer((void *)answer, (void *)request, scratch));
         return rpc_map_send(call, answer, scratch);
 }
 
@@ -309,7 +312,7 @@ void rpc_reflection_read(struct grpc_call *call, struct str message, struct buf 
 
         (void)owner;
         s->is_reading = true;
-        err = reply(call, message, &s->scratch);
+        err = send_answer(call, message, &s->scratch);
         s->is_reading = false;
         arena_reset(&s->scratch);
         if (err != NULL || s->is_aborted)

@@ -162,7 +162,7 @@ static bool may_keep(const struct stream_request *r) {
                !byte_budget_is_half_used(budget_of(s));
 }
 
-static void release(struct stream_request *r) {
+static void release_request(struct stream_request *r) {
         struct stream *s = r->stream;
 
         rpc_inference_done(&r->inference);
@@ -236,7 +236,7 @@ static void fail_stream(struct stream *s, struct error *err) {
         error_free(err);
 }
 
-static void finish(struct stream *s) {
+static void finish_stream(struct stream *s) {
         struct grpc_call *call = s->call;
         bool              is_over = s->is_over;
 
@@ -270,7 +270,7 @@ static bool must_wait(const struct stream *s) {
 static void end_callback(struct stream *s) {
         s->n_users--;
         if (s->n_users == 0 && (s->is_over || s->is_half_closed)) {
-                finish(s);
+                finish_stream(s);
         } else if (s->is_paused && !must_wait(s)) {
                 s->is_paused = false;
                 grpc_call_resume(s->call); /* may call back before it returns */
@@ -312,12 +312,12 @@ static void flush_ordered(struct stream *s) {
                 list_remove(&r->in_order);
                 send_parts(r, &r->answer);
                 if (r->is_done)
-                        release(r);
+                        release_request(r);
         }
 }
 
-static struct error *encode(struct stream_request *r, const struct infer_answer *answer,
-                            struct arena *arena, struct infer_answer_parts *ret) {
+static struct error *encode_answer(struct stream_request *r, const struct infer_answer *answer,
+                                   struct arena *arena, struct infer_answer_parts *ret) {
         struct infer_answer_memory memory = { arena, grpc_call_buf_pool(r->stream->call) };
 
         return infer_encode(answer, &memory, ret);
@@ -327,7 +327,7 @@ static struct error *encode(struct stream_request *r, const struct infer_answer 
 static void send_now(struct stream_request *r, const struct infer_answer *answer) {
         struct stream            *s = r->stream;
         struct infer_answer_parts parts;
-        struct error             *err = encode(r, answer, &s->scratch, &parts);
+        struct error             *err = encode_answer(r, answer, &s->scratch, &parts);
 
         if (err != NULL)
                 fail_stream(s, err);
@@ -339,7 +339,7 @@ static void send_now(struct stream_request *r, const struct infer_answer *answer
 /* Encodes an answer of a model that is not decoupled, and sends it when its turn comes. */
 static void put_in_order(struct stream_request *r, const struct infer_answer *answer) {
         struct stream *s = r->stream;
-        struct error  *err = encode(r, answer, &r->arena, &r->answer);
+        struct error  *err = encode_answer(r, answer, &r->arena, &r->answer);
 
         if (err != NULL)
                 fail_stream(s, err);
@@ -390,7 +390,7 @@ static void send_refusal(struct stream_request *r, struct error *err) {
                        });
         error_free(err);
         if (!is_ordered)
-                release(r);
+                release_request(r);
 }
 
 /* Sends the end of a decoupled request without a response, to clients that asked for it. */
@@ -477,7 +477,7 @@ static void run_response(struct loop_work *work) {
 static void end_decoupled(struct stream_request *r) {
         if (r->inference.wire.wants_empty_final && !r->was_final)
                 send_empty_final(r);
-        release(r);
+        release_request(r);
 }
 
 static void send_waiting(struct stream_request *r);
@@ -570,7 +570,7 @@ static void end_early(struct stream_request *r) {
         if (list_is_linked(&r->in_order))
                 rpc_inference_done(&r->inference);
         else
-                release(r);
+                release_request(r);
 }
 
 static void run_early(struct loop_work *work) {
@@ -739,25 +739,25 @@ static struct trace_record *start_trace(struct stream_request *r) {
         return r->trace;
 }
 
-static struct error *fill(struct stream_request *r) {
+static struct error *fill_request(struct stream_request *r) {
         if (!r->is_charged)
                 return error_new_text(ERR_UNAVAILABLE, BYTE_BUDGET_USED_UP);
         return rpc_inference_fill(&r->inference);
 }
 
-static struct error *submit(struct stream_request *r) {
+static struct error *submit_request(struct stream_request *r) {
         struct long_work *w = &r->long_work;
 
         if (w->message.len > 0)
                 TRY(read_message(r, w->message, w->owner, &w->limits));
-        TRY(fill(r));
+        TRY(fill_request(r));
         return infer_call_submit(&r->inference.call, start_trace(r));
 }
 
 static void run_reading(struct loop_work *work) {
         struct long_work *w = CONTAINER_OF(work, struct long_work, work);
 
-        w->err = submit(CONTAINER_OF(w, struct stream_request, long_work));
+        w->err = submit_request(CONTAINER_OF(w, struct stream_request, long_work));
 }
 
 static void on_reading(struct loop_work *work) {
@@ -822,7 +822,7 @@ static void start_request(struct stream *s, struct str message, struct buf *owne
                 return;
         }
         if (err == NULL)
-                err = fill(r);
+                err = fill_request(r);
         if (err == NULL)
                 err = infer_call_start(&r->inference.call, start_trace(r));
         if (err != NULL)

@@ -11,8 +11,8 @@ static enum http_chunk_event malformed(struct http_chunk_reader *r, const char *
         return HTTP_CHUNK_MALFORMED;
 }
 
-static enum http_chunk_event enter(struct http_chunk_reader *r, enum http_chunk_state state,
-                                   enum http_chunk_event event) {
+static enum http_chunk_event enter_state(struct http_chunk_reader *r, enum http_chunk_state state,
+                                         enum http_chunk_event event) {
         r->state = state;
         return event;
 }
@@ -51,24 +51,24 @@ static enum http_chunk_event take_size_character(struct http_chunk_reader *r, ch
                 if (r->left > UINT64_MAX >> 4)
                         return malformed(r, "chunk size is too large");
                 r->left = r->left << 4 | (uint64_t)digit;
-                return enter(r, HTTP_CHUNK_DIGITS, HTTP_CHUNK_MORE);
+                return enter_state(r, HTTP_CHUNK_DIGITS, HTTP_CHUNK_MORE);
         }
         if (r->state == HTTP_CHUNK_FIRST_DIGIT)
                 return malformed(r, "chunk size must begin with a hexadecimal digit");
         if (c == '\r')
-                return enter(r, HTTP_CHUNK_SIZE_LF, HTTP_CHUNK_MORE);
+                return enter_state(r, HTTP_CHUNK_SIZE_LF, HTTP_CHUNK_MORE);
         if (c == ';')
-                return enter(r, HTTP_CHUNK_EXTENSION_TEXT, HTTP_CHUNK_MORE);
+                return enter_state(r, HTTP_CHUNK_EXTENSION_TEXT, HTTP_CHUNK_MORE);
         return malformed(r, "chunk size must be hexadecimal digits and end in CRLF");
 }
 
 static enum http_chunk_event take_trailer_character(struct http_chunk_reader *r, char c) {
         if (is_token_character(c))
-                return enter(r, HTTP_CHUNK_TRAILER_NAME, HTTP_CHUNK_MORE);
+                return enter_state(r, HTTP_CHUNK_TRAILER_NAME, HTTP_CHUNK_MORE);
         if (r->state == HTTP_CHUNK_TRAILER_NAME && c == ':')
-                return enter(r, HTTP_CHUNK_TRAILER_VALUE, HTTP_CHUNK_MORE);
+                return enter_state(r, HTTP_CHUNK_TRAILER_VALUE, HTTP_CHUNK_MORE);
         if (r->state == HTTP_CHUNK_TRAILER_LINE && c == '\r')
-                return enter(r, HTTP_CHUNK_LAST_LF, HTTP_CHUNK_MORE);
+                return enter_state(r, HTTP_CHUNK_LAST_LF, HTTP_CHUNK_MORE);
         return malformed(r, "trailer must be a name, a colon and a value on one line that ends in "
                             "CRLF");
 }
@@ -80,34 +80,35 @@ static enum http_chunk_event take_character(struct http_chunk_reader *r, char c)
         case HTTP_CHUNK_DIGITS: return take_size_character(r, c);
         case HTTP_CHUNK_EXTENSION_TEXT:
                 if (c == '\r')
-                        return enter(r, HTTP_CHUNK_SIZE_LF, HTTP_CHUNK_MORE);
+                        return enter_state(r, HTTP_CHUNK_SIZE_LF, HTTP_CHUNK_MORE);
                 return malformed(r, "chunk extension must be text and end in CRLF");
         case HTTP_CHUNK_SIZE_LF:
                 if (c == '\n')
-                        return enter(r, r->left > 0 ? HTTP_CHUNK_DATA : HTTP_CHUNK_TRAILER_LINE,
-                                     HTTP_CHUNK_SIZE);
+                        return enter_state(r,
+                                           r->left > 0 ? HTTP_CHUNK_DATA : HTTP_CHUNK_TRAILER_LINE,
+                                           HTTP_CHUNK_SIZE);
                 return malformed(r, "chunk size must end in CRLF");
         case HTTP_CHUNK_DATA_CR:
                 if (c == '\r')
-                        return enter(r, HTTP_CHUNK_DATA_LF, HTTP_CHUNK_MORE);
+                        return enter_state(r, HTTP_CHUNK_DATA_LF, HTTP_CHUNK_MORE);
                 return malformed(r, "chunk must be as long as its size and end in CRLF");
         case HTTP_CHUNK_DATA_LF:
                 if (c == '\n')
-                        return enter(r, HTTP_CHUNK_FIRST_DIGIT, HTTP_CHUNK_MORE);
+                        return enter_state(r, HTTP_CHUNK_FIRST_DIGIT, HTTP_CHUNK_MORE);
                 return malformed(r, "chunk must end in CRLF");
         case HTTP_CHUNK_TRAILER_LINE:
         case HTTP_CHUNK_TRAILER_NAME: return take_trailer_character(r, c);
         case HTTP_CHUNK_TRAILER_VALUE:
                 if (c == '\r')
-                        return enter(r, HTTP_CHUNK_TRAILER_LF, HTTP_CHUNK_MORE);
+                        return enter_state(r, HTTP_CHUNK_TRAILER_LF, HTTP_CHUNK_MORE);
                 return malformed(r, "trailer must be text and end in CRLF");
         case HTTP_CHUNK_TRAILER_LF:
                 if (c == '\n')
-                        return enter(r, HTTP_CHUNK_TRAILER_LINE, HTTP_CHUNK_TRAILER);
+                        return enter_state(r, HTTP_CHUNK_TRAILER_LINE, HTTP_CHUNK_TRAILER);
                 return malformed(r, "trailer must end in CRLF");
         case HTTP_CHUNK_LAST_LF:
                 if (c == '\n')
-                        return enter(r, HTTP_CHUNK_FIRST_DIGIT, HTTP_CHUNK_END);
+                        return enter_state(r, HTTP_CHUNK_FIRST_DIGIT, HTTP_CHUNK_END);
                 return malformed(r, "chunked body must end in CRLF");
         case HTTP_CHUNK_DATA: /* no framing */ break;
         }

@@ -44,8 +44,8 @@ static struct buf_pool *pool_of(const struct http_conn *c) {
         return loop_buf_pool(c->shard->net.loop);
 }
 
-static void enter(struct http_conn *c, enum http_conn_state state, enum http_phase phase,
-                  uint64_t now_ns) {
+static void enter_state(struct http_conn *c, enum http_conn_state state, enum http_phase phase,
+                        uint64_t now_ns) {
         c->state = state;
         http_rate_watch_enter(&c->rate_watch, phase, now_ns);
 }
@@ -267,7 +267,7 @@ static void clear_call(struct http_conn *c) {
 static void linger(struct http_conn *c) {
         conn_shutdown(c->net);
         drop_input(c);
-        enter(c, HTTP_CONN_LINGER, HTTP_PHASE_LINGER, c->now_ns);
+        enter_state(c, HTTP_CONN_LINGER, HTTP_PHASE_LINGER, c->now_ns);
 }
 
 /* The client sent further requests before it learned that this answer is the last. */
@@ -311,7 +311,7 @@ static void end_call(struct http_conn *c) {
         c->now_ns = c->call.send_start_ns;
         clear_call(c);
         http_message_reset(c->message);
-        enter(c, HTTP_CONN_HEAD, HTTP_PHASE_IDLE, c->now_ns);
+        enter_state(c, HTTP_CONN_HEAD, HTTP_PHASE_IDLE, c->now_ns);
         c->in_at = c->next_at;
         if (c->net == NULL || conn_is_closing(c->net))
                 return;
@@ -546,7 +546,7 @@ void http_call_reply(struct http_call *call, const struct http_reply *reply) {
         rc = write_answer(c, reply);
         buf_unref(holder);
         if (rc == CONN_WRITE_PENDING) {
-                enter(c, HTTP_CONN_WRITE, HTTP_PHASE_WRITE, call->send_start_ns);
+                enter_state(c, HTTP_CONN_WRITE, HTTP_PHASE_WRITE, call->send_start_ns);
                 return;
         }
         if (rc == CONN_WRITE_FAILED)
@@ -788,7 +788,7 @@ void http_call_end_chunks(struct http_call *call) {
         struct http_conn *c = call->conn;
 
         c->out.is_last_queued = true;
-        enter(c, HTTP_CONN_WRITE, HTTP_PHASE_WRITE, clock_now_ns());
+        enter_state(c, HTTP_CONN_WRITE, HTTP_PHASE_WRITE, clock_now_ns());
         flush_chunks(c);
         run_conn(c);
 }
@@ -814,7 +814,7 @@ static void refuse_as(struct http_conn *c, unsigned status, enum http_limit limi
         c->out.close = true;
         c->must_linger = true;
         buf_unref(STEAL(c->body_buf));
-        enter(c, HTTP_CONN_CALL, HTTP_PHASE_HANDLER, c->now_ns);
+        enter_state(c, HTTP_CONN_CALL, HTTP_PHASE_HANDLER, c->now_ns);
         http_call_reply_refusal(&c->call, status, text, content_type);
 }
 
@@ -974,7 +974,7 @@ static void hand_out(struct http_conn *c) {
 
         call->recv_end_ns = c->now_ns;
         c->bytes_in += call->body.len;
-        enter(c, HTTP_CONN_CALL, HTTP_PHASE_HANDLER, c->now_ns);
+        enter_state(c, HTTP_CONN_CALL, HTTP_PHASE_HANDLER, c->now_ns);
         c->was_handed_out = true;
         if (call->route != NULL)
                 call->route->handler(call);
@@ -1147,7 +1147,8 @@ static bool begin_body(struct http_conn *c) {
                         return true;
                 }
         }
-        enter(c, m->is_chunked ? HTTP_CONN_CHUNKS : HTTP_CONN_BODY, HTTP_PHASE_BODY, c->now_ns);
+        enter_state(c, m->is_chunked ? HTTP_CONN_CHUNKS : HTTP_CONN_BODY, HTTP_PHASE_BODY,
+                    c->now_ns);
         if (is_waiting && !send_continue(c)) {
                 http_conn_close(c);
                 return false;
@@ -1182,7 +1183,7 @@ static bool on_head(struct http_conn *c) {
         c->out.is_http10 = m->is_http10;
         c->next_at = c->in_at + m->head_bytes;
         c->bytes_in = m->head_bytes;
-        enter(c, HTTP_CONN_CALL, HTTP_PHASE_HANDLER, c->now_ns);
+        enter_state(c, HTTP_CONN_CALL, HTTP_PHASE_HANDLER, c->now_ns);
         if (!is_body_here(c)) {
                 /* A refusal must not wait for the body. */
                 c->must_linger = true;
@@ -1448,7 +1449,7 @@ static void run_deferred_parse(struct http_conn *c) {
         on_parse(&c->parse_task);
 }
 
-static void on_end(struct conn *net, bool is_reset) {
+static void on_conn_end(struct conn *net, bool is_reset) {
         struct http_conn *c = conn_owner(net);
 
         run_deferred_parse(c);
@@ -1540,7 +1541,7 @@ static const struct conn_ops conn_ops = {
         .on_room = on_room,
         .on_no_room = on_no_room,
         .on_read = on_read,
-        .on_end = on_end,
+        .on_end = on_conn_end,
         .on_written = on_written,
         .on_tick = on_tick,
         .on_closed = on_closed,
@@ -1578,7 +1579,7 @@ void http_conn_open(struct http_shard *shard, int fd) {
         c->call.service = &c->server->options.service;
         c->call.core = c->server->options.service.core;
         c->place.noted_ns = clock_now_ns();
-        enter(c, HTTP_CONN_HEAD, HTTP_PHASE_IDLE, c->place.noted_ns);
+        enter_state(c, HTTP_CONN_HEAD, HTTP_PHASE_IDLE, c->place.noted_ns);
         if (shard->is_leaving)
                 http_conn_close(c);
         else

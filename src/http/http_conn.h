@@ -54,7 +54,6 @@
 #include <stdint.h>
 
 struct http_message;
-struct loop;
 
 /* An idle connection holds no read buffer; each loop keeps this many for reuse. */
 #define HTTP_SPARE_BUFS 64

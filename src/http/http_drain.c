@@ -19,7 +19,7 @@ static struct error *read_member(void *owner, struct json_reader *r, struct str 
         return NULL;
 }
 
-static struct error *answer(struct http_call *call) {
+static struct error *answer_drain(struct http_call *call) {
         struct drain *d = call->service->drain;
         bool          is_undone = false;
 
@@ -32,7 +32,7 @@ static struct error *answer(struct http_call *call) {
 }
 
 void http_drain_post(struct http_call *call) {
-        struct error *err = answer(call);
+        struct error *err = answer_drain(call);
 
         if (err != NULL)
                 http_call_reply_error(call, err, HTTP_JSON);

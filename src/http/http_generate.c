@@ -351,7 +351,7 @@ static void start_generate(struct pending_generate *p) {
         /* On success `p` may already be gone, because the request was answered. */
 }
 
-static void post(struct http_call *http, bool is_stream) {
+static void post_generate(struct http_call *http, bool is_stream) {
         struct pending_generate  *p = arena_alloc(&http->arena, sizeof(*p));
         struct infer_call_options options = {
                 .core = http->service->infer,
@@ -376,9 +376,9 @@ static void post(struct http_call *http, bool is_stream) {
 }
 
 void http_generate_post(struct http_call *call) {
-        post(call, false);
+        post_generate(call, false);
 }
 
 void http_generate_stream_post(struct http_call *call) {
-        post(call, true);
+        post_generate(call, true);
 }

@@ -131,14 +131,14 @@ struct cursor {
         const char *end;
 };
 
-static ALWAYS_INLINE bool take(struct cursor *c, const char *text, size_t len) {
+static ALWAYS_INLINE bool take_text(struct cursor *c, const char *text, size_t len) {
         if ((size_t)(c->end - c->at) < len || memcmp(c->at, text, len) != 0)
                 return false;
         c->at += len;
         return true;
 }
 
-#define TAKE(cursor, literal) take((cursor), (literal), sizeof(literal) - 1)
+#define TAKE(cursor, literal) take_text((cursor), (literal), sizeof(literal) - 1)
 
 static bool take_request_line(struct http_message *m, const char *base, struct cursor *c) {
         const char *target;

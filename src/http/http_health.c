@@ -31,7 +31,8 @@ struct question {
         struct http_call  *call; /* borrowed: holds this */
 };
 
-static void ask(struct http_call *call, const char *model, int64_t version, loop_work_fn done) {
+static void ask_health(struct http_call *call, const char *model, int64_t version,
+                       loop_work_fn done) {
         struct question *q = ARENA_NEW(&call->arena, struct question);
 
         ready_query_init(&q->query, call->core, model, version, done);
@@ -49,7 +50,7 @@ static void on_server_asked(struct loop_work *w) {
 }
 
 void http_health_ready(struct http_call *call) {
-        ask(call, NULL, -1, on_server_asked);
+        ask_health(call, NULL, -1, on_server_asked);
 }
 
 static void on_model_asked(struct loop_work *w) {
@@ -71,5 +72,5 @@ void http_health_model(struct http_call *call) {
         if (err != NULL)
                 http_call_reply_error(call, err, NULL);
         else
-                ask(call, http_call_model(call), version, on_model_asked);
+                ask_health(call, http_call_model(call), version, on_model_asked);
 }

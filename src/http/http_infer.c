@@ -158,7 +158,7 @@ static void pending_done(struct pending_infer *p) {
 }
 
 /* Answers the call; takes the error. */
-static void answer(struct pending_infer *p, struct error *err, struct http_infer_body *body) {
+static void answer_infer(struct pending_infer *p, struct error *err, struct http_infer_body *body) {
         struct http_call *http = p->http;
 
         pending_done(p);
@@ -195,7 +195,7 @@ static void on_answer(struct loop_work *work) {
         struct arena      scratch = w->scratch; /* `w` may be gone after the answer */
 
         w->p->long_work = NULL;
-        answer(w->p, w->err, &w->body);
+        answer_infer(w->p, w->err, &w->body);
         arena_done(&scratch);
 }
 
@@ -213,7 +213,7 @@ static void on_done(struct infer_call *c) {
         if (is_more)
                 start_long_work(p, run_answer, on_answer);
         else
-                answer(p, err, &body);
+                answer_infer(p, err, &body);
         arena_done(&scratch);
 }
 

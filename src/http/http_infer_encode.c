@@ -144,7 +144,8 @@ static struct error *put_output(struct strbuf *out, const struct infer_output *o
         return NULL;
 }
 
-struct error *http_infer_print(const struct infer_response *r, struct strbuf *out) {
+/* Prints the JSON alone. The caller checks `out` for overflow. */
+static struct error *print_json(const struct infer_response *r, struct strbuf *out) {
         if (r->id[0] != '\0') {
                 PUT(out, "{\"id\":");
                 put_text(out, r->id);
@@ -255,7 +256,7 @@ static struct error *open_text(struct text *t, size_t bytes, const struct http_i
 /* Prints the JSON, followed by the outputs that are copied. */
 static struct error *print_text(const struct infer_response *r, struct text *t,
                                 struct http_infer_body *body) {
-        TRY(http_infer_print(r, &t->print));
+        TRY(print_json(r, &t->print));
         body->json_bytes = t->print.len;
         for (uint32_t i = 0; i < r->n_outputs; i++) {
                 const struct infer_output *out = &r->outputs[i];

@@ -40,9 +40,7 @@ struct http_infer_room {
 struct error *http_infer_encode(const struct infer_response *r, const struct http_infer_room *room,
                                 struct http_infer_body *ret) NODISCARD;
 
-/* Prints the JSON alone. The caller checks `out` for overflow. */
-struct error *http_infer_print(const struct infer_response *r, struct strbuf *out) NODISCARD;
-/* Parts of it: a parameter's name and value; the elements of an output as a flat array.
+/* Parts of the JSON: a parameter's name and value; the elements of an output as a flat array.
  * *ret_has_replaced is true when bytes of strings were not UTF-8 and are U+FFFD in the text. */
 void          http_infer_put_parameter(struct json_writer *w, const struct infer_parameter *p);
 struct error *http_infer_put_elements(struct strbuf *out, const struct infer_output *output,

@@ -71,7 +71,7 @@ struct bulk {
 };
 
 /* Copies the JSON into a buffer that lives until the answer is written. */
-static struct error *encode(struct bulk_query *query, struct TRITONSERVER_Message *message) {
+static struct error *encode_bulk(struct bulk_query *query, struct TRITONSERVER_Message *message) {
         struct bulk *b = CONTAINER_OF(query, struct bulk, query);
         const char  *json;
         size_t       len;
@@ -105,7 +105,7 @@ static void on_done(struct loop_work *w) {
 void http_metadata_reply_bulk(struct http_call *call, const struct model_query *query) {
         struct bulk *b = ARENA_NEW(&call->arena, struct bulk);
 
-        bulk_query_init(&b->query, call->core, query, encode, on_done);
+        bulk_query_init(&b->query, call->core, query, encode_bulk, on_done);
         b->call = call;
         http_call_start_work_thread(call, &b->query.work);
 }

@@ -51,8 +51,8 @@ static struct buf *hold(struct TRITONSERVER_Metrics *metrics, size_t len,
         return holder;
 }
 
-static void answer(struct http_call *call, enum page_kind kind, struct str page,
-                   struct buf *holder) {
+static void answer_page(struct http_call *call, enum page_kind kind, struct str page,
+                        struct buf *holder) {
         const struct http_part  part = { page.ptr, page.len, holder };
         const struct http_reply reply = { .status = 200,
                                           .content_type = kinds[kind].content_type,
@@ -78,7 +78,7 @@ static void answer_all(struct http_call *calls, enum page_kind kind, struct str 
         struct http_call *call;
 
         while ((call = take_next(&calls)) != NULL)
-                answer(call, kind, page, holder);
+                answer_page(call, kind, page, holder);
         buf_unref(holder);
 }
 

@@ -31,7 +31,7 @@ static struct openai_list_options options_of(const struct http_call *call) {
                                              .lists_all = call->service->openai->lists_all };
 }
 
-static void reply(struct http_call *call, struct error *err, struct strbuf *text) {
+static void reply_models(struct http_call *call, struct error *err, struct strbuf *text) {
         if (err != NULL)
                 http_openai_refuse(call, &(struct http_openai_refusal){ .err = err });
         else
@@ -54,7 +54,7 @@ static void on_listed(struct loop_work *w) {
         struct listing *l = CONTAINER_OF(w, struct listing, work);
         struct strbuf   text = l->text;
 
-        reply(l->call, l->err, &text);
+        reply_models(l->call, l->err, &text);
 }
 
 void http_openai_models(struct http_call *call) {
@@ -83,7 +83,7 @@ void http_openai_model(struct http_call *call) {
                 err = error_new(ERR_NOT_FOUND, "the model '%.*s' does not exist",
                                 STR_ARG(call->model));
         }
-        reply(call, err, &text);
+        reply_models(call, err, &text);
 }
 
 /* ---- load and unload ---- */
@@ -104,7 +104,7 @@ static void reply_ordered(struct http_call *call) {
         json_member_string(&w, "status", "success");
         json_member_str(&w, "model", call->model);
         json_end_object(&w);
-        reply(call, NULL, &text);
+        reply_models(call, NULL, &text);
 }
 
 static void on_ordered(struct loop_work *w) {

@@ -15,7 +15,7 @@ struct order {
         struct http_call       *call; /* borrowed: holds this */
 };
 
-static void reply(struct order *o, struct error *err) {
+static void reply_order(struct order *o, struct error *err) {
         if (err != NULL)
                 http_call_reply_error(o->call, err, HTTP_JSON);
         else
@@ -33,7 +33,7 @@ static void on_ordered(struct loop_work *w) {
 
                 http_call_refuse_access(o->call, verdict, refusal->message, HTTP_JSON);
         } else
-                reply(o, err);
+                reply_order(o, err);
 }
 
 static struct order *new_order(struct http_call *call, enum repository_order_kind kind) {
@@ -52,7 +52,7 @@ static void start_order(struct order *o, struct error *err) {
                 return;
         }
         error_free(repository_order_end(&o->order)); /* nothing was ordered */
-        reply(o, err);
+        reply_order(o, err);
 }
 
 /* An empty body has no members. */

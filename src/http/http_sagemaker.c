@@ -120,7 +120,7 @@ static struct error *read_load(struct hosted_order *o) {
         return NULL;
 }
 
-static void load(struct http_call *call) {
+static void load_hosted(struct http_call *call) {
         struct hosted_order *o = new_order(call, run_load);
 
         o->err = read_load(o);
@@ -195,7 +195,7 @@ static const struct http_route rows[] = {
         { "/invocations", POST, ENDPOINT_INFERENCE, NULL, http_infer_post },
         { "/ping", GET, ENDPOINT_HEALTH, NULL, http_health_ready },
         { "/models", GET, ENDPOINT_MODEL_REPOSITORY, HTTP_JSON, list_models },
-        { "/models", POST, ENDPOINT_MODEL_REPOSITORY, HTTP_JSON, load },
+        { "/models", POST, ENDPOINT_MODEL_REPOSITORY, HTTP_JSON, load_hosted },
         { "/models/{m}", GET, ENDPOINT_MODEL_REPOSITORY, HTTP_JSON, get_model },
         { "/models/{m}", DELETE, ENDPOINT_MODEL_REPOSITORY, HTTP_JSON, unload },
 };
@@ -227,9 +227,10 @@ static const struct http_route *choose_row(const struct cloud_front *front,
         return &invocations[front->inference];
 }
 
-static enum http_route_verdict find(const struct http_route_table *table, struct http_call *call,
-                                    const struct http_route **ret_row,
-                                    struct http_captures     *ret_captures) {
+static enum http_route_verdict find_sagemaker_route(const struct http_route_table *table,
+                                                    struct http_call              *call,
+                                                    const struct http_route      **ret_row,
+                                                    struct http_captures          *ret_captures) {
         enum http_route_verdict verdict =
                 http_route_find(table, call->method, call->path, ret_row, ret_captures);
 
@@ -253,5 +254,5 @@ struct http_route_table http_sagemaker_routes(void) {
                                           .fallback = http_cloud_refuse_path,
                                           .fallback_group = ENDPOINT_PUBLIC,
                                           .check_body = check_body,
-                                          .find = find };
+                                          .find = find_sagemaker_route };
 }

@@ -107,7 +107,7 @@ static struct error *missing(const char *member) {
 }
 
 /* Returns the error to report, which moves out of the scan. */
-static struct error *finish(const struct http_infer_decoder *d, struct scan *s) {
+static struct error *finish_region(const struct http_infer_decoder *d, struct scan *s) {
         if (json_failed(&d->json))
                 return json_syntax_error(&d->json);
         if (!s->is_seen[MEMBER_KEY])
@@ -130,7 +130,7 @@ struct error *http_shm_decode(struct str body, struct arena *arena, struct shm_p
 
         json_reader_init(&d.json, body);
         read_document(&d, &s, &place);
-        err = finish(&d, &s);
+        err = finish_region(&d, &s);
         for (size_t i = 0; i < N_MEMBERS; i++)
                 error_free(s.faults[i]);
         if (err != NULL)
@@ -166,7 +166,7 @@ static struct error *register_cuda(struct http_call *call) {
         return shared_memory_refuse_cuda(arena_str(&call->arena, call->region));
 }
 
-static void reply(struct http_call *call, struct error *err) {
+static void reply_shm(struct http_call *call, struct error *err) {
         if (err != NULL)
                 http_call_reply_error(call, err, HTTP_JSON);
         else
@@ -174,19 +174,19 @@ static void reply(struct http_call *call, struct error *err) {
 }
 
 void http_shm_system_register(struct http_call *call) {
-        reply(call, register_system(call));
+        reply_shm(call, register_system(call));
 }
 
 void http_shm_cuda_register(struct http_call *call) {
-        reply(call, register_cuda(call));
+        reply_shm(call, register_cuda(call));
 }
 
 void http_shm_system_unregister(struct http_call *call) {
-        reply(call, shared_memory_unregister(call->service->shared_memory, SHARED_MEMORY_SYSTEM,
-                                             call->region));
+        reply_shm(call, shared_memory_unregister(call->service->shared_memory, SHARED_MEMORY_SYSTEM,
+                                                 call->region));
 }
 
 void http_shm_cuda_unregister(struct http_call *call) {
-        reply(call, shared_memory_unregister(call->service->shared_memory, SHARED_MEMORY_CUDA,
-                                             call->region));
+        reply_shm(call, shared_memory_unregister(call->service->shared_memory, SHARED_MEMORY_CUDA,
+                                                 call->region));
 }

@@ -89,9 +89,10 @@ static enum http_route_verdict find_prediction(const struct http_route_table *ta
         return find_endpoint(table, to, ret_row, ret_captures);
 }
 
-static enum http_route_verdict find(const struct http_route_table *table, struct http_call *call,
-                                    const struct http_route **ret_row,
-                                    struct http_captures     *ret_captures) {
+static enum http_route_verdict find_vertex_ai_route(const struct http_route_table *table,
+                                                    struct http_call              *call,
+                                                    const struct http_route      **ret_row,
+                                                    struct http_captures          *ret_captures) {
         const struct cloud_front *front = call->service->cloud;
 
         if (str_equal(call->path, front->predict_route))
@@ -108,7 +109,7 @@ struct http_route_table http_vertex_ai_routes(void) {
 
         table.fallback = http_cloud_refuse_path;
         table.fallback_group = ENDPOINT_PUBLIC;
-        table.find = find;
+        table.find = find_vertex_ai_route;
         table.openai = NULL; /* the platform's own routes may begin like its paths */
         return table;
 }

@@ -38,10 +38,10 @@ static void on_release(struct request *req, uint32_t flags, void *userp) {
 }
 
 /* Has the type allocator_alloc_fn. */
-static struct error *allocate(struct response_allocator *allocator, const char *tensor,
-                              size_t byte_size, enum memory_type type, int64_t id, void *userp,
-                              void **buffer, void **buffer_userp, enum memory_type *actual_type,
-                              int64_t *actual_id) {
+static struct error *allocate_output(struct response_allocator *allocator, const char *tensor,
+                                     size_t byte_size, enum memory_type type, int64_t id,
+                                     void *userp, void **buffer, void **buffer_userp,
+                                     enum memory_type *actual_type, int64_t *actual_id) {
         struct buf *b = NULL;
 
         (void)allocator;
@@ -76,7 +76,7 @@ struct error *inner_output_release(struct response_allocator *allocator, void *b
 /* Wraps the request, which it takes; NULL when that is NULL. */
 static struct inner_request *wrap_request(struct request *req, const struct inner_request_ops *ops,
                                           void *owner) {
-        static const struct response_allocator allocator = { .alloc = allocate,
+        static const struct response_allocator allocator = { .alloc = allocate_output,
                                                              .release = inner_output_release };
         struct inner_request                  *r;
 

@@ -33,11 +33,6 @@ struct model_generations *model_generations_new(void) {
         return generations;
 }
 
-struct model_generations *model_generations_ref(struct model_generations *generations) {
-        ref_get(&generations->ref);
-        return generations;
-}
-
 void model_generations_unref(struct model_generations *generations) {
         if (generations == NULL || !ref_put(&generations->ref))
                 return;
@@ -88,7 +83,8 @@ static void remove_locked(struct model_generations *generations, struct generati
 
 void model_generations_join(struct model_generations *generations, struct model *model) {
         MUTEX_GUARD(&generations->lock);
-        model->generations = model_generations_ref(generations);
+        ref_get(&generations->ref);
+        model->generations = generations;
         generations->members =
                 mem_realloc(generations->members,
                             (generations->n_members + 1) * sizeof(*generations->members));

@@ -26,7 +26,6 @@ struct model_generations;
 struct request;
 
 struct model_generations *model_generations_new(void);
-struct model_generations *model_generations_ref(struct model_generations *generations);
 void model_generations_unref(struct model_generations *generations); /* NULL is fine */
 
 /* To be called before requests can reach the model, which takes a reference to the generations. */

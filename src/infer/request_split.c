@@ -485,7 +485,7 @@ static void on_response(struct inner_request *r, struct response *response, uint
                 response_free(response); /* the backend answered twice */
 }
 
-static void on_end(struct inner_request *r) {
+static void on_part_end(struct inner_request *r) {
         struct split_part *part = r->owner;
 
         end_part(part->split);
@@ -493,7 +493,7 @@ static void on_end(struct inner_request *r) {
 
 static struct error *make_request(struct split_part *part) {
         static const struct inner_request_ops ops = { .on_response = on_response,
-                                                      .on_end = on_end };
+                                                      .on_end = on_part_end };
         struct request_split                 *s = part->split;
         struct request                       *req;
 

@@ -70,8 +70,8 @@ static COLD struct error *note_lost(struct response_stream *s) {
         return out_of_memory();
 }
 
-static struct error *make(const struct response_source *source, bool may_wait,
-                          struct response **ret) {
+static struct error *make_response(const struct response_source *source, bool may_wait,
+                                   struct response **ret) {
         struct response *r;
         bool             is_lent;
 
@@ -98,7 +98,7 @@ static struct error *make(const struct response_source *source, bool may_wait,
 /* Responses that wait for those of earlier requests are not written meanwhile, and the same backend may
  * have to create the earlier ones: so a response with a ticket does not wait for room. */
 struct error *response_new_from(const struct response_source *source, struct response **ret) {
-        return make(source, source->ticket == NULL, ret);
+        return make_response(source, source->ticket == NULL, ret);
 }
 
 struct error *response_new(const struct request *req, struct response **ret) {
@@ -352,7 +352,7 @@ static COLD struct response *new_from_reserve(const struct response_source *s) {
 struct error *response_send_error(const struct response_source *s, const struct error *why) {
         struct response *r = NULL;
 
-        error_free(make(s, false, &r));
+        error_free(make_response(s, false, &r));
         return response_send(r != NULL ? r : new_from_reserve(s), RESPONSE_FINAL, why);
 }
 

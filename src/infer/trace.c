@@ -172,7 +172,7 @@ static void report_input(struct trace *t, const struct request_input *in,
 }
 
 /* Concatenates the chunks without a host policy. NULL when memory is short. */
-static char *gather(const struct request_input *in) {
+static char *gather_input(const struct request_input *in) {
         char *all = try_alloc(in->byte_size);
         char *at = all;
 
@@ -196,7 +196,7 @@ void trace_report_inputs(const struct request *req, enum trace_activity activity
                                      in->byte_size > 0 ? in->first_chunk->base : NULL);
                         continue;
                 }
-                char *all = gather(in);
+                char *all = gather_input(in);
 
                 if (all != NULL)
                         report_input(t, in, activity, all);

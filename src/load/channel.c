@@ -48,10 +48,14 @@ static struct call *take_waiting(struct channel *ch) {
         return c;
 }
 
-void channel_send_waiting(struct channel *ch) {
+/* Sends the calls that wait, as far as there is room. */
+static void send_waiting(struct channel *ch) {
         while (ch->state == CHANNEL_OPEN && ch->waiting != NULL && ch->protocol->has_room(ch))
                 ch->protocol->send(ch, take_waiting(ch));
 }
+
+/* Ends the connection and all its calls. */
+static void break_channel(struct channel *ch, const char *why);
 
 /* ---- the connection ---------------------------------------------------------------------------- */
 
@@ -72,17 +76,17 @@ static void on_read(struct conn *conn, size_t n) {
         if (ch->conn != conn)
                 return;
         if (wrong != NULL)
-                channel_break(ch, wrong);
+                break_channel(ch, wrong);
         else
-                channel_send_waiting(ch);
+                send_waiting(ch);
 }
 
-static void on_end(struct conn *conn, bool is_reset) {
+static void on_conn_end(struct conn *conn, bool is_reset) {
         struct channel *ch = conn_owner(conn);
 
         if (ch->conn != conn)
                 return conn_close(conn);
-        channel_break(ch, ch->state == CHANNEL_CONNECTING ? "no connection to the server"
+        break_channel(ch, ch->state == CHANNEL_CONNECTING ? "no connection to the server"
                           : is_reset                      ? "the connection was reset"
                                                           : "the server closed the connection");
 }
@@ -93,7 +97,7 @@ static void on_written(struct conn *conn, bool is_ok) {
         if (ch->conn != conn || conn_is_closing(conn))
                 return;
         if (!is_ok)
-                channel_break(ch, "the connection was reset");
+                break_channel(ch, "the connection was reset");
         else
                 ch->protocol->on_written(ch);
 }
@@ -111,7 +115,7 @@ static void on_connected(struct conn *conn) {
         ch->state = CHANNEL_OPEN;
         conn_read_start(conn);
         ch->protocol->on_open(ch);
-        channel_send_waiting(ch);
+        send_waiting(ch);
 }
 
 static void free_channel(struct channel *ch) {
@@ -131,7 +135,7 @@ static void on_closed(struct conn *conn) {
 static const struct conn_ops conn_ops = {
         .on_room = on_room,
         .on_read = on_read,
-        .on_end = on_end,
+        .on_end = on_conn_end,
         .on_written = on_written,
         .on_tick = on_tick,
         .on_connected = on_connected,
@@ -162,7 +166,7 @@ static struct call *take_any(struct channel *ch) {
 }
 
 /* The calls are taken first: on_done() may send the next ones on this channel. */
-void channel_break(struct channel *ch, const char *why) {
+static void break_channel(struct channel *ch, const char *why) {
         struct answer a = { .kind = ANSWER_BROKEN, .text = str_of(why) };
         struct call  *calls = NULL, **end = &calls, *c;
 
@@ -187,7 +191,7 @@ static void on_retry(struct loop_task *task) {
         AUTO_ERROR      err = NULL;
 
         if (ch->state == CHANNEL_IDLE && ch->waiting != NULL && (err = connect_now(ch)) != NULL)
-                channel_break(ch, err->message);
+                break_channel(ch, err->message);
 }
 
 void channel_send(struct channel *ch, struct call *c) {

@@ -106,7 +106,7 @@ static void end_events(struct channel *ch, struct call *c, struct answer *a) {
         a->text = reason_of(event_json(event_at(a->text, ch->failed_at)));
 }
 
-static void finish(struct channel *ch) {
+static void finish_call(struct channel *ch) {
         struct http_response *r = &ch->response;
         struct call          *c = take_call(ch);
         bool                  closes = r->is_last || conn_is_writing(ch->conn);
@@ -143,7 +143,7 @@ static const char *on_read(struct channel *ch, struct str in) {
                         break;
                 case HTTP_RESPONSE_BAD: return ch->response.wrong;
                 case HTTP_RESPONSE_DONE:
-                        finish(ch);
+                        finish_call(ch);
                         if (ch->conn != conn)
                                 return NULL;
                 }

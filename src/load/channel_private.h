@@ -50,7 +50,3 @@ struct channel {
 extern const struct channel_protocol channel_http, channel_grpc;
 
 void channel_finish(struct channel *ch, struct call *c, const struct answer *a);
-/* Ends the connection and all its calls. */
-void channel_break(struct channel *ch, const char *why);
-/* Sends the calls that wait, as far as there is room. */
-void channel_send_waiting(struct channel *ch);

@@ -15,7 +15,6 @@
 #include <stdint.h>
 
 struct control;
-struct loop;
 
 enum control_question {
         CONTROL_METADATA, /* of the model */

@@ -62,7 +62,7 @@ static void write_u32(char *at, uint32_t value) {
                 at[i] = (char)(value >> (24 - 8 * i));
 }
 
-static bool fail(struct h2_client *c, const char *wrong) {
+static bool fail_client(struct h2_client *c, const char *wrong) {
         if (c->wrong == NULL)
                 c->wrong = wrong;
         return false;
@@ -124,7 +124,7 @@ static struct h2_client_stream **bucket_of(struct h2_client *c, uint32_t id) {
         return &c->buckets[(id >> 1) % H2_CLIENT_BUCKETS];
 }
 
-static struct h2_client_stream *find(struct h2_client *c, uint32_t id) {
+static struct h2_client_stream *find_stream(struct h2_client *c, uint32_t id) {
         struct h2_client_stream *s = *bucket_of(c, id);
 
         while (s != NULL && s->id != id)
@@ -241,7 +241,8 @@ static void continue_all(struct h2_client *c) {
                                 send_some(c, s);
 }
 
-void h2_client_cancel(struct h2_client *c, struct h2_client_stream *s) {
+/* Closes the stream with RST_STREAM; on_end() is not called. */
+static void reset_stream(struct h2_client *c, struct h2_client_stream *s) {
         char code[4];
 
         write_u32(code, 8); /* CANCEL */
@@ -277,7 +278,7 @@ static void end_stream(struct h2_client *c, struct h2_client_stream *s, uint32_t
         bool was_open = !s->has_ended;
 
         if (was_open && code == 0) {
-                h2_client_cancel(c, s); /* the peer needs no more of the request */
+                reset_stream(c, s); /* the peer needs no more of the request */
         } else {
                 h2_client_forget(c, s);
         }
@@ -285,7 +286,7 @@ static void end_stream(struct h2_client *c, struct h2_client_stream *s, uint32_t
 }
 
 static bool on_data(struct h2_client *c, struct frame *f) {
-        struct h2_client_stream *s = find(c, f->stream);
+        struct h2_client_stream *s = find_stream(c, f->stream);
         uint32_t                 n = (uint32_t)f->payload.len;
 
         c->n_received += n;
@@ -294,7 +295,7 @@ static bool on_data(struct h2_client *c, struct frame *f) {
                 c->n_received = 0;
         }
         if (!strip(f))
-                return fail(c, "the padding of a DATA frame is longer than the frame");
+                return fail_client(c, "the padding of a DATA frame is longer than the frame");
         if (s == NULL)
                 return true; /* of a stream that was cancelled */
         s->n_received += n;
@@ -320,7 +321,7 @@ static bool read_block(struct h2_client *c, struct str block, struct h2_client_s
                 ssize_t    n = nghttp2_hd_inflate_hd2(c->inflater, &nv, &flags, at, left, 1);
 
                 if (n < 0)
-                        return fail(c, "a header block cannot be decoded");
+                        return fail_client(c, "a header block cannot be decoded");
                 at += n;
                 left -= (size_t)n;
                 if ((flags & NGHTTP2_HD_INFLATE_EMIT) != 0 && s != NULL)
@@ -336,7 +337,7 @@ static bool read_block(struct h2_client *c, struct str block, struct h2_client_s
 }
 
 static bool end_block(struct h2_client *c, uint32_t id, struct str block, bool ends) {
-        struct h2_client_stream *s = find(c, id);
+        struct h2_client_stream *s = find_stream(c, id);
 
         if (!read_block(c, block, s))
                 return false;
@@ -349,7 +350,7 @@ static bool on_headers(struct h2_client *c, struct frame *f) {
         bool ends = (f->flags & FLAG_END_STREAM) != 0;
 
         if (!strip(f))
-                return fail(c, "the padding of a HEADERS frame is longer than the frame");
+                return fail_client(c, "the padding of a HEADERS frame is longer than the frame");
         if ((f->flags & FLAG_END_HEADERS) != 0)
                 return end_block(c, f->stream, f->payload, ends);
         strbuf_clear(&c->block);
@@ -363,10 +364,10 @@ static bool on_continuation(struct h2_client *c, const struct frame *f) {
         uint32_t id = c->block_stream;
 
         if (id == 0 || f->stream != id)
-                return fail(c, "a CONTINUATION frame has no HEADERS before it");
+                return fail_client(c, "a CONTINUATION frame has no HEADERS before it");
         strbuf_put(&c->block, f->payload.ptr, f->payload.len);
         if (c->block.overflowed)
-                return fail(c, "a header block is longer than 64 KiB");
+                return fail_client(c, "a header block is longer than 64 KiB");
         if ((f->flags & FLAG_END_HEADERS) == 0)
                 return true;
         c->block_stream = 0;
@@ -377,7 +378,7 @@ static bool set_initial_window(struct h2_client *c, uint32_t value) {
         int64_t change = (int64_t)value - c->initial_window;
 
         if (value > MAX_WINDOW)
-                return fail(c, "the peer's initial window is too large");
+                return fail_client(c, "the peer's initial window is too large");
         c->initial_window = value;
         for (size_t i = 0; i < H2_CLIENT_BUCKETS; i++)
                 for (struct h2_client_stream *s = c->buckets[i]; s != NULL; s = s->next)
@@ -393,7 +394,7 @@ static bool apply_setting(struct h2_client *c, unsigned name, uint32_t value) {
         case SETTING_INITIAL_WINDOW: return set_initial_window(c, value);
         case SETTING_MAX_FRAME:
                 if (value < MAX_FRAME_IN || value > 0xffffff)
-                        return fail(c, "the peer's maximum size of a frame is not allowed");
+                        return fail_client(c, "the peer's maximum size of a frame is not allowed");
                 c->max_frame = value;
                 return true;
         default: return true;
@@ -404,7 +405,7 @@ static bool on_settings(struct h2_client *c, const struct frame *f) {
         if ((f->flags & FLAG_ACK) != 0)
                 return true;
         if (f->payload.len % 6 != 0)
-                return fail(c, "a SETTINGS frame has a wrong length");
+                return fail_client(c, "a SETTINGS frame has a wrong length");
         for (size_t i = 0; i < f->payload.len; i += 6) {
                 const unsigned char *b = (const unsigned char *)f->payload.ptr + i;
 
@@ -416,25 +417,25 @@ static bool on_settings(struct h2_client *c, const struct frame *f) {
 }
 
 static bool on_window_update(struct h2_client *c, const struct frame *f) {
-        struct h2_client_stream *s = find(c, f->stream);
+        struct h2_client_stream *s = find_stream(c, f->stream);
         uint32_t                 n;
 
         if (f->payload.len != 4)
-                return fail(c, "a WINDOW_UPDATE frame has a wrong length");
+                return fail_client(c, "a WINDOW_UPDATE frame has a wrong length");
         n = read_u32(f->payload.ptr) & MAX_WINDOW;
         if (f->stream == 0)
                 c->window += n;
         else if (s != NULL)
                 s->window += n;
         if (c->window > MAX_WINDOW || (s != NULL && s->window > MAX_WINDOW))
-                return fail(c, "a window of the peer is too large");
+                return fail_client(c, "a window of the peer is too large");
         continue_all(c);
         return true;
 }
 
 static bool on_ping(struct h2_client *c, const struct frame *f) {
         if (f->payload.len != 8)
-                return fail(c, "a PING frame has a wrong length");
+                return fail_client(c, "a PING frame has a wrong length");
         if ((f->flags & FLAG_ACK) != 0)
                 return true;
         put_frame_head(c, 8, FRAME_PING, FLAG_ACK, 0);
@@ -443,10 +444,10 @@ static bool on_ping(struct h2_client *c, const struct frame *f) {
 }
 
 static bool on_rst_stream(struct h2_client *c, const struct frame *f) {
-        struct h2_client_stream *s = find(c, f->stream);
+        struct h2_client_stream *s = find_stream(c, f->stream);
 
         if (f->payload.len != 4)
-                return fail(c, "an RST_STREAM frame has a wrong length");
+                return fail_client(c, "an RST_STREAM frame has a wrong length");
         if (s != NULL) {
                 h2_client_forget(c, s);
                 c->ops->on_end(s, read_u32(f->payload.ptr));
@@ -456,13 +457,13 @@ static bool on_rst_stream(struct h2_client *c, const struct frame *f) {
 
 static bool on_frame(struct h2_client *c, struct frame *f) {
         if (c->block_stream != 0 && f->kind != FRAME_CONTINUATION)
-                return fail(c, "a header block is interrupted");
+                return fail_client(c, "a header block is interrupted");
         switch (f->kind) {
         case FRAME_DATA: return on_data(c, f);
         case FRAME_HEADERS: return on_headers(c, f);
         case FRAME_RST_STREAM: return on_rst_stream(c, f);
         case FRAME_SETTINGS: return on_settings(c, f);
-        case FRAME_PUSH_PROMISE: return fail(c, "the peer pushes, which was switched off");
+        case FRAME_PUSH_PROMISE: return fail_client(c, "the peer pushes, which was switched off");
         case FRAME_PING: return on_ping(c, f);
         case FRAME_GOAWAY: c->is_going = true; return true;
         case FRAME_WINDOW_UPDATE: return on_window_update(c, f);
@@ -487,12 +488,12 @@ static bool read_frame(struct h2_client *c, const char *at, size_t bytes) {
 }
 
 /* Completes the frame that is gathered in `in`, as far as the bytes go. */
-static bool gather(struct h2_client *c, struct str *bytes) {
+static bool gather_bytes(struct h2_client *c, struct str *bytes) {
         size_t wanted = c->in.len < FRAME_HEAD ? FRAME_HEAD : frame_bytes(c->in.ptr);
         size_t n = MIN(wanted - c->in.len, bytes->len);
 
         if (wanted > FRAME_HEAD + MAX_FRAME_IN)
-                return fail(c, "what came is no HTTP/2, or a frame is longer than 16 KiB");
+                return fail_client(c, "what came is no HTTP/2, or a frame is longer than 16 KiB");
         strbuf_put(&c->in, bytes->ptr, n);
         *bytes = str_range(bytes->ptr + n, bytes->len - n);
         if (c->in.len < FRAME_HEAD || c->in.len < frame_bytes(c->in.ptr))
@@ -507,13 +508,14 @@ bool h2_client_read(struct h2_client *c, struct str in) {
                 size_t bytes;
 
                 if (c->in.len > 0 || in.len < FRAME_HEAD || frame_bytes(in.ptr) > in.len) {
-                        if (!gather(c, &in))
+                        if (!gather_bytes(c, &in))
                                 return false;
                         continue;
                 }
                 bytes = frame_bytes(in.ptr);
                 if (bytes > FRAME_HEAD + MAX_FRAME_IN)
-                        return fail(c, "what came is no HTTP/2, or a frame is longer than 16 KiB");
+                        return fail_client(
+                                c, "what came is no HTTP/2, or a frame is longer than 16 KiB");
                 if (!read_frame(c, in.ptr, bytes))
                         return false;
                 in = str_range(in.ptr + bytes, in.len - bytes);

@@ -82,8 +82,6 @@ void h2_client_open(struct h2_client *c, struct h2_client_stream *s, struct str 
 /* Sends a message of at most H2_CLIENT_PARTS parts. The stream has sent all of the one before. */
 void h2_client_send(struct h2_client *c, struct h2_client_stream *s, const struct str *parts,
                     size_t n_parts, bool ends);
-/* Closes it with RST_STREAM; on_end() is not called. */
-void h2_client_cancel(struct h2_client *c, struct h2_client_stream *s);
 
 /* False when the connection is of no more use: c->wrong. */
 bool h2_client_read(struct h2_client *c, struct str in) NODISCARD;

@@ -16,7 +16,7 @@ void http_response_done(struct http_response *r) {
         strbuf_done(&r->whole);
 }
 
-static enum http_response_result refuse(struct http_response *r, const char *wrong) {
+static enum http_response_result refuse_response(struct http_response *r, const char *wrong) {
         r->wrong = wrong;
         return HTTP_RESPONSE_BAD;
 }
@@ -137,7 +137,7 @@ static enum http_response_result after_head(struct http_response *r) {
                 return HTTP_RESPONSE_DONE;
         }
         if (!r->has_length && !r->is_chunked)
-                return refuse(r, "the response has neither Content-Length nor chunks");
+                return refuse_response(r, "the response has neither Content-Length nor chunks");
         r->state = r->is_chunked ? HTTP_RESPONSE_CHUNK_SIZE : HTTP_RESPONSE_BODY;
         return HTTP_RESPONSE_MORE;
 }
@@ -147,19 +147,19 @@ static enum http_response_result step_head(struct http_response *r, struct str *
         const char *wrong;
 
         if (r->line.overflowed)
-                return refuse(r, "the head of the response is longer than 64 KiB");
+                return refuse_response(r, "the head of the response is longer than 64 KiB");
         if (head.ptr == NULL)
                 return HTTP_RESPONSE_MORE;
         wrong = read_head(r, head);
-        return wrong != NULL ? refuse(r, wrong) : after_head(r);
+        return wrong != NULL ? refuse_response(r, wrong) : after_head(r);
 }
 
 /* ---- the body -------------------------------------------------------------------------------- */
 
-static enum http_response_result finish(struct http_response *r) {
+static enum http_response_result finish_response(struct http_response *r) {
         r->state = HTTP_RESPONSE_HEAD;
         if (r->whole.overflowed)
-                return refuse(r, "there is no memory for the response");
+                return refuse_response(r, "there is no memory for the response");
         if (r->whole.len > 0)
                 r->body = strbuf_str(&r->whole);
         return HTTP_RESPONSE_DONE;
@@ -174,7 +174,7 @@ static enum http_response_result step_body(struct http_response *r, struct str *
                 strbuf_put(&r->whole, in->ptr, n);
         *in = skip(*in, n);
         r->left -= n;
-        return r->left == 0 ? finish(r) : HTTP_RESPONSE_MORE;
+        return r->left == 0 ? finish_response(r) : HTTP_RESPONSE_MORE;
 }
 
 static bool read_hex(struct str line, uint64_t *ret) {
@@ -199,9 +199,10 @@ static enum http_response_result step_chunk_size(struct http_response *r, struct
         struct str line = take_until(r, in, STR_LIT("\r\n"));
 
         if (line.ptr == NULL)
-                return r->line.overflowed ? refuse(r, "a chunk has no size") : HTTP_RESPONSE_MORE;
+                return r->line.overflowed ? refuse_response(r, "a chunk has no size")
+                                          : HTTP_RESPONSE_MORE;
         if (!read_hex(line, &r->left) || r->left > HTTP_RESPONSE_MAX_BODY)
-                return refuse(r, "a chunk has no size");
+                return refuse_response(r, "a chunk has no size");
         r->state = r->left > 0 ? HTTP_RESPONSE_CHUNK : HTTP_RESPONSE_TRAILER;
         return HTTP_RESPONSE_MORE;
 }
@@ -213,7 +214,7 @@ static enum http_response_result step_chunk(struct http_response *r, struct str 
         *in = skip(*in, n);
         r->left -= n;
         if (r->whole.overflowed)
-                return refuse(r, "the response is longer than 1 GiB");
+                return refuse_response(r, "the response is longer than 1 GiB");
         if (r->left == 0)
                 r->state = HTTP_RESPONSE_CHUNK_END;
         return HTTP_RESPONSE_MORE;
@@ -225,7 +226,7 @@ static enum http_response_result step_chunk_end(struct http_response *r, struct 
         if (line.ptr == NULL)
                 return HTTP_RESPONSE_MORE;
         if (line.len != 2)
-                return refuse(r, "a chunk is longer than its size");
+                return refuse_response(r, "a chunk is longer than its size");
         r->state = HTTP_RESPONSE_CHUNK_SIZE;
         return HTTP_RESPONSE_MORE;
 }
@@ -234,9 +235,9 @@ static enum http_response_result step_trailer(struct http_response *r, struct st
         struct str line = take_until(r, in, STR_LIT("\r\n"));
 
         if (line.ptr == NULL)
-                return r->line.overflowed ? refuse(r, "the trailer is too long")
+                return r->line.overflowed ? refuse_response(r, "the trailer is too long")
                                           : HTTP_RESPONSE_MORE;
-        return line.len == 2 ? finish(r) : HTTP_RESPONSE_MORE;
+        return line.len == 2 ? finish_response(r) : HTTP_RESPONSE_MORE;
 }
 
 static enum http_response_result step(struct http_response *r, struct str *in) {

@@ -115,8 +115,8 @@ static struct error *read_tensors(struct load_model *m, struct str array, struct
         return NULL;
 }
 
-static const struct load_tensor *find(const struct load_tensor *tensors, size_t n,
-                                      struct str name) {
+static const struct load_tensor *find_tensor(const struct load_tensor *tensors, size_t n,
+                                             struct str name) {
         for (size_t i = 0; i < n; i++)
                 if (str_is(name, tensors[i].name))
                         return &tensors[i];
@@ -124,11 +124,11 @@ static const struct load_tensor *find(const struct load_tensor *tensors, size_t 
 }
 
 const struct load_tensor *load_model_input(const struct load_model *m, struct str name) {
-        return find(m->inputs, m->n_inputs, name);
+        return find_tensor(m->inputs, m->n_inputs, name);
 }
 
 const struct load_tensor *load_model_output(const struct load_model *m, struct str name) {
-        return find(m->outputs, m->n_outputs, name);
+        return find_tensor(m->outputs, m->n_outputs, name);
 }
 
 /* ---- the model --------------------------------------------------------------------------------- */

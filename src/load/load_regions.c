@@ -61,7 +61,7 @@ struct shm_part load_regions_output(const struct load_regions *a, size_t output)
         return (struct shm_part){ r->name, 0, r->bytes };
 }
 
-static struct error *make(struct region *r) {
+static struct error *make_region(struct region *r) {
         AUTO_CHARS key = mem_printf("/%s", r->name);
         int        fd;
         void      *memory;
@@ -88,7 +88,8 @@ static struct error *make(struct region *r) {
         return NULL;
 }
 
-static struct error *ask(struct control *c, enum control_question q, const struct region *r) {
+static struct error *ask_control(struct control *c, enum control_question q,
+                                 const struct region *r) {
         AUTO_STRBUF            answer = { 0 };
         struct control_subject s = { .region = r->name, .region_bytes = r->bytes };
 
@@ -100,8 +101,8 @@ struct error *load_regions_open(struct load_regions *a, struct control *c) {
         for (size_t i = 0; i < a->n_regions; i++) {
                 struct region *r = &a->regions[i];
 
-                TRY(make(r));
-                TRY(error_wrap(ask(c, CONTROL_REGISTER, r), "registering shared memory"));
+                TRY(make_region(r));
+                TRY(error_wrap(ask_control(c, CONTROL_REGISTER, r), "registering shared memory"));
                 r->is_registered = true;
         }
         return NULL;
@@ -115,7 +116,8 @@ void load_regions_close(struct load_regions *a, struct control *c) {
                 AUTO_CHARS     key = mem_printf("/%s", r->name);
 
                 if (r->is_registered)
-                        error_free(ask(c, CONTROL_UNREGISTER, r)); /* the server may be gone */
+                        error_free(
+                                ask_control(c, CONTROL_UNREGISTER, r)); /* the server may be gone */
                 if (r->is_made)
                         shm_unlink(key);
                 free(r->name);

@@ -23,7 +23,6 @@
 struct load_run;
 
 #define LOAD_STABLE_WINDOWS 3
-#define LOAD_MAX_WINDOWS 10000
 
 /* A window, for plots over time. */
 struct load_point {

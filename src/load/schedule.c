@@ -70,13 +70,3 @@ void schedule_advance(struct schedule *s) {
         case SCHEDULE_INTERVALS: advance_intervals(s, s->o.n_parts); break;
         }
 }
-
-double schedule_rate(const struct schedule_options *o) {
-        double sum = 0.0;
-
-        if (o->kind != SCHEDULE_INTERVALS)
-                return o->rate;
-        for (size_t i = 0; i < o->n_intervals; i++)
-                sum += (double)o->intervals_ns[i];
-        return (double)o->n_intervals * (double)NS_PER_S / sum;
-}

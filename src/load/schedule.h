@@ -44,8 +44,6 @@ static inline uint64_t schedule_next(const struct schedule *s) {
 }
 /* Passes to the moment after it. */
 void schedule_advance(struct schedule *s);
-/* Mean rate of all parts, a second. */
-double schedule_rate(const struct schedule_options *o);
 
 /* Random numbers for loads and inputs: xorshift64*. The state is never 0. */
 uint64_t random_state(uint64_t seed);

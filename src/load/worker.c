@@ -329,7 +329,7 @@ static void check_drained(struct worker *w) {
         w->o.on_progress(w->o.owner);
 }
 
-static void release(struct worker *w, struct lane *l) {
+static void release_lane(struct worker *w, struct lane *l) {
         list_append(&w->idle, &l->node);
         check_drained(w);
 }
@@ -342,14 +342,14 @@ static void go_on(struct worker *w, struct lane *l) {
                         return;
                 }
                 /* First in, first out, so that sequences take turns. */
-                release(w, l);
+                release_lane(w, l);
                 pump(w);
                 return;
         }
         if (may_begin(w) || is_mid_sequence(l))
                 send_request(w, l, 0);
         else
-                release(w, l);
+                release_lane(w, l);
 }
 
 static void rest(struct worker *w, struct lane *l) {
@@ -382,7 +382,7 @@ static void on_done(struct call *c, const struct answer *a) {
                 l->step = l->length = 0; /* what is left of a sequence would be refused */
         if (w->level.period > 0) {
                 note_awaited(w, l);
-                release(w, l);
+                release_lane(w, l);
         } else if (a->kind == ANSWER_BROKEN && w->level.mode == LOAD_CLOSED && w->is_running)
                 rest(w, l);
         else

@@ -322,7 +322,10 @@ ssize_t conn_try_send(struct conn *c, const struct iovec *parts, size_t n_parts,
         return n;
 }
 
-enum conn_write conn_send(struct conn *c, const struct iovec *parts, size_t n_parts, size_t bytes) {
+/* Sends `parts`, `bytes` in total, and queues what the socket does not take; a rest of at most
+ * CONN_SMALL_WRITE bytes is copied. */
+static enum conn_write conn_send(struct conn *c, const struct iovec *parts, size_t n_parts,
+                                 size_t bytes) {
         ssize_t n = conn_try_send(c, parts, n_parts, bytes);
 
         if (n < 0)

@@ -93,7 +93,3 @@ static inline void conn_copy_parts(char *to, const struct iovec *parts, size_t n
 /* Sends as much of `parts`, `bytes` in total, as the socket takes at once. Returns 0 when the socket is
  * full, -1 when the connection has failed. No write may be pending. */
 ssize_t conn_try_send(struct conn *c, const struct iovec *parts, size_t n_parts, size_t bytes);
-
-/* Sends `parts`, `bytes` in total, and queues what the socket does not take; a rest of at most
- * CONN_SMALL_WRITE bytes is copied. */
-enum conn_write conn_send(struct conn *c, const struct iovec *parts, size_t n_parts, size_t bytes);

@@ -13,7 +13,7 @@ static struct str str_after(struct str s, size_t n) {
         return str_range(s.ptr + n, s.len - n);
 }
 
-static void put(struct strbuf *out, struct str s) {
+static void put_text(struct strbuf *out, struct str s) {
         strbuf_put(out, s.ptr, s.len);
 }
 
@@ -36,13 +36,13 @@ static bool put_head(struct strbuf *out, struct str help, struct str type) {
         else if (str_is(kind, "counter"))
                 kind = STR_LIT("unknown");
         strbuf_puts(out, HELP);
-        put(out, name);
+        put_text(out, name);
         strbuf_putc(out, ' ');
         put_help(out, text);
         strbuf_puts(out, "\n" TYPE);
-        put(out, name);
+        put_text(out, name);
         strbuf_putc(out, ' ');
-        put(out, kind);
+        put_text(out, kind);
         strbuf_putc(out, '\n');
         return str_is(kind, "histogram");
 }
@@ -67,10 +67,10 @@ static size_t end_of_integer_bound(struct str line) {
 static void put_sample(struct strbuf *out, struct str line, bool is_histogram) {
         size_t n = is_histogram ? end_of_integer_bound(line) : 0;
 
-        put(out, str_range(line.ptr, n));
+        put_text(out, str_range(line.ptr, n));
         if (n > 0)
                 strbuf_puts(out, ".0");
-        put(out, str_after(line, n));
+        put_text(out, str_after(line, n));
         strbuf_putc(out, '\n');
 }
 

@@ -3,7 +3,7 @@
 
 #include "codec/json_writer.h"
 
-const char *openai_error_type(unsigned status) {
+static const char *type_of(unsigned status) {
         switch (status) {
         case 401: return "authentication_error";
         case 403: return "permission_error";
@@ -12,7 +12,8 @@ const char *openai_error_type(unsigned status) {
         }
 }
 
-const char *openai_error_code(unsigned status) {
+/* Returns the code that stands for a status, NULL when there is none. */
+static const char *code_of(unsigned status) {
         switch (status) {
         case 401:
         case 403: return "invalid_api_key";
@@ -39,9 +40,9 @@ void openai_error_print(const struct openai_error *e, struct strbuf *out) {
         json_key(&w, "error");
         json_begin_object(&w);
         json_member_string(&w, "message", e->message);
-        json_member_string(&w, "type", openai_error_type(e->status));
+        json_member_string(&w, "type", type_of(e->status));
         put_text(&w, "param", e->param);
-        put_text(&w, "code", e->code != NULL ? e->code : openai_error_code(e->status));
+        put_text(&w, "code", e->code != NULL ? e->code : code_of(e->status));
         json_end_object(&w);
         json_end_object(&w);
 }

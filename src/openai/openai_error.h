@@ -23,9 +23,5 @@ struct openai_error {
 #define OPENAI_CODE_NOT_READY "model_not_ready"
 #define OPENAI_CODE_TOO_LONG "context_length_exceeded"
 
-/* Returns "invalid_request_error", "authentication_error", ... */
-const char *openai_error_type(unsigned status);
-/* Returns the code that stands for a status, NULL when there is none. */
-const char *openai_error_code(unsigned status);
 /* Appends the object. The caller checks `out` for overflow. */
 void openai_error_print(const struct openai_error *e, struct strbuf *out);

@@ -5,6 +5,7 @@
  *
  * The list has the models that are ready, have a format of the API and are granted to the caller.
  *
+ * Ownership.  The JSON is appended to the caller's text.
  * Threads.  Any that may wait: the core's index is read, and a request is made for each model.
  */
 #pragma once

@@ -17,7 +17,8 @@ const char *openai_format_name(enum openai_format format) {
         return format_names[format];
 }
 
-enum openai_format openai_format_find(const char *name) {
+/* Returns NONE for an unknown name. */
+static enum openai_format find_format(const char *name) {
         for (int i = OPENAI_FORMAT_NONE + 1; i < N_OPENAI_FORMATS; i++)
                 if (strcmp(name, format_names[i]) == 0)
                         return (enum openai_format)i;
@@ -75,7 +76,7 @@ static struct error *read_format(struct openai_model *m) {
         if (kind != NULL && !m->is_off && strcmp(kind, "embeddings") != 0)
                 return refuse_value(m, "openai", kind, "'embeddings' or 'off'");
         if (format != NULL) {
-                m->format = openai_format_find(format);
+                m->format = find_format(format);
                 return m->format != OPENAI_FORMAT_NONE
                                ? NULL
                                : refuse_value(m, "openai_format", format,

@@ -51,8 +51,6 @@ struct openai_model {
 };
 
 const char *openai_format_name(enum openai_format format); /* "none" for NONE */
-/* Returns NONE for an unknown name. */
-enum openai_format openai_format_find(const char *name);
 
 /* Reads the model of a request. INVALID_ARG when a parameter has a value that it cannot have. */
 struct error *openai_model_read(struct TRITONSERVER_InferenceRequest *request, const char *name,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Answers of models of the format `openai`: objects in OpenAI's form, which the front completes.
  *
- * Ownership, threads.  As openai_answer.h, whose functions are the only users.
+ * Ownership.  As openai_answer.h, whose functions are the only users.
+ * Threads.  One owner at a time.
  */
 #pragma once
 

@@ -6,7 +6,7 @@
 #define MEMBER ",\"endpoint\":\""
 #define BYTE_ORDER_MARK "\xef\xbb\xbf"
 
-const char *openai_endpoint_name(enum openai_endpoint endpoint) {
+static const char *endpoint_name(enum openai_endpoint endpoint) {
         switch (endpoint) {
         case OPENAI_CHAT: return "chat";
         case OPENAI_COMPLETIONS: return "completion";
@@ -35,7 +35,7 @@ static char *append(char *at, const char *bytes, size_t len) {
 }
 
 struct str openai_prompt_print(const struct openai_request *q, char *memory) {
-        const char *name = openai_endpoint_name(q->endpoint);
+        const char *name = endpoint_name(q->endpoint);
         struct str  object = open_object(q->body);
         char       *at = append(memory, object.ptr, object.len);
 

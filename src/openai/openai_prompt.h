@@ -11,8 +11,6 @@
 
 #include "openai/openai_request.h"
 
-/* Returns "chat", "completion" or "embedding". */
-const char *openai_endpoint_name(enum openai_endpoint endpoint);
 /* Returns an upper bound of what openai_prompt_print() writes. */
 size_t openai_prompt_measure(const struct openai_request *q);
 /* The body was read before: it is one JSON object with at least one member. */

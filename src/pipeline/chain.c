@@ -67,7 +67,7 @@ static bool continues_sequence(const struct chain *c, const struct request *req)
 
 /* ---- the scheduler --------------------------------------------------------------------------- */
 
-static struct error *submit(struct scheduler *s, struct request *req) {
+static struct error *submit_to_chain(struct scheduler *s, struct request *req) {
         struct chain       *c = self_of(s);
         struct step_models *models;
         struct error       *err;
@@ -99,7 +99,7 @@ static void submit_all(struct scheduler *s, struct request *const *requests, uin
                 return;
         }
         for (uint32_t i = 0; i < n; i++)
-                ret_errors[i] = submit(s, requests[i]);
+                ret_errors[i] = submit_to_chain(s, requests[i]);
 }
 
 static void cancel(struct scheduler *s, struct request *req) {
@@ -132,7 +132,7 @@ static void remove_executor(struct scheduler *s, struct executor *e) {
                 own->ops->remove_executor(own, e);
 }
 
-static void drain(struct scheduler *s) {
+static void drain_chain(struct scheduler *s) {
         struct chain *c = self_of(s);
 
         atomic_store(&c->is_draining, true);
@@ -206,13 +206,13 @@ static const struct sequence_ops sequences = {
 
 struct scheduler *chain_new(const struct chain_options *o) {
         static const struct scheduler_ops ops = {
-                .submit = submit,
+                .submit = submit_to_chain,
                 .submit_all = submit_all,
                 .cancel = cancel,
                 .released = released,
                 .add_executor = add_executor,
                 .remove_executor = remove_executor,
-                .drain = drain,
+                .drain = drain_chain,
                 .retire = retire,
                 .free = free_chain,
         };

@@ -129,7 +129,8 @@ static void describe_stage(struct plan_step *s, uint32_t index, struct model *mo
         s->failure = chain_metrics_open_failure(metrics, model->name);
 }
 
-static bool allocate(struct pipeline_plan *p, const struct chain_stage_model *stages, size_t n) {
+static bool allocate_plan(struct pipeline_plan *p, const struct chain_stage_model *stages,
+                          size_t n) {
         size_t n_tensors = 0; /* bounded, as n: see chain_plan_new() */
 
         for (size_t i = 0; i < n; i++)
@@ -146,7 +147,7 @@ static struct error *build_plan(struct pipeline_plan *p, const char *chain,
                                 const struct chain_stage_model *stages, size_t n) {
         p->is_chain = true;
         p->n_streams = 1;
-        if (!allocate(p, stages, n))
+        if (!allocate_plan(p, stages, n))
                 return config_out_of_memory();
         for (uint32_t i = 0; i < p->n_steps; i++) {
                 describe_stage(&p->steps[i], i, stages[i].model, metrics);

@@ -30,7 +30,7 @@ static struct error *draining(const struct request *req) {
                              "inference requests");
 }
 
-static struct error *submit(struct scheduler *s, struct request *req) {
+static struct error *submit_to_ensemble(struct scheduler *s, struct request *req) {
         struct ensemble    *e = self_of(s);
         struct step_models *models;
         struct error       *err;
@@ -60,7 +60,7 @@ static void complete_answer(struct scheduler *s, const struct request *req,
         step_models_unref(models);
 }
 
-static void drain(struct scheduler *s) {
+static void drain_ensemble(struct scheduler *s) {
         atomic_store(&self_of(s)->is_draining, true);
 }
 
@@ -85,10 +85,10 @@ struct error *ensemble_prepare(const struct model_config *ensemble, struct step_
 struct error *ensemble_new(struct model *model, struct step_models_holder *steps,
                            struct step_memory *memory, struct scheduler **ret) {
         static const struct scheduler_ops ops = {
-                .submit = submit,
+                .submit = submit_to_ensemble,
                 .cancel = cancel,
                 .complete_answer = complete_answer,
-                .drain = drain,
+                .drain = drain_ensemble,
                 .free = ensemble_free,
         };
         const Inference__ModelEnsembling *config = model->config->pb->ensemble_scheduling;

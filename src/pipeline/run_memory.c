@@ -61,10 +61,10 @@ static bool redirect(void *userp, const char *output, struct memory_origin *ret)
 
 /* Has the type allocator_alloc_fn. All memory that a step writes outputs to for other steps comes from
  * here. */
-static struct error *allocate(struct response_allocator *allocator, const char *output,
-                              size_t byte_size, enum memory_type type, int64_t id, void *userp,
-                              void **buffer, void **buffer_userp, enum memory_type *actual_type,
-                              int64_t *actual_id) {
+static struct error *allocate_tensor(struct response_allocator *allocator, const char *output,
+                                     size_t byte_size, enum memory_type type, int64_t id,
+                                     void *userp, void **buffer, void **buffer_userp,
+                                     enum memory_type *actual_type, int64_t *actual_id) {
         const struct step_run *s = userp;
         struct step_memory    *memory = s->run->runner->options.memory;
         struct buf            *b = NULL;
@@ -86,9 +86,9 @@ static struct error *allocate(struct response_allocator *allocator, const char *
         return NULL;
 }
 
-static const struct response_allocator inside = { .alloc = allocate,
+static const struct response_allocator inside = { .alloc = allocate_tensor,
                                                   .release = inner_output_release };
-static const struct response_allocator for_client = { .alloc = allocate,
+static const struct response_allocator for_client = { .alloc = allocate_tensor,
                                                       .release = inner_output_release,
                                                       .redirect = redirect };
 

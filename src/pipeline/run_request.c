@@ -231,7 +231,7 @@ static void set_properties(struct step_run *s, struct request *req) {
         req->allocator = run_allocator_of(s);
 }
 
-static struct error *fill(struct step_run *s, struct request *req) {
+static struct error *fill_request(struct step_run *s, struct request *req) {
         begin_mark(s);
         TRY(add_inputs(s, req));
         TRY(add_outputs(s, req));
@@ -338,7 +338,7 @@ static NOINLINE struct error *new_request(struct step_run *s, const struct inner
 
         if (inner == NULL)
                 return run_request_no_memory(s);
-        err = fill(s, inner->request);
+        err = fill_request(s, inner->request);
         if (err != NULL) {
                 inner_request_free(inner);
                 return err;

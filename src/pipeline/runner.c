@@ -109,7 +109,7 @@ static void send_failure(struct request *req, const struct error *why) {
 }
 
 /* No step is open, and the thread drives the run: no other thread uses it any more. */
-static void finish(struct run *run) {
+static void finish_run(struct run *run) {
         struct request  *req = run->req;
         struct response *response;
         struct error    *err;
@@ -227,11 +227,12 @@ static void on_response(struct inner_request *r, struct response *response, uint
         }
 }
 
-static void on_end(struct inner_request *r) {
+static void on_step_end(struct inner_request *r) {
         give_end(r->owner);
 }
 
-static const struct inner_request_ops step_ops = { .on_response = on_response, .on_end = on_end };
+static const struct inner_request_ops step_ops = { .on_response = on_response,
+                                                   .on_end = on_step_end };
 
 static struct error *check_may_begin(const struct run *run) {
         static struct error failed = ERROR_STATIC(ERR_CANCELLED, "another step has failed");
@@ -700,7 +701,7 @@ static void drive(struct run *run, bool now) {
                 else if (!go_alone(run, now))
                         return;
                 if (run->n_open == 0) {
-                        finish(run);
+                        finish_run(run);
                         return;
                 }
                 if (!take_news(run, &news, &ready))
@@ -873,7 +874,7 @@ static void on_group(struct continuation *c) {
 /* ---- the beginning --------------------------------------------------------------------------- */
 
 /* Chooses all outputs, or those that the request lists. A chain passes the list to its last stage. */
-static bool choose(struct run *run) {
+static bool choose_next(struct run *run) {
         run->choice = &run->plan->all;
         if (run->req->n_outputs == 0 || run->plan->is_chain)
                 return true;
@@ -891,7 +892,7 @@ static struct run *run_new(struct runner *r, struct request *req, struct step_mo
         run->req = req;
         run->models = models;
         run->plan = plan;
-        if (!choose(run)) {
+        if (!choose_next(run)) {
                 run_memory_give(run);
                 return NULL;
         }
@@ -924,7 +925,7 @@ static void on_begin_now(struct continuation *c) {
 
 /* Inside an execution the steps start at once, since its backend may wait for the answer. A step that is
  * a composed model itself runs within the run that it is a step of. */
-static void begin(struct run *run) {
+static void begin_run(struct run *run) {
         struct infer_thread *self = infer_thread_self();
 
         if (infer_thread_is_executing(self)) {
@@ -955,7 +956,7 @@ struct error *runner_submit(struct runner *r, struct request *req, struct step_m
         flow_begin(run);
         if (run->plan->n_streams > 1)
                 make_reachable(run);
-        begin(run);
+        begin_run(run);
         return NULL;
 }
 

@@ -34,11 +34,8 @@
 #include <stdint.h>
 
 struct chain_metrics;
-struct model;
 struct pipeline_plan;
 struct request;
-struct response;
-struct run;
 struct step_limit;
 struct step_memory;
 struct step_models;

@@ -223,7 +223,8 @@ uint64_t dir_fingerprint_digest(const struct dir_fingerprint *m) {
         return hash != 0 ? hash : 1;
 }
 
-static const struct version_fingerprint *find(const struct dir_fingerprint *m, int64_t version) {
+static const struct version_fingerprint *find_version(const struct dir_fingerprint *m,
+                                                      int64_t                       version) {
         for (size_t i = 0; m != NULL && i < m->n_versions; i++)
                 if (m->versions[i].number == version)
                         return &m->versions[i];
@@ -232,7 +233,8 @@ static const struct version_fingerprint *find(const struct dir_fingerprint *m, i
 
 bool dir_fingerprint_version_equal(const struct dir_fingerprint *a, const struct dir_fingerprint *b,
                                    int64_t version) {
-        const struct version_fingerprint *x = find(a, version), *y = find(b, version);
+        const struct version_fingerprint *x = find_version(a, version),
+                                         *y = find_version(b, version);
 
         return x != NULL && y != NULL && x->files == y->files;
 }

@@ -119,7 +119,7 @@ static struct error *check_warmup_ran(const struct loaded_model *l) {
         return NULL;
 }
 
-static struct error *make(struct loaded_model *l) {
+static struct error *make_backend_model(struct loaded_model *l) {
         l->backend.has_sequences = l->model.config->pb->scheduling_choice_case ==
                                    INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING;
         TRY(batch_strategy_open(&l->backend, &l->strategy));
@@ -139,7 +139,7 @@ static void free_all(struct loaded_model *l) {
 const struct model_kind_ops kind_backend = {
         .open = open,
         .normalize = normalize,
-        .make = make,
+        .make = make_backend_model,
         .update = model_update_prepare,
         .is_ready = model_instances_are_ready,
         .free = free_all,

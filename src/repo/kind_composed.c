@@ -126,7 +126,7 @@ static struct error *normalize(struct loaded_model *l, struct model_config *conf
         return NULL;
 }
 
-static struct error *make(struct loaded_model *l) {
+static struct error *make_composed_model(struct loaded_model *l) {
         if (l->composed->needs.kind == NEEDS_STEPS)
                 return ensemble_new(&l->model, &l->composed->holder, l->env->step_memory,
                                     &l->model.scheduler);
@@ -161,7 +161,7 @@ static void free_nothing(struct loaded_model *l) {
 const struct model_kind_ops kind_composed = {
         .open = open,
         .normalize = normalize,
-        .make = make,
+        .make = make_composed_model,
         .update = update,
         .is_ready = is_ready,
         .free = free_nothing,

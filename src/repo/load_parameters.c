@@ -48,7 +48,7 @@ static void take_away(Inference__ModelConfig *pb, const char *name) {
         pb->n_parameters = n;
 }
 
-static struct error *put(struct model_config *c, const struct load_parameter *p) {
+static struct error *put_parameter(struct model_config *c, const struct load_parameter *p) {
         Inference__ModelConfig                   *pb = c->pb;
         Inference__ModelConfig__ParametersEntry **all;
         Inference__ModelConfig__ParametersEntry  *entry;
@@ -80,7 +80,7 @@ struct error *load_parameters_apply(const struct repo_environment *env, const ch
 
         TRY(read_config(env, directory, config_json, &config));
         for (size_t i = 0; i < n; i++)
-                TRY(put(config, &parameters[i]));
+                TRY(put_parameter(config, &parameters[i]));
         strbuf_init(&text, MODEL_CONFIG_ARENA_MAX_BYTES);
         TRY(model_config_print_json(config, MODEL_CONFIG_VERSION, &text));
         *ret = strbuf_take(&text);

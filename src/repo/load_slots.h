@@ -22,7 +22,6 @@
 
 #include <stdint.h>
 
-struct load_wait;
 struct repo;
 struct repo_entry;
 

@@ -263,7 +263,7 @@ static struct loaded_instance *find_fitting(const struct model_update *u, size_t
         return NULL;
 }
 
-static void append(struct model_update *u, struct loaded_instance *in) {
+static void append_instance(struct model_update *u, struct loaded_instance *in) {
         u->instances =
                 mem_realloc(u->instances, (u->n_instances + 1) * sizeof(struct loaded_instance *));
         u->instances[u->n_instances++] = in;
@@ -277,7 +277,7 @@ static void keep_fitting(struct model_update *u, int *missing) {
 
                 missing[g] = pb->instance_group[g]->count;
                 while (missing[g] > 0 && (in = find_fitting(u, g)) != NULL) {
-                        append(u, in);
+                        append_instance(u, in);
                         missing[g]--;
                 }
         }
@@ -312,7 +312,7 @@ static struct error *add_to_scheduler(struct model_update *u, struct start_list 
 
         for (size_t i = 0; i < list->n_starts; i++) {
                 TRY(s->ops->add_executor(s, &list->starts[i].instance->backend->executor));
-                append(u, STEAL(list->starts[i].instance));
+                append_instance(u, STEAL(list->starts[i].instance));
         }
         return NULL;
 }

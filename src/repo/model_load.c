@@ -148,7 +148,7 @@ static struct error *wrap_in_chain(struct loaded_model *l) {
         return NULL;
 }
 
-static struct error *load(struct loaded_model *l, const struct model_files *files) {
+static struct error *load_version(struct loaded_model *l, const struct model_files *files) {
         struct model *m = &l->model;
 
         TRY(model_config_copy(files->config, &m->config));
@@ -207,7 +207,7 @@ struct error *model_load(const struct repo_environment *env, const struct model_
         l->model.owner = l;
         l->reaping.reap = reap;
         l->n_superseding = files->n_superseding;
-        err = load(l, files);
+        err = load_version(l, files);
         l->n_superseding = NULL;
         if (err != NULL) {
                 free_loaded(l);

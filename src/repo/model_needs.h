@@ -15,7 +15,6 @@
 
 struct model_config;
 struct repo_environment;
-struct strbuf;
 
 enum needs_kind {
         NEEDS_NOTHING,

@@ -83,7 +83,7 @@ static bool is_unchanged(const struct step *s) {
         return is_same;
 }
 
-static void load(struct step *s) {
+static void load_step(struct step *s) {
         const struct model_source source = { .key = s->key,
                                              .repository = s->repository,
                                              .directory = s->directory,
@@ -131,7 +131,7 @@ static void run_step(struct work *job) {
         struct step *s = CONTAINER_OF(job, struct step, job);
 
         if (s->directory != NULL)
-                load(s);
+                load_step(s);
         else
                 error_free(
                         repo_unload_one(s->repo, &s->key)); /* fails when the server is stopping */

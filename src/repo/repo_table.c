@@ -157,7 +157,7 @@ static size_t find_place(const struct repo_table *t, const struct repo_entry *e)
         return low;
 }
 
-static void insert(struct repo_table *t, struct repo_entry *e) {
+static void insert_entry(struct repo_table *t, struct repo_entry *e) {
         size_t at = find_place(t, e);
 
         if (t->n_entries == t->cap_entries) {
@@ -186,7 +186,7 @@ struct repo_entry *repo_table_add_locked(struct repo_table *t, const struct mode
         e = entry_new(key, directory, repository);
         e->next = repo_table_first_locked(t, key->name);
         map_set(&t->by_name, str_of(key->name), e);
-        insert(t, e);
+        insert_entry(t, e);
         e->table = t;
         update_counts(e);
         return e;

@@ -134,7 +134,7 @@ static void on_response(struct inner_request *r, struct response *response, uint
         response_free(response);
 }
 
-static void on_end(struct inner_request *r) {
+static void on_warmup_end(struct inner_request *r) {
         struct warmup *w = r->owner;
 
         MUTEX_GUARD(&w->lock);
@@ -199,7 +199,7 @@ static void free_request(struct inner_request *r) {
 
 static struct error *make_request(struct warmup *w, struct inner_request **ret) {
         static const struct inner_request_ops ops = { .on_response = on_response,
-                                                      .on_end = on_end };
+                                                      .on_end = on_warmup_end };
         struct inner_request                 *r = inner_request_new(w->model, &ops, w);
 
         if (r == NULL)
@@ -212,8 +212,8 @@ static struct error *make_request(struct warmup *w, struct inner_request **ret) 
 }
 
 /* Runs the n requests as one batch. */
-static struct error *execute(struct warmup *w, struct executor *executor, struct request **batch,
-                             uint32_t n) {
+static struct error *execute_warmup(struct warmup *w, struct executor *executor,
+                                    struct request **batch, uint32_t n) {
         for (uint32_t i = 0; i < n; i++) {
                 inner_request_begin(w->requests[i]);
                 batch[i] = w->requests[i]->request;
@@ -239,7 +239,7 @@ static struct error *run_once(struct warmup *w, struct executor *executor) {
         while (n_made < n && err == NULL)
                 err = make_request(w, &w->requests[n_made++]);
         if (err == NULL)
-                err = execute(w, executor, batch, n);
+                err = execute_warmup(w, executor, batch, n);
         for (uint32_t i = 0; i < n_made; i++)
                 free_request(w->requests[i]);
         free(STEAL(w->requests));

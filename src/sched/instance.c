@@ -125,7 +125,7 @@ static uint64_t end_of(const struct instance *in, uint64_t start_ns, bool is_ste
         return end_ns > start_ns ? end_ns : clock_now_ns();
 }
 
-static void execute(struct instance *in, uint32_t n, struct execution *ret) {
+static void execute_instance(struct instance *in, uint32_t n, struct execution *ret) {
         bool is_step = n == 1 && in->batch[0]->is_inner;
 
         if (ret->start_ns == 0)
@@ -149,7 +149,7 @@ void instance_run(struct instance *in, struct request *first, uint32_t n, bool i
                 in->batch[at++] = req;
         }
         model_stats_path(stats, is_inline);
-        execute(in, n, ret);
+        execute_instance(in, n, ret);
 }
 
 /* ---- batches of policies that assign batches ----------------------------------------------------------- */
@@ -224,5 +224,5 @@ void instance_run_items(struct instance *in, struct model_stats *stats, bool is_
         }
         model_stats_pending(stats, -(int)in->n_left);
         model_stats_path(stats, is_inline);
-        execute(in, n, ret);
+        execute_instance(in, n, ret);
 }

@@ -363,7 +363,7 @@ static void executed(struct policy *p, const struct execution *done) {
         adaptive_executed(&CONTAINER_OF(p, struct policy_composite, base)->adaptive, done->took_ns);
 }
 
-static void drain(struct policy *p, uint64_t now_ns) {
+static void drain_composite(struct policy *p, uint64_t now_ns) {
         struct policy_composite *c = CONTAINER_OF(p, struct policy_composite, base);
 
         (void)now_ns;
@@ -422,7 +422,7 @@ struct error *policy_composite_new(const struct policy_composite_options *o, str
                                                .executed = executed,
                                                .admit = admit,
                                                .instances_changed = instances_changed,
-                                               .drain = drain,
+                                               .drain = drain_composite,
                                                .free = free_composite };
         struct batch_sizes             plan;
         struct policy_composite       *c;

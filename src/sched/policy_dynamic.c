@@ -309,7 +309,7 @@ static void executed(struct policy *p, const struct execution *done) {
         adaptive_executed(&CONTAINER_OF(p, struct policy_dynamic, base)->adaptive, done->took_ns);
 }
 
-static void drain(struct policy *p, uint64_t now_ns) {
+static void drain_dynamic(struct policy *p, uint64_t now_ns) {
         struct policy_dynamic *d = CONTAINER_OF(p, struct policy_dynamic, base);
 
         (void)now_ns;
@@ -326,12 +326,12 @@ static void free_dynamic(struct policy *p) {
 
 struct policy *policy_dynamic_new(const struct policy_dynamic_options *options) {
         static const struct policy_ops plain = { .decide = decide,
-                                                 .drain = drain,
+                                                 .drain = drain_dynamic,
                                                  .free = free_dynamic };
         static const struct policy_ops adaptive = { .decide = decide,
                                                     .arrived = arrived,
                                                     .executed = executed,
-                                                    .drain = drain,
+                                                    .drain = drain_dynamic,
                                                     .free = free_dynamic };
         struct policy_dynamic         *d = mem_zalloc(sizeof(*d));
 

@@ -42,7 +42,7 @@ static bool is_name(const char *name) {
 }
 
 /* Finds or creates the counter; NULL when that fails. */
-static struct plugin_counter *find(struct plugin_counters *c, const char *name) {
+static struct plugin_counter *find_counter(struct plugin_counters *c, const char *name) {
         struct plugin_counter *item;
         AUTO_ERROR             err = NULL;
 
@@ -82,7 +82,7 @@ bool plugin_counters_add(struct plugin_counters *c, const char *name, double amo
                 return false;
         if (c->registry == NULL)
                 return true;
-        item = find(c, name);
+        item = find_counter(c, name);
         if (item != NULL)
                 error_free(metric_increment(item->metric, amount));
         return item != NULL;

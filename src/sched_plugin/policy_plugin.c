@@ -743,7 +743,7 @@ static void due(struct policy *p, const struct sched_view *view, uint64_t now_ns
         update_due(h);
 }
 
-static void drain(struct policy *p, uint64_t now_ns) {
+static void drain_plugin(struct policy *p, uint64_t now_ns) {
         struct sched_host *h = host_of(p);
 
         if (h->is_given_up && h->builtin->ops->drain != NULL)
@@ -785,7 +785,7 @@ static const struct policy_ops plugin_ops = {
         .instance_joined = instance_joined,
         .instance_left = instance_left,
         .due = due,
-        .drain = drain,
+        .drain = drain_plugin,
         .free = free_plugin,
 };
 

@@ -374,7 +374,7 @@ static void note_execution(struct request *req) {
         req->flags = REQUEST_SEQUENCE_END;
 }
 
-static void execute(struct executor *base, struct request **requests, uint32_t n) {
+static void execute_batch(struct executor *base, struct request **requests, uint32_t n) {
         struct sequence_instance *in = CONTAINER_OF(base, struct sequence_instance, base);
 
         if (in->batching->closes)
@@ -409,7 +409,7 @@ struct sequence_instance *sequence_instance_new(const struct sequence_batching *
 }
 
 void sequence_instance_bind(struct sequence_instance *in, struct executor *inner) {
-        static const struct executor_ops ops = { .execute = execute, .is_ready = is_ready };
+        static const struct executor_ops ops = { .execute = execute_batch, .is_ready = is_ready };
 
         in->inner = inner;
         in->base = *inner;

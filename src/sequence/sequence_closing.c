@@ -55,7 +55,7 @@ static struct error *add_zeros(struct request *req, const struct model_io *io) {
         return request_append_bytes(req, io->name, zeros, &attributes, NULL);
 }
 
-static struct error *fill(struct inner_request *r, const struct sequence *seq) {
+static struct error *fill_request(struct inner_request *r, const struct sequence *seq) {
         struct request            *req = r->request;
         const struct model_io_set *io = req->model->io;
 
@@ -76,7 +76,7 @@ struct error *sequence_closing_new(struct model *model, const struct sequence *s
 
         if (r == NULL)
                 return no_memory();
-        err = fill(r, seq);
+        err = fill_request(r, seq);
         if (err != NULL) {
                 inner_request_free(r);
                 return err;

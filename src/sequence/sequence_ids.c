@@ -63,7 +63,7 @@ struct sequence_link *sequence_ids_find(const struct sequence_ids *ids, uint64_t
         return link;
 }
 
-static void insert(struct sequence_ids *ids, struct sequence_link *link) {
+static void insert_link(struct sequence_ids *ids, struct sequence_link *link) {
         struct sequence_link **bucket = bucket_of(ids, link->hash);
 
         link->next = *bucket;
@@ -83,7 +83,7 @@ static void grow(struct sequence_ids *ids) {
         for (size_t i = 0; i < n_old; i++) {
                 for (struct sequence_link *link = old[i], *next; link != NULL; link = next) {
                         next = link->next;
-                        insert(ids, link);
+                        insert_link(ids, link);
                 }
         }
         free(old);
@@ -92,7 +92,7 @@ static void grow(struct sequence_ids *ids) {
 void sequence_ids_add(struct sequence_ids *ids, struct sequence_link *link) {
         if (ids->n >= ids->n_buckets)
                 grow(ids);
-        insert(ids, link);
+        insert_link(ids, link);
         ids->n++;
 }
 

@@ -298,8 +298,8 @@ static struct error *needs_start(const struct request *req) {
                          req->correlation.number, model);
 }
 
-static struct sequence *find(const struct sequence_table *t, const struct request *req,
-                             uint64_t *ret_hash) {
+static struct sequence *find_sequence(const struct sequence_table *t, const struct request *req,
+                                      uint64_t *ret_hash) {
         struct sequence_link *link;
 
         *ret_hash = sequence_ids_hash(&t->ids, &req->correlation);
@@ -310,13 +310,13 @@ static struct sequence *find(const struct sequence_table *t, const struct reques
 bool sequence_table_knows(const struct sequence_table *t, const struct request *req) {
         uint64_t hash;
 
-        return find(t, req, &hash) != NULL;
+        return find_sequence(t, req, &hash) != NULL;
 }
 
 bool sequence_table_forget(struct sequence_table *t, const struct request *req,
                            struct sequence_outcome *out) {
         uint64_t         hash;
-        struct sequence *seq = find(t, req, &hash);
+        struct sequence *seq = find_sequence(t, req, &hash);
 
         if (seq == NULL)
                 return false;
@@ -326,8 +326,9 @@ bool sequence_table_forget(struct sequence_table *t, const struct request *req,
         return true;
 }
 
-static struct sequence *begin(struct sequence_table *t, const struct request *req,
-                              enum sequence_origin origin, uint64_t hash, uint64_t now_ns) {
+static struct sequence *begin_sequence(struct sequence_table *t, const struct request *req,
+                                       enum sequence_origin origin, uint64_t hash,
+                                       uint64_t now_ns) {
         static const struct correlation_id none;
         struct sequence                   *seq =
                 sequence_new(origin == SEQUENCE_OF_CLIENT ? &req->correlation : &none, hash);
@@ -382,13 +383,13 @@ struct error *sequence_table_push(struct sequence_table *t, struct request *req,
         uint64_t         hash = 0;
 
         if (origin == SEQUENCE_OF_CLIENT) {
-                seq = find(t, req, &hash);
+                seq = find_sequence(t, req, &hash);
                 if (seq == NULL && !is_start)
                         return needs_start(req);
                 out->has_conflict = seq != NULL && is_start;
         }
         if (seq == NULL)
-                seq = begin(t, req, origin, hash, now_ns);
+                seq = begin_sequence(t, req, origin, hash, now_ns);
         if (seq == NULL)
                 return error_new(ERR_UNAVAILABLE, "out of memory for a sequence of model '%s'",
                                  req->model->name);

@@ -359,7 +359,8 @@ void server_free(struct server *s) {
         reserve_close();
 }
 
-struct error *server_no_memory(void) {
+/* "out of memory", as a static error that needs no memory. */
+static struct error *out_of_memory(void) {
         static struct error full = ERROR_STATIC(ERR_UNAVAILABLE, "out of memory");
 
         return &full;
@@ -391,7 +392,8 @@ static COLD struct error *not_ready(void) {
         return error_new_text(ERR_UNAVAILABLE, "Server not ready");
 }
 
-struct error *server_check_serving(const struct server *s) {
+/* UNAVAILABLE "Server not ready" before READY, while EXITING, and when FAILED. */
+static struct error *check_serving(const struct server *s) {
         if (atomic_load_explicit(&s->state, memory_order_relaxed) == SERVER_READY)
                 return NULL;
         return not_ready();
@@ -403,9 +405,9 @@ struct error *server_check_started(const struct server *s) {
 
 struct error *server_get_model(struct server *s, const char *name, int64_t version,
                                struct model **ret) {
-        TRY(server_check_serving(s));
+        TRY(check_serving(s));
         if (reserve_is_short())
-                return server_no_memory();
+                return out_of_memory();
         return repo_get(s->repo, name, version, ret);
 }
 
@@ -417,7 +419,7 @@ struct error *server_get_model_for_request(struct server *s, const char *name, i
         if (state != SERVER_READY && state != SERVER_EXITING)
                 return not_ready();
         if (reserve_is_short())
-                return server_no_memory();
+                return out_of_memory();
         err = repo_get_for_request(s->repo, name, version, ret);
         if (state == SERVER_READY)
                 return STEAL(err);
@@ -492,7 +494,7 @@ struct error *server_infer_traced(struct server *s, struct request *req, struct 
 
 /* The reference server has this text for the modes "none" and "poll". */
 static struct error *check_explicit(const struct server *s) {
-        TRY(server_check_serving(s));
+        TRY(check_serving(s));
         if (s->control_mode != MODEL_CONTROL_EXPLICIT)
                 return error_new_text(ERR_UNAVAILABLE,
                                       "explicit model load / unload is not allowed if polling is "
@@ -548,7 +550,7 @@ struct error *server_load_model(struct server *s, const char *name, const struct
         TRY(check_explicit(s));
         TRY(check_name(name));
         if (reserve_is_short())
-                return server_no_memory();
+                return out_of_memory();
         return repo_load(s->repo, name, o);
 }
 
@@ -566,7 +568,7 @@ struct error *server_unload_model_with_needs(struct server *s, const char *name,
 static struct error *check_poll(const struct server *s) {
         if (s->control_mode != MODEL_CONTROL_POLL)
                 return error_new_text(ERR_UNAVAILABLE, "polling is disabled");
-        return server_check_serving(s);
+        return check_serving(s);
 }
 
 struct error *server_poll(struct server *s) {
@@ -583,7 +585,7 @@ struct error *server_start_poll(struct server *s) {
 
 struct error *server_register_repository(struct server *s, const char *path,
                                          const struct repo_name *names, size_t n_names) {
-        TRY(server_check_serving(s));
+        TRY(check_serving(s));
         if (s->control_mode != MODEL_CONTROL_EXPLICIT)
                 return error_new_text(ERR_UNSUPPORTED,
                                       "repository registration is not allowed if model control "
@@ -592,7 +594,7 @@ struct error *server_register_repository(struct server *s, const char *path,
 }
 
 struct error *server_unregister_repository(struct server *s, const char *path) {
-        TRY(server_check_serving(s));
+        TRY(check_serving(s));
         if (s->control_mode != MODEL_CONTROL_EXPLICIT)
                 return error_new_text(ERR_UNSUPPORTED,
                                       "repository unregistration is not allowed if model control "

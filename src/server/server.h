@@ -89,9 +89,7 @@ bool server_is_ready(struct server *s);
 void server_set_draining(struct server *s, bool is_draining);
 /* The same without the backends, in constant time. */
 struct readiness server_readiness(struct server *s);
-/* UNAVAILABLE "Server not ready" before READY, while EXITING, and when FAILED. */
-struct error *server_check_serving(const struct server *s) NODISCARD;
-/* As server_check_serving(), for calls that are also served while EXITING: refuses only when FAILED. */
+/* UNAVAILABLE "Server not ready" when FAILED: for calls that are also served while EXITING. */
 struct error *server_check_started(const struct server *s) NODISCARD;
 
 /* Checks a request against its model and submits it to the scheduler. On error the caller still owns
@@ -101,10 +99,8 @@ struct error *server_infer(struct server *s, struct request *req) NODISCARD;
  * trace that another inference holds is refused and left unchanged. */
 struct error *server_infer_traced(struct server *s, struct request *req, struct trace *t) NODISCARD;
 
-/* "out of memory", as a static error that needs no memory. */
-struct error *server_no_memory(void);
-
-/* Returns a new reference. UNAVAILABLE "Server not ready" as server_check_serving(). */
+/* Returns a new reference. UNAVAILABLE "Server not ready" before READY, while EXITING, and when
+ * FAILED. */
 struct error *server_get_model(struct server *s, const char *name, int64_t version,
                                struct model **ret) NODISCARD;
 /* As server_get_model(), for a request, which may continue a live sequence: see repo_get_for_request().

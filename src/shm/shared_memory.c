@@ -75,7 +75,7 @@ static bool has(struct shared_memory *m, struct str name) {
 }
 
 /* False when another client has registered the name meanwhile. */
-static bool insert(struct shared_memory *m, struct str name, struct shm_region *r) {
+static bool insert_region(struct shared_memory *m, struct str name, struct shm_region *r) {
         MUTEX_GUARD(&m->lock);
 
         if (map_find(&m->by_name, name) != NULL)
@@ -93,7 +93,7 @@ struct error *shared_memory_register(struct shared_memory *m, const struct shm_p
         if (has(m, name))
                 return refuse_second(place->name);
         TRY(shm_region_open(place, &r));
-        if (insert(m, name, r))
+        if (insert_region(m, name, r))
                 return NULL;
         shm_region_unref(r);
         return refuse_second(place->name);

@@ -112,7 +112,7 @@ static struct error *map(const struct shm_place *p, int fd, char **ret, uint32_t
         return NULL;
 }
 
-static struct error *fill(struct shm_region *r, const struct shm_place *p) {
+static struct error *fill_region(struct shm_region *r, const struct shm_place *p) {
         TRY(open_object(p->key, &r->fd));
         TRY(check_place(p, r->fd));
         return map(p, r->fd, &r->memory, &r->guard);
@@ -126,7 +126,7 @@ struct error *shm_region_open(const struct shm_place *p, struct shm_region **ret
         r->fd = -1;
         r->offset = p->offset;
         r->byte_size = p->byte_size;
-        err = fill(r, p);
+        err = fill_region(r, p);
         if (err != NULL) {
                 shm_region_unref(r);
                 return err;

@@ -67,7 +67,7 @@ static struct error *read_json(struct str json, const char *place, struct store_
 }
 
 /* "<Action>Response/<Action>Result/Credentials/AccessKeyId" */
-static struct error *on_end(void *userp, struct str path, struct str text) {
+static struct error *on_element_end(void *userp, struct str path, struct str text) {
         struct answer_keys *k = userp;
         const struct {
                 const char *name;
@@ -87,7 +87,7 @@ static struct error *on_end(void *userp, struct str path, struct str text) {
 
 static struct error *read_xml(struct str xml, const char *place, struct store_keys **ret) {
         AUTO_ANSWER_KEYS         k = { .id = NULL };
-        const struct xml_handler h = { .end = on_end, .userp = &k };
+        const struct xml_handler h = { .end = on_element_end, .userp = &k };
         struct error            *err = xml_read(xml, &h);
 
         if (err != NULL)
@@ -123,12 +123,12 @@ static struct error *ask_sts(const struct aws_setup *s, const struct strbuf *for
 }
 
 static void put_role(const struct aws_setup *s, const char *action, struct strbuf *form) {
-        token_form_put(form, "Action", action);
-        token_form_put(form, "Version", STS_VERSION);
-        token_form_put(form, "RoleArn", s->role_arn);
-        token_form_put(form, "RoleSessionName", s->role_session_name);
+        url_put_parameter(form, "Action", action);
+        url_put_parameter(form, "Version", STS_VERSION);
+        url_put_parameter(form, "RoleArn", s->role_arn);
+        url_put_parameter(form, "RoleSessionName", s->role_session_name);
         if (s->duration != NULL)
-                token_form_put(form, "DurationSeconds", s->duration);
+                url_put_parameter(form, "DurationSeconds", s->duration);
 }
 
 static struct error *get_by_web_identity(const struct aws_setup *s, struct store_keys **ret) {
@@ -138,7 +138,7 @@ static struct error *get_by_web_identity(const struct aws_setup *s, struct store
         secret_buf_init(&form, FORM_BYTES, MAX_FORM_BYTES);
         TRY(token_file_read(s->web_token_from, s->web_token_file, &token));
         put_role(s, "AssumeRoleWithWebIdentity", &form);
-        token_form_put(&form, "WebIdentityToken", token);
+        url_put_parameter(&form, "WebIdentityToken", token);
         return ask_sts(s, &form, NULL, ret);
 }
 
@@ -152,7 +152,7 @@ static struct error *take_role(const struct aws_setup *s, const struct store_key
         strbuf_init(&form, MAX_FORM_BYTES);
         put_role(s, "AssumeRole", &form);
         if (s->external_id != NULL)
-                token_form_put(&form, "ExternalId", s->external_id);
+                url_put_parameter(&form, "ExternalId", s->external_id);
         return ask_sts(s, &form, &signer, ret);
 }
 

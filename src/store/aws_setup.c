@@ -83,23 +83,23 @@ static struct error *try_variables(struct search *s) {
 
 /* ---- profiles ------------------------------------------------------------------------------ */
 
-static bool find(const struct search *s, const char *profile, const char *key,
-                 struct aws_value *ret) {
+static bool find_setting(const struct search *s, const char *profile, const char *key,
+                         struct aws_value *ret) {
         return aws_files_find(&s->files, profile, key, ret);
 }
 
 /* A copy, or NULL. */
-static char *take(const struct search *s, const char *profile, const char *key) {
+static char *take_setting(const struct search *s, const char *profile, const char *key) {
         struct aws_value v;
 
-        return find(s, profile, key, &v) ? copy_value(&v) : NULL;
+        return find_setting(s, profile, key, &v) ? copy_value(&v) : NULL;
 }
 
 static struct error *refuse_setting(const struct search *s, const char *profile, const char *key,
                                     const char *why) {
         struct aws_value v;
 
-        if (!find(s, profile, key, &v))
+        if (!find_setting(s, profile, key, &v))
                 return NULL;
         return error_new(ERR_INVALID_ARG, "%s:%u: '%s' of the profile '%s' %s", v.path, v.line, key,
                          profile, why);
@@ -118,8 +118,8 @@ static struct error *refuse_other_ways(const struct search *s, const char *profi
 
 static struct error *take_static(struct search *s, const char *profile) {
         struct aws_value id, secret;
-        bool             has_id = find(s, profile, "aws_access_key_id", &id);
-        bool             has_secret = find(s, profile, "aws_secret_access_key", &secret);
+        bool             has_id = find_setting(s, profile, "aws_access_key_id", &id);
+        bool             has_secret = find_setting(s, profile, "aws_secret_access_key", &secret);
 
         if (!has_id && !has_secret)
                 return NULL;
@@ -130,7 +130,7 @@ static struct error *take_static(struct search *s, const char *profile) {
         s->setup.source = AWS_STATIC;
         s->setup.key_id = copy_value(&id);
         s->setup.secret = copy_value(&secret);
-        s->setup.token = take(s, profile, "aws_session_token");
+        s->setup.token = take_setting(s, profile, "aws_session_token");
         s->is_found = true;
         return NULL;
 }
@@ -187,7 +187,7 @@ static struct error *take_duration(struct search *s, const char *profile) {
         struct aws_value v;
         uint64_t         n;
 
-        if (!find(s, profile, "duration_seconds", &v))
+        if (!find_setting(s, profile, "duration_seconds", &v))
                 return NULL;
         if (!str_to_u64(v.text, &n) || n < 900 || n > 43200)
                 return error_new(
@@ -206,9 +206,9 @@ static struct error *take_role(struct search *s, const char *profile,
                            "is not supported: a server has no code to type in"));
         TRY(take_duration(s, profile));
         s->setup.role_arn = copy_value(role);
-        s->setup.role_session_name = take(s, profile, "role_session_name");
-        s->setup.external_id = take(s, profile, "external_id");
-        if (find(s, profile, "web_identity_token_file", &v)) {
+        s->setup.role_session_name = take_setting(s, profile, "role_session_name");
+        s->setup.external_id = take_setting(s, profile, "external_id");
+        if (find_setting(s, profile, "web_identity_token_file", &v)) {
                 s->setup.source = AWS_WEB_IDENTITY;
                 s->setup.web_token_file = copy_value(&v);
                 s->setup.web_token_from =
@@ -217,9 +217,9 @@ static struct error *take_role(struct search *s, const char *profile,
                 return NULL;
         }
         s->setup.is_role = true;
-        if (find(s, profile, "source_profile", &v))
+        if (find_setting(s, profile, "source_profile", &v))
                 return take_source_profile(s, profile, &v);
-        if (find(s, profile, "credential_source", &v))
+        if (find_setting(s, profile, "credential_source", &v))
                 return take_credential_source(s, profile, &v);
         return error_new(ERR_INVALID_ARG,
                          "%s:%u: the profile '%s' has a role_arn, but neither "
@@ -234,14 +234,14 @@ static struct error *use_profile(struct search *s, const char *profile) {
                 TRY(refuse_setting(s, profile, "services",
                                    "is not supported; set AWS_ENDPOINT_URL_S3 instead"));
         if (s->setup.region == NULL)
-                s->setup.region = take(s, profile, "region");
+                s->setup.region = take_setting(s, profile, "region");
         if (s->setup.s3_url == NULL)
-                s->setup.s3_url = take(s, profile, "endpoint_url");
+                s->setup.s3_url = take_setting(s, profile, "endpoint_url");
         if (s->setup.sts_url == NULL)
-                s->setup.sts_url = take(s, profile, "endpoint_url");
+                s->setup.sts_url = take_setting(s, profile, "endpoint_url");
         if (s->is_found)
                 return NULL;
-        if (find(s, profile, "role_arn", &role))
+        if (find_setting(s, profile, "role_arn", &role))
                 return take_role(s, profile, &role);
         TRY(take_static(s, profile));
         return s->is_found ? NULL : refuse_other_ways(s, profile);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "codec/url.h"
 #include "store/secret.h"
 #include "store/token_server.h"
 
@@ -36,12 +37,12 @@ static struct error *get_by_workload(const struct azure_setup *s, uint64_t now_n
 
         secret_buf_init(&form, FORM_BYTES, MAX_FORM_BYTES);
         TRY(token_file_read("AZURE_FEDERATED_TOKEN_FILE", s->token_file, &token));
-        token_form_put(&form, "grant_type", "client_credentials");
-        token_form_put(&form, "client_id", s->client_id);
-        token_form_put(&form, "scope", RESOURCE ".default");
-        token_form_put(&form, "client_assertion_type",
-                       "urn:ietf:params:oauth:client-assertion-type:jwt-bearer");
-        token_form_put(&form, "client_assertion", token);
+        url_put_parameter(&form, "grant_type", "client_credentials");
+        url_put_parameter(&form, "client_id", s->client_id);
+        url_put_parameter(&form, "scope", RESOURCE ".default");
+        url_put_parameter(&form, "client_assertion_type",
+                          "urn:ietf:params:oauth:client-assertion-type:jwt-bearer");
+        url_put_parameter(&form, "client_assertion", token);
         TRY(strbuf_check(&form, "a request for a token"));
         token_request_init(&r, "POST", s->token_url, TOKEN_SERVER_TIMEOUT_MS);
         token_request_set_form(&r, &form);

@@ -51,7 +51,7 @@ struct fetch_file {
         bool                 has_checksum;
 };
 
-static void run(struct work *job);
+static void run_transfer(struct work *job);
 
 static void fetch_file_free(struct fetch_file *f) {
         cache_file_close(&f->cache);
@@ -63,7 +63,7 @@ static void fetch_file_free(struct fetch_file *f) {
 }
 
 /* Ends the fetch with the first error. Takes `err`. */
-static void fail(struct fetch_file *f, struct error *err, bool has_changed) {
+static void fail_fetch(struct fetch_file *f, struct error *err, bool has_changed) {
         struct store_fetch *fetch = f->fetch;
 
         MUTEX_GUARD(&f->hub->lock);
@@ -221,7 +221,7 @@ static struct error *wrong_checksum(const struct fetch_file *f) {
 }
 
 /* *ret_again: the bytes are wrong and must be fetched once more. */
-static struct error *finish(struct fetch_file *f, bool *ret_again) {
+static struct error *finish_file(struct fetch_file *f, bool *ret_again) {
         bool is_right = true;
 
         *ret_again = false;
@@ -279,7 +279,7 @@ static struct error *open_again(struct fetch_file *f) {
         return NULL;
 }
 
-static void start(struct fetch_file *f) {
+static void start_transfer(struct fetch_file *f) {
         mutex_lock(&f->hub->lock);
         f->is_alone = true;
         f->n_runners = 1;
@@ -296,16 +296,16 @@ static void end_file(struct fetch_file *f) {
         bool                again = false;
 
         if (!atomic_load(&fetch->is_cancelled)) {
-                struct error *err = finish(f, &again);
+                struct error *err = finish_file(f, &again);
 
                 if (err == NULL && again)
                         err = open_again(f);
                 if (err != NULL)
-                        fail(f, err, false);
+                        fail_fetch(f, err, false);
                 again = again && err == NULL;
         }
         if (again) {
-                start(f);
+                start_transfer(f);
                 return;
         }
         fetch_file_free(f);
@@ -329,7 +329,7 @@ static struct error *run_piece(struct fetch_file *f, size_t piece, bool *ret_has
         return digest_pieces(f);
 }
 
-static void run(struct work *job) {
+static void run_transfer(struct work *job) {
         struct fetch_file *f = CONTAINER_OF(job, struct runner, job)->file;
         size_t             piece = take_piece(f);
         bool               has_changed = false;
@@ -338,7 +338,7 @@ static void run(struct work *job) {
         if (piece < f->cache.n_pieces)
                 err = run_piece(f, piece, &has_changed);
         if (err != NULL)
-                fail(f, err, has_changed);
+                fail_fetch(f, err, has_changed);
         if (piece < f->cache.n_pieces && err == NULL)
                 work_pool_push(f->hub->transfers, job);
         else if (end_runner(f))
@@ -356,8 +356,8 @@ static uint64_t count_cached(const struct cache_file *c) {
         return n;
 }
 
-static struct fetch_file *make(struct store_fetch *fetch, const struct store_entry *e,
-                               const char *target) {
+static struct fetch_file *make_fetch(struct store_fetch *fetch, const struct store_entry *e,
+                                     const char *target) {
         struct fetch_file *f = mem_zalloc(sizeof(*f));
 
         f->fetch = fetch;
@@ -374,17 +374,17 @@ static void begin_runners(struct fetch_file *f) {
         f->n_max_runners = MIN((size_t)f->hub->n_transfers, f->cache.n_pieces);
         f->runners = mem_zalloc(f->n_max_runners * sizeof(*f->runners));
         for (size_t i = 0; i < f->n_max_runners; i++)
-                f->runners[i] = (struct runner){ .job.run = run, .file = f };
+                f->runners[i] = (struct runner){ .job.run = run_transfer, .file = f };
         atomic_fetch_add(&f->fetch->done_bytes, count_cached(&f->cache));
         mutex_lock(&f->hub->lock);
         f->fetch->n_running++;
         mutex_unlock(&f->hub->lock);
-        start(f);
+        start_transfer(f);
 }
 
 struct error *fetch_file_begin(struct store_fetch *fetch, const struct store_entry *e,
                                const char *target, enum cache_state *ret_state) {
-        struct fetch_file *f = make(fetch, e, target);
+        struct fetch_file *f = make_fetch(fetch, e, target);
         struct error      *err = open_cache(f, ret_state);
 
         if (err == NULL && *ret_state == CACHE_PART) {

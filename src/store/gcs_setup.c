@@ -16,7 +16,7 @@
 /* ---- the file of an account ---------------------------------------------------------------- */
 
 /* NULL for a member that is missing, empty or no text. */
-static char *take(struct str json, const char *name) {
+static char *take_member(struct str json, const char *name) {
         char *text = token_json_text(json, name);
 
         if (text[0] == '\0')
@@ -24,8 +24,10 @@ static char *take(struct str json, const char *name) {
         return text;
 }
 
-static struct error *need(const struct gcs_setup *s, const char *text, const char *name) {
-        if (text != NULL)
+static struct error *take_required_member(const struct gcs_setup *s, struct str json,
+                                          const char *name, char **ret) {
+        *ret = take_member(json, name);
+        if (*ret != NULL)
                 return NULL;
         return error_new(ERR_INVALID_ARG, "the file '%s' has no '%s'", s->path, name);
 }
@@ -42,31 +44,27 @@ static struct error *check_url(const struct gcs_setup *s, const char *url, const
                          name);
 }
 
-static struct error *read_service_account(struct gcs_setup *s, struct str json) {
-        s->source = GCS_SERVICE_ACCOUNT;
-        s->client_email = take(json, "client_email");
-        s->private_key = take(json, "private_key");
-        s->private_key_id = take(json, "private_key_id");
-        s->token_url = take(json, "token_uri");
-        TRY(need(s, s->client_email, "client_email"));
-        TRY(need(s, s->private_key, "private_key"));
+static struct error *read_token_uri(struct gcs_setup *s, struct str json) {
+        s->token_url = take_member(json, "token_uri");
         if (s->token_url == NULL)
                 s->token_url = mem_strdup(TOKEN_URL);
         return check_url(s, s->token_url, "token_uri");
 }
 
+static struct error *read_service_account(struct gcs_setup *s, struct str json) {
+        s->source = GCS_SERVICE_ACCOUNT;
+        TRY(take_required_member(s, json, "client_email", &s->client_email));
+        TRY(take_required_member(s, json, "private_key", &s->private_key));
+        s->private_key_id = take_member(json, "private_key_id");
+        return read_token_uri(s, json);
+}
+
 static struct error *read_user(struct gcs_setup *s, struct str json) {
         s->source = GCS_USER;
-        s->client_id = take(json, "client_id");
-        s->client_secret = take(json, "client_secret");
-        s->refresh_token = take(json, "refresh_token");
-        s->token_url = take(json, "token_uri");
-        TRY(need(s, s->client_id, "client_id"));
-        TRY(need(s, s->client_secret, "client_secret"));
-        TRY(need(s, s->refresh_token, "refresh_token"));
-        if (s->token_url == NULL)
-                s->token_url = mem_strdup(TOKEN_URL);
-        return check_url(s, s->token_url, "token_uri");
+        TRY(take_required_member(s, json, "client_id", &s->client_id));
+        TRY(take_required_member(s, json, "client_secret", &s->client_secret));
+        TRY(take_required_member(s, json, "refresh_token", &s->refresh_token));
+        return read_token_uri(s, json);
 }
 
 static struct error *read_token_format(struct gcs_setup *s, struct str json) {
@@ -79,8 +77,8 @@ static struct error *read_token_format(struct gcs_setup *s, struct str json) {
                         ERR_INVALID_ARG,
                         "the file '%s': the type in 'credential_source.format' is not text or json",
                         s->path);
-        s->token_field = take(json, "credential_source.format.subject_token_field_name");
-        return need(s, s->token_field, "credential_source.format.subject_token_field_name");
+        return take_required_member(s, json, "credential_source.format.subject_token_field_name",
+                                    &s->token_field);
 }
 
 static struct error *read_external(struct gcs_setup *s, struct str json) {
@@ -97,17 +95,13 @@ static struct error *read_external(struct gcs_setup *s, struct str json) {
                                 "the file '%s': '%s' is not supported; 'credential_source.file' is",
                                 s->path, path);
         }
-        s->audience = take(json, "audience");
-        s->token_type = take(json, "subject_token_type");
-        s->token_url = take(json, "token_url");
-        s->token_file = take(json, "credential_source.file");
-        s->client_id = take(json, "client_id");
-        s->client_secret = take(json, "client_secret");
-        s->impersonation_url = take(json, "service_account_impersonation_url");
-        TRY(need(s, s->audience, "audience"));
-        TRY(need(s, s->token_type, "subject_token_type"));
-        TRY(need(s, s->token_url, "token_url"));
-        TRY(need(s, s->token_file, "credential_source.file"));
+        TRY(take_required_member(s, json, "audience", &s->audience));
+        TRY(take_required_member(s, json, "subject_token_type", &s->token_type));
+        TRY(take_required_member(s, json, "token_url", &s->token_url));
+        TRY(take_required_member(s, json, "credential_source.file", &s->token_file));
+        s->client_id = take_member(json, "client_id");
+        s->client_secret = take_member(json, "client_secret");
+        s->impersonation_url = take_member(json, "service_account_impersonation_url");
         TRY(read_token_format(s, json));
         TRY(check_url(s, s->token_url, "token_url"));
         return check_url(s, s->impersonation_url, "service_account_impersonation_url");

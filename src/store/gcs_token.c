@@ -7,6 +7,7 @@
 #include "codec/base64.h"
 #include "codec/json_find.h"
 #include "codec/json_writer.h"
+#include "codec/url.h"
 #include "store/secret.h"
 #include "store/store_time.h"
 #include "store/token_server.h"
@@ -61,7 +62,9 @@ static void put_claims(const struct gcs_setup *s, uint64_t now_ns, struct strbuf
         json_end_object(&w);
 }
 
-struct error *gcs_assertion_put(const struct gcs_setup *s, uint64_t now_ns, struct strbuf *ret) {
+/* Writes the assertion of a service account (RFC 7523): a JSON Web Token, signed with its key. INVALID_ARG
+ * when that is no key. */
+static struct error *put_assertion(const struct gcs_setup *s, uint64_t now_ns, struct strbuf *ret) {
         AUTO_STRBUF   part, signature;
         struct error *err;
         size_t        start = ret->len;
@@ -88,8 +91,8 @@ struct error *gcs_assertion_put(const struct gcs_setup *s, uint64_t now_ns, stru
 /* ---- exchanges ----------------------------------------------------------------------------- */
 
 /* `authorization`: the value of a header, or NULL. */
-static struct error *ask(const struct gcs_setup *s, const struct strbuf *form,
-                         const char *authorization, struct store_answer *ret) {
+static struct error *ask_token_server(const struct gcs_setup *s, const struct strbuf *form,
+                                      const char *authorization, struct store_answer *ret) {
         struct store_request r;
         struct error        *err = strbuf_check(form, "a request for a token");
 
@@ -110,7 +113,7 @@ static struct error *exchange(const struct gcs_setup *s, const struct strbuf *fo
         struct store_answer a;
         struct error       *err;
 
-        TRY(ask(s, form, authorization, &a));
+        TRY(ask_token_server(s, form, authorization, &a));
         err = token_read_oauth(strbuf_str(&a.body), place, now_ns, ret);
         store_answer_done(&a);
         return err;
@@ -122,9 +125,9 @@ static struct error *get_of_service_account(const struct gcs_setup *s, uint64_t 
 
         secret_buf_init(&form, FORM_BYTES, MAX_FORM_BYTES);
         secret_buf_init(&assertion, FORM_BYTES, MAX_FORM_BYTES);
-        TRY(gcs_assertion_put(s, now_ns, &assertion));
-        token_form_put(&form, "grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer");
-        token_form_put(&form, "assertion", strbuf_cstr(&assertion));
+        TRY(put_assertion(s, now_ns, &assertion));
+        url_put_parameter(&form, "grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer");
+        url_put_parameter(&form, "assertion", strbuf_cstr(&assertion));
         return exchange(s, &form, NULL, now_ns, ret);
 }
 
@@ -133,10 +136,10 @@ static struct error *get_of_user(const struct gcs_setup *s, uint64_t now_ns,
         AUTO_SECRET_BUF form;
 
         secret_buf_init(&form, FORM_BYTES, MAX_FORM_BYTES);
-        token_form_put(&form, "grant_type", "refresh_token");
-        token_form_put(&form, "client_id", s->client_id);
-        token_form_put(&form, "client_secret", s->client_secret);
-        token_form_put(&form, "refresh_token", s->refresh_token);
+        url_put_parameter(&form, "grant_type", "refresh_token");
+        url_put_parameter(&form, "client_id", s->client_id);
+        url_put_parameter(&form, "client_secret", s->client_secret);
+        url_put_parameter(&form, "refresh_token", s->refresh_token);
         return exchange(s, &form, NULL, now_ns, ret);
 }
 
@@ -227,13 +230,13 @@ static struct error *exchange_subject(const struct gcs_setup *s, uint64_t now_ns
         secret_buf_init(&form, FORM_BYTES, MAX_FORM_BYTES);
         TRY(read_subject(s, &subject));
         basic = basic_authorization(s);
-        token_form_put(&form, "grant_type", "urn:ietf:params:oauth:grant-type:token-exchange");
-        token_form_put(&form, "requested_token_type",
-                       "urn:ietf:params:oauth:token-type:access_token");
-        token_form_put(&form, "audience", s->audience);
-        token_form_put(&form, "scope", s->impersonation_url != NULL ? SCOPE_ALL : SCOPE);
-        token_form_put(&form, "subject_token_type", s->token_type);
-        token_form_put(&form, "subject_token", subject);
+        url_put_parameter(&form, "grant_type", "urn:ietf:params:oauth:grant-type:token-exchange");
+        url_put_parameter(&form, "requested_token_type",
+                          "urn:ietf:params:oauth:token-type:access_token");
+        url_put_parameter(&form, "audience", s->audience);
+        url_put_parameter(&form, "scope", s->impersonation_url != NULL ? SCOPE_ALL : SCOPE);
+        url_put_parameter(&form, "subject_token_type", s->token_type);
+        url_put_parameter(&form, "subject_token", subject);
         return exchange(s, &form, basic, now_ns, ret);
 }
 

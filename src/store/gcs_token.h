@@ -16,8 +16,3 @@
 /* As aws_keys_get(). */
 struct error *gcs_token_get(const struct gcs_setup *s, uint64_t now_ns, struct store_keys **ret)
         NODISCARD;
-
-/* Writes the assertion of a service account (RFC 7523): a JSON Web Token, signed with its key. INVALID_ARG
- * when that is no key. */
-struct error *gcs_assertion_put(const struct gcs_setup *s, uint64_t now_ns, struct strbuf *ret)
-        NODISCARD;

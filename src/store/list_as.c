@@ -12,11 +12,6 @@
 #define MAX_NAME_BYTES ((size_t)16 << 10) /* a name has at most 1024 characters */
 #define MAX_VALUE_BYTES 512
 
-static void put_parameter(struct strbuf *out, const char *name, const char *value) {
-        strbuf_printf(out, "&%s=", name);
-        url_encode(str_of(value), false, out);
-}
-
 void list_as_url(const char *origin, const char *container, const char *prefix, const char *token,
                  unsigned n_max, struct strbuf *ret) {
         strbuf_puts(ret, origin);
@@ -24,11 +19,11 @@ void list_as_url(const char *origin, const char *container, const char *prefix, 
         url_encode(str_of(container), true, ret);
         strbuf_printf(ret, "?restype=container&comp=list&maxresults=%u", n_max);
         if (prefix[0] != '\0') {
-                put_parameter(ret, "prefix", prefix);
+                url_put_parameter(ret, "prefix", prefix);
                 strbuf_puts(ret, "%2F");
         }
         if (token[0] != '\0')
-                put_parameter(ret, "marker", token);
+                url_put_parameter(ret, "marker", token);
 }
 
 /* ---- a page -------------------------------------------------------------------------------- */
@@ -47,7 +42,7 @@ struct page {
         unsigned char md5[STORE_LIST_MD5_BYTES];
 };
 
-static struct error *on_begin(void *userp, struct str path) {
+static struct error *on_element_begin(void *userp, struct str path) {
         struct page *p = userp;
 
         if (str_is(path, ROOT))
@@ -109,7 +104,7 @@ static void read_property(struct page *p, struct str name, struct str text) {
                 p->is_folder = str_is(text, "directory");
 }
 
-static struct error *on_end(void *userp, struct str path, struct str text) {
+static struct error *on_element_end(void *userp, struct str path, struct str text) {
         struct page *p = userp;
         size_t       start = sizeof(PROPERTIES); /* with the slash after it */
 
@@ -126,7 +121,9 @@ static struct error *on_end(void *userp, struct str path, struct str text) {
 
 struct error *list_as_read(struct str page, struct store_list *l, struct strbuf *ret_token) {
         struct page              p = { .list = l, .token = ret_token };
-        const struct xml_handler h = { .begin = on_begin, .end = on_end, .userp = &p };
+        const struct xml_handler h = { .begin = on_element_begin,
+                                       .end = on_element_end,
+                                       .userp = &p };
         struct error            *err;
 
         strbuf_clear(ret_token);

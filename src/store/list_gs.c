@@ -15,22 +15,17 @@ static void put_bucket(const char *origin, const char *bucket, struct strbuf *ou
         strbuf_puts(out, "/o");
 }
 
-static void put_parameter(struct strbuf *out, const char *name, const char *value) {
-        strbuf_printf(out, "&%s=", name);
-        url_encode(str_of(value), false, out);
-}
-
 void list_gs_url(const char *origin, const char *bucket, const char *prefix, const char *token,
                  unsigned n_max, struct strbuf *ret) {
         put_bucket(origin, bucket, ret);
         strbuf_printf(ret, "?maxResults=%u", n_max);
-        put_parameter(ret, "fields", FIELDS);
+        url_put_parameter(ret, "fields", FIELDS);
         if (prefix[0] != '\0') {
-                put_parameter(ret, "prefix", prefix);
+                url_put_parameter(ret, "prefix", prefix);
                 strbuf_puts(ret, "%2F");
         }
         if (token[0] != '\0')
-                put_parameter(ret, "pageToken", token);
+                url_put_parameter(ret, "pageToken", token);
 }
 
 void list_gs_object_url(const char *origin, const char *bucket, struct str key,

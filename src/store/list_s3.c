@@ -11,11 +11,6 @@
         ((size_t)16 << 10) /* a name has at most 1024 bytes, and each may be escaped */
 #define MAX_VALUE_BYTES 512
 
-static void put_parameter(struct strbuf *out, const char *name, const char *value) {
-        strbuf_printf(out, "&%s=", name);
-        url_encode(str_of(value), false, out);
-}
-
 /* The parameters are in the order of their names, as signatures need them. */
 void list_s3_url(const char *origin, const char *bucket, const char *prefix, const char *token,
                  unsigned n_max, struct strbuf *ret) {
@@ -31,7 +26,7 @@ void list_s3_url(const char *origin, const char *bucket, const char *prefix, con
         strbuf_printf(ret, "encoding-type=url&list-type=2&max-keys=%u", n_max);
         if (prefix[0] == '\0')
                 return;
-        put_parameter(ret, "prefix", prefix);
+        url_put_parameter(ret, "prefix", prefix);
         strbuf_puts(ret, "%2F");
 }
 
@@ -50,7 +45,7 @@ struct page {
         bool          has_size;
 };
 
-static struct error *on_begin(void *userp, struct str path) {
+static struct error *on_element_begin(void *userp, struct str path) {
         struct page *p = userp;
 
         if (str_is(path, ROOT))
@@ -107,7 +102,7 @@ static struct error *add_object(struct page *p) {
         return store_list_add(p->list, &o);
 }
 
-static struct error *on_end(void *userp, struct str path, struct str text) {
+static struct error *on_element_end(void *userp, struct str path, struct str text) {
         struct page *p = userp;
 
         if (str_is(path, CONTENTS "/Key"))
@@ -146,7 +141,9 @@ static bool is_encoded(struct str page) {
 
 struct error *list_s3_read(struct str page, struct store_list *l, struct strbuf *ret_token) {
         struct page p = { .list = l, .token = ret_token, .is_encoded = is_encoded(page) };
-        const struct xml_handler h = { .begin = on_begin, .end = on_end, .userp = &p };
+        const struct xml_handler h = { .begin = on_element_begin,
+                                       .end = on_element_end,
+                                       .userp = &p };
         struct error            *err;
 
         strbuf_clear(ret_token);

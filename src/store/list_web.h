@@ -7,6 +7,7 @@
  * `path` and `size` are required; a path that ends with a slash is an empty directory. `etag` is that of
  * the server's answers. Members with other names are ignored.
  *
+ * Ownership.  The list copies what it keeps.
  * Threads.  Pure functions.
  */
 #pragma once

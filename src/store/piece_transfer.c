@@ -16,7 +16,7 @@ static void begin_again(struct piece_transfer *t) {
         t->at = t->begin;
 }
 
-static bool take(void *userp, struct str bytes);
+static bool take_body(void *userp, struct str bytes);
 
 static void prepare(void *userp, struct store_request *r) {
         struct piece_transfer *t = userp;
@@ -32,7 +32,7 @@ static void prepare(void *userp, struct store_request *r) {
                          (unsigned long long)(t->end - 1));
                 store_request_add(r, "range", range);
         }
-        r->take = take;
+        r->take = take_body;
         r->userp = t;
 }
 
@@ -121,7 +121,7 @@ static struct error *check_once(struct piece_transfer *t) {
         return check_head(t);
 }
 
-static bool take(void *userp, struct str bytes) {
+static bool take_body(void *userp, struct str bytes) {
         struct piece_transfer *t = userp;
 
         t->fault = check_once(t);

@@ -48,7 +48,7 @@ static struct error *put_path(struct signing *s) {
         return strbuf_check(&path, "the path of a request");
 }
 
-static char *encode(const char *text, struct arena *arena) {
+static char *encode_canonical(const char *text, struct arena *arena) {
         AUTO_STRBUF out;
 
         strbuf_init(&out, 0);
@@ -63,8 +63,8 @@ static struct error *put_query(struct signing *s, struct arena *arena) {
 
         TRY(url_parameters_read(s->url.query, arena, p, &n));
         for (size_t i = 0; i < n; i++) {
-                p[i].name = encode(p[i].name, arena);
-                p[i].value = encode(p[i].value, arena);
+                p[i].name = encode_canonical(p[i].name, arena);
+                p[i].value = encode_canonical(p[i].value, arena);
         }
         url_parameters_sort(p, n);
         for (size_t i = 0; i < n; i++)

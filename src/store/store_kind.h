@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the kinds of stores do differently: the addresses of a page of the listing and of an object, the
- * form of a page, and headers of a request for an object.
+/* The differences between the kinds of stores: the address of a page of the listing, the form of such a page,
+ * the address of an object, and the headers of a request for it.
  *
+ * Ownership.  Texts are appended to the caller's buffers.
  * Threads.  Pure functions.
  */
 #pragma once

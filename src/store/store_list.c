@@ -60,7 +60,8 @@ static char *print_name(struct str name) {
         return text;
 }
 
-static void refuse(struct store_list *l, struct str key, const char *part, const char *fault) {
+static void refuse_object(struct store_list *l, struct str key, const char *part,
+                          const char *fault) {
         AUTO_CHARS name = print_name(key);
 
         l->n_refused++;
@@ -93,7 +94,8 @@ static struct error *no_room(const struct store_list *l) {
 }
 
 /* The name becomes the entry's, without the slash of a directory. */
-static struct error *append(struct store_list *l, struct str name, const struct store_object *o) {
+static struct error *append_entry(struct store_list *l, struct str name,
+                                  const struct store_object *o) {
         struct store_entry e = { .size = o->size,
                                  .has_md5 = o->md5 != NULL,
                                  .has_sha256 = o->sha256 != NULL };
@@ -119,7 +121,7 @@ struct error *store_list_add(struct store_list *l, const struct store_object *o)
         const char *fault;
 
         if (!str_starts(o->key, prefix)) {
-                refuse(l, o->key, "name", "does not begin with the prefix of the listing");
+                refuse_object(l, o->key, "name", "does not begin with the prefix of the listing");
                 return NULL;
         }
         name = str_range(o->key.ptr + prefix.len, o->key.len - prefix.len);
@@ -127,11 +129,11 @@ struct error *store_list_add(struct store_list *l, const struct store_object *o)
                 return NULL;
         fault = find_fault(name);
         if (fault != NULL)
-                refuse(l, o->key, "name", fault);
+                refuse_object(l, o->key, "name", fault);
         else if (has_control(o->etag)) /* it becomes the value of a header */
-                refuse(l, o->key, "ETag", "has a control character");
+                refuse_object(l, o->key, "ETag", "has a control character");
         else
-                return append(l, name, o);
+                return append_entry(l, name, o);
         return NULL;
 }
 
@@ -197,13 +199,4 @@ void store_list_sort(struct store_list *l) {
         for (size_t i = 0; i < l->n_entries; i++)
                 l->entries[i].is_dropped = is_parent(l, &l->entries[i]);
         drop_marked(l);
-}
-
-const struct store_entry *store_list_find(const struct store_list *l, struct str name) {
-        AUTO_CHARS text = mem_strndup(name.ptr != NULL ? name.ptr : "", name.len);
-        size_t     at = find_place(l, text);
-
-        if (at == l->n_entries || !str_is(name, l->entries[at].name))
-                return NULL;
-        return &l->entries[at];
 }

@@ -71,5 +71,3 @@ struct error *store_list_add(struct store_list *l, const struct store_object *o)
 /* By name, in the order of bytes; of entries with the same name one stays. A file "a" without bytes is
  * removed when there are others below "a/": stores with directories list them so. */
 void store_list_sort(struct store_list *l);
-/* In a sorted list; NULL when there is none. */
-const struct store_entry *store_list_find(const struct store_list *l, struct str name);

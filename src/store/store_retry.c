@@ -20,7 +20,7 @@ void store_retry_progress(struct store_retry *r) {
         r->n = 0;
 }
 
-/* Between a half and the whole of the pause, so that clients which failed together do not come back
+/* A random time between half of the pause and all of it, so that clients that failed together do not return
  * together. */
 static uint64_t pause_ns(unsigned n, uint32_t random) {
         uint64_t whole = FIRST_PAUSE_NS << (n < MAX_DOUBLINGS ? n : MAX_DOUBLINGS);

@@ -2,6 +2,7 @@
 /* Moments in the forms that stores and servers of tokens write. All are nanoseconds since the epoch, by the
  * wall clock, and in UTC.
  *
+ * Ownership.  Nothing is allocated.
  * Threads.  Any.
  */
 #pragma once

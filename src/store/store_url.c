@@ -177,7 +177,7 @@ static char *copy(struct str s) {
         return mem_strndup(s.ptr != NULL ? s.ptr : "", s.len);
 }
 
-static void fill(const struct parts *p, struct store_url *u) {
+static void fill_url(const struct parts *p, struct store_url *u) {
         AUTO_STRBUF path = { 0 };
 
         strbuf_init(&path, 0);
@@ -194,7 +194,7 @@ static void fill(const struct parts *p, struct store_url *u) {
 
 /* Control characters would forge lines of a message, and what follows '?' may be a secret; so may be
  * what precedes '@'. */
-static struct error *refuse(struct str text, const char *why) {
+static struct error *refuse_url(struct str text, const char *why) {
         struct str  shown;
         const char *at;
 
@@ -214,7 +214,7 @@ struct error *store_url_parse(const char *text, struct store_url *ret) {
         const char  *fault;
 
         if (scheme == ARRAY_LEN(schemes))
-                return refuse(all, "its scheme is not known");
+                return refuse_url(all, "its scheme is not known");
         parts.kind = schemes[scheme].kind;
         parts.is_tls = schemes[scheme].is_tls;
         rest = str_range(all.ptr + strlen(schemes[scheme].text),
@@ -223,8 +223,8 @@ struct error *store_url_parse(const char *text, struct store_url *ret) {
         if (fault == NULL)
                 fault = split(&parts, rest);
         if (fault != NULL)
-                return refuse(all, fault);
-        fill(&parts, ret);
+                return refuse_url(all, fault);
+        fill_url(&parts, ret);
         return NULL;
 }
 

@@ -31,13 +31,6 @@ void token_request_init(struct store_request *r, const char *method, const char 
         strbuf_puts(&r->url, url);
 }
 
-void token_form_put(struct strbuf *form, const char *name, const char *value) {
-        if (form->len > 0)
-                strbuf_putc(form, '&');
-        strbuf_printf(form, "%s=", name);
-        url_encode(str_of(value), false, form);
-}
-
 void token_request_set_form(struct store_request *r, const struct strbuf *form) {
         r->body = strbuf_str(form);
         store_request_set(r, "content-type", "application/x-www-form-urlencoded");

@@ -25,8 +25,6 @@
 void token_request_init(struct store_request *r, const char *method, const char *url,
                         uint64_t timeout_ms);
 
-/* Appends "name=value", encoded, with '&' before it when it is not the first. */
-void token_form_put(struct strbuf *form, const char *name, const char *value);
 /* Makes `form` the request's body. */
 void token_request_set_form(struct store_request *r, const struct strbuf *form);
 /* The same for the query of its URL. */

@@ -59,7 +59,7 @@ static void log_recovery(struct otlp_export *e) {
         e->is_failing = false;
 }
 
-static enum outcome post(struct otlp_export *e, struct str body) {
+static enum outcome post_traces(struct otlp_export *e, struct str body) {
         struct curl_functions *curl = &e->curl;
         long                   status = 0;
         CURLcode               code;
@@ -84,7 +84,7 @@ static bool deliver(struct otlp_export *e, struct str body) {
         uint64_t pause_ns = FIRST_PAUSE_NS;
 
         for (int n = 1;; n++) {
-                enum outcome outcome = post(e, body);
+                enum outcome outcome = post_traces(e, body);
 
                 if (outcome != TRY_AGAIN)
                         return outcome == SENT;
@@ -107,7 +107,7 @@ static uint64_t free_records(struct trace_record *first) {
         return n;
 }
 
-static void take(struct trace_sink *sink, struct trace_record *first) {
+static void export_records(struct trace_sink *sink, struct trace_record *first) {
         struct otlp_export  *e = self(sink);
         struct otlp_resource resource = { e->options.resources, e->options.n_resources };
         AUTO_STRBUF          body = { 0 };
@@ -123,8 +123,8 @@ static void take(struct trace_sink *sink, struct trace_record *first) {
                 trace_writer_count_dropped(sink->writer, n_records);
 }
 
-static void finish(struct trace_sink *sink) {
-        (void)sink; /* take() keeps no records */
+static void finish_export(struct trace_sink *sink) {
+        (void)sink; /* export_records() keeps no records */
 }
 
 static void free_export(struct trace_sink *sink) {
@@ -138,8 +138,8 @@ static void free_export(struct trace_sink *sink) {
 }
 
 static const struct trace_sink_ops export_ops = {
-        .take = take,
-        .finish = finish,
+        .take = export_records,
+        .finish = finish_export,
         .free = free_export,
 };
 

@@ -73,7 +73,7 @@ static bool write_all(int fd, const char *bytes, size_t n, off_t at) {
 
 /* Writes `text` as elements of the array in that file. *end is the position of its closing bracket,
  * 0 for a new file. */
-static void append(const char *path, off_t *end, struct strbuf *text) {
+static void append_file(const char *path, off_t *end, struct strbuf *text) {
         bool is_new = *end == 0;
         int  fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (is_new ? O_TRUNC : 0), FILE_MODE);
         bool is_written;
@@ -117,7 +117,7 @@ static bool may_add_file(const struct trace_file *f) {
 }
 
 static void write_plain(struct trace_file *f, struct pending *p) {
-        append(f->path, &f->end, &p->text);
+        append_file(f->path, &f->end, &p->text);
         clear(p);
 }
 
@@ -139,7 +139,7 @@ static void write_indexed(struct trace_file *f, struct pending *p) {
                 return;
         }
         path = indexed_path(f, f->next_index++);
-        append(path, &start, &p->text);
+        append_file(path, &start, &p->text);
         clear(p);
 }
 
@@ -222,7 +222,7 @@ static void add_record(struct trace_file *f, struct trace_record *r) {
         write_if_due(f, p);
 }
 
-static void take(struct trace_sink *sink, struct trace_record *first) {
+static void write_records(struct trace_sink *sink, struct trace_record *first) {
         for (struct trace_record *r = first, *next; r != NULL; r = next) {
                 next = r->next;
                 add_record(self(sink), r);
@@ -238,7 +238,7 @@ static void on_change(struct trace_sink *sink) {
         }
 }
 
-static void finish(struct trace_sink *sink) {
+static void finish_files(struct trace_sink *sink) {
         struct trace_file *f = self(sink);
 
         while (!list_is_empty(&f->pending)) {
@@ -250,15 +250,15 @@ static void finish(struct trace_sink *sink) {
 }
 
 static void free_file(struct trace_sink *sink) {
-        finish(sink); /* writes only when the thread never ran */
+        finish_files(sink); /* writes only when the thread never ran */
         free(self(sink));
 }
 
 struct trace_sink *trace_file_new(const char *path, uint64_t max_files) {
         static const struct trace_sink_ops ops = {
-                .take = take,
+                .take = write_records,
                 .on_change = on_change,
-                .finish = finish,
+                .finish = finish_files,
                 .free = free_file,
         };
         struct trace_file *f = mem_zalloc(sizeof(*f));

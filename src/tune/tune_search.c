@@ -64,8 +64,9 @@ bool tune_search_is_within(const struct tune_search *s, const struct tune_figure
         return !f->has_failed && f->latency_ns <= s->budget_ns;
 }
 
-bool tune_search_is_better(const struct tune_search *s, const struct tune_figures *a,
-                           const struct tune_figures *b) {
+/* True when `a` is better than `b`. */
+static bool is_better(const struct tune_search *s, const struct tune_figures *a,
+                      const struct tune_figures *b) {
         bool a_within = tune_search_is_within(s, a), b_within = tune_search_is_within(s, b);
 
         if (a->has_failed != b->has_failed)
@@ -81,8 +82,7 @@ void tune_search_rank(const struct tune_search *s, size_t *ret) {
         for (size_t i = 0; i < s->n_trials; i++) {
                 size_t k = i;
 
-                for (; k > 0 && tune_search_is_better(s, &s->trials[i].figures,
-                                                      &s->trials[ret[k - 1]].figures);
+                for (; k > 0 && is_better(s, &s->trials[i].figures, &s->trials[ret[k - 1]].figures);
                      k--)
                         ret[k] = ret[k - 1];
                 ret[k] = i;
@@ -97,7 +97,7 @@ void tune_search_add(struct tune_search *s, const struct tune_point *p,
 
 /* ---- the order --------------------------------------------------------------------------------- */
 
-static bool take(struct tune_search *s, const struct tune_point *p, struct tune_point *ret) {
+static bool take_point(struct tune_search *s, const struct tune_point *p, struct tune_point *ret) {
         size_t number = tune_space_number(s->space, p);
 
         if (s->is_taken[number] || !tune_space_is_canonical(s->space, p))
@@ -132,7 +132,7 @@ static bool next_coarse(struct tune_search *s, struct tune_point *ret) {
         while (s->n_coarse < N_COARSE) {
                 struct tune_point p = coarse_point(s->space, s->n_coarse++);
 
-                if (take(s, &p, ret))
+                if (take_point(s, &p, ret))
                         return true;
         }
         return false;
@@ -149,7 +149,7 @@ static bool next_on_axis(struct tune_search *s, const struct tune_point *p, size
                 return false;
         neighbour.at[axis] = (uint8_t)at;
         tune_space_make_canonical(s->space, &neighbour);
-        return take(s, &neighbour, ret);
+        return take_point(s, &neighbour, ret);
 }
 
 static bool next_neighbour(struct tune_search *s, const struct tune_point *p,
@@ -178,14 +178,14 @@ static bool next_of_grid(struct tune_search *s, struct tune_point *ret) {
         for (size_t i = 0; i < size; i++) {
                 struct tune_point p = tune_space_point(s->space, i);
 
-                if (take(s, &p, ret))
+                if (take_point(s, &p, ret))
                         return true;
         }
         return false;
 }
 
 bool tune_search_next(struct tune_search *s, struct tune_point *ret) {
-        if (s->n_trials == 0 && take(s, &s->present, ret))
+        if (s->n_trials == 0 && take_point(s, &s->present, ret))
                 return true;
         if (s->is_exhaustive)
                 return next_of_grid(s, ret);
@@ -227,8 +227,7 @@ static const struct tune_trial *leader(const struct tune_search *s) {
 
         for (size_t i = 0; i < s->n_trials; i++)
                 if (s->trials[i].figures.is_whole &&
-                    (best == NULL ||
-                     tune_search_is_better(s, &s->trials[i].figures, &best->figures)))
+                    (best == NULL || is_better(s, &s->trials[i].figures, &best->figures)))
                         best = &s->trials[i];
         return best;
 }

@@ -80,10 +80,7 @@ bool tune_search_wants_more(const struct tune_search *s, const struct tune_sampl
 
 /* The figure of the objective; greater is better. 0: not measured. */
 double tune_objective_value(enum tune_objective o, double rate, double latency_ns, double cpu);
-/* True when `a` is better than `b`. */
-bool tune_search_is_better(const struct tune_search *s, const struct tune_figures *a,
-                           const struct tune_figures *b);
-bool tune_search_is_within(const struct tune_search *s, const struct tune_figures *f);
+bool   tune_search_is_within(const struct tune_search *s, const struct tune_figures *f);
 /* Puts the indices of all trials, best first. */
 void tune_search_rank(const struct tune_search *s, size_t *ret);
 #define TUNE_FINALISTS 3

@@ -134,10 +134,10 @@ class Api:
         if not result:
             return None
         error = c_void_p(result)
-        told = (self.native.TRITONSERVER_ErrorCode(error),
+        reported = (self.native.TRITONSERVER_ErrorCode(error),
                 self.native.TRITONSERVER_ErrorMessage(error).decode())
         self.native.TRITONSERVER_ErrorDelete(error)
-        return told
+        return reported
 
     def make(self, name, *arguments):
         """The object that a function puts into its first parameter."""

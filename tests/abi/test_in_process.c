@@ -494,7 +494,7 @@ static void on_change(void *userp) {
 /* ---- traces --------------------------------------------------------------------------------- */
 
 /* What one trace told; guarded by the lock of `seen`. */
-struct told {
+struct reported {
         char     activities[512]; /* names, each with a space */
         uint64_t times[16];
         char     tensors[512];
@@ -507,19 +507,19 @@ struct told {
 static void on_activity(struct TRITONSERVER_InferenceTrace *trace,
                         TRITONSERVER_InferenceTraceActivity activity, uint64_t timestamp_ns,
                         void *userp) {
-        struct told *told = userp;
-        const char  *name = NULL;
+        struct reported *reported = userp;
+        const char      *name = NULL;
 
         assert_ok(NESO_InferenceTraceCustomActivity(trace, &name));
         pthread_mutex_lock(&seen.lock);
-        told->times[told->n_activities++ % 16] = timestamp_ns;
-        strncat(told->activities,
+        reported->times[reported->n_activities++ % 16] = timestamp_ns;
+        strncat(reported->activities,
                 name != NULL ? name : TRITONSERVER_InferenceTraceActivityString(activity), 64);
-        strcat(told->activities, " ");
+        strcat(reported->activities, " ");
         pthread_mutex_unlock(&seen.lock);
-        if (activity == TRITONSERVER_TRACE_QUEUE_START && told->wants_child) {
-                told->wants_child = false;
-                assert_ok(TRITONSERVER_InferenceTraceSpawnChildTrace(trace, &told->child));
+        if (activity == TRITONSERVER_TRACE_QUEUE_START && reported->wants_child) {
+                reported->wants_child = false;
+                assert_ok(TRITONSERVER_InferenceTraceSpawnChildTrace(trace, &reported->child));
         }
 }
 
@@ -529,13 +529,13 @@ static void on_tensor(struct TRITONSERVER_InferenceTrace *trace,
                       TRITONSERVER_DataType datatype, const void *base, size_t byte_size,
                       const int64_t *shape, uint64_t dim_count, TRITONSERVER_MemoryType memory_type,
                       int64_t memory_type_id, void *userp) {
-        struct told *told = userp;
-        size_t       len;
+        struct reported *reported = userp;
+        size_t           len;
 
         (void)trace, (void)memory_type_id;
         pthread_mutex_lock(&seen.lock);
-        len = strlen(told->tensors);
-        snprintf(told->tensors + len, sizeof(told->tensors) - len,
+        len = strlen(reported->tensors);
+        snprintf(reported->tensors + len, sizeof(reported->tensors) - len,
                  "%d %s %s [%lld,%lld]/%llu %zu %g; ", (int)activity - 7, name,
                  TRITONSERVER_DataTypeString(datatype), (long long)shape[0], (long long)shape[1],
                  (unsigned long long)dim_count, byte_size,
@@ -544,26 +544,26 @@ static void on_tensor(struct TRITONSERVER_InferenceTrace *trace,
 }
 
 static void on_trace_release(struct TRITONSERVER_InferenceTrace *trace, void *userp) {
-        struct told *told = userp;
+        struct reported *reported = userp;
 
         (void)trace;
         pthread_mutex_lock(&seen.lock);
-        told->n_released++;
+        reported->n_released++;
         pthread_cond_signal(&seen.changed);
         pthread_mutex_unlock(&seen.lock);
 }
 
-static void wait_for_trace(struct told *told) {
+static void wait_for_trace(struct reported *reported) {
         struct timespec deadline;
         int             rc = 0;
 
         clock_gettime(CLOCK_REALTIME, &deadline);
         deadline.tv_sec += TIMEOUT_S;
         pthread_mutex_lock(&seen.lock);
-        while (rc == 0 && told->n_released == 0)
+        while (rc == 0 && reported->n_released == 0)
                 rc = pthread_cond_timedwait(&seen.changed, &seen.lock, &deadline);
         pthread_mutex_unlock(&seen.lock);
-        assert_int_equal(told->n_released, 1);
+        assert_int_equal(reported->n_released, 1);
 }
 
 /* Times, then tensors, then both, with one trace each. */
@@ -583,25 +583,25 @@ static void test_traced(void **state) {
                 struct TRITONSERVER_InferenceRequest  *request = new_request();
                 struct TRITONSERVER_InferenceResponse *response;
                 struct TRITONSERVER_InferenceTrace    *trace;
-                struct told                            told = { 0 };
+                struct reported                        reported = { 0 };
                 const char                            *text;
                 uint64_t                               id;
                 int64_t                                version;
 
                 assert_ok(TRITONSERVER_InferenceTraceTensorNew(
                         &trace, (TRITONSERVER_InferenceTraceLevel)level, 41, on_activity, on_tensor,
-                        on_trace_release, &told));
+                        on_trace_release, &reported));
                 assert_ok(TRITONSERVER_InferenceTraceModelName(trace, &text));
                 assert_string_equal(text, "");
                 assert_ok(TRITONSERVER_InferenceRequestSetId(request, "traced"));
                 add_input(request, "INPUT0", values, 1);
                 add_input(request, "INPUT1", values, 1);
                 response = infer_traced(request, trace);
-                wait_for_trace(&told);
-                assert_string_equal(told.activities, (level & 4) ? all_times : "");
-                assert_string_equal(told.tensors, (level & 8) ? all_tensors : "");
-                for (unsigned i = 1; i < told.n_activities; i++)
-                        assert_true(told.times[i - 1] <= told.times[i]);
+                wait_for_trace(&reported);
+                assert_string_equal(reported.activities, (level & 4) ? all_times : "");
+                assert_string_equal(reported.tensors, (level & 8) ? all_tensors : "");
+                for (unsigned i = 1; i < reported.n_activities; i++)
+                        assert_true(reported.times[i - 1] <= reported.times[i]);
 
                 assert_ok(TRITONSERVER_InferenceTraceId(trace, &id));
                 assert_true(id > last_id);
@@ -624,31 +624,31 @@ static void test_traced(void **state) {
 static void test_traced_refusal(void **state) {
         struct TRITONSERVER_InferenceRequest *request = new_request();
         struct TRITONSERVER_InferenceTrace   *trace;
-        struct told                           told = { 0 };
+        struct reported                       reported = { 0 };
 
         (void)state;
         assert_ok(TRITONSERVER_InferenceTraceNew(&trace, TRITONSERVER_TRACE_LEVEL_TIMESTAMPS, 0,
-                                                 on_activity, on_trace_release, &told));
+                                                 on_activity, on_trace_release, &reported));
         assert_error(TRITONSERVER_ServerInferAsync(server, request, trace),
                      TRITONSERVER_ERROR_INVALID_ARG,
                      "[request id: <id_unknown>] expected 2 inputs but got 0 inputs for model "
                      "'twin'. Got input(s) [], but missing required input(s) ['INPUT0','INPUT1']. "
                      "Please provide all required input(s).");
-        assert_int_equal(told.n_released, 1);
-        assert_string_equal(told.activities, "REQUEST_START REQUEST_END ");
+        assert_int_equal(reported.n_released, 1);
+        assert_string_equal(reported.activities, "REQUEST_START REQUEST_END ");
         assert_ok(TRITONSERVER_InferenceTraceDelete(trace));
         assert_ok(TRITONSERVER_InferenceRequestDelete(request));
 }
 
 static void test_child_trace(void **state) {
         struct TRITONSERVER_InferenceTrace *trace, *child;
-        struct told                         told = { 0 };
+        struct reported                     reported = { 0 };
         const char                         *text = "not asked";
         uint64_t                            id, parent_id;
 
         (void)state;
         assert_ok(TRITONSERVER_InferenceTraceNew(&trace, TRITONSERVER_TRACE_LEVEL_MAX, 0,
-                                                 on_activity, on_trace_release, &told));
+                                                 on_activity, on_trace_release, &reported));
         assert_ok(TRITONSERVER_InferenceTraceContext(trace, &text));
         assert_null(text);
         assert_ok(TRITONSERVER_InferenceTraceSetContext(trace, "{\"traceparent\":\"x\"}"));
@@ -663,12 +663,12 @@ static void test_child_trace(void **state) {
         assert_true(parent_id > id);
 
         assert_ok(TRITONSERVER_InferenceTraceReportActivity(child, 17, "OF_MINE"));
-        assert_string_equal(told.activities, "OF_MINE ");
-        assert_int_equal(told.times[0], 17);
-        assert_int_equal(told.n_released, 0);
+        assert_string_equal(reported.activities, "OF_MINE ");
+        assert_int_equal(reported.times[0], 17);
+        assert_int_equal(reported.n_released, 0);
         assert_ok(TRITONSERVER_InferenceTraceDelete(child));
         assert_ok(TRITONSERVER_InferenceTraceDelete(trace));
-        assert_int_equal(told.n_released, 0);
+        assert_int_equal(reported.n_released, 0);
 }
 
 /* An inference on behalf of another one, and after its end: the parent waits for the child. */
@@ -677,13 +677,13 @@ static void test_child_inference(void **state) {
                                         "COMPUTE_OUTPUT_START COMPUTE_END REQUEST_END ";
         static const float                  values[3] = { 1.0f, 2.0f, 3.5f };
         struct TRITONSERVER_InferenceTrace *trace;
-        struct told                         told = { .wants_child = true };
+        struct reported                     reported = { .wants_child = true };
         uint64_t                            id, parent_id;
         const char                         *text;
 
         (void)state;
         assert_ok(TRITONSERVER_InferenceTraceNew(&trace, TRITONSERVER_TRACE_LEVEL_TIMESTAMPS, 0,
-                                                 on_activity, on_trace_release, &told));
+                                                 on_activity, on_trace_release, &reported));
         for (int i = 0; i < 2; i++) {
                 struct TRITONSERVER_InferenceRequest  *request = new_request();
                 struct TRITONSERVER_InferenceResponse *response;
@@ -692,25 +692,25 @@ static void test_child_inference(void **state) {
                 add_input(request, "INPUT0", values, 1);
                 add_input(request, "INPUT1", values, 1);
                 if (i == 1)
-                        told.activities[0] = '\0';
-                response = infer_traced(request, i == 0 ? trace : told.child);
+                        reported.activities[0] = '\0';
+                response = infer_traced(request, i == 0 ? trace : reported.child);
                 if (i == 1)
-                        wait_for_trace(&told); /* the child's */
-                assert_int_equal(told.n_released, i);
-                assert_string_equal(told.activities, all_times);
+                        wait_for_trace(&reported); /* the child's */
+                assert_int_equal(reported.n_released, i);
+                assert_string_equal(reported.activities, all_times);
                 assert_ok(TRITONSERVER_InferenceResponseDelete(response));
                 assert_ok(TRITONSERVER_InferenceRequestDelete(request));
         }
         assert_ok(TRITONSERVER_InferenceTraceId(trace, &id));
-        assert_ok(TRITONSERVER_InferenceTraceParentId(told.child, &parent_id));
+        assert_ok(TRITONSERVER_InferenceTraceParentId(reported.child, &parent_id));
         assert_int_equal(parent_id, id);
-        assert_ok(TRITONSERVER_InferenceTraceRequestId(told.child, &text));
+        assert_ok(TRITONSERVER_InferenceTraceRequestId(reported.child, &text));
         assert_string_equal(text, "inner");
 
         assert_error(TRITONSERVER_InferenceTraceDelete(trace), TRITONSERVER_ERROR_INVALID_ARG,
                      "the trace is in use by an inference that has not released it");
-        assert_ok(TRITONSERVER_InferenceTraceDelete(told.child));
-        assert_int_equal(told.n_released, 2);
+        assert_ok(TRITONSERVER_InferenceTraceDelete(reported.child));
+        assert_int_equal(reported.n_released, 2);
         assert_ok(TRITONSERVER_InferenceTraceDelete(trace));
 }
 

@@ -15,10 +15,13 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path[:0] = [str(ROOT / "tests")]
+
+import programs  # noqa: E402
+from programs import fail, free_port, get  # noqa: E402
+
 DEPLOY = ROOT / "deploy"
 PATIENCE_SECONDS = 30
 DRAIN_DELAY_SECONDS = 1
@@ -41,16 +44,6 @@ sequence_batching { max_sequence_idle_microseconds: 120000000 direct { } }
 }
 
 
-def fail(text):
-    sys.exit(f"FAILED: {text}")
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
 def keep_port(address, port):
     one = socket.socket()
     one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -59,25 +52,8 @@ def keep_port(address, port):
     return one
 
 
-def get(url):
-    with urllib.request.urlopen(url, timeout=10) as reply:
-        return reply.read().decode()
-
-
 def wait_until(check, what, seconds=PATIENCE_SECONDS):
-    """Polls states of other programs, which report no change."""
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            found = check()
-            if found:
-                return found
-        except (OSError, urllib.error.URLError):
-            pass
-        if time.monotonic() > deadline:
-            text = what() if callable(what) else what
-            raise AssertionError(f"waited {seconds} s: {text}")
-        time.sleep(0.05)
+    return programs.wait_until(check, what, seconds)
 
 
 class Server:

@@ -4,17 +4,17 @@
 
   make balancers      or      tests/balancers/run.py --build=build [--seconds=30] [--only=haproxy|nginx]
 
-32 clients, half of them over HTTP and half over gRPC, and of both a half with sequences, check every answer; some
-sequences are on streams. For so
-many seconds, and until each server had its turn, the servers are restarted one after the other: taken out, drained,
-stopped by SIGTERM, started on the same ports, put back. No request may be lost and no sequence broken; meanwhile the
-server that drains gets no new work, and its sequences go on. Each second time SIGTERM comes while sequences are live.
+32 clients check every answer: half of them use HTTP and half gRPC, and half of each kind sends sequences, some of them
+on streams. The test restarts the servers one after the other, for --seconds and until each server was restarted: it
+takes a server out, drains it, stops it by SIGTERM, starts it on the same ports, and puts it back. No request may be lost
+and no sequence broken. A server that drains gets no new work, and its sequences continue. In every second restart
+SIGTERM comes while sequences are live.
 
-Where the balancer checks the health, a server hangs for some seconds and is DOWN, and keeps its sequences.
+Where the balancer checks the health, a server hangs for some seconds. It is DOWN then, and keeps its sequences.
 
-Then a server is killed. Only requests that it had in flight may fail, and none of these is sent again to another
-server; the next request of each of its sequences is answered with the error of a missing START; and when it has started
-again it gets requests.
+Then the test kills a server. Only its requests in flight may fail, and the balancer sends none of these to another
+server. The next request of each of its sequences is answered with the error of a missing START. After its restart the
+server gets requests again.
 """
 import argparse
 import itertools

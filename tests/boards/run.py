@@ -4,13 +4,13 @@
 
   make boards      or      tests/boards/run.py --build=build
 
-First without a server: the boards are what tools/make_boards.py writes, promtool accepts the rules and their
-unit tests, and each alert has a section in docs/operations.md.
+The first checks need no server: the boards equal the output of tools/make_boards.py, promtool accepts the rules and
+their unit tests, and each alert has a section in docs/operations.md.
 
-Then Prometheus scrapes a server every two seconds, both on free ports of 127.0.0.1, while clients use each
-kind of model over HTTP and gRPC. In the end every query of every board has a value, every rule evaluates,
-every recording rule has a series, and an exemplar of a traced request arrived. `promtool check metrics` finds
-nothing at the page but names that are the reference server's, or older than this check.
+Then Prometheus scrapes a server every two seconds, both on free ports of 127.0.0.1, while clients use each kind of
+model over HTTP and gRPC. At the end every query of every board has a value, every rule can be evaluated, every
+recording rule has a series, and Prometheus has an exemplar of a traced request. `promtool check metrics` complains only
+about names of the reference server, and about names that are older than this check.
 """
 import argparse
 import concurrent.futures
@@ -22,7 +22,6 @@ import os
 import pathlib
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -32,6 +31,11 @@ import urllib.parse
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path[:0] = [str(ROOT / "tests")]
+
+import programs  # noqa: E402
+from programs import fail, free_port, get  # noqa: E402
+
 DEPLOY = ROOT / "deploy"
 LOAD_SECONDS = 40
 PATIENCE_SECONDS = 20
@@ -92,16 +96,6 @@ MODELS = {
 }
 
 
-def fail(text):
-    sys.exit(f"boards: {text}")
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
 def run(*command, status=0, **more):
     ended = subprocess.run(command, capture_output=True, text=True, check=False, **more)
     if ended.returncode != status:
@@ -157,23 +151,14 @@ def process(command, log):
             one.wait()
 
 
-def get(url, **headers):
-    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=10) as reply:
-        return reply.read().decode()
-
-
 def wait_until(check, what, running, log):
-    deadline = time.monotonic() + 3 * PATIENCE_SECONDS
-    while True:
-        try:
-            found = check()
-            if found:
-                return found
-        except (OSError, urllib.error.URLError):
-            pass
-        if time.monotonic() > deadline or running.poll() is not None:
+    def is_true():
+        if running.poll() is not None:
             fail(f"{what}:\n{pathlib.Path(log).read_text()[-4000:]}")
-        time.sleep(0.1)
+        return check()
+
+    return programs.wait_until(is_true, lambda: f"{what}:\n{pathlib.Path(log).read_text()[-4000:]}",
+                               3 * PATIENCE_SECONDS)
 
 
 class Neso:

@@ -36,9 +36,9 @@ def check(path, *options):
 def report(path, *options):
     code, out, err = check(path, "--json", *options)
     assert err == ""
-    told = json.loads(out)
-    assert code == (1 if told["verdict"] == "missing" else 0)
-    return told
+    reported = json.loads(out)
+    assert code == (1 if reported["verdict"] == "missing" else 0)
+    return reported
 
 
 def verdicts(path, *options):
@@ -63,14 +63,14 @@ def loads(repository, names):
 
 
 def assert_is_what_loading_does(repository):
-    told = verdicts(repository)
-    results = loads(repository, told)
-    surprises = [name for name, verdict in told.items()
+    reported = verdicts(repository)
+    results = loads(repository, reported)
+    surprises = [name for name, verdict in reported.items()
                  if (verdict == "missing") != (results[name] is not None)]
-    assert not [name for name in surprises if told[name] == "missing"], surprises
+    assert not [name for name in surprises if reported[name] == "missing"], surprises
     if surprises:
         # What the backend alone knows: a load says it.
         loaded = verdicts(repository, "--load")
         assert {name: loaded[name] for name in surprises} == dict.fromkeys(surprises, "missing"), \
             results
-    return told
+    return reported

@@ -80,10 +80,10 @@ def write(server, path, content):
 # ---- questions ----------------------------------------------------------------------------------
 
 
-def wait_until(condition, told=lambda: "", seconds=SECONDS):
+def wait_until(condition, reported=lambda: "", seconds=SECONDS):
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, told()
+        assert time.monotonic() < deadline, reported()
 
 
 def index(server, ready=False, way="http", stubs=None):

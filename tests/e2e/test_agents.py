@@ -198,7 +198,7 @@ def moving(tmp_path, monkeypatch):
     assert os.listdir(running.tmp) == []
 
 
-def told(server):
+def reported(server):
     """What the agent said since the start: directories, and actions."""
     lines = [text.removeprefix("relocate: ") for text in messages(server.text())
              if text.startswith("relocate: ")]
@@ -226,32 +226,32 @@ def inputs(server, model):
 def test_moved_model(moving):
     load_moved(moving)
     assert inputs(moving, "moved") == ["SEALED"]
-    (first,), actions = told(moving)
+    (first,), actions = reported(moving)
     assert actions == ["LOAD", "LOAD_COMPLETE"]
     assert first.startswith(str(moving.tmp)) and sorted(os.listdir(first)) == ["1", "config.pbtxt"]
 
     # Nothing has changed in the repository.
     assert call(moving, "moved", "load").status_code == 200
-    assert told(moving) == ([first], actions)
+    assert reported(moving) == ([first], actions)
 
     (moving.repository / "moved" / "sealed" / "config.pbtxt").write_text(config(tensor="AGAIN"))
     assert call(moving, "moved", "load").status_code == 200
     assert inputs(moving, "moved") == ["AGAIN"]
     wait_until_gone(moving, first)
-    (_, second), actions = told(moving)
+    (_, second), actions = reported(moving)
     assert actions == ["LOAD", "LOAD_COMPLETE", "LOAD", "LOAD_COMPLETE", "UNLOAD",
                        "UNLOAD_COMPLETE"]
     assert os.path.isdir(second)
 
     assert call(moving, "moved", "unload").status_code == 200
     wait_until_gone(moving, second)
-    assert told(moving)[1] == actions + ["UNLOAD", "UNLOAD_COMPLETE"]
+    assert reported(moving)[1] == actions + ["UNLOAD", "UNLOAD_COMPLETE"]
 
 
 def test_moved_model_at_the_stop(moving):
     assert call(moving, "moved", "load").status_code == 200
     assert moving.stop() == 0
-    (directory,), actions = told(moving)
+    (directory,), actions = reported(moving)
     assert not os.path.exists(directory)
     assert actions == ["LOAD", "LOAD_COMPLETE", "UNLOAD", "UNLOAD_COMPLETE"]
 
@@ -264,7 +264,7 @@ def test_moved_model_at_the_stop(moving):
 ])
 def test_failures_of_a_moved_model(moving, model, reason):
     assert_not_loaded(moving, model, reason)
-    (directory,), actions = told(moving)
+    (directory,), actions = reported(moving)
     assert actions == ["LOAD", "LOAD_FAIL"]
     assert not os.path.exists(directory)
 
@@ -280,4 +280,4 @@ def test_failures_of_a_moved_model(moving, model, reason):
 ])
 def test_libraries_that_cannot_be_used(moving, model, reason):
     assert_not_loaded(moving, model, re.sub("AGENTS", str(moving.agents), reason))
-    assert told(moving) == ([], [])
+    assert reported(moving) == ([], [])

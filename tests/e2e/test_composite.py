@@ -227,10 +227,10 @@ def test_members_are_seen(tmp_path, stubs):  # noqa: F811
         wait_until(lambda: members(server, "m") == after)
         with open_channel(server) as channel:
             call = Client(channel, stubs).call
-            [told] = call("ModelStatistics", {"name": "m"}).model_stats
+            [reported] = call("ModelStatistics", {"name": "m"}).model_stats
             assert [member(m.name, m.min_rows, m.max_rows, m.instances, m.busy, m.execution_count,
-                           m.row_count) for m in told.members] == after
-            assert [m.busy_ns > 0 for m in told.members] == [False, True, False]
+                           m.row_count) for m in reported.members] == after
+            assert [m.busy_ns > 0 for m in reported.members] == [False, True, False]
             [plain] = call("ModelStatistics", {"name": "plain"}).model_stats
             assert len(plain.members) == 0
         assert "members" not in statistics(server, "plain")
@@ -267,8 +267,8 @@ def test_37_a_request_is_run_in_parts(server):
 
 def test_the_id_and_the_outputs_of_a_request_in_parts(server):
     reply = infer(server, "plain", [4, 5, 6, 7, 8], ("INSTANCE", "OUTPUT0"), name="five")
-    told = reply.json()
-    assert told["id"] == "five"
+    reported = reply.json()
+    assert reported["id"] == "five"
     answer = outputs(reply)
     assert set(answer) == {"INSTANCE", "OUTPUT0"}
     assert answer["OUTPUT0"] == [4, 5, 6, 7, 8]
@@ -299,10 +299,10 @@ def test_a_request_in_parts_is_traced_and_cached_as_one(tmp_path):
         assert stats["inference_stats"]["cache_hit"]["count"] == 1
         assert stats["inference_count"] == 5
         assert stats["execution_count"] == round(sum(1 / n for n in first["BATCH_ROWS"]))
-    told = [stamp["name"] for entry in json.loads(trace.read_text())
+    reported = [stamp["name"] for entry in json.loads(trace.read_text())
             for stamp in entry.get("timestamps", ())]
     for name in ("COMPUTE_START", "COMPUTE_INPUT_END", "COMPUTE_OUTPUT_START", "COMPUTE_END"):
-        assert told.count(name) == 1
+        assert reported.count(name) == 1
 
 
 def test_an_error_of_a_part_is_the_requests(server):
@@ -425,9 +425,9 @@ def test_44_what_is_queued_runs_before_an_unload(tmp_path):
             assert all(one.result().status_code == 200 for one in held)
             assert [outputs(one.result())["OUTPUT0"] for one in sent] == [[n] for n in range(20)]
         wait_until(lambda: log.read_text().count("destroy") == 3)
-    told = [line.split()[0] for line in log.read_text().splitlines() if line.split()[0] != "destroy"]
-    assert told[-3:] == ["end"] * 3
-    assert told.count("end") == 3 and set(told[3:-3]) == {"execute"}
+    reported = [line.split()[0] for line in log.read_text().splitlines() if line.split()[0] != "destroy"]
+    assert reported[-3:] == ["end"] * 3
+    assert reported.count("end") == 3 and set(reported[3:-3]) == {"execute"}
 
 
 def test_35_a_wrong_load_names_the_group(tmp_path):

@@ -57,7 +57,7 @@ def test_each_size_runs_its_file(tmp_path):
     """The ranges are those of the files; a request of five rows is run as four and one."""
     with opens_server(tmp_path / "models", {"m": model()}) as server:
         for rows, members in ((1, [1]), (4, [4] * 4), (8, [8] * 8), (5, [1, 4, 4, 4, 4])):
-            wait_until(lambda n=rows, told=members: sorted(infer(server, n)) == told)
+            wait_until(lambda n=rows, reported=members: sorted(infer(server, n)) == reported)
         for _ in range(20):
             assert len(infer(server, 7)) == 7
 

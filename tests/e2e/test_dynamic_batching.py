@@ -175,8 +175,8 @@ def test_many_clients(server):
     sizes = [rows for _, rows in executions]
     assert sum(n for n, _ in executions) == n_clients * n_requests
     assert max(sizes) <= 8 and max(n for n, _ in executions) > 1
-    told = batches(server, "crowd")
-    assert told == {size: sizes.count(size) for size in set(sizes)}
+    reported = batches(server, "crowd")
+    assert reported == {size: sizes.count(size) for size in set(sizes)}
     stats = statistics(server, "crowd")
     assert stats["execution_count"] == len(executions)
     assert stats["inference_count"] == sum(sizes)

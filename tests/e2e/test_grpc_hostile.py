@@ -161,7 +161,7 @@ def check_ends(ends, says):
     if says is None:
         assert not [end for end in ends if end]
         return
-    told = {end.split(" ", 1)[1] for end in ends if end}
-    assert told and told <= says, ends
+    reported = {end.split(" ", 1)[1] for end in ends if end}
+    assert reported and reported <= says, ends
     assert all(end.startswith(f"{CALM} ") for end in ends if end), ends
     assert ends.get("", 0) <= 1, ends

@@ -184,12 +184,12 @@ def test_cancelled_stream(stubs, inference):
 
 def test_unknown_method(channel):
     long = "/no.Such/Method" + "x" * 500
-    for path, told in (("/no.Such/Method", "/no.Such/Method"), ("/a%b'c", "/a%b'c"),
-                       (long, long[:256])):
+    for path, reported in (("/no.Such/Method", "/no.Such/Method"), ("/a%b'c", "/a%b'c"),
+                           (long, long[:256])):
         with pytest.raises(grpc.RpcError) as failure:
             channel.unary_unary(path)(b"")
         assert failure.value.code() == grpc.StatusCode.UNIMPLEMENTED
-        assert failure.value.details() == f"unknown method '{told}'"
+        assert failure.value.details() == f"unknown method '{reported}'"
 
 
 def test_message_too_large(channel):

@@ -613,13 +613,13 @@ def test_http_1_0(server):
     assert answer.status == 200 and answer.headers["connection"] == "keep-alive"
 
 
-@pytest.mark.parametrize("version, sent, told", [
+@pytest.mark.parametrize("version, sent, reported", [
     ("1.1", "", None), ("1.1", "Connection: close\r\n", "close"),
     ("1.1", "Connection: keep-alive\r\n", None), ("1.0", "", "close"),
     ("1.0", "Connection: keep-alive\r\n", "keep-alive"),
     ("1.0", "Connection: close\r\n", "close"), ("1.1", "Connection: x, Close\r\n", "close"),
 ])
-def test_connection_after_an_answer(server, version, sent, told):
+def test_connection_after_an_answer(server, version, sent, reported):
     """What the answer says of the connection is true; faults and answers alike."""
     for path, body, status in (("infer", '{"inputs":[]}', 400), ("generate", "{", 400),
                                ("ready", "", 405)):
@@ -629,8 +629,8 @@ def test_connection_after_an_answer(server, version, sent, told):
             wire.send(bytes_of_it)
             answer = wire.read_answer()
             assert answer.status == status, answer
-            assert answer.headers.get("connection") == told
-            if told == "close":
+            assert answer.headers.get("connection") == reported
+            if reported == "close":
                 assert wire.is_closed()
             else:
                 wire.send(bytes_of_it)

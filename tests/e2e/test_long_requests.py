@@ -62,6 +62,6 @@ def test_answers_are_the_same(server):
         {"name": "INPUT0", "shape": [n], "datatype": "FP32", "data": values}]}).encode()
     answer = exchange(server.port("http"), packed(text))
     assert answer.status == 200
-    told = json.loads(answer.body)
-    assert told["id"] == "7"
-    assert told["outputs"][0]["data"] == values
+    reported = json.loads(answer.body)
+    assert reported["id"] == "7"
+    assert reported["outputs"][0]["data"] == values

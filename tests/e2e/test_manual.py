@@ -48,11 +48,11 @@ def test_every_option_of_serve():
     assert len(rows) > 120
     found = entries(manual("neso-serve"))
     assert list(found) == [name for name, *_ in rows]
-    for name, argument, default, told in rows:
+    for name, argument, default, reported in rows:
         head, paragraph = found[name]
         assert head == (name + argument).replace("!", "|")
-        told = told.replace(" *Not supported yet.*", "").replace("!", "|")
-        assert paragraph.startswith(told), name
+        reported = reported.replace(" *Not supported yet.*", "").replace("!", "|")
+        assert paragraph.startswith(reported), name
         assert (f" Default: {default}." in paragraph) == (default != ""), name
 
 
@@ -105,9 +105,9 @@ def test_pages_that_are_not_there():
 
 
 def test_what_is_installed():
-    told = subprocess.run(["meson", "introspect", "--installed", BUILD], check=True,
+    reported = subprocess.run(["meson", "introspect", "--installed", BUILD], check=True,
                           capture_output=True, timeout=60).stdout
-    installed = {source: place for source, place in json.loads(told).items()
+    installed = {source: place for source, place in json.loads(reported).items()
                  if "/share/" in source}
     places = [f"/share/man/man1/{page}.1" for page in PAGES] + \
         ["/share/bash-completion/completions/neso"]

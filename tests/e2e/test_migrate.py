@@ -112,13 +112,13 @@ def planted(tmp_path_factory):
 
 @pytest.mark.parametrize("number", range(len(PLANTED)), ids=[p[0] for p in PLANTED])
 def test_planted(planted, number):
-    _, _, verdict, field, place, told = PLANTED[number]
+    _, _, verdict, field, place, reported = PLANTED[number]
     models, results = planted
     model = models[f"m{number}"]
     assert model["verdict"] == verdict
     assert (results[f"m{number}"] is not None) == (verdict == "missing"), results[f"m{number}"]
     row = find_row(model, field, verdict)
-    assert told in row["why"] + row.get("advice", "")
+    assert reported in row["why"] + row.get("advice", "")
     assert (f"{row['line']}:{row['column']}" if "line" in row else None) == place
     assert row["file"].endswith(f"m{number}/config.pbtxt")
 
@@ -148,7 +148,7 @@ def test_decoupled():
 ONNX = 'backend: "onnxruntime"\n'
 
 
-@pytest.mark.parametrize("config, verdict, told", [
+@pytest.mark.parametrize("config, verdict, reported", [
     (ONNX, "works", "libtriton_onnxruntime.so"),
     (ONNX + "optimization { graph { level: 1 } }\n", "works", "passed to ONNX Runtime"),
     (ONNX + "optimization { execution_accelerators {\n"
@@ -161,13 +161,13 @@ ONNX = 'backend: "onnxruntime"\n'
     (ONNX + 'parameters { key: "intra_op_thread_count" value { string_value: "1" } }\n', "works",
      "as in Triton"),
 ])
-def test_onnx(tmp_path, config, verdict, told):
+def test_onnx(tmp_path, config, verdict, reported):
     require_build(("onnxruntime",))
     digits = (ROOT / "examples/models/digits/1/model.onnx").read_bytes()
     write_repository(tmp_path, {"m": {"config.pbtxt": config, "1/model.onnx": digits}})
     model = report(tmp_path)["models"][0]
     assert model["verdict"] == verdict
-    assert any(told in row["why"] for row in model["rows"] if row["verdict"] == verdict)
+    assert any(reported in row["why"] for row in model["rows"] if row["verdict"] == verdict)
     assert (loads(tmp_path, ["m"])["m"] is not None) == (verdict == "missing")
 
 
@@ -183,7 +183,7 @@ def environment(path):
     return f'parameters {{ key: "EXECUTION_ENV_PATH" value {{ string_value: "{path}" }} }}\n'
 
 
-@pytest.mark.parametrize("addition, verdict, told", [
+@pytest.mark.parametrize("addition, verdict, reported", [
     ("", "works", "libtriton_python.so"),
     (environment("$$TRITON_MODEL_DIRECTORY/env"), "works", "interpreter of this environment"),
     (environment("/opt/gone.tar.gz"), "missing",
@@ -192,14 +192,14 @@ def environment(path):
     ('parameters { key: "FORCE_CPU_ONLY_INPUT_TENSORS" value { string_value: "no" } }\n', "differs",
      "main memory"),
 ])
-def test_python(tmp_path, addition, verdict, told):
+def test_python(tmp_path, addition, verdict, reported):
     require_build(("python",))
     write_repository(tmp_path, {"m": {"config.pbtxt": PYTHON + addition, "1/model.py": PROGRAM,
                                       "env/bin/activate": ""}})
     (tmp_path / "m/env/bin/python3").symlink_to("/usr/bin/python3")
     model = report(tmp_path)["models"][0]
     assert model["verdict"] == verdict
-    assert any(told in row["why"] for row in model["rows"] if row["verdict"] == verdict)
+    assert any(reported in row["why"] for row in model["rows"] if row["verdict"] == verdict)
     assert (loads(tmp_path, ["m"])["m"] is not None) == (verdict == "missing")
 
 
@@ -286,10 +286,10 @@ def new_arguments(text):
 
 @pytest.mark.parametrize("line, expected, options", LINES)
 def test_lines_of_the_reference(repository, line, expected, options):
-    told = report(repository, f"--command-line={line}")["command_line"]
-    assert [o["verdict"] for o in told["options"]] == expected.split(), told
-    assert all(o.get("why") for o in told["options"] if o["verdict"] != "works")
-    arguments = new_arguments(told["neso"])
+    reported = report(repository, f"--command-line={line}")["command_line"]
+    assert [o["verdict"] for o in reported["options"]] == expected.split(), reported
+    assert all(o.get("why") for o in reported["options"] if o["verdict"] != "works")
+    arguments = new_arguments(reported["neso"])
     assert arguments == (options or [f"--model-repository={repository}"])
     parsed = subprocess.run([BUILD / "neso", "options", *arguments], capture_output=True,
                             timeout=20, check=False)
@@ -300,8 +300,8 @@ def test_the_new_line_starts_a_server(repository):
     line = (f"tritonserver --model-store {repository} --model-control-mode=explicit "
             "--load-model=* --cache-config local,size=1048576 --pinned-memory-pool-byte-size=9 "
             "--log-format=xml --strict-readiness=true --grpc-infer-thread-count=2")
-    told = report(repository, f"--command-line={line}")["command_line"]
-    server = Server(repository, new_arguments(told["neso"])[1:])
+    reported = report(repository, f"--command-line={line}")["command_line"]
+    server = Server(repository, new_arguments(reported["neso"])[1:])
     try:
         answer = requests.get(f"{server.url}/v2/models/m/ready", timeout=20)
         assert answer.status_code == 200

@@ -52,5 +52,5 @@ def test_repositories_of_tests(name, tmp_path):
 @pytest.mark.parametrize("folder", ["models", "python_models"])
 def test_examples(folder):
     require_build(("onnxruntime", "python", "square", "repeat"))
-    told = assert_is_what_loading_does(ROOT / "examples" / folder)
-    assert set(told.values()) <= {"works", "differs"} and len(told) > 2
+    reported = assert_is_what_loading_does(ROOT / "examples" / folder)
+    assert set(reported.values()) <= {"works", "differs"} and len(reported) > 2

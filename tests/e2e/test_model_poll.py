@@ -256,8 +256,8 @@ def test_one_of_two_repositories_goes_away(tmp_path):
             wait_for_polls(server)
         assert infer(server, "there").status == 200
         assert ("there", "1", "READY", None) in index(server)
-        told = f"failed to read model repository '{tmp_path / 'other'}'"
-        assert server.text().count(told) == 1
+        reported = f"failed to read model repository '{tmp_path / 'other'}'"
+        assert server.text().count(reported) == 1
         os.rename(tmp_path / "away", tmp_path / "other")
         wait_until(lambda: "can be read again" in server.text())
         assert infer(server, "there").executions == 2

@@ -52,8 +52,8 @@ def test_at_the_start(opens, mode, startup):
     place = opens(mode, startup)
     for name in ("empty", "picky"):
         assert_has_no_version(place, name)
-        told = f"failed to load '{name}': {text_of(name)}"
-        wait_until(lambda: told in place.server.text())  # the log is read on a thread of its own
+        reported = f"failed to load '{name}': {text_of(name)}"
+        wait_until(lambda: reported in place.server.text())  # the log is read on a thread of its own
     assert place.index() == [("fine", "1", "READY", None)]
     assert not place.is_ready()
 

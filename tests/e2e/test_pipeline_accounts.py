@@ -180,15 +180,15 @@ def counts_of(stats):
 def wait_for_counts(get):
     """Those of steps are complete some time after the answer: until nothing is missing, or for a while."""
     expected = {model: counts for story in STORIES.values() for model, counts in story.counts.items()}
-    told = {}
+    reported = {}
 
     def are_complete():
-        told.update({model: get(model) for model in expected})
-        return told == expected
+        reported.update({model: get(model) for model in expected})
+        return reported == expected
 
     with contextlib.suppress(AssertionError):
         wait_until(are_complete)
-    return told
+    return reported
 
 
 def read_traces(path):
@@ -245,7 +245,7 @@ def told_in_process(folder):
 
 
 @pytest.fixture(scope="module", params=WAYS)
-def told(request, stubs, tmp_path_factory):
+def reported(request, stubs, tmp_path_factory):
     require_build(("testing", "identity"))
     folder = tmp_path_factory.mktemp("accounts")
     write_repository(folder / "models", {name: files for story in STORIES.values()
@@ -287,31 +287,31 @@ def tree(traces, one):
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_answers(told, name):
+def test_answers(reported, name):
     story = STORIES[name]
     assert [outputs_of(asked, answer) for asked, answer
-            in zip(story.asked, part_of(name, told.answers))] == story.answers
+            in zip(story.asked, part_of(name, reported.answers))] == story.answers
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_counts(told, name):
-    assert {model: told.counts[model] for model in STORIES[name].counts} == STORIES[name].counts
+def test_counts(reported, name):
+    assert {model: reported.counts[model] for model in STORIES[name].counts} == STORIES[name].counts
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_traces(told, name):
-    roots = sorted(trace for trace in told.traces if trace[1] == 0)
+def test_traces(reported, name):
+    roots = sorted(trace for trace in reported.traces if trace[1] == 0)
     assert len(roots) == len(CASES)
-    assert [tree(told.traces, root) for root in part_of(name, roots)] == STORIES[name].traces
+    assert [tree(reported.traces, root) for root in part_of(name, roots)] == STORIES[name].traces
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_activities(told, name):
+def test_activities(reported, name):
     """Each trace of a model that executed has all points, any other one those of the request alone. Which ones
     the front-ends add: test_trace_kinds.py."""
     story = STORIES[name]
     for model, counts in story.counts.items():
-        seen = [[point for point in trace[3] if point in CORE] for trace in told.traces if trace[2] == model]
+        seen = [[point for point in trace[3] if point in CORE] for trace in reported.traces if trace[2] == model]
         is_ensemble = "ensemble_scheduling" in story.models[model]
         assert seen.count(CORE) == (0 if is_ensemble else counts.executions), model
         assert all(points in (CORE, ["REQUEST_START", "QUEUE_START", "REQUEST_END"]) for points in seen), model

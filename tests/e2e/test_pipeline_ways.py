@@ -275,10 +275,10 @@ def test_loads_that_are_refused_over_grpc(tmp_path, stubs, model, parameters, te
     with opens_server(tmp_path, models, *EXPLICIT) as server, open_channel(server) as channel:
         client = Client(channel, stubs)
         assert control(client, "Load", "A") == (grpc.StatusCode.OK, "")
-        code, told = control(client, "Load", model, **parameters)
-        assert (code, told) == (grpc.StatusCode.INVALID_ARGUMENT, f"load failed for model '{model}': {text}\n")
+        code, reported = control(client, "Load", model, **parameters)
+        assert (code, reported) == (grpc.StatusCode.INVALID_ARGUMENT, f"load failed for model '{model}': {text}\n")
         status, over_http = load(server, model, **parameters)
-        assert (status, over_http) == (400, told)
+        assert (status, over_http) == (400, reported)
         assert value(server, "A", 5) == 116
 
 
@@ -286,8 +286,8 @@ def test_life_over_grpc(tmp_path, stubs):
     models = line_of_three(line=chain_models.ensemble(("A", "A_OUT"), ("C", "C_OUT")))
     with opens_server(tmp_path, models, *EXPLICIT) as server, open_channel(server) as channel:
         client = Client(channel, stubs)
-        code, told = control(client, "Load", "A", chain_autoload=False)
-        assert code == grpc.StatusCode.INVALID_ARGUMENT and "chain_autoload" in told
+        code, reported = control(client, "Load", "A", chain_autoload=False)
+        assert code == grpc.StatusCode.INVALID_ARGUMENT and "chain_autoload" in reported
         assert control(client, "Load", "A") == control(client, "Load", "line") == (grpc.StatusCode.OK, "")
         # A step that goes takes the ensemble along, and the chain's readiness; both come back with it.
         assert control(client, "Unload", "C") == (grpc.StatusCode.OK, "")

@@ -135,8 +135,8 @@ def failed(place, name):
 def broken_configuration(place, name):
     first = place.infer(name)
     write(place, f"{name}/config.pbtxt", BAD)
-    told = yield
-    refusal = told()
+    reported = yield
+    refusal = reported()
     if place.mode == "explicit":
         assert refusal == ("INVALID_ARGUMENT", f"load failed for model '{name}': version 1 is at "
                                                "UNAVAILABLE state: Internal: no luck;\n")
@@ -151,8 +151,8 @@ def broken_warmup(place, name):
     write(place, f"{name}/config.pbtxt", model_text(parameters={"fail_execute": "cold"}) +
           'model_warmup { name: "w" batch_size: 1 count: 1 inputs { key: "INPUT0" value { '
           'data_type: TYPE_FP32 dims: [1] zero_data: true } } }\n')
-    told = yield
-    refusal = told()
+    reported = yield
+    refusal = reported()
     if place.mode == "explicit":
         assert refusal[0] == "INVALID_ARGUMENT"
         assert "failed to run warmup sample 'w': cold; " in refusal[1]
@@ -169,7 +169,7 @@ def replaced(place, name):
         gate.wait()
         os.mkfifo(place.repository / name / "load_gate")
         write(place, f"{name}/config.pbtxt", model_text(parameters=LOAD_GATE))
-        told = yield
+        reported = yield
         place.until(lambda: place.server.text().count(f"loading: {name}:1") == 2)
         assert place.of(name) == [("1", "READY", None)]
         begun.append(place.begin(place.infer, name))
@@ -177,7 +177,7 @@ def replaced(place, name):
         gate.wait()
         assert begun[0].result(20).executions == 1
         open_load_gate(place, name)
-        assert told() is None
+        assert reported() is None
         place.until(lambda: place.server.text().count(f"successfully loaded '{name}'") == 2)
         new = place.infer(name)
         assert new.executions == 1
@@ -195,8 +195,8 @@ def open_load_gate(place, name):
 def added_version(place, name):
     assert place.infer(name).version == "1"
     write(place, f"{name}/3/model", "three")
-    told = yield
-    assert told() is None
+    reported = yield
+    assert reported() is None
     place.until(lambda: place.of(name) == [("1", "UNAVAILABLE", "unloaded"), ("3", "READY", None)])
     assert place.infer(name).version == "3"
 
@@ -206,8 +206,8 @@ def removed_version(place, name):
         begun = place.begin(place.infer, name, 2)
         gate.wait()
         shutil.rmtree(place.repository / name / "2")
-        told = yield
-        assert told() is None
+        reported = yield
+        assert reported() is None
         place.until(lambda: place.of(name) == [("1", "READY", None), ("2", "UNLOADING", None)])
         assert place.infer(name, 2).refusal == (
             "UNAVAILABLE",
@@ -222,8 +222,8 @@ def changed_policy(place, name):
     first = place.infer(name)
     assert first.version == "1"
     write(place, f"{name}/config.pbtxt", model_text() + ALL_VERSIONS)
-    told = yield
-    assert told() is None
+    reported = yield
+    assert reported() is None
     place.until(lambda: place.infer(name).version == "2")
     one = place.infer(name, 1)  # was not loaded again
     assert (one.serial, one.version) == (first.serial, "1") and one.executions > 1
@@ -235,8 +235,8 @@ def removed_model(place, name):
         gate.wait()
         if place.mode == "poll":
             os.rename(place.repository / name, place.repository / f".{name}")
-        told = yield
-        assert told() is None
+        reported = yield
+        assert reported() is None
         place.until(lambda: place.of(name) == [("1", "UNLOADING", None)])
         assert place.infer(name).refusal == (
             "NOT_FOUND", f"Request for unknown model: '{name}' has no available versions")
@@ -248,16 +248,16 @@ def removed_model(place, name):
 def changed_configuration(place, name):
     assert place.infer(name).refusal is None
     write(place, f"{name}/config.pbtxt", model_text(parameters={"fail_execute": "changed"}))
-    told = yield
-    assert told() is None
+    reported = yield
+    assert reported() is None
     place.until(lambda: place.infer(name).refusal == ("INTERNAL", "changed"))
 
 
 def changed_labels(place, name):
     assert place.infer(name).label == "cat"
     write(place, f"{name}/labels.txt", "cow\nhen\n")
-    told = yield
-    assert told() is None
+    reported = yield
+    assert reported() is None
     place.until(lambda: place.infer(name).label == "cow")
 
 
@@ -267,16 +267,16 @@ def changed_files(place, name):
         (place.repository / name / "1" / "model").write_text("x" * i)
         (place.repository / name / "1" / f"part{i}").write_text("new")
         assert place.infer(name).serial == first.serial
-    told = yield
-    assert told() is None
+    reported = yield
+    assert reported() is None
     place.until(lambda: place.infer(name).serial > first.serial)
 
 
 def changed_instances(place, name):
     first = place.infer(name)
     write(place, f"{name}/config.pbtxt", model_text(count=3))
-    told = yield
-    assert told() is None
+    reported = yield
+    assert reported() is None
     place.until(lambda: place.config(name)["instance_group"][0]["count"] == 3)
     assert place.infer(name).executions == first.executions + 1  # the model goes on
 
@@ -286,12 +286,12 @@ def new_model(place, name):
     os.mkfifo(place.repository / ".new" / "load_gate")
     (place.repository / ".new" / "1").mkdir()
     os.rename(place.repository / ".new", place.repository / "new")
-    told = yield "new"
+    reported = yield "new"
     place.until(lambda: place.of("new") == [("1", "LOADING", None)])
     assert place.infer(name).refusal is None
     assert place.of("new") == [("1", "LOADING", None)]
     open_load_gate(place, "new")
-    assert told() is None
+    assert reported() is None
     place.until(lambda: place.of("new") == [("1", "READY", None)])
     assert place.infer("new").refusal is None
 
@@ -332,10 +332,10 @@ def begin_change(place, sentence, name):
 
 
 def end_change(place, change, name, order):
-    told = place.begin(place.order, order, name).result if place.mode == "explicit" \
+    reported = place.begin(place.order, order, name).result if place.mode == "explicit" \
         else lambda: None
     with pytest.raises(StopIteration):
-        change.send(told)
+        change.send(reported)
 
 
 @pytest.fixture(scope="module", params=[(mode, way) for mode in ("explicit", "poll")

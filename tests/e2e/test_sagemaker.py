@@ -51,7 +51,7 @@ def ask(server, method, path, **more):
     return requests.request(method, url(server, path), timeout=SECONDS, **more)
 
 
-def told(reply):
+def reported(reply):
     """Status and JSON, or text."""
     is_json = reply.headers["Content-Type"] == "application/json"
     return reply.status_code, reply.json() if is_json and reply.text else reply.text
@@ -82,8 +82,8 @@ def single(tmp_path_factory):
 
 
 def test_ping(single):
-    assert told(ask(single, "GET", "/ping")) == (200, "")
-    assert told(ask(single, "GET", "/ping?x=1")) == (200, "")
+    assert reported(ask(single, "GET", "/ping")) == (200, "")
+    assert reported(ask(single, "GET", "/ping?x=1")) == (200, "")
     refused = ask(single, "POST", "/ping")
     assert (refused.status_code, refused.json(), refused.headers["Allow"]) == (405, METHOD, "GET")
 
@@ -163,7 +163,7 @@ def test_hostile_json_header_sizes(single, size):
     assert answer.status == 400, answer
     assert answer.body.decode("latin-1").startswith(
         f'{{"error":"inference header size should be in range (0, {len(text)}), got: ')
-    assert told(ask(single, "GET", "/ping")) == (200, "")
+    assert reported(ask(single, "GET", "/ping")) == (200, "")
 
 
 @pytest.mark.parametrize("fields", [
@@ -204,7 +204,7 @@ def test_modes_of_ping(tmp_path):
     for mode, status in (("", 400), ("ready", 400), ("live", 200)):
         running = start(tmp_path / f"models{mode}", [f"SAGEMAKER_TRITON_PING_MODE={mode}"],
                         ["--exit-on-error=false"], broken)
-        assert told(ask(running, "GET", "/ping")) == (status, "")
+        assert reported(ask(running, "GET", "/ping")) == (status, "")
         assert running.stop() == 0
 
 
@@ -224,7 +224,7 @@ def test_inference_types(tmp_path, kind):
 
 def test_without_a_default_model(tmp_path):
     running = start(tmp_path / "models")
-    assert told(ask(running, "POST", "/invocations", data=body())) == (400, {
+    assert reported(ask(running, "POST", "/invocations", data=body())) == (400, {
         "error": "no default model: the variable SAGEMAKER_TRITON_DEFAULT_MODEL_NAME is not set"})
     assert running.stop() == 0
 
@@ -318,30 +318,30 @@ def test_the_life_of_a_model(platform):
     """Loaded, listed, invoked, unloaded, and loaded again under the same name from the same folder."""
     place = platform.unpack("life", bare())
     for _ in range(2):
-        assert told(platform.invoke("life")) == (404, "")
-        assert told(ask(platform.server, "GET", "/models/life")) == (404, "")
-        assert told(platform.load("life", place)) == (200, "")
+        assert reported(platform.invoke("life")) == (404, "")
+        assert reported(ask(platform.server, "GET", "/models/life")) == (404, "")
+        assert reported(platform.load("life", place)) == (200, "")
         assert platform.list() == {"life": place}
-        assert told(ask(platform.server, "GET", "/models/life")) == (
+        assert reported(ask(platform.server, "GET", "/models/life")) == (
             200, {"modelName": "life", "modelUrl": place})
         answer = platform.invoke("life")
         assert answer.status_code == 200
         assert answer.json()["model_name"] == "life"
-        assert told(platform.unload("life")) == (200, "")
+        assert reported(platform.unload("life")) == (200, "")
         assert platform.list() == {}
-        assert told(platform.unload("life")) == (404, "")
+        assert reported(platform.unload("life")) == (404, "")
         assert index(platform.server) == []
 
 
 def test_binary_tensors_of_one_of_many(platform):
-    assert told(platform.load("binary", platform.unpack("binary", bare()))) == (200, "")
+    assert reported(platform.load("binary", platform.unpack("binary", bare()))) == (200, "")
     head = body([6], binary=True)
     reply = platform.invoke("binary", head + raw([6]),
                             **{"Content-Type": f"{BINARY};json-header-size={len(head)}"})
     assert reply.status_code == 200, reply.text
     assert reply.headers["Content-Type"].startswith(f"{BINARY};json-header-size=")
     assert reply.content.endswith(raw([6]))
-    assert told(platform.unload("binary")) == (200, "")
+    assert reported(platform.unload("binary")) == (200, "")
 
 
 @pytest.mark.parametrize("files, outputs", [
@@ -353,11 +353,11 @@ def test_binary_tensors_of_one_of_many(platform):
 ])
 def test_folders(platform, files, outputs):
     """A model in a sub-folder; the ensemble among several."""
-    assert told(platform.load("folders", platform.unpack("folders", files))) == (200, "")
+    assert reported(platform.load("folders", platform.unpack("folders", files))) == (200, "")
     reply = platform.invoke("folders", body(name="IN" if outputs == ["OUT"] else "INPUT0"))
     assert reply.status_code == 200, reply.text
     assert [o["name"] for o in reply.json()["outputs"]] == outputs
-    assert told(platform.unload("folders")) == (200, "")
+    assert reported(platform.unload("folders")) == (200, "")
     shutil.rmtree(platform.folder / "folders")
 
 
@@ -367,34 +367,34 @@ def test_two_ensembles_with_inner_models_of_one_name(platform):
         inner = ECHO.replace("identity", "testing") + (
             f'parameters {{ key: "add" value {{ string_value: "{add}" }} }}\n')
         place = platform.unpack(name, nested(inner=inner, whole=ENSEMBLE))
-        assert told(platform.load(name, place)) == (200, "")
+        assert reported(platform.load(name, place)) == (200, "")
     for name, values in (("first", [1, 2]), ("second", [6, 7])):
         reply = platform.invoke(name, body(name="IN"))
         assert reply.status_code == 200, reply.text
         assert reply.json()["outputs"][0]["data"] == values
-        assert told(platform.unload(name)) == (200, "")
+        assert reported(platform.unload(name)) == (200, "")
 
 
 def test_names_in_use(platform):
     place = platform.unpack("used", bare())
-    assert told(platform.load("used", place)) == (200, "")
+    assert reported(platform.load("used", place)) == (200, "")
     other = platform.unpack("used-too", bare())
-    assert told(platform.load("used", other)) == (409, {"error": "the model 'used' is loaded already"})
-    assert told(platform.load("again", place)) == (
+    assert reported(platform.load("used", other)) == (409, {"error": "the model 'used' is loaded already"})
+    assert reported(platform.load("again", place)) == (
         409, {"error": f"model repository '{place}' has already been registered"})
     assert platform.list() == {"used": place}
-    assert told(platform.unload("used")) == (200, "")
+    assert reported(platform.unload("used")) == (200, "")
 
 
 def test_loads_that_fail(platform):
     bad = platform.unpack("bad", bare(ECHO.replace("identity", "missing")))
     for _ in range(2):  # nothing is left behind
-        status, answer = told(platform.load("bad", bad))
+        status, answer = reported(platform.load("bad", bad))
         assert status == 400
         assert answer["error"].startswith(
             f"load failed for model '{bad}::bad': version 1 is at UNAVAILABLE state: Invalid argument: ")
         assert platform.list() == {}
-    assert told(ask(platform.server, "GET", "/models/bad")) == (404, "")
+    assert reported(ask(platform.server, "GET", "/models/bad")) == (404, "")
     assert index(platform.server) == []
     assert is_server_ready(platform.server)
 
@@ -405,17 +405,17 @@ def test_loads_that_fail(platform):
 def test_loads_without_memory(platform, text):
     """507 makes the platform unload another model."""
     config = model_text(parameters={"fail_load": text})
-    status, answer = told(platform.load("large", platform.unpack("large", bare(config))))
+    status, answer = reported(platform.load("large", platform.unpack("large", bare(config))))
     assert status == 507
     assert text in answer["error"]
     assert platform.list() == {}
 
 
 def test_inference_without_memory(platform):
-    assert told(platform.load("tight", platform.unpack("tight", bare(model_text())))) == (200, "")
+    assert reported(platform.load("tight", platform.unpack("tight", bare(model_text())))) == (200, "")
 
     def fail(text, code="Internal"):
-        return told(platform.invoke("tight", json.dumps({
+        return reported(platform.invoke("tight", json.dumps({
             "parameters": {"fail": text, "fail_code": code},
             "inputs": [{"name": "INPUT0", "shape": [1], "datatype": "FP32", "data": [1]}]})))
 
@@ -424,7 +424,7 @@ def test_inference_without_memory(platform):
     assert fail("out of order", "Invalid argument") == (400, {"error": "out of order"})
     quoted = platform.invoke("tight", body(name="out of memory"))
     assert quoted.status_code == 400 and "'out of memory'" in quoted.json()["error"]
-    assert told(platform.unload("tight")) == (200, "")
+    assert reported(platform.unload("tight")) == (200, "")
 
 
 @pytest.mark.parametrize("text, error", [
@@ -454,7 +454,7 @@ def test_inference_without_memory(platform):
      "the url '/tmp/../proc' must not lead below /dev, /proc or /sys"),
 ])
 def test_wrong_loads(platform, text, error):
-    status, answer = told(ask(platform.server, "POST", "/models", data=text.encode()))
+    status, answer = reported(ask(platform.server, "POST", "/models", data=text.encode()))
     assert status == 400
     if error is not None:
         assert answer["error"] == error
@@ -463,14 +463,14 @@ def test_wrong_loads(platform, text, error):
 
 def test_folders_without_a_choice(platform):
     several = platform.unpack("several", nested(a=ECHO, b=ECHO))
-    assert told(platform.load("several", several)) == (400, {
+    assert reported(platform.load("several", several)) == (400, {
         "error": f"the folder '{several}' holds 2 models, of which 0 are ensembles: exactly one must be, "
                  "which is served"})
     two = platform.unpack("two", nested(inner=ECHO, a=ENSEMBLE, b=ENSEMBLE))
-    assert told(platform.load("two", two))[0] == 400
+    assert reported(platform.load("two", two))[0] == 400
     empty = platform.folder / "empty"
     empty.mkdir()
-    assert told(platform.load("empty", str(empty)))[0] == 400
+    assert reported(platform.load("empty", str(empty)))[0] == 400
     assert platform.list() == {}
 
 
@@ -485,11 +485,11 @@ def test_other_methods_of_models(platform):
 def test_the_target_model_is_logged(platform):
     place = platform.unpack("logged", bare())
     header = {"X-Amzn-SageMaker-Target-Model": "my-model.tar.gz"}
-    assert told(platform.load("logged", place, **header)) == (200, "")
+    assert reported(platform.load("logged", place, **header)) == (200, "")
     platform.server.wait_for_line("Loading SageMaker TargetModel: my-model.tar.gz, model 'logged'")
     assert platform.invoke("logged", **header).status_code == 200
     platform.server.wait_for_line("Invoking SageMaker TargetModel: my-model.tar.gz, model 'logged'")
-    assert told(platform.unload("logged")) == (200, "")
+    assert reported(platform.unload("logged")) == (200, "")
 
 
 def test_loads_and_unloads_at_once(platform):
@@ -521,7 +521,7 @@ def load_gated(platform):
             target.write_text(content)
         else:
             os.mkfifo(target)
-    assert told(platform.load("slow", place)) == (200, "")
+    assert reported(platform.load("slow", place)) == (200, "")
     platform.server.repository = pathlib.Path(place).parent
     return place
 
@@ -533,13 +533,13 @@ def test_an_unload_waits_for_the_last_request(platform):
         inference = pool.submit(platform.invoke, "slow")
         gate.wait()
         unload = pool.submit(platform.unload, "slow")
-        wait_until(lambda: told(ask(platform.server, "GET", "/models/slow")) == (404, ""))
-        assert told(platform.invoke("slow")) == (404, "")
-        assert told(platform.load("slow", place)) == (409, {"error": "the model 'slow' is loaded already"})
+        wait_until(lambda: reported(ask(platform.server, "GET", "/models/slow")) == (404, ""))
+        assert reported(platform.invoke("slow")) == (404, "")
+        assert reported(platform.load("slow", place)) == (409, {"error": "the model 'slow' is loaded already"})
         assert not unload.done()
         gate.open()
         assert inference.result(SECONDS).status_code == 200
-        assert told(unload.result(SECONDS)) == (200, "")
+        assert reported(unload.result(SECONDS)) == (200, "")
 
 
 def test_a_stop_during_an_unload(tmp_path):
@@ -550,18 +550,18 @@ def test_a_stop_during_an_unload(tmp_path):
         inference = pool.submit(platform.invoke, "slow")
         gate.wait()
         unload = pool.submit(platform.unload, "slow")
-        wait_until(lambda: told(ask(platform.server, "GET", "/models/slow")) == (404, ""))
+        wait_until(lambda: reported(ask(platform.server, "GET", "/models/slow")) == (404, ""))
         stopped = pool.submit(platform.server.stop)
         platform.server.wait_for_line("Waiting for in-flight requests to complete")
         gate.open()
         assert inference.result(SECONDS).status_code == 200
-        assert told(unload.result(SECONDS)) == (200, "")
+        assert reported(unload.result(SECONDS)) == (200, "")
         assert stopped.result(SECONDS) == 0
 
 
 def test_models_need_explicit_mode(single, tmp_path):
     place = Platform(single, tmp_path).unpack("a", bare())
-    status, answer = told(Platform(single, tmp_path).load("a", place))
+    status, answer = reported(Platform(single, tmp_path).load("a", place))
     assert status == 400
     assert "explicit" in answer["error"].lower()
 
@@ -721,7 +721,7 @@ def test_the_script_serves(tmp_path):
     running = Server(model, waits_for=("sagemaker",), command=[str(SERVE)], under=(
         "env", f"NESO={BUILD / 'neso'}", f"NESO_SAGEMAKER_MODEL={model}", "SAGEMAKER_BIND_TO_PORT=0",
         f"SAGEMAKER_TRITON_ADDITIONAL_ARGS={arguments}"))
-    assert told(ask(running, "GET", "/ping")) == (200, "")
+    assert reported(ask(running, "GET", "/ping")) == (200, "")
     assert ask(running, "POST", "/invocations", data=body()).json()["outputs"][0]["data"] == [1, 2]
     assert running.stop() == 0
     assert set(running.ports) == {"sagemaker"}

@@ -132,7 +132,7 @@ def test_inheritance(one_server):
     assert t.settings(None, {"trace_count": None, "trace_level": None}).json() == as_told(t)
 
 
-@pytest.mark.parametrize("change, told", [
+@pytest.mark.parametrize("change, reported", [
     ({"trace_level": ["TIMESTAMPS"]}, ["TIMESTAMPS"]),
     ({"trace_level": ["TENSORS", "TIMESTAMPS"]}, ["TIMESTAMPS", "TENSORS"]),
     ({"trace_level": ["OFF"]}, ["OFF"]),
@@ -140,8 +140,8 @@ def test_inheritance(one_server):
     ({"trace_level": ["NONSENSE", "TENSORS"]}, ["TENSORS"]),
     ({"trace_level": []}, ["OFF"]),
 ])
-def test_levels(one_server, change, told):
-    assert one_server.settings("two", change).json()["trace_level"] == told
+def test_levels(one_server, change, reported):
+    assert one_server.settings("two", change).json()["trace_level"] == reported
     assert one_server.settings("two", {"trace_level": None}).json()["trace_level"] == ["OFF"]
 
 
@@ -294,7 +294,7 @@ def test_tensors(traced):
     t.infer("two", [0.5, 2], "FP32", [1, 2])
     t.infer("words", ["a", 'b"', "é"], "BYTES")
     found = list(by_id(t.files()["trace.json"]).values())
-    told = [[(e["activity"], *e["tensor"].values()) for e in tensors] for _, _, tensors in found]
+    reported = [[(e["activity"], *e["tensor"].values()) for e in tensors] for _, _, tensors in found]
     assert all(not times for _, times, _ in found)
 
     def three(data, shape, dtype):
@@ -302,7 +302,7 @@ def test_tensors(traced):
             ("TENSOR_QUEUE_INPUT", "INPUT0"), ("TENSOR_BACKEND_INPUT", "INPUT0"),
             ("TENSOR_BACKEND_OUTPUT", "OUTPUT0"))]
 
-    assert told == [three("1,-2", "2", "INT32"), three("0.5,2.0", "1,2", "FP32"),
+    assert reported == [three("1,-2", "2", "INT32"), three("0.5,2.0", "1,2", "FP32"),
                     three('"a","b"","é"', "3", "BYTES")]
 
 

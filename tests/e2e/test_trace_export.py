@@ -126,9 +126,9 @@ def assert_tree(spans, parent=None):
         first, last = int(span["startTimeUnixNano"]), int(span["endTimeUnixNano"])
         assert first == min(times) and last == max(times)
         assert abs(first / 1e9 - time.time()) < 60
-        told = attributes(span)
-        assert told.pop("triton.trace_id").isdigit()
-        assert told == {"triton.model_name": "one", "triton.model_version": "1",
+        reported = attributes(span)
+        assert reported.pop("triton.trace_id").isdigit()
+        assert reported == {"triton.model_name": "one", "triton.model_version": "1",
                         "triton.trace_parent_id": "0", "triton.request_id": "r"}
     assert int(root["startTimeUnixNano"]) <= int(model["startTimeUnixNano"])
     assert int(model["startTimeUnixNano"]) <= int(compute["startTimeUnixNano"])

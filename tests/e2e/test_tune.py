@@ -212,7 +212,7 @@ def test_other_control_modes(tmp_path, options):
         server.stop()
 
 
-@pytest.mark.parametrize("arguments, told", [
+@pytest.mark.parametrize("arguments, reported", [
     ((), "which model? neso tune MODEL"),
     (("slow",), "--latency-budget: "),
     (("slow", "--latency-budget=5", "--objective=cheap"), "--objective: unknown value 'cheap'"),
@@ -221,11 +221,11 @@ def test_other_control_modes(tmp_path, options):
     (("slow", "other", "--latency-budget=5"), "'other' is no option"),
     (("slow", "-m", "other", "--latency-budget=5"), "two models: 'slow' and 'other'"),
 ])
-def test_usage(arguments, told):
+def test_usage(arguments, reported):
     ended = subprocess.run([BUILD / "neso", "tune", *arguments], capture_output=True, timeout=SECONDS,
                            check=False, env={**os.environ, "NESO_API_KEY": ""})
     assert ended.returncode == USAGE
-    assert told in ended.stderr.decode()
+    assert reported in ended.stderr.decode()
 
 
 def test_unknown_model(server):

@@ -85,8 +85,8 @@ def test_says_what_was_lost(unread):
     reader.join(20)
     whole.close()
     lines = [json.loads(line) for line in text[0].decode().splitlines()]  # none is cut
-    told = [re.match(r"(\d+) lines of the log were lost", line.get("msg", "")) for line in lines]
-    assert sum(int(match.group(1)) for match in told if match) == n_lost > 0
+    reported = [re.match(r"(\d+) lines of the log were lost", line.get("msg", "")) for line in lines]
+    assert sum(int(match.group(1)) for match in reported if match) == n_lost > 0
     # What came after it was read again is there: the last lines before the end.
     assert any("All models are stopped" in line.get("msg", "") for line in lines)
     access = [line for line in lines if line.get("path") == "/v2/models/m/infer"]

@@ -27,6 +27,10 @@ import sys
 import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path[:0] = [str(ROOT / "tests")]
+
+from programs import fail  # noqa: E402
+
 MANIFESTS = ROOT / "deploy" / "kubernetes"
 PACKAGES = ROOT / ".deps" / "kubernetes"
 
@@ -39,10 +43,6 @@ KSERVE_SPEC = {
 }
 KSERVE_FORMAT = {"name": str, "version": str, "autoSelect": bool, "priority": int}
 KSERVE_PROTOCOLS = {"v1", "v2", "grpc-v1", "grpc-v2"}
-
-
-def fail(text):
-    sys.exit(f"FAILED: {text}")
 
 
 def kubectl():

@@ -287,11 +287,11 @@ class Load:
         return self.failures
 
 
-def wait_until(condition, told):
+def wait_until(condition, reported):
     deadline = time.monotonic() + SECONDS
     while not condition():
         if time.monotonic() > deadline:
-            raise SystemExit(told())
+            raise SystemExit(reported())
         time.sleep(0.05)
 
 

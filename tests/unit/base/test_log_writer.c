@@ -188,12 +188,12 @@ static void test_lost_lines_are_told_later(void **state) {
         thread_join(&reader);
 
         AUTO_CHARS  text = p.text;
-        AUTO_CHARS  told = mem_printf("half lost %llu\n", (unsigned long long)n_lost);
+        AUTO_CHARS  reported = mem_printf("half lost %llu\n", (unsigned long long)n_lost);
         const char *at = strstr(text, "half");
 
         assert_int_equal(count_lines(text, 'i') + n_lost, n_put);
         assert_non_null(at);
-        assert_ptr_equal(strstr(at, told), at); /* no other half before it */
+        assert_ptr_equal(strstr(at, reported), at); /* no other half before it */
         assert_true(at == text || at[-1] == '\n');
         close(p.reader);
 }

@@ -10,7 +10,7 @@ static struct {
         struct TRITONSERVER_ServerOptions *options;
         struct log_settings                s;
         struct TRITONSERVER_Error         *failure; /* of the last of them */
-} told;
+} reported;
 
 struct TRITONSERVER_Error {
         const char *text;
@@ -31,37 +31,37 @@ void TRITONSERVER_ErrorDelete(struct TRITONSERVER_Error *e) {
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogInfo(
         struct TRITONSERVER_ServerOptions *o, bool log) {
-        told.options = o;
-        told.s.info = log;
+        reported.options = o;
+        reported.s.info = log;
         return NULL;
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogWarn(
         struct TRITONSERVER_ServerOptions *o, bool log) {
         (void)o;
-        told.s.warning = log;
+        reported.s.warning = log;
         return NULL;
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogError(
         struct TRITONSERVER_ServerOptions *o, bool log) {
         (void)o;
-        told.s.error = log;
+        reported.s.error = log;
         return NULL;
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogVerbose(
         struct TRITONSERVER_ServerOptions *o, int level) {
         (void)o;
-        told.s.verbose_level = (unsigned)level;
+        reported.s.verbose_level = (unsigned)level;
         return NULL;
 }
 
 struct TRITONSERVER_Error *TRITONSERVER_ServerOptionsSetLogFormat(
         struct TRITONSERVER_ServerOptions *o, const TRITONSERVER_LogFormat format) {
         (void)o;
-        told.s.format = (enum log_format)format;
-        return told.failure;
+        reported.s.format = (enum log_format)format;
+        return reported.failure;
 }
 
 static void assert_settings(const struct log_settings *s, const struct log_settings *expected) {
@@ -95,14 +95,14 @@ static void test_apply(void **state) {
                 { .info = true, .error = true, .verbose_level = 2, .format = LOG_FORMAT_JSON },
                 { .warning = true, .format = LOG_FORMAT_ISO8601 },
         };
-        struct TRITONSERVER_ServerOptions *options = (void *)&told;
+        struct TRITONSERVER_ServerOptions *options = (void *)&reported;
         struct log_settings                now;
 
         (void)state;
         for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 assert_null(log_control_apply(i == 0 ? options : NULL, &rows[i]));
-                assert_ptr_equal(told.options, i == 0 ? options : NULL);
-                assert_settings(&told.s, &rows[i]);
+                assert_ptr_equal(reported.options, i == 0 ? options : NULL);
+                assert_settings(&reported.s, &rows[i]);
                 log_get_settings(&now);
                 assert_settings(&now, &rows[i]);
         }
@@ -115,9 +115,9 @@ static void test_refused_by_the_core(void **state) {
 
         (void)state;
         log_get_settings(&before);
-        told.failure = &failure;
+        reported.failure = &failure;
         err = log_control_apply(NULL, &s);
-        told.failure = NULL;
+        reported.failure = NULL;
         assert_non_null(err);
         assert_string_equal(err->message, "no");
         error_free(err);

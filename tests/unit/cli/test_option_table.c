@@ -184,19 +184,19 @@ static void test_defaults_are_as_told(void **state) {
         (void)state;
         for (size_t i = 0; i < cli_option_table.n_rows; i++) {
                 const struct option_row *row = &rows[i];
-                const char              *told = option_default(row);
+                const char              *reported = option_default(row);
                 bool is_value = row->kind == OPTION_BOOL || row->kind == OPTION_NUMBER ||
                                 row->kind == OPTION_REAL;
                 struct cli_options fresh, o;
                 AUTO_CHARS         value = NULL;
 
                 /* What is computed from the machine, or from other options. */
-                if (row->missing != NULL || *told == '\0' || !is_value ||
-                    strcmp(told, "number of cores") == 0 ||
-                    strcmp(told, "three quarters of them") == 0)
+                if (row->missing != NULL || *reported == '\0' || !is_value ||
+                    strcmp(reported, "number of cores") == 0 ||
+                    strcmp(reported, "three quarters of them") == 0)
                         continue;
                 /* "0 (unlimited)" is 0. */
-                value = mem_strndup(told, strcspn(told, " "));
+                value = mem_strndup(reported, strcspn(reported, " "));
                 cli_options_init(&fresh);
                 cli_options_init(&o);
                 assert_null(cli_options_set(&o, row->name, value));

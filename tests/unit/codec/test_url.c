@@ -58,11 +58,23 @@ static void test_encode(void **state) {
         strbuf_done(&out);
 }
 
+static void test_put_parameter(void **state) {
+        AUTO_STRBUF out = { 0 };
+
+        (void)state;
+        strbuf_init(&out, 100);
+        url_put_parameter(&out, "a", "x/y z");
+        url_put_parameter(&out, "b", "&=");
+        url_put_parameter(&out, "c", "");
+        assert_string_equal(strbuf_cstr(&out), "a=x%2Fy%20z&b=%26%3D&c=");
+}
+
 SUITE(url) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_decode),
                 cmocka_unit_test(test_maximum),
                 cmocka_unit_test(test_encode),
+                cmocka_unit_test(test_put_parameter),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

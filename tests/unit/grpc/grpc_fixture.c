@@ -27,8 +27,8 @@ static void echo(struct grpc_call *call, struct str message, struct buf *owner) 
 }
 
 static void meta(struct grpc_call *call, struct str message, struct buf *owner) {
-        struct str       told = grpc_call_metadata(call, "x-tell");
-        struct grpc_part part = { told.ptr, told.len, NULL };
+        struct str       reported = grpc_call_metadata(call, "x-tell");
+        struct grpc_part part = { reported.ptr, reported.len, NULL };
 
         (void)message;
         (void)owner;
@@ -36,7 +36,7 @@ static void meta(struct grpc_call *call, struct str message, struct buf *owner) 
         grpc_call_add_initial(call, STR_LIT("x-bad"), STR_LIT("a\r\nb"));
         grpc_call_add_initial(call, STR_LIT("grpc-status"), STR_LIT("0"));
         grpc_call_add_trailing(call, STR_LIT("x-last"), STR_LIT("two"));
-        grpc_call_reply(call, &part, told.len > 0);
+        grpc_call_reply(call, &part, reported.len > 0);
 }
 
 static void refuse(struct grpc_call *call, struct str message, struct buf *owner) {

@@ -61,7 +61,7 @@ static int teardown(void **state) {
         return 0;
 }
 
-static int told(size_t n) {
+static int reported(size_t n) {
         struct strbuf                         *sent = &fake_call.messages[n];
         Grpc__Health__V1__HealthCheckResponse *m;
         int                                    status;
@@ -82,7 +82,7 @@ static void watch_tells_changes(void **state) {
         (void)state;
         rpc_health_watch(&fake_call.call, STR_LIT(""), NULL);
         assert_int_equal(fake_call.n_messages, 1);
-        assert_int_equal(told(0), SERVING);
+        assert_int_equal(reported(0), SERVING);
         change(); /* of something else */
         fake_call_deliver();
         assert_int_equal(fake_call.n_messages, 1);
@@ -91,7 +91,7 @@ static void watch_tells_changes(void **state) {
         change(); /* the second finds a look on its way */
         fake_call_deliver();
         assert_int_equal(fake_call.n_messages, 2);
-        assert_int_equal(told(1), NOT_SERVING);
+        assert_int_equal(reported(1), NOT_SERVING);
         rpc_health_end_watch(&fake_call.call);
         assert_int_equal(fake_call.code, GRPC_CANCELLED);
 }
@@ -103,7 +103,7 @@ static void watch_asks_backends_now_and_then(void **state) {
         rpc_health_watch(&fake_call.call, STR_LIT(""), NULL);
         assert_int_equal(fake_call.n_messages, 0);
         fake_call_run_work();
-        assert_int_equal(told(0), SERVING);
+        assert_int_equal(reported(0), SERVING);
         fake_call_let_time_pass();
         fake_call_run_work();
         assert_int_equal(fake_call.n_messages, 1);
@@ -111,13 +111,13 @@ static void watch_asks_backends_now_and_then(void **state) {
         fake_call_let_time_pass();
         fake_call.has_no_timers = true; /* no memory: changes are told all the same */
         fake_call_run_work();
-        assert_int_equal(told(1), NOT_SERVING);
+        assert_int_equal(reported(1), NOT_SERVING);
         assert_null(fake_call.timer);
         fake_control.is_ready = true;
         change();
         fake_call_deliver();
         fake_call_run_work();
-        assert_int_equal(told(2), SERVING);
+        assert_int_equal(reported(2), SERVING);
         rpc_health_end_watch(&fake_call.call);
 }
 
@@ -146,7 +146,7 @@ static void watch_of_a_change_while_a_backend_is_asked(void **state) {
         fake_control.asks_backends = fake_control.is_ready = false; /* a model has failed */
         change();
         fake_call_deliver();
-        assert_int_equal(told(1), NOT_SERVING);
+        assert_int_equal(reported(1), NOT_SERVING);
         fake_control.is_ready = true; /* for the query that began before */
         fake_control.asks_backends = true;
         change();
@@ -154,7 +154,7 @@ static void watch_of_a_change_while_a_backend_is_asked(void **state) {
         fake_call_run_work();
         assert_int_equal(fake_call.n_messages, 2);
         fake_call_run_work(); /* once more, after the change */
-        assert_int_equal(told(2), SERVING);
+        assert_int_equal(reported(2), SERVING);
         rpc_health_end_watch(&fake_call.call);
 }
 
@@ -166,7 +166,7 @@ static void watch_ends_while_a_backend_is_asked(void **state) {
         fake_control.is_exiting = true;
         change();
         fake_call_deliver();
-        assert_int_equal(told(0), NOT_SERVING);
+        assert_int_equal(reported(0), NOT_SERVING);
         assert_true(fake_call.is_concluded);
         assert_int_equal(fake_call.code, GRPC_UNAVAILABLE);
         assert_int_equal(fake_call.n_finished, 0);
@@ -202,7 +202,7 @@ static void watch_without_a_thread(void **state) {
         fake_control.is_ready = false;
         fake_call_let_time_pass();
         fake_call_run_work();
-        assert_int_equal(told(1), NOT_SERVING);
+        assert_int_equal(reported(1), NOT_SERVING);
         rpc_health_end_watch(&fake_call.call);
 }
 
@@ -213,7 +213,7 @@ static void watch_ends_with_the_server(void **state) {
         change();
         fake_call_deliver();
         assert_int_equal(fake_call.n_messages, 2);
-        assert_int_equal(told(1), NOT_SERVING);
+        assert_int_equal(reported(1), NOT_SERVING);
         assert_int_equal(fake_call.code, GRPC_UNAVAILABLE);
         assert_string_equal(strbuf_cstr(&fake_call.text), "Server exiting");
 }
@@ -246,7 +246,7 @@ static void watch_of_a_server_that_is_exiting(void **state) {
         (void)state;
         fake_control.is_exiting = true;
         rpc_health_watch(&fake_call.call, STR_LIT(""), NULL);
-        assert_int_equal(told(0), NOT_SERVING);
+        assert_int_equal(reported(0), NOT_SERVING);
         assert_int_equal(fake_call.code, GRPC_UNAVAILABLE);
 }
 
@@ -254,7 +254,7 @@ static void aborted_at_once(void **state) {
         (void)state;
         fake_control.is_ready = false;
         rpc_health_watch(&fake_call.call, STR_LIT(""), NULL);
-        assert_int_equal(told(0), NOT_SERVING);
+        assert_int_equal(reported(0), NOT_SERVING);
         rpc_health_end_watch(&fake_call.call);
         assert_int_equal(fake_call.n_finished, 1);
 }
@@ -301,7 +301,7 @@ static void check_asks_backends_on_a_thread(void **state) {
         assert_null(answer);
         assert_int_equal(fake_call.n_messages, 0);
         fake_call_run_work();
-        assert_int_equal(told(0), NOT_SERVING);
+        assert_int_equal(reported(0), NOT_SERVING);
 }
 
 static void check_of_a_server_that_is_exiting(void **state) {

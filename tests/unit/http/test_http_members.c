@@ -32,7 +32,7 @@ static struct error *note(void *owner, struct json_reader *r, struct str key) {
 }
 
 struct row {
-        const char *body, *told, *error;
+        const char *body, *reported, *error;
 };
 
 #define SYNTAX "failed to parse the request JSON buffer: "
@@ -68,7 +68,7 @@ static void test_rows(void **state) {
                         assert_string_equal(err != NULL ? err->message : "", rows[i].error);
                 else
                         assert_null(err);
-                assert_string_equal(strbuf_cstr(&n.text), rows[i].told);
+                assert_string_equal(strbuf_cstr(&n.text), rows[i].reported);
                 strbuf_done(&n.text);
                 arena_done(&n.arena);
         }

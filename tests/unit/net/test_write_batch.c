@@ -353,14 +353,14 @@ static void close_fixture(struct fixture *f) {
         free(f);
 }
 
-static void assert_written(const struct peer *p, char rc, char told) {
+static void assert_written(const struct peer *p, char rc, char reported) {
         static const char letters[] = {
                 [CONN_WRITE_DONE] = 'D', [CONN_WRITE_PENDING] = 'P', [CONN_WRITE_FAILED] = 'F'
         };
 
         assert_int_equal(p->has_written ? letters[p->rc] : '-', rc);
-        assert_int_equal(p->n_written, told == 'w');
-        assert_int_equal(p->n_failed, told == 'f');
+        assert_int_equal(p->n_written, reported == 'w');
+        assert_int_equal(p->n_failed, reported == 'f');
 }
 
 static const char *end_of(const struct row *row, size_t peer) {

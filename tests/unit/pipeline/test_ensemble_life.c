@@ -372,14 +372,14 @@ static void test_statistics(void **state) {
         ensemble_steps_close(&b);
 }
 
-struct told {
+struct reported {
         uint64_t id, parent;
         char     model[8];
         unsigned n_activities;
 };
 
-static struct told told[8];
-static unsigned    n_told, n_traces_released; /* guarded by fixture_lock */
+static struct reported reported[8];
+static unsigned        n_reported, n_traces_released; /* guarded by fixture_lock */
 
 static void on_activity(struct trace *t, int activity, uint64_t timestamp_ns, void *userp) {
         unsigned i = 0;
@@ -388,13 +388,14 @@ static void on_activity(struct trace *t, int activity, uint64_t timestamp_ns, vo
         (void)timestamp_ns;
         (void)userp;
         MUTEX_GUARD(&fixture_lock);
-        while (i < n_told && told[i].id != t->id)
+        while (i < n_reported && reported[i].id != t->id)
                 i++;
-        if (i == n_told) {
-                told[n_told++] = (struct told){ .id = t->id, .parent = t->options.parent_id };
-                snprintf(told[i].model, sizeof(told[i].model), "%s", t->model_name);
+        if (i == n_reported) {
+                reported[n_reported++] =
+                        (struct reported){ .id = t->id, .parent = t->options.parent_id };
+                snprintf(reported[i].model, sizeof(reported[i].model), "%s", t->model_name);
         }
-        told[i].n_activities++;
+        reported[i].n_activities++;
 }
 
 static void on_trace_release(struct trace *t, void *userp) {
@@ -415,7 +416,7 @@ static void test_traces(void **state) {
         uint32_t              x = 5;
 
         (void)state;
-        n_told = n_traces_released = 0;
+        n_reported = n_traces_released = 0;
         ENSEMBLE_STEPS(&b,
                        ENSEMBLE(IN("X") OUT("Y"), STEP(I_TO_O("X", "T")) STEP(I_TO_O("T", "Y"))),
                        ONE, ONE);
@@ -424,18 +425,18 @@ static void test_traces(void **state) {
         assert_ok(trace_begin(t, c.req), "trace");
         fixture_run(&c);
         FIXTURE_WAIT_FOR(n_traces_released == 3);
-        assert_int_equal(n_told, 3);
-        assert_string_equal(told[0].model, "e");
-        assert_int_equal(told[0].parent, 0);
+        assert_int_equal(n_reported, 3);
+        assert_string_equal(reported[0].model, "e");
+        assert_int_equal(reported[0].parent, 0);
         for (int i = 1; i < 3; i++) {
-                assert_string_equal(told[i].model, "s");
-                assert_int_equal(told[i].parent, told[0].id);
-                assert_int_equal(told[i].n_activities, 3); /* start, queue, end */
+                assert_string_equal(reported[i].model, "s");
+                assert_int_equal(reported[i].parent, reported[0].id);
+                assert_int_equal(reported[i].n_activities, 3); /* start, queue, end */
         }
         fixture_call_close(&c);
 
         /* The trace of a refused step ends, too. */
-        n_told = n_traces_released = 0;
+        n_reported = n_traces_released = 0;
         b.models[0].omits = "O";
         t = trace_new(&options);
         call_open(&c, &b);

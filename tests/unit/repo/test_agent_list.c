@@ -176,7 +176,7 @@ typedef void (*step_fn)(struct scene *s);
 
 struct step {
         step_fn     act;
-        const char *told; /* what the agents were told by it; NULL: not looked at yet */
+        const char *reported; /* what the agents were told by it; NULL: not looked at yet */
 };
 
 #define MAX_STEPS 10
@@ -275,14 +275,14 @@ static void test_order_of_actions(void **state) {
                         const struct step *step = &scenes[i].steps[k];
 
                         step->act(&s);
-                        if (step->told == NULL)
+                        if (step->reported == NULL)
                                 continue;
 
-                        AUTO_CHARS told = agent_host_take();
+                        AUTO_CHARS reported = agent_host_take();
 
-                        if (strcmp(told, step->told) != 0)
+                        if (strcmp(reported, step->reported) != 0)
                                 fail_msg("%s, step %zu:\n  told     %s\n  expected %s",
-                                         scenes[i].what, k, told, step->told);
+                                         scenes[i].what, k, reported, step->reported);
                 }
                 scene_end(&s);
         }
@@ -292,7 +292,7 @@ static void test_order_of_actions(void **state) {
 static void test_libraries_end_last(void **state) {
         struct repo_place   p;
         struct fake_library a;
-        AUTO_CHARS          told = NULL;
+        AUTO_CHARS          reported = NULL;
 
         (void)state;
         agent_host_begin();
@@ -306,9 +306,9 @@ static void test_libraries_end_last(void **state) {
         repo_place_close(&p);
         agent_registry_free(p.env.agents);
         p.env.agents = NULL;
-        told = agent_host_take();
-        assert_non_null(strstr(told, "ModelFinalize, a Finalize"));
-        assert_string_equal(strstr(told, "a Finalize"), "a Finalize");
+        reported = agent_host_take();
+        assert_non_null(strstr(reported, "ModelFinalize, a Finalize"));
+        assert_string_equal(strstr(reported, "a Finalize"), "a Finalize");
         fake_library_close(&a);
         repo_place_end(&p);
         agent_host_end();

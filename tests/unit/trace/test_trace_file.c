@@ -58,7 +58,7 @@ static void test_tensor_rows(void **state) {
                 TRITONSERVER_DataType type;
                 const char           *bytes;
                 size_t                n;
-                const char           *told;
+                const char           *reported;
         } rows[] = {
                 { TRITONSERVER_TYPE_BOOL, "\1\0", 2, "1,0" },
                 { TRITONSERVER_TYPE_UINT8, "\1\xff", 2, "1,255" },
@@ -82,7 +82,7 @@ static void test_tensor_rows(void **state) {
                                    "{\"id\":1,\"activity\":\"TENSOR_QUEUE_INPUT\",\"tensor\":{"
                                    "\"name\":\"IN\",\"data\":\"%s\",\"shape\":\"1,-1\","
                                    "\"dtype\":\"%s\"}}",
-                                   rows[k].told, TRITONSERVER_DataTypeString(rows[k].type));
+                                   rows[k].reported, TRITONSERVER_DataTypeString(rows[k].type));
 
                 record_tensor(r, &(struct trace_tensor){ .inference = record_add(r, 1, 0, "m", ""),
                                                          .activity = "TENSOR_QUEUE_INPUT",
