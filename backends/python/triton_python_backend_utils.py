@@ -984,6 +984,11 @@ def get_model_dir():
     return _state.model_dir
 
 
+def get_backend_config():
+    """The settings of the model's backend, --backend-config=<backend>,<key>=<value>, as texts. Neso's own."""
+    return dict(_state.start.get("backend_config", {}))
+
+
 class ModelConfig:
     """A model's configuration, to be completed by auto_complete_config()."""
 
