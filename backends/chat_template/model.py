@@ -50,8 +50,6 @@ class TritonPythonModel:
         config.add_input({"name": "openai_request", "data_type": "TYPE_STRING", "dims": [1]})
         config.add_output({"name": "text", "data_type": "TYPE_STRING", "dims": [1]})
         config.set_max_batch_size(0)
-        # It serves other models, not clients of /v1.
-        config.as_dict().setdefault("parameters", {}).setdefault("openai", {"string_value": "off"})
         return config
 
     def initialize(self, args):

@@ -165,6 +165,7 @@ class Library:
         self._log = log
         self._log_level = 0
         self._failures = []  # the last error messages, for the text of a failed load
+        self.is_aborting = False  # the library reports a computation that is broken off as a failure
         self._lock = threading.Lock()
         os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # abort() without a debugger on the process
         try:
@@ -244,7 +245,7 @@ class Library:
             level = self._log_level
         self._log_level = level
         message = (text or b"").decode("utf-8", "replace").strip()
-        if level < LOG_WARN or not message:
+        if level < LOG_WARN or not message or self.is_aborting:
             return
         if level >= LOG_ERROR:
             with self._lock:
@@ -377,6 +378,7 @@ class Context:
                                               ctypes.cast(self._abort_text, _P))
 
     def set_abort(self, is_set):
+        self.library.is_aborting = is_set
         self._abort_text[0] = b"x" if is_set else b"\0"
 
     def close(self):

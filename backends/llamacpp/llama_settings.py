@@ -24,7 +24,7 @@ def find_file(folder, config):
     if os.path.exists(os.path.join(folder, DEFAULT_FILE)):
         return os.path.join(folder, DEFAULT_FILE)
     found = sorted(glob.glob(os.path.join(glob.escape(folder), "*.gguf")))
-    first = [path for path in found if "-of-" not in path or "-00001-of-" in path]
+    first = [path for path in found if "-of-" not in os.path.basename(path) or "-00001-of-" in path]
     if len(first) != 1:
         raise SettingsError("the directory '%s' has %s, and no %s; default_model_filename names the file" % (
             folder, "several files *.gguf" if first else "no file *.gguf", DEFAULT_FILE))

@@ -30,10 +30,13 @@ LOG_ERROR = 4  # of the library
 
 
 def _log(level, text):
-    (pb_utils.Logger.log_error if level >= LOG_ERROR else pb_utils.Logger.log_warn)("llama.cpp: " + text)
+    """The library warns of much that is intended, as of a memory that is larger than one context."""
+    (pb_utils.Logger.log_error if level >= LOG_ERROR else pb_utils.Logger.log_verbose)("llama.cpp: " + text)
 
 
 class TritonPythonModel:
+    has_own_queue = True  # requests wait in the server's queue, and none is offered ahead of time
+
     @staticmethod
     def auto_complete_config(config):
         Settings(config.as_dict(), pb_utils.get_model_dir())  # which may refuse the file or a parameter
@@ -41,8 +44,6 @@ class TritonPythonModel:
         config.add_output({"name": "openai_response", "data_type": "TYPE_STRING", "dims": [1]})
         config.set_max_batch_size(0)
         config.set_model_transaction_policy({"decoupled": True})
-        # Requests wait in the server's queue, not in the process.
-        config.as_dict().setdefault("parameters", {}).setdefault("PIPELINE_DEPTH", {"string_value": "1"})
         return config
 
     def initialize(self, args):
