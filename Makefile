@@ -37,7 +37,7 @@ configure = @command -v meson >/dev/null || { echo "meson is missing: tools/setu
 
 .PHONY: all everything demo check clang asan tsan arm64 fuzz install clean setup format reference
 .PHONY: bench soak soak-reloads soak-streams soak-sequences soak-pipelines soak-python hostile faults
-.PHONY: boards browser stores balancers slurm kubernetes deb tarball image image-check
+.PHONY: boards browser stores balancers slurm kubernetes llama deb tarball image image-check
 
 # What users get, and nothing else.
 all: $(BUILD)/build.ninja
@@ -151,6 +151,11 @@ slurm: all
 	@tools/setup.sh munge slurmctld slurmd slurm-client haproxy
 	@ninja -C $(BUILD) backends/testing/libtriton_testing.so
 	@$(PYTHON) tests/slurm/run.py --build=$(BUILD)
+
+# The llamacpp and chat_template backends, with the library of llama.cpp and models that the tests write.
+llama: all
+	@tools/setup.sh --llama python3-jinja2
+	@$(PYTHON) -m pytest -q -p no:cacheprovider tests/llama
 
 # The manifests of deploy/kubernetes: kubectl renders them, and the schemas of the APIs check every object.
 kubernetes:

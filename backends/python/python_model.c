@@ -129,16 +129,11 @@ static void open_metrics(struct backend *backend) {
 
 static TRITONSERVER_Error *open_backend(TRITONBACKEND_Backend *triton, struct backend *backend) {
         TRITONBACKEND_ArtifactType type;
-        struct kit_json           *config;
-        TRITONSERVER_Error        *err;
 
         KIT_TRY(kit_check_api_version("python"));
         KIT_TRY(TRITONBACKEND_BackendArtifacts(triton, &type, &backend->directory));
-        KIT_TRY(kit_backend_config(triton, &config));
-        err = read_settings(config, backend);
-        kit_json_free(config);
-        if (err != NULL)
-                return err;
+        KIT_TRY(kit_backend_config(triton, &backend->config));
+        KIT_TRY(read_settings(backend->config, backend));
         KIT_TRY(environments_new(backend->settings.python, backend->directory,
                                  &backend->environments));
         KIT_TRY(reaper_new(&backend->reaper));
@@ -176,6 +171,7 @@ void backend_free(struct backend *backend) {
         (void)pthread_mutex_destroy(&backend->lock);
         free(backend->settings.python);
         free(backend->backends_directory);
+        kit_json_free(backend->config);
         free(backend);
 }
 

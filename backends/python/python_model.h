@@ -41,6 +41,7 @@ struct settings {
 
 struct backend {
         struct settings            settings;
+        struct kit_json           *config;             /* owned; as the server gives it */
         struct reaper             *reaper;             /* owned */
         struct environments       *environments;       /* owned: unpacked archives */
         const char                *directory;          /* of the library and of the stub's files;

@@ -70,6 +70,27 @@ static void add_names(struct kit_text *text, const char *key, const struct kit_t
         kit_text_add(text, "],", 2);
 }
 
+/* Adds the settings of the model's backend, which is this one or a Python program. */
+static void add_settings(struct kit_text *text, const struct model *model) {
+        const struct kit_json_value *model_config = kit_json_root(model->kit.config);
+        const char *backend = kit_json_string(kit_json_find(model_config, "backend"), "python");
+        const struct kit_json_value *all =
+                kit_json_find(kit_json_root(model->backend->config), "backends");
+        const struct kit_json_value *s = all != NULL ? all->first : NULL;
+
+        while (s != NULL && strcmp(s->key, backend) != 0)
+                s = s->next;
+        kit_text_add(text, "\"backend_config\":{", 18);
+        for (s = s != NULL ? s->first : NULL; s != NULL; s = s->next) {
+                kit_text_add_json(text, s->key);
+                kit_text_add(text, ":", 1);
+                kit_text_add_json(text, kit_json_string(s, ""));
+                if (s->next != NULL)
+                        kit_text_add(text, ",", 1);
+        }
+        kit_text_add(text, "},", 2);
+}
+
 static TRITONSERVER_Error *config_text(const struct model *model, TRITONSERVER_Message **message,
                                        const char **ret, size_t *ret_len) {
         KIT_TRY(TRITONBACKEND_ModelConfig(model->kit.triton, 1, message));
@@ -98,6 +119,7 @@ static TRITONSERVER_Error *print_start(const struct session_options *o, struct k
         add_names(text, "outputs", model->kit.outputs, model->kit.n_outputs);
         kit_text_print(text, "\"is_decoupled\":%s,", model->is_decoupled ? "true" : "false");
         kit_text_print(text, "\"async_concurrency\":%u,", model->async_concurrency);
+        add_settings(text, model);
         kit_text_add(text, "\"args\":{", 8);
         kit_text_print(text, "\"model_instance_device_id\":\"%d\",", (int)o->device);
         kit_text_print(text, "\"model_version\":\"%llu\",", (unsigned long long)model->kit.version);

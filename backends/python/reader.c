@@ -38,6 +38,7 @@ static void on_started(struct instance *in, const struct answer_source *source) 
         in->start_error = err;
         in->has_ready_check = (answer.code & SHM_MODEL_HAS_READY_CHECK) != 0;
         in->is_concurrent = (answer.code & SHM_MODEL_IS_CONCURRENT) != 0;
+        in->has_own_queue = (answer.code & SHM_MODEL_HAS_OWN_QUEUE) != 0;
         if (err == NULL)
                 in->is_started = true;
         (void)pthread_mutex_unlock(&in->lock);

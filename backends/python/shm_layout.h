@@ -226,6 +226,7 @@ enum shm_message_kind {
 enum shm_model {
         SHM_MODEL_HAS_READY_CHECK = 1,
         SHM_MODEL_IS_CONCURRENT = 2, /* its executions overlap: ASYNC_CONCURRENCY */
+        SHM_MODEL_HAS_OWN_QUEUE = 4, /* no execution is offered before the last one has ended */
 };
 
 enum shm_metric_op { SHM_METRIC_INCREMENT, SHM_METRIC_SET, SHM_METRIC_OBSERVE };

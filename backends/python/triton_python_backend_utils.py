@@ -984,6 +984,11 @@ def get_model_dir():
     return _state.model_dir
 
 
+def get_backend_config():
+    """The settings of the model's backend, --backend-config=<backend>,<key>=<value>, as texts. Neso's own."""
+    return dict(_state.start.get("backend_config", {}))
+
+
 class ModelConfig:
     """A model's configuration, to be completed by auto_complete_config()."""
 
@@ -1273,7 +1278,7 @@ def _load(start):
 
 
 # Properties of a model, by bits.
-_HAS_READY_CHECK, _IS_CONCURRENT = 1, 2
+_HAS_READY_CHECK, _IS_CONCURRENT, _HAS_OWN_QUEUE = 1, 2, 4
 
 # Answers of is_ready().
 _READY_NO, _READY_YES, _READY_ERROR, _READY_NOT_BOOL = range(4)
@@ -1387,7 +1392,9 @@ def _run(start):
     if has_ready_check:
         threading.Thread(target=_answer_ready_questions, args=(model,), name="is_ready",
                          daemon=True).start()
-    _c._started(_HAS_READY_CHECK * has_ready_check + _IS_CONCURRENT * is_concurrent, False, b"")
+    has_own_queue = getattr(model, "has_own_queue", False) is True
+    _c._started(_HAS_READY_CHECK * has_ready_check + _IS_CONCURRENT * is_concurrent
+                + _HAS_OWN_QUEUE * has_own_queue, False, b"")
     _c._serve(execute, is_concurrent)
     _state.may_call = False
     _finalize(model)

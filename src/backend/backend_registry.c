@@ -61,12 +61,61 @@ static void overlay_settings(const struct backend_registry *r, const char *backe
                 }
 }
 
+static void print_strings(const struct map *values, struct json_writer *w) {
+        const struct map_entry *e;
+        size_t                  at = 0;
+
+        json_begin_object(w);
+        while ((e = map_next(values, &at)) != NULL) {
+                json_key_str(w, str_range(e->key, e->key_len));
+                json_put_string(w, e->value);
+        }
+        json_end_object(w);
+}
+
+static bool is_first_of_group(const struct backend_registry *r, size_t i) {
+        for (size_t k = 0; k < i; k++)
+                if (strcmp(r->settings.items[k].group, r->settings.items[i].group) == 0)
+                        return false;
+        return true;
+}
+
+static bool has_groups(const struct backend_registry *r) {
+        for (size_t i = 0; i < r->settings.n_items; i++)
+                if (*r->settings.items[i].group != '\0')
+                        return true;
+        return false;
+}
+
+/* Writes the settings for single backends, by backend: the python backend is opened once, and passes
+ * those for a backend that is a Python program to it. */
+static void print_groups(const struct backend_registry *r, struct json_writer *w) {
+        json_key(w, "backends");
+        json_begin_object(w);
+        for (size_t i = 0; i < r->settings.n_items; i++) {
+                const char *group = r->settings.items[i].group;
+                struct map  values;
+
+                if (*group == '\0' || !is_first_of_group(r, i))
+                        continue;
+                map_init(&values);
+                for (size_t k = i; k < r->settings.n_items; k++) {
+                        const struct setting *s = &r->settings.items[k];
+
+                        if (strcmp(s->group, group) == 0)
+                                map_set(&values, str_of(s->name), (char *)(uintptr_t)s->value);
+                }
+                json_key(w, group);
+                print_strings(&values, w);
+                map_done(&values);
+        }
+        json_end_object(w);
+}
+
 static void print_config(const struct backend_registry *r, const char *backend,
                          struct strbuf *out) {
-        const struct map_entry *e;
-        struct json_writer      w;
-        struct map              values;
-        size_t                  at = 0;
+        struct json_writer w;
+        struct map         values;
 
         map_init(&values);
         map_set(&values, STR_LIT("auto-complete-config"), r->auto_complete ? "true" : "false");
@@ -78,12 +127,9 @@ static void print_config(const struct backend_registry *r, const char *backend,
         json_writer_init(&w, out);
         json_begin_object(&w);
         json_key(&w, "cmdline");
-        json_begin_object(&w);
-        while ((e = map_next(&values, &at)) != NULL) {
-                json_key_str(&w, str_range(e->key, e->key_len));
-                json_put_string(&w, e->value);
-        }
-        json_end_object(&w);
+        print_strings(&values, &w);
+        if (strcmp(backend, "python") == 0 && has_groups(r))
+                print_groups(r, &w);
         json_end_object(&w);
         map_done(&values);
 }

@@ -43,23 +43,24 @@ static bool has_content(struct json_reader *r) {
 
 /* Counts a choice that ends, and notices text. */
 static void look_at_choice(struct openai_answer *a, struct json_reader *r) {
-        struct str key, reason;
+        struct str key, value;
 
         if (!json_try_enter(r, JSON_OBJECT)) {
                 json_skip(r);
                 return;
         }
         while (json_next_key(r, NULL, &key)) {
-                if (STR_IS(key, "finish_reason") && json_try_string(r, &reason)) {
-                        openai_answer_count_reason(a, reason);
+                if (STR_IS(key, "finish_reason") && json_try_string(r, &value)) {
+                        openai_answer_count_reason(a, value);
                         continue;
                 }
-                if (STR_IS(key, "delta") || STR_IS(key, "message"))
+                if (STR_IS(key, "delta") || STR_IS(key, "message")) {
                         a->has_text = has_content(r) || a->has_text;
-                else if (STR_IS(key, "text"))
-                        a->has_text = !STR_IS(json_skip(r), "\"\"") || a->has_text;
-                else
-                        json_skip(r);
+                        continue;
+                }
+                value = json_skip(r);
+                if (STR_IS(key, "text"))
+                        a->has_text = !STR_IS(value, "\"\"") || a->has_text;
         }
 }
 
