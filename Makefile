@@ -12,6 +12,9 @@ PYTHON ?= /usr/bin/python3
 WERROR ?= false
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 300
+# Of the campaign of length: parts (all), and a share of the full size.
+ONLY ?=
+SCALE ?= 1
 BALANCER_SECONDS ?= 30
 E2E ?= tests/e2e
 
@@ -36,7 +39,7 @@ configure = @command -v meson >/dev/null || { echo "meson is missing: tools/setu
         else meson setup $(1) -Dlibdir=$(LIBDIR) $(2); fi
 
 .PHONY: all everything demo check clang asan tsan arm64 fuzz install clean setup format reference
-.PHONY: bench soak soak-reloads soak-streams soak-sequences soak-pipelines soak-python hostile faults
+.PHONY: bench soak soak-reloads soak-streams soak-sequences soak-pipelines soak-python hostile faults length
 .PHONY: boards browser stores balancers slurm kubernetes llama deb tarball image image-check
 
 # What users get, and nothing else.
@@ -120,6 +123,11 @@ browser:
 faults: all
 	@ninja -C $(BUILD) tests/faults/fail_call.so
 	@$(PYTHON) tests/faults/run.py --build=$(BUILD) --report=$(BUILD)/faults.json
+
+# Nothing grows over many requests, loads, sequences, connections, hours; the report is in build/length.
+length: all
+	@ninja -C $(BUILD) tests/length/heap_reader.so tests/length/connections
+	@$(PYTHON) tests/length/run.py --build=$(BUILD) --only=$(ONLY) --scale=$(SCALE)
 
 hostile: all
 	@$(PYTHON) tests/stress/hostile.py --build=$(BUILD)

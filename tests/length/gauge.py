@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a server holds at a moment, and whether it grew over a series of such readings.
+
+A series has a reading before the load and one after each tenth of it. The first tenth fills what is kept for reuse
+(pools, threads, tables), so growth counts from the reading after it to the last one.
+"""
+import collections
+import os
+import pathlib
+import time
+
+# What may come and go without a leak, and why; the greater of it and GROWTH_ALLOWED counts.
+GROWTH_ALLOWED = 0.01
+FLOORS = {
+    "rss_kib": 256,          # 64 pages: thread caches of the allocator, stacks that a deeper call touches
+    "python_pss_kib": 256,   # the same, of all Python processes together
+    "heap_kib": 64,          # blocks in the caches of threads count as allocated
+    "mappings": 2,           # an arena's heap that the allocator maps or splits
+    "descriptors": 0,
+    "threads": 0,
+}
+UNITS = {"rss_kib": "KiB", "python_pss_kib": "KiB", "heap_kib": "KiB", "mappings": "", "descriptors": "", "threads": ""}
+TITLES = {"rss_kib": "resident memory", "python_pss_kib": "Python processes", "heap_kib": "allocated heap",
+          "mappings": "mappings", "descriptors": "descriptors", "threads": "threads"}
+
+SETTLE_SECONDS = 20     # at most, until a server without load is at rest
+REST_SECONDS = 1.5      # for which nothing changes then
+LEAST_SECONDS = 2.5     # a loop without a connection returns its memory after 1.5 s
+STEP_SECONDS = 0.25
+
+
+class HeapReader:
+    """The other side of heap_reader.c."""
+
+    def __init__(self, folder):
+        self.path = str(pathlib.Path(folder) / "heap")
+        for suffix in ("ask", "answer"):
+            os.mkfifo(f"{self.path}.{suffix}")
+        self._ask = os.open(self.path + ".ask", os.O_RDWR)
+        self._answer = os.open(self.path + ".answer", os.O_RDWR)
+
+    def environment(self, library):
+        return {"LD_PRELOAD": str(library), "HEAP_READER": self.path}
+
+    def read(self, trims=False):
+        """(bytes that are allocated, bytes that the allocator keeps)"""
+        os.write(self._ask, b"t" if trims else b"m")
+        line = b""
+        while not line.endswith(b"\n"):
+            line += os.read(self._answer, 128)
+        in_use, free, _ = (int(word) for word in line.split())
+        return in_use, free
+
+    def close(self):
+        os.close(self._ask)
+        os.close(self._answer)
+
+
+def rollup(pid):
+    """/proc/PID/smaps_rollup, which is exact; VmRSS of "status" is up to some pages of each core off."""
+    text = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii", errors="replace")
+    return {line.split(":")[0]: int(line.split()[1]) for line in text.splitlines()[1:]}
+
+
+def children_of(pid):
+    found = []
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        try:
+            found += (task / "children").read_text().split()
+        except OSError:
+            pass  # a thread that has ended
+    return [int(child) for child in found]
+
+
+def read(pid, heap=None):
+    """One reading, as a dict."""
+    proc = pathlib.Path(f"/proc/{pid}")
+    memory = rollup(pid)
+    reading = {"rss_kib": memory["Rss"],
+               "python_pss_kib": sum(rollup(child)["Pss"] for child in children_of(pid)),
+               "descriptors": len(os.listdir(proc / "fd")),
+               "threads": len(os.listdir(proc / "task")),
+               "mappings": (proc / "maps").read_text(errors="replace").count("\n")}
+    if heap is not None:
+        in_use, free = heap.read()
+        reading["heap_kib"], reading["heap_free_kib"] = in_use // 1024, free // 1024
+    return reading
+
+
+def read_at_rest(pid, heap=None, least=LEAST_SECONDS):
+    """The reading when nothing has changed for a while; of a server that does not rest, the last one."""
+    begin = changed = time.monotonic()
+    last = read(pid, heap)
+    while time.monotonic() - begin < SETTLE_SECONDS:
+        time.sleep(STEP_SECONDS)
+        now = read(pid, heap)
+        if any(now[what] != last[what] for what in ("descriptors", "threads", "mappings")) or \
+                abs(now["rss_kib"] - last["rss_kib"]) > 16:
+            last, changed = now, time.monotonic()
+        if time.monotonic() - begin >= least and time.monotonic() - changed >= REST_SECONDS:
+            return now
+    return last
+
+
+Growth = collections.namedtuple("Growth", "what first last more allowed")
+
+
+def growths(readings):
+    """The Growth of each measure, from the reading after the first tenth to the last one."""
+    found = []
+    for what, floor in FLOORS.items():
+        if what not in readings[1]:
+            continue
+        first, last = readings[1][what], readings[-1][what]
+        found.append(Growth(what, first, last, last - first, max(floor, first * GROWTH_ALLOWED)))
+    return found
+
+
+def judge(readings):
+    """The Growths that are too much."""
+    return [growth for growth in growths(readings) if growth.more > growth.allowed]

@@ -1,0 +1,400 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What is done to a server for long: the parts of the campaign.
+
+A part has `full`, its size at scale 1, and the `unit` of that. Its load comes in ten tenths; tenth(place, n, number)
+does n units. `facts` is what else was measured, for the report.
+"""
+import concurrent.futures
+import contextlib
+import itertools
+import json
+import pathlib
+import shutil
+import tempfile
+
+import gauge
+import operations
+from place import Failed, Holder, Ticker
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CACHE_BYTES = 65536     # of "cached": the first tenth fills it also at small scales
+STREAM = ("--streaming",)
+SHAPE = ("--shape=INPUT0:8",)
+
+
+class Part:
+    name = title = unit = ""
+    full = 0
+    at_least = 10       # units, at any scale
+    options = ()
+
+    def __init__(self):
+        self.facts = {}
+
+    def models(self):
+        return {"plain": operations.MODELS["plain"]}
+
+    def prepare(self, place):
+        """Before the first reading."""
+
+    def tenth(self, place, n, number):
+        raise NotImplementedError
+
+    def read(self, place):
+        return gauge.read_at_rest(place.pid, place.heap)
+
+    def finish(self, place):
+        """After the last reading."""
+
+    def size(self, scale):
+        return max(self.at_least, round(self.full * scale))
+
+
+# ---- 1 ----
+
+
+class Requests(Part):
+    """All schedulers in turn, over HTTP and gRPC."""
+
+    name, title, unit, full, at_least = "requests", "requests of all schedulers", "requests", 100_000_000, 5000
+    options = ("--model-control-mode=explicit", *(f"--load-model={name}" for name in operations.STAY),
+               f"--cache-config=local,size={CACHE_BYTES}", "--backend-config=python,python-path=/usr/bin/python3")
+
+    # Model, share of the requests in thousandths, protocol, requests under way, options of the load generator.
+    LOADS = (
+        ("plain", 120, "http", 8, SHAPE), ("plain", 110, "grpc", 8, SHAPE),
+        ("thread", 40, "http", 8, SHAPE), ("thread", 40, "grpc", 8, SHAPE),
+        ("batched", 80, "http", 32, ()), ("batched", 80, "grpc", 32, STREAM),
+        ("sequence", 50, "http", 8, ("--sequence-length=10",)),
+        ("sequence", 50, "grpc", 8, ("--sequence-length=10", *STREAM)),
+        ("oldest", 50, "http", 8, ("--sequence-length=10",)),
+        ("oldest", 50, "grpc", 8, ("--sequence-length=10", *STREAM)),
+        ("cached", 60, "http", 8, ("--distinct=500", *SHAPE)), ("cached", 60, "grpc", 8, ("--distinct=500", *SHAPE)),
+        ("ensemble", 50, "http", 8, SHAPE), ("ensemble", 50, "grpc", 8, SHAPE),
+        ("chained", 25, "http", 8, SHAPE), ("chained", 25, "grpc", 8, SHAPE),
+        ("composite", 20, "http", 8, ("-b", "1")), ("composite", 20, "grpc", 8, ("-b", "3")),
+        ("repeat", 5, "http", 8, ("--language",)), ("repeat", 5, "grpc", 8, STREAM),
+        ("python", 5, "http", 8, SHAPE), ("python", 5, "grpc", 8, SHAPE))
+
+    def __init__(self, only=None):
+        super().__init__()
+        self.loads = [load for load in self.LOADS if only is None or load[0] == only]
+
+    def models(self):
+        models = dict(operations.MODELS)
+        del models["coming"], models["coming_python"]
+        models["digits"] = {path.relative_to(DIGITS).as_posix(): path.read_bytes()
+                            for path in DIGITS.rglob("*") if path.is_file()}
+        return models
+
+    def prepare(self, place):
+        data = place.folder / "repeat.json"
+        data.write_text(json.dumps({"data": [{"IN": [7, 8, 9], "DELAY": [0, 0, 0], "WAIT": [0]}]}))
+        self.repeat = (f"--input-data={data}", "--shape=IN:3", "--shape=DELAY:3")
+
+    def tenth(self, place, n, number):
+        total = sum(load[1] for load in self.loads)
+        for model, share, protocol, at_a_time, options in self.loads:
+            more = self.repeat if model == "repeat" else ()
+            place.bench(protocol, model, n * share // total, *options, *more, f"--seed={number}", at_a_time=at_a_time)
+        for path in ("/v2/models/stats", "/v2/dashboard?since=0&log=0", "/v2/models/plain/config"):
+            place.ask("GET", path)
+        place.metrics()
+        place.disconnect()
+
+
+DIGITS = ROOT / "examples" / "models" / "digits"
+
+
+# ---- 2 ----
+
+
+class Loads(Part):
+    """Models that come and go."""
+
+    name, title, unit, full, at_least = "loads", "loads and unloads", "cycles", 100_000, 100
+    options = ("--model-control-mode=explicit", "--load-model=plain",
+               "--backend-config=python,python-path=/usr/bin/python3")
+    CONFIG = {"backend": "identity", "input": [{"name": "INPUT0", "data_type": "TYPE_FP32", "dims": [-1]}],
+              "output": [{"name": "OUTPUT0", "data_type": "TYPE_FP32", "dims": [-1]}]}
+    ONNX_OF, PYTHON_OF = 100, 400       # one of so many cycles
+    KINDS = ("plain", "plain", "plain", "plain", "reload", "plain", "named", "plain", "broken", "unknown")
+
+    def __init__(self):
+        super().__init__()
+        self._numbers = itertools.count()
+
+    def models(self):
+        return {**Requests.models(self), "coming": operations.MODELS["coming"],
+                "coming_python": operations.MODELS["coming_python"],
+                "broken": 'backend: "identity"\nmax_batch_size: -7\n'}
+
+    @staticmethod
+    def path(model, what):
+        return f"/v2/repository/models/{model}/{what}"
+
+    def cycle(self, place, model, value=None):
+        place.ask("POST", self.path(model, "load"), value)
+        place.ask("POST", self.path(model, "unload"))
+
+    def plain(self, place, number):
+        self.cycle(place, "coming")
+        if number % 16 == 0:
+            place.ask("POST", "/v2/repository/index")
+
+    def reload(self, place, number):
+        """The model serves while it is loaded with another configuration."""
+        config = {**self.CONFIG, "parameters": {"n": {"string_value": str(number)}}}
+        place.ask("POST", self.path("coming", "load"))
+        self.cycle(place, "coming", {"parameters": {"config": json.dumps(config)}})
+
+    def named(self, place, number):
+        """A name that was never there before, with files of the request."""
+        self.cycle(place, f"brought_{number}", {"parameters": {"config": json.dumps(self.CONFIG), "file:1/data": "AAAA"}})
+
+    def broken(self, place, number):
+        del number
+        place.ask("POST", self.path("broken", "load"), status=400)
+
+    def unknown(self, place, number):
+        place.ask("POST", self.path(f"unknown_{number}", "load"), status=400)
+
+    def tenth(self, place, n, number):
+        for i in range(n):
+            kind = self.KINDS[i % len(self.KINDS)]
+            getattr(self, kind)(place, next(self._numbers))
+        for _ in range(max(1, n // self.ONNX_OF)):
+            self.cycle(place, "digits")
+        for _ in range(max(1, n // self.PYTHON_OF)):
+            self.cycle(place, "coming_python")
+        place.disconnect()
+
+
+# ---- 3 ----
+
+
+class Sequences(Part):
+    """Sequences, of which one in a hundred is never ended by its client."""
+
+    name, title, unit, full, at_least = "sequences", "sequences", "sequences", 1_000_000, 2000
+    LENGTH = 4
+    LEFT_OF = 100
+
+    def __init__(self):
+        super().__init__()
+        self._numbers = itertools.count()
+
+    def models(self):
+        def of(strategy, n=8, idle_ms=600_000):
+            return operations.identity(f"max_batch_size: {n}\nsequence_batching {{ max_sequence_idle_microseconds: "
+                                       f"{idle_ms * 1000} {strategy} }}\n", "1")
+        return {"direct": of("direct { }"), "oldest": of("oldest { max_candidate_sequences: 16 }"),
+                "left": of("direct { }", 256, 300)}
+
+    def leave(self, place, n):
+        for _ in range(n):
+            place.ask("POST", "/v2/models/left/infer", {
+                "parameters": {"sequence_id": f"left {next(self._numbers)}", "sequence_start": True},
+                "inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, 1], "data": [1]}]})
+
+    def tenth(self, place, n, number):
+        length = (f"--sequence-length={self.LENGTH}", "--sequence-length-variation=0")
+        for model in ("direct", "oldest"):
+            for protocol, options in (("http", ()), ("grpc", STREAM)):
+                place.bench(protocol, model, n // 4 * self.LENGTH, *length, *options, f"--seed={number}")
+        self.leave(place, max(1, n // self.LEFT_OF))
+        place.disconnect()
+
+
+# ---- 4 ----
+
+
+class Connections(Part):
+    """Connections for one request each."""
+
+    name, title, unit, full, at_least = "connections", "connections for one request", "connections", 2_000_000, 1000
+    AT_A_TIME = 64
+
+    def tenth(self, place, n, number):
+        for protocol in ("http", "grpc"):
+            place.connections(protocol, "plain", n // 2, self.AT_A_TIME)
+
+
+# ---- 5 ----
+
+
+class Idle(Part):
+    """Connections that do nothing, beside some that do."""
+
+    name, title, unit, full, at_least = "idle", "10 000 idle connections beside 1 000 requests/s", "seconds", 3600, 10
+    N_IDLE = 5000           # of each protocol
+    RATE = 500              # of each protocol, a second
+    options = ("--http-idle-timeout-ms=86400000",)
+
+    def __init__(self):
+        super().__init__()
+        self._holders = []
+
+    def prepare(self, place):
+        before = gauge.read_at_rest(place.pid, place.heap)
+        self._holders = [Holder(place, protocol, "plain", self.N_IDLE) for protocol in ("http", "grpc")]
+        after = gauge.read_at_rest(place.pid, place.heap)
+        self.facts["KiB of an idle connection"] = round((after["rss_kib"] - before["rss_kib"]) / 2 / self.N_IDLE, 2)
+
+    def tenth(self, place, n, number):
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            loads = [pool.submit(place.bench, protocol, "plain", n * self.RATE, f"--request-rate-range={self.RATE}",
+                                 *SHAPE) for protocol in ("http", "grpc")]
+            for load in loads:
+                load.result()
+
+    def finish(self, place):
+        closed = sum(holder.end() for holder in self._holders)
+        if closed:
+            raise Failed(f"the server has closed {closed} of the connections that stay")
+        after = gauge.read_at_rest(place.pid, place.heap)
+        self.facts["RSS after they have ended, KiB"] = after["rss_kib"]
+
+
+# ---- 6 ----
+
+
+class Models(Part):
+    """Many models: what each costs, and that looking at them costs nothing that stays."""
+
+    name, title, unit, full, at_least = "models", "models that stay loaded", "models", 10_000, 50
+    POLL_SECONDS = 5
+    options = ("--model-control-mode=poll", f"--repository-poll-secs={POLL_SECONDS}")
+    ROUNDS, CHANGED = 5, 10      # of a tenth
+
+    def __init__(self):
+        super().__init__()
+        self._size, self._changes = 0, 0
+
+    def size(self, scale):
+        self._size = super().size(scale)
+        return self._size
+
+    @staticmethod
+    def model_name(number):
+        return f"model_{number:05}"
+
+    def models(self):
+        return {self.model_name(i): operations.MODELS["plain"] for i in range(self._size)}
+
+    def prepare(self, place):
+        self.facts["start, s"] = round(place.start_seconds, 2)
+        reading = gauge.read_at_rest(place.pid, place.heap)
+        with tempfile.TemporaryDirectory() as folder:
+            empty = type(place)(place.build, folder, {"model_00000": operations.MODELS["plain"]})
+            with contextlib.closing(empty):
+                base = gauge.read_at_rest(empty.pid, empty.heap)
+        for what, title in (("rss_kib", "RSS of a model, KiB"), ("heap_kib", "heap of a model, KiB"),
+                            ("threads", "threads of a model")):
+            self.facts[title] = round((reading[what] - base[what]) / max(1, self._size - 1), 2)
+        self.time(place, "index, ms", lambda: place.ask("POST", "/v2/repository/index"))
+        self.time(place, "metrics page, ms", place.metrics)
+        place.disconnect()
+        self.measure_polls(place)
+
+    def time(self, place, title, work):
+        import time  # pylint: disable=import-outside-toplevel
+        begin = time.monotonic()
+        for _ in range(3):
+            work()
+        self.facts[title] = round((time.monotonic() - begin) / 3 * 1000, 1)
+
+    def measure_polls(self, place):
+        """CPU time of a poll of which nothing comes."""
+        import time  # pylint: disable=import-outside-toplevel
+        before, n = place.cpu_seconds(), 3
+        time.sleep(n * self.POLL_SECONDS)
+        self.facts["poll, ms of CPU"] = round((place.cpu_seconds() - before) / n * 1000, 1)
+
+    def change(self, place, number):
+        """Each of them waits until it is loaded again."""
+        self._changes += 1
+        names = [self.model_name((number * self.CHANGED + i) % self._size) for i in range(self.CHANGED)]
+        for name in names:
+            text = operations.MODELS["plain"] + f'parameters {{ key: "n" value {{ string_value: "{self._changes:06}" }} }}\n'
+            new = place.repository / name / ".new"
+            new.write_text(text, encoding="ascii")
+            new.rename(place.repository / name / "config.pbtxt")
+        for name in names:
+            self.wait_for_change(place, name)
+
+    def wait_for_change(self, place, name):
+        import time  # pylint: disable=import-outside-toplevel
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            config = json.loads(place.ask("GET", f"/v2/models/{name}/config"))
+            if config["parameters"].get("n", {}).get("string_value") == f"{self._changes:06}":
+                return
+            time.sleep(0.2)
+        raise Failed(f"a change of {name} is not polled")
+
+    def tenth(self, place, n, number):
+        for _ in range(self.ROUNDS):
+            index = json.loads(place.ask("POST", "/v2/repository/index"))
+            if len(index) != self._size:
+                raise Failed(f"the index has {len(index)} models")
+            place.ask("GET", "/v2/models/stats")
+            place.metrics()
+        self.change(place, number)
+        place.disconnect()
+
+
+# ---- 7 ----
+
+
+class Observed(Part):
+    """Traces, a verbose log and readings of the metrics, all at once."""
+
+    name, title, unit, full, at_least = "observed", "requests with traces, logs and metrics", "requests", 1_000_000, 2000
+    EVERY = 100         # traces of a file
+
+    def __init__(self):
+        super().__init__()
+        self._folder = pathlib.Path(tempfile.mkdtemp(prefix="neso-length-"))
+        self.facts = {"trace files": 0, "log, MB": 0.0, "scrapes": 0}
+
+    @property
+    def options(self):
+        return ("--log-verbose=1", "--log-format=json", f"--log-file={self._folder / 'log'}",
+                f"--port-file={self._folder / 'ports'}", "--metrics-config=histogram_latencies=true",
+                *(f"--trace-config={setting}" for setting in (
+                    f"triton,file={self._folder / 'trace'}", f"triton,log-frequency={self.EVERY}", "rate=1",
+                    "level=TIMESTAMPS", "level=TENSORS")))
+
+    def models(self):
+        return {name: operations.MODELS[name] for name in ("plain", "thread", "batched", "ensemble")}
+
+    def tenth(self, place, n, number):
+        share = max(self.EVERY, n // 5 // self.EVERY * self.EVERY)  # no trace waits for its file to be full
+        with Ticker(lambda: (place.metrics(), place.ask("GET", "/v2/dashboard?since=0&log=0")), 0.5) as scrapes:
+            for model, protocol, options in (("plain", "http", SHAPE), ("plain", "grpc", SHAPE),
+                                             ("batched", "http", ()), ("ensemble", "http", SHAPE),
+                                             ("thread", "grpc", (*SHAPE, *STREAM))):
+                place.bench(protocol, model, share, *options, f"--seed={number}")
+        self.facts["scrapes"] += scrapes.n_done
+        place.disconnect()
+        self.rotate()
+
+    def rotate(self):
+        """As logrotate does with copytruncate, and a program that collects traces."""
+        log = self._folder / "log"
+        self.facts["log, MB"] = round(self.facts["log, MB"] + log.stat().st_size / 1e6, 1)
+        with open(log, "r+b") as file:
+            file.truncate(0)
+        for path in sorted(self._folder.glob("trace.*"), key=lambda path: int(path.suffix[1:])):
+            json.loads(path.read_text())
+            path.unlink()
+            self.facts["trace files"] += 1
+
+    def finish(self, place):
+        if self.facts["trace files"] == 0 or self.facts["scrapes"] == 0:
+            raise Failed(f"something was never done: {self.facts}")
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+PARTS = (Requests, Loads, Sequences, Connections, Idle, Models, Observed)
