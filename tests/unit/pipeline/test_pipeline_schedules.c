@@ -224,8 +224,8 @@ static void test_failing_step_against_cancel(void **state) {
                                                   .cancels = true,
                                                   .unloads = true,
                                                   .fails = true,
-                                                  .deviations = 2,
-                                                  .min_schedules = 500 });
+                                                  .deviations = 1,
+                                                  .min_schedules = 100 });
 
         (void)state;
         assert_true(n[0] == 0 && n[1] > 0 && n[2] > 0);
@@ -237,8 +237,8 @@ static void test_join_against_cancel(void **state) {
                                                   .n_models = 3,
                                                   .n_calls = 1,
                                                   .cancels = true,
-                                                  .deviations = 2,
-                                                  .min_schedules = 500 });
+                                                  .deviations = 1,
+                                                  .min_schedules = 100 });
 
         (void)state;
         assert_true(n[0] > 0 && n[1] == 0 && n[2] > 0);

@@ -270,6 +270,8 @@ void mutex_unlock(struct mutex *m) {
         if (self == NULL)
                 return;
         release(m);
+        if (is_point(m))
+                give_turn();
 }
 
 bool mutex_is_held(const struct mutex *m) {

@@ -4,8 +4,8 @@
  * explorer.c defines the functions of base/lock.h, base/thread.h and base/clock.h, so that the program and
  * what it calls are linked with it instead. The threads are contexts within one thread of the system, with
  * stacks and thread-local variables of their own; at each *point* the explorer chooses which one goes on. Points are where
- * a mutex is locked, a condition or a thread's end is waited for, a thread ends, and the atomic operations of
- * sources that are compiled with explorer_atomics.h: what another thread can see happens right behind one.
+ * a mutex is locked or unlocked, a condition or a thread's end is waited for, a thread ends, and the atomic
+ * operations of sources that are compiled with explorer_atomics.h.
  * A schedule is the list of choices; the explorer goes through them depth first.
  *
  * In the plain schedule a thread goes on until it cannot, and then the next one does. A *deviation* is a point

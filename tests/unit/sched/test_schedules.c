@@ -180,8 +180,8 @@ static void test_cancel_against_unload(void **state) {
                              .n_requests = 1,
                              .cancels = true,
                              .drains = true,
-                             .deviations = 3,
-                             .min_schedules = 3000 },
+                             .deviations = 2,
+                             .min_schedules = 1000 },
              n);
         assert_true(n[0] > 0 && n[1] > 0 && n[2] > 0);
 }
@@ -194,8 +194,8 @@ static void test_batch_against_cancel(void **state) {
                              .n_executors = 1,
                              .n_requests = 2,
                              .cancels = true,
-                             .deviations = 3,
-                             .min_schedules = 3000 },
+                             .deviations = 2,
+                             .min_schedules = 1000 },
              n);
         assert_true(n[0] > 0 && n[1] == 0 && n[2] > 0);
 }
@@ -208,8 +208,8 @@ static void test_timeout_against_unload(void **state) {
                              .n_executors = 1,
                              .n_requests = 2,
                              .drains = true,
-                             .deviations = 3,
-                             .min_schedules = 3000 },
+                             .deviations = 2,
+                             .min_schedules = 1000 },
              n);
         assert_true(n[0] > 0 && n[1] > 0 && n[2] > 0);
 }
@@ -224,8 +224,8 @@ static void test_run_to_completion(void **state) {
                              .n_requests = 2,
                              .cancels = true,
                              .drains = true,
-                             .deviations = 3,
-                             .min_schedules = 3000 },
+                             .deviations = 2,
+                             .min_schedules = 1000 },
              n);
         assert_true(n[0] > 0 && n[1] > 0);
 }
@@ -238,8 +238,8 @@ static void test_executor_that_leaves(void **state) {
                              .n_executors = 2,
                              .n_requests = 2,
                              .removes = true,
-                             .deviations = 3,
-                             .min_schedules = 3000 },
+                             .deviations = 2,
+                             .min_schedules = 1000 },
              n);
         assert_true(n[0] > 0 && n[1] == 0 && n[2] == 0);
 }
@@ -252,8 +252,8 @@ static void test_order(void **state) {
                              .n_executors = 2,
                              .n_requests = 2,
                              .cancels = true,
-                             .deviations = 3,
-                             .min_schedules = 3000 },
+                             .deviations = 2,
+                             .min_schedules = 1000 },
              n);
         assert_true(n[0] > 0 && n[1] == 0);
 }
