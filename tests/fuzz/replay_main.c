@@ -11,7 +11,9 @@
 #include <string.h>
 
 /* Beginnings of one file: all of them for small files. */
+#ifndef MAX_CUTS
 #define MAX_CUTS 512
+#endif
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

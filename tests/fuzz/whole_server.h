@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The server as users run it, within a fuzz target: the core with models of the identity backend, HTTP
+ * and gRPC on ports of their own, and a client that writes bytes and reads until the connection ends.
+ *
+ * The models, in a folder that the end of the program removes: "numbers" (FP32), "texts" (BYTES) and
+ * "batches" (FP32, dynamic batching). Only what whole_server_options switches on lets a client change
+ * more than that: without it no model can be loaded and no region registered, so that inputs find the
+ * same server.
+ *
+ * Ownership.  One server per process; whole_server_get() starts it, the end of the program stops it and
+ * asserts that it stops.
+ * Threads.  The target's thread.
+ */
+#pragma once
+
+#include "base/str.h"
+#include "base/strbuf.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct TRITONSERVER_Server;
+struct shared_memory;
+
+struct whole_server_options {
+        bool may_load;     /* model control mode explicit; else none */
+        bool has_regions;  /* clients may register shared memory */
+        bool needs_no_net; /* without ports */
+        bool is_strict;    /* configurations are not completed */
+        const char *const
+                *python_settings; /* keys and values of its backend, NULL at the end; or NULL */
+};
+
+struct whole_server {
+        struct TRITONSERVER_Server *core;
+        const char                 *models;  /* path of the repository */
+        struct shared_memory       *regions; /* NULL without has_regions */
+        uint16_t                    http_port, grpc_port;
+};
+
+/* The options count at the first call. */
+const struct whole_server *whole_server_get(const struct whole_server_options *options);
+
+/* Writes models/<name>/config.pbtxt and the folder of version 1. */
+void whole_server_put_config(const char *name, struct str config);
+
+/* Submits a request with 8 bytes for the input "I". Ends the program unless it is refused, or answered and
+ * released once each. */
+void whole_server_infer(const char *model, bool cancels);
+
+/* Sends the bytes in pieces of that size (0: in one), closes the sending side, and reads all answers into
+ * `ret`, whose max bounds them. False: the connection was reset, so that the answers may be cut. */
+bool whole_server_talk(uint16_t port, struct str bytes, size_t piece, struct strbuf *ret);
+
+/* False for bytes whose answers cannot be told apart: an answer to HEAD has the length of a body that does not
+ * follow, one to HTTP/1.0 may end with its connection. */
+bool whole_server_can_check(struct str requests);
+/* Ends the program unless the text is a series of HTTP/1.1 answers, of which the last may be cut. */
+void whole_server_check_answers(struct str text);
+
+/* Sends one POST and reads its answer. Returns the status; the body is appended to `ret_body`. */
+int whole_server_ask(const char *path, struct str body, struct strbuf *ret_body);
