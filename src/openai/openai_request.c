@@ -378,7 +378,7 @@ static struct error *read_messages(struct body_reader *r, const struct member_ru
 
 /* ---- tools and forms of the answer ---- */
 
-static struct error *check_schema(struct str schema, const char *param) {
+struct error *openai_schema_check(struct str schema, const char *param) {
         bool     is_text = false;
         unsigned depth = 0;
 
@@ -453,7 +453,7 @@ static struct error *read_response_format(struct body_reader *r, const struct me
                 return openai_fault(rule->name, "'response_format' of the type json_schema needs "
                                                 "json_schema.schema, an object");
         r->q->schema = schema;
-        return check_schema(schema, rule->name);
+        return openai_schema_check(schema, rule->name);
 }
 
 static struct error *read_tools(struct body_reader *r, const struct member_rule *rule) {
