@@ -180,6 +180,7 @@ static struct error *init_openai(struct serve *s) {
 
         TRY(openai_settings_init(&s->openai));
         s->openai.lists_all = o->openai_list_all;
+        s->openai.lora_separator = o->openai_lora_separator;
         s->openai.max_choices = (uint32_t)o->openai_max_choices;
         s->openai.may_load = strcasecmp(o->model_control_mode, "explicit") == 0;
         s->openai.heartbeat_ns = (uint64_t)o->openai_heartbeat_ms * NS_PER_MS;

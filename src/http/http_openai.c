@@ -154,9 +154,9 @@ static const char *code_of(const struct pending_openai *p, const struct error *e
 
         if (p->answer.code != NULL)
                 return p->answer.code;
-        if (err->code != ERR_UNAVAILABLE || p->request.model == NULL)
+        if (err->code != ERR_UNAVAILABLE || p->request.served == NULL)
                 return NULL;
-        core_error_drop(NESO_ServerReadiness(p->http->core, p->request.model, -1, &is_ready,
+        core_error_drop(NESO_ServerReadiness(p->http->core, p->request.served, -1, &is_ready,
                                              &asks_backends));
         return is_ready ? NULL : OPENAI_CODE_NOT_READY;
 }
@@ -190,7 +190,7 @@ static void find_meter(struct pending_openai *p, struct TRITONSERVER_InferenceRe
         if (p->meter != NULL || p->settings->metrics == NULL)
                 return;
         core_error_drop(TRITONSERVER_InferenceResponseModel(response, &name, &version));
-        p->meter = openai_metrics_meter(p->settings->metrics, p->request.model, version);
+        p->meter = openai_metrics_meter(p->settings->metrics, p->request.served, version);
 }
 
 static void measure_text(struct pending_openai *p, uint64_t now_ns) {
@@ -597,7 +597,7 @@ static struct error *add_run(struct pending_openai *p) {
         TRY(infer_array_grow(&p->http->arena, (void **)&p->runs, p->n_runs,
                              sizeof(struct openai_run *)));
         p->runs[p->n_runs++] = run;
-        return infer_call_open(&run->call, p->request.model, -1);
+        return infer_call_open(&run->call, p->request.served, -1);
 }
 
 static struct error *fill_run(struct pending_openai *p, uint32_t i) {
@@ -763,7 +763,8 @@ static struct error *check_size(const struct http_call *http) {
 static struct error *check_model_access(struct pending_openai *p) {
         struct http_call *http = p->http;
 
-        http->model = str_of(p->request.model);
+        TRY(openai_request_split_model(&p->request, p->settings->lora_separator, &http->arena));
+        http->model = str_of(p->request.served);
         p->verdict = access_check_model(&http->access, http->model, &http->arena, &p->refusal);
         return p->verdict == ACCESS_GRANTED ? NULL : error_new_text(ERR_INVALID_ARG, p->refusal);
 }
@@ -785,7 +786,7 @@ static struct error *read_request(struct pending_openai *p) {
         }
         TRY(err);
         TRY(add_run(p));
-        TRY(openai_model_read(p->runs[0]->call.request, p->request.model, &p->model));
+        TRY(openai_model_read(p->runs[0]->call.request, p->request.served, &p->model));
         TRY(openai_model_check(&p->model, p->request.endpoint));
         if (p->model.format != OPENAI_FORMAT_OPENAI)
                 TRY(openai_tool_choose(&p->request, &http->arena, &p->request.tool));

@@ -390,6 +390,8 @@ static void print_sampling(const struct part_map *p, const struct openai_part *p
                 json_member_u64(w, "n", part->n_choices);
         if (q->wants_logprobs)
                 json_member_u64(w, "logprobs", (uint64_t)q->n_logprobs.integer);
+        if (q->lora.ptr != NULL)
+                json_member_str(w, "lora_name", q->lora);
         put_json_stops(w, q);
         put_json_constraint(w, q);
         if (q->logit_bias.ptr != NULL) {
@@ -589,7 +591,19 @@ static struct error *fill_embed(const struct part_map *p, const struct openai_pa
         return put_number(p, "dimensions", "dimensions", &q->dimensions);
 }
 
+/* Only vLLM's model knows adapters by their names; one that speaks the API reads the name of the model. */
+static struct error *check_lora(const struct part_map *p) {
+        const struct openai_request *q = p->map->q;
+
+        if (q->lora.ptr == NULL || p->map->model->format == OPENAI_FORMAT_OPENAI ||
+            (p->map->model->format == OPENAI_FORMAT_VLLM && q->endpoint != OPENAI_EMBEDDINGS))
+                return NULL;
+        return openai_fault("model", "model '%s' takes no LoRA adapter such as '%.*s'",
+                            p->map->model->name, STR_ARG(q->lora));
+}
+
 static struct error *fill(const struct part_map *p, const struct openai_part *part) {
+        TRY(check_lora(p));
         switch (p->map->model->format) {
         case OPENAI_FORMAT_VLLM:
                 return p->map->q->endpoint == OPENAI_EMBEDDINGS ? fill_vllm_embedding(p, part)

@@ -682,6 +682,23 @@ struct error *openai_request_read(enum openai_endpoint endpoint, struct str body
         return err;
 }
 
+struct error *openai_request_split_model(struct openai_request *q, const char *separator,
+                                         struct arena *arena) {
+        size_t      n = strlen(separator);
+        const char *at = n > 0 ? strstr(q->model, separator) : NULL;
+        char       *served;
+
+        q->served = q->model;
+        if (at == NULL || at == q->model || at[n] == '\0' || strstr(at + n, separator) != NULL)
+                return NULL;
+        served = arena_try_str(arena, str_range(q->model, (size_t)(at - q->model)));
+        if (served == NULL)
+                return infer_no_memory();
+        q->served = served;
+        q->lora = str_of(at + n);
+        return NULL;
+}
+
 uint64_t openai_request_max_tokens(const struct openai_request *q) {
         if (q->max_completion_tokens.json.ptr != NULL)
                 return (uint64_t)q->max_completion_tokens.integer;

@@ -53,7 +53,9 @@ struct openai_member {
 struct openai_request {
         enum openai_endpoint endpoint;
         struct str           body;
-        const char          *model; /* in arena */
+        const char          *model; /* in arena: as the client wrote it */
+        const char *served; /* in arena: the model of the server; that name without an adapter's */
+        struct str  lora;   /* the adapter; ptr NULL: none */
 
         struct openai_number temperature, top_p, frequency_penalty, presence_penalty;
         struct openai_number seed, n, max_tokens, max_completion_tokens, best_of;
@@ -88,6 +90,10 @@ struct openai_request {
 struct error *openai_request_read(enum openai_endpoint endpoint, struct str body,
                                   struct arena *arena, struct openai_request *ret) NODISCARD;
 
+/* Splits the name of the model into that of the server's model and that of a LoRA adapter, where `separator` occurs in
+ * it once. "" is no separator. */
+struct error *openai_request_split_model(struct openai_request *q, const char *separator,
+                                         struct arena *arena) NODISCARD;
 /* INVALID_ARG for a JSON schema that is too long or too deep; `param` is the member that has it. */
 struct error *openai_schema_check(struct str schema, const char *param) NODISCARD;
 /* Returns the largest number of tokens that the client wants; 0 when it gave none. */
