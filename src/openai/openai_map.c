@@ -262,6 +262,11 @@ static const char *max_tokens_member(const struct openai_request *q) {
 static struct error *put_max_tokens(const struct part_map *p, const char *name) {
         uint64_t max = max_tokens_of(p);
 
+        if (max == 0 && openai_model_needs(p->map->model, name))
+                return openai_fault("max_tokens",
+                                    "model '%s' needs 'max_tokens', or the parameter "
+                                    "'openai_max_tokens' in its configuration",
+                                    p->map->model->name);
         if (max == 0)
                 return NULL;
         if (!openai_model_takes(p->map->model, name))
