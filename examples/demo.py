@@ -490,6 +490,20 @@ def show_python(screen, client, images, labels):
     expect(n_right >= N_SHOWN - 2, "a pipeline that is mostly right")
 
 
+def show_embeddings(screen, client):
+    screen.title("Vectors of texts by the OpenAI API (the weights are random; the same words are near)")
+    texts = ["the cat sat on the mat", "a cat sat on a mat", "prices fell again on Monday"]
+    reply = json.loads(client.send("POST", "/v1/embeddings", json.dumps(
+        {"model": "embedder", "input": texts, "encoding_format": "float"}))[1])
+    vectors = numpy.float32([row["embedding"] for row in reply["data"]])
+    nearness = vectors @ vectors.T
+    for text, near in zip(texts, nearness[0]):
+        print(f"  {text:30} {screen.bar * max(1, round(30 * float(near)))} {near:.2f}")
+    expect(numpy.allclose(nearness.diagonal(), 1, atol=1e-3), "vectors of length 1")
+    expect(nearness[0, 1] > nearness[0, 2] + 0.1, "texts with the same words to be nearer")
+    expect(reply["usage"]["prompt_tokens"] == sum(map(len, texts)), "a token for each byte")
+
+
 def show_all(screen, port, grpc_port):
     images, labels = read_held_out()
     client, rpc = Client(port), GrpcClient(grpc_port)
@@ -505,6 +519,7 @@ def show_all(screen, port, grpc_port):
     show_pictures(screen, client)
     show_sequences(screen, client)
     show_python(screen, client, images, labels)
+    show_embeddings(screen, client)
     client.close()
     rpc.close()
 

@@ -12,6 +12,10 @@ but it has learned nothing, and its classes mean nothing.
 TARGET/accumulator adds up the numbers of a sequence. It remembers nothing itself: the sum so far is
 an implicit state, an output of one request that the server gives as an input to the next one.
 
+TARGET/embedder makes vectors of texts for the OpenAI API, as a chain: python_models/text_bytes makes
+numbers of a text's bytes, and text_network, whose weights are random, too, makes the vector: a
+convolution over the bytes, and the mean of what it finds. Texts with the same pieces have near vectors.
+
 Needs python3-numpy and python3-onnx.
 """
 import pathlib
@@ -148,9 +152,75 @@ def make_accumulator(target):
     (target / "accumulator" / "config.pbtxt").write_text(ACCUMULATOR)
 
 
+N_BYTES = 128  # of a text, as python_models/text_bytes has it
+N_FEATURES = 64
+
+TEXT_NETWORK = """\
+name: "text_network"
+backend: "onnxruntime"
+max_batch_size: 64
+
+input { name: "tokens" data_type: TYPE_INT64 dims: [ 128 ] }
+output { name: "vector" data_type: TYPE_FP32 dims: [ 64 ] }
+output { name: "num_input_tokens" data_type: TYPE_INT32 dims: [ 1 ] }
+
+instance_group { count: 1 kind: KIND_CPU }
+dynamic_batching { }
+"""
+
+EMBEDDER = """\
+name: "embedder"
+platform: "chain"
+parameters { key: "stages" value { string_value: "text_bytes,text_network" } }
+parameters { key: "openai" value { string_value: "embeddings" } }
+"""
+
+
+def make_text_network():
+    graph = Graph()
+    number = numpy_helper.from_array
+    graph.weights += [number(numpy.int64([1]), "one"), number(numpy.int64([2]), "two"),
+                      number(numpy.int64(0), "zero"), number(numpy.float32(1), "least")]
+    x = graph.add("Gather", graph.weight((257, N_FEATURES), 1), "tokens")
+    x = graph.add("Transpose", x, perm=[0, 2, 1])
+    x = graph.add("Conv", x, graph.weight((N_FEATURES, N_FEATURES, 5), (5 * N_FEATURES) ** -0.5),
+                  kernel_shape=[5], pads=[2, 2])
+    x = graph.add("Tanh", x)
+    is_text = graph.add("Cast", graph.add("Greater", "tokens", "zero"), to=TensorProto.FLOAT)
+    n_bytes = graph.add("ReduceSum", is_text, "one", keepdims=1)
+    x = graph.add("Mul", x, graph.add("Unsqueeze", is_text, "one"))
+    x = graph.add("ReduceSum", x, "two", keepdims=0)
+    x = graph.add("Div", x, graph.add("Max", n_bytes, "least"))
+    graph.add("LpNormalization", x, output="vector", axis=1, p=2)
+    graph.add("Cast", n_bytes, output="num_input_tokens", to=TensorProto.INT32)
+
+    def tensor(name, kind, n):
+        return helper.make_tensor_value_info(name, kind, ["batch", n])
+
+    made = helper.make_model(
+        helper.make_graph(graph.nodes, "text_network", [tensor("tokens", TensorProto.INT64, N_BYTES)],
+                          [tensor("vector", TensorProto.FLOAT, N_FEATURES),
+                           tensor("num_input_tokens", TensorProto.INT32, 1)], graph.weights),
+        producer_name="examples/make_models.py",
+        opset_imports=[helper.make_opsetid("", OPSET)])
+    made.ir_version = IR_VERSION
+    onnx.checker.check_model(made, full_check=True)
+    return made
+
+
+def make_embedder(target):
+    version = target / "text_network" / "1"
+    version.mkdir(parents=True, exist_ok=True)
+    onnx.save(make_text_network(), str(version / "model.onnx"))
+    (target / "text_network" / "config.pbtxt").write_text(TEXT_NETWORK)
+    (target / "embedder" / "1").mkdir(parents=True, exist_ok=True)
+    (target / "embedder" / "config.pbtxt").write_text(EMBEDDER)
+
+
 def make_all(target):
     make_pictures(target)
     make_accumulator(target)
+    make_embedder(target)
 
 
 def main():

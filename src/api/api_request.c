@@ -266,6 +266,19 @@ struct TRITONSERVER_Error *NESO_InferenceRequestModelInputName(
         return NULL;
 }
 
+struct TRITONSERVER_Error *NESO_InferenceRequestModelInputIsOptional(
+        struct TRITONSERVER_InferenceRequest *inference_request, const char *name,
+        bool *is_optional) {
+        const struct model_io *input;
+
+        API_NEEDS(inference_request);
+        API_NEEDS(name);
+        API_NEEDS(is_optional);
+        input = model_io_find_input(REQUEST(inference_request)->model->io, str_of(name), 0);
+        *is_optional = input == NULL || input->is_optional;
+        return NULL;
+}
+
 struct TRITONSERVER_Error *NESO_InferenceRequestModelParameter(
         struct TRITONSERVER_InferenceRequest *inference_request, const char *key,
         const char **value) {

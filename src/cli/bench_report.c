@@ -86,6 +86,66 @@ static void put_response_table(const struct load_results *results, struct strbuf
         text_table_done(&t);
 }
 
+/* ---- tokens of language models ----------------------------------------------------------------- */
+
+static const struct text_column token_columns[] = {
+        { "LOAD", TEXT_RIGHT },      { "TOKENS/S", TEXT_RIGHT },  { "A REQUEST", TEXT_RIGHT },
+        { "OF PROMPT", TEXT_RIGHT }, { "FIRST P50", TEXT_RIGHT }, { "FIRST P90", TEXT_RIGHT },
+        { "FIRST P99", TEXT_RIGHT }, { "NEXT P50", TEXT_RIGHT },  { "NEXT P90", TEXT_RIGHT },
+        { "NEXT P99", TEXT_RIGHT },  { "GAP P99", TEXT_RIGHT },
+};
+
+#define N_TOKEN_TIMES 7 /* columns of durations */
+
+static void put_token_times(const struct tally *all, struct text_table *t) {
+        put_percentiles(&all->first, t);
+        put_percentiles(&all->pace, t);
+        text_table_put_duration(t, (double)histogram_percentile(&all->between, 99.0));
+}
+
+static void put_token_row(const struct load_result *r, bool has_streams, struct text_table *t) {
+        const struct tally *all = r->total;
+        double              n = (double)MAX(all->latency.n, 1);
+        double              tokens = (double)all->n_output_tokens;
+
+        text_table_printf(t, "%g", r->value);
+        text_table_printf(t, "%.1f", r->seconds > 0.0 ? tokens / r->seconds : 0.0);
+        text_table_printf(t, "%.1f", tokens / n);
+        text_table_printf(t, "%.1f", (double)all->n_prompt_tokens / n);
+        if (has_streams)
+                put_token_times(all, t);
+        for (size_t i = 0; !has_streams && i < N_TOKEN_TIMES; i++)
+                text_table_put(t, STR_LIT(""));
+}
+
+/* Where no answer is counted by the server, a piece of a stream stands for a token. */
+static void put_uncounted(const struct load_result *r, struct strbuf *out) {
+        uint64_t n = r->total->latency.n - MIN(r->total->n_counted, r->total->latency.n);
+
+        if (n > 0)
+                strbuf_printf(out,
+                              "load %g: the server reported no number of tokens for %llu requests: "
+                              "each piece of their answers counts as a token\n",
+                              r->value, (unsigned long long)n);
+}
+
+static void put_token_table(const struct load_results *results, bool has_streams,
+                            struct strbuf *out) {
+        struct text_table t;
+
+        text_table_init(&t, token_columns, ARRAY_LEN(token_columns));
+        for (size_t i = 0; i < results->n_items; i++)
+                put_token_row(&results->items[i], has_streams, &t);
+        strbuf_puts(out, has_streams
+                                 ? "\nTokens: to the first one, from each to the next in the mean "
+                                   "of a request, gaps of pieces:\n"
+                                 : "\nTokens:\n");
+        text_table_print(&t, out);
+        text_table_done(&t);
+        for (size_t i = 0; i < results->n_items; i++)
+                put_uncounted(&results->items[i], out);
+}
+
 /* ---- phases of the server ---------------------------------------------------------------------- */
 
 static const struct text_column phase_columns[] = {
@@ -138,8 +198,10 @@ static void put_phase_table(const struct load_results *results, const struct loa
                 for (size_t k = 0; k < m->n_steps; k++)
                         put_phases(r->value, m->steps[k].model, &r->steps[k], -1.0, &t);
         }
-        strbuf_puts(out, "\nServer, mean of a request (REST: network and protocols):\n");
-        text_table_print(&t, out);
+        if (t.n_cells > ARRAY_LEN(phase_columns)) { /* more than the heads */
+                strbuf_puts(out, "\nServer, mean of a request (REST: network and protocols):\n");
+                text_table_print(&t, out);
+        }
         text_table_done(&t);
 }
 
@@ -215,6 +277,8 @@ void bench_report_put(const struct load_results *results, const struct load_mode
         text_table_done(&t);
         if (plan->v->is_language)
                 put_response_table(results, out);
+        if (plan->endpoint != LANGUAGE_NONE)
+                put_token_table(results, load_plan_has_streams(plan), out);
         put_phase_table(results, m, out);
         strbuf_putc(out, '\n');
         for (size_t i = 0; i < results->n_items; i++)

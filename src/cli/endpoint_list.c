@@ -77,11 +77,13 @@ static void visit_grpc(entry_fn entry, void *out) {
 
 static void visit_all(entry_fn entry, void *out) {
         const struct http_route_table api = http_api_routes(), metrics = http_metrics_routes();
+        const struct http_route_table openai = http_openai_routes();
         const struct http_route_table sagemaker = http_sagemaker_routes();
         const struct http_route_table vertex_ai = http_vertex_ai_own_routes();
 
         visit_http("http", &api, entry, out);
         visit_http("metrics", &metrics, entry, out);
+        visit_http("openai", &openai, entry, out);
         visit_http("sagemaker", &sagemaker, entry, out);
         visit_http("vertex-ai", &vertex_ai, entry, out);
         visit_grpc(entry, out);

@@ -15,6 +15,8 @@ uint64_t open_files_needed(const struct cli_options *o) {
 
         if (o->allow_http)
                 n += (uint64_t)o->http_max_connections;
+        if (o->openai_port >= 0)
+                n += (uint64_t)o->http_max_connections;
         if (o->allow_sagemaker)
                 n += (uint64_t)o->http_max_connections;
         if (o->allow_vertex_ai)

@@ -65,6 +65,7 @@ struct serve {
         struct serve_tls            tls;
         struct infer_core           infer; /* for HTTP and the fronts of cloud platforms */
         struct http_server         *http;
+        struct http_server         *openai_port; /* NULL without --openai-port */
         struct serve_cloud          cloud;
         struct serve_grpc           grpc;
         struct http_server         *metrics;
@@ -173,17 +174,18 @@ static struct service logged_service(struct serve *s) {
         return service;
 }
 
-/* Does nothing without the OpenAI API. */
-static struct error *start_openai(struct serve *s) {
+/* What the OpenAI API needs, on whichever port. */
+static struct error *init_openai(struct serve *s) {
         const struct cli_options *o = &s->options;
 
-        if (!o->allow_openai)
-                return NULL;
         TRY(openai_settings_init(&s->openai));
         s->openai.lists_all = o->openai_list_all;
+        s->openai.lora_separator = o->openai_lora_separator;
         s->openai.max_choices = (uint32_t)o->openai_max_choices;
         s->openai.may_load = strcasecmp(o->model_control_mode, "explicit") == 0;
         s->openai.heartbeat_ns = (uint64_t)o->openai_heartbeat_ms * NS_PER_MS;
+        s->openai.request_ns = (uint64_t)o->openai_request_timeout_ms * NS_PER_MS;
+        s->openai.template_ns = (uint64_t)o->openai_template_timeout_ms * NS_PER_MS;
         return o->allow_metrics ? openai_metrics_new(&s->openai.metrics) : NULL;
 }
 
@@ -231,7 +233,6 @@ static struct error *start_http(struct serve *s) {
         options.routes =
                 s->dashboard != NULL ? http_api_routes() : http_api_routes_without_dashboard();
         options.service.dashboard = s->dashboard;
-        TRY(start_openai(s));
         if (!o->allow_openai)
                 options.routes.openai = NULL;
         options.service.openai = &s->openai;
@@ -239,6 +240,27 @@ static struct error *start_http(struct serve *s) {
         net_server_start(http_server_net(s->http));
         log_info("Started HTTPService at %s:%u", o->http_address,
                  net_server_port(http_server_net(s->http)));
+        return NULL;
+}
+
+static bool has_openai_port(const struct cli_options *o) {
+        return o->openai_port >= 0;
+}
+
+static struct error *start_openai_port(struct serve *s) {
+        const struct cli_options  *o = &s->options;
+        struct http_server_options options = shared_http_options(s);
+
+        options.net.name = "neso-openai";
+        options.net.port = (uint16_t)o->openai_port;
+        options.net.tls = s->tls.http;
+        options.net.n_threads = (size_t)o->http_threads;
+        options.routes = http_openai_routes();
+        options.service.openai = &s->openai;
+        TRY(http_server_new(&options, &s->openai_port));
+        net_server_start(http_server_net(s->openai_port));
+        log_info("Started OpenAI service at %s:%u", o->http_address,
+                 net_server_port(http_server_net(s->openai_port)));
         return NULL;
 }
 
@@ -294,6 +316,7 @@ struct port {
 static struct error *check_ports(const struct cli_options *o) {
         const struct port ports[] = {
                 { "HTTP", o->allow_http, o->http_address, o->http_port },
+                { "OpenAI", has_openai_port(o), o->http_address, o->openai_port },
                 { "GRPC", o->allow_grpc, o->grpc_address, o->grpc_port },
                 { "metrics", o->allow_metrics, metrics_address(o), o->metrics_port },
                 { "SageMaker", o->allow_sagemaker, o->http_address, o->sagemaker_port },
@@ -426,12 +449,16 @@ static struct error *start_services(struct serve *s) {
 
         if (o->allow_metrics || o->allow_vertex_ai)
                 TRY(memory_metrics_new(&s->budget, &s->memory_metrics));
-        if (o->allow_http || has_cloud)
+        if (o->allow_http || has_cloud || has_openai_port(o))
                 TRY(init_infer(s));
+        if ((o->allow_http && o->allow_openai) || has_openai_port(o))
+                TRY(start_error(init_openai(s), "failed to start the OpenAI API"));
         if (o->allow_grpc)
                 TRY(start_error(start_grpc(s), "failed to start GRPC service"));
         if (o->allow_http)
                 TRY(start_error(start_http(s), "failed to start HTTP service"));
+        if (has_openai_port(o))
+                TRY(start_error(start_openai_port(s), "failed to start OpenAI service"));
         if (has_cloud)
                 TRY(start_error(start_cloud(s), "failed to start the service of a cloud platform"));
         if (o->allow_metrics)
@@ -446,6 +473,7 @@ static uint16_t port_of(struct net_server *server) {
 static struct error *write_ports(struct serve *s) {
         const struct port_entry ports[] = {
                 { "http", port_of(http_server_net(s->http)) },
+                { "openai", port_of(http_server_net(s->openai_port)) },
                 { "grpc", port_of(grpc_server_net(s->grpc.server)) },
                 { "metrics", port_of(http_server_net(s->metrics)) },
                 { "sagemaker", port_of(http_server_net(s->cloud.sagemaker)) },
@@ -591,6 +619,7 @@ static int serve_stop(struct serve *s) {
         poller_stop(s->poller);
         dashboard_stop(s->dashboard); /* which looks at the ports */
         end_http(s->http, deadline_ns);
+        end_http(s->openai_port, deadline_ns);
         end_http(s->cloud.sagemaker, deadline_ns);
         end_http(s->cloud.vertex_ai, deadline_ns);
         end_grpc(&s->grpc, deadline_ns);
@@ -650,8 +679,10 @@ static void serve_drain(void *owner) {
 /* Tells the supervisor's watchdog that the server lives, if each loop has done a round since the last time. */
 static void tell_alive(void *owner) {
         struct serve      *s = owner;
-        struct net_server *servers[] = { http_server_net(s->http), grpc_server_net(s->grpc.server),
+        struct net_server *servers[] = { http_server_net(s->http),
+                                         grpc_server_net(s->grpc.server),
                                          http_server_net(s->metrics),
+                                         http_server_net(s->openai_port),
                                          http_server_net(s->cloud.sagemaker),
                                          http_server_net(s->cloud.vertex_ai) };
         bool               are_alive = true;

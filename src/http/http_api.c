@@ -138,3 +138,16 @@ struct http_route_table http_api_routes_without_dashboard(void) {
         table.n_rows -= N_DASHBOARD_ROWS;
         return table;
 }
+
+/* "/health/ready" is the path of the reference server's program for this API. */
+static const struct http_route openai_port_rows[] = {
+        { "/v2/health/live", GET, ENDPOINT_HEALTH, NULL, http_health_live },
+        { "/v2/health/ready", GET, ENDPOINT_HEALTH, NULL, http_health_ready },
+        { "/health/ready", GET, ENDPOINT_HEALTH, NULL, http_health_ready },
+};
+
+struct http_route_table http_openai_routes(void) {
+        return (struct http_route_table){ .rows = openai_port_rows,
+                                          .n_rows = ARRAY_LEN(openai_port_rows),
+                                          .openai = &openai_table };
+}

@@ -195,6 +195,9 @@ bool        http_call_wants_packing(const struct http_call *call);
 void http_call_begin_chunks(struct http_call *call, const struct http_reply *reply);
 void http_call_send_chunk(struct http_call *call, const struct http_part *part);
 void http_call_end_chunks(struct http_call *call);
+/* Sends the last chunk while the handler has still to wait for something: the client has its whole answer,
+ * and the connection ends. The handler ends the call later, with http_call_end_chunks(). */
+void http_call_finish_chunks(struct http_call *call);
 /* Number of chunks queued so far, and how many of these the socket has taken. */
 uint64_t http_call_chunks_sent(const struct http_call *call);
 uint64_t http_call_chunks_written(const struct http_call *call);

@@ -669,6 +669,7 @@ static void end_chunks(struct http_conn *c) {
         drop_chunks(c);
         c->out.in_chunks = false;
         c->out.is_last_queued = false;
+        c->out.is_held = false;
         end_call(c);
 }
 
@@ -691,7 +692,7 @@ static void flush_chunks(struct http_conn *c) {
 
         if (is_gone(c)) {
                 drop_chunks(c);
-                if (c->out.is_last_queued)
+                if (c->out.is_last_queued && !c->out.is_held)
                         end_chunks(c);
                 return;
         }
@@ -700,7 +701,10 @@ static void flush_chunks(struct http_conn *c) {
 
                 count_written(c);
                 if (c->out.is_last_sent) {
-                        end_chunks(c);
+                        if (c->out.is_held)
+                                conn_shutdown(c->net);
+                        else
+                                end_chunks(c);
                         return;
                 }
                 if (list_is_empty(&c->out.chunks) && !c->out.is_last_queued)
@@ -730,7 +734,7 @@ void http_call_begin_chunks(struct http_call *call, const struct http_reply *rep
                        c->shard->net.is_draining || c->has_ended ||
                        drain_sends_away(call->service->drain, call->send_start_ns);
         c->out.in_chunks = true;
-        c->out.is_last_queued = c->out.is_last_sent = false;
+        c->out.is_last_queued = c->out.is_last_sent = c->out.is_held = false;
         c->out.n_chunks_sent = c->out.n_chunks_written = 0;
         head.n_parts = 0;
         if (write_reply(c, &head, true) == CONN_WRITE_FAILED)
@@ -788,9 +792,19 @@ void http_call_end_chunks(struct http_call *call) {
         struct http_conn *c = call->conn;
 
         c->out.is_last_queued = true;
+        c->out.is_held = false;
         enter_state(c, HTTP_CONN_WRITE, HTTP_PHASE_WRITE, clock_now_ns());
         flush_chunks(c);
         run_conn(c);
+}
+
+void http_call_finish_chunks(struct http_call *call) {
+        struct http_conn *c = call->conn;
+
+        c->out.close = true;
+        c->out.is_held = true;
+        c->out.is_last_queued = true;
+        flush_chunks(c);
 }
 
 uint64_t http_call_chunks_sent(const struct http_call *call) {
@@ -1402,6 +1416,11 @@ static COLD void take_scratch(struct http_conn *c, size_t n) {
                 refuse_request(c, 503, HTTP_LIMIT_MEMORY, BYTE_BUDGET_USED_UP);
 }
 
+/* The client has its whole answer, though the handler has the call. */
+static bool is_finished(const struct http_conn *c) {
+        return c->out.is_held && c->out.is_last_sent && !conn_is_writing(c->net);
+}
+
 /* Bytes that arrive now belong to the next request, which waits. */
 static bool is_answering(const struct http_conn *c) {
         return c->state == HTTP_CONN_CALL || c->state == HTTP_CONN_WRITE;
@@ -1454,7 +1473,7 @@ static void on_conn_end(struct conn *net, bool is_reset) {
 
         run_deferred_parse(c);
         c->has_ended = true;
-        if (is_reset || (!is_answering(c) && !turns_is_waiting(&c->turn)))
+        if (is_reset || is_finished(c) || (!is_answering(c) && !turns_is_waiting(&c->turn)))
                 http_conn_close(c);
         /* A peer that only closed its sending side may still read, so the answer is sent. */
         abort_call(c);

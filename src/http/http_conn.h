@@ -113,6 +113,7 @@ struct http_out {
         bool     is_http10;      /* no chunked framing; keep-alive is announced */
         bool     is_last_queued; /* http_call_end_chunks() was called */
         bool     is_last_sent;   /* the last chunk is written or pending */
+        bool     is_held;        /* between http_call_finish_chunks() and http_call_end_chunks() */
 };
 
 /* A model that runs between two requests evicts the connection from the CPU's caches. So the fields that

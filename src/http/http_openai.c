@@ -58,12 +58,15 @@ struct pending_openai {
         uint32_t                n_running;  /* inferences, and 1 while they are being started */
         bool                    is_reading; /* a compute thread has the request */
         bool                    has_begun;  /* stream: status and headers are sent */
-        bool                    has_failed; /* stream: its failure is sent */
-        struct error           *failure;    /* owned: that the client has not seen */
-        enum access_verdict     verdict;    /* of the model that the body names */
-        const char             *refusal;    /* text of the verdict */
+        bool                    has_failed; /* its failure is sent, though inferences go on */
+        bool                    is_late; /* so is the end of the answer: a time limit has passed */
+        struct error           *failure; /* owned: that the client has not seen */
+        enum access_verdict     verdict; /* of the model that the body names */
+        const char             *refusal; /* text of the verdict */
         struct http_kept        kept;
         struct loop_timer       heartbeat;
+        struct loop_timer       deadline;
+        uint64_t                render_by_ns; /* end of the time to render the messages */
         struct loop_work        work;
         struct http_part        part; /* the whole answer */
         struct openai_meter    *meter;
@@ -85,6 +88,7 @@ static void run_done(struct openai_run *run) {
 /* Frees what the request holds outside the arena. */
 static void pending_done(struct pending_openai *p) {
         loop_timer_cancel(&p->heartbeat);
+        loop_timer_cancel(&p->deadline);
         p->http->on_abort = p->http->on_written = NULL;
         http_kept_drop_all(&p->kept);
         run_done(p->render);
@@ -150,9 +154,9 @@ static const char *code_of(const struct pending_openai *p, const struct error *e
 
         if (p->answer.code != NULL)
                 return p->answer.code;
-        if (err->code != ERR_UNAVAILABLE || p->request.model == NULL)
+        if (err->code != ERR_UNAVAILABLE || p->request.served == NULL)
                 return NULL;
-        core_error_drop(NESO_ServerReadiness(p->http->core, p->request.model, -1, &is_ready,
+        core_error_drop(NESO_ServerReadiness(p->http->core, p->request.served, -1, &is_ready,
                                              &asks_backends));
         return is_ready ? NULL : OPENAI_CODE_NOT_READY;
 }
@@ -186,7 +190,7 @@ static void find_meter(struct pending_openai *p, struct TRITONSERVER_InferenceRe
         if (p->meter != NULL || p->settings->metrics == NULL)
                 return;
         core_error_drop(TRITONSERVER_InferenceResponseModel(response, &name, &version));
-        p->meter = openai_metrics_meter(p->settings->metrics, p->request.model, version);
+        p->meter = openai_metrics_meter(p->settings->metrics, p->request.served, version);
 }
 
 static void measure_text(struct pending_openai *p, uint64_t now_ns) {
@@ -305,6 +309,87 @@ static void end_stream(struct pending_openai *p) {
         http_call_end_chunks(http);
 }
 
+/* ---- time limits ---- */
+
+static uint64_t request_by_ns(const struct pending_openai *p) {
+        return p->settings->request_ns > 0 ? p->http->recv_start_ns + p->settings->request_ns
+                                           : CLOCK_NEVER;
+}
+
+/* When memory is short, the request goes on without a limit. */
+static void arm_deadline(struct pending_openai *p) {
+        uint64_t by_ns = MIN(request_by_ns(p), p->render_by_ns);
+
+        if (by_ns != CLOCK_NEVER || loop_timer_is_armed(&p->deadline))
+                (void)loop_timer_arm(http_call_loop(p->http), &p->deadline, by_ns);
+}
+
+static struct error *late_error(struct pending_openai *p) {
+        if (p->failure != NULL) /* only other inferences are waited for */
+                return STEAL(p->failure);
+        if (p->render_by_ns < request_by_ns(p))
+                return error_new(ERR_INTERNAL,
+                                 "model '%s' did not render the messages within %llu ms "
+                                 "(--openai-template-timeout-ms)",
+                                 p->model.template_model,
+                                 (unsigned long long)(p->settings->template_ns / NS_PER_MS));
+        return error_new(ERR_UNAVAILABLE,
+                         "the request took more than %llu ms (--openai-request-timeout-ms)",
+                         (unsigned long long)(p->settings->request_ns / NS_PER_MS));
+}
+
+/* The whole answer of a request that has none yet. */
+static void send_refusal(struct pending_openai *p, const struct error *err) {
+        const struct openai_error e = { .status = status_of(err),
+                                        .message = err->message,
+                                        .param = err->field,
+                                        .code = code_of(p, err) };
+        const struct http_header  headers[] = { { STR_LIT("x-request-id"), str_of(p->id) },
+                                                { STR_LIT("Retry-After"), STR_LIT("1") } };
+        const struct http_reply   head = { .status = e.status,
+                                           .content_type = HTTP_JSON,
+                                           .headers = headers,
+                                           .n_headers = e.status == 503 ? 2 : 1,
+                                           .close = true };
+
+        strbuf_clear(&p->text);
+        openai_error_print(&e, &p->text);
+        p->has_begun = true;
+        http_call_begin_chunks(p->http, &head);
+        send_events(p);
+}
+
+/* The client gets its answer now. An inference that heeds no cancellation may go on for long. */
+static void on_deadline(struct loop_timer *t) {
+        struct pending_openai *p = CONTAINER_OF(t, struct pending_openai, deadline);
+        struct error          *err;
+
+        if (p->http->is_aborted)
+                return;
+        loop_timer_cancel(&p->heartbeat);
+        err = p->has_failed ? NULL : late_error(p);
+        if (err != NULL && p->has_begun) {
+                fail(p, err);
+        } else if (err != NULL) {
+                send_refusal(p, err);
+                error_free(err);
+                p->has_failed = true;
+                cancel_runs(p);
+        }
+        http_kept_drop_all(&p->kept);
+        p->is_late = true;
+        http_call_finish_chunks(p->http);
+}
+
+/* The inferences have ended, too. */
+static void end_late(struct pending_openai *p) {
+        struct http_call *http = p->http;
+
+        openai_meter_add(p->meter, OPENAI_ENDED_ERROR, 1);
+        pending_done(p);
+        http_call_end_chunks(http);
+}
+
 /* ---- a whole answer ---- */
 
 static struct error *print_answer(struct pending_openai *p) {
@@ -371,7 +456,10 @@ static void end_whole(struct pending_openai *p) {
 /* ---- responses ---- */
 
 static void end_request(struct pending_openai *p) {
-        if (p->failure != NULL)
+        loop_timer_cancel(&p->deadline);
+        if (p->is_late)
+                end_late(p);
+        else if (p->failure != NULL)
                 refuse(p, STEAL(p->failure));
         else if (p->request.is_stream)
                 end_stream(p);
@@ -509,7 +597,7 @@ static struct error *add_run(struct pending_openai *p) {
         TRY(infer_array_grow(&p->http->arena, (void **)&p->runs, p->n_runs,
                              sizeof(struct openai_run *)));
         p->runs[p->n_runs++] = run;
-        return infer_call_open(&run->call, p->request.model, -1);
+        return infer_call_open(&run->call, p->request.served, -1);
 }
 
 static struct error *fill_run(struct pending_openai *p, uint32_t i) {
@@ -598,6 +686,11 @@ static struct error *take_rendered(struct pending_openai *p) {
                 return error_new(ERR_INTERNAL, "model '%s' rendered no text",
                                  p->model.template_model);
         p->request.n_texts = 1;
+        if (p->request.texts->len > OPENAI_MAX_TEXT_BYTES)
+                return error_new(ERR_INTERNAL,
+                                 "model '%s' rendered a text of %zu bytes, at most %zu are allowed",
+                                 p->model.template_model, p->request.texts->len,
+                                 OPENAI_MAX_TEXT_BYTES);
         return NULL;
 }
 
@@ -606,14 +699,22 @@ static void on_rendered(struct infer_call *c) {
         struct pending_openai *p = run->p;
         struct error          *err = take_rendered(p);
 
+        p->render_by_ns = CLOCK_NEVER;
+        if (p->is_late) {
+                error_free(err);
+                end_late(p);
+                return;
+        }
         if (err == NULL && p->http->is_aborted)
                 err = error_new_text(ERR_CANCELLED, "the client has gone");
         if (err == NULL)
                 err = fill_runs(p);
-        if (err != NULL)
+        if (err != NULL) {
                 refuse(p, err);
-        else
-                start_runs(p);
+                return;
+        }
+        arm_deadline(p);
+        start_runs(p);
 }
 
 static struct error *fill_render(struct pending_openai *p) {
@@ -662,7 +763,8 @@ static struct error *check_size(const struct http_call *http) {
 static struct error *check_model_access(struct pending_openai *p) {
         struct http_call *http = p->http;
 
-        http->model = str_of(p->request.model);
+        TRY(openai_request_split_model(&p->request, p->settings->lora_separator, &http->arena));
+        http->model = str_of(p->request.served);
         p->verdict = access_check_model(&http->access, http->model, &http->arena, &p->refusal);
         return p->verdict == ACCESS_GRANTED ? NULL : error_new_text(ERR_INVALID_ARG, p->refusal);
 }
@@ -684,14 +786,19 @@ static struct error *read_request(struct pending_openai *p) {
         }
         TRY(err);
         TRY(add_run(p));
-        TRY(openai_model_read(p->runs[0]->call.request, p->request.model, &p->model));
+        TRY(openai_model_read(p->runs[0]->call.request, p->request.served, &p->model));
         TRY(openai_model_check(&p->model, p->request.endpoint));
+        if (p->model.format != OPENAI_FORMAT_OPENAI)
+                TRY(openai_tool_choose(&p->request, &http->arena, &p->request.tool));
         return needs_render(p) ? fill_render(p) : fill_runs(p);
 }
 
 static void start_request(struct pending_openai *p) {
         struct error *err;
 
+        if (p->render != NULL && p->settings->template_ns > 0)
+                p->render_by_ns = clock_now_ns() + p->settings->template_ns;
+        arm_deadline(p);
         if (p->render == NULL) {
                 start_runs(p);
                 return;
@@ -730,6 +837,8 @@ static void post(struct http_call *http, enum openai_endpoint endpoint) {
         strbuf_init(&p->text, 0);
         arena_init(&p->scratch, NULL, 0, 0);
         loop_timer_init(&p->heartbeat, on_heartbeat);
+        loop_timer_init(&p->deadline, on_deadline);
+        p->render_by_ns = CLOCK_NEVER;
         openai_settings_next_id(p->settings, endpoint, p->id);
         http->pending = p;
         http->on_abort = on_abort;

@@ -50,5 +50,7 @@ struct net_server *http_server_net(struct http_server *s);
 struct http_route_table http_api_routes(void);
 /* The same for --allow-dashboard=false: the paths of the dashboard are unknown. */
 struct http_route_table http_api_routes_without_dashboard(void);
+/* The OpenAI API and the health of the server, for a port of its own (http_api.c). */
+struct http_route_table http_openai_routes(void);
 /* "/metrics" (http_metrics.c). */
 struct http_route_table http_metrics_routes(void);

@@ -51,10 +51,12 @@ static void on_closed(struct channel *ch) {
         http_response_done(&ch->response);
 }
 
-/* The text of {"error": "..."}, or the body as it is. */
+/* The text of {"error": "..."} or {"error": {"message": "..."}}, or the body as it is. */
 static struct str reason_of(struct str body) {
         struct str quoted = json_find(body, "error");
 
+        if (quoted.len > 0 && quoted.ptr[0] == '{')
+                quoted = json_find(quoted, "message");
         return quoted.len >= 2 && quoted.ptr[0] == '"' ? str_range(quoted.ptr + 1, quoted.len - 2)
                                                        : body;
 }
@@ -77,6 +79,12 @@ static struct str event_json(struct str event) {
         return str_trim(str_range(event.ptr + skipped, event.len - skipped));
 }
 
+static bool has_error(struct str json) {
+        struct str error = json_find(json, "error");
+
+        return error.ptr != NULL && !STR_IS(error, "null");
+}
+
 /* Reports the events of the body that are complete. An event with an error, which may come after the status,
  * is the reason of the refusal at the end. */
 static void take_events(struct channel *ch, struct call *c, struct str body) {
@@ -85,7 +93,7 @@ static void take_events(struct channel *ch, struct call *c, struct str body) {
 
         while (ch->event_at < body.len && (event = event_at(body, ch->event_at)).ptr != NULL) {
                 a.text = event_json(event);
-                if (json_find(a.text, "error").ptr != NULL) {
+                if (has_error(a.text)) {
                         ch->failed_at = ch->event_at;
                 } else if (a.text.len > 0 && c->ops->on_response != NULL) {
                         c->response_ns = ch->read_ns;

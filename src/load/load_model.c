@@ -238,6 +238,13 @@ struct error *load_model_read(const char *name, const char *version, struct str 
         return err;
 }
 
+void load_model_init_bare(const char *name, struct load_model *ret) {
+        memset(ret, 0, sizeof(*ret));
+        arena_init(&ret->arena, NULL, 0, ARENA_BYTES);
+        ret->name = arena_strdup(&ret->arena, name);
+        ret->found_version = "";
+}
+
 void load_model_done(struct load_model *m) {
         arena_done(&m->arena);
 }

@@ -49,7 +49,9 @@ struct load_model {
 /* INVALID_ARG when the texts are not those of a model. */
 struct error *load_model_read(const char *name, const char *version, struct str metadata,
                               struct str config, struct load_model *ret) NODISCARD;
-void          load_model_done(struct load_model *m);
+/* A model of which nothing but the name is known. */
+void                      load_model_init_bare(const char *name, struct load_model *ret);
+void                      load_model_done(struct load_model *m);
 const struct load_tensor *load_model_input(const struct load_model *m, struct str name);
 const struct load_tensor *load_model_output(const struct load_model *m, struct str name);
 

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "load/prompt_set.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -71,6 +72,19 @@ static const struct option_row rows[] = {
         ROW(FLAG, "language", is_language,
             .help = "measures of language models: time to the first response, between\n"
                     "responses. HTTP: requests go to generate_stream; gRPC: --streaming"),
+        ROW(TEXT, "endpoint", endpoint, .argument = "<chat|completions|embeddings|generate>",
+            .help = "load on a language model by the OpenAI API, or by generate_stream: time to "
+                    "the\n"
+                    "first token, from token to token, tokens a second"),
+        ROW(TEXT, "prompt-tokens", prompt_tokens, .argument = "MEAN,DEVIATION", .initial = "128",
+            .help = "--endpoint: words of a prompt, at random; 128"),
+        ROW(COUNT, "prefix-tokens", prefix_tokens, .argument = "N",
+            .help = "--endpoint: words that all prompts begin with; 0"),
+        ROW(COUNT, "output-tokens", output_tokens, .argument = "N",
+            .help = "--endpoint: limit of the tokens of an answer; none"),
+        ROW(TEXT, "prompts", prompts, .argument = "FILE",
+            .help = "--endpoint: prompts from a file, one on each line"),
+        ROW(FLAG, "whole", is_whole, .help = "--endpoint: answers as a whole, without streams"),
         ROW(FLAG, "collect-metrics", collects_metrics,
             .help = "report the means of the server's gauges during the windows"),
         ROW(TEXT, "metrics-url", metrics_url, .argument = "HOST:PORT/PATH",
@@ -94,12 +108,11 @@ static const struct option_row rows[] = {
             .help = "older form of --concurrency-range=N:0"),
         ROW(NUMBER, "max-concurrency", old_max_concurrency, .letter = 'c', .argument = "N",
             .min = 0, .max = 65536, .help = "older form of the range's end"),
-        ROW(TEXT, "service-kind", service_kind, .argument = "<triton>", .initial = "triton",
-            .help = "triton; others are not supported"),
+        ROW(TEXT, "service-kind", service_kind, .argument = "<triton|openai>", .initial = "triton",
+            .help = "openai: --endpoint=chat, unless it is given; triton"),
         MISSING("bls-composing-models", "naming the models that a model calls", "NAME,..."),
         MISSING("model-repository", "a server within this process", "DIRECTORY"),
         MISSING("model-signature-name", "TensorFlow Serving", "NAME"),
-        MISSING("endpoint", "an endpoint other than inference", "PATH"),
         MISSING("trace-level", "the trace settings of a server", "LEVEL"),
         MISSING("trace-rate", "the trace settings of a server", "N"),
         MISSING("trace-count", "the trace settings of a server", "N"),
@@ -234,7 +247,7 @@ static struct error *check_words(const struct load_values *v) {
         static const char *const types[] = { "PEM", NULL };
         static const char *const algorithms[] = { "none", "gzip", "deflate", NULL };
 
-        if (strcmp(v->service_kind, "triton") != 0)
+        if (strcmp(v->service_kind, "triton") != 0 && strcmp(v->service_kind, "openai") != 0)
                 return error_new(ERR_UNSUPPORTED, "--service-kind: '%s' is not supported",
                                  v->service_kind);
         if (strcmp(v->compression, "none") != 0 && strcmp(v->protocol, "grpc") != 0)
@@ -308,10 +321,10 @@ static struct error *read_periodic(struct load_plan *p) {
                 return error_new_text(ERR_INVALID_ARG,
                                       "--periodic-concurrency-range: whole numbers up to 65536, "
                                       "with an end");
-        if (!v->is_streaming && !v->is_language)
+        if (!v->is_streaming && !v->is_language && !load_plan_has_streams(p))
                 return error_new_text(ERR_INVALID_ARG,
                                       "--periodic-concurrency-range needs streams: -i grpc "
-                                      "--streaming, or --language");
+                                      "--streaming, --language, or --endpoint");
         if (v->request_period == 0)
                 return error_new_text(ERR_INVALID_ARG, "--request-period: at least 1");
         if (v->n_threads > 1 || v->n_requests > 0 || v->is_binary_search)
@@ -442,6 +455,61 @@ static struct error *check_numbers(const struct load_values *v) {
         return NULL;
 }
 
+/* ---- language models --------------------------------------------------------------------------- */
+
+static struct error *refuse_without_endpoint(const struct load_values *v) {
+        const char *given = v->prompts != NULL                     ? "prompts"
+                            : strcmp(v->prompt_tokens, "128") != 0 ? "prompt-tokens"
+                            : v->prefix_tokens > 0                 ? "prefix-tokens"
+                            : v->output_tokens > 0                 ? "output-tokens"
+                            : v->is_whole                          ? "whole"
+                                                                   : NULL;
+
+        return given != NULL ? error_new(ERR_INVALID_ARG, "--%s needs --endpoint", given) : NULL;
+}
+
+static struct error *check_endpoint(const struct load_plan *p) {
+        const struct load_values *v = p->v;
+        bool                      is_openai = language_endpoint_path(p->endpoint) != NULL;
+
+        if (strcmp(v->protocol, "http") != 0)
+                return error_new_text(ERR_INVALID_ARG, "--endpoint needs -i http");
+        if (strcmp(v->shared_memory, "none") != 0 || v->is_language || v->input_data.n_items > 0 ||
+            v->shapes.n_items > 0 || v->is_zero || v->data_directory != NULL)
+                return error_new_text(ERR_INVALID_ARG,
+                                      "--endpoint makes requests of prompts: no --language, "
+                                      "--input-data, --shape or --shared-memory");
+        if (v->version != NULL && is_openai)
+                return error_new_text(ERR_INVALID_ARG,
+                                      "--model-version: the OpenAI API has no versions");
+        if (v->batch > 1 && p->endpoint != LANGUAGE_EMBEDDINGS)
+                return error_new_text(ERR_INVALID_ARG,
+                                      "--batch-size with --endpoint: of embeddings alone");
+        if (v->is_whole && p->endpoint == LANGUAGE_GENERATE)
+                return error_new_text(ERR_INVALID_ARG,
+                                      "--whole: the endpoint generate is a stream");
+        if (v->prefix_tokens > PROMPT_SET_MAX_TOKENS)
+                return error_new(ERR_INVALID_ARG, "--prefix-tokens: at most %d",
+                                 PROMPT_SET_MAX_TOKENS);
+        return NULL;
+}
+
+static struct error *read_endpoint(struct load_plan *p) {
+        struct load_values *v = p->v;
+        bool                is_openai = strcmp(v->service_kind, "openai") == 0;
+
+        if (v->endpoint == NULL && !is_openai)
+                return refuse_without_endpoint(v);
+        p->endpoint =
+                v->endpoint != NULL ? language_endpoint_find(str_of(v->endpoint)) : LANGUAGE_CHAT;
+        if (p->endpoint == LANGUAGE_NONE)
+                return error_new(ERR_INVALID_ARG, "--endpoint: unknown value '%s'", v->endpoint);
+        TRY(check_endpoint(p));
+        v->is_streaming = false; /* --streaming of the reference: as always here */
+        return prompt_length_read("prompt-tokens", v->prompt_tokens, &p->prompt_tokens,
+                                  &p->prompt_deviation);
+}
+
 static struct error *read_limits(struct load_plan *p) {
         if (p->v->limits.n_items > LOAD_MAX_LIMITS)
                 return error_new(ERR_INVALID_ARG, "--fail-if: at most %d", LOAD_MAX_LIMITS);
@@ -455,6 +523,7 @@ static struct error *read_plan(struct load_plan *p) {
 
         lower(v->protocol);
         TRY(check_words(v));
+        TRY(read_endpoint(p));
         TRY(check_numbers(v));
         if (v->is_language && strcmp(v->protocol, "grpc") == 0)
                 v->is_streaming = true;
@@ -492,6 +561,11 @@ struct error *load_plan_read(struct load_values *v, struct load_plan *ret) {
         }
         *ret = p;
         return NULL;
+}
+
+bool load_plan_has_streams(const struct load_plan *p) {
+        return p->endpoint != LANGUAGE_NONE && p->endpoint != LANGUAGE_EMBEDDINGS &&
+               !p->v->is_whole;
 }
 
 void load_plan_done(struct load_plan *p) {

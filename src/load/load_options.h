@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "load/language.h"
 #include "load/request_set.h"
 #include "load/schedule.h"
 #include "load/target.h"
@@ -28,6 +29,9 @@ struct load_values {
         char               *concurrency, *rate, *periodic;
         uint64_t            request_period;
         bool                is_language;
+        char               *endpoint, *prompt_tokens, *prompts;
+        uint64_t            output_tokens, prefix_tokens;
+        bool                is_whole;
         char               *distribution, *intervals;
         bool                is_binary_search;
         uint64_t            latency_limit_ms;
@@ -101,11 +105,13 @@ struct load_plan {
         uint64_t         *intervals_ns; /* owned */
         size_t            n_intervals;
         bool              is_poisson, counts_requests;
-        uint64_t          window_ns, first_id, n_ids;
-        uint64_t          latency_limit_ns;
-        struct fail_limit limits[LOAD_MAX_LIMITS];
-        size_t            n_limits;
-        struct strbuf     notes; /* owned: lines about options that are ignored */
+        enum language_endpoint endpoint; /* NONE: inference */
+        double                 prompt_tokens, prompt_deviation;
+        uint64_t               window_ns, first_id, n_ids;
+        uint64_t               latency_limit_ns;
+        struct fail_limit      limits[LOAD_MAX_LIMITS];
+        size_t                 n_limits;
+        struct strbuf          notes; /* owned: lines about options that are ignored */
         /* Called after each window; false ends the load. NULL: windows follow as the options say. */
         bool (*on_window)(void *owner, const struct load_window *w);
         void *owner; /* borrowed */
@@ -114,6 +120,8 @@ struct load_plan {
 /* Checks the values and their combinations; INVALID_ARG names the option, UNSUPPORTED what is missing. */
 struct error *load_plan_read(struct load_values *v, struct load_plan *ret) NODISCARD;
 void          load_plan_done(struct load_plan *p);
+/* True when answers of a language model come as streams. */
+bool load_plan_has_streams(const struct load_plan *p);
 
 struct error *load_range_read(const char *option, const char *text, struct load_range *ret)
         NODISCARD;

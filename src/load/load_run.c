@@ -7,6 +7,8 @@
 #include "load/control.h"
 #include "load/load_regions.h"
 #include "load/local_server.h"
+#include "load/prompt_set.h"
+#include "load/request_language.h"
 #include "load/waiter.h"
 #include "load/worker.h"
 #include "net/loop.h"
@@ -43,8 +45,9 @@ struct load_run {
         struct channel_shard    control_shard;
         struct control         *control;
         struct load_model       model;
-        bool                    has_model;
+        bool                    has_model, has_stats;
         struct input_set        inputs;
+        struct prompt_set       prompts; /* of a language model */
         struct request_set      requests;
         struct load_regions    *shm;
         struct answer_checker   checker;
@@ -204,6 +207,52 @@ static struct error *check_inputs(const struct load_run *r) {
         return NULL;
 }
 
+/* By the OpenAI API any server may answer, and most have no statistics. */
+static struct error *look_for_stats(struct load_run *r) {
+        struct control_subject subject = { .model = r->plan->v->model };
+        struct server_stats    stats;
+        AUTO_STRBUF            text = { 0 };
+        AUTO_ERROR             err = NULL;
+
+        strbuf_init(&text, 0);
+        err = control_ask(r->control, CONTROL_STATISTICS, &subject, &text);
+        if (err == NULL)
+                err = server_stats_read(strbuf_str(&text), subject.model, NULL, &stats);
+        r->has_stats = err == NULL;
+        return err != NULL && err->code == ERR_UNAVAILABLE ? STEAL(err) : NULL;
+}
+
+static struct error *find_model(struct load_run *r) {
+        r->has_stats = true;
+        if (language_endpoint_path(r->plan->endpoint) == NULL)
+                return read_model(r);
+        load_model_init_bare(r->plan->v->model, &r->model);
+        r->has_model = true;
+        return look_for_stats(r);
+}
+
+static struct error *make_prompts(struct load_run *r) {
+        const struct load_values       *v = r->plan->v;
+        struct prompt_options           prompts = { .path = v->prompts,
+                                                    .tokens = r->plan->prompt_tokens,
+                                                    .deviation = r->plan->prompt_deviation,
+                                                    .n_prefix = v->prefix_tokens,
+                                                    .n_distinct = MAX(v->n_distinct, v->batch),
+                                                    .seed = v->seed };
+        struct language_request_options o = { .endpoint = r->plan->endpoint,
+                                              .target = &r->target,
+                                              .model = &r->model,
+                                              .prompts = &r->prompts,
+                                              .is_whole = v->is_whole,
+                                              .batch = v->batch,
+                                              .max_tokens = v->output_tokens,
+                                              .parameters = v->parameters.items,
+                                              .n_parameters = v->parameters.n_items };
+
+        TRY(prompt_set_make(&prompts, &r->prompts));
+        return request_set_make_language(&o, &r->requests);
+}
+
 static struct error *make_requests(struct load_run *r) {
         const struct load_values *v = r->plan->v;
         struct input_options      inputs = { .sources = v->input_data.items,
@@ -258,6 +307,7 @@ static struct worker *make_worker(struct load_run *r, size_t part) {
                 .n_channels = (size_t)connections,
                 .max_lanes = (size_t)lanes,
                 .ends_at_first = !r->model.is_decoupled,
+                .endpoint = r->plan->endpoint,
                 .has_log = v->profile_path != NULL,
                 .n_sequences = v->n_sequences,
                 .sequence_length = v->sequence_length > 0 ? v->sequence_length : SEQUENCE_LENGTH,
@@ -273,9 +323,10 @@ static struct worker *make_worker(struct load_run *r, size_t part) {
 static struct error *open_run(struct load_run *r) {
         TRY(open_target(r));
         TRY(open_metrics(r));
-        TRY(read_model(r));
-        TRY(check_model(r));
-        TRY(make_requests(r));
+        TRY(find_model(r));
+        if (r->plan->endpoint == LANGUAGE_NONE)
+                TRY(check_model(r));
+        TRY(r->plan->endpoint == LANGUAGE_NONE ? make_requests(r) : make_prompts(r));
         r->checker = (struct answer_checker){ &r->model, &r->inputs, r->target.protocol,
                                               r->plan->v->batch };
         r->n_workers = (size_t)r->plan->v->n_threads;
@@ -332,6 +383,7 @@ void load_run_free(struct load_run *r) {
         free(r->metrics_path);
         free_results(&r->results);
         request_set_done(&r->requests);
+        prompt_set_done(&r->prompts);
         if (r->has_model) {
                 input_set_done(&r->inputs);
                 load_model_done(&r->model);
@@ -393,6 +445,9 @@ static struct error *take_snapshot(struct load_run *r, struct snapshot *s) {
         AUTO_STRBUF            text = { 0 };
         struct str             json;
 
+        s->server_cpu_ns = r->server_pid > 0 ? local_server_cpu_ns(r->server_pid) : 0;
+        if (!r->has_stats)
+                return NULL;
         strbuf_init(&text, 0);
         TRY(control_ask(r->control, CONTROL_STATISTICS, &subject, &text));
         json = strbuf_str(&text);
@@ -402,7 +457,6 @@ static struct error *take_snapshot(struct load_run *r, struct snapshot *s) {
         for (size_t i = 0; i < r->model.n_steps; i++)
                 TRY(server_stats_read(json, r->model.steps[i].model, r->model.steps[i].version,
                                       &s->steps[i]));
-        s->server_cpu_ns = r->server_pid > 0 ? local_server_cpu_ns(r->server_pid) : 0;
         return NULL;
 }
 
@@ -623,8 +677,11 @@ static void keep_log(struct load_run *r, struct load_result *x, struct window *w
 
 static void set_stats(struct load_run *r, struct load_result *x, const struct snapshot *first,
                       const struct snapshot *last) {
-        x->stats = server_stats_since(&first->stats, &last->stats);
-        x->steps = mem_zalloc((r->model.n_steps + 1) * sizeof(*x->steps));
+        x->has_stats = r->has_stats;
+        if (r->has_stats) {
+                x->stats = server_stats_since(&first->stats, &last->stats);
+                x->steps = mem_zalloc((r->model.n_steps + 1) * sizeof(*x->steps));
+        }
         for (size_t i = 0; i < r->model.n_steps; i++)
                 x->steps[i] = server_stats_since(&first->steps[i], &last->steps[i]);
         x->server_cpu = -1.0;

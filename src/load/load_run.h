@@ -48,7 +48,8 @@ struct load_result {
         double               server_cpu; /* cores; below 0: not known */
         uint64_t             server_rss; /* resident bytes at the end; 0: not known */
         bool                 is_generator_limit;
-        struct gauge_means   gauges; /* of all windows, with --collect-metrics */
+        bool                 has_stats; /* the server has statistics of the model */
+        struct gauge_means   gauges;    /* of all windows, with --collect-metrics */
 };
 
 struct load_results {

@@ -139,6 +139,30 @@ static void put_gauges(struct json_writer *w, const struct gauge_means *g) {
         json_end_object(w);
 }
 
+static double per_second(double n, const struct load_result *r) {
+        return r->seconds > 0.0 ? n / r->seconds : 0.0;
+}
+
+static void put_language(struct json_writer *w, const struct load_result *r,
+                         const struct load_plan *plan) {
+        const struct tally *t = r->total;
+
+        json_key(w, "language");
+        json_begin_object(w);
+        json_member_string(w, "endpoint", language_endpoint_name(plan->endpoint));
+        json_member_u64(w, "prompt_tokens", t->n_prompt_tokens);
+        json_member_u64(w, "output_tokens", t->n_output_tokens);
+        json_member_u64(w, "requests_counted_by_server", t->n_counted);
+        json_member_f64(w, "prompt_tokens_rate", per_second((double)t->n_prompt_tokens, r));
+        json_member_f64(w, "output_tokens_rate", per_second((double)t->n_output_tokens, r));
+        if (load_plan_has_streams(plan)) {
+                put_times(w, "first_token_us", &t->first);
+                put_times(w, "between_tokens_us", &t->pace);
+                put_times(w, "between_chunks_us", &t->between);
+        }
+        json_end_object(w);
+}
+
 static void put_load(struct json_writer *w, const struct load_result *r, const struct load_model *m,
                      const struct load_plan *plan) {
         const struct tally *t = r->total;
@@ -159,11 +183,13 @@ static void put_load(struct json_writer *w, const struct load_result *r, const s
         if (plan->v->is_streaming || plan->v->is_language) {
                 put_times(w, "first_response_us", &t->first);
                 put_times(w, "between_responses_us", &t->between);
-                json_member_f64(w, "responses_rate",
-                                r->seconds > 0.0 ? (double)t->n_responses / r->seconds : 0.0);
+                json_member_f64(w, "responses_rate", per_second((double)t->n_responses, r));
         }
+        if (plan->endpoint != LANGUAGE_NONE)
+                put_language(w, r, plan);
         put_errors(w, t);
-        put_server(w, "server_us", &r->stats);
+        if (r->has_stats)
+                put_server(w, "server_us", &r->stats);
         json_key(w, "steps_us");
         json_begin_object(w);
         for (size_t i = 0; r->steps != NULL && i < m->n_steps; i++)

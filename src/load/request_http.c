@@ -125,7 +125,7 @@ static void put_outputs(struct json_writer *w, const struct request_content *p) 
         json_end_array(w);
 }
 
-static void put_parameter(struct json_writer *w, const struct request_parameter *p) {
+void request_parameter_put(struct json_writer *w, const struct request_parameter *p) {
         json_key_str(w, p->name);
         switch (p->kind) {
         case PARAMETER_TEXT: json_put_str(w, p->text); break;
@@ -148,7 +148,7 @@ static struct error *put_json(const struct request_content *p, struct strbuf *ou
         json_key(&w, "binary_data_output");
         json_put_bool(&w, !p->options->output_is_json && p->options->shm == NULL);
         for (size_t i = 0; i < p->n_parameters; i++)
-                put_parameter(&w, &p->parameters[i]);
+                request_parameter_put(&w, &p->parameters[i]);
         return NULL;
 }
 
@@ -190,7 +190,7 @@ static struct error *put_generate(const struct request_content *p, struct strbuf
                 TRY(put_values(&w, &p->inputs[i]));
         }
         for (size_t i = 0; i < p->n_parameters; i++)
-                put_parameter(&w, &p->parameters[i]);
+                request_parameter_put(&w, &p->parameters[i]);
         json_end_object(&w);
         return NULL;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* For request_set.c, request_http.c and request_grpc.c only: what a request is made of. */
+/* For request_*.c only: what a request is made of. */
 #pragma once
 
+#include "codec/json_writer.h"
 #include "load/load_regions.h"
 #include "load/request_set.h"
 
@@ -30,6 +31,14 @@ struct request_content {
         struct request_parameter     *parameters;
         size_t                        n_parameters;
 };
+
+/* All requests together: they are made before the load. */
+#define REQUEST_SET_MAX_BYTES ((size_t)4 << 30)
+
+/* Reads "name:value:type"; INVALID_ARG. The parameter borrows the text. */
+struct error *request_parameter_read(const char *text, struct request_parameter *ret) NODISCARD;
+/* Puts it as a member of a JSON object. */
+void request_parameter_put(struct json_writer *w, const struct request_parameter *p);
 
 /* Length of the part that request_set_patch() writes for HTTP, which must not depend on its values. */
 #define REQUEST_HTTP_PATCH_BYTES 90

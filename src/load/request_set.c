@@ -11,8 +11,6 @@
 #include <string.h>
 
 #define MAX_NAME 255 /* of a parameter */
-/* All requests together: they are made before the load. */
-#define MAX_BYTES ((size_t)4 << 30)
 
 /* ---- parameters -------------------------------------------------------------------------------- */
 
@@ -32,7 +30,7 @@ static bool read_real(struct str value, double *ret) {
         return value.len > 0 && *end == '\0';
 }
 
-static struct error *read_parameter(const char *text, struct request_parameter *p) {
+struct error *request_parameter_read(const char *text, struct request_parameter *p) {
         struct str rest = str_split(str_of(text), ':', &p->name), type;
         size_t     colon = rest.len;
 
@@ -224,12 +222,12 @@ static struct error *make_all(struct maker *k, size_t n) {
         size_t   total = 0;
 
         for (size_t i = 0; i < k->plan.options->n_parameters; i++)
-                TRY(read_parameter(k->plan.options->parameters[i], &k->plan.parameters[i]));
+                TRY(request_parameter_read(k->plan.options->parameters[i], &k->plan.parameters[i]));
         k->plan.n_parameters = k->plan.options->n_parameters;
         for (size_t i = 0; i < n; i++) {
                 TRY(make_one(k, (size_t)(i * batch % k->inputs->n_entries)));
                 total += k->set->texts[2 * i].len + k->set->texts[2 * i + 1].len;
-                if (total > MAX_BYTES)
+                if (total > REQUEST_SET_MAX_BYTES)
                         return error_new_text(ERR_INVALID_ARG,
                                               "the requests have more than 4 GiB: fewer or smaller "
                                               "inputs, or --shared-memory system");

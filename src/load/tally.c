@@ -78,6 +78,10 @@ void tally_merge(struct tally *t, const struct tally *other) {
         histogram_merge(&t->lateness, &other->lateness);
         histogram_merge(&t->first, &other->first);
         histogram_merge(&t->between, &other->between);
+        histogram_merge(&t->pace, &other->pace);
+        t->n_prompt_tokens += other->n_prompt_tokens;
+        t->n_output_tokens += other->n_output_tokens;
+        t->n_counted += other->n_counted;
         for (size_t i = 0; i < other->n_errors; i++)
                 count_error(t, &other->errors[i]);
         t->n_unlogged += other->n_unlogged;

@@ -43,6 +43,9 @@ struct tally {
         struct histogram lateness; /* open loop: of sends */
         struct histogram first;    /* streams: to the first response */
         struct histogram between;  /* streams: from one response to the next */
+        struct histogram pace;     /* language: from one token to the next, the mean of a request */
+        uint64_t         n_prompt_tokens, n_output_tokens; /* language */
+        uint64_t         n_counted; /* language: requests whose tokens the server has counted */
         struct tally_error errors[TALLY_MAX_ERRORS];
         size_t             n_errors;
         /* For --profile-export-file: for each request the wall time of its start, its sequence, the number

@@ -27,7 +27,8 @@ struct lane {
         uint64_t         intended_ns, first_response_ns, last_response_ns;
         size_t           request; /* under way */
         uint32_t         n_responses;
-        bool             is_wrong; /* an answer was not the expected one */
+        struct language_answer said;     /* of a language model */
+        bool                   is_wrong; /* an answer was not the expected one */
         bool is_awaited; /* the next requests of a growing load begin after its responses */
 
         /* of a sequence */
@@ -166,6 +167,7 @@ static void send_request(struct worker *w, struct lane *l, uint64_t intended_ns)
         l->intended_ns = intended_ns;
         l->first_response_ns = 0;
         l->n_responses = 0;
+        l->said = (struct language_answer){ 0 };
         l->is_wrong = false;
         w->n_busy++;
         w->n_begun++;
@@ -273,11 +275,28 @@ static void note_response(struct worker *w, struct lane *l, uint64_t at_ns) {
                 note_awaited(w, l);
 }
 
+/* Of a language model the pieces with text count: others have the role, the end or the usage. */
 static void on_response(struct call *c, const struct answer *a) {
-        struct lane *l = CONTAINER_OF(c, struct lane, call);
+        struct lane           *l = CONTAINER_OF(c, struct lane, call);
+        enum language_endpoint endpoint = l->worker->o.endpoint;
 
-        if (a->kind == ANSWER_OK)
+        if (a->kind != ANSWER_OK)
+                return;
+        if (endpoint != LANGUAGE_NONE)
+                language_answer_add(&l->said, endpoint, a->text);
+        if (endpoint == LANGUAGE_NONE || l->said.has_text)
                 note_response(l->worker, l, c->response_ns);
+}
+
+/* The pace of a request is (latency - time to the first token) / (tokens - 1). */
+static void count_tokens(struct tally *t, const struct lane *l) {
+        uint64_t n = language_answer_tokens(&l->said);
+
+        t->n_prompt_tokens += l->said.n_prompt_tokens;
+        t->n_output_tokens += n;
+        t->n_counted += l->said.is_counted;
+        if (n > 1 && l->call.message->is_events && l->first_response_ns != 0)
+                histogram_add(&t->pace, (l->call.done_ns - l->first_response_ns) / (n - 1));
 }
 
 static void count_answer(struct worker *w, struct lane *l, const struct answer *a) {
@@ -299,6 +318,8 @@ static void count_answer(struct worker *w, struct lane *l, const struct answer *
         }
         if (l->first_response_ns != 0)
                 histogram_add(&t->first, l->first_response_ns - c->sent_ns);
+        if (w->o.endpoint != LANGUAGE_NONE)
+                count_tokens(t, l);
         if (a->kind == ANSWER_OK)
                 log_request(w, l);
 }
@@ -375,6 +396,8 @@ static void on_done(struct call *c, const struct answer *a) {
         struct worker *w = l->worker;
 
         w->n_busy--;
+        if (a->kind == ANSWER_OK && w->o.endpoint != LANGUAGE_NONE && !a->is_empty)
+                language_answer_add(&l->said, w->o.endpoint, a->text);
         if (a->kind == ANSWER_OK && l->n_responses == 0 && !a->is_empty && !c->message->is_stream)
                 note_response(w, l, c->done_ns);
         count_done(w, l, a);

@@ -14,6 +14,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "load/language.h"
 #include "load/request_set.h"
 #include "load/schedule.h"
 #include "load/tally.h"
@@ -39,6 +40,7 @@ struct worker_options {
         size_t                    n_channels;    /* 0: as many as lanes; one of HTTP has one lane */
         size_t                    max_lanes;     /* open loop */
         bool                      ends_at_first; /* streams: each request has one response */
+        enum language_endpoint    endpoint;      /* NONE: answers are not read as those of one */
         bool                      has_log;
         uint64_t                  n_sequences; /* open loop: lanes of a sequence model */
         uint64_t                  sequence_length;

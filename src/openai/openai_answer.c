@@ -140,7 +140,13 @@ void openai_answer_count_reason(struct openai_answer *a, struct str reason) {
         a->n_called += STR_IS(reason, "tool_calls");
 }
 
+static bool calls_tool(const struct openai_answer *a) {
+        return a->q->tool.name.ptr != NULL;
+}
+
 static void end_choice(struct openai_answer *a, struct openai_choice *c, struct str reason) {
+        if (calls_tool(a) && STR_IS(reason, "stop"))
+                reason = STR_LIT("tool_calls");
         memcpy(c->reason, reason.ptr, reason.len);
         c->reason[reason.len] = '\0';
         c->has_ended = true;
@@ -188,10 +194,30 @@ static void close_event(const struct openai_answer *a, const struct openai_choic
         STRBUF_PUT_LIT(out, "}\n\n");
 }
 
+/* The call of a tool: its members after the opening bracket, and the closing one. */
+static void put_call(const struct openai_answer *a, uint32_t index, struct str arguments,
+                     struct strbuf *out) {
+        const char *number = strchr(a->id, '-');
+
+        strbuf_printf(out, "\"id\":\"call%s%u\",\"type\":\"function\",\"function\":{\"name\":",
+                      number != NULL ? number : "", index);
+        json_quote(out, a->q->tool.name);
+        STRBUF_PUT_LIT(out, ",\"arguments\":");
+        json_quote(out, arguments);
+        STRBUF_PUT_LIT(out, "}}");
+}
+
 static void put_role(const struct openai_answer *a, uint32_t index, struct strbuf *out) {
         open_event(a, index, out);
-        STRBUF_PUT_LIT(out, ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"},"
-                            "\"logprobs\":null");
+        if (calls_tool(a)) {
+                STRBUF_PUT_LIT(out, ",\"delta\":{\"role\":\"assistant\",\"content\":null,"
+                                    "\"tool_calls\":[{\"index\":0,");
+                put_call(a, index, STR_LIT(""), out);
+                STRBUF_PUT_LIT(out, "]},\"logprobs\":null");
+        } else {
+                STRBUF_PUT_LIT(out, ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"},"
+                                    "\"logprobs\":null");
+        }
         close_event(a, &a->choices[index], false, out);
 }
 
@@ -209,6 +235,11 @@ static void put_delta(const struct openai_answer *a, struct str text, struct str
         if (!is_chat(a)) {
                 STRBUF_PUT_LIT(out, ",\"text\":");
                 json_quote(out, text);
+        } else if (text.len > 0 && calls_tool(a)) {
+                STRBUF_PUT_LIT(out, ",\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{"
+                                    "\"arguments\":");
+                json_quote(out, text);
+                STRBUF_PUT_LIT(out, "}}]}");
         } else if (text.len > 0) {
                 STRBUF_PUT_LIT(out, ",\"delta\":{\"content\":");
                 json_quote(out, text);
@@ -384,7 +415,12 @@ static void put_whole_choice(struct openai_answer *a, uint32_t index, struct are
                 strbuf_putc(&c->logprobs, ']');
         STRBUF_PUT_LIT(out, "{\"index\":");
         put_index(out, index);
-        if (is_chat(a)) {
+        if (calls_tool(a)) {
+                STRBUF_PUT_LIT(out, ",\"message\":{\"role\":\"assistant\",\"content\":null,"
+                                    "\"refusal\":null,\"tool_calls\":[{");
+                put_call(a, index, strbuf_str(&c->text), out);
+                STRBUF_PUT_LIT(out, "]}");
+        } else if (is_chat(a)) {
                 STRBUF_PUT_LIT(out, ",\"message\":{\"role\":\"assistant\",\"content\":");
                 json_quote(out, strbuf_str(&c->text));
                 STRBUF_PUT_LIT(out, ",\"refusal\":null}");

@@ -262,6 +262,11 @@ static const char *max_tokens_member(const struct openai_request *q) {
 static struct error *put_max_tokens(const struct part_map *p, const char *name) {
         uint64_t max = max_tokens_of(p);
 
+        if (max == 0 && openai_model_needs(p->map->model, name))
+                return openai_fault("max_tokens",
+                                    "model '%s' needs 'max_tokens', or the parameter "
+                                    "'openai_max_tokens' in its configuration",
+                                    p->map->model->name);
         if (max == 0)
                 return NULL;
         if (!openai_model_takes(p->map->model, name))
@@ -282,16 +287,30 @@ static struct error *ask_for_counts(const struct part_map *p) {
         return put_flag(p, "return_num_output_tokens", true);
 }
 
-/* Calls of tools come as text of the model's own form, which only the format openai reads. */
-static struct error *refuse_tools(const struct part_map *p) {
+/* True when the format has a place for a JSON schema of the answer. */
+static bool can_constrain(const struct part_map *p) {
+        return p->map->model->format == OPENAI_FORMAT_VLLM ||
+               openai_model_takes(p->map->model, "guided_decoding_guide_type");
+}
+
+/* Calls of tools come as text of the model's own form, which only the format openai reads, unless one must be
+ * called: then its schema constrains the text. */
+static struct error *check_tools(const struct part_map *p) {
         const struct openai_request *q = p->map->q;
 
         if (q->tools.ptr == NULL || STR_IS(q->tool_choice, "\"none\""))
                 return NULL;
+        if (q->tool.name.ptr != NULL)
+                return can_constrain(p) ? NULL : refuse_member(p, "tools");
         return openai_fault("tools",
-                            "model '%s' cannot call tools: that takes a model of the format "
+                            "model '%s' cannot choose tools: that takes a model of the format "
                             "'openai', this one has '%s'",
                             p->map->model->name, openai_format_name(p->map->model->format));
+}
+
+/* The schema of the answer; ptr NULL when it has none. */
+static struct str schema_of(const struct openai_request *q) {
+        return q->tool.name.ptr != NULL ? q->tool.schema : q->schema;
 }
 
 /* The seeds of several requests for one prompt differ. */
@@ -335,15 +354,16 @@ static void put_json_stops(struct json_writer *w, const struct openai_request *q
 static void put_json_constraint(struct json_writer *w, const struct openai_request *q) {
         AUTO_STRBUF        text = { 0 };
         struct json_writer inner;
+        struct str         schema = schema_of(q);
 
-        if (q->schema.ptr == NULL && !q->wants_any_object)
+        if (schema.ptr == NULL && !q->wants_any_object)
                 return;
         strbuf_init(&text, MAX_SAMPLING_BYTES);
         json_writer_init(&inner, &text);
         json_begin_object(&inner);
-        if (q->schema.ptr != NULL) {
+        if (schema.ptr != NULL) {
                 json_key(&inner, "json");
-                json_put_raw(&inner, q->schema);
+                json_put_raw(&inner, schema);
         } else {
                 json_member_bool(&inner, "json_object", true);
         }
@@ -375,6 +395,8 @@ static void print_sampling(const struct part_map *p, const struct openai_part *p
                 json_member_u64(w, "n", part->n_choices);
         if (q->wants_logprobs)
                 json_member_u64(w, "logprobs", (uint64_t)q->n_logprobs.integer);
+        if (q->lora.ptr != NULL)
+                json_member_str(w, "lora_name", q->lora);
         put_json_stops(w, q);
         put_json_constraint(w, q);
         if (q->logit_bias.ptr != NULL) {
@@ -406,7 +428,7 @@ static struct error *put_sampling(const struct part_map *p, const struct openai_
 static struct error *fill_vllm(const struct part_map *p, const struct openai_part *part) {
         const struct openai_request *q = p->map->q;
 
-        TRY(refuse_tools(p));
+        TRY(check_tools(p));
         TRY(put_prompt(p, part));
         TRY(put_flag(p, "stream", q->is_stream));
         TRY(put_sampling(p, part));
@@ -465,14 +487,14 @@ static struct error *put_stops(const struct part_map *p, const char *name) {
 static struct error *put_guide(const struct part_map *p) {
         const struct openai_request *q = p->map->q;
 
-        if (q->response_format.ptr == NULL)
+        if (q->response_format.ptr == NULL && q->tool.name.ptr == NULL)
                 return NULL;
-        if (!openai_model_takes(p->map->model, "guided_decoding_guide_type"))
+        if (!can_constrain(p))
                 return refuse_member(p, "response_format");
         if (q->wants_any_object)
                 return put_text(p, "guided_decoding_guide_type", STR_LIT("json"));
         TRY(put_text(p, "guided_decoding_guide_type", STR_LIT("json_schema")));
-        return put_text(p, "guided_decoding_guide", q->schema);
+        return put_text(p, "guided_decoding_guide", schema_of(q));
 }
 
 /* An option that some members name differently in a format. */
@@ -504,7 +526,7 @@ static struct error *fill_trtllm(const struct part_map *p, const struct openai_p
         const struct openai_request *q = p->map->q;
         const struct openai_number   seed = seed_of(p, part);
 
-        TRY(refuse_tools(p));
+        TRY(check_tools(p));
         TRY(refuse_logprobs_and_bias(p));
         TRY(put_prompt(p, part));
         TRY(put_flag(p, "stream", q->is_stream));
@@ -529,7 +551,7 @@ static struct error *fill_llmapi(const struct part_map *p, const struct openai_p
         const struct openai_request *q = p->map->q;
         const struct openai_number   seed = seed_of(p, part);
 
-        TRY(refuse_tools(p));
+        TRY(check_tools(p));
         TRY(refuse_logprobs_and_bias(p));
         if (q->response_format.ptr != NULL)
                 return refuse_member(p, "response_format");
@@ -574,7 +596,19 @@ static struct error *fill_embed(const struct part_map *p, const struct openai_pa
         return put_number(p, "dimensions", "dimensions", &q->dimensions);
 }
 
+/* Only vLLM's model knows adapters by their names; one that speaks the API reads the name of the model. */
+static struct error *check_lora(const struct part_map *p) {
+        const struct openai_request *q = p->map->q;
+
+        if (q->lora.ptr == NULL || p->map->model->format == OPENAI_FORMAT_OPENAI ||
+            (p->map->model->format == OPENAI_FORMAT_VLLM && q->endpoint != OPENAI_EMBEDDINGS))
+                return NULL;
+        return openai_fault("model", "model '%s' takes no LoRA adapter such as '%.*s'",
+                            p->map->model->name, STR_ARG(q->lora));
+}
+
 static struct error *fill(const struct part_map *p, const struct openai_part *part) {
+        TRY(check_lora(p));
         switch (p->map->model->format) {
         case OPENAI_FORMAT_VLLM:
                 return p->map->q->endpoint == OPENAI_EMBEDDINGS ? fill_vllm_embedding(p, part)

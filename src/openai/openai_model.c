@@ -41,6 +41,13 @@ bool openai_model_takes(const struct openai_model *m, const char *input) {
         return input_type(m, input) != TRITONSERVER_TYPE_INVALID;
 }
 
+bool openai_model_needs(const struct openai_model *m, const char *input) {
+        bool is_optional = true;
+
+        core_error_drop(NESO_InferenceRequestModelInputIsOptional(m->request, input, &is_optional));
+        return !is_optional;
+}
+
 /* Returns the string value of a parameter, NULL when the model has none of that name. */
 static const char *parameter(const struct openai_model *m, const char *key) {
         const char *value = NULL;

@@ -58,5 +58,7 @@ struct error *openai_model_read(struct TRITONSERVER_InferenceRequest *request, c
 /* An error when the model cannot serve the endpoint. */
 struct error *openai_model_check(const struct openai_model *m, enum openai_endpoint endpoint)
         NODISCARD;
+/* True when each request must have that input. */
+bool openai_model_needs(const struct openai_model *m, const char *input);
 /* True when the model has that input. */
 bool openai_model_takes(const struct openai_model *m, const char *input);

@@ -378,7 +378,7 @@ static struct error *read_messages(struct body_reader *r, const struct member_ru
 
 /* ---- tools and forms of the answer ---- */
 
-static struct error *check_schema(struct str schema, const char *param) {
+struct error *openai_schema_check(struct str schema, const char *param) {
         bool     is_text = false;
         unsigned depth = 0;
 
@@ -453,7 +453,7 @@ static struct error *read_response_format(struct body_reader *r, const struct me
                 return openai_fault(rule->name, "'response_format' of the type json_schema needs "
                                                 "json_schema.schema, an object");
         r->q->schema = schema;
-        return check_schema(schema, rule->name);
+        return openai_schema_check(schema, rule->name);
 }
 
 static struct error *read_tools(struct body_reader *r, const struct member_rule *rule) {
@@ -680,6 +680,23 @@ struct error *openai_request_read(enum openai_endpoint endpoint, struct str body
                 err = json_syntax_error(&r.json);
         }
         return err;
+}
+
+struct error *openai_request_split_model(struct openai_request *q, const char *separator,
+                                         struct arena *arena) {
+        size_t      n = strlen(separator);
+        const char *at = n > 0 ? strstr(q->model, separator) : NULL;
+        char       *served;
+
+        q->served = q->model;
+        if (at == NULL || at == q->model || at[n] == '\0' || strstr(at + n, separator) != NULL)
+                return NULL;
+        served = arena_try_str(arena, str_range(q->model, (size_t)(at - q->model)));
+        if (served == NULL)
+                return infer_no_memory();
+        q->served = served;
+        q->lora = str_of(at + n);
+        return NULL;
 }
 
 uint64_t openai_request_max_tokens(const struct openai_request *q) {

@@ -16,6 +16,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "openai/openai_tool.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,7 +53,9 @@ struct openai_member {
 struct openai_request {
         enum openai_endpoint endpoint;
         struct str           body;
-        const char          *model; /* in arena */
+        const char          *model; /* in arena: as the client wrote it */
+        const char *served; /* in arena: the model of the server; that name without an adapter's */
+        struct str  lora;   /* the adapter; ptr NULL: none */
 
         struct openai_number temperature, top_p, frequency_penalty, presence_penalty;
         struct openai_number seed, n, max_tokens, max_completion_tokens, best_of;
@@ -74,9 +77,10 @@ struct openai_request {
         uint32_t    n_stops;
 
         /* JSON as the client wrote it; ptr NULL = absent. */
-        struct str messages, tools, tool_choice, response_format, logit_bias;
-        struct str schema;           /* of response_format or of the function that must be called */
-        bool       wants_any_object; /* response_format is json_object */
+        struct str         messages, tools, tool_choice, response_format, logit_bias;
+        struct str         schema;           /* of response_format */
+        bool               wants_any_object; /* response_format is json_object */
+        struct openai_tool tool;             /* that must be called; of openai_tool_choose() */
 
         struct openai_member *others; /* in arena */
         uint32_t              n_others;
@@ -86,6 +90,12 @@ struct openai_request {
 struct error *openai_request_read(enum openai_endpoint endpoint, struct str body,
                                   struct arena *arena, struct openai_request *ret) NODISCARD;
 
+/* Splits the name of the model into that of the server's model and that of a LoRA adapter, where `separator` occurs in
+ * it once. "" is no separator. */
+struct error *openai_request_split_model(struct openai_request *q, const char *separator,
+                                         struct arena *arena) NODISCARD;
+/* INVALID_ARG for a JSON schema that is too long or too deep; `param` is the member that has it. */
+struct error *openai_schema_check(struct str schema, const char *param) NODISCARD;
 /* Returns the largest number of tokens that the client wants; 0 when it gave none. */
 uint64_t openai_request_max_tokens(const struct openai_request *q);
 /* Returns the number of choices for each prompt. */

@@ -9,7 +9,7 @@
 #define ID_STEP UINT64_C(0x9e3779b97f4a7c15)
 
 struct error *openai_settings_init(struct openai_settings *s) {
-        *s = (struct openai_settings){ 0 };
+        *s = (struct openai_settings){ .lora_separator = "" };
         return random_fill(&s->id_base, sizeof(s->id_base));
 }
 

@@ -17,11 +17,14 @@
 struct openai_metrics;
 
 struct openai_settings {
-        bool                   lists_all;    /* --openai-list-all */
-        uint32_t               max_choices;  /* --openai-max-choices */
-        uint64_t               heartbeat_ns; /* --openai-heartbeat-ms; 0 = none */
-        struct openai_metrics *metrics;      /* borrowed; NULL = not measured */
-        bool                   may_load;     /* --model-control-mode=explicit */
+        bool                   lists_all;      /* --openai-list-all */
+        uint32_t               max_choices;    /* --openai-max-choices */
+        uint64_t               heartbeat_ns;   /* --openai-heartbeat-ms; 0 = none */
+        uint64_t               request_ns;     /* --openai-request-timeout-ms; 0 = no limit */
+        uint64_t               template_ns;    /* --openai-template-timeout-ms; 0 = no limit */
+        struct openai_metrics *metrics;        /* borrowed; NULL = not measured */
+        const char            *lora_separator; /* borrowed: --openai-lora-separator; "" = none */
+        bool                   may_load;       /* --model-control-mode=explicit */
         uint64_t               id_base;
         _Atomic uint64_t       n_ids;
 };

@@ -33,6 +33,7 @@ TLS_OPTIONS = [f"--{name}-{what}" for name in ("http", "grpc") for what in (
 
 SERVICES = {
     "http": re.compile(r"Started HTTPService at ([^\s\"]+):(\d+)"),
+    "openai": re.compile(r"Started OpenAI service at ([^\s\"]+):(\d+)"),
     "metrics": re.compile(r"Started Metrics Service at ([^\s\"]+):(\d+)"),
     "grpc": re.compile(r"Started GRPCInferenceService at ([^\s\"]+):(\d+)"),
     "sagemaker": re.compile(r"Started Sagemaker HTTPService at ([^\s\"]+):(\d+)"),

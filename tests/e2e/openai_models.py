@@ -12,6 +12,7 @@ each. A prompt of the form "@<command>" asks for something special:
     @none    no finish reason is reported
     @wait_after    the same after the other parts
     @stubborn      goes on for 1.5 s, whether it is cancelled or not
+    @held    goes on after the other parts until the file `log`.go exists, whether it is cancelled or not
 
 The vllm-like model takes "<n words>" as the number of prompt tokens, and one token for each response.
 """
@@ -74,6 +75,12 @@ class TritonPythonModel:
             time.sleep(0.0005)
         self.log("cancelled")
 
+    def held(self):
+        self.log("held")
+        while not os.path.exists(self.parameters["log"] + ".go"):
+            time.sleep(0.002)
+        self.log("let go")
+
     def run(self, inputs, sender):
         final = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
         try:
@@ -104,10 +111,12 @@ TEXT = PROGRAM + '''
         parts = self.pieces(prompt)
         for i, part in enumerate(parts):
             last = i == len(parts) - 1 and not any(
-                word in prompt for word in ("@fail", "@none", "@wait_after"))
+                word in prompt for word in ("@fail", "@none", "@wait_after", "@held"))
             sender.send(self.make(part, inputs, "stop" if last else "None", i))
         if "@wait_after" in prompt:
             self.wait(sender)
+        if "@held" in prompt:
+            self.held()
         if "@fail" in prompt:
             raise RuntimeError("the model has failed")
 '''
@@ -261,14 +270,18 @@ class TritonPythonModel:
         self.batched = json.loads(args["model_config"])["max_batch_size"] > 0
 '''
 
-# Renders messages as "<role>: <content>" joined by "/"; the last content alone when it is a command.
+# Renders messages as "<role>: <content>" joined by "/"; the last content alone when it is a command, apart from
+# @refuse, @huge for a text of more than 16 MiB, and @held, which waits as the other models do.
 TEMPLATE = '''
-import json
+import json, os, time
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
 
 class TritonPythonModel:
+    def initialize(self, args):
+        self.log = json.loads(args["model_config"])["parameters"]["log"]["string_value"]
+
     def execute(self, requests):
         return [self.render(r) for r in requests]
 
@@ -279,6 +292,10 @@ class TritonPythonModel:
         if last == "@refuse":
             return pb_utils.InferenceResponse(error=pb_utils.TritonError(
                 "these messages have no form", pb_utils.TritonError.INVALID_ARG))
+        while last == "@held" and not os.path.exists(self.log + ".go"):
+            time.sleep(0.002)
+        if last == "@huge":
+            last = "|" * ((16 << 20) + 1)
         text = last if last[:1] == "@" or "|" in last else "/".join(
             f"{m['role']}: {m['content']}" for m in body["messages"])
         return pb_utils.InferenceResponse([pb_utils.Tensor(
@@ -347,15 +364,17 @@ def models(log):
         "plain": model(VLLM, VLLM_IO, said),
         "vllm_embedding": model(VLLM_EMBEDDING, VLLM_IO + io(
             [("embedding_request", "STRING", [1], True)], []), said),
-        "trtllm": model(TRTLLM, TRTLLM_IO, said + "max_batch_size: 4\n"),
-        "llmapi": model(LLMAPI, LLMAPI_IO, said + parameters(openai_max_tokens="2")),
+        "trtllm": model(TRTLLM, TRTLLM_IO, said + parameters(openai_template="render")
+                        + "max_batch_size: 4\n"),
+        "llmapi": model(LLMAPI, LLMAPI_IO, said + parameters(openai_max_tokens="2",
+                                                             openai_template="render")),
         "speaks": model(OPENAI, OPENAI_IO, said),
         "embed": model(EMBED, EMBED_IO, parameters(openai="embeddings", openai_dimensions="truncate")
                        + "max_batch_size: 2\n", decoupled=False),
         "embed_one": model(EMBED, EMBED_IO + io([("dimensions", "INT32", [1], True)], []),
                            parameters(openai="embeddings"), decoupled=False),
         "render": model(TEMPLATE, io([("openai_request", "STRING", [1], False)],
-                                     [("text", "STRING", [1])]), parameters(openai="off"),
+                                     [("text", "STRING", [1])]), said + parameters(openai="off"),
                         decoupled=False),
         "hidden": model(OPENAI, OPENAI_IO, said + parameters(openai="off")),
         "other": ('backend: "identity"\n' + io([("INPUT0", "FP32", [-1], False)],

@@ -28,7 +28,7 @@ MODELS = {"simple": CONFIG, "other": CONFIG}
 
 # The fronts of cloud platforms, whose default model is "simple".
 CLOUD = ("--allow-sagemaker=true", "--sagemaker-port=0", "--allow-vertex-ai=true", "--vertex-ai-port=0",
-         "--vertex-ai-default-model=simple")
+         "--vertex-ai-default-model=simple", "--openai-port=0")
 CLOUD_VARIABLES = {"SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": "simple", "AIP_PREDICT_ROUTE": "/predict",
                    "AIP_HEALTH_ROUTE": "/health"}
 
@@ -83,7 +83,7 @@ def start(folder, keys=None, options=()):
         (folder / "keys").write_text(keys)
         os.chmod(folder / "keys", 0o600)
         options = (f"--api-key-file={folder / 'keys'}", *options)
-    server = Server(repository, (*CLOUD, *options), ("http", "grpc", "metrics", "sagemaker", "vertex-ai"),
+    server = Server(repository, (*CLOUD, *options), ("http", "grpc", "metrics", "openai", "sagemaker", "vertex-ai"),
                     ("env", *(f"{name}={value}" for name, value in CLOUD_VARIABLES.items())))
     server.keys = folder / "keys"
     return server
@@ -217,7 +217,8 @@ def ask(stubs, channels):  # noqa: F811
 def test_every_group_has_endpoints():
     assert GROUPS == ["health", "inference", "logging", "metadata", "metrics", "model-config",
                       "model-repository", "shared-memory", "statistics", "trace"]
-    assert {e["protocol"] for e in ENDPOINTS} == {"http", "grpc", "metrics", "sagemaker", "vertex-ai"}
+    assert {e["protocol"] for e in ENDPOINTS} == {"http", "grpc", "metrics", "openai", "sagemaker",
+                                                 "vertex-ai"}
     assert all(e["models"] in ("one", "all", "none") for e in ENDPOINTS)
 
 

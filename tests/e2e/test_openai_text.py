@@ -349,11 +349,75 @@ def test_members_that_a_model_lacks_are_refused_by_name(server, name, member, va
     assert answer.error["param"] == member and member in answer.error["message"]
 
 
+def tool(name, **more):
+    return {"type": "function", "function": {"name": name, **more}}
+
+
 def test_tools_are_refused_where_no_one_reads_them(server):
-    tools = [{"type": "function", "function": {"name": "f"}}]
-    answer = chat(server, "vllm", "a|b", tools=tools)
-    assert answer.status == 400 and answer.error["param"] == "tools"
-    assert chat(server, "vllm", "a|b", tools=tools, tool_choice="none").status == 200
+    for choice in ({}, {"tool_choice": "auto"}):
+        answer = chat(server, "vllm", "a|b", tools=[tool("f")], **choice)
+        assert answer.status == 400 and answer.error["param"] == "tools"
+    assert chat(server, "vllm", "a|b", tools=[tool("f")], tool_choice="none").status == 200
+
+
+WEATHER = tool("weather", parameters=SCHEMA)
+ARGUMENTS = '{"a":| 1}'
+
+
+@pytest.mark.parametrize("choice", ["required", tool("weather")])
+def test_a_tool_that_must_be_called(server, choice):
+    """The whole text is the arguments."""
+    answer = chat(server, "vllm", ARGUMENTS, tools=[WEATHER], tool_choice=choice)
+    assert answer.status == 200, answer.body
+    [choice_of] = answer.json["choices"]
+    [called] = choice_of["message"].pop("tool_calls")
+    assert choice_of == {"index": 0, "logprobs": None, "finish_reason": "tool_calls",
+                         "message": {"role": "assistant", "content": None, "refusal": None}}
+    assert called.pop("id").startswith("call-")
+    assert called == {"type": "function", "function": {"name": "weather", "arguments": '{"a": 1}'}}
+    found = chunks(chat(server, "vllm", ARGUMENTS, tools=[WEATHER], tool_choice=choice,
+                        stream=True).body)
+    deltas = [c["choices"][0]["delta"] for c in found]
+    assert deltas[0].pop("tool_calls")[0]["function"] == {"name": "weather", "arguments": ""}
+    assert deltas[0] == {"role": "assistant", "content": None}
+    assert [d["tool_calls"] for d in deltas[1:]] == [
+        [{"index": 0, "function": {"arguments": part}}] for part in ('{"a":', " 1}")]
+    assert found[-1]["choices"][0]["finish_reason"] == "tool_calls"
+
+
+def test_3_4_the_schema_of_a_tool_constrains_the_text(server):
+    def shown_of(name, **more):
+        answer = chat(server, name, "@show", **more)
+        assert answer.status == 200, answer.body
+        called = answer.json["choices"][0]["message"]["tool_calls"][0]
+        return json.loads(called["function"]["arguments"])["values"]
+
+    both = [tool("other"), WEATHER]
+    values = shown_of("vllm", tools=both, tool_choice=tool("weather"))
+    assert json.loads(values["sampling_parameters"][0]) == {
+        "structured_outputs": '{"json":' + json.dumps(SCHEMA) + "}"}
+    values = shown_of("trtllm", tools=both, tool_choice=tool("weather"))
+    assert values["guided_decoding_guide_type"] == ["json_schema"]
+    assert values["guided_decoding_guide"] == [json.dumps(SCHEMA)]
+    values = shown_of("trtllm", tools=both, tool_choice=tool("other"))
+    assert values["guided_decoding_guide"] == ['{"type":"object"}']
+
+
+@pytest.mark.parametrize("name, more, param", [
+    ("vllm", {"tools": [WEATHER], "tool_choice": tool("sports")}, "tool_choice"),
+    ("vllm", {"tools": [WEATHER], "tool_choice": {"type": "function"}}, "tool_choice"),
+    ("vllm", {"tools": [WEATHER], "tool_choice": 7}, "tool_choice"),
+    ("vllm", {"tools": [WEATHER, tool("b")], "tool_choice": "required"}, "tool_choice"),
+    ("vllm", {"tools": [{}], "tool_choice": "required"}, "tools"),
+    ("vllm", {"tools": [WEATHER], "tool_choice": "required", "response_format": FORM},
+     "response_format"),
+    ("vllm", {"tools": [tool("a", parameters={"x": "a" * 70000})], "tool_choice": "required"}, "tools"),
+    ("llmapi", {"tools": [WEATHER], "tool_choice": "required"}, "tools"),
+])
+def test_tools_that_cannot_be_called(server, name, more, param):
+    answer = chat(server, name, "a", **more)
+    assert answer.status == 400, answer.body
+    assert answer.error["param"] == param
 
 
 def test_log_probabilities(server):

@@ -28,7 +28,7 @@ BUILD, TLS, Server, write_repository = e2e.BUILD, e2e.TLS, e2e.Server, e2e.write
 require_build, server = e2e.require_build, e2e.server
 
 import tiny_gguf  # noqa: E402
-from python_lab import OPTIONS as PYTHON_OPTIONS  # noqa: E402
+from python_programs import OPTIONS as PYTHON_OPTIONS  # noqa: E402
 
 LIBRARY = pathlib.Path(os.environ.get("NESO_LLAMA_LIBRARY", ROOT / ".deps" / "llama" / "libllama.so"))
 needs_library = pytest.mark.skipif(not LIBRARY.exists(), reason=f"{LIBRARY} is missing: tools/setup.sh --llama")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from conftest import gguf, llama, needs_library, options
-from openai_lab import call, complete
+from openai_models import call, complete
 
 pytestmark = needs_library
 

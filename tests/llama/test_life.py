@@ -9,10 +9,10 @@ import time
 
 import pytest
 
-import openai_lab as lab
+import openai_models as lab
 from conftest import build_shim, gguf, llama, needs_library
-from openai_lab import call, complete
-from python_lab import stub_of
+from openai_models import call, complete
+from python_programs import stub_of
 
 LONG = gguf(context=8192)
 SECONDS = 60

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from conftest import ROOT
-from openai_lab import VLLM, VLLM_IO, call, chat, model, parameters
-from python_lab import OPTIONS as PYTHON_OPTIONS
+from openai_models import VLLM, VLLM_IO, call, chat, model, parameters
+from python_programs import OPTIONS as PYTHON_OPTIONS
 
 sys.path.insert(0, str(ROOT / "backends" / "chat_template"))
 import chat_template  # noqa: E402

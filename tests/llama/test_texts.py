@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-import openai_lab as lab
+import openai_models as lab
 from conftest import gguf, llama, needs_library, options
 from grpc_stubs import client, stubs  # noqa: F401
-from openai_lab import call, chat, chunks, complete
+from openai_models import call, chat, chunks, complete
 
 pytestmark = needs_library
 

@@ -186,6 +186,14 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestModelInput
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestModelInputName(
         struct TRITONSERVER_InferenceRequest *inference_request, uint32_t index, const char **name);
 
+/* Returns whether a request may leave out the input `name` of its model: it is optional there, or the model has no
+ * such input. The result is that of the loaded model that the request will run on.
+ *
+ * INVALID_ARG when an argument is NULL. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_InferenceRequestModelInputIsOptional(
+        struct TRITONSERVER_InferenceRequest *inference_request, const char *name,
+        bool *is_optional);
+
 /* Returns the string value of the parameter `key` in the configuration of a request's model; NULL when it
  * has no such parameter. The value is valid as long as the request.
  *

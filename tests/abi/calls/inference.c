@@ -195,6 +195,7 @@ static void see_step(const char *model_name, void *userp) {
 /* What Neso has of its own. */
 static void call_neso(struct TRITONSERVER_InferenceRequest *request) {
         bool                  is_decoupled = false, is_batched = true, is_composed = true;
+        bool                  is_optional = true;
         unsigned              n_steps = 0;
         TRITONSERVER_DataType type = TRITONSERVER_TYPE_INVALID;
         const int64_t        *shape = NULL;
@@ -213,6 +214,10 @@ static void call_neso(struct TRITONSERVER_InferenceRequest *request) {
         EXPECT(type == TRITONSERVER_TYPE_FP32 && n_dims == 1 && shape[0] == -1 && !is_batched);
         OK(NESO_InferenceRequestModelInputName, request, 0, &name);
         EXPECT(name != NULL && strcmp(name, "INPUT0") == 0);
+        OK(NESO_InferenceRequestModelInputIsOptional, request, "INPUT0", &is_optional);
+        EXPECT(!is_optional);
+        OK(NESO_InferenceRequestModelInputIsOptional, request, "no such input", &is_optional);
+        EXPECT(is_optional);
         OK(NESO_InferenceRequestModelParameter, request, "no such key", &value);
         EXPECT(value == NULL);
         OK(NESO_InferenceRequestModelLoad, request, &max_batch_size, &loaded_at_s);

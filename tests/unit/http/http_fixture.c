@@ -85,8 +85,23 @@ static void later(struct http_call *call) {
         cond_broadcast(&current->seen.changed);
 }
 
+/* The client has its whole answer before the handler has ended. */
+static void finished(struct http_call *call) {
+        const struct http_part  all = { "all", 3, NULL };
+        const struct http_reply reply = {
+                .status = 503, .parts = &all, .n_parts = 1, .close = true
+        };
+
+        http_call_begin_chunks(call, &reply);
+        http_call_finish_chunks(call);
+        later(call);
+}
+
 static void answer_late(struct http_call *call) {
-        http_call_reply_text(call, NULL, STR_LIT("late"));
+        if (call->conn->out.in_chunks)
+                http_call_end_chunks(call);
+        else
+                http_call_reply_text(call, NULL, STR_LIT("late"));
 }
 
 #define BIG_BYTES ((size_t)24 << 20)
@@ -197,6 +212,7 @@ static const struct http_route rows[] = {
         { "/v2/models/{m}/versions/{v}/infer", HTTP_METHOD_POST, ENDPOINT_INFERENCE, NULL, tell },
         { "/echo", HTTP_METHOD_POST, ENDPOINT_HEALTH, HTTP_JSON, echo },
         { "/later", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, later },
+        { "/finished", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, finished },
         { "/big", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, big },
         { "/chunks", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, chunks },
         { "/piece", HTTP_METHOD_GET, ENDPOINT_HEALTH, NULL, piece },

@@ -626,6 +626,40 @@ static void test_answer_in_pieces_for_http10(void **state) {
         fixture_done(&f);
 }
 
+#define FINISHED                                                                                   \
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nConnection: close\r\n"    \
+        "Transfer-Encoding: chunked\r\n\r\n3\r\nall\r\n0\r\n\r\n"
+
+/* The client has the answer and its end while the handler still has the call. */
+static void test_answer_before_the_handler_ends(void **state) {
+        for (int closes = 0; closes < 2; closes++) {
+                struct fixture f;
+                int            fd;
+
+                (void)state;
+                fixture_init(&f);
+                fixture_start(&f);
+                fd = client_open(&f);
+                client_say(fd, "GET /finished HTTP/1.1\r\nHost: a\r\n\r\n");
+                client_expect(fd, FINISHED);
+                client_expect_end(fd);
+                fixture_wait_held(&f);
+                if (closes) {
+                        close(fd);
+                        seen_wait(&f.seen, &f.seen.n_aborted, 1);
+                }
+                assert_int_equal(f.seen.n_sent, 0);
+                fixture_answer_held(&f);
+                seen_wait(&f.seen, &f.seen.n_access, 1);
+                assert_int_equal(f.seen.n_sent, 1);
+                if (!closes)
+                        close(fd);
+                net_server_stop(http_server_net(f.server));
+                assert_int_equal(net_server_wait(http_server_net(f.server), SOON), 0);
+                fixture_done(&f);
+        }
+}
+
 static void test_unsent_chunks_are_bounded(void **state) {
         struct fixture f;
         int            fd;
@@ -667,6 +701,7 @@ SUITE(http_conn) {
                 cmocka_unit_test(test_free_with_a_request_in_flight),
                 cmocka_unit_test(test_answer_in_chunks),
                 cmocka_unit_test(test_answer_in_pieces_for_http10),
+                cmocka_unit_test(test_answer_before_the_handler_ends),
                 cmocka_unit_test(test_unsent_chunks_are_bounded),
         };
 

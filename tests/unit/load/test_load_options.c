@@ -55,7 +55,8 @@ static const struct row {
         { { "percentile=0" }, "--percentile: 1 to 99" },
         { { "periodic-concurrency-range=2:8:2", "language" }, "closed 2 8 2" },
         { { "periodic-concurrency-range=2:8:2" },
-          "--periodic-concurrency-range needs streams: -i grpc --streaming, or --language" },
+          "--periodic-concurrency-range needs streams: -i grpc --streaming, --language, or "
+          "--endpoint" },
         { { "periodic-concurrency-range=2:0", "language" },
           "--periodic-concurrency-range: whole numbers up to 65536, with an end" },
         { { "periodic-concurrency-range=2:4", "language", "request-period=0" },
@@ -66,6 +67,31 @@ static const struct row {
           "--concurrency-range, --request-rate-range, --request-intervals: one of them" },
         { { "language", "shared-memory=system" },
           "--language over HTTP: no --shared-memory, since the requests are plain JSON" },
+        { { "endpoint=chat" }, "closed 1 1 1" },
+        { { "endpoint=v1/completions", "service-kind=openai", "streaming" }, "closed 1 1 1" },
+        { { "service-kind=openai", "concurrency-range=4" }, "closed 4 4 1" },
+        { { "endpoint=embeddings", "batch-size=8" }, "closed 1 1 1" },
+        { { "endpoint=chat", "periodic-concurrency-range=2:8:2" }, "closed 2 8 2" },
+        { { "endpoint=chat", "whole", "periodic-concurrency-range=2:8:2" },
+          "--periodic-concurrency-range needs streams: -i grpc --streaming, --language, or "
+          "--endpoint" },
+        { { "endpoint=responses" }, "--endpoint: unknown value 'responses'" },
+        { { "endpoint=chat", "protocol=grpc" }, "--endpoint needs -i http" },
+        { { "endpoint=chat", "language" },
+          "--endpoint makes requests of prompts: no --language, --input-data, --shape or "
+          "--shared-memory" },
+        { { "endpoint=chat", "batch-size=2" },
+          "--batch-size with --endpoint: of embeddings alone" },
+        { { "endpoint=chat", "model-version=1" },
+          "--model-version: the OpenAI API has no versions" },
+        { { "endpoint=generate", "model-version=1" }, "closed 1 1 1" },
+        { { "endpoint=generate", "whole" }, "--whole: the endpoint generate is a stream" },
+        { { "endpoint=chat", "prompt-tokens=x" },
+          "--prompt-tokens: 'x' is no number of tokens from 1 to 10000000, or MEAN,DEVIATION" },
+        { { "prompt-tokens=5" }, "--prompt-tokens needs --endpoint" },
+        { { "output-tokens=5" }, "--output-tokens needs --endpoint" },
+        { { "prompts=x" }, "--prompts needs --endpoint" },
+        { { "whole" }, "--whole needs --endpoint" },
 };
 
 static void test_rows(void **state) {

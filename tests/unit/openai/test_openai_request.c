@@ -322,8 +322,34 @@ static void test_short_memory(void **state) {
         assert_true(n > 1);
 }
 
+static void test_adapters(void **state) {
+        static const struct {
+                const char *name, *separator, *served, *lora;
+        } rows[] = {
+                { "m", "", "m", "" },       { "m_lora_a", "", "m_lora_a", "" },
+                { "m", "_lora_", "m", "" }, { "m_lora_a", "_lora_", "m", "a" },
+                { "m:a", ":", "m", "a" },   { "m:a:b", ":", "m:a:b", "" },
+                { ":a", ":", ":a", "" },    { "m:", ":", "m:", "" },
+                { "m::a", "::", "m", "a" },
+        };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                struct openai_request q = { .model = rows[i].name };
+                struct arena          arena;
+
+                arena_init(&arena, NULL, 0, 0);
+                assert_null(openai_request_split_model(&q, rows[i].separator, &arena));
+                assert_string_equal(q.served, rows[i].served);
+                assert_true(str_is(q.lora, rows[i].lora));
+                assert_string_equal(q.model, rows[i].name);
+                arena_done(&arena);
+        }
+}
+
 SUITE(openai_request) {
         const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_adapters),
                 cmocka_unit_test(test_a_chat),
                 cmocka_unit_test(test_texts),
                 cmocka_unit_test(test_forms_of_the_answer),

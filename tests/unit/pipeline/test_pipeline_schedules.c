@@ -9,7 +9,7 @@
 
 #include "base/thread.h"
 #include "infer/request_memory.h"
-#include "pipeline/ensemble_bench.h"
+#include "pipeline/ensemble_steps.h"
 #include "sched/explorer.h"
 
 #include <string.h>
@@ -34,15 +34,15 @@ struct story {
 };
 
 struct run {
-        const struct story *story;
-        struct bench        bench;
-        struct lab_call     calls[MAX_CALLS];
-        bool                is_refused[MAX_CALLS]; /* guarded by lab_lock, as the next ones */
-        bool                is_unused;             /* the last model */
-        unsigned            n_begun;
-        struct thread       submitters[MAX_CALLS], canceller, unloader;
-        uint32_t            x;
-        unsigned            n_outcomes[3]; /* answered, refused, failed: over all schedules */
+        const struct story   *story;
+        struct ensemble_steps steps;
+        struct fixture_call   calls[MAX_CALLS];
+        bool                  is_refused[MAX_CALLS]; /* guarded by fixture_lock, as the next ones */
+        bool                  is_unused;             /* the last model */
+        unsigned              n_begun;
+        struct thread         submitters[MAX_CALLS], canceller, unloader;
+        uint32_t              x;
+        unsigned              n_outcomes[3]; /* answered, refused, failed: over all schedules */
 };
 
 static struct run run; /* on_unused() has no argument for it */
@@ -52,10 +52,10 @@ static void submit(void *arg) {
         struct error *err = model_submit(run.calls[i].req);
 
         (void)arg;
-        mutex_lock(&lab_lock);
+        mutex_lock(&fixture_lock);
         run.is_refused[i] = err != NULL;
-        cond_broadcast(&lab_changed);
-        mutex_unlock(&lab_lock);
+        cond_broadcast(&fixture_changed);
+        mutex_unlock(&fixture_lock);
         error_free(err);
 }
 
@@ -65,48 +65,48 @@ static void cancel(void *arg) {
 }
 
 static struct fake_model *last_model(void) {
-        return run.bench.models[run.story->n_models - 1].fake;
+        return run.steps.models[run.story->n_models - 1].fake;
 }
 
 static void on_unused(struct model *model) {
         explorer_check(model == &last_model()->model, "another model is unused");
-        mutex_lock(&lab_lock);
+        mutex_lock(&fixture_lock);
         explorer_check(!run.is_unused, "the model is unused twice");
         run.is_unused = true;
-        cond_broadcast(&lab_changed);
-        mutex_unlock(&lab_lock);
+        cond_broadcast(&fixture_changed);
+        mutex_unlock(&fixture_lock);
 }
 
 /* As the repository does: requests are refused, and its reference goes. */
 static void unload(void *arg) {
         (void)arg;
-        step_models_holder_block(&run.bench.ensemble.holder,
+        step_models_holder_block(&run.steps.ensemble.holder,
                                  error_new(ERR_UNAVAILABLE, "a step is gone"));
         model_unref(&last_model()->model);
 }
 
 static void wait_for_ends(void) {
-        mutex_lock(&lab_lock);
+        mutex_lock(&fixture_lock);
         for (unsigned i = 0; i < run.story->n_calls; i++)
                 while (!run.is_refused[i] &&
                        (!run.calls[i].is_released || run.calls[i].n_finals == 0))
-                        cond_wait(&lab_changed, &lab_lock);
+                        cond_wait(&fixture_changed, &fixture_lock);
         while (run.story->unloads && !run.is_unused)
-                cond_wait(&lab_changed, &lab_lock);
-        mutex_unlock(&lab_lock);
+                cond_wait(&fixture_changed, &fixture_lock);
+        mutex_unlock(&fixture_lock);
 }
 
 /* What the reaper does, while the thread that released the last reference may still be on its way back. */
 static void end_unloaded(void) {
-        lab_model_stop(&run.bench.models[--run.bench.n]);
+        fixture_model_stop(&run.steps.models[--run.steps.n]);
         ref_init(&last_model()->model.ref);
         last_model()->model.on_unused = fake_model_on_unused;
         fake_model_free(last_model());
 }
 
 static void check_call(unsigned i) {
-        struct lab_call *c = &run.calls[i];
-        bool             has_error;
+        struct fixture_call *c = &run.calls[i];
+        bool                 has_error;
 
         if (run.is_refused[i]) {
                 explorer_check(c->n_got == 0 && !c->is_released, "a refused request is answered");
@@ -129,18 +129,18 @@ static void start(struct thread *t, const char *name, thread_fn fn, bool is_want
 static void begin(void) {
         const struct story *s = run.story;
 
-        lab_open();
-        bench_open(&run.bench, s->ensemble, s->models, s->n_models);
+        fixture_open();
+        ensemble_steps_open(&run.steps, s->ensemble, s->models, s->n_models);
         if (s->fails)
-                run.bench.models[0].error = "boom";
+                run.steps.models[0].error = "boom";
         last_model()->model.on_unused = s->unloads ? on_unused : fake_model_on_unused;
         run.is_unused = false;
         run.n_begun = 0;
         run.x = 5;
         for (unsigned i = 0; i < s->n_calls; i++) {
                 run.is_refused[i] = false;
-                call_open(&run.calls[i], &run.bench);
-                lab_input(&run.calls[i], "X", &run.x, 1);
+                call_open(&run.calls[i], &run.steps);
+                fixture_input(&run.calls[i], "X", &run.x, 1);
         }
 }
 
@@ -160,11 +160,11 @@ static void play(void *arg) {
         wait_for_ends();
         for (unsigned i = 0; i < s->n_calls; i++) {
                 check_call(i);
-                lab_call_close(&run.calls[i]);
+                fixture_call_close(&run.calls[i]);
         }
         if (s->unloads)
                 end_unloaded();
-        bench_close(&run.bench);
+        ensemble_steps_close(&run.steps);
 }
 
 static void free_kept(void) {

@@ -10,7 +10,7 @@
 #include "infer/infer_thread.h"
 #include "infer/request_memory.h"
 #include "sched/explorer.h"
-#include "sched/scheduler_lab.h"
+#include "sched/scheduler_fixture.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -42,9 +42,9 @@ struct story {
 
 struct run {
         const struct story *story;
-        struct lab         *lab;
+        struct fixture     *fixture;
         struct ticket       tickets[MAX_REQUESTS];
-        bool                is_refused[MAX_REQUESTS]; /* guarded by the lab's lock */
+        bool                is_refused[MAX_REQUESTS]; /* guarded by the fixture's lock */
         struct thread       submitters[MAX_REQUESTS], others[3];
         unsigned            n_outcomes[3]; /* answered, refused, failed: over all schedules */
         unsigned            n_next;        /* submitters that have begun */
@@ -59,10 +59,10 @@ static void submit(void *arg) {
         err = ticket_try_submit(&r->tickets[i]);
         if (err == NULL)
                 return;
-        mutex_lock(&r->lab->lock);
+        mutex_lock(&r->fixture->lock);
         r->is_refused[i] = true;
-        cond_broadcast(&r->lab->changed);
-        mutex_unlock(&r->lab->lock);
+        cond_broadcast(&r->fixture->changed);
+        mutex_unlock(&r->fixture->lock);
         error_free(err);
 }
 
@@ -71,15 +71,15 @@ static void cancel(void *arg) {
 }
 
 static void drain(void *arg) {
-        struct scheduler *s = ((struct run *)arg)->lab->scheduler;
+        struct scheduler *s = ((struct run *)arg)->fixture->scheduler;
 
         s->ops->drain(s);
 }
 
 static void remove_second(void *arg) {
-        struct lab *lab = ((struct run *)arg)->lab;
+        struct fixture *fixture = ((struct run *)arg)->fixture;
 
-        lab->scheduler->ops->remove_executor(lab->scheduler, &lab->executors[1].base);
+        fixture->scheduler->ops->remove_executor(fixture->scheduler, &fixture->executors[1].base);
 }
 
 static bool has_ended_locked(const struct run *r, unsigned i) {
@@ -89,11 +89,11 @@ static bool has_ended_locked(const struct run *r, unsigned i) {
 }
 
 static void wait_for_all(struct run *r) {
-        mutex_lock(&r->lab->lock);
+        mutex_lock(&r->fixture->lock);
         for (unsigned i = 0; i < r->story->n_requests; i++)
                 while (!has_ended_locked(r, i))
-                        cond_wait(&r->lab->changed, &r->lab->lock);
-        mutex_unlock(&r->lab->lock);
+                        cond_wait(&r->fixture->changed, &r->fixture->lock);
+        mutex_unlock(&r->fixture->lock);
 }
 
 static void check_ticket(struct run *r, unsigned i) {
@@ -124,11 +124,11 @@ static void play(void *arg) {
         struct run         *r = arg;
         const struct story *s = r->story;
 
-        r->lab = lab_open(s->config, s->n_executors, s->may_inline);
+        r->fixture = fixture_open(s->config, s->n_executors, s->may_inline);
         r->n_next = 0;
         for (unsigned i = 0; i < s->n_requests; i++) {
                 r->is_refused[i] = false;
-                ticket_init(&r->tickets[i], r->lab, (char[]){ (char)('a' + i), '\0' });
+                ticket_init(&r->tickets[i], r->fixture, (char[]){ (char)('a' + i), '\0' });
         }
         for (unsigned i = 0; i < s->n_requests; i++)
                 start(&r->submitters[i], "submitter", submit, r, true);
@@ -144,7 +144,7 @@ static void play(void *arg) {
                 check_ticket(r, i);
                 request_free(r->tickets[i].req);
         }
-        lab_close(r->lab);
+        fixture_close(r->fixture);
 }
 
 static void free_kept(void) {
