@@ -13,6 +13,7 @@
 #include "repo/model_kind.h"
 #include "repo/override.h"
 #include "repo/repo_compose.h"
+#include "repo/repo_forget.h"
 #include "repo/repo_private.h"
 #include "store/store.h"
 #include "store/store_listing.h"
@@ -209,30 +210,6 @@ struct model_refs {
         size_t         cap_models;
 };
 
-/* True for a model that neither serves nor changes. */
-static bool is_over_locked(const struct repo_entry *e) {
-        if (e->is_busy || e->is_planned || e->n_waiting > 0 || e->n_unloads > 0)
-                return false;
-        for (size_t i = 0; i < e->n_versions; i++)
-                if (e->versions[i].state != VERSION_UNAVAILABLE)
-                        return false;
-        return true;
-}
-
-/* Forgets a model that is over, unless live sequences may still ask for an earlier load of it. Returns a
- * reference to that load, which the caller drops without the lock; or NULL. */
-static struct model *forget_model_locked(struct repo *r, struct repo_entry *e) {
-        struct model *retired = model_generations_find_retired(e->generations, -1);
-
-        if (retired != NULL)
-                return retired;
-        while (e->n_versions > 0)
-                repo_entry_remove_version_locked(e, e->versions[0].number);
-        repo_entry_clear_locked(e);
-        repo_forget_locked(r, e);
-        return NULL;
-}
-
 /* Forgets the models of a removed repository that do not serve: nothing can load them any more, and
  * failures of theirs would keep the server from being ready. */
 static void forget_models_of(struct repo *r, const char *path) {
@@ -246,8 +223,8 @@ static void forget_models_of(struct repo *r, const char *path) {
         for (size_t i = 0; i < n; i++) {
                 struct model *retired = NULL;
 
-                if (strcmp(sorted[i]->repository, path) == 0 && is_over_locked(sorted[i]))
-                        retired = forget_model_locked(r, sorted[i]);
+                if (strcmp(sorted[i]->repository, path) == 0 && repo_is_over_locked(sorted[i]))
+                        retired = repo_forget_model_locked(r, sorted[i]);
                 if (retired != NULL)
                         kept.models[kept.n_models++] = retired;
         }
@@ -302,8 +279,10 @@ static void on_ended(void *owner, const struct model *model) {
         for (size_t i = 0; e != NULL && i < e->n_versions; i++)
                 if (e->versions[i].leaving == model)
                         repo_version_set_unloaded_locked(&e->versions[i]);
-        if (e != NULL && has_lost_repository_locked(r, e) && is_over_locked(e))
-                retired = forget_model_locked(r, e);
+        if (e != NULL && has_lost_repository_locked(r, e) && repo_is_over_locked(e))
+                retired = repo_forget_model_locked(r, e);
+        else if (e != NULL)
+                retired = repo_note_gone_locked(r, e);
         mutex_unlock(&r->table.lock);
         if (retired != NULL)
                 model_unref(retired);

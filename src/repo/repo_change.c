@@ -18,6 +18,7 @@
 #include "repo/model_load.h"
 #include "repo/model_needs.h"
 #include "repo/repo_compose.h"
+#include "repo/repo_forget.h"
 #include "store/store_copy.h"
 
 #include <string.h>
@@ -163,7 +164,9 @@ struct error *repo_change_begin_unload(struct repo *r, const struct model_key *k
 }
 
 void repo_change_end(struct repo *r, struct repo_entry *e) {
-        MUTEX_GUARD(&r->table.lock);
+        struct model *retired;
+
+        mutex_lock(&r->table.lock);
         if (e->is_unloading) {
                 e->is_unloading = false;
                 end_unload_locked(r, e);
@@ -175,8 +178,11 @@ void repo_change_end(struct repo *r, struct repo_entry *e) {
         e->is_outdated = false;
         r->n_changing--;
         load_wait_end_locked(r, e);
+        retired = repo_note_gone_locked(r, e);
         repo_forget_locked(r, e);
         cond_broadcast(&r->table.changed);
+        mutex_unlock(&r->table.lock);
+        model_unref(retired);
 }
 
 /* ---- loading versions ---------------------------------------------------------------------- */

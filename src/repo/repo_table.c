@@ -17,6 +17,8 @@ void repo_table_init(struct repo_table *t) {
         t->sorted = NULL;
         t->n_entries = t->cap_entries = t->n_unready = 0;
         list_init(&t->queried);
+        list_init(&t->gone);
+        t->n_gone = 0;
 }
 
 /* Strict readiness, see repo_all_ready(). */
@@ -65,8 +67,16 @@ static void update_counts(struct repo_entry *e) {
         add_counts(e);
 }
 
+static void remove_gone(struct repo_entry *e) {
+        if (!list_is_linked(&e->gone))
+                return;
+        list_remove(&e->gone);
+        e->table->n_gone--;
+}
+
 static void entry_free(struct repo_entry *e) {
         subtract_counts(e);
+        remove_gone(e);
         for (size_t i = 0; i < e->n_versions; i++) {
                 model_unref(e->versions[i].model);
                 free(e->versions[i].reason);
@@ -285,6 +295,21 @@ void repo_table_forget_locked(struct repo_table *t, struct repo_entry *e) {
         unlink_locked(t, e);
         erase(t, e);
         entry_free(e);
+}
+
+void repo_table_append_gone_locked(struct repo_table *t, struct repo_entry *e) {
+        assert(mutex_is_held(&t->lock));
+        remove_gone(e);
+        list_append(&t->gone, &e->gone);
+        t->n_gone++;
+}
+
+struct repo_entry *repo_table_take_gone_locked(struct repo_table *t) {
+        struct repo_entry *e = CONTAINER_OF(list_first(&t->gone), struct repo_entry, gone);
+
+        assert(mutex_is_held(&t->lock));
+        remove_gone(e);
+        return e;
 }
 
 bool repo_entry_is_identified_locked(const struct repo_entry *e) {

@@ -82,6 +82,8 @@ struct repo_entry {
         bool             is_unready;       /* counted in the table */
         size_t           n_may_be_unready; /* READY versions whose backend must be queried */
         struct list_node queried;          /* in table->queried when there are any */
+
+        struct list_node gone; /* in table->gone; see repo_forget.h */
 };
 
 struct repo_table {
@@ -93,6 +95,9 @@ struct repo_table {
         size_t              cap_entries;
         size_t              n_unready; /* entries that are not ready */
         struct list         queried;   /* struct repo_entry: whose backends must be queried */
+        struct list gone; /* struct repo_entry: uploaded and over, the last one at the end; some
+                                        * serve again */
+        size_t      n_gone;
 };
 
 void repo_table_init(struct repo_table *t);
@@ -122,6 +127,10 @@ void repo_entry_clear_locked(struct repo_entry *e);
  * poll has seen, no failure to remember (also that of a model without versions). Any other entry
  * stays. */
 void repo_table_forget_locked(struct repo_table *t, struct repo_entry *e);
+/* Makes the entry the last of the list `gone`. */
+void repo_table_append_gone_locked(struct repo_table *t, struct repo_entry *e);
+/* Removes the first of the list, which is not empty, and returns it. */
+struct repo_entry *repo_table_take_gone_locked(struct repo_table *t);
 /* True when a name can mean this entry. With namespaces, an unloaded model leaves its name to the
  * models of other namespaces. */
 bool repo_entry_is_identified_locked(const struct repo_entry *e);

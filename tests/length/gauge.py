@@ -23,7 +23,7 @@ UNITS = {"rss_kib": "KiB", "python_pss_kib": "KiB", "heap_kib": "KiB", "mappings
 TITLES = {"rss_kib": "resident memory", "python_pss_kib": "Python processes", "heap_kib": "allocated heap",
           "mappings": "mappings", "descriptors": "descriptors", "threads": "threads"}
 
-SETTLE_SECONDS = 20     # at most, until a server without load is at rest
+SETTLE_SECONDS = 25     # at most, until a server without load is at rest; pools halve every 10 s
 REST_SECONDS = 1.5      # for which nothing changes then
 LEAST_SECONDS = 2.5     # a loop without a connection returns its memory after 1.5 s
 STEP_SECONDS = 0.25
@@ -62,6 +62,13 @@ def rollup(pid):
     return {line.split(":")[0]: int(line.split()[1]) for line in text.splitlines()[1:]}
 
 
+def pss_of(pid):
+    try:
+        return rollup(pid).get("Pss", 0)
+    except OSError:
+        return 0  # it has ended meanwhile
+
+
 def children_of(pid):
     found = []
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
@@ -76,8 +83,7 @@ def read(pid, heap=None):
     """One reading, as a dict."""
     proc = pathlib.Path(f"/proc/{pid}")
     memory = rollup(pid)
-    reading = {"rss_kib": memory["Rss"],
-               "python_pss_kib": sum(rollup(child)["Pss"] for child in children_of(pid)),
+    reading = {"rss_kib": memory["Rss"], "python_pss_kib": sum(pss_of(child) for child in children_of(pid)),
                "descriptors": len(os.listdir(proc / "fd")),
                "threads": len(os.listdir(proc / "task")),
                "mappings": (proc / "maps").read_text(errors="replace").count("\n")}
@@ -87,19 +93,31 @@ def read(pid, heap=None):
     return reading
 
 
-def read_at_rest(pid, heap=None, least=LEAST_SECONDS):
-    """The reading when nothing has changed for a while; of a server that does not rest, the last one."""
+def is_more(reading, other):
+    """Whether one of its measures is beyond what another reading allows."""
+    return any(reading[what] > other[what] + max(floor, other[what] * GROWTH_ALLOWED)
+               for what, floor in FLOORS.items() if what in other)
+
+
+def is_equal(reading, other):
+    return abs(reading["rss_kib"] - other["rss_kib"]) <= 16 and all(
+        reading[what] == other[what] for what in ("descriptors", "threads", "mappings"))
+
+
+def read_at_rest(pid, heap=None, first=None):
+    """The reading when nothing has changed for a while. When it is more than `first` allows, the server gets
+    SETTLE_SECONDS to give back what it keeps for a time only."""
     begin = changed = time.monotonic()
     last = read(pid, heap)
     while time.monotonic() - begin < SETTLE_SECONDS:
         time.sleep(STEP_SECONDS)
         now = read(pid, heap)
-        if any(now[what] != last[what] for what in ("descriptors", "threads", "mappings")) or \
-                abs(now["rss_kib"] - last["rss_kib"]) > 16:
+        if not is_equal(now, last):
             last, changed = now, time.monotonic()
-        if time.monotonic() - begin >= least and time.monotonic() - changed >= REST_SECONDS:
+        is_settled = time.monotonic() - changed >= REST_SECONDS and time.monotonic() - begin >= LEAST_SECONDS
+        if is_settled and (first is None or not is_more(now, first)):
             return now
-    return last
+    return read(pid, heap)
 
 
 Growth = collections.namedtuple("Growth", "what first last more allowed")

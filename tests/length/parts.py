@@ -11,6 +11,7 @@ import json
 import pathlib
 import shutil
 import tempfile
+import time
 
 import gauge
 import operations
@@ -37,11 +38,15 @@ class Part:
     def prepare(self, place):
         """Before the first reading."""
 
+    def burst(self, place):
+        """Before the first tenth: more at a time than in any of them, since what is kept for reuse is as much as was
+        ever needed at once."""
+
     def tenth(self, place, n, number):
         raise NotImplementedError
 
-    def read(self, place):
-        return gauge.read_at_rest(place.pid, place.heap)
+    def read(self, place, first=None):
+        return gauge.read_at_rest(place.pid, place.heap, first)
 
     def finish(self, place):
         """After the last reading."""
@@ -83,6 +88,9 @@ class Requests(Part):
     def models(self):
         models = dict(operations.MODELS)
         del models["coming"], models["coming_python"]
+        for name in ("sequence", "oldest"):  # on a busy machine their clients may be slow
+            models[name] = models[name].replace("sequence_batching {", "sequence_batching { "
+                                                "max_sequence_idle_microseconds: 600000000")
         models["digits"] = {path.relative_to(DIGITS).as_posix(): path.read_bytes()
                             for path in DIGITS.rglob("*") if path.is_file()}
         return models
@@ -91,6 +99,11 @@ class Requests(Part):
         data = place.folder / "repeat.json"
         data.write_text(json.dumps({"data": [{"IN": [7, 8, 9], "DELAY": [0, 0, 0], "WAIT": [0]}]}))
         self.repeat = (f"--input-data={data}", "--shape=IN:3", "--shape=DELAY:3")
+
+    def burst(self, place):
+        for model, _, protocol, at_a_time, options in self.loads:
+            place.bench(protocol, model, 16 * at_a_time, *options, *(self.repeat if model == "repeat" else ()),
+                        at_a_time=4 * at_a_time)
 
     def tenth(self, place, n, number):
         total = sum(load[1] for load in self.loads)
@@ -117,15 +130,16 @@ class Loads(Part):
                "--backend-config=python,python-path=/usr/bin/python3")
     CONFIG = {"backend": "identity", "input": [{"name": "INPUT0", "data_type": "TYPE_FP32", "dims": [-1]}],
               "output": [{"name": "OUTPUT0", "data_type": "TYPE_FP32", "dims": [-1]}]}
+    REMEMBERED = 100                    # REPO_MAX_GONE
     ONNX_OF, PYTHON_OF = 100, 400       # one of so many cycles
-    KINDS = ("plain", "plain", "plain", "plain", "reload", "plain", "named", "plain", "broken", "unknown")
+    KINDS = ("plain", "plain", "reload", "plain", "named", "plain", "broken", "plain", "unknown", "refused")
 
     def __init__(self):
         super().__init__()
         self._numbers = itertools.count()
 
     def models(self):
-        return {**Requests.models(self), "coming": operations.MODELS["coming"],
+        return {**Requests().models(), "coming": operations.MODELS["coming"],
                 "coming_python": operations.MODELS["coming_python"],
                 "broken": 'backend: "identity"\nmax_batch_size: -7\n'}
 
@@ -152,12 +166,24 @@ class Loads(Part):
         """A name that was never there before, with files of the request."""
         self.cycle(place, f"brought_{number}", {"parameters": {"config": json.dumps(self.CONFIG), "file:1/data": "AAAA"}})
 
+    def refused(self, place, number):
+        """Files of a request whose load fails: of its configuration, or of its backend."""
+        wrong, status = ({"max_batch_size": -7}, 500) if number % 20 < 10 else ({"backend": "nonexistent"}, 400)
+        place.ask("POST", self.path(f"refused_{number}", "load"), {"parameters": {
+            "config": json.dumps({**self.CONFIG, **wrong}), "file:1/data": "AAAA"}}, status=status)
+
     def broken(self, place, number):
         del number
-        place.ask("POST", self.path("broken", "load"), status=400)
+        place.ask("POST", self.path("broken", "load"), status=500)
 
     def unknown(self, place, number):
-        place.ask("POST", self.path(f"unknown_{number}", "load"), status=400)
+        place.ask("POST", self.path(f"unknown_{number}", "load"), status=500)
+
+    def burst(self, place):
+        """More names than the server remembers."""
+        for _ in range(self.REMEMBERED):
+            self.named(place, next(self._numbers))
+        self.tenth(place, 2 * len(self.KINDS), 0)
 
     def tenth(self, place, n, number):
         for i in range(n):
@@ -197,6 +223,11 @@ class Sequences(Part):
                 "parameters": {"sequence_id": f"left {next(self._numbers)}", "sequence_start": True},
                 "inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [1, 1], "data": [1]}]})
 
+    def burst(self, place):
+        for model in ("direct", "oldest"):
+            for protocol, options in (("http", ()), ("grpc", STREAM)):
+                place.bench(protocol, model, 1000, f"--sequence-length={self.LENGTH}", *options, at_a_time=32)
+
     def tenth(self, place, n, number):
         length = (f"--sequence-length={self.LENGTH}", "--sequence-length-variation=0")
         for model in ("direct", "oldest"):
@@ -214,6 +245,10 @@ class Connections(Part):
 
     name, title, unit, full, at_least = "connections", "connections for one request", "connections", 2_000_000, 1000
     AT_A_TIME = 64
+
+    def burst(self, place):
+        for protocol in ("http", "grpc"):
+            place.connections(protocol, "plain", 16 * self.AT_A_TIME, 4 * self.AT_A_TIME)
 
     def tenth(self, place, n, number):
         for protocol in ("http", "grpc"):
@@ -298,7 +333,6 @@ class Models(Part):
         self.measure_polls(place)
 
     def time(self, place, title, work):
-        import time  # pylint: disable=import-outside-toplevel
         begin = time.monotonic()
         for _ in range(3):
             work()
@@ -306,15 +340,14 @@ class Models(Part):
 
     def measure_polls(self, place):
         """CPU time of a poll of which nothing comes."""
-        import time  # pylint: disable=import-outside-toplevel
         before, n = place.cpu_seconds(), 3
         time.sleep(n * self.POLL_SECONDS)
         self.facts["poll, ms of CPU"] = round((place.cpu_seconds() - before) / n * 1000, 1)
 
-    def change(self, place, number):
+    def change(self, place):
         """Each of them waits until it is loaded again."""
         self._changes += 1
-        names = [self.model_name((number * self.CHANGED + i) % self._size) for i in range(self.CHANGED)]
+        names = [self.model_name(i) for i in range(self.CHANGED)]
         for name in names:
             text = operations.MODELS["plain"] + f'parameters {{ key: "n" value {{ string_value: "{self._changes:06}" }} }}\n'
             new = place.repository / name / ".new"
@@ -324,7 +357,6 @@ class Models(Part):
             self.wait_for_change(place, name)
 
     def wait_for_change(self, place, name):
-        import time  # pylint: disable=import-outside-toplevel
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             config = json.loads(place.ask("GET", f"/v2/models/{name}/config"))
@@ -333,6 +365,9 @@ class Models(Part):
             time.sleep(0.2)
         raise Failed(f"a change of {name} is not polled")
 
+    def burst(self, place):
+        self.tenth(place, 0, 0)
+
     def tenth(self, place, n, number):
         for _ in range(self.ROUNDS):
             index = json.loads(place.ask("POST", "/v2/repository/index"))
@@ -340,7 +375,7 @@ class Models(Part):
                 raise Failed(f"the index has {len(index)} models")
             place.ask("GET", "/v2/models/stats")
             place.metrics()
-        self.change(place, number)
+        self.change(place)
         place.disconnect()
 
 
@@ -361,7 +396,7 @@ class Observed(Part):
     @property
     def options(self):
         return ("--log-verbose=1", "--log-format=json", f"--log-file={self._folder / 'log'}",
-                f"--port-file={self._folder / 'ports'}", "--metrics-config=histogram_latencies=true",
+                "--metrics-config=histogram_latencies=true",
                 *(f"--trace-config={setting}" for setting in (
                     f"triton,file={self._folder / 'trace'}", f"triton,log-frequency={self.EVERY}", "rate=1",
                     "level=TIMESTAMPS", "level=TENSORS")))

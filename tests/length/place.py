@@ -3,6 +3,7 @@
 import http.client
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import threading
@@ -12,6 +13,7 @@ import conftest
 import gauge
 
 SECONDS = 120           # an answer that takes longer never comes
+START_SECONDS = 600     # with ten thousand models on a busy machine
 LOG_LINES = 200         # of the server, kept for a failure's text
 
 
@@ -20,15 +22,26 @@ class Failed(Exception):
 
 
 class Server(conftest.Server):
-    """Keeps the end of its log only."""
+    """Keeps the end of its log only, and reads its ports from a file, since the log may be in a file, too."""
+
+    def __init__(self, port_file, repository, options, **more):
+        self._port_file = port_file
+        super().__init__(repository, (*options, f"--port-file={port_file}"), **more)
 
     def _read(self):
         for line in self.process.stdout:
-            line = line.decode(errors="replace").rstrip("\n")
-            self.log[:] = self.log[-LOG_LINES:] + [line]
-            if len(self.ports) < 3:
-                self._lines.put(line)
-        self._lines.put(None)
+            self.log[:] = self.log[-LOG_LINES:] + [line.decode(errors="replace").rstrip("\n")]
+
+    def _wait_for(self, names):
+        deadline = time.monotonic() + START_SECONDS
+        while not all(name in self.ports for name in names):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.process.kill()
+                raise Failed("the server did not start: " + "\n".join(self.log[-5:]))
+            if self._port_file.exists():
+                self.ports = {name: int(port) for name, _, port in (
+                    line.partition("=") for line in self._port_file.read_text().split())}
+            time.sleep(0.01)
 
 
 class Place:
@@ -40,7 +53,7 @@ class Place:
         self.heap = gauge.HeapReader(self.folder)
         environment = self.heap.environment(build / "tests" / "length" / "heap_reader.so")
         begin = time.monotonic()
-        self.server = Server(self.repository, [*options, "--http-thread-count=2", "--grpc-infer-thread-count=2"],
+        self.server = Server(self.folder / "ports", self.repository, [*options, "--http-thread-count=2", "--grpc-infer-thread-count=2"],
                              waits_for=("http", "grpc", "metrics"),
                              under=("env", *(f"{name}={value}" for name, value in environment.items())))
         self.start_seconds = time.monotonic() - begin
@@ -94,8 +107,9 @@ class Place:
     def run(self, *command):
         result = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
         if result.returncode != 0:
+            errors = re.findall(r'"errors":\[.+?\]', result.stdout)
             raise Failed(f"{' '.join(str(word) for word in command)}: {result.returncode}: "
-                         f"{result.stderr[-600:]} {result.stdout[-300:]} {self.server.log[-3:]}")
+                         f"{result.stderr[-300:]} {''.join(errors)[:600]}")
         return result.stdout
 
     def bench(self, protocol, model, n, *options, at_a_time=8):

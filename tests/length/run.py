@@ -86,9 +86,10 @@ def run_part(part, build, scale, folder):
         with contextlib.closing(Place(build, folder, part.models(), part.options)) as place:
             part.prepare(place)
             result["readings"].append(part.read(place))
+            part.burst(place)
             for number in range(TENTHS):
                 part.tenth(place, each, number)
-                result["readings"].append(part.read(place))
+                result["readings"].append(part.read(place, result["readings"][1] if number > 0 else None))
                 print(f"{part.name} {number + 1}/{TENTHS}, {time.monotonic() - begin:.0f} s: "
                       f"{result['readings'][-1]}", file=sys.stderr, flush=True)
             # Of what is left once the allocator has given everything back, the growth is not fragmentation.
