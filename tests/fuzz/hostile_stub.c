@@ -31,7 +31,7 @@
 #define FIRST_BLOCK ((uint32_t)(SHM_STUB_AREA / SHM_BLOCK))
 #define MAX_BYTES 65536
 #define MAX_STEPS 512
-#define WAIT_NS 200000000u
+#define WAIT_NS 50000000u
 
 static struct shm_header   *h;
 static unsigned char       *segment;
