@@ -1,5 +1,5 @@
 # The short names; the build itself is Meson's (meson.build). Each kind of build has its folder:
-# build/ (what users run), build-clang/, build-asan/, build-tsan/, build-fuzz/ (with clang),
+# build/ (what users run), build-clang/, build-asan/, build-tsan/, build-fuzz/ and build-cov/ (with clang),
 # build-arm64/.
 
 BUILD ?= build
@@ -38,7 +38,7 @@ configure = @command -v meson >/dev/null || { echo "meson is missing: tools/setu
         if [ -f $(1)/build.ninja ]; then meson setup --reconfigure $(1) >/dev/null && touch $(1)/build.ninja; \
         else meson setup $(1) -Dlibdir=$(LIBDIR) $(2); fi
 
-.PHONY: all everything demo check clang asan tsan arm64 fuzz install clean setup format reference
+.PHONY: all everything demo check clang asan tsan arm64 fuzz fuzz-coverage install clean setup format reference
 .PHONY: bench soak soak-reloads soak-streams soak-sequences soak-pipelines soak-python hostile faults length
 .PHONY: boards browser stores balancers slurm kubernetes llama deb tarball image image-check
 
@@ -78,6 +78,11 @@ clang:
 fuzz: build-fuzz/build.ninja
 	@ninja -C build-fuzz fuzz_programs
 	@tools/run_fuzzers.sh build-fuzz $(FUZZ_SECONDS)
+
+# How much of its decoder each target reaches, with the inputs that `make fuzz` has found.
+fuzz-coverage: build-cov/build.ninja
+	@ninja -C build-cov installed tests/fuzz/hostile_stub $(patsubst tests/fuzz/fuzz_%.c,tests/fuzz/replay_%,$(wildcard tests/fuzz/fuzz_*.c))
+	@tools/fuzz_coverage.py build-cov build-fuzz/corpus
 
 bench: all
 	@ninja -C $(BUILD) bench_programs
@@ -211,7 +216,7 @@ install: all
 	meson install -C $(BUILD) --no-rebuild
 
 clean:
-	rm -rf $(BUILD) build-clang build-asan build-tsan build-fuzz build-arm64
+	rm -rf $(BUILD) build-clang build-asan build-tsan build-fuzz build-cov build-arm64
 
 $(BUILD)/build.ninja: $(PARTS)
 	$(call configure,$(BUILD),$(RELEASE) -Dwerror=$(WERROR))
@@ -229,6 +234,10 @@ build-tsan/build.ninja: $(PARTS)
 build-fuzz/build.ninja: export CC = clang
 build-fuzz/build.ninja: $(PARTS)
 	$(call configure,build-fuzz,$(SANITIZED) -Db_sanitize=address$(COMMA)undefined -Dfuzz=true -Dtests=false)
+
+build-cov/build.ninja: export CC = clang
+build-cov/build.ninja: $(PARTS)
+	$(call configure,build-cov,-Ddebug=true -Doptimization=1 -Dwerror=false -Dlto=false "-Dc_args=-fprofile-instr-generate -fcoverage-mapping" "-Dc_link_args=-fprofile-instr-generate")
 
 build-arm64/build.ninja: $(PARTS)
 	$(call configure,build-arm64,--cross-file .deps/aarch64/cross.ini $(RELEASE) -Dlto=false -Dwerror=true)

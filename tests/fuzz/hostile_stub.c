@@ -31,7 +31,7 @@
 #define FIRST_BLOCK ((uint32_t)(SHM_STUB_AREA / SHM_BLOCK))
 #define MAX_BYTES 65536
 #define MAX_STEPS 512
-#define WAIT_NS 200000000u
+#define WAIT_NS 50000000u
 
 static struct shm_header   *h;
 static unsigned char       *segment;
@@ -110,33 +110,36 @@ static void claim(void) {
         h->slots[claimed.slot % SHM_MAX_DEPTH].claim_ns = shm_clock_ns();
 }
 
-/* The handle of the request of an execution with one; 0 is that of the first request of an instance. */
-static void answer(void) {
-        struct {
-                struct shm_result      head;
-                struct shm_result_item item;
-                struct shm_answer      answer;
-                struct shm_tensor      tensor;
-                int64_t                dims[1];
-                unsigned char          values[8];
-        } r;
+/* Appends a part of a record; returns its place. */
+static uint32_t append(unsigned char *record, uint32_t *n_bytes, const void *part,
+                       size_t part_bytes) {
+        uint32_t place = *n_bytes;
 
-        memset(&r, 0, sizeof(r));
-        r.head.n_items = 1;
-        r.item.release_flags = 1;
-        r.item.answer = (uint32_t)((char *)&r.answer - (char *)&r);
-        r.answer.kind = SHM_ANSWER_OK;
-        r.answer.n_outputs = 1;
-        r.answer.outputs = (uint32_t)((char *)&r.tensor - (char *)&r);
-        r.tensor.type = 6; /* INT8 */
-        r.tensor.n_dims = 1;
-        r.tensor.dims = (uint32_t)((char *)r.dims - (char *)&r);
-        r.tensor.data = SHM_STUB_AREA;
-        r.tensor.n_bytes = 8;
-        r.dims[0] = 8;
-        change((unsigned char *)&r, sizeof(r));
+        memcpy(record + place, part, part_bytes);
+        *n_bytes += (uint32_t)part_bytes;
+        return place;
+}
+
+/* For the execution's only request: 0 is the handle of the first request of an instance. */
+static void answer(void) {
+        static const int64_t dims[1] = { 8 };
+        unsigned char        record[512] = { 0 };
+        struct shm_result    head = { .n_items = 1 };
+        struct shm_answer    answer = { .kind = SHM_ANSWER_OK, .n_outputs = 1 };
+        struct shm_tensor    tensor = { .type = 6 /* INT8 */, .n_dims = 1, .n_bytes = 8 };
+        uint32_t             n = sizeof(head) + sizeof(struct shm_result_item);
+
+        tensor.data = SHM_STUB_AREA;
+        tensor.dims = append(record, &n, dims, sizeof(dims));
+        answer.outputs = append(record, &n, &tensor, sizeof(tensor));
+        memcpy(record, &head, sizeof(head));
+        memcpy(record + sizeof(head),
+               &(struct shm_result_item){ .release_flags = 1,
+                                          .answer = append(record, &n, &answer, sizeof(answer)) },
+               sizeof(struct shm_result_item));
+        change(record, n);
         h->slots[claimed.slot % SHM_MAX_DEPTH].end_ns = shm_clock_ns();
-        put(SHM_RESULT, claimed.slot, &r, sizeof(r));
+        put(SHM_RESULT, claimed.slot, record, n);
 }
 
 static void call(void) {

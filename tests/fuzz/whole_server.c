@@ -23,6 +23,7 @@
 #include <ftw.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -336,13 +337,26 @@ const struct whole_server *whole_server_get(const struct whole_server_options *o
 
 /* ---- the client ------------------------------------------------------------------------------- */
 
-static int open_client(uint16_t port) {
+/* The alarm of libFuzzer's clock may interrupt it; then the connection is made meanwhile. */
+static bool connect_to(int fd, uint16_t port) {
         const struct sockaddr_in to = { .sin_family = AF_INET,
                                         .sin_port = htons(port),
                                         .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-        int                      fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        struct pollfd            wait = { .fd = fd, .events = POLLOUT };
 
-        if (fd < 0 || connect(fd, (const struct sockaddr *)&to, sizeof(to)) != 0 ||
+        if (connect(fd, (const struct sockaddr *)&to, sizeof(to)) == 0)
+                return true;
+        if (errno != EINTR)
+                return false;
+        while (poll(&wait, 1, -1) < 0 && errno == EINTR)
+                ;
+        return (wait.revents & POLLERR) == 0;
+}
+
+static int open_client(uint16_t port) {
+        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+        if (fd < 0 || !connect_to(fd, port) ||
             setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int)) != 0)
                 end_with("client", strerror(errno));
         return fd;
