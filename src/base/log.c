@@ -213,9 +213,9 @@ static void put_short_line(struct strbuf *out, enum log_level level, const char 
         put_line(out, level, name_bytes <= SHORT_NAME_BYTES ? file : "", line, message);
 }
 
-static void put_lost(struct strbuf *out, uint64_t n) {
-        AUTO_CHARS text = mem_printf("%llu lines of the log were lost: they were not read in time",
-                                     (unsigned long long)n);
+static void put_lost(struct strbuf *out, uint64_t n, const char *why) {
+        AUTO_CHARS text =
+                mem_printf("%llu lines of the log were lost: %s", (unsigned long long)n, why);
 
         put_line(out, LOG_WARN, __FILE__, __LINE__, str_of(text));
 }

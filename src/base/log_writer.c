@@ -26,23 +26,32 @@ enum direct {
         DIRECT_SOCKET, /* to `fd`, by send(2) */
 };
 
+/* Lines that the descriptor refused, since its disk is full for example, and that no line has reported
+ * yet. They came before those that wait. */
+struct refused {
+        uint64_t n;
+        int      error; /* errno of the last one */
+};
+
 static struct {
-        struct mutex  lock;    /* rank LOCK_LOG; guards everything below */
-        struct cond   arrived; /* lines wait, or the thread is to stop */
-        struct cond   written; /* what was taken is written, or the thread has ended */
-        struct thread thread;
-        log_lost_fn   put_lost;
-        struct strbuf waiting;  /* whole lines; the thread takes all of them at once */
-        size_t        n_taken;  /* bytes that the thread is writing */
-        uint64_t      n_untold; /* lost lines that no line has reported yet */
-        unsigned      n_users;
-        int           fd;
-        enum direct   direct;
-        int           direct_fd;  /* owned when it is not `fd` */
-        int           retired_fd; /* to be closed by the thread, which writes to it; or -1 */
-        bool          is_running;
-        bool          must_stop;
-        bool          is_stuck; /* the reader had stalled at the last stop: lines are lost */
+        struct mutex   lock;    /* rank LOCK_LOG; guards everything below */
+        struct cond    arrived; /* lines wait, or the thread is to stop */
+        struct cond    written; /* what was taken is written, or the thread has ended */
+        struct thread  thread;
+        log_lost_fn    put_lost;
+        struct strbuf  waiting;  /* whole lines; the thread takes all of them at once */
+        size_t         n_taken;  /* bytes that the thread is writing */
+        uint64_t       n_untold; /* lines without room that no line has reported yet */
+        struct refused refused;
+        bool           is_within_line; /* the last byte that was written is not the end of a line */
+        unsigned       n_users;
+        int            fd;
+        enum direct    direct;
+        int            direct_fd;  /* owned when it is not `fd` */
+        int            retired_fd; /* to be closed by the thread, which writes to it; or -1 */
+        bool           is_running;
+        bool           must_stop;
+        bool           is_stuck; /* the reader had stalled at the last stop: lines are lost */
 } writer = { .lock = { .native = PTHREAD_MUTEX_INITIALIZER, .rank = LOCK_LOG },
              .fd = STDERR_FILENO,
              .direct_fd = STDERR_FILENO,
@@ -69,27 +78,85 @@ static size_t next_piece(struct str text, bool is_file) {
         return end != NULL ? (size_t)(end - text.ptr) + 1 : max;
 }
 
-/* What a full disk or a closed pipe refuses is lost. */
-static void write_all(int fd, struct str text) {
+/* Returns how many bytes are out. A full disk or a closed pipe refuses the others; errno says why. */
+static size_t write_all(int fd, struct str text) {
         struct stat status;
         bool        is_file = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+        size_t      n_out = 0;
 
-        while (text.len > 0) {
-                ssize_t n = write(fd, text.ptr, next_piece(text, is_file));
+        while (n_out < text.len) {
+                struct str rest = str_range(text.ptr + n_out, text.len - n_out);
+                ssize_t    n = write(fd, rest.ptr, next_piece(rest, is_file));
 
                 if (n < 0 && errno == EINTR)
                         continue;
                 if (n <= 0)
-                        return;
-                text = str_range(text.ptr + n, text.len - (size_t)n);
+                        break;
+                n_out += (size_t)n;
         }
+        return n_out;
+}
+
+static uint64_t count_ends(struct str text) {
+        uint64_t n = 0;
+
+        for (size_t i = 0; i < text.len; i++)
+                n += text.ptr[i] == '\n';
+        return n;
+}
+
+/* What a batch of the thread changes. */
+struct batch_end {
+        struct refused refused;
+        uint64_t       n_more; /* of them: those of this batch */
+        bool           is_within_line;
+};
+
+/* Writes the text, and counts the lines of it that are refused when they are `counted`. */
+static bool write_counted(int fd, struct str text, bool counted, struct batch_end *end) {
+        size_t n_out = write_all(fd, text);
+
+        if (n_out > 0)
+                end->is_within_line = text.ptr[n_out - 1] != '\n';
+        if (n_out == text.len)
+                return true;
+        end->refused.error = errno;
+        if (counted)
+                end->n_more += count_ends(str_range(text.ptr + n_out, text.len - n_out));
+        return false;
+}
+
+/* The line about the refused ones, on a line of its own. Without memory for it, it waits for the next
+ * occasion. */
+static bool write_refused(int fd, struct batch_end *end) {
+        AUTO_STRBUF text = { 0 };
+        bool        has_memory;
+
+        strbuf_init(&text, 0);
+        if (end->is_within_line && !write_counted(fd, STR_LIT("\n"), false, end))
+                return false;
+        writer.put_lost(&text, end->refused.n, strerror(end->refused.error));
+        has_memory = !text.overflowed;
+        if (has_memory && !write_counted(fd, strbuf_str(&text), false, end))
+                return false;
+        if (has_memory)
+                end->refused.n = 0;
+        return true;
+}
+
+static void write_batch(int fd, struct str lines, struct batch_end *end) {
+        if (end->refused.n > 0 && !write_refused(fd, end))
+                end->n_more += count_ends(lines);
+        else
+                (void)write_counted(fd, lines, true, end);
+        end->refused.n += end->n_more;
 }
 
 /* Adds the line about the lost ones. Without memory for it, it waits for the next occasion. */
 static void tell_lost_locked(struct strbuf *lines) {
         size_t len = lines->len;
 
-        writer.put_lost(lines, writer.n_untold);
+        writer.put_lost(lines, writer.n_untold, "they were not read in time");
         if (!lines->overflowed) {
                 writer.n_untold = 0;
                 return;
@@ -123,6 +190,14 @@ static void close_retired_locked(void) {
         writer.retired_fd = -1;
 }
 
+/* Callers do not write while a batch is out, so only log_writer_set_fd() may have come in between. */
+static void end_batch_locked(int fd, const struct batch_end *end) {
+        writer.n_taken = 0;
+        writer.refused = end->refused;
+        writer.is_within_line = fd == writer.fd && end->is_within_line;
+        atomic_fetch_add_explicit(&n_lost, end->n_more, memory_order_relaxed);
+}
+
 static void write_waiting(void *arg) {
         struct strbuf lines = { 0 };
 
@@ -135,13 +210,15 @@ static void write_waiting(void *arg) {
                 if (writer.waiting.len == 0)
                         break;
 
-                int fd = writer.fd;
+                int              fd = writer.fd;
+                struct batch_end end = { .refused = writer.refused,
+                                         .is_within_line = writer.is_within_line };
 
                 take_locked(&lines);
                 mutex_unlock(&writer.lock);
-                write_all(fd, strbuf_str(&lines));
+                write_batch(fd, strbuf_str(&lines), &end);
                 mutex_lock(&writer.lock);
-                writer.n_taken = 0;
+                end_batch_locked(fd, &end);
                 close_retired_locked();
                 cond_broadcast(&writer.written);
         }
@@ -263,6 +340,7 @@ void log_writer_set_fd(int fd) {
         drop_direct_locked();
         old = writer.fd;
         writer.fd = writer.direct_fd = fd;
+        writer.is_within_line = false;
         if (writer.is_running)
                 choose_direct_locked();
         if (old == STDERR_FILENO)
@@ -289,18 +367,30 @@ static ssize_t write_both(int fd, bool is_socket, struct str line, struct str en
         return n;
 }
 
+/* Counts a line that the descriptor refuses for good. The thread reports it with the next line. */
+static void refuse_locked(int error) {
+        writer.refused.n++;
+        writer.refused.error = error;
+        atomic_fetch_add_explicit(&n_lost, 1, memory_order_relaxed);
+}
+
 /* Returns how many bytes need not be kept: those that were written, or all of them when the descriptor
  * refuses them for good. */
 static size_t write_directly_locked(struct str line, struct str end) {
         ssize_t n;
 
         /* The thread tells about lost lines first. */
-        if (writer.direct == DIRECT_NEVER || writer.n_untold > 0 ||
+        if (writer.direct == DIRECT_NEVER || writer.n_untold + writer.refused.n > 0 ||
             writer.waiting.len + writer.n_taken > 0)
                 return 0;
         n = write_both(writer.direct_fd, writer.direct == DIRECT_SOCKET, line, end);
-        if (n < 0)
-                return errno == EAGAIN ? 0 : line.len + end.len;
+        if (n < 0 && errno == EAGAIN)
+                return 0;
+        if (n < 0) {
+                refuse_locked(errno);
+                return line.len + end.len;
+        }
+        writer.is_within_line = (size_t)n < line.len + end.len;
         return (size_t)n;
 }
 

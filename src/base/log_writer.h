@@ -6,7 +6,8 @@
  * so a line is out before what follows it. When the reader of a pipe stalls, lines are copied into
  * memory, up to a bound, and the thread writes them; until it is done, later lines wait there, too.
  * Lines without room are lost and counted, the unimportant ones first, and the log says how many as
- * soon as it goes on. Without the thread (in commands, in tests, before the start) each line is
+ * soon as it goes on. So are lines that the descriptor refuses, as a full disk does; a line that is cut
+ * there ends before the next one begins. Without the thread (in commands, in tests, before the start) each line is
  * written by its caller, who waits.
  *
  * A pipe or terminal is opened a second time for writing without blocking: O_NONBLOCK of the first
@@ -36,8 +37,8 @@ enum log_line_kind {
 
 #define LOG_WAITING_MAX_BYTES ((size_t)1 << 20)
 
-/* Puts the line that says that n lines were lost, with its newline. */
-typedef void (*log_lost_fn)(struct strbuf *out, uint64_t n);
+/* Puts the line that says that n lines were lost, and why, with its newline. */
+typedef void (*log_lost_fn)(struct strbuf *out, uint64_t n, const char *why);
 
 /* Starts the thread for its first user. */
 struct error *log_writer_start(log_lost_fn put_lost) NODISCARD;

@@ -24,17 +24,20 @@ static bool write_text(const char *path, const struct strbuf *text) {
 }
 
 struct error *port_file_write(const char *path, const struct port_entry *entries, size_t n) {
-        AUTO_CHARS  beside = mem_printf("%s.new", path);
-        AUTO_STRBUF text = { 0 };
+        AUTO_CHARS    beside = mem_printf("%s.new", path);
+        AUTO_STRBUF   text = { 0 };
+        struct error *err;
 
         strbuf_init(&text, 0);
         for (size_t i = 0; i < n; i++)
                 if (entries[i].port != 0)
                         strbuf_printf(&text, "%s=%u\n", entries[i].name, entries[i].port);
+        TRY(strbuf_check(&text, "the ports"));
         if (write_text(beside, &text) && rename(beside, path) == 0)
                 return NULL;
-        return error_new(ERR_UNAVAILABLE, "--port-file: cannot write %s: %s", path,
-                         strerror(errno));
+        err = error_new(ERR_UNAVAILABLE, "--port-file: cannot write %s: %s", path, strerror(errno));
+        (void)unlink(beside);
+        return err;
 }
 
 void port_file_remove(const char *path) {

@@ -11,6 +11,8 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -36,6 +38,9 @@
 #define DISCARD_SLICE_BYTES ((size_t)2 << 20)
 /* Limit of the bytes that wait to be freed in slices; a block beyond it is freed at once. */
 #define MAX_DISCARDED_BYTES ((size_t)1 << 30)
+
+/* Pipes whose descriptors are enough for the first loop of a process. */
+#define FIRST_LOOP_PIPES 4
 
 struct loop_group {
         struct work_pool *workers; /* owned */
@@ -713,12 +718,52 @@ static struct error *open_all(struct loop_group *g, struct opening *o) {
         return err;
 }
 
+/* Whether as many descriptors are free as the first loop opens; errno says why not. */
+static bool has_first_descriptors(void) {
+        int    fds[FIRST_LOOP_PIPES][2], error = 0;
+        size_t n = 0;
+
+        while (n < FIRST_LOOP_PIPES && pipe2(fds[n], O_CLOEXEC) == 0)
+                n++;
+        if (n < FIRST_LOOP_PIPES)
+                error = errno;
+        while (n > 0) {
+                n--;
+                close(fds[n][0]);
+                close(fds[n][1]);
+        }
+        errno = error;
+        return error == 0;
+}
+
+/* With the first loop of a process libuv opens a pipe of its own, and ends the process when that fails.
+ * So a loop is opened and closed here, after a look whether descriptors are free. */
+static struct error *open_first_loop(void) {
+        static atomic_bool is_done;
+        uv_loop_t          first;
+        int                rc;
+
+        if (atomic_load(&is_done))
+                return NULL;
+        if (!has_first_descriptors())
+                return error_new(ERR_UNAVAILABLE, "unable to create an event loop: %s",
+                                 strerror(errno));
+        rc = uv_loop_init(&first);
+        if (rc < 0)
+                return error_new(ERR_UNAVAILABLE, "unable to create an event loop: %s",
+                                 uv_strerror(rc));
+        uv_loop_close(&first);
+        atomic_store(&is_done, true);
+        return NULL;
+}
+
 struct error *loop_group_new(const char *name, size_t n_loops, struct loop_group **ret) {
         struct opening     opening = { 0 };
         struct loop_group *g;
         struct error      *err;
 
         assert(n_loops > 0);
+        TRY(open_first_loop());
         g = mem_zalloc(sizeof(*g) + n_loops * sizeof(g->loops[0]));
         g->workers =
                 work_pool_new("neso-compute", MAX(thread_cpu_count() / 2, 1), WORK_LOW_PRIORITY);

@@ -120,7 +120,7 @@ static void collect(void *owner, struct strbuf *out) {
         strbuf_spoil(out, &m->ready);
         mutex_unlock(&m->ready_lock);
         put_counter(out, "neso_log_lines_lost_total",
-                    "Lines of the log that were not read in time and got lost",
+                    "Lines of the log that were lost: not read in time, or refused by the disk",
                     (double)log_n_lost());
         put_gauge(out, "nv_pinned_memory_pool_total_bytes",
                   "Pinned memory pool total memory size, in bytes",

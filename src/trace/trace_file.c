@@ -71,9 +71,18 @@ static bool write_all(int fd, const char *bytes, size_t n, off_t at) {
         return true;
 }
 
+/* Makes the file what it was before a write that failed: an array up to the bracket at `end`, or none.
+ * No room is needed for a byte that was there before. */
+static void restore(const char *path, int fd, off_t end) {
+        if (end == 0)
+                unlink(path);
+        else if (!write_all(fd, "]", 1, end) || ftruncate(fd, end + 1) != 0)
+                log_error("failed to restore trace file '%s': %s", path, strerror(errno));
+}
+
 /* Writes `text` as elements of the array in that file. *end is the position of its closing bracket,
- * 0 for a new file. */
-static void append_file(const char *path, off_t *end, struct strbuf *text) {
+ * 0 for a new file. False when the file stays as it was. */
+static bool append_file(const char *path, off_t *end, struct strbuf *text) {
         bool is_new = *end == 0;
         int  fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (is_new ? O_TRUNC : 0), FILE_MODE);
         bool is_written;
@@ -81,17 +90,20 @@ static void append_file(const char *path, off_t *end, struct strbuf *text) {
         strbuf_putc(text, ']');
         if (fd < 0) {
                 log_error("failed to open trace file '%s': %s", path, strerror(errno));
-                return;
+                return false;
         }
         /* A comma replaces the closing bracket of the previous write. */
         is_written = write_all(fd, is_new ? "[" : ",", 1, *end) &&
                      write_all(fd, text->ptr, text->len, *end + 1);
-        if (is_written)
+        if (is_written) {
                 *end += (off_t)text->len;
-        else
+        } else {
                 log_error("failed to write trace file '%s': %s", path, strerror(errno));
+                restore(path, fd, *end);
+        }
         if (close(fd) != 0)
                 log_error("failed to close trace file '%s': %s", path, strerror(errno));
+        return is_written;
 }
 
 static void clear(struct pending *p) {
@@ -116,9 +128,15 @@ static bool may_add_file(const struct trace_file *f) {
         return lstat(oldest, &info) != 0 && errno == ENOENT;
 }
 
-static void write_plain(struct trace_file *f, struct pending *p) {
-        append_file(f->path, &f->end, &p->text);
+/* Records that no file takes are lost, and counted. */
+static void write_to(struct trace_file *f, const char *path, off_t *end, struct pending *p) {
+        if (!append_file(path, end, &p->text))
+                trace_writer_count_dropped(f->sink.writer, p->n_pending);
         clear(p);
+}
+
+static void write_plain(struct trace_file *f, struct pending *p) {
+        write_to(f, f->path, &f->end, p);
 }
 
 static void write_indexed(struct trace_file *f, struct pending *p) {
@@ -139,8 +157,7 @@ static void write_indexed(struct trace_file *f, struct pending *p) {
                 return;
         }
         path = indexed_path(f, f->next_index++);
-        append_file(path, &start, &p->text);
-        clear(p);
+        write_to(f, path, &start, p);
 }
 
 /* Writes what the source holds before a file is full: to <file>, or with a log_frequency to

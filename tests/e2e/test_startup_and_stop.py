@@ -14,7 +14,7 @@ import time
 import pytest
 import requests
 
-from conftest import BUILD, FIFO, Server, require_build, write_repository
+from conftest import BUILD, FIFO, Server, is_sanitized, require_build, write_repository
 from gate import Gate, gated
 from scrape import metric, wait_for_pending
 from wire import Wire, exchange, request
@@ -42,11 +42,11 @@ BODY = json.dumps({"inputs": [
     {"name": "INPUT0", "shape": [1], "datatype": "FP32", "data": [1]}]})
 
 
-def run(*arguments, program=None, seconds=30):
+def run(*arguments, program=None, seconds=30, preexec_fn=None):
     """A program that ends by itself."""
     ended = subprocess.run([str(program or BUILD / "neso"), *map(str, arguments)],
                            stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                           timeout=seconds, check=False)
+                           timeout=seconds, check=False, preexec_fn=preexec_fn)
     assert "Sanitizer" not in ended.stderr, ended.stderr
     return ended
 
@@ -77,6 +77,21 @@ def messages(text):
         if match:
             found.append(json.loads(match.group(1)))
     return found
+
+
+# ---- descriptors ----
+
+
+@pytest.mark.skipif(is_sanitized(), reason="the sanitizer has descriptors of its own")
+def test_start_with_few_descriptors(tmp_path):
+    """However few files the process may open, it serves or ends with an error; libuv does not abort it."""
+    write_repository(tmp_path / "models", {"m": IDENTITY})
+    for n in range(4, 16):
+        ended = serve(f"--model-repository={tmp_path / 'models'}", "--http-thread-count=2",
+                      "--grpc-infer-thread-count=2",
+                      preexec_fn=lambda n=n: resource.setrlimit(resource.RLIMIT_NOFILE, (n, n)))
+        assert ended.returncode == 1, (n, ended.returncode, ended.stderr)
+        assert "Too many open files" in ended.stderr or "too many open files" in ended.stderr, (n, ended.stderr)
 
 
 # ---- the command line ---------------------------------------------------------------------------

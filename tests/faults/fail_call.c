@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Preloaded into a server by run.py: the n-th call of one function fails.
+/* Preloaded into a server by run.py: one call of one function fails. It is the n-th call, or the first one that
+ * comes from a new place: with a call stack that the file has not seen yet.
  *
  * FAIL_CALL names a file that run.py maps as well (struct control). Only calls from the program, the library
  * and the backends count: what the C library and others do among themselves is theirs. Child processes
@@ -28,6 +29,7 @@
 #include <sys/timerfd.h>
 #include <sys/uio.h>
 #include <unistd.h>
+#include <unwind.h>
 
 /* The order of FUNCTIONS in run.py. */
 enum {
@@ -57,15 +59,21 @@ enum {
         FAIL_DLOPEN,
 };
 
+#define N_STACKS 8192  /* as in run.py */
+#define STACK_FRAMES 8 /* the innermost ones, which make a stack */
+
 struct control {
         _Atomic uint32_t function; /* that fails; FAIL_NONE: none */
-        _Atomic uint32_t nth;      /* 1: the next call */
+        _Atomic uint32_t nth;      /* 1: the next call; 0: the next one with a new stack */
         _Atomic int32_t  error;    /* errno */
         _Atomic uint32_t n_calls;  /* since `function` was set */
         _Atomic uint32_t n_failed;
+        uint32_t         unused;
+        _Atomic uint64_t stacks[N_STACKS]; /* those that have failed, by their hash; 0: free */
 };
 
-static struct control *control;
+static struct control  *control;
+static struct link_map *own; /* this library */
 
 static void map_control(void) {
         const char *path = getenv("FAIL_CALL");
@@ -83,10 +91,11 @@ static void map_control(void) {
                 control = at;
 }
 
-/* libuv opens our sockets and its loops. When epoll_ctl() fails it ends the process, on purpose. */
+/* libuv opens our sockets and its loops. When epoll_ctl() fails, or the pipe of its first loop, it ends the process
+ * on purpose. */
 static int is_of_uv(uint32_t function) {
-        return function == FAIL_PIPE || function == FAIL_SOCKET || function == FAIL_BIND ||
-               function == FAIL_LISTEN || function == FAIL_ACCEPT || function == FAIL_EVENTFD;
+        return function == FAIL_SOCKET || function == FAIL_BIND || function == FAIL_LISTEN ||
+               function == FAIL_ACCEPT || function == FAIL_EVENTFD;
 }
 
 /* "" is the program, which may be Python's interpreter. */
@@ -100,6 +109,83 @@ static int is_counted(uint32_t function, const char *path) {
                (strncmp(name, "libuv", 5) == 0 && is_of_uv(function));
 }
 
+/* ---- call stacks ---- */
+
+struct stack {
+        uint64_t hash;
+        int      n_frames;
+};
+
+static uint64_t mix(uint64_t hash, uint64_t value) {
+        hash = (hash ^ value) * UINT64_C(0x9E3779B97F4A7C15);
+        return hash ^ hash >> 29;
+}
+
+/* Addresses within a file, which are the same in each process. */
+static _Unwind_Reason_Code add_frame(struct _Unwind_Context *frame, void *to) {
+        struct stack         *stack = to;
+        uintptr_t             at = _Unwind_GetIP(frame);
+        struct dl_find_object found;
+
+        if (at == 0 || _dl_find_object((void *)at, &found) != 0)
+                return _URC_END_OF_STACK;
+        if (found.dlfo_link_map == own)
+                return _URC_NO_REASON;
+        for (const char *c = found.dlfo_link_map->l_name; *c != '\0'; c++)
+                stack->hash = mix(stack->hash, (unsigned char)*c);
+        stack->hash = mix(stack->hash, at - found.dlfo_link_map->l_addr);
+        stack->n_frames++;
+        return stack->n_frames == STACK_FRAMES ? _URC_END_OF_STACK : _URC_NO_REASON;
+}
+
+static uint64_t stack_here(void) {
+        struct stack stack = { 0 };
+
+        _Unwind_Backtrace(add_frame, &stack);
+        return stack.hash != 0 ? stack.hash : 1;
+}
+
+/* The place of a stack in the table; NULL when it is there already, or when the table is full. */
+static _Atomic uint64_t *place_of_new(uint64_t hash) {
+        for (uint32_t i = 0; i < N_STACKS; i++) {
+                _Atomic uint64_t *at = &control->stacks[(hash + i) % N_STACKS];
+                uint64_t          there = atomic_load(at);
+
+                if (there == 0)
+                        return at;
+                if (there == hash)
+                        return NULL;
+        }
+        return NULL;
+}
+
+/* A case has one failure, so only the call that has claimed it writes the table. */
+static int is_new_stack(struct control *c) {
+        uint32_t          none = 0;
+        uint64_t          hash;
+        _Atomic uint64_t *at;
+
+        if (atomic_load(&c->n_failed) != 0)
+                return 0;
+        hash = stack_here();
+        at = place_of_new(hash);
+        if (at == NULL || !atomic_compare_exchange_strong(&c->n_failed, &none, 1))
+                return 0;
+        atomic_store(at, hash);
+        return 1;
+}
+
+static int is_nth(struct control *c) {
+        if (atomic_fetch_add(&c->n_calls, 1) + 1 != atomic_load(&c->nth))
+                return 0;
+        atomic_fetch_add(&c->n_failed, 1);
+        return 1;
+}
+
+static int is_chosen(struct control *c) {
+        return atomic_load(&c->nth) == 0 ? is_new_stack(c) : is_nth(c);
+}
+
 static int must_fail(uint32_t function, const void *caller) {
         struct control       *c = control;
         struct dl_find_object found;
@@ -109,9 +195,8 @@ static int must_fail(uint32_t function, const void *caller) {
         if (_dl_find_object((void *)(uintptr_t)caller, &found) != 0 ||
             !is_counted(function, found.dlfo_link_map->l_name))
                 return 0;
-        if (atomic_fetch_add(&c->n_calls, 1) + 1 != atomic_load(&c->nth))
+        if (!is_chosen(c))
                 return 0;
-        atomic_fetch_add(&c->n_failed, 1);
         errno = atomic_load(&c->error);
         return 1;
 }
@@ -277,5 +362,9 @@ FAILING(FAIL_SPAWN, int, EAGAIN, posix_spawnp,
 #pragma GCC visibility pop
 
 __attribute__((constructor)) static void begin(void) {
+        struct dl_find_object found;
+
+        if (_dl_find_object((void *)&control, &found) == 0)
+                own = found.dlfo_link_map;
         map_control();
 }

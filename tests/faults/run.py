@@ -22,6 +22,7 @@ import argparse
 import collections
 import contextlib
 import errno
+import http.client
 import json
 import mmap
 import os
@@ -47,6 +48,11 @@ FUNCTIONS = {
     "bind": errno.EADDRINUSE, "listen": errno.EADDRINUSE, "accept": errno.EMFILE, "epoll_ctl": errno.ENOMEM,
     "eventfd": errno.EMFILE, "send": errno.ECONNRESET, "recv": errno.ECONNRESET, "pthread_create": errno.EAGAIN,
     "posix_spawn": errno.EAGAIN, "dlopen": errno.ENOENT}
+N_STACKS = 8192  # as in fail_call.c
+CONTROL_BYTES = 24 + 8 * N_STACKS
+# Of a start: the expensive ones come last, for the calls that only they add.
+START_MODELS = [["plain", "thread", "ensemble"], ["plain", "digits"], ["plain", "python"]]
+END_SECONDS = 40  # within which a server starts, or ends
 CALM_SECONDS = 10  # within which what an operation used must be given back
 
 
@@ -55,11 +61,12 @@ class Control:
 
     def __init__(self, path):
         self.path = path
-        path.write_bytes(bytes(mmap.PAGESIZE))
+        path.write_bytes(bytes(CONTROL_BYTES))
         with open(path, "r+b") as file:
-            self._map = mmap.mmap(file.fileno(), mmap.PAGESIZE)
+            self._map = mmap.mmap(file.fileno(), CONTROL_BYTES)
 
     def arm(self, function, nth):
+        """`nth` 0: the first call with a stack that has not failed yet."""
         number = list(FUNCTIONS).index(function) + 1
         self._map[0:4] = struct.pack("=I", 0)
         self._map[4:20] = struct.pack("=IiII", nth, FUNCTIONS[function], 0, 0)
@@ -271,83 +278,120 @@ class Matrix:
 
     # ---- the beginning and the end ----
 
-    def command(self):
-        return [str(self.options.build / "neso"), "serve", f"--model-repository={self.folder / 'models'}",
+    def repository(self):
+        import conftest  # pylint: disable=import-outside-toplevel
+        from operations import MODELS  # pylint: disable=import-outside-toplevel
+
+        repository = self.folder / "start"
+        if not repository.exists():
+            conftest.write_repository(repository, {name: MODELS[name] for name in sum(START_MODELS, [])
+                                                   if name in MODELS})
+            shutil.copytree(ROOT / "examples" / "models" / "digits", repository / "digits")
+        return repository
+
+    def command(self, models):
+        return [str(self.options.build / "neso"), "serve", f"--model-repository={self.repository()}",
                 f"--backend-directory={self.options.build / 'backends'}", "--http-address=127.0.0.1",
                 "--http-port=0", "--grpc-address=127.0.0.1", "--grpc-port=0", "--metrics-port=0",
-                *Lab.options(["plain", "thread", "python", "ensemble", "digits"])]
+                f"--port-file={self.folder / 'ports'}", *Lab.options(models)]
 
-    def start(self, control):
+    @contextlib.contextmanager
+    def started(self, control, models):
+        """A process whose log is in a file: a line that a fault takes away is missed by no one."""
         environment = dict(os.environ, FAIL_CALL=str(control.path),
                            LD_PRELOAD=str(self.options.build / "tests" / "faults" / "fail_call.so"))
-        return subprocess.Popen(self.command(), env=environment, stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+        with open(self.folder / "start.log", "wb") as log, subprocess.Popen(
+                self.command(models), env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+                (self.folder / "ports").unlink(missing_ok=True)
 
-    def run_start(self, function):
-        control = Control(self.folder / "control_start")
-        for n_cases, nth in enumerate(numbers()):
-            control.arm(function, nth)
-            process = self.start(control)
-            log = self.read_until_ports(process)
+    def log_lines(self):
+        return (self.folder / "start.log").read_text(errors="replace").splitlines()
+
+    def wait_for_start(self, process):
+        """The ports; None when the server ended. A server that does neither in time is killed."""
+        deadline, ports = time.monotonic() + END_SECONDS, self.folder / "ports"
+        while process.poll() is None:
+            if ports.exists():
+                return dict(line.split("=") for line in ports.read_text().splitlines())
+            if time.monotonic() > deadline:
+                process.kill()
+            time.sleep(0.005)
+        return None
+
+    def wait_for_end(self, process, operation, function, number):
+        try:
+            process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            self.fail(operation, function, number, f"it does not end: {self.log_lines()[-3:]}")
+
+    def run_start(self, operation, function):
+        """`operation`: "start" or "stop"."""
+        control, n_cases = Control(self.folder / "control_start"), 0
+        run_case = self.run_start_case if operation == "start" else self.run_stop_case
+        for models in START_MODELS:
+            while run_case(control, function, models, n_cases + 1):
+                n_cases += 1
+        self.cells[operation][function] = n_cases
+
+    def run_start_case(self, control, function, models, number):
+        """False when there was no call from a new place."""
+        control.arm(function, 0)
+        with self.started(control, models) as process:
+            ports = self.wait_for_start(process)
             has_failed = control.disarm()
-            if process.poll() is None:
+            if ports is not None:
+                self.check_models(ports, models, function, number)
                 process.send_signal(signal.SIGTERM)
-            try:
-                log += process.communicate(timeout=30)[0].splitlines()
-            except subprocess.TimeoutExpired:
-                process.kill()
-                self.fail("start", function, nth, f"it does not end: {log[-3:]}")
-                process.communicate()
-            self.judge_start(function, nth, process.returncode, log)
-            if not has_failed:
-                self.cells["start"][function] = n_cases
-                return
+            self.wait_for_end(process, "start", function, number)
+            self.judge_start(function, number, process.returncode, ports is not None)
+        if self.options.verbose and has_failed:
+            print(f"  start / {function} {number}: {process.returncode} {self.log_lines()[-1:]}", flush=True)
+        return has_failed
 
-    def read_until_ports(self, process):
-        log, wanted = [], {"HTTPService", "GRPCInferenceService", "Metrics Service"}
-        for line in process.stdout:
-            log.append(line.rstrip("\n"))
-            wanted -= {what for what in wanted if f"Started {what}" in line}
-            if not wanted:
-                break
-        return log
+    def check_models(self, ports, models, function, number):
+        """A server that has started serves all of its models."""
+        for model in models:
+            connection = http.client.HTTPConnection("127.0.0.1", int(ports["http"]), timeout=END_SECONDS)
+            with contextlib.closing(connection):
+                connection.request("GET", f"/v2/models/{model}/ready")
+                if connection.getresponse().status != 200:
+                    self.fail("start", function, number, f"started without model {model}: {self.log_lines()[-8:]}")
 
-    def judge_start(self, function, nth, code, log):
+    def judge_start(self, function, number, code, has_started):
+        log = self.log_lines()
         if code < 0:
-            self.fail("start", function, nth, f"ended by signal {-code}: {log[-3:]}")
-        elif code not in (0, 1):
-            self.fail("start", function, nth, f"exit code {code}: {log[-3:]}")
+            self.fail("start", function, number, f"ended by signal {-code}: {log[-3:]}")
+        elif code != (0 if has_started else 1):
+            self.fail("start", function, number, f"exit code {code}: {log[-3:]}")
         elif code == 1 and not any(re.match(r"E\d|neso: |error: |out of memory: ", line) for line in log):
-            self.fail("start", function, nth, f"exit code 1 without a line that says why: {log[-3:]}")
+            self.fail("start", function, number, f"exit code 1 without a line that says why: {log[-3:]}")
 
-    def run_stop(self, function):
-        control = Control(self.folder / "control_start")
-        for n_cases, nth in enumerate(numbers()):
-            process = self.start(control)
-            log = self.read_until_ports(process)
-            control.arm(function, nth)
+    def run_stop_case(self, control, function, models, number):
+        with self.started(control, models) as process:
+            self.wait_for_start(process)
+            control.arm(function, 0)
             process.send_signal(signal.SIGTERM)
-            try:
-                log += process.communicate(timeout=40)[0].splitlines()
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.communicate()
-                self.fail("stop", function, nth, f"it does not end: {log[-3:]}")
-            if not control.disarm():
-                self.cells["stop"][function] = n_cases
-                return
+            self.wait_for_end(process, "stop", function, number)
+            has_failed = control.disarm()
             if process.returncode not in (0, 1):
-                self.fail("stop", function, nth, f"exit code {process.returncode}: {log[-3:]}")
+                self.fail("stop", function, number, f"exit code {process.returncode}: {self.log_lines()[-3:]}")
+        if self.options.verbose and has_failed:
+            print(f"  stop / {function} {number}: {process.returncode} {self.log_lines()[-1:]}", flush=True)
+        return has_failed
 
     # ---- all ----
 
     def run(self, operations, functions):
         for name in operations:
             for function in functions:
-                if name == "start":
-                    self.run_start(function)
-                elif name == "stop":
-                    self.run_stop(function)
+                if name in ("start", "stop"):
+                    self.run_start(name, function)
                 else:
                     self.run_cell(name, function)
             print(f"{name:22} " + " ".join(f"{f} {n}" for f, n in self.cells[name].items() if n > 0), flush=True)
@@ -388,7 +432,6 @@ def main():
         STUBS = make_stubs(folder / "stubs")
         matrix = Matrix(options, folder)
         begin = time.monotonic()
-        matrix.new_lab()
         matrix.run(operations, functions)
     n_cases = sum(sum(row.values()) for row in matrix.cells.values())
     if options.report:

@@ -10,21 +10,27 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define LINE_BYTES 100
 
-static void put_lost(struct strbuf *out, uint64_t n) {
-        strbuf_printf(out, "lost %llu\n", (unsigned long long)n);
+static void put_lost(struct strbuf *out, uint64_t n, const char *why) {
+        bool is_unread = strcmp(why, "they were not read in time") == 0;
+
+        strbuf_printf(out, "lost %llu%s%s\n", (unsigned long long)n, is_unread ? "" : ": ",
+                      is_unread ? "" : why);
 }
 
 /* The first attempt finds no memory after a half of the line. */
-static void put_lost_later(struct strbuf *out, uint64_t n) {
+static void put_lost_later(struct strbuf *out, uint64_t n, const char *why) {
         static bool is_later;
 
+        (void)why;
         strbuf_printf(out, "half");
         out->overflowed = out->no_memory = !is_later;
         if (is_later)
@@ -217,6 +223,62 @@ static void test_stuck(void **state) {
         log_writer_set_fd(STDERR_FILENO);
 }
 
+static void limit_files(rlim_t max_bytes) {
+        struct rlimit limit;
+
+        assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+        limit.rlim_cur = max_bytes;
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+static void write_to_full_file(void) {
+        for (unsigned i = 0; i < 3; i++)
+                put(LOG_LINE_MESSAGE, 'm', i); /* the last one is cut */
+        log_writer_flush(10 * NS_PER_S);
+        put(LOG_LINE_IMPORTANT, 'i', 0);
+        put(LOG_LINE_MESSAGE, 'm', 3);
+        log_writer_flush(10 * NS_PER_S);
+}
+
+/* What a file refuses is counted. When it takes lines again, a line reports how many were lost; it is not
+ * the end of one that was cut. */
+static void test_refused_lines(void **state) {
+        char     path[] = "/tmp/neso-log-XXXXXX";
+        int      fd = mkstemp(path);
+        uint64_t n_lost = log_writer_n_lost();
+        char     text[8 * LINE_BYTES];
+
+        (void)state;
+        assert_true(fd >= 0);
+        signal(SIGXFSZ, SIG_IGN);
+        log_writer_set_fd(dup(fd));
+        assert_null(log_writer_start(put_lost));
+        limit_files(2 * LINE_BYTES + LINE_BYTES / 2);
+        write_to_full_file();
+        assert_int_equal(log_writer_n_lost(), n_lost + 3);
+        limit_files(RLIM_INFINITY);
+        put(LOG_LINE_MESSAGE, 'z', 0);
+        put(LOG_LINE_MESSAGE, 'z', 1);
+        log_writer_stop(10 * NS_PER_S);
+        log_writer_set_fd(STDERR_FILENO);
+        assert_int_equal(log_writer_n_lost(), n_lost + 3);
+
+        ssize_t     n = pread(fd, text, sizeof(text) - 1, 0);
+        AUTO_CHARS  told = mem_printf("\nlost 3: %s\nz0 ", strerror(EFBIG));
+        const char *cut = text + 2 * LINE_BYTES;
+
+        assert_true(n > 2 * LINE_BYTES);
+        text[n] = '\0';
+        assert_memory_equal(cut, "m2 ", 3);
+        assert_memory_equal(cut + LINE_BYTES / 2, told, strlen(told));
+        assert_int_equal(count_lines(text, 'm'), 3);
+        assert_int_equal(count_lines(text, 'i'), 0);
+        assert_int_equal(count_lines(text, 'z'), 2);
+        assert_int_equal(count_lines(text, 'l'), 1);
+        close(fd);
+        unlink(path);
+}
+
 /* A caller that looks at errno afterwards finds its own. */
 static void test_errno_stays(void **state) {
         struct place p;
@@ -236,6 +298,7 @@ SUITE(log_writer) {
                 cmocka_unit_test(test_lost_lines_are_told_later),
                 cmocka_unit_test(test_in_order),
                 cmocka_unit_test(test_what_is_kept),
+                cmocka_unit_test(test_refused_lines),
                 cmocka_unit_test(test_errno_stays),
                 cmocka_unit_test(test_stuck),
         };

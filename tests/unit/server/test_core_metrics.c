@@ -59,8 +59,8 @@ static void test_pinned_pool(void **state) {
         (void)state;
         /* No CPU figures, no refusals: nothing else is there. */
         assert_string_equal(page,
-                            "# HELP neso_log_lines_lost_total Lines of the log that were not read "
-                            "in time and got lost\n"
+                            "# HELP neso_log_lines_lost_total Lines of the log that were lost: "
+                            "not read in time, or refused by the disk\n"
                             "# TYPE neso_log_lines_lost_total counter\n"
                             "neso_log_lines_lost_total 0\n"
                             "# HELP nv_pinned_memory_pool_total_bytes Pinned memory pool total "

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "suite.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "trace/trace_file.h"
 #include "trace/trace_fixture.h"
 #include "trace/trace_json.h"
+#include "trace/trace_writer.h"
 #include "triton/core/tritonserver.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* ---- elements -------------------------------------------------------------------------------- */
@@ -293,6 +297,70 @@ static void test_count(void **state) {
         end(&p, wanted, ARRAY_LEN(wanted));
 }
 
+static void add_dropped(void *owner, uint64_t n) {
+        *(uint64_t *)owner += n;
+}
+
+static void limit_files(rlim_t max_bytes) {
+        struct rlimit limit;
+
+        assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+        limit.rlim_cur = max_bytes;
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+static void assert_text(const char *path, const char *wanted) {
+        AUTO_STRBUF text = { 0 };
+
+        assert_null(file_read(path, 1 << 20, &text));
+        assert_string_equal(strbuf_cstr(&text), wanted);
+}
+
+static void take_and_end(struct place *p, int32_t log_frequency, const char *model) {
+        struct trace_source *s = source_new(-1, (uint32_t)log_frequency);
+
+        take(p, s, model);
+        atomic_store(&s->is_retired, true);
+        p->sink->ops->on_change(p->sink);
+        trace_source_unref(s);
+}
+
+/* A file without room stays an array of what was written before, and a new one is removed; the records
+ * are counted. */
+static void test_full_disk(void **state) {
+        struct place         p;
+        struct trace_writer *writer;
+        uint64_t             n_dropped = 0;
+
+        (void)state;
+        begin(&p);
+        signal(SIGXFSZ, SIG_IGN);
+        assert_null(trace_writer_start(&(struct trace_writer_options){ .sink = p.sink,
+                                                                       .max_spans = 10,
+                                                                       .max_bytes = 1000,
+                                                                       .batch_spans = 1,
+                                                                       .stop_ns = NS_PER_S,
+                                                                       .on_drop = add_dropped,
+                                                                       .owner = &n_dropped },
+                                       &writer));
+        take_and_end(&p, 0, "a");
+        limit_files(sizeof("[" ELEMENT("a") "]") + 10);
+        take_and_end(&p, 0, "b");
+        assert_int_equal(n_dropped, 1);
+        assert_text(p.path, "[" ELEMENT("a") "]");
+        limit_files(10);
+        take_and_end(&p, 1, "c");
+        assert_int_equal(n_dropped, 2);
+        assert_false(has_indexed(&p, 0));
+        limit_files(RLIM_INFINITY);
+        take_and_end(&p, 0, "d");
+        assert_text(p.path, "[" ELEMENT("a") "," ELEMENT("d") "]");
+        trace_writer_stop(writer);
+        unlink(p.path);
+        rmdir(p.folder);
+        free(p.path);
+}
+
 static void test_check(void **state) {
         AUTO_ERROR err = trace_file_check("/nowhere/at/all");
 
@@ -312,6 +380,7 @@ SUITE(trace_file) {
                 cmocka_unit_test(test_log_frequency),
                 cmocka_unit_test(test_limit_of_files),
                 cmocka_unit_test(test_count),
+                cmocka_unit_test(test_full_disk),
                 cmocka_unit_test(test_check),
         };
 
