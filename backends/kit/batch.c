@@ -11,8 +11,23 @@
 #define MAX_BURST 128
 
 /* Other servers do not have these functions. */
+#pragma weak NESO_ModelInstanceExecutionStart
 #pragma weak NESO_ThreadBeginResponses
 #pragma weak NESO_ThreadEndResponses
+
+/* The server has read the clock when it began the execution. */
+static uint64_t execution_start(TRITONBACKEND_ModelInstance *instance) {
+        TRITONSERVER_Error *err;
+        uint64_t            start_ns;
+
+        if (NESO_ModelInstanceExecutionStart == NULL)
+                return kit_clock_ns();
+        err = NESO_ModelInstanceExecutionStart(instance, &start_ns);
+        if (err == NULL)
+                return start_ns;
+        TRITONSERVER_ErrorDelete(err);
+        return kit_clock_ns();
+}
 
 /* Reports the statistics of a request that ends now. */
 static void report(struct kit_batch *batch, struct kit_slot *slot, bool is_success) {
@@ -42,7 +57,7 @@ static void answer(struct kit_batch *batch, struct kit_slot *slot, TRITONSERVER_
 TRITONSERVER_Error *kit_batch_open(struct kit_batch *batch, TRITONBACKEND_ModelInstance *instance,
                                    TRITONBACKEND_Request **requests, uint32_t n_requests) {
         batch->instance = instance;
-        batch->stats = (struct kit_stats){ .exec_start = kit_clock_ns() };
+        batch->stats = (struct kit_stats){ .exec_start = execution_start(instance) };
         batch->n_slots = batch->n_live = n_requests;
         batch->n_rows = n_requests;
         batch->has_row_dim = false;

@@ -162,6 +162,14 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportMemoryUsage(
         return api_report_memory(__func__, INSTANCE(instance)->model, usage, usage_size);
 }
 
+TRITONSERVER_Error *NESO_ModelInstanceExecutionStart(TRITONBACKEND_ModelInstance *instance,
+                                                     uint64_t                    *start_ns) {
+        API_NEEDS(instance);
+        API_NEEDS(start_ns);
+        *start_ns = backend_instance_execution_start(INSTANCE(instance));
+        return NULL;
+}
+
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportStatistics(
         TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request *request, const bool success,
         const uint64_t exec_start_ns, const uint64_t compute_start_ns,

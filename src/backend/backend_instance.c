@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "backend/backend_instance.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "infer/infer_thread.h"
@@ -34,12 +35,19 @@ static void execute_backend(struct executor *e, struct request **requests, uint3
 
         infer_thread_end_all_responses(); /* when a response of another backend led here */
         err = call_execute(self(e), requests, n);
+        atomic_store_explicit(&e->start_ns, 0, memory_order_relaxed);
         infer_thread_end_all_responses();
         if (err == NULL)
                 return;
         for (uint32_t i = 0; i < n; i++)
                 request_refuse(requests[i], err, FAILURE_BACKEND);
         error_free(err);
+}
+
+uint64_t backend_instance_execution_start(const struct backend_instance *in) {
+        uint64_t start_ns = atomic_load_explicit(&in->executor.start_ns, memory_order_relaxed);
+
+        return start_ns != 0 ? start_ns : clock_now_ns();
 }
 
 static bool is_ready(struct executor *e) {

@@ -53,6 +53,10 @@ void backend_instance_free(struct backend_instance *in);
 /* Calls NESOBACKEND_ModelInstanceStacks(), which the backend must export; the caller owns *ret. */
 struct error *backend_instance_stacks(struct backend_instance *in, struct message **ret) NODISCARD;
 
+/* When the running execution began; the time now, if the scheduler did not read the clock for it, or none
+ * is running. */
+uint64_t backend_instance_execution_start(const struct backend_instance *in);
+
 /* TRITONBACKEND_ModelInstanceReportStatistics and …ReportBatchStatistics. `times` carries the four time
  * stamps of the execution; the function fills in those of the request. */
 void backend_instance_report(struct backend_instance *in, struct request *req, bool is_success,

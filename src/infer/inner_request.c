@@ -11,16 +11,19 @@
 #include "infer/response.h"
 #include "infer/step_request.h"
 
-/* Called for the last response and for the release. The second call usually reads 1 and needs no locked
- * instruction. */
-static void count_end(struct inner_request *r) {
-        if (atomic_load_explicit(&r->thread, memory_order_relaxed) == infer_thread_self()) {
-                r->n_here++;
-                return;
-        }
+/* The second call usually reads 1 and needs no locked instruction. */
+static NOINLINE void count_end_elsewhere(struct inner_request *r) {
         if (atomic_load_explicit(&r->n_open, memory_order_acquire) == 1 ||
             atomic_fetch_sub_explicit(&r->n_open, 1, memory_order_acq_rel) == 1)
                 r->ops->on_end(r);
+}
+
+/* Called for the last response and for the release. */
+static inline void count_end(struct inner_request *r) {
+        if (atomic_load_explicit(&r->thread, memory_order_relaxed) == infer_thread_self())
+                r->n_here++;
+        else
+                count_end_elsewhere(r);
 }
 
 static void on_response(struct response *response, uint32_t flags, void *userp) {

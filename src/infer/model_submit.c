@@ -22,9 +22,9 @@ static void report_queued(const struct request *req) {
 /* Gives a request that was used before a new stream, since late responses of the earlier use keep the
  * old one. A cancellation before the submission still applies. */
 static struct error *begin_stream(struct request *req) {
-        bool was_cancelled = request_is_cancelled(req);
-
         if (atomic_load_explicit(&req->state, memory_order_relaxed) == REQUEST_RELEASED) {
+                bool was_cancelled = request_is_cancelled(req);
+
                 TRY(request_renew_stream(req));
                 if (was_cancelled)
                         response_stream_cancel(req->stream);

@@ -254,9 +254,12 @@ void request_cancel(struct request *req) {
 }
 
 bool request_is_cancelled(const struct request *req) {
-        if (response_stream_is_cancelled(req->stream))
-                return true;
-        return req->is_inner && req->outer != NULL && request_is_cancelled(req->outer);
+        while (!response_stream_is_cancelled(req->stream)) {
+                if (!req->is_inner || req->outer == NULL)
+                        return false;
+                req = req->outer;
+        }
+        return true;
 }
 
 void request_release(struct request *req, uint32_t flags) {

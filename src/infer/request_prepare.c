@@ -354,13 +354,9 @@ static struct error *check_input_set(const struct request *req) {
         return NULL;
 }
 
-struct error *request_prepare(struct request *req) {
+struct error *request_check(struct request *req) {
         struct error *last = NULL;
 
-        if (req->is_checked) {
-                req->is_checked = false; /* a second call may be for another load of the model */
-                return NULL;
-        }
         TRY(prepare_outputs(req));
         if (req->first_input != NULL && req->first_input->is_raw) {
                 if (req->model->io->n_inputs != 1)

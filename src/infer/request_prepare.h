@@ -8,15 +8,22 @@
 #pragma once
 
 #include "base/error.h"
+#include "infer/request.h"
 
 #include <stdbool.h>
-
-struct request;
 
 /* Fills in what the configuration implies (raw inputs, reshape, batch size, output names) and checks
  * names, counts, types, shapes, byte sizes and string elements. INVALID_ARG with the reference server's
  * texts. May be called again after a release. */
-struct error *request_prepare(struct request *req);
+struct error *request_check(struct request *req) NODISCARD;
+
+/* request_check(), unless the plan of a composed model has filled in the request (request_plan.h). */
+NODISCARD static inline struct error *request_prepare(struct request *req) {
+        if (!req->is_checked)
+                return request_check(req);
+        req->is_checked = false; /* a second call may be for another load of the model */
+        return NULL;
+}
 
 /* True when the request runs the chain that begins with its model. False without a next model,
  * for an inner request, and with the parameter "chain": false; without that parameter, also with

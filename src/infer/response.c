@@ -171,7 +171,18 @@ static struct error *add_output(struct response *r, const char *name, size_t cap
         if (name == NULL || o == NULL)
                 return out_of_memory();
         shape = (int64_t *)(void *)(o + 1);
-        *o = (struct response_output){ .name = name, .shape = shape, .response = r };
+        /* Field by field: a compiler clears so large a struct with a loop. */
+        o->name = name;
+        o->shape = shape;
+        o->base = NULL;
+        o->byte_size = 0;
+        o->userp = NULL;
+        o->has_buffer = false;
+        o->n_redirects = 0;
+        o->attributes = (struct buffer_attributes){ 0 };
+        o->response = r;
+        o->next = NULL;
+        o->labels = NULL;
         if (r->last_output != NULL)
                 r->last_output->next = o;
         else

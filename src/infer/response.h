@@ -32,12 +32,12 @@ struct response_output {
         struct buffer_attributes attributes;
         struct response         *response;
         struct response_output  *next;
-        /* Borrowed: the allocator that gave the memory, and that takes it back. */
+        /* Borrowed: the allocator that gave the memory, and that takes it back. Valid with has_buffer. */
         const struct response_allocator *lender;
         /* An output of an ensemble or a chain that has no labels has those of the step's output, under
          * the name that the output has in the step. */
-        struct labels *labels; /* ref; NULL: labels of the model */
-        const char    *labels_name;
+        struct labels *labels;      /* ref; NULL: labels of the model */
+        const char    *labels_name; /* valid with labels */
 };
 
 /* What a response takes from its request. response_source_of() copies the fields from the request; each

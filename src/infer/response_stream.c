@@ -317,11 +317,9 @@ static void wait_for_room_locked(struct response_window *w, struct response_stre
                 is_in_time = cond_wait_until(&w->credit, &w->lock, until_ns);
 }
 
-void response_stream_enter(struct response_stream *s, uint64_t n_bytes, bool may_wait) {
+void response_stream_enter_window(struct response_stream *s, uint64_t n_bytes, bool may_wait) {
         struct response_window *w = s->window;
 
-        if (w == NULL)
-                return;
         if (may_wait && !may_not_wait)
                 infer_thread_flush_calls(); /* otherwise the reader may never be woken */
         MUTEX_GUARD(&w->lock);
@@ -340,11 +338,9 @@ void response_stream_enter(struct response_stream *s, uint64_t n_bytes, bool may
                 charge(w->limits.share, n_bytes + w->limits.beside_bytes);
 }
 
-void response_stream_add_bytes(struct response_stream *s, uint64_t n_bytes) {
+void response_stream_add_bytes_to_window(struct response_stream *s, uint64_t n_bytes) {
         struct response_window *w = s->window;
 
-        if (w == NULL)
-                return;
         atomic_fetch_add(&w->n_bytes, n_bytes);
         if (w->limits.share != NULL)
                 atomic_fetch_add_explicit(&w->limits.share->n_outputs, n_bytes,
@@ -361,11 +357,9 @@ static void leave_share(const struct response_limits *l, uint64_t n_bytes, uint6
                 atomic_fetch_sub_explicit(&h->n_outputs, n_added, memory_order_relaxed);
 }
 
-void response_stream_leave(struct response_stream *s, uint64_t n_bytes, uint64_t n_added) {
+void response_stream_leave_window(struct response_stream *s, uint64_t n_bytes, uint64_t n_added) {
         struct response_window *w = s->window;
 
-        if (w == NULL)
-                return;
         leave_share(&w->limits, n_bytes, n_added);
         atomic_fetch_sub(&w->n_bytes, n_bytes + n_added);
         atomic_fetch_sub(&w->n_responses, 1);

@@ -178,9 +178,33 @@ static inline bool response_stream_may_send(struct response_stream *s, bool is_f
         return !response_stream_has_ended(s);
 }
 
+/* The next three functions, for a stream with limits. */
+void response_stream_enter_window(struct response_stream *s, uint64_t n_bytes, bool may_wait);
+void response_stream_add_bytes_to_window(struct response_stream *s, uint64_t n_bytes);
+void response_stream_leave_window(struct response_stream *s, uint64_t n_bytes, uint64_t n_added);
+
 /* Counts a new response of n_bytes. With may_wait it waits for room first, unless
  * response_stream_allow_wait() forbids that on this thread. */
-void response_stream_enter(struct response_stream *s, uint64_t n_bytes, bool may_wait);
+static inline void response_stream_enter(struct response_stream *s, uint64_t n_bytes,
+                                         bool may_wait) {
+        if (s->window != NULL)
+                response_stream_enter_window(s, n_bytes, may_wait);
+}
+
+/* Counts the memory of an output. */
+static inline void response_stream_add_bytes(struct response_stream *s, uint64_t n_bytes) {
+        if (s->window != NULL)
+                response_stream_add_bytes_to_window(s, n_bytes);
+}
+
+/* Counts the deletion of a response. n_bytes: those of response_stream_enter(); n_added: all that
+ * response_stream_add_bytes() added for it. */
+static inline void response_stream_leave(struct response_stream *s, uint64_t n_bytes,
+                                         uint64_t n_added) {
+        if (s->window != NULL)
+                response_stream_leave_window(s, n_bytes, n_added);
+}
+
 /* How many responses the creator, which asks before each use of the number, can create now without
  * waiting: UINT32_MAX without a limit, and after a cancellation. */
 uint32_t response_stream_room(struct response_stream *s);
@@ -192,11 +216,6 @@ typedef void (*response_room_fn)(void *userp);
  * room or cancels, with no lock held. Only one call may be outstanding; the creator keeps the stream. */
 bool response_stream_when_room(struct response_stream *s, response_room_fn call, void *userp)
         NODISCARD;
-/* Counts the memory of an output. */
-void response_stream_add_bytes(struct response_stream *s, uint64_t n_bytes);
-/* Counts the deletion of a response. n_bytes: those of response_stream_enter(); n_added: all that
- * response_stream_add_bytes() added for it. */
-void response_stream_leave(struct response_stream *s, uint64_t n_bytes, uint64_t n_added);
 
 /* Sets whether the calling thread may wait for room (initially true). */
 void response_stream_allow_wait(bool allow);

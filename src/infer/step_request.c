@@ -4,15 +4,6 @@
 #include "base/clock.h"
 #include "infer/model.h"
 
-bool request_may_stay(const struct request *req) {
-        const struct response_stream *stream = &req->own_stream;
-
-        /* Routing to another load of the model takes a reference to that, and a cache may wait for an
-         * answer that did not come. */
-        return req->stream == stream && stream->borrows_model &&
-               atomic_load_explicit(&stream->tap, memory_order_relaxed) == NULL;
-}
-
 bool request_renew(struct request *req, const struct model *model) {
         struct response_stream *stream = &req->own_stream;
 

@@ -26,8 +26,16 @@ struct error *request_input_append(struct request *req, struct request_input *in
                                    const struct buffer_attributes *attributes,
                                    const char                     *host_policy) NODISCARD;
 
-/* Whether a request that has ended may be kept longer than its model: it holds nothing of it. */
-bool request_may_stay(const struct request *req);
+/* Whether a request that has ended may be kept longer than its model: it holds nothing of it. Routing to
+ * another load of the model takes a reference to that, and a cache may wait for an answer that did not
+ * come. */
+static inline bool request_may_stay(const struct request *req) {
+        const struct response_stream *stream = &req->own_stream;
+
+        return req->stream == stream && stream->borrows_model &&
+               atomic_load_explicit(&stream->tap, memory_order_relaxed) == NULL;
+}
+
 /* Makes a request that has ended ready for another inference, with the same outputs. False: it cannot
  * be used again, since responses of the former inference still exist, or it belongs to another load of
  * the model. */

@@ -120,10 +120,13 @@ static void limit_batch(struct chain_plan *c) {
 }
 
 /* Stages without sequences get no correlation id: a backend would see it. */
-static void describe_stage(struct plan_step *s, uint32_t index, struct model *model,
-                           struct chain_metrics *metrics) {
+static void describe_stage(struct plan_step *s, uint32_t index,
+                           const struct chain_stage_model *stage, struct chain_metrics *metrics) {
+        struct model *model = stage->model;
+
         s->index = index;
         s->model = model;
+        s->nested = stage->nested;
         s->has_sequence = model->config->pb->scheduling_choice_case ==
                           INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE_SEQUENCE_BATCHING;
         s->failure = chain_metrics_open_failure(metrics, model->name);
@@ -150,7 +153,7 @@ static struct error *build_plan(struct pipeline_plan *p, const char *chain,
         if (!allocate_plan(p, stages, n))
                 return config_out_of_memory();
         for (uint32_t i = 0; i < p->n_steps; i++) {
-                describe_stage(&p->steps[i], i, stages[i].model, metrics);
+                describe_stage(&p->steps[i], i, &stages[i], metrics);
                 p->order[i] = i;
         }
         p->steps[n - 1].is_passed_on = true;

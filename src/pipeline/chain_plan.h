@@ -16,12 +16,14 @@
 
 struct chain_metrics;
 struct model;
+struct step_models;
 
 /* One stage, and the connection of its outputs to the next one: by the map, or by name or position
  * when n_map is 0. */
 struct chain_stage_model {
         struct model            *model;
-        const struct chain_pair *map; /* borrowed during chain_plan_new() */
+        struct step_models      *nested; /* of the model's own steps; may be NULL */
+        const struct chain_pair *map;    /* borrowed during chain_plan_new() */
         size_t                   n_map;
 };
 

@@ -125,6 +125,7 @@ static struct error *plan_steps(struct ensemble_plan *e, const struct step_model
 
                 s->index = i;
                 s->model = models->models[i];
+                s->nested = models->nested[i];
                 s->has_sequence = true;
                 s->in_stream = p->tensors[step->inputs[0].tensor].stream;
                 s->out_stream = p->tensors[step->outputs[0].tensor].stream;

@@ -30,6 +30,7 @@ struct metric;
 struct model;
 struct model_io;
 struct request;
+struct step_models;
 
 #define PLAN_NONE UINT32_MAX
 
@@ -42,20 +43,21 @@ struct plan_link {
 };
 
 struct plan_step {
-        struct model     *model; /* borrowed: the snapshot's */
-        struct plan_link *inputs;
-        struct plan_link *outputs;
-        uint32_t          n_inputs;
-        uint32_t          n_outputs;
-        uint32_t          index;
-        uint32_t          in_stream; /* stream of the tensors that it reads */
-        uint32_t          out_stream;
-        uint32_t          place;     /* of this step in the frames of in_stream */
-        uint32_t          n_tensors; /* different tensors that it reads */
-        uint32_t         *feeders;   /* the steps that it reads from, each once */
-        uint32_t          n_feeders;
-        bool              has_sequence; /* gets the correlation id and the flags of the request */
-        bool              is_passed_on; /* its responses are the client's */
+        struct model       *model;  /* borrowed: the snapshot's */
+        struct step_models *nested; /* likewise: of its own steps; may be NULL */
+        struct plan_link   *inputs;
+        struct plan_link   *outputs;
+        uint32_t            n_inputs;
+        uint32_t            n_outputs;
+        uint32_t            index;
+        uint32_t            in_stream; /* stream of the tensors that it reads */
+        uint32_t            out_stream;
+        uint32_t            place;     /* of this step in the frames of in_stream */
+        uint32_t            n_tensors; /* different tensors that it reads */
+        uint32_t           *feeders;   /* the steps that it reads from, each once */
+        uint32_t            n_feeders;
+        bool                has_sequence; /* gets the correlation id and the flags of the request */
+        bool                is_passed_on; /* its responses are the client's */
 
         /* For a chain; borrowed from the chain's metrics. NULL: not counted. */
         struct metric *failure;

@@ -31,13 +31,17 @@ void frame_init(struct frame *f, struct run *run, uint32_t stream, struct frame 
 }
 
 static void kept_done(struct kept_outputs *k) {
-        response_free(k->response);
-        free(k->mark.text);
+        if (k->response != NULL)
+                response_free(k->response);
+        if (k->mark.text != NULL)
+                free(k->mark.text);
 }
 
 void frame_done(struct frame *f) {
+        uint32_t n_steps = f->run->plan->streams[f->stream].n_steps;
+
         kept_done(&f->origin);
-        for (uint32_t i = 0; i < f->run->plan->streams[f->stream].n_steps; i++)
+        for (uint32_t i = 0; i < n_steps; i++)
                 kept_done(&f->steps[i].kept);
 }
 
@@ -202,23 +206,24 @@ static struct error *read_mark(const struct step_run *s, const struct response *
 
 /* ---- responses ------------------------------------------------------------------------------- */
 
-/* Outputs mostly come in the requested order, so the search starts after the last one found. */
-static const struct response_output *find_output(const struct response *r, const char *name,
-                                                 const struct response_output **last) {
-        const struct response_output *o =
-                *last != NULL && (*last)->next != NULL ? (*last)->next : r->first_output;
+static bool has_name(const struct response_output *o, const char *name) {
+        return o->name == name || strcmp(o->name, name) == 0;
+}
 
-        for (uint32_t n = r->n_outputs; n > 0; n--) {
-                if (o->name == name || strcmp(o->name, name) == 0)
-                        return *last = o;
-                o = o->next != NULL ? o->next : r->first_output;
-        }
+/* Outputs mostly come in the requested order: then it is `likely`, which may be NULL. */
+static const struct response_output *find_output(const struct response *r, const char *name,
+                                                 const struct response_output *likely) {
+        if (likely != NULL && has_name(likely, name))
+                return likely;
+        for (const struct response_output *o = r->first_output; o != NULL; o = o->next)
+                if (has_name(o, name))
+                        return o;
         return NULL;
 }
 
 static void set_outputs(struct step_run *s, struct frame *to, const struct kept_outputs *k) {
         const struct plan_step       *step = s->plan;
-        const struct response_output *last = NULL;
+        const struct response_output *likely = k->response->first_output;
         uint64_t                      batch_size =
                 atomic_load_explicit(&s->inner, memory_order_relaxed)->request->batch_size;
 
@@ -227,8 +232,10 @@ static void set_outputs(struct step_run *s, struct frame *to, const struct kept_
 
                 v->mark = &k->mark;
                 v->batch_size = batch_size;
-                v->output = find_output(k->response, step->outputs[i].io->name, &last);
+                v->output = find_output(k->response, step->outputs[i].io->name, likely);
                 v->kind = v->output != NULL ? VALUE_OUTPUT : VALUE_ABSENT;
+                if (v->output != NULL)
+                        likely = v->output->next;
                 value_is_set(to, step->outputs[i].tensor);
         }
         if (s->run->plan->is_chain && s->run->error == NULL)

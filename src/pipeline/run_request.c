@@ -205,16 +205,8 @@ static uint64_t time_left_us(const struct run *run) {
 
         if (run->deadline_ns == CLOCK_NEVER)
                 return 0;
-        now_ns = clock_now_ns();
+        now_ns = infer_thread_now(infer_thread_self());
         return now_ns + NS_PER_US < run->deadline_ns ? (run->deadline_ns - now_ns) / NS_PER_US : 1;
-}
-
-/* The steps of a step's model. A chain that begins at its own model has no snapshot of that. */
-static struct step_models *nested_models(const struct step_run *s) {
-        const struct run *run = s->run;
-        uint32_t          n_own = run->runner->options.begins_at_own;
-
-        return s->plan->index >= n_own ? run->models->nested[s->plan->index - n_own] : NULL;
 }
 
 /* What the step's request has of the outer one, which it borrows from. */
@@ -227,7 +219,7 @@ static void set_properties(struct step_run *s, struct request *req) {
         req->timeout_us = time_left_us(s->run);
         req->is_uncacheable = outer->is_uncacheable;
         req->outer = outer;
-        req->steps = nested_models(s);
+        req->steps = s->plan->nested;
         req->allocator = run_allocator_of(s);
 }
 
@@ -322,9 +314,7 @@ static struct inner_request *take_kept(struct step_run *s) {
 }
 
 void run_request_give(struct run *run, uint32_t place, bool may_stay, struct inner_request *inner) {
-        /* The stream of a decoupled step is tied to the client's. */
-        if (may_stay && inner != NULL && request_may_stay(inner->request) &&
-            !inner->request->model->is_decoupled)
+        if (may_stay && inner != NULL && request_may_stay(inner->request))
                 run->kept[place] = inner;
         else
                 inner_request_free(inner);

@@ -244,7 +244,8 @@ static struct error *check_may_begin(const struct run *run) {
         if (request_is_cancelled(run->req))
                 return &cancelled;
         /* A step's timeout is in whole microseconds, and 0 is no timeout: less than one is none left. */
-        if (run->deadline_ns != CLOCK_NEVER && clock_now_ns() + NS_PER_US > run->deadline_ns)
+        if (run->deadline_ns != CLOCK_NEVER &&
+            infer_thread_now(infer_thread_self()) + NS_PER_US > run->deadline_ns)
                 return &expired;
         return NULL;
 }
@@ -400,7 +401,8 @@ static void end_step(struct step_run *s) {
         struct inner_request *inner = atomic_load_explicit(&s->inner, memory_order_relaxed);
         bool                  had_failed = run->error != NULL;
         uint32_t              place = s->plan->place;
-        bool                  may_stay = run->keeps_requests && !s->plan->model->is_decoupled;
+        /* The stream of a decoupled step is tied to the client's. */
+        bool may_stay = run->keeps_requests && !s->plan->model->is_decoupled;
 
         give_slot_back(s);
         if (inner != NULL && run->plan->is_chain)

@@ -168,6 +168,8 @@ static struct error *plan_chain(struct composed_model *c, struct step_models *s)
                 const struct chain_line *line = line_of(model);
 
                 stages[i].model = model;
+                if (!is_next || i > 0)
+                        stages[i].nested = s->nested[i - is_next];
                 if (!is_next)
                         continue; /* the `next` of a stage has no effect here */
                 stages[i].map = line->map;

@@ -131,6 +131,7 @@ static void execute_instance(struct instance *in, uint32_t n, struct execution *
         if (ret->start_ns == 0)
                 ret->start_ns = clock_now_ns();
         atomic_store_explicit(&in->busy_since_ns, ret->start_ns, memory_order_relaxed);
+        atomic_store_explicit(&in->executor->start_ns, ret->start_ns, memory_order_relaxed);
         if (n > 0)
                 in->executor->ops->execute(in->executor, in->batch, n);
         ret->on = in;

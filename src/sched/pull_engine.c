@@ -290,8 +290,7 @@ static void measure_locked(struct pull_engine *e, const struct execution *done) 
 
 static void run_requests(struct pull_engine *e, const struct sched_event *ev, bool is_inline,
                          struct execution *done) {
-        if (!ev->is_direct)
-                model_stats_pending(e->model->stats, -(int)ev->n_requests);
+        model_stats_pending(e->model->stats, -(int)ev->n_requests);
         instance_run(ev->runner, ev->batch, ev->n_requests, is_inline, done);
 }
 
@@ -312,20 +311,25 @@ static void run_batch(struct pull_engine *e, struct sched_event *ev, bool is_inl
                 instance_set_permit_locked(ev->runner, PERMIT_EXECUTED);
 }
 
-/* Runs the submitter's batch on its own thread. */
-static void run_borrowed(struct pull_engine *e, struct sched_event *ev) {
-        struct instance *in = ev->runner;
-
-        run_batch(e, ev, true);
-        /* Its own thread sleeps on, because waking it would cost more than the execution did. Only a
-         * thread that is to end waits for the return of its instance. The instance becomes the first of
-         * the idle list: what it used last is most likely still in this core's cache. */
+/* Returns an instance that a submitter has borrowed. Its own thread sleeps on, because waking it would
+ * cost more than the execution did. Only a thread that is to end waits for the return of its instance.
+ * The instance becomes the first of the idle list: what it used last is most likely still in this core's
+ * cache. */
+static void return_borrowed_locked(struct pull_engine *e, struct instance *in) {
         if (e->is_ending || in->is_leaving)
                 cond_signal(&in->wake);
         else if (in->is_continuing)
                 list_append(&e->idle, &in->idle_node); /* its thread does not wait for a wake-up */
         else
                 list_prepend(&e->idle, &in->idle_node);
+}
+
+/* Runs the submitter's batch on its own thread. */
+static void run_borrowed(struct pull_engine *e, struct sched_event *ev) {
+        struct instance *in = ev->runner;
+
+        run_batch(e, ev, true);
+        return_borrowed_locked(e, in);
         ev->has_more = ev->asks_again && has_work(e);
         /* Requests that came meanwhile found this instance busy, and may have woken none. So
          * the policy is asked for them: by the flush, which asks again anyway, or by this thread. */
@@ -388,17 +392,14 @@ static inline void notify_arrival_locked(struct pull_engine *e, struct request *
         }
 }
 
-static void run_here(struct pull_engine *e, struct sched_event *ev) {
-        run_borrowed(e, ev);
-        if (ev->has_continuations)
-                infer_thread_continue(ev->thread, false);
-}
-
 /* Releases the lock, then runs the batch that was taken for this thread. */
 static void unlock_and_run(struct pull_engine *e, struct sched_event *ev) {
         unlock_and_finish(e, ev);
-        if (ev->runner != NULL)
-                run_here(e, ev);
+        if (ev->runner == NULL)
+                return;
+        run_borrowed(e, ev);
+        if (ev->has_continuations)
+                infer_thread_continue(ev->thread, false);
 }
 
 /* Returns the instance that this thread may borrow for a request that runs at once, without the
@@ -412,23 +413,32 @@ static struct instance *find_direct_locked(struct pull_engine *e, const struct i
         return LIST_ENTRY(list_first(&e->idle), struct instance, idle_node);
 }
 
-/* Releases the lock. */
+/* Runs a request that was never queued; no limiter counts its execution. Releases the lock. `req` may be
+ * freed afterwards. */
 static void run_direct(struct pull_engine *e, struct infer_thread *thread, struct instance *in,
                        struct request *req) {
-        struct sched_event ev = { .thread = thread,
-                                  .spends_ns = e->average_ns,
-                                  .runner = in,
-                                  .batch = req,
-                                  .n_requests = 1,
-                                  .rows = request_rows(req),
-                                  .is_direct = true };
+        struct execution done = { .rows = request_rows(req),
+                                  .start_ns = infer_thread_recent_time(thread) };
+        uint64_t         spends_ns = e->average_ns;
+        bool             has_continuations;
 
         req->queued.next = NULL;
-        hand_out_locked(e, in, INSTANCE_BORROWED, ev.rows);
+        hand_out_locked(e, in, INSTANCE_BORROWED, done.rows);
         if (e->counts != NULL)
                 batch_counts_add_batch(e->counts, DISPATCH_DUE);
         mutex_unlock(&e->lock);
-        run_here(e, &ev);
+        infer_thread_enter_execution(thread, spends_ns);
+        instance_run(in, req, 1, true, &done);
+        has_continuations = infer_thread_leave_execution(thread, done.end_ns);
+        mutex_lock(&e->lock);
+        measure_locked(e, &done);
+        return_borrowed_locked(e, in);
+        if (has_work(e)) /* requests that came meanwhile found this instance busy */
+                schedule_and_unlock(e, NULL);
+        else
+                mutex_unlock(&e->lock);
+        if (has_continuations)
+                infer_thread_continue(thread, false);
 }
 
 /* Runs a batch here or wakes an instance. Releases the lock. `req` may be freed afterwards. */
@@ -506,26 +516,12 @@ static inline struct error *push_locked(struct pull_engine *e, struct request *r
         return request_queue_push(&e->queue, req, now_ns);
 }
 
-static struct error *pull_submit(struct scheduler *base, struct request *req) {
-        struct pull_engine  *e = self_of(base);
-        struct infer_thread *thread = infer_thread_self();
-        struct instance     *direct = NULL;
-        uint64_t             now_ns = req->times.request_start_ns;
+/* Queues the request. Releases the lock. */
+static NOINLINE struct error *queue_and_unlock(struct pull_engine *e, struct infer_thread *thread,
+                                               struct request *req) {
+        uint64_t      now_ns = req->times.request_start_ns;
+        struct error *err = push_locked(e, req);
 
-        /* No reading of the clock, here and under the lock: the time at which the request was made is
-         * near enough for the policies, and a reading costs some 20 ns. */
-        req->times.queue_start_ns = now_ns;
-        mutex_lock(&e->lock);
-        struct error *err = admit_locked(e, req);
-        if (err == NULL)
-                direct = find_direct_locked(e, thread, req);
-        if (direct != NULL) {
-                run_direct(e, thread, direct, req);
-                infer_thread_check_wakes(thread, now_ns);
-                return NULL;
-        }
-        if (err == NULL)
-                err = push_locked(e, req);
         if (err != NULL) {
                 mutex_unlock(&e->lock);
                 return err;
@@ -537,6 +533,30 @@ static struct error *pull_submit(struct scheduler *base, struct request *req) {
                 mutex_unlock(&e->lock);
                 refuse_cancelled(e, req);
         }
+        return NULL;
+}
+
+static struct error *pull_submit(struct scheduler *base, struct request *req) {
+        struct pull_engine  *e = self_of(base);
+        struct infer_thread *thread = infer_thread_self();
+        uint64_t             now_ns = req->times.request_start_ns;
+        struct instance     *direct;
+        struct error        *err;
+
+        /* No reading of the clock, here and under the lock: the time at which the request was made is
+         * near enough for the policies, and a reading costs some 20 ns. */
+        req->times.queue_start_ns = now_ns;
+        mutex_lock(&e->lock);
+        err = admit_locked(e, req);
+        if (err != NULL) {
+                mutex_unlock(&e->lock);
+                return err;
+        }
+        direct = find_direct_locked(e, thread, req);
+        if (direct != NULL)
+                run_direct(e, thread, direct, req);
+        else
+                TRY(queue_and_unlock(e, thread, req));
         infer_thread_check_wakes(thread, now_ns);
         return NULL;
 }

@@ -72,7 +72,6 @@ struct sched_event {
         struct request  *expired; /* timed out: refused after the lock is released */
         struct refusal  *refused; /* refused by the policy: answered after that */
 
-        bool is_direct;         /* the batch is one request that was never queued */
         bool has_continuations; /* the batch left continuations to run */
         bool has_more;          /* after the batch: the event asks again */
 };

@@ -604,6 +604,15 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ModelInstanceMember(
         struct TRITONBACKEND_ModelInstance *instance, const char **group_name, uint32_t *index,
         const char **file);
 
+/* For the statistics of a backend: when the running TRITONBACKEND_ModelInstanceExecute() began, in
+ * nanoseconds of CLOCK_MONOTONIC. The server has read the clock already, so the backend need not; a step
+ * of an ensemble or a chain begins when the step before it has ended. Outside an execution it is the time
+ * now. A backend that also runs on other servers refers to this function as a weak symbol.
+ *
+ * INVALID_ARG when an argument is NULL. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ModelInstanceExecutionStart(
+        struct TRITONBACKEND_ModelInstance *instance, uint64_t *start_ns);
+
 /* Whether a parameter of the model's configuration, parameters { key value }, came with a load request.
  * A parameter that the config.pbtxt of the model's directory in the repository has with the same value did
  * not; with uploaded files, whose directory is the client's, every parameter did. With

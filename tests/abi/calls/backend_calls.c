@@ -148,6 +148,14 @@ static void call_shared(TRITONBACKEND_ModelInstance *instance) {
         EXPECT(found == &object);
 }
 
+/* Outside an execution. */
+static void call_clock(TRITONBACKEND_ModelInstance *instance) {
+        uint64_t before_ns = now_ns(), start_ns = 0;
+
+        OK(NESO_ModelInstanceExecutionStart, instance, &start_ns);
+        EXPECT(before_ns <= start_ns && start_ns <= now_ns());
+}
+
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_ModelInstance *instance) {
         TRITONSERVER_BufferAttributes *usage = new_usage();
         TRITONSERVER_InstanceGroupKind kind;
@@ -159,6 +167,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_ModelIns
         bool                           is_passive = true;
         void                          *state = NULL;
 
+        call_clock(instance);
         OK(TRITONBACKEND_ModelInstanceName, instance, &text);
         EXPECT(strncmp(text, "calls", 5) == 0);
         OK(NESO_ModelInstanceMember, instance, &text, &index, &file);

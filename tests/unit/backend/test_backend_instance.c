@@ -5,6 +5,7 @@
 #include "backend/fake_host.h"
 #include "backend/log_lines.h"
 #include "backend/probe.h"
+#include "base/clock.h"
 #include "infer/fake_model.h"
 #include "infer/infer_thread.h"
 #include "infer/request_prepare.h"
@@ -284,6 +285,46 @@ static void test_rows_end_at_an_execution(void **state) {
         end(&p);
 }
 
+struct beginning {
+        struct backend_instance *in;
+        uint64_t                 start_ns;
+};
+
+static void read_start(void *userp) {
+        struct beginning *b = userp;
+
+        b->start_ns = backend_instance_execution_start(b->in);
+}
+
+/* The scheduler has read the clock, and the backend gets that time; outside an execution the time now. */
+static void test_start_of_an_execution(void **state) {
+        struct request  *requests[N_REQUESTS];
+        struct probe     probes[N_REQUESTS];
+        struct beginning b;
+        struct place     p;
+        uint64_t         before_ns = clock_now_ns(), now_ns;
+
+        (void)state;
+        begin(&p, "fake_backend");
+        b.in = instance(&p);
+        make_probes(&p, probes, requests);
+        fake_host_on_call(FAKE_EXECUTE, read_start, &b);
+        atomic_store(&b.in->executor.start_ns, 1234);
+        b.in->executor.ops->execute(&b.in->executor, requests, 1);
+        assert_int_equal(b.start_ns, 1234);
+        b.in->executor.ops->execute(&b.in->executor, requests + 1, N_REQUESTS - 1);
+        now_ns = backend_instance_execution_start(b.in);
+        assert_in_range(b.start_ns, before_ns, now_ns);
+        assert_in_range(now_ns, b.start_ns, clock_now_ns());
+        fake_host_on_call(FAKE_EXECUTE, NULL, NULL);
+        for (size_t i = 0; i < N_REQUESTS; i++) {
+                probe_wait(&probes[i]);
+                probe_done(&probes[i]);
+        }
+        backend_instance_free(b.in);
+        end(&p);
+}
+
 static void test_error_of_execute_answers_all(void **state) {
         struct backend_instance    *in;
         struct model_stats_snapshot s;
@@ -372,6 +413,7 @@ SUITE(backend_instance) {
                 cmocka_unit_test(test_readiness_is_the_backends),
                 cmocka_unit_test(test_executes_the_batch),
                 cmocka_unit_test(test_rows_end_at_an_execution),
+                cmocka_unit_test(test_start_of_an_execution),
                 cmocka_unit_test(test_error_of_execute_answers_all),
                 cmocka_unit_test(test_reports),
         };
