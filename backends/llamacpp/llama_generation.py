@@ -12,7 +12,7 @@ from llama_grammar import SchemaError, grammar_of, grammar_of_calls
 from llama_library import LibraryError
 from llama_loop import FINAL, Job
 from llama_request import Refusal
-from llama_slots import Sequence, make_sampler
+from llama_slots import Sequence, prepare_sampling
 
 TOO_LONG = "context_length_exceeded"
 
@@ -25,10 +25,10 @@ def response(text):
 class TextJob(Job):
     """A request for text. Its choices are sequences."""
 
-    def __init__(self, request, sender):
+    def __init__(self, request, sender, key_name):
         super().__init__(request, sender)
         self.is_chat = request.endpoint == "chat"
-        self.scope = request.cache_key
+        self.scope = (key_name, request.cache_key)  # of the prompts that it may share
         self.sequences = []
         self.prompts = []  # texts that `echo` repeats
         self.n_open = 0
@@ -63,8 +63,8 @@ class TextMaker:
         self._template = template  # a ChatTemplate, or None
         self._bos = model.special("bos")
 
-    def make(self, request, sender):
-        job = TextJob(request, sender)
+    def make(self, request, sender, key_name):
+        job = TextJob(request, sender, key_name)
         grammar = self._grammar(request)
         self._check_biases(request)
         index = 0
@@ -74,7 +74,7 @@ class TextMaker:
                 for _ in range(request.n):
                     sequence = Sequence(job, index, tokens, limit, request.stops)
                     job.add(sequence)
-                    sequence.sampler = self._sampler(request, index, grammar)
+                    self._prepare(sequence, grammar)
                     index += 1
         except Exception:
             for sequence in job.sequences:
@@ -150,9 +150,9 @@ class TextMaker:
                 raise Refusal("the token id %d of 'logit_bias' is not one of the %d of this model" % (
                     token, self._model.n_vocab), "logit_bias")
 
-    def _sampler(self, request, index, grammar):
+    def _prepare(self, sequence, grammar):
         try:
-            return make_sampler(self._context, request, index, grammar)
+            prepare_sampling(self._context, sequence, grammar)
         except LibraryError as error:
             raise Refusal(str(error), "response_format") from None
 

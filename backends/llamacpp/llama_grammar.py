@@ -187,8 +187,8 @@ class _Grammar:
         return self._add('"{" ws %s ws "}"' % self._members(members))
 
     def _members(self, members):
-        """Members in their order, each but the required ones may be missing. Two rules for each: what may follow
-        when no member has come yet, and when one has."""
+        """Members in their order, each but the required ones may be missing. Two rules for each: what may
+        follow when no member has come yet, and when one has."""
         first, after = '""', '""'
         for body, is_required in reversed(members):
             with_it = "%s %s" % (body, after)

@@ -3,7 +3,8 @@
 
 The library has no stable structures: fields move between its minor versions without a new SONAME. So
 this file has a table of the layouts that were checked, by llama_version(), and compares the defaults that
-the library gives with what the layout says before it writes a field. Other versions are refused.
+the library gives with what the layout says before it writes a field. Other versions are refused. The same
+holds for functions: llama_sampler_init_penalties() got an argument more, so penalties are computed here.
 
 Faults of use end the process inside the library (abort). Callers check what comes from clients: token ids,
 positions, lengths.
@@ -39,10 +40,6 @@ class _Batch(ctypes.Structure):
     _fields_ = [("n_tokens", ctypes.c_int32), ("token", ctypes.c_void_p), ("embd", ctypes.c_void_p),
                 ("pos", ctypes.c_void_p), ("n_seq_id", ctypes.c_void_p), ("seq_id", ctypes.c_void_p),
                 ("logits", ctypes.c_void_p)]
-
-
-class _LogitBias(ctypes.Structure):
-    _fields_ = [("token", ctypes.c_int32), ("bias", ctypes.c_float)]
 
 
 class _Candidates(ctypes.Structure):
@@ -138,9 +135,7 @@ _SHORT = {
     "llama_sampler_free": (None, [_P]),
     "llama_sampler_init_dist": (_P, [_U]),
     "llama_sampler_init_greedy": (_P, []),
-    "llama_sampler_init_logit_bias": (_P, [_I, _I, _P]),
     "llama_sampler_init_min_p": (_P, [_F, _Z]),
-    "llama_sampler_init_penalties": (_P, [_I, _F, _F, _F]),
     "llama_sampler_init_temp": (_P, [_F]),
     "llama_sampler_init_top_k": (_P, [_I]),
     "llama_sampler_init_top_p": (_P, [_F, _Z]),
@@ -413,7 +408,7 @@ class Context:
         return self.library.llama_decode(self._handle, self._batch)
 
     def rows(self, n):
-        """The logits of the first n rows that wanted them, in the order of the batch; valid until decode()."""
+        """The logits of the first n rows that wanted them, in the order of the batch, until decode()."""
         at = self.library.llama_get_logits(self._handle)
         if not at:
             raise LibraryError("the library has no logits")
@@ -467,16 +462,8 @@ class Sampler:
     def _add(self, sampler):
         self._library.llama_sampler_chain_add(self._chain, sampler)
 
-    def _add_all(self, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, repeat_last_n=64, repeat_penalty=1.0,
-                 frequency_penalty=0.0, presence_penalty=0.0, logit_bias=None, seed=0):
+    def _add_all(self, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, seed=0):
         library = self._library
-        if logit_bias:
-            biases = (_LogitBias * len(logit_bias))(*logit_bias.items())
-            self._add(library.llama_sampler_init_logit_bias(self._context.model.n_vocab, len(biases),
-                                                            ctypes.cast(biases, _P)))
-        if repeat_penalty != 1 or frequency_penalty != 0 or presence_penalty != 0:
-            self._add(library.llama_sampler_init_penalties(repeat_last_n, repeat_penalty,
-                                                           frequency_penalty, presence_penalty))
         if temperature == 0:
             self._add(library.llama_sampler_init_greedy())
             return

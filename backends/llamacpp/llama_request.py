@@ -238,18 +238,14 @@ class Request:
         for name in body.members:
             if name not in MEMBERS[endpoint]:
                 raise Refusal("'%s' is not supported by this model" % name[:64], name[:64])
-        self.cache_key = self._cache_key(body)
+        key = body.get("prompt_cache_key", "")
+        self.cache_key = key if isinstance(key, str) else ""
         if endpoint == "embedding":
             self.texts = _texts(body, "input")
             self.dimensions = body.integer("dimensions", 1, 2**31 - 1, None)
             self.stream = False
             return
         self._read_generation(body)
-
-    @staticmethod
-    def _cache_key(body):
-        key = body.get("prompt_cache_key", body.get("user", ""))
-        return key if isinstance(key, str) else ""
 
     def _read_generation(self, body):
         self.stream = body.flag("stream")

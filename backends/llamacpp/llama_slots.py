@@ -7,6 +7,7 @@ import numpy as np
 
 from llama_library import NO_TOKEN, LibraryError, Sampler
 from llama_loop import Loop
+from llama_penalties import make_penalties
 from llama_text import TextStream
 
 MIN_SHARED = 16  # tokens that make copying another slot's prefix worth while
@@ -14,8 +15,8 @@ MIN_SHARED = 16  # tokens that make copying another slot's prefix worth while
 
 class Sequence:
     """One choice of a request: a prompt and what follows it."""
-    __slots__ = ("job", "index", "prompt", "limit", "sampler", "text", "slot", "n_read", "n_cached", "n_new",
-                 "last", "entries", "n_bytes", "order")
+    __slots__ = ("job", "index", "prompt", "limit", "sampler", "penalties", "text", "slot", "n_read",
+                 "n_cached", "n_new", "last", "entries", "n_bytes", "order")
 
     def __init__(self, job, index, prompt, limit, stops):
         self.job = job
@@ -23,6 +24,7 @@ class Sequence:
         self.prompt = prompt  # token ids, an array
         self.limit = limit  # of new tokens
         self.sampler = None  # None: the most probable token
+        self.penalties = None  # None: the logits are not changed
         self.text = TextStream(stops)
         self.slot = None
         self.n_read = 0  # tokens of the prompt that the slot holds
@@ -94,7 +96,7 @@ class SlotLoop(Loop):
     # ---- which sequence gets which slot ----
 
     def _scope_of(self, job):
-        return job.scope if self._settings.prompt_cache == "key" else ""
+        return job.scope if self._settings.prompt_cache == "key" else None
 
     def _admit(self):
         while self.waiting and self._free:
@@ -247,6 +249,7 @@ class SlotLoop(Loop):
         if not slots:
             return
         logits = self.context.rows(len(slots))
+        kept = self._change_logits(slots, logits)
         greedy = None
         for i, slot in enumerate(slots):
             sequence = slot.sequence
@@ -256,7 +259,19 @@ class SlotLoop(Loop):
                 token = greedy[i]
             else:
                 token = sequence.sampler.sample(rows[i])
-            self._take_token(slot, token, logits[i])
+            self._take_token(slot, token, kept.get(i, logits[i]))
+
+    @staticmethod
+    def _change_logits(slots, logits):
+        """Biases and penalties; returns the rows before it whose log-probabilities are wanted."""
+        kept = {}
+        for i, slot in enumerate(slots):
+            sequence = slot.sequence
+            if sequence.penalties is not None:
+                if sequence.job.request.logprobs is not None:
+                    kept[i] = logits[i].copy()
+                sequence.penalties.apply(logits[i])
+        return kept
 
     def _take_token(self, slot, token, logits):
         sequence = slot.sequence
@@ -266,6 +281,8 @@ class SlotLoop(Loop):
             return
         sequence.n_new += 1
         sequence.last = token
+        if sequence.penalties is not None:
+            sequence.penalties.accept(token)
         entries = None
         if sequence.job.request.logprobs is not None:
             sequence.n_bytes += len(piece)
@@ -330,12 +347,12 @@ class SlotLoop(Loop):
         self.finish(job)
 
 
-def make_sampler(context, request, index, grammar):
-    """None when the most probable token is wanted, which needs no sampler."""
+def prepare_sampling(context, sequence, grammar):
+    """How the tokens of a sequence are chosen. The most probable one needs no sampler."""
+    request = sequence.job.request
     settings = dict(request.sampling)
-    plain = settings["temperature"] == 0 and not settings["logit_bias"] and grammar is None
-    if plain and settings["repeat_penalty"] == 1 and not settings["frequency_penalty"] \
-            and not settings["presence_penalty"]:
-        return None
-    settings["seed"] = (settings["seed"] + index) & 0xFFFFFFFF
-    return Sampler(context, grammar, **settings)
+    sequence.penalties = make_penalties(settings)
+    if settings["temperature"] == 0 and grammar is None:
+        return
+    settings["seed"] = (settings["seed"] + sequence.index) & 0xFFFFFFFF
+    sequence.sampler = Sampler(context, grammar, **settings)

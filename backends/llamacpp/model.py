@@ -109,13 +109,19 @@ class TritonPythonModel:
             if wanted.endpoint == "embedding":
                 raise Refusal("model '%s' makes texts: neither its file nor its parameter 'pooling' names how "
                               "it makes embeddings" % self.name, "model")
-            job = self.maker.make(wanted, sender)
+            job = self.maker.make(wanted, sender, self._key_name(request))
             self.loop.submit(job, job.sequences)
         else:
             if wanted.endpoint != "embedding":
                 raise Refusal("model '%s' makes embeddings only" % self.name, "model")
             job = self._embedding_job(wanted, sender)
             self.loop.submit(job, job.works)
+
+    @staticmethod
+    def _key_name(request):
+        """The name of the client's API key, a parameter that the server sets and clients cannot set."""
+        parameters = request.parameters()
+        return "" if parameters == "{}" else json.loads(parameters).get("triton_api_key_name", "")
 
     # ---- embeddings ----
 

@@ -5,6 +5,7 @@ and backends that are Python programs themselves.
 Numbers in brackets are those of the list of acceptance checks in docs/python_models.md.
 """
 import io
+import json
 import os
 import subprocess
 import tarfile
@@ -145,6 +146,31 @@ def test_a_backend_that_is_a_python_program(tmp_path):
             status, answer = infer(server, name, code_input("hey"))
             assert (status, answer["outputs"][0]["data"]) == (
                 200, [f'["HEY", "{name}", "{tmp_path}/models/{name}/1"]'])
+    finally:
+        assert server.stop() == 0
+
+
+def test_settings_of_a_backend_that_is_a_python_program(tmp_path):
+    """Each program gets those with its name, also when the library was opened for another one."""
+    backends = tmp_path / "backends"
+    (backends / "python").parent.mkdir()
+    (backends / "python").symlink_to(BUILD / "backends" / "python")
+    for name in ("first", "second"):
+        (backends / name).mkdir()
+        (backends / name / "model.py").write_text(PROGRAM + '''
+    def execute(self, requests):
+        return [answer(pb_utils.get_backend_config()) for r in requests]
+''')
+    io_text = model("")["config.pbtxt"].split("\n", 1)[1]
+    write_repository(tmp_path / "models", {n: f'backend: "{n}"\n{io_text}' for n in ("first", "second")})
+    server = Server(tmp_path / "models", (
+        *PYTHON, f"--backend-directory={backends}", "--backend-config=first,key=one",
+        "--backend-config=second,key=two", '--backend-config=first,other="quoted"',
+        "--backend-config=first,key=three"))
+    try:
+        for name, settings in (("first", {"key": "three", "other": '"quoted"'}), ("second", {"key": "two"})):
+            status, found = infer(server, name, code_input("x"))
+            assert (status, json.loads(found["outputs"][0]["data"][0])) == (200, settings)
     finally:
         assert server.stop() == 0
 

@@ -7,11 +7,15 @@ Numbers in brackets are those of the list of acceptance checks in docs/python_mo
 import concurrent.futures
 import re
 
-from python_programs import RUNNER, OPTIONS, run_program, model
+import requests
+
+from python_programs import RUNNER, OPTIONS, model, run_program
 from test_python_processes import wait_until
 
 BACKENDS = ("python",)
-MODELS = {"lab": model(RUNNER), "gated": model(RUNNER)}
+OWN_QUEUE = RUNNER.replace("class TritonPythonModel:\n",
+                           "class TritonPythonModel:\n    has_own_queue = True\n\n")
+MODELS = {"lab": model(RUNNER), "gated": model(RUNNER), "own_queue": model(OWN_QUEUE)}
 
 GATED = """
 self.n = getattr(self, "n", 0) + 1
@@ -31,6 +35,25 @@ def test_an_answer_does_not_wait_for_the_executions_after_it(server):
             (server.repository / "gated" / "1" / f"go{n}").touch()
             wait_until(lambda n=n: sum(task.done() for task in tasks) == n)
         assert sorted(task.result() for task in tasks) == list(range(1, 17))
+
+
+def pending(server, name):
+    """How many requests wait in the server's queue."""
+    text = requests.get(f"http://127.0.0.1:{server.port('metrics')}/metrics", timeout=30).text
+    return int(re.search(rf'nv_inference_pending_request_count{{model="{name}",version="1"}} (\d+)', text)[1])
+
+
+def test_a_model_with_its_own_queue_gets_one_execution_at_a_time(server):
+    """Short executions let the server hand over many ahead, except to such a model."""
+    for _ in range(200):
+        run_program(server, "result = 1", name="own_queue")
+    with concurrent.futures.ThreadPoolExecutor(7) as pool:
+        held = pool.submit(run_program, server, GATED, name="own_queue")
+        others = [pool.submit(run_program, server, GATED, name="own_queue") for _ in range(6)]
+        wait_until(lambda: pending(server, "own_queue") == 6)
+        for n in range(1, 8):
+            (server.repository / "own_queue" / "1" / f"go{n}").touch()
+        assert sorted(task.result() for task in [held, *others]) == list(range(1, 8))
 
 
 SERIALISE = """

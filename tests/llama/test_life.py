@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What goes wrong: clients that leave, libraries that are missing, unknown or end the process; files and
 parameters that cannot be used. The numbers of checks are those of docs/llamacpp.md."""
+import hashlib
 import os
 import re
 import select
@@ -237,3 +238,27 @@ def test_reloads_leave_nothing(start):
         wait_until(lambda: stub_of(server, "chat_0") is None, "the process has ended")
         assert call(server, "/v2/repository/models/chat/load", {}).status == 200
         assert works(server) == text
+
+
+# ---- keys ---------------------------------------------------------------------------------------------------
+
+
+@needs_library
+def test_api_keys_share_no_prompts(start, tmp_path):
+    """A prompt that is in memory is answered sooner, which would tell a client what others have sent."""
+    def digest(key):
+        return hashlib.sha256(key.encode()).hexdigest()
+
+    (tmp_path / "keys").write_text("".join(f"{name} {digest(name + ' key')} *\n" for name in ("alice", "bob")))
+    server = start({"own": llama(LONG, slots=2), "all": llama(LONG, slots=2, prompt_cache="slot")},
+                   more=(f"--api-key-file={tmp_path / 'keys'}",))
+    prompt = "A secret of one of them. " * 4
+
+    def cached(model, name):
+        answer = call(server, "/v1/completions", {"model": model, "prompt": prompt, "max_tokens": 2},
+                      headers={"Authorization": f"Bearer {name} key"})
+        assert answer.status == 200, answer.body
+        return answer.json["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+    assert [cached("own", name) > 50 for name in ("alice", "bob", "alice", "bob")] == [False, False, True, True]
+    assert [cached("all", name) > 50 for name in ("alice", "bob")] == [False, True]

@@ -157,17 +157,18 @@ def test_with_and_without_cached_tokens(server):
 
 def test_another_key_shares_nothing(server):
     prompt = "A secret that only one user has sent to the server before. "
-    greedy(server, prompt, user="alice")
-    for key in ({"user": "bob"}, {"prompt_cache_key": "x"}, {}):  # what is without a key has the begin token
+    greedy(server, prompt, prompt_cache_key="alice")
+    for key in ({"prompt_cache_key": "bob"}, {}):  # other prompts without a key have the begin token
         assert greedy(server, prompt, **key)["usage"]["prompt_tokens_details"]["cached_tokens"] <= 1
-    assert greedy(server, prompt, user="alice")["usage"]["prompt_tokens_details"]["cached_tokens"] > 50
+    found = greedy(server, prompt, prompt_cache_key="alice")
+    assert found["usage"]["prompt_tokens_details"]["cached_tokens"] > 50
 
 
 def test_choices_read_their_prompt_once(server):
     """The first choice reads the prompt, the others copy it from its slot while it is busy."""
     prompt = "One prompt with several choices, each of which has it as its begin. "
-    alone = text_of(greedy(server, prompt, max_tokens=30, user="n"))
-    found = greedy(server, prompt, n=4, max_tokens=30, user="m")
+    alone = text_of(greedy(server, prompt, max_tokens=30, prompt_cache_key="n"))
+    found = greedy(server, prompt, n=4, max_tokens=30, prompt_cache_key="m")
     assert [c["index"] for c in found["choices"]] == [0, 1, 2, 3]
     assert [c["text"] for c in found["choices"]] == [alone] * 4
     n = found["usage"]["prompt_tokens"]
@@ -205,15 +206,23 @@ def test_samplers_that_leave_one_token(server, more):
     assert sample(server, seed=3, **more) == text_of(greedy(server, "Once upon"))
 
 
-def test_penalties(server):
-    """A bias makes one token certain; penalties of what was generated make it improbable."""
-    token = str(3 + ord("u"))
-    biased = {"temperature": 0, "logit_bias": {token: 100}}
-    assert sample(server, **biased) == "u" * 24
-    free = sample(server, temperature=0)
-    assert len(set(sample(server, temperature=0, presence_penalty=2, frequency_penalty=2))) > len(set(free))
-    assert sample(server, **{**biased, "logit_bias": {token: 20}}) == "u" * 24
-    assert sample(server, **{**biased, "logit_bias": {token: 20}}, repeat_penalty=10) != "u" * 24
+def test_a_bias_makes_a_token_certain(server):
+    assert sample(server, temperature=0, logit_bias={str(3 + ord("u")): 100}) == "u" * 24
+
+
+@pytest.mark.parametrize("more", [{"frequency_penalty": 2}, {"repeat_penalty": 10}],
+                         ids=lambda more: next(iter(more)))
+def test_penalties(server, more):
+    """A bias makes one token a little more probable than any other: only a penalty lets another one follow."""
+    biased = {"temperature": 0, "logit_bias": {str(3 + ord("u")): 22}}
+    assert sample(server, **biased)[1:] == "u" * 23
+    assert sample(server, **biased, **more).count("u") < 23
+
+
+def test_penalties_of_the_last_tokens(server):
+    """Each token of the answer differs from the two before it."""
+    text = sample(server, temperature=0, repeat_penalty=10, repeat_last_n=2)
+    assert all(a not in text[max(0, i - 2):i] for i, a in enumerate(text))
 
 
 def test_a_bias_forbids_a_token(server):

@@ -114,6 +114,22 @@ static void test_an_end_without_a_reason(void **state) {
         close_place(&p);
 }
 
+/* The last chunk of a completion often has an empty text. */
+static void test_an_empty_text_of_a_model_that_speaks(void **state) {
+        struct place p;
+
+        (void)state;
+        open_place(&p, OPENAI_FORMAT_OPENAI, true);
+        assert_null(add(&p, "openai_response",
+                        STR_LIT("{\"choices\":[{\"text\":\"\",\"finish_reason\":\"stop\"}]}"),
+                        NULL));
+        assert_string_equal(strbuf_cstr(&p.out),
+                            HEAD ",\"choices\":[{\"text\":\"\",\"finish_reason\":\"stop\"}]}\n\n");
+        assert_false(p.a.has_text);
+        assert_int_equal(p.a.n_stopped, 1);
+        close_place(&p);
+}
+
 static void test_a_model_that_speaks(void **state) {
         struct place  p;
         struct error *err;
@@ -197,6 +213,7 @@ SUITE(openai_answer) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_events),
                 cmocka_unit_test(test_an_end_without_a_reason),
+                cmocka_unit_test(test_an_empty_text_of_a_model_that_speaks),
                 cmocka_unit_test(test_a_model_that_speaks),
                 cmocka_unit_test(test_texts_that_are_no_objects),
                 cmocka_unit_test(test_a_whole_answer),
