@@ -41,6 +41,7 @@ MIN_CONSTANTS = 20  # likewise, of all pages
 TOPS = ("src", "backends", "caches", "repoagents", "schedulers", "include")
 DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+([A-Z]\w+)[ \t]+([^\n]+)", re.M)
 VARIABLE = re.compile(r"^([A-Z]\w+) \?= (\d+)$", re.M)
+PYTHON_CONSTANT = re.compile(r"^([A-Z][A-Z0-9_]+) = ([^#\n]+)", re.M)
 ENUM = re.compile(r"\benum\b[^{;()]*\{([^}]*)\}")
 CAST = re.compile(r"\(\s*(?:size_t|u?int\d+_t|unsigned|int|long|double)\s*\)|\bU?INT\d+_C\b")
 SUFFIX = re.compile(r"\b(0x[0-9a-fA-F]+|\d+)[uUlL]+\b")
@@ -150,8 +151,12 @@ class Constants:
         for top in TOPS:
             for folder, _, files in os.walk(os.path.join(root, top)):
                 for name in files:
+                    path = os.path.relpath(os.path.join(folder, name), root)
                     if name.endswith((".c", ".h")):
-                        self.add_file(root, os.path.relpath(os.path.join(folder, name), root))
+                        self.add_file(root, path)
+                    elif name.endswith(".py"):
+                        for constant, value in PYTHON_CONSTANT.findall(read(root, path)):
+                            self.texts.setdefault(constant, []).append((path, value))
         if os.path.isfile(os.path.join(root, "Makefile")):
             for name, value in VARIABLE.findall(read(root, "Makefile")):
                 self.texts.setdefault(name, []).append(("Makefile", value))

@@ -15,7 +15,7 @@ TEXT, REFUSED = 0, 1  # kinds of answers of chat_renderer.py
 SECONDS = 1.0  # for a text
 MAX_BYTES = 16 << 20  # of a text
 MEMORY_BYTES = 1 << 30  # of the process
-MAX_FILE_BYTES = 16 << 20  # of a template, or of tokenizer_config.json
+MAX_TEMPLATE_FILE_BYTES = 16 << 20  # of a template, or of tokenizer_config.json
 
 _FRAME = struct.Struct("<IB")
 _RENDERER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "chat_renderer.py")
@@ -103,8 +103,8 @@ def read_file(folder, name):
     if os.path.commonpath([root, path]) != root:
         raise TemplateError("the file '%s' of the chat template must be in the model's directory" % name)
     try:
-        if os.path.getsize(path) > MAX_FILE_BYTES:
-            raise TemplateError("the file '%s' has more than %d bytes" % (name, MAX_FILE_BYTES))
+        if os.path.getsize(path) > MAX_TEMPLATE_FILE_BYTES:
+            raise TemplateError("the file '%s' has more than %d bytes" % (name, MAX_TEMPLATE_FILE_BYTES))
         with open(path, encoding="utf-8") as file:
             return file.read()
     except (OSError, UnicodeDecodeError) as error:

@@ -17,7 +17,7 @@
  * texts. May be called again after a release. */
 struct error *request_check(struct request *req) NODISCARD;
 
-/* request_check(), unless the plan of a composed model has filled in the request (request_plan.h). */
+/* request_check(), unless the plan of a composed model has filled in the request (step_request.h). */
 NODISCARD static inline struct error *request_prepare(struct request *req) {
         if (!req->is_checked)
                 return request_check(req);
