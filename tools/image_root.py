@@ -332,6 +332,12 @@ def compile_python(root, version):
         "-p", "/", *folders, env=dict(os.environ, PYTHONHASHSEED="0"))
 
 
+def leads_nowhere(pool, path):
+    """NumPy's folders for compilers are links into a package that the image does not have."""
+    target = pool.files[path].target(path) if pool.files[path].members[path].issym() else None
+    return target is not None and not any(other == target or other.startswith(target + "/") for other in pool.files)
+
+
 def make_python(folder, pool, base):
     root = Root(folder, pool, base)
     pool.add(["python3-minimal", "python3-numpy", "libblas3", "liblapack3"])
@@ -340,7 +346,7 @@ def make_python(folder, pool, base):
              f"libpython{version}-stdlib", "python3-numpy"]
     pool.add(whole)
     for path, package in sorted(pool.files.items()):
-        if package.name in whole and not UNUSED.match(path):
+        if package.name in whole and not UNUSED.match(path) and not leads_nowhere(pool, path):
             root.add_member(path)
     root.add_libraries(root.elf_files())
     root.add_descriptions()
