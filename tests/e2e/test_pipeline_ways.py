@@ -85,7 +85,7 @@ PROMISES = [
     ("codes are those of the step", case("line", 5, parameters=(
         ("fail", "not here"), ("fail_code", "Not found"))),
      refused("NOT_FOUND", "in ensemble 'line', not here")),
-    ("one deadline", case("line", 5, parameters=(("timeout", 1),)),
+    ("one deadline", case("line", 5, parameters=(("timeout", 1000), ("delay_ms", 5))),
      refused("UNAVAILABLE", "in ensemble 'line', Request timeout expired")),
     ("a deadline that is far away", case("line", 5, parameters=(("timeout", 3600000000),)), {"Y": [116]}),
     ("the sequence reaches the steps", case("summing", 4, parameters=SEQUENCE_42), {"Y": [5], "FLAGS": [3]}),
@@ -116,7 +116,7 @@ PROMISES = [
      refused("INTERNAL", "in chain 'wary' stage 'wary_2' (2/3): value 8")),
     ("parameters reach the stages", ask("A", 5, parameters=(("fail", "as told"),)),
      refused("INTERNAL", "in chain 'A' stage 'A' (1/3): as told")),
-    ("one deadline for all stages", ask("A", 5, parameters=(("timeout", 1),)),
+    ("one deadline for all stages", ask("A", 5, parameters=(("timeout", 1000), ("delay_ms", 5))),
      refused("UNAVAILABLE", "in chain 'A' stage any: Request timeout expired")),
     ("an early end", ask("early", 7), {"E_OUT": [8]}),
     ("no early end", ask("early", 8), {"C_OUT": [109]}),
