@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A server that is measured, and what sends it its load."""
+import contextlib
 import http.client
 import json
 import pathlib
@@ -57,7 +58,7 @@ class Place:
                              waits_for=("http", "grpc", "metrics"),
                              under=("env", *(f"{name}={value}" for name, value in environment.items())))
         self.start_seconds = time.monotonic() - begin
-        self._connection = None
+        self._connections = {}  # of each thread here
 
     @property
     def pid(self):
@@ -78,29 +79,29 @@ class Place:
     # ---- requests from here ----
 
     def disconnect(self):
-        if self._connection is not None:
-            self._connection.close()
-        self._connection = None
+        for connection in self._connections.values():
+            connection.close()
+        self._connections = {}
 
-    def ask(self, method, path, value=None, status=200, service="http"):
-        """The body of the answer, over a connection that is kept; not that of the metrics."""
-        body = b"" if value is None else json.dumps(value).encode()
-        connection = self._connection if service == "http" else None
-        if connection is None:
-            connection = http.client.HTTPConnection("127.0.0.1", self.server.port(service), timeout=SECONDS)
-        connection.request(method, path, body)
+    def connect(self, service):
+        return http.client.HTTPConnection("127.0.0.1", self.server.port(service), timeout=SECONDS)
+
+    def ask(self, method, path, value=None, status=200):
+        """The body of the answer, over a connection that each thread keeps."""
+        connection = self._connections.setdefault(threading.get_ident(), self.connect("http"))
+        connection.request(method, path, b"" if value is None else json.dumps(value).encode())
         answer = connection.getresponse()
         text = answer.read()
-        if service == "http":
-            self._connection = connection
-        else:
-            connection.close()
         if answer.status != status:
             raise Failed(f"{method} {path}: {answer.status} {text[:300]!r}")
         return text
 
     def metrics(self):
-        return self.ask("GET", "/metrics", service="metrics")
+        with contextlib.closing(self.connect("metrics")) as connection:
+            connection.request("GET", "/metrics")
+            answer = connection.getresponse()
+            if answer.status != 200 or b"nv_inference_count" not in answer.read():
+                raise Failed(f"no page of metrics: {answer.status}")
 
     # ---- loads ----
 
