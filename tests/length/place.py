@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -52,7 +53,10 @@ class Place:
         self.repository.mkdir()
         conftest.write_repository(self.repository, models)
         self.heap = gauge.HeapReader(self.folder)
-        environment = self.heap.environment(build / "tests" / "length" / "heap_reader.so")
+        self.scratch = self.folder / "tmp"
+        self.scratch.mkdir()
+        environment = {**self.heap.environment(build / "tests" / "length" / "heap_reader.so"),
+                       "TMPDIR": str(self.scratch)}
         begin = time.monotonic()
         self.server = Server(self.folder / "ports", self.repository, [*options, "--http-thread-count=2", "--grpc-infer-thread-count=2"],
                              waits_for=("http", "grpc", "metrics"),
@@ -71,6 +75,9 @@ class Place:
         shutil.rmtree(self.repository, ignore_errors=True)
         if code != 0:
             raise Failed(f"the server ends with {code}: " + "\n".join(self.server.log[-5:]))
+        left = os.listdir(self.scratch)
+        if left:
+            raise Failed(f"the server leaves files behind: {left[:5]}")
 
     def cpu_seconds(self):
         fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
@@ -110,7 +117,7 @@ class Place:
         if result.returncode != 0:
             errors = re.findall(r'"errors":\[.+?\]', result.stdout)
             raise Failed(f"{' '.join(str(word) for word in command)}: {result.returncode}: "
-                         f"{result.stderr[-300:]} {''.join(errors)[:600]}")
+                         f"{result.stderr[-300:]} {''.join(errors)[:600] or result.stdout[-300:]}")
         return result.stdout
 
     def bench(self, protocol, model, n, *options, at_a_time=8):
