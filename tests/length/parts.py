@@ -130,16 +130,17 @@ class Loads(Part):
                "--backend-config=python,python-path=/usr/bin/python3")
     CONFIG = {"backend": "identity", "input": [{"name": "INPUT0", "data_type": "TYPE_FP32", "dims": [-1]}],
               "output": [{"name": "OUTPUT0", "data_type": "TYPE_FP32", "dims": [-1]}]}
+    CLIENTS = 8
     REMEMBERED = 100                    # REPO_MAX_GONE
     ONNX_OF, PYTHON_OF = 100, 400       # one of so many cycles
     KINDS = ("plain", "plain", "reload", "plain", "named", "plain", "broken", "plain", "unknown", "refused")
 
     def __init__(self):
         super().__init__()
-        self._numbers = itertools.count()
+        self._numbers = itertools.count(1)
 
     def models(self):
-        return {**Requests().models(), "coming": operations.MODELS["coming"],
+        return {**Requests().models(), **{f"coming_{i}": operations.MODELS["coming"] for i in range(self.CLIENTS)},
                 "coming_python": operations.MODELS["coming_python"],
                 "broken": 'backend: "identity"\nmax_batch_size: -7\n'}
 
@@ -152,15 +153,16 @@ class Loads(Part):
         place.ask("POST", self.path(model, "unload"))
 
     def plain(self, place, number):
-        self.cycle(place, "coming")
+        self.cycle(place, f"coming_{number % self.CLIENTS}")
         if number % 16 == 0:
             place.ask("POST", "/v2/repository/index")
 
     def reload(self, place, number):
         """The model serves while it is loaded with another configuration."""
+        model = f"coming_{number % self.CLIENTS}"
         config = {**self.CONFIG, "parameters": {"n": {"string_value": str(number)}}}
-        place.ask("POST", self.path("coming", "load"))
-        self.cycle(place, "coming", {"parameters": {"config": json.dumps(config)}})
+        place.ask("POST", self.path(model, "load"))
+        self.cycle(place, model, {"parameters": {"config": json.dumps(config)}})
 
     def named(self, place, number):
         """A name that was never there before, with files of the request."""
@@ -179,16 +181,25 @@ class Loads(Part):
     def unknown(self, place, number):
         place.ask("POST", self.path(f"unknown_{number}", "load"), status=500)
 
+    def client(self, place, first, n):
+        """Every CLIENTS-th number, whose models no other client changes."""
+        for number in range(first, first + n * self.CLIENTS, self.CLIENTS):
+            getattr(self, self.KINDS[number // self.CLIENTS % len(self.KINDS)])(place, number)
+
+    def clients(self, place, n):
+        first = next(self._numbers) * 1_000_000
+        with concurrent.futures.ThreadPoolExecutor(self.CLIENTS) as pool:
+            for done in [pool.submit(self.client, place, first + i, -(-n // self.CLIENTS)) for i in range(self.CLIENTS)]:
+                done.result()
+
     def burst(self, place):
         """More names than the server remembers."""
-        for _ in range(self.REMEMBERED):
-            self.named(place, next(self._numbers))
-        self.tenth(place, 2 * len(self.KINDS), 0)
+        for number in range(self.REMEMBERED):
+            self.named(place, number)
+        self.tenth(place, 4 * len(self.KINDS) * self.CLIENTS, 0)
 
     def tenth(self, place, n, number):
-        for i in range(n):
-            kind = self.KINDS[i % len(self.KINDS)]
-            getattr(self, kind)(place, next(self._numbers))
+        self.clients(place, n)
         for _ in range(max(1, n // self.ONNX_OF)):
             self.cycle(place, "digits")
         for _ in range(max(1, n // self.PYTHON_OF)):

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A server that is measured, and what sends it its load."""
+import contextlib
 import http.client
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -51,13 +53,16 @@ class Place:
         self.repository.mkdir()
         conftest.write_repository(self.repository, models)
         self.heap = gauge.HeapReader(self.folder)
-        environment = self.heap.environment(build / "tests" / "length" / "heap_reader.so")
+        self.scratch = self.folder / "tmp"
+        self.scratch.mkdir()
+        environment = {**self.heap.environment(build / "tests" / "length" / "heap_reader.so"),
+                       "TMPDIR": str(self.scratch)}
         begin = time.monotonic()
         self.server = Server(self.folder / "ports", self.repository, [*options, "--http-thread-count=2", "--grpc-infer-thread-count=2"],
                              waits_for=("http", "grpc", "metrics"),
                              under=("env", *(f"{name}={value}" for name, value in environment.items())))
         self.start_seconds = time.monotonic() - begin
-        self._connection = None
+        self._connections = {}  # of each thread here
 
     @property
     def pid(self):
@@ -70,6 +75,9 @@ class Place:
         shutil.rmtree(self.repository, ignore_errors=True)
         if code != 0:
             raise Failed(f"the server ends with {code}: " + "\n".join(self.server.log[-5:]))
+        left = os.listdir(self.scratch)
+        if left:
+            raise Failed(f"the server leaves files behind: {left[:5]}")
 
     def cpu_seconds(self):
         fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
@@ -78,29 +86,29 @@ class Place:
     # ---- requests from here ----
 
     def disconnect(self):
-        if self._connection is not None:
-            self._connection.close()
-        self._connection = None
+        for connection in self._connections.values():
+            connection.close()
+        self._connections = {}
 
-    def ask(self, method, path, value=None, status=200, service="http"):
-        """The body of the answer, over a connection that is kept; not that of the metrics."""
-        body = b"" if value is None else json.dumps(value).encode()
-        connection = self._connection if service == "http" else None
-        if connection is None:
-            connection = http.client.HTTPConnection("127.0.0.1", self.server.port(service), timeout=SECONDS)
-        connection.request(method, path, body)
+    def connect(self, service):
+        return http.client.HTTPConnection("127.0.0.1", self.server.port(service), timeout=SECONDS)
+
+    def ask(self, method, path, value=None, status=200):
+        """The body of the answer, over a connection that each thread keeps."""
+        connection = self._connections.setdefault(threading.get_ident(), self.connect("http"))
+        connection.request(method, path, b"" if value is None else json.dumps(value).encode())
         answer = connection.getresponse()
         text = answer.read()
-        if service == "http":
-            self._connection = connection
-        else:
-            connection.close()
         if answer.status != status:
             raise Failed(f"{method} {path}: {answer.status} {text[:300]!r}")
         return text
 
     def metrics(self):
-        return self.ask("GET", "/metrics", service="metrics")
+        with contextlib.closing(self.connect("metrics")) as connection:
+            connection.request("GET", "/metrics")
+            answer = connection.getresponse()
+            if answer.status != 200 or b"nv_inference_count" not in answer.read():
+                raise Failed(f"no page of metrics: {answer.status}")
 
     # ---- loads ----
 
@@ -109,7 +117,7 @@ class Place:
         if result.returncode != 0:
             errors = re.findall(r'"errors":\[.+?\]', result.stdout)
             raise Failed(f"{' '.join(str(word) for word in command)}: {result.returncode}: "
-                         f"{result.stderr[-300:]} {''.join(errors)[:600]}")
+                         f"{result.stderr[-300:]} {''.join(errors)[:600] or result.stdout[-300:]}")
         return result.stdout
 
     def bench(self, protocol, model, n, *options, at_a_time=8):
