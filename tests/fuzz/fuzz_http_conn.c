@@ -116,26 +116,20 @@ static uint16_t get_port(void) {
         return net_server_port(http_server_net(server));
 }
 
-/* Limits of a head are met at different places when the pieces differ, and a late answer is dropped when
- * the end of the connection is read together with its request. */
-static bool is_comparable(struct str in, struct str a, struct str b) {
-        return memmem(a.ptr, a.len, " 431 ", 5) == NULL &&
-               memmem(b.ptr, b.len, " 431 ", 5) == NULL &&
-               memmem(in.ptr, in.len, "late", 4) == NULL;
+static bool has(struct str s, const char *text) {
+        return s.len > 0 && memmem(s.ptr, s.len, text, strlen(text)) != NULL;
 }
 
-/* An answer announces the end of the connection when the client's end has come with its request. */
-static void drop_announcements(struct strbuf *answers) {
-        static const char line[] = "Connection: close\r\n";
-        char             *at;
+/* What is refused by its head ends the connection unless its body is there already, and limits of a head are met
+ * at different places when the pieces differ. A late answer is dropped when the end of the connection is
+ * read together with its request. */
+static bool is_comparable(struct str in, struct str a, struct str b) {
+        static const char *const early[] = { " 404 ", " 405 ", " 413 ", " 417 ", " 431 ", " 501 " };
 
-        while (answers->len > 0 &&
-               (at = memmem(answers->ptr, answers->len, line, sizeof(line) - 1)) != NULL) {
-                char *next = at + sizeof(line) - 1;
-
-                memmove(at, next, answers->len - (size_t)(next - answers->ptr));
-                answers->len -= sizeof(line) - 1;
-        }
+        for (size_t i = 0; i < ARRAY_LEN(early); i++)
+                if (has(a, early[i]) || has(b, early[i]))
+                        return false;
+        return !has(in, "late");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
@@ -155,8 +149,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
                 whole_server_check_answers(strbuf_str(&whole));
                 whole_server_check_answers(strbuf_str(&pieces));
         }
-        drop_announcements(&whole);
-        drop_announcements(&pieces);
         if (is_whole && is_comparable(in, strbuf_str(&whole), strbuf_str(&pieces)) &&
             !str_equal(strbuf_str(&whole), strbuf_str(&pieces))) {
                 fprintf(stderr, "whole:\n%s\npieces:\n%s\n", strbuf_cstr(&whole),
