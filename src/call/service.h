@@ -45,7 +45,8 @@ struct service {
         const struct infer_core      *infer;           /* borrowed; NULL = no inference */
         struct shared_memory         *shared_memory;   /* NULL = no regions, and clients cannot
                                                         * register any */
-        struct tracer                *tracer;          /* borrowed; NULL = nothing is traced */
+        struct tracer                *tracer;          /* borrowed; NULL = nothing is traced, and no
+                                                        * route leads to trace settings */
         struct memory_metrics        *memory_metrics;  /* borrowed; NULL = not on this page */
         struct drain                 *drain;           /* borrowed; NULL = never drains */
         struct dashboard             *dashboard;       /* borrowed; NULL = no route leads to it */

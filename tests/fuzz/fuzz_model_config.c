@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A configuration from any text, through everything that a load does with it: fill, normalise,
- * check, compile, print. What is printed must read back and print the same. And from any text with
+ * check, compile, print; and through the readers of its parameters. What is printed must read back and print the same. And from any text with
  * mistakes, as `neso check` reads it.
  */
 #include "codec/pb_text_review.h"
+#include "config/batch_members.h"
 #include "config/batching_config.h"
+#include "config/chain_line.h"
 #include "config/config_check.h"
 #include "config/config_complete.h"
 #include "config/config_fill.h"
 #include "config/config_normalize.h"
+#include "config/config_notes.h"
 #include "config/config_review.h"
 #include "config/model_io.h"
+#include "config/openai_parameters.h"
 #include "config/version_policy.h"
 
 #include <stdint.h>
@@ -92,6 +96,47 @@ static void compile(const struct model_config *c) {
         pick_versions(c);
 }
 
+static void check_members(const struct model_config *c) {
+        struct batch_members m;
+
+        if (!is_fine(batch_members_read(c, &m)))
+                return;
+        if (m.n_items != c->pb->n_instance_group)
+                abort();
+        for (size_t i = 0; i < m.n_items; i++)
+                if (m.items[i].min_rows == 0 || m.items[i].min_rows > m.items[i].max_rows)
+                        abort();
+        batch_members_done(&m);
+}
+
+static void check_chain(const struct model_config *c) {
+        struct chain_line line;
+
+        if (!is_fine(chain_line_read(c, &line)))
+                return;
+        if ((line.kind == CHAIN_NONE) != (line.n_stages == 0))
+                abort();
+        for (size_t i = 0; i < line.n_stages; i++)
+                if (line.stages[i].name[0] == '\0' || line.stages[i].version < -1)
+                        abort();
+        chain_line_done(&line);
+}
+
+static void ignore_note(void *owner, enum note_verdict verdict, const char *field,
+                        const char *text) {
+        (void)owner;
+        if (note_verdict_name(verdict) == NULL || field == NULL || text == NULL)
+                abort();
+}
+
+/* Texts within the text. */
+static void check_parameters(const struct model_config *c) {
+        check_members(c);
+        check_chain(c);
+        (void)is_fine(openai_parameters_check(c));
+        config_notes_each(c, "/nowhere", ignore_note, NULL);
+}
+
 static void drop_error(void *owner, struct error *err) {
         (void)owner;
         error_free(err);
@@ -129,6 +174,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len) {
         if (is_loadable(c)) {
                 check_round_trip(c);
                 compile(c);
+                check_parameters(c);
                 (void)is_fine(model_config_complete(c, copy));
                 check_round_trip(c);
         }

@@ -142,29 +142,57 @@ static void answer(void) {
         put(SHM_RESULT, claimed.slot, record, n);
 }
 
-static void call(void) {
-        struct {
-                struct shm_call  call;
-                struct shm_infer infer;
-                char             text[64];
-        } c;
+/* A request to the model "numbers"; its bytes are those of the segment. */
+static uint32_t append_infer(unsigned char *record, uint32_t *n_bytes) {
+        static const char    texts[24] = "numbersINPUT0{\"a\":1}";
+        static const int64_t dims[1] = { 2 };
+        struct shm_tensor    tensor = { .name_index = SHM_NO_INDEX,
+                                        .name = { sizeof(struct shm_infer) + 7, 6 },
+                                        .type = 11 /* FP32 */,
+                                        .n_dims = 1,
+                                        .data = SHM_STUB_AREA,
+                                        .n_bytes = 8 };
+        struct shm_infer     infer = { .n_inputs = 1,
+                                       .model = { sizeof(infer), 7 },
+                                       .parameters = { sizeof(infer) + 13, 7 },
+                                       .version = -1,
+                                       .execution = claimed.slot,
+                                       .n_requests = 1 };
+        uint32_t             place = *n_bytes, handles = 0;
 
-        memset(&c, 0, sizeof(c));
-        c.call.kind = next_byte();
-        c.call.id = 1;
-        c.call.payload = (uint32_t)((char *)&c.infer - (char *)&c);
-        c.call.n_bytes = sizeof(c.infer) + sizeof(c.text);
-        c.infer.execution = SHM_NO_INDEX;
-        c.infer.version = -1;
-        c.infer.model = (struct shm_text){ sizeof(c.infer), 7 };
-        memcpy(c.text, "numbers", 7);
-        if (c.call.kind == SHM_CALL_TEXT) {
-                c.call.payload = (uint32_t)(c.text - (char *)&c);
-                c.call.n_bytes = (uint32_t)snprintf(c.text, sizeof(c.text),
-                                                    "{\"op\":\"%u\",\"name\":\"a\"}", next_byte());
-        }
-        change((unsigned char *)&c, sizeof(c));
-        put(SHM_CALL, c.call.handle, &c, sizeof(c));
+        *n_bytes += sizeof(infer);
+        append(record, n_bytes, texts, sizeof(texts));
+        tensor.dims = append(record, n_bytes, dims, sizeof(dims)) - place;
+        infer.inputs = append(record, n_bytes, &tensor, sizeof(tensor)) - place;
+        infer.requests = append(record, n_bytes, &handles, sizeof(handles)) - place;
+        memcpy(record + place, &infer, sizeof(infer));
+        return place;
+}
+
+/* A question (services.c). */
+static uint32_t append_text(unsigned char *record, uint32_t *n_bytes) {
+        static const char *const asks[] = { "family_new",    "family_delete", "metric_new",
+                                            "metric_delete", "metric_value",  "ready",
+                                            "load",          "unload" };
+        char                     text[256] = { 0 };
+
+        snprintf(text, sizeof(text),
+                 "{\"ask\":\"%s\",\"name\":\"a\",\"kind\":0,\"description\":\"b\",\"family\":0,"
+                 "\"labels\":{\"c\":\"d\"},\"buckets\":[1,2],\"id\":0,\"model\":\"texts\"}",
+                 asks[next_byte() % 8]);
+        return append(record, n_bytes, text, strlen(text));
+}
+
+static void call(void) {
+        unsigned char   record[1024] = { 0 };
+        uint32_t        n = sizeof(struct shm_call);
+        struct shm_call c = { .kind = next_byte(), .id = 1 };
+
+        c.payload = c.kind == SHM_CALL_TEXT ? append_text(record, &n) : append_infer(record, &n);
+        c.n_bytes = n - c.payload;
+        memcpy(record, &c, sizeof(c));
+        change(record, n);
+        put(SHM_CALL, c.handle, record, n);
 }
 
 static void write_bytes(void) {
