@@ -2,8 +2,8 @@
 """Renders the messages of a chat with a template in Jinja. A program: chat_template.py starts it.
 
 A template comes with a model, so it may be hostile, or wrong. It runs in Jinja's immutable sandbox, in this
-process, which has a limit of memory and, for each text, a limit of time: a timer of the system ends the
-process, whatever it does.
+process, which has a limit of memory and, for each text, limits of time: timers of the system end the process,
+whatever it does.
 
 Frames on standard input and output: length (4 bytes, little endian), kind (1 byte), bytes. The first one that
 comes is the settings, the others are bodies of requests; each is answered by one frame.
@@ -179,11 +179,14 @@ def main():
         return
     limit = settings["memory_bytes"]
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    for number in (signal.SIGPROF, signal.SIGALRM):
+        signal.signal(number, signal.SIG_DFL)
     write_frame(answers, TEXT, "")
     while (body := read_frame(commands)) is not None:
-        signal.setitimer(signal.ITIMER_REAL, settings["seconds"])
+        signal.setitimer(signal.ITIMER_PROF, settings["seconds"])  # of processor time
+        signal.setitimer(signal.ITIMER_REAL, settings["seconds_in_all"])
         kind, text = answer(template, settings, body)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
         write_frame(answers, kind, text)
 

@@ -12,6 +12,7 @@ positions, lengths.
 Threads: `Library` and `Model` may be used by several threads, `Context` by one at a time; set_abort() by any.
 """
 import ctypes
+import glob
 import os
 import platform
 import threading
@@ -225,11 +226,13 @@ class Library:
         return None
 
     def _load_devices(self, library):
-        """The CPU variants and GPU kinds are files beside libggml."""
+        """The CPU variants and GPU kinds are files beside libggml, or in a folder that Debian has for them."""
         symbol = _Symbol()
         address = ctypes.cast(library.ggml_backend_load_all_from_path, _P)
         if ctypes.CDLL(None).dladdr(address, ctypes.byref(symbol)) != 0 and symbol.file:
-            self.ggml_backend_load_all_from_path(os.path.dirname(os.path.realpath(symbol.file)))
+            beside = os.path.dirname(os.path.realpath(symbol.file))
+            for folder in (beside, *sorted(glob.glob(os.path.join(glob.escape(beside), b"ggml/backends*")))):
+                self.ggml_backend_load_all_from_path(folder)
         if self.ggml_backend_dev_count() == 0:
             self.ggml_backend_load_all()
         if self.ggml_backend_dev_count() == 0:

@@ -27,6 +27,8 @@ from llama_slots import SlotLoop  # noqa: E402
 
 DEFAULT_LIBRARY = "libllama.so.0"
 LOG_ERROR = 4  # of the library
+# How long the thread that reads requests may keep the interpreter's lock while a step ends; 5 ms by default.
+SWITCH_SECONDS = 0.0005
 
 
 def _log(level, text):
@@ -48,6 +50,7 @@ class TritonPythonModel:
 
     def initialize(self, args):
         config = json.loads(args["model_config"])
+        sys.setswitchinterval(SWITCH_SECONDS)
         self.name = args["model_name"]
         self.settings = settings = Settings(config, pb_utils.get_model_dir())
         self.library = Library(pb_utils.get_backend_config().get("library", DEFAULT_LIBRARY), _log)

@@ -50,10 +50,6 @@ static void look_at_choice(struct openai_answer *a, struct json_reader *r) {
                 return;
         }
         while (json_next_key(r, NULL, &key)) {
-                if (STR_IS(key, "finish_reason") && json_try_string(r, &value)) {
-                        openai_answer_count_reason(a, value);
-                        continue;
-                }
                 if (STR_IS(key, "delta") || STR_IS(key, "message")) {
                         a->has_text = has_content(r) || a->has_text;
                         continue;
@@ -61,6 +57,8 @@ static void look_at_choice(struct openai_answer *a, struct json_reader *r) {
                 value = json_skip(r);
                 if (STR_IS(key, "text"))
                         a->has_text = !STR_IS(value, "\"\"") || a->has_text;
+                else if (STR_IS(key, "finish_reason") && value.len >= 2 && value.ptr[0] == '"')
+                        openai_answer_count_reason(a, str_range(value.ptr + 1, value.len - 2));
         }
 }
 

@@ -114,7 +114,7 @@ static void test_an_end_without_a_reason(void **state) {
         close_place(&p);
 }
 
-/* The last chunk of a completion often has an empty text. */
+/* The last chunk of a completion often has an empty text, and its reason at the end of the object. */
 static void test_an_empty_text_of_a_model_that_speaks(void **state) {
         struct place p;
 
