@@ -37,6 +37,7 @@ configure = @command -v meson >/dev/null || { echo "meson is missing: tools/setu
 
 .PHONY: all everything demo check clang asan tsan arm64 fuzz install clean setup format reference
 .PHONY: bench soak soak-reloads soak-streams soak-sequences soak-pipelines soak-python hostile faults
+.PHONY: faults-disk faults-processes faults-clock
 .PHONY: boards browser stores balancers slurm kubernetes deb tarball image image-check
 
 # What users get, and nothing else.
@@ -120,6 +121,12 @@ browser:
 faults: all
 	@ninja -C $(BUILD) tests/faults/fail_call.so
 	@$(PYTHON) tests/faults/run.py --build=$(BUILD) --report=$(BUILD)/faults.json
+
+# Full, read-only, broken and vanishing disks, and files that change while a model loads: build/disk.json.
+# What kills and stops processes: build/processes.json. Clocks that jump: build/clock.json.
+faults-disk faults-processes faults-clock: all
+	@ninja -C $(BUILD) tests/faults/fail_path.so tests/faults/move_clock.so tests/e2e/libtriton_twin_first.so
+	@$(PYTHON) tests/faults/$(@:faults-%=%).py --build=$(BUILD) --report=$(BUILD)/$(@:faults-%=%).json
 
 hostile: all
 	@$(PYTHON) tests/stress/hostile.py --build=$(BUILD)
