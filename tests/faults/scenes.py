@@ -152,7 +152,8 @@ class Stage:
         """A server; its clean end is a part of the scene unless the scene has ended it."""
         environment = {**self.environment, **({"LD_PRELOAD": self.library(preload)} if preload else {})}
         server = conftest.Server(
-            repository, ["--backend-config=python,python-path=/usr/bin/python3", "--http-thread-count=2",
+            repository, ["--backend-config=python,python-path=/usr/bin/python3",
+                         "--backend-config=python,stub-timeout-seconds=300", "--http-thread-count=2",
                          "--grpc-infer-thread-count=2", *options], waits_for=("http", "grpc", "metrics"),
             under=("env", *(f"{key}={value}" for key, value in environment.items())))
         self.servers.append(server)
