@@ -41,6 +41,7 @@ configure = @command -v meson >/dev/null || { echo "meson is missing: tools/setu
 .PHONY: all everything demo check clang asan tsan arm64 fuzz fuzz-coverage install clean setup format reference
 .PHONY: bench soak soak-reloads soak-streams soak-sequences soak-pipelines soak-python hostile faults length
 .PHONY: boards browser stores balancers slurm kubernetes llama deb tarball image image-check
+.PHONY: faults-disk faults-processes faults-clock
 
 # What users get, and nothing else.
 all: $(BUILD)/build.ninja
@@ -133,6 +134,12 @@ faults: all
 length: all
 	@ninja -C $(BUILD) tests/length/heap_reader.so tests/length/connections
 	@$(PYTHON) tests/length/run.py --build=$(BUILD) --only=$(ONLY) --scale=$(SCALE)
+
+# Full, read-only, broken and vanishing disks, and files that change while a model loads: build/disk.json.
+# What kills and stops processes: build/processes.json. Clocks that jump: build/clock.json.
+faults-disk faults-processes faults-clock: all
+	@ninja -C $(BUILD) tests/faults/fail_path.so tests/faults/move_clock.so tests/e2e/libtriton_twin_first.so
+	@$(PYTHON) tests/faults/$(@:faults-%=%).py --build=$(BUILD) --report=$(BUILD)/$(@:faults-%=%).json
 
 hostile: all
 	@$(PYTHON) tests/stress/hostile.py --build=$(BUILD)

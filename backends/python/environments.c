@@ -67,6 +67,10 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
         return remove(path);
 }
 
+static void remove_tree(const char *path) {
+        (void)nftw(path, remove_entry, MAX_DESCRIPTORS, FTW_DEPTH | FTW_PHYS);
+}
+
 void environments_free(struct environments *e) {
         if (e == NULL)
                 return;
@@ -79,7 +83,7 @@ void environments_free(struct environments *e) {
                 free(a);
         }
         if (e->directory != NULL)
-                (void)nftw(e->directory, remove_entry, MAX_DESCRIPTORS, FTW_DEPTH | FTW_PHYS);
+                remove_tree(e->directory);
         (void)pthread_mutex_destroy(&e->lock);
         free(e->directory);
         free(e->script);
@@ -185,6 +189,7 @@ static TRITONSERVER_Error *add_archive(struct environments *e, const char *path,
         if (err == NULL && (a->path == NULL || a->directory == NULL))
                 err = kit_error_no_memory(strlen(path), path);
         if (err != NULL) {
+                remove_tree(directory); /* a part of it may have filled the disk */
                 free(a->path);
                 free(a->directory);
                 free(a);

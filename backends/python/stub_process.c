@@ -29,10 +29,9 @@ struct reaper {
 
 /* ---- the reaper ------------------------------------------------------------------------------ */
 
-static void reap(const struct reaper *reaper, struct stub_process *process) {
+static void reap(struct stub_process *process) {
         siginfo_t end = { 0 };
 
-        (void)epoll_ctl(reaper->epoll, EPOLL_CTL_DEL, process->pidfd, NULL);
         /* Processes that this one started and left behind are ended with it. The process group's
          * number cannot be reused before waitid() below. */
         (void)kill(-process->pid, SIGKILL);
@@ -52,12 +51,13 @@ static void *reap_all(void *userp) {
                         continue;
                 if (event.data.ptr == NULL)
                         return NULL;
-                reap(reaper, event.data.ptr);
+                reap(event.data.ptr);
         }
 }
 
+/* Reports a descriptor once, so nothing has to be taken back before its process is freed. */
 static TRITONSERVER_Error *watch(const struct reaper *reaper, int fd, void *userp) {
-        struct epoll_event event = { .events = EPOLLIN, .data.ptr = userp };
+        struct epoll_event event = { .events = EPOLLIN | EPOLLONESHOT, .data.ptr = userp };
 
         if (epoll_ctl(reaper->epoll, EPOLL_CTL_ADD, fd, &event) != 0)
                 return kit_error(TRITONSERVER_ERROR_INTERNAL, "unable to watch a process: %s",

@@ -5,7 +5,11 @@
 #include "base/mem.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <link.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 struct dl {
         void *native; /* owned: handle of dlopen() */
@@ -19,10 +23,51 @@ static const char *last_reason(void) {
         return reason != NULL ? reason : "unknown reason";
 }
 
+static bool read_at(int fd, void *to, size_t size, uint64_t offset) {
+        return offset <= INT64_MAX && pread(fd, to, size, (off_t)offset) == (ssize_t)size;
+}
+
+/* False when a segment ends behind the end of the file. What is no library is left to dlopen(). */
+static bool has_all_segments(int fd) {
+        struct stat status;
+        ElfW(Ehdr) head;
+        ElfW(Phdr) segment;
+        const size_t size = sizeof(segment);
+
+        if (fstat(fd, &status) != 0 || !read_at(fd, &head, sizeof(head), 0) ||
+            memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_phentsize != size)
+                return true;
+        for (unsigned i = 0; i < head.e_phnum; i++) {
+                if (!read_at(fd, &segment, size, head.e_phoff + i * size))
+                        return false;
+                if (segment.p_type == PT_LOAD &&
+                    (segment.p_offset > (uint64_t)status.st_size ||
+                     segment.p_filesz > (uint64_t)status.st_size - segment.p_offset))
+                        return false;
+        }
+        return true;
+}
+
+/* dlopen() maps a file that was cut, and a signal ends the process when it reads the missing part. */
+static struct error *check_whole(const char *path) {
+        int  fd = strchr(path, '/') != NULL ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+        bool is_whole = fd < 0 || has_all_segments(fd);
+
+        if (fd >= 0)
+                close(fd);
+        if (is_whole)
+                return NULL;
+        return error_new(ERR_INTERNAL,
+                         "unable to load shared library '%s': the file ends within a segment; it "
+                         "was cut, or is still being written",
+                         path);
+}
+
 struct error *dl_open(const char *path, struct dl **ret) {
         void      *native;
         struct dl *library;
 
+        TRY(check_whole(path));
         dlerror();
         native = dlopen(path, RTLD_NOW | RTLD_LOCAL);
         if (native == NULL)

@@ -14,7 +14,7 @@ struct dl;
 
 typedef void (*dl_symbol_fn)(void);
 
-/* RTLD_NOW | RTLD_LOCAL. */
+/* RTLD_NOW | RTLD_LOCAL. A file that was cut is refused. */
 struct error *dl_open(const char *path, struct dl **ret) NODISCARD;
 void          dl_close(struct dl *library);                    /* NULL is fine */
 dl_symbol_fn  dl_find(struct dl *library, const char *symbol); /* NULL when absent */

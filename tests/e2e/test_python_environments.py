@@ -111,8 +111,11 @@ BAD = {
 }
 
 
-def test_archives_refused(tmp_path):
-    """(50)"""
+def test_archives_refused(tmp_path, monkeypatch):
+    """(50) What was unpacked before the mistake is removed at once."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
     models = {f"m{i}": model(RUNNER, environment(make_archive(tmp_path / f"{i}.tar.gz", *members)))
               for i, members in enumerate(BAD.values())}
     (tmp_path / "no.tar.gz").write_bytes(b"not an archive")
@@ -120,7 +123,9 @@ def test_archives_refused(tmp_path):
     write_repository(tmp_path / "models", models)
     server = Server(tmp_path / "models", (*PYTHON, "--exit-on-error=false"))
     text = server.text()
+    left = list(temporary.glob("python_env_*/*"))
     assert server.stop() == 0
+    assert left == []
     for reason in (*BAD, "file could not be opened successfully"):
         assert f"no.tar.gz': {reason}" in text or f".tar.gz': {reason}" in text, reason
     assert not os.path.exists("/tmp/written") and not os.path.exists("/tmp/absolute")

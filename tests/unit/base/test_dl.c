@@ -2,8 +2,12 @@
 #include "suite.h"
 
 #include "base/dl.h"
+#include "base/file.h"
 
+#include <dlfcn.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef unsigned long (*crc32_fn)(unsigned long start, const unsigned char *bytes, unsigned len);
 
@@ -61,12 +65,51 @@ static void test_not_a_library(void **state) {
         assert_non_null(strstr(err->message, "'/etc/passwd': "));
 }
 
+/* The whole file of the library; the caller frees the text. */
+static void read_library(struct strbuf *ret) {
+        struct dl *library;
+        Dl_info    info;
+        void      *address;
+
+        assert_null(dl_open(LIBRARY, &library));
+        dl_symbol_fn function = dl_find(library, "crc32");
+
+        memcpy(&address, &function, sizeof(address));
+        assert_int_not_equal(dladdr(address, &info), 0);
+        assert_null(file_read(info.dli_fname, 64 << 20, ret));
+        dl_close(library);
+}
+
+/* Wherever the file ends: it is refused, or what is missing is not mapped. No signal comes. */
+static void test_cut_library(void **state) {
+        char        path[] = "/tmp/neso_library_XXXXXX";
+        int         fd = mkstemp(path);
+        AUTO_STRBUF whole = { 0 };
+
+        (void)state;
+        assert_true(fd >= 0);
+        read_library(&whole);
+        assert_int_equal(pwrite(fd, whole.ptr, whole.len, 0), (ssize_t)whole.len);
+        for (size_t part = 31; part > 0; part--) {
+                struct dl *library = NULL;
+
+                assert_int_equal(ftruncate(fd, (off_t)(whole.len / 32 * part)), 0);
+                AUTO_ERROR err = dl_open(path, &library);
+
+                assert_int_equal(err == NULL, library != NULL);
+                if (part == 16)
+                        assert_non_null(strstr(err->message, "the file ends within a segment"));
+                dl_close(library);
+        }
+        close(fd);
+        unlink(path);
+}
+
 SUITE(dl) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_open_and_call),
-                cmocka_unit_test(test_absent_symbol),
-                cmocka_unit_test(test_absent_library),
-                cmocka_unit_test(test_not_a_library),
+                cmocka_unit_test(test_open_and_call),  cmocka_unit_test(test_absent_symbol),
+                cmocka_unit_test(test_absent_library), cmocka_unit_test(test_not_a_library),
+                cmocka_unit_test(test_cut_library),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }
