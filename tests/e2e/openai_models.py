@@ -14,6 +14,13 @@ each. A prompt of the form "@<command>" asks for something special:
     @stubborn      goes on for 1.5 s, whether it is cancelled or not
     @held    goes on after the other parts until the file `log`.go exists, whether it is cancelled or not
 
+Names of tests begin with the number of what they check, of the list that the API was built by: 1 OpenAI's client for
+Node, unmodified, and that a client that leaves cancels; 2 the form of every error; 3 the vLLM backend; 4 TensorRT-LLM's
+configurations; 5 characters that are split over tokens; 6 stop words that are split over tokens; 7 keys with patterns of
+models; 8 a reader that stops; 9 a thousand clients that hang up at any step; 10 templates; 11 a library that is missing
+or ends; 12 the same text alone and beside others; 13 fuzzing (tests/fuzz: openai_body, openai_answer, base64). 10 to 12
+are those of models with an engine of their own.
+
 The vllm-like model takes "<n words>" as the number of prompt tokens, and one token for each response.
 """
 import http.client

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""OpenAI's own client for Node, unmodified (node/openai_client.js). The numbers of checks are those of
-docs/language_models.md."""
+"""OpenAI's own client for Node, unmodified (node/openai_client.js). The numbers of checks are those of openai_models.py."""
 import hashlib
 import json
 import pathlib

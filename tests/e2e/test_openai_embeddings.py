@@ -140,7 +140,7 @@ def test_many_texts(server):
 
 def test_a_client_that_hangs_up_while_its_body_is_read(server):
     for _ in range(20):
-        openai_models.begin(server, "/v1/completions", {"model": "plain", "prompt": "a" * 1000000}).close()
+        openai_models.begin(server, "/v1/completions", {"model": "llmapi", "prompt": "a" * 1000000}).close()
     assert complete(server, "plain", "a").status == 200
 
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The OpenAI API: models, keys, and the form of errors that the connection reports. The numbers of checks are
-those of docs/language_models.md."""
+"""The OpenAI API: models, keys, and the form of errors that the connection reports. The numbers of checks are those of openai_models.py."""
 import hashlib
 import pathlib
 import tempfile

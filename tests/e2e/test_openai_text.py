@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The OpenAI API: chat and completions over models of each format. The numbers of checks are those of
-docs/language_models.md."""
+"""The OpenAI API: chat and completions over models of each format. The numbers of checks are those of openai_models.py."""
 import json
 import pathlib
 import re

@@ -79,6 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
                                        .is_stream = true,
                                        .includes_usage = (form & 2) != 0,
                                        .wants_logprobs = (form & 8) != 0 };
+        const struct openai_tool tool = { STR_LIT("f\"x"), STR_LIT("{}") };
         struct openai_model      model = { .name = "m",
                                            .format = form & 4 ? OPENAI_FORMAT_OPENAI
                                                               : OPENAI_FORMAT_VLLM };
@@ -88,6 +89,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
         struct arena             arena;
         struct strbuf            out;
 
+        if ((form & 17) == 17)
+                q.tool = tool;
         arena_init(&arena, NULL, 0, 0);
         strbuf_init(&out, 0);
         if (openai_answer_init(&a, &q, &model, "id", part.part.n_choices, &arena) == NULL) {

@@ -39,6 +39,18 @@ static void touch_request(const struct openai_request *q) {
         assert(openai_request_choices(q) >= 1 && openai_request_choices(q) <= OPENAI_MAX_CHOICES);
 }
 
+static void choose_tool(const struct openai_request *q, struct arena *arena) {
+        struct openai_tool tool;
+        struct error      *err = openai_tool_choose(q, arena, &tool);
+
+        if (err == NULL && tool.name.ptr != NULL) {
+                assert(tool.name.len > 0 && tool.schema.len <= OPENAI_MAX_SCHEMA_BYTES);
+                touch(tool.name);
+                touch(tool.schema);
+        }
+        error_free(err);
+}
+
 static void print_prompt(const struct openai_request *q) {
         size_t     max = openai_prompt_measure(q);
         char      *memory = malloc(max);
@@ -64,6 +76,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
                                           &arena, &q);
                 if (err == NULL) {
                         touch_request(&q);
+                        choose_tool(&q, &arena);
+                        err = openai_request_split_model(&q, ":", &arena);
+                        assert(err == NULL && strlen(q.served) <= strlen(q.model));
                         print_prompt(&q);
                 }
                 error_free(err);
