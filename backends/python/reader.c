@@ -18,20 +18,26 @@
 #define ROW_MESSAGES 16u /* limit of messages whose clients are notified together, ... */
 #define ROW_NS 20000u    /* ... and of the time that their handling may take */
 
+/* Why the load failed. Without memory for the reason the load fails as well: nothing else would end it. */
+static TRITONSERVER_Error *copy_reason(const struct answer_source *source, struct shm_text reason) {
+        char               *text = answer_copy_text(source, reason);
+        TRITONSERVER_Error *err = text != NULL
+                                          ? TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INTERNAL, text)
+                                          : kit_error_no_memory(reason.len, "a reason");
+
+        free(text);
+        return err;
+}
+
 /* The model was loaded, or its load failed with a reason. */
 static void on_started(struct instance *in, const struct answer_source *source) {
         struct shm_answer   answer;
         TRITONSERVER_Error *err = NULL;
-        char               *text;
 
         if (!answer_copy(source, 0, &answer, sizeof(answer)))
                 return;
-        text = answer_copy_text(source, answer.text);
-        if (text == NULL)
-                return;
         if (answer.kind != SHM_ANSWER_OK)
-                err = TRITONSERVER_ErrorNew(TRITONSERVER_ERROR_INTERNAL, text);
-        free(text);
+                err = copy_reason(source, answer.text);
         (void)pthread_mutex_lock(&in->lock);
         if (in->start_error != NULL)
                 TRITONSERVER_ErrorDelete(in->start_error);
