@@ -563,6 +563,13 @@ TRITONSERVER_Error *TRITONBACKEND_OutputBuffer(TRITONBACKEND_Output *output, voi
         return NULL;
 }
 
+TRITONSERVER_Error *NESO_ModelInstanceExecutionStart(TRITONBACKEND_ModelInstance *instance,
+                                                     uint64_t                    *start_ns) {
+        (void)instance;
+        *start_ns = fake.start_ns != 0 ? fake.start_ns : kit_clock_ns();
+        return NULL;
+}
+
 TRITONSERVER_Error *NESO_ThreadBeginResponses(void) {
         if (fake.is_in_row)
                 abort();

@@ -126,6 +126,7 @@ struct fake_faults {
         uint32_t    n_rows; /* of responses, begun and ended; counted */
         bool        is_in_row;
         uint32_t    n_sent_in_row; /* responses sent within one */
+        uint64_t    start_ns;      /* of executions; 0: the time now */
 };
 
 extern struct fake_faults fake;

@@ -383,6 +383,18 @@ static void test_count_elements(void **state) {
         TRITONSERVER_ErrorDelete(err);
 }
 
+static void test_begins_when_the_server_began(void **state) {
+        struct kit_batch batch;
+
+        (void)state;
+        fake.start_ns = 77;
+        add_rows(0, 1, 0);
+        assert_null(kit_batch_open(&batch, &instance, list, 1));
+        kit_batch_close(&batch);
+        check_answer(0, false);
+        assert_int_equal(requests[0].stamps[0], 77);
+}
+
 static void test_stats_filled(void **state) {
         struct kit_stats stats = { .exec_start = 5, .exec_end = 9 };
         struct kit_stats filled = kit_stats_filled(&stats);
@@ -449,6 +461,7 @@ SUITE(kit_batch) {
                 TEST(test_each),
                 TEST(test_agree),
                 TEST(test_count_elements),
+                TEST(test_begins_when_the_server_began),
                 TEST(test_stats_filled),
                 TEST(test_scratch),
         };
