@@ -26,6 +26,9 @@
  * for QUIET_TICKS ticks. */
 #define QUIET_ROUNDS 200
 #define QUIET_TICKS 3
+/* A loop has memory to return when it was not quiet, or when so many of its connections have ended: on a busy machine
+ * a few rounds may open, answer and end hundreds. */
+#define TRIM_ENDED_CONNS 16
 /* The tick timer stops after this many ticks without a connection: by then the pool has halved its
  * memory to nothing. */
 #define MAX_IDLE_TICKS 16
@@ -419,8 +422,10 @@ bool loop_set_waker(void (*wake)(void)) {
  * locks. */
 static void trim_memory(struct loop *l, bool is_quiet) {
         buf_pool_trim(l->pool);
-        if (is_quiet && l->was_busy)
+        if (is_quiet && (l->was_busy || l->n_ended_conns >= TRIM_ENDED_CONNS)) {
                 mem_trim();
+                l->n_ended_conns = 0;
+        }
         l->was_busy = !is_quiet;
 }
 
@@ -454,6 +459,7 @@ void loop_conn_added(struct loop *l) {
 }
 
 void loop_conn_removed(struct loop *l) {
+        l->n_ended_conns++;
         atomic_fetch_sub_explicit(&l->n_conns, 1, memory_order_relaxed);
 }
 

@@ -49,9 +49,10 @@ struct loop {
         uv_timer_t        tick; /* runs while there are connections, and MAX_IDLE_TICKS longer */
         unsigned          n_idle_ticks; /* since the last connection was closed */
         unsigned          n_ticks;
-        unsigned          n_rounds; /* wake-ups since the last trim_memory() */
-        bool              was_busy; /* state at the last trim_memory() */
-        uv_prepare_t      prepare;  /* before each wait: run_round() */
+        unsigned          n_rounds;      /* wake-ups since the last trim_memory() */
+        bool              was_busy;      /* state at the last trim_memory() */
+        unsigned          n_ended_conns; /* since the last mem_trim() */
+        uv_prepare_t      prepare;       /* before each wait: run_round() */
         struct list       waiting;  /* struct work_thread: work for which there was no room yet */
         struct list       finished; /* struct work_thread: threads that have finished their work */
         unsigned          n_work_threads;

@@ -81,6 +81,18 @@ def test_wrong_arguments(arguments, text):
     assert (answer.returncode, answer.stderr.strip()) == (1, text)
 
 
+def test_merge(tmp_path):
+    for name, part in (("a", {**result(), "done": 7}), ("b", result(threads=13)), ("c", {**result(), "name": "idle"})):
+        (tmp_path / name).write_text(json.dumps({"date": "2026-01-02", "commit": "abc", "machine": "2 cores",
+                                                 "command": f"run {name}", "parts": [part]}))
+    subprocess.run([sys.executable, str(RUN), f"--merge={tmp_path / 'a'},{tmp_path / 'b'},{tmp_path / 'c'}",
+                    f"--out={tmp_path / 'out'}"], check=True)
+    merged = json.loads((tmp_path / "out" / "length.json").read_text())
+    assert [(part["name"], part["done"]) for part in merged["parts"]] == [("requests", 1000), ("idle", 1000)]
+    assert merged["command"] == "run a; run b; run c"
+    assert "| threads | 10 | 12 | 13 | +1 | 0 | GROWS |" in (tmp_path / "out" / "length.md").read_text()
+
+
 def metric(where, name):
     text = requests.get(f"http://127.0.0.1:{where.server.port('metrics')}/metrics", timeout=20).text
     return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name + "{"))

@@ -91,7 +91,8 @@ def picture(results):
 
 def page(report, picture_name):
     lines = [f"# Campaign of length, {report['date']}", "",
-             f"`{report['command']}`, commit {report['commit']}; {report['machine']}. "
+             f"`{report['command']}`", "",
+             f"Commit {report['commit']}; {report['machine']}. "
              "[reliability.md](../reliability.md#the-campaign-of-length) says what is measured.", "",
              f"![Memory of each part over its tenths]({picture_name})", "",
              "Each line is the memory as a share of its value after the first tenth; the band is the 1 % that is "
@@ -100,7 +101,10 @@ def page(report, picture_name):
         lines += [f"## {result['name']}", "",
                   f"{result['done']} {result['unit']} (scale {result['scale']:g}) in {result['seconds']:.0f} s: "
                   + ("nothing grows." if not result["failures"] else "; ".join(result["failures"]) + "."), ""]
-        lines += [*table(result), ""]
-        if result["facts"]:
-            lines += [*(f"* {name}: {value}" for name, value in result["facts"].items()), ""]
-    return "\n".join(lines)
+        if not result["growth"]:
+            continue
+        facts = dict(result["facts"])
+        if "trimmed" in result:
+            facts["RSS after malloc_trim() at the end, MiB"] = mib(result["trimmed"]["rss_kib"])
+        lines += [*table(result), "", *(f"* {name}: {value}" for name, value in facts.items()), ""]
+    return "\n".join(lines).rstrip("\n") + "\n"

@@ -132,6 +132,7 @@ class Loads(Part):
               "output": [{"name": "OUTPUT0", "data_type": "TYPE_FP32", "dims": [-1]}]}
     CLIENTS = 8
     REMEMBERED = 100                    # REPO_MAX_GONE
+    ONNX_FIRST = 40
     ONNX_OF, PYTHON_OF = 100, 400       # one of so many cycles
     KINDS = ("plain", "plain", "reload", "plain", "named", "plain", "broken", "plain", "unknown", "refused")
 
@@ -193,9 +194,11 @@ class Loads(Part):
                 done.result()
 
     def burst(self, place):
-        """More names than the server remembers."""
+        """More names than the server remembers, and ONNX models on the heaps of all threads."""
         for number in range(self.REMEMBERED):
             self.named(place, number)
+        for _ in range(self.ONNX_FIRST):
+            self.cycle(place, "digits")
         self.tenth(place, 4 * len(self.KINDS) * self.CLIENTS, 0)
 
     def tenth(self, place, n, number):
@@ -286,6 +289,11 @@ class Idle(Part):
         self._holders = [Holder(place, protocol, "plain", self.N_IDLE) for protocol in ("http", "grpc")]
         after = gauge.read_at_rest(place.pid, place.heap)
         self.facts["KiB of an idle connection"] = round((after["rss_kib"] - before["rss_kib"]) / 2 / self.N_IDLE, 2)
+
+    def burst(self, place):
+        """As many connections as the load generator opens when the machine is slow."""
+        for protocol in ("http", "grpc"):
+            place.bench(protocol, "plain", 4096, *SHAPE, at_a_time=1024)
 
     def tenth(self, place, n, number):
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
@@ -415,12 +423,18 @@ class Observed(Part):
     def models(self):
         return {name: operations.MODELS[name] for name in ("plain", "thread", "batched", "ensemble")}
 
+    LOADS = (("plain", "http", SHAPE), ("plain", "grpc", SHAPE), ("batched", "http", ()), ("ensemble", "http", SHAPE),
+             ("thread", "grpc", (*SHAPE, *STREAM)))
+
+    def burst(self, place):
+        for model, protocol, options in self.LOADS:
+            place.bench(protocol, model, 20 * self.EVERY, *options, at_a_time=64)
+        self.rotate()
+
     def tenth(self, place, n, number):
         share = max(self.EVERY, n // 5 // self.EVERY * self.EVERY)  # no trace waits for its file to be full
         with Ticker(lambda: (place.metrics(), place.ask("GET", "/v2/dashboard?since=0&log=0")), 0.5) as scrapes:
-            for model, protocol, options in (("plain", "http", SHAPE), ("plain", "grpc", SHAPE),
-                                             ("batched", "http", ()), ("ensemble", "http", SHAPE),
-                                             ("thread", "grpc", (*SHAPE, *STREAM))):
+            for model, protocol, options in self.LOADS:
                 place.bench(protocol, model, share, *options, f"--seed={number}")
         self.facts["scrapes"] += scrapes.n_done
         place.disconnect()

@@ -18,7 +18,7 @@ of its Python processes are read before the load and after each tenth of it, whe
 reading after the first tenth to the last one each may grow by 1 %, or by a floor of its own (gauge.py).
 
 Writes length.json, length.svg and length.md into FOLDER, and prints a table. The exit status is 1 when something grew
-or failed.
+or failed. --merge=FILE,... makes one report of the length.json of several runs; of a part that several have, the last.
 """
 import argparse
 import contextlib
@@ -126,7 +126,14 @@ def write_report(report, folder):
     (folder / "length.json").write_text(json.dumps(report, indent=1) + "\n")
     shown = [result for result in report["parts"] if result["growth"]]
     (folder / "length.svg").write_text(page.picture(shown))
-    (folder / "length.md").write_text(page.page({**report, "parts": shown}, "length.svg"))
+    (folder / "length.md").write_text(page.page(report, "length.svg"))
+
+
+def merge(paths):
+    reports = [json.loads(pathlib.Path(path).read_text()) for path in paths.split(",")]
+    by_name = {result["name"]: result for report in reports for result in report["parts"]}
+    return {**reports[-1], "command": "; ".join(report["command"] for report in reports),
+            "parts": list(by_name.values())}
 
 
 def main():
@@ -135,6 +142,7 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--scale", default="1")
     parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("--merge", default="", help="no run: a report of these reports")
     options = parser.parse_args()
     options.build = options.build.resolve()
     os.environ["NESO_BUILD"] = str(options.build)
@@ -142,6 +150,9 @@ def main():
     from parts import PARTS  # pylint: disable=import-outside-toplevel
 
     scales = parse_scale(options.scale, [part.name for part in PARTS])
+    if options.merge:
+        write_report(merge(options.merge), options.out or options.build / "length")
+        return 0
     report = {"date": datetime.date.today().isoformat(), "commit": describe_commit(), "machine": describe_machine(),
               "command": f"make length ONLY={options.only} SCALE={options.scale}", "parts": []}
     for part in choose(options.only, PARTS):

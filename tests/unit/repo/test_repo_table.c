@@ -254,6 +254,33 @@ static void test_counts_follow_each_change(void **state) {
         repo_table_done(&t);
 }
 
+/* The oldest comes first; an entry that is appended again is the last; a forgotten one is not in the list. */
+static void test_gone(void **state) {
+        struct repo_table  t;
+        struct repo_entry *a, *b, *c;
+
+        (void)state;
+        repo_table_init(&t);
+        mutex_lock(&t.lock);
+        a = add(&t, "a", "");
+        b = add(&t, "b", "");
+        c = add(&t, "c", "");
+        repo_table_append_gone_locked(&t, a);
+        repo_table_append_gone_locked(&t, b);
+        repo_table_append_gone_locked(&t, c);
+        repo_table_append_gone_locked(&t, a);
+        assert_int_equal(t.n_gone, 3);
+        assert_ptr_equal(repo_table_take_gone_locked(&t), b);
+        assert_int_equal(t.n_gone, 2);
+        repo_table_forget_locked(&t, c);
+        assert_int_equal(t.n_gone, 1);
+        assert_ptr_equal(repo_table_take_gone_locked(&t), a);
+        assert_int_equal(t.n_gone, 0);
+        repo_table_append_gone_locked(&t, b);
+        mutex_unlock(&t.lock);
+        repo_table_done(&t);
+}
+
 SUITE(repo_table) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_entries),
@@ -263,6 +290,7 @@ SUITE(repo_table) {
                 cmocka_unit_test(test_sorted_by_bytes),
                 cmocka_unit_test(test_stays_sorted),
                 cmocka_unit_test(test_counts_follow_each_change),
+                cmocka_unit_test(test_gone),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
