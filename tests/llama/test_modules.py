@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Parts of the llamacpp backend without the library: texts as they grow, and grammars."""
+import sys
+
+import pytest
+
+from conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "backends" / "llamacpp"))
+from llama_grammar import SchemaError, grammar_of, grammar_of_calls  # noqa: E402
+from llama_text import TextStream  # noqa: E402
+
+
+def pieces(stops, *tokens):
+    """What each token makes certain, and the end."""
+    stream, found = TextStream(stops), []
+    for token in tokens:
+        found.append(stream.push(token))
+        if stream.has_stopped:
+            return found
+    return found + [stream.end()]
+
+
+@pytest.mark.parametrize("stops, tokens, texts", [
+    ([], [b"a", b"b"], ["a", "b", ""]),
+    ([], [b"\xe2", b"\x82", b"\xac!"], ["", "", "\u20ac!", ""]),
+    ([], [b"x\xf0\x9f", b"\x98\x80"], ["x", "\U0001f600", ""]),
+    ([], [b"\xff", b"a", b"\xe2\x82"], ["\ufffd", "a", "", "\ufffd"]),
+    (["END"], [b"aE", b"N", b"D", b"x"], ["a", "", ""]),
+    (["END"], [b"aEN", b"x"], ["a", "ENx", ""]),
+    (["END"], [b"EEN", b"D"], ["E", ""]),
+    (["aab"], [b"a", b"a", b"a", b"b"], ["", "", "a", ""]),
+    (["bc", "abcd"], [b"xabcd"], ["x"]),
+    (["\u20ac"], [b"1\xe2\x82", b"\xac2"], ["1", ""]),
+    (["z"], [b"\xe2", b"\x82", b"\xacz"], ["", "", "\u20ac"])])
+def test_texts(stops, tokens, texts):
+    assert pieces(stops, *tokens) == texts
+
+
+def rules(schema):
+    return dict(line.split(" ::= ", 1) for line in grammar_of(schema).splitlines())
+
+
+def test_rules():
+    assert rules({"type": "integer"})["root"] == "integer"
+    assert rules({"enum": ["a\"b", 1, None]})["root"] == '( "\\"a\\\\\\"b\\"" | "1" | "null" )'
+    assert rules({"type": "string", "minLength": 2})["r1"] == '"\\"" char{2,} "\\""'
+    assert rules({"type": "array", "items": {"type": "null"}, "minItems": 2, "maxItems": 3})["r1"] == \
+        '"[" ws null ( "," ws null ){1,2} ws "]"'
+    found = rules({"properties": {"a": {"type": "null"}}, "required": ["a"]})
+    assert found["r3"] == '"{" ws r1 ws "}"' and found["r1"] == '"\\"a\\"" ws ":" ws null ""'
+
+
+def test_a_schema_that_refers_to_itself():
+    found = rules({"$ref": "#/$defs/tree", "$defs": {"tree": {
+        "type": "object", "properties": {"next": {"anyOf": [{"$ref": "#/$defs/tree"}, {"type": "null"}]}}}}})
+    assert found["root"] == "r1" and "r1 | null" in found.values()
+
+
+@pytest.mark.parametrize("schema, words", [
+    ({"type": "string", "format": "date"}, "the keyword 'format'"),
+    ({"type": "integer", "maximum": 3}, "the keyword 'maximum'"),
+    ({"type": ["string", "null"], "pattern": "x"}, "the keyword 'pattern'"),
+    ({"type": "tuple"}, 'the type "tuple"'), (False, "must be an object or true"),
+    ({"allOf": [{}, {}]}, "'allOf' of the schema must have one schema"),
+    ({"type": "array", "maxItems": 5000}, "'maxItems' of the schema must be an integer from 0 to 1000"),
+    ({"properties": {}, "required": ["x"]}, "'required' of the schema names 'x'"),
+    ({"enum": ["x" * 70000]}, "the schema has more than 65536 bytes"),
+    ({"$ref": "http://elsewhere"}, "must begin with '#/'")])
+def test_schemas_that_are_refused(schema, words):
+    with pytest.raises(SchemaError, match=words):
+        grammar_of(schema)
+
+
+def test_a_deep_schema_is_refused():
+    schema = {"type": "null"}
+    for _ in range(40):
+        schema = {"type": "array", "items": schema}
+    with pytest.raises(SchemaError, match="more than 32 levels"):
+        grammar_of(schema)
+
+
+def test_calls_of_several_functions_share_no_rules():
+    text = grammar_of_calls({"a": {"properties": {"x": {"type": "null"}}}, "b": {"type": "object"}})
+    names = [line.split(" ::= ")[0] for line in text.splitlines()]
+    assert len(names) == len(set(names)) and any(name.startswith("f0-r") for name in names)
