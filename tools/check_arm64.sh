@@ -21,8 +21,10 @@ readonly default_tests="test_http_infer test_http_endpoints test_grpc_infer test
         test_onnx test_sequences test_ensembles test_dynamic_batching test_decoupled test_cache test_metrics
         test_tls test_model_control test_trace test_startup_and_stop"
 
-# A program of the C API is started by the test itself, without the emulator.
-readonly skipped="tests/e2e/test_ensembles.py::test_through_the_c_api"
+# A program of the C API is started by the test itself, without the emulator; and the shell that runs the emulator
+# needs more descriptors than one test leaves.
+readonly skipped="--deselect=tests/e2e/test_ensembles.py::test_through_the_c_api
+        --deselect=tests/e2e/test_startup_and_stop.py::test_start_with_few_descriptors"
 
 write_view() {
         local name
@@ -43,6 +45,6 @@ tests=
 
 tools/setup.sh --arm64
 write_view
-NESO_START_SECONDS=240 PYTEST_ADDOPTS="--deselect=$skipped" "${PYTHON:-/usr/bin/python3}" tools/run_checks.py \
+NESO_START_SECONDS=240 PYTEST_ADDOPTS="$skipped" "${PYTHON:-/usr/bin/python3}" tools/run_checks.py \
         --suite=unit --suite=abi --suite=fuzz --time-factor=8 \
         --end-to-end="${tests:-$E2E}" --end-to-end-build="$view" "$build"
