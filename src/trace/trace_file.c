@@ -71,11 +71,22 @@ static bool write_all(int fd, const char *bytes, size_t n, off_t at) {
         return true;
 }
 
+/* Removes a new file that could not be written. The name of a link or a device stays, since others use
+ * it: /dev/stdout for example. */
+static void remove_new(const char *path, int fd) {
+        struct stat status;
+
+        if (lstat(path, &status) == 0 && S_ISREG(status.st_mode))
+                unlink(path);
+        else if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && ftruncate(fd, 0) != 0)
+                log_error("failed to clear trace file '%s': %s", path, strerror(errno));
+}
+
 /* Makes the file what it was before a write that failed: an array up to the bracket at `end`, or none.
  * No room is needed for a byte that was there before. */
 static void restore(const char *path, int fd, off_t end) {
         if (end == 0)
-                unlink(path);
+                remove_new(path, fd);
         else if (!write_all(fd, "]", 1, end) || ftruncate(fd, end + 1) != 0)
                 log_error("failed to restore trace file '%s': %s", path, strerror(errno));
 }

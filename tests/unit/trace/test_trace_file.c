@@ -325,6 +325,20 @@ static void take_and_end(struct place *p, int32_t log_frequency, const char *mod
         trace_source_unref(s);
 }
 
+static struct trace_writer *start_writer(struct place *p, uint64_t *n_dropped) {
+        struct trace_writer *writer;
+
+        assert_null(trace_writer_start(&(struct trace_writer_options){ .sink = p->sink,
+                                                                       .max_spans = 10,
+                                                                       .max_bytes = 1000,
+                                                                       .batch_spans = 1,
+                                                                       .stop_ns = NS_PER_S,
+                                                                       .on_drop = add_dropped,
+                                                                       .owner = n_dropped },
+                                       &writer));
+        return writer;
+}
+
 /* A file without room stays an array of what was written before, and a new one is removed; the records
  * are counted. */
 static void test_full_disk(void **state) {
@@ -335,14 +349,7 @@ static void test_full_disk(void **state) {
         (void)state;
         begin(&p);
         signal(SIGXFSZ, SIG_IGN);
-        assert_null(trace_writer_start(&(struct trace_writer_options){ .sink = p.sink,
-                                                                       .max_spans = 10,
-                                                                       .max_bytes = 1000,
-                                                                       .batch_spans = 1,
-                                                                       .stop_ns = NS_PER_S,
-                                                                       .on_drop = add_dropped,
-                                                                       .owner = &n_dropped },
-                                       &writer));
+        writer = start_writer(&p, &n_dropped);
         take_and_end(&p, 0, "a");
         limit_files(sizeof("[" ELEMENT("a") "]") + 10);
         take_and_end(&p, 0, "b");
@@ -355,6 +362,26 @@ static void test_full_disk(void **state) {
         limit_files(RLIM_INFINITY);
         take_and_end(&p, 0, "d");
         assert_text(p.path, "[" ELEMENT("a") "," ELEMENT("d") "]");
+        trace_writer_stop(writer);
+        unlink(p.path);
+        rmdir(p.folder);
+        free(p.path);
+}
+
+/* The name of the file may be that of a device, or a link that others use. */
+static void test_full_device(void **state) {
+        struct place         p;
+        struct trace_writer *writer;
+        uint64_t             n_dropped = 0;
+        char                 target[sizeof("/dev/full")] = "";
+
+        (void)state;
+        begin(&p);
+        assert_int_equal(symlink("/dev/full", p.path), 0);
+        writer = start_writer(&p, &n_dropped);
+        take_and_end(&p, 0, "a");
+        assert_int_equal(n_dropped, 1);
+        assert_int_equal(readlink(p.path, target, sizeof(target)), sizeof("/dev/full") - 1);
         trace_writer_stop(writer);
         unlink(p.path);
         rmdir(p.folder);
@@ -381,6 +408,7 @@ SUITE(trace_file) {
                 cmocka_unit_test(test_limit_of_files),
                 cmocka_unit_test(test_count),
                 cmocka_unit_test(test_full_disk),
+                cmocka_unit_test(test_full_device),
                 cmocka_unit_test(test_check),
         };
 
