@@ -742,25 +742,36 @@ static bool has_first_descriptors(void) {
         return error == 0;
 }
 
+static void open_and_close(void *arg) {
+        struct error **ret = arg;
+        uv_loop_t      first;
+        int            rc = uv_loop_init(&first);
+
+        if (rc < 0)
+                *ret = error_new(ERR_UNAVAILABLE, "unable to create an event loop: %s",
+                                 uv_strerror(rc));
+        else
+                uv_loop_close(&first);
+}
+
 /* With the first loop of a process libuv opens a pipe of its own, and ends the process when that fails.
- * So a loop is opened and closed here, after a look whether descriptors are free. */
+ * So a loop is opened and closed here, after a look whether descriptors are free. On a thread of its own,
+ * for the reason that loop_main() gives: this one may be the main thread. */
 static struct error *open_first_loop(void) {
         static atomic_bool is_done;
-        uv_loop_t          first;
-        int                rc;
+        struct thread      thread = { 0 };
+        struct error      *err = NULL;
 
         if (atomic_load(&is_done))
                 return NULL;
         if (!has_first_descriptors())
                 return error_new(ERR_UNAVAILABLE, "unable to create an event loop: %s",
                                  strerror(errno));
-        rc = uv_loop_init(&first);
-        if (rc < 0)
-                return error_new(ERR_UNAVAILABLE, "unable to create an event loop: %s",
-                                 uv_strerror(rc));
-        uv_loop_close(&first);
-        atomic_store(&is_done, true);
-        return NULL;
+        TRY(thread_start(&thread, "first-loop", open_and_close, &err));
+        thread_join(&thread);
+        if (err == NULL)
+                atomic_store(&is_done, true);
+        return err;
 }
 
 struct error *loop_group_new(const char *name, size_t n_loops, struct loop_group **ret) {
