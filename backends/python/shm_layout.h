@@ -197,8 +197,10 @@ struct shm_reply {
         uint32_t          is_last; /* the server does not use the call any more */
         uint32_t          is_end;  /* the call has no further responses */
         uint32_t          number;  /* index of the reply, from 0 */
+        uint32_t          unused;  /* the tensors that follow are aligned */
         struct shm_answer answer;
 };
+_Static_assert(sizeof(struct shm_reply) % sizeof(uint64_t) == 0, "tensors follow");
 
 enum shm_call_kind {
         SHM_CALL_INFER = 1,

@@ -108,7 +108,8 @@ static uint64_t count_ends(struct str text) {
 /* What a batch of the thread changes. */
 struct batch_end {
         struct refused refused;
-        uint64_t       n_more; /* of them: those of this batch */
+        uint64_t       n_more;   /* of them: those of this batch */
+        log_lost_fn    put_lost; /* as it was when the batch was taken */
         bool           is_within_line;
 };
 
@@ -135,7 +136,7 @@ static bool write_refused(int fd, struct batch_end *end) {
         strbuf_init(&text, 0);
         if (end->is_within_line && !write_counted(fd, STR_LIT("\n"), false, end))
                 return false;
-        writer.put_lost(&text, end->refused.n, strerror(end->refused.error));
+        end->put_lost(&text, end->refused.n, strerror(end->refused.error));
         has_memory = !text.overflowed;
         if (has_memory && !write_counted(fd, strbuf_str(&text), false, end))
                 return false;
@@ -212,6 +213,7 @@ static void write_waiting(void *arg) {
 
                 int              fd = writer.fd;
                 struct batch_end end = { .refused = writer.refused,
+                                         .put_lost = writer.put_lost,
                                          .is_within_line = writer.is_within_line };
 
                 take_locked(&lines);

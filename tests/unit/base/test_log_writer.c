@@ -294,11 +294,11 @@ static void test_errno_stays(void **state) {
 
 SUITE(log_writer) {
         const struct CMUnitTest tests[] = {
-                /* First, because lines that another test loses may be told in this one. */
+                /* First, because a line about those that another test loses may be written in these. */
                 cmocka_unit_test(test_lost_lines_are_told_later),
+                cmocka_unit_test(test_refused_lines),
                 cmocka_unit_test(test_in_order),
                 cmocka_unit_test(test_what_is_kept),
-                cmocka_unit_test(test_refused_lines),
                 cmocka_unit_test(test_errno_stays),
                 cmocka_unit_test(test_stuck),
         };
