@@ -139,8 +139,8 @@ class TextMaker:
     def _grammar(self, request):
         try:
             if request.functions:
-                return grammar_of_calls(request.functions)
-            return None if request.schema is None else grammar_of(request.schema)
+                return grammar_of_calls(request.functions, request.n_choices)
+            return None if request.schema is None else grammar_of(request.schema, request.n_choices)
         except SchemaError as error:
             raise Refusal(str(error), "tools" if request.functions else "response_format") from None
 

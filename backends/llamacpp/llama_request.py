@@ -265,6 +265,7 @@ class Request:
             self._read_chat(body)
         else:
             self._read_completion(body)
+        self.n_choices = self.n * len(self.texts)
 
     def _read_chat(self, body):
         messages = body.get("messages")

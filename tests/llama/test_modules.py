@@ -66,10 +66,25 @@ def test_a_schema_that_refers_to_itself():
     ({"type": "array", "maxItems": 5000}, "'maxItems' of the schema must be an integer from 0 to 1000"),
     ({"properties": {}, "required": ["x"]}, "'required' of the schema names 'x'"),
     ({"enum": ["x" * 70000]}, "the schema has more than 65536 bytes"),
-    ({"$ref": "http://elsewhere"}, "must begin with '#/'")])
+    ({"$ref": "http://elsewhere"}, "must begin with '#/'"), ({"$ref": {}}, "must begin with '#/'"),
+    ({"type": "string", "minLength": 5, "maxLength": 1}, "'maxLength' of the schema is 1, less than 'minLength'"),
+    ({"type": "array", "minItems": 2, "maxItems": 0}, "'maxItems' of the schema is 0, less than 'minItems'"),
+    ({"anyOf": [{"type": "string", "maxLength": 1000}] * 66}, "times the choices, are more than 65536"),
+    ({"anyOf": [{"type": "array", "minItems": 1000}] * 66}, "times the choices, are more than 65536"),
+    ({"type": [[]]}, r"the type \[\[\]\]"), ({"type": "array", "prefixItems": 3}, "'prefixItems' of the schema"),
+    ({"properties": {"a": True}, "required": [["a"]]}, "'required' of the schema names")])
 def test_schemas_that_are_refused(schema, words):
     with pytest.raises(SchemaError, match=words):
         grammar_of(schema)
+
+
+def test_lengths_count_for_each_choice():
+    schema = {"anyOf": [{"type": "string", "maxLength": 1000}] * 8}
+    assert "char{0,1000}" in grammar_of(schema, 8)
+    with pytest.raises(SchemaError, match="more than 65536"):
+        grammar_of(schema, 9)
+    with pytest.raises(SchemaError, match="more than 65536"):
+        grammar_of_calls({"a": schema, "b": schema}, 5)
 
 
 def test_a_deep_schema_is_refused():
