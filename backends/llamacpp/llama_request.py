@@ -223,7 +223,7 @@ def _chosen_functions(body):
         return functions
     function = choice.get("function") if isinstance(choice, dict) else None
     name = function.get("name") if isinstance(function, dict) else None
-    if name not in functions:
+    if not isinstance(name, str) or name not in functions:
         raise Refusal("'tool_choice' must be none, auto, required, or name one of 'tools'", "tool_choice")
     return {name: functions[name]}
 

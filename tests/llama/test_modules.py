@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Parts of the llamacpp backend without the library: texts as they grow, and grammars."""
+import json
 import sys
 
 import pytest
@@ -8,6 +9,7 @@ from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "backends" / "llamacpp"))
 from llama_grammar import SchemaError, grammar_of, grammar_of_calls  # noqa: E402
+from llama_request import Refusal, Request  # noqa: E402
 from llama_text import TextStream  # noqa: E402
 
 
@@ -32,9 +34,18 @@ def pieces(stops, *tokens):
     (["aab"], [b"a", b"a", b"a", b"b"], ["", "", "a", ""]),
     (["bc", "abcd"], [b"xabcd"], ["x"]),
     (["\u20ac"], [b"1\xe2\x82", b"\xac2"], ["1", ""]),
-    (["z"], [b"\xe2", b"\x82", b"\xacz"], ["", "", "\u20ac"])])
+    (["z"], [b"\xe2", b"\x82", b"\xacz"], ["", "", "\u20ac"]),
+    (["\ud800"], [b"a", b"?", b"b"], ["a", ""])])  # of no encoding, as the prompt would have it
 def test_texts(stops, tokens, texts):
     assert pieces(stops, *tokens) == texts
+
+
+@pytest.mark.parametrize("name", [["a"], {"a": 1}, 1, None])
+def test_a_choice_of_a_tool_by_something_else_than_a_name(name):
+    body = {"messages": [{"role": "user", "content": "x"}], "tools": [{"function": {"name": "a"}}],
+            "tool_choice": {"function": {"name": name}}}
+    with pytest.raises(Refusal, match="'tool_choice' must be none, auto, required, or name one of 'tools'"):
+        Request(json.dumps(body))
 
 
 def rules(schema):
