@@ -163,3 +163,31 @@ def test_choices_of_one_request_are_lost_together(modules):
     assert len(job.sender.errors) == 1 and "cannot be restored" in job.sender.errors[0]
     assert not loop.jobs and not loop._reading and [slot.n for slot in loop._slots] == [0, 0]
     assert len(loop._free) == 2
+
+
+def test_a_text_that_is_far_too_long_is_not_split_as_a_whole(monkeypatch):
+    """The library's time grows with the square of the size."""
+    monkeypatch.syspath_prepend(str(ROOT / "backends" / "llamacpp"))
+    from llama_library import Model
+    sizes = []
+
+    class Tokens(Model):
+        """A blank belongs to the token of 100 of them; any other character is one."""
+
+        def __init__(self):
+            pass
+
+        def tokenize(self, text, add_special):
+            text.decode()  # no character is cut
+            sizes.append(len(text))
+            return [0] * (text.count(b" ") // 100 + len(text.decode().replace(" ", "")))
+
+    def tokens_of(text):
+        sizes.clear()
+        found = Tokens().tokenize_at_most(text.encode(), True, 1000)
+        return None if found is None else len(found)
+
+    assert tokens_of("a" * 1000) == 1000 and sizes == [1000]
+    assert tokens_of("a" + "\u20ac" * (5 << 20)) is None and sizes == [8254]
+    assert tokens_of(" " * 8000 + "a" * (1 << 20)) is None and sizes == [8256, 16512]
+    assert tokens_of(" " * 90000) == 900 and sizes[-1] == 90000
