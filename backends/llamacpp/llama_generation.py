@@ -89,9 +89,9 @@ class TextMaker:
         for text in request.texts:
             if request.endpoint == "chat":
                 text = self._render(request)
-                tokens = self._tokens(text, not text.startswith(self._bos) or not self._bos)
+                tokens = self._tokens(text, not text.startswith(self._bos) or not self._bos, "messages")
             elif isinstance(text, str):
-                tokens = self._tokens(text, True)
+                tokens = self._tokens(text, True, "prompt")
             else:
                 tokens = self._given_tokens(text)
                 text = b"".join(self._model.name_of(token) for token in text).decode("utf-8", "replace")
@@ -111,8 +111,13 @@ class TextMaker:
         except TemplateError as error:
             raise Refusal(str(error), None, None, "server_error") from None
 
-    def _tokens(self, text, add_special):
-        return self._model.tokenize(text.encode("utf-8", "replace"), add_special)
+    def _tokens(self, text, add_special, param):
+        n_ctx = self._settings.n_ctx
+        tokens = self._model.tokenize_at_most(text.encode("utf-8", "replace"), add_special, n_ctx)
+        if tokens is None:
+            raise Refusal("the prompt has more than %d tokens, the context of this model has %d" % (
+                n_ctx, n_ctx), param, TOO_LONG)
+        return tokens
 
     def _given_tokens(self, tokens):
         for token in tokens:
@@ -139,8 +144,8 @@ class TextMaker:
     def _grammar(self, request):
         try:
             if request.functions:
-                return grammar_of_calls(request.functions)
-            return None if request.schema is None else grammar_of(request.schema)
+                return grammar_of_calls(request.functions, request.n_choices)
+            return None if request.schema is None else grammar_of(request.schema, request.n_choices)
         except SchemaError as error:
             raise Refusal(str(error), "tools" if request.functions else "response_format") from None
 

@@ -8,6 +8,7 @@ import json
 MAX_DEPTH = 32
 MAX_RULES = 4096
 MAX_REPEATS = 1000
+MAX_REPEATS_IN_ALL = 64 << 10  # of a request; the library makes a rule of about 200 bytes of each
 MAX_SCHEMA_BYTES = 64 << 10
 
 ANNOTATIONS = frozenset(("title", "description", "default", "examples", "$schema", "$id", "$comment",
@@ -56,9 +57,29 @@ def _count(schema, name, default):
     return value
 
 
+class _Repeats:
+    """Counts the repetitions of a request, since each choice has a grammar of its own."""
+
+    def __init__(self, n_choices):
+        self._left = MAX_REPEATS_IN_ALL // n_choices
+
+    def read(self, schema, low_name, high_name):
+        """The limits of how often something comes; the upper one is None when there is none."""
+        low, high = _count(schema, low_name, 0), _count(schema, high_name, None)
+        if high is not None and high < low:  # the library would repeat without an end
+            raise SchemaError("'%s' of the schema is %d, less than '%s', which is %d" % (
+                high_name, high, low_name, low))
+        self._left -= low if high is None else high
+        if self._left < 0:
+            raise SchemaError("the lengths of the schema, times the choices, are more than %d"
+                              % MAX_REPEATS_IN_ALL)
+        return low, high
+
+
 class _Grammar:
-    def __init__(self, root, prefix="r"):
+    def __init__(self, root, repeats, prefix="r"):
         self._root = root
+        self._repeats = repeats
         self._prefix = prefix
         self.rules = {}
         self._references = {}
@@ -98,10 +119,10 @@ class _Grammar:
                 raise SchemaError("the keyword '%s' of the schema is not supported here" % name[:64])
 
     def _reference(self, target, depth):
-        if target in self._references:
-            return self._references[target]
         if not isinstance(target, str) or not (target == "#" or target.startswith("#/")):
             raise SchemaError("the reference '%s' of the schema must begin with '#/'" % str(target)[:64])
+        if target in self._references:
+            return self._references[target]
         found = self._root
         for part in target.split("/")[1:]:
             part = part.replace("~1", "/").replace("~0", "~")
@@ -134,7 +155,7 @@ class _Grammar:
 
     def _typed(self, schema, depth):
         kind = schema.get("type")
-        if isinstance(kind, list) and kind:
+        if isinstance(kind, list) and kind and all(isinstance(one, str) for one in kind):
             rest = {key: value for key, value in schema.items() if key != "type"}
             kinds = [{**{k: v for k, v in rest.items() if k in KEYWORDS.get(one, ()) or k in ANNOTATIONS},
                       "type": one} for one in kind]
@@ -154,12 +175,15 @@ class _Grammar:
         return kind
 
     def _string(self, schema):
-        low, high = _count(schema, "minLength", 0), _count(schema, "maxLength", None)
+        low, high = self._repeats.read(schema, "minLength", "maxLength")
         return self._add('"\\"" char{%d,%s} "\\""' % (low, "" if high is None else high))
 
     def _array(self, schema, depth):
-        low, high = _count(schema, "minItems", 0), _count(schema, "maxItems", None)
-        first = [self.expression(one, depth + 1) for one in schema.get("prefixItems", [])]
+        low, high = self._repeats.read(schema, "minItems", "maxItems")
+        prefix = schema.get("prefixItems", [])
+        if not isinstance(prefix, list):
+            raise SchemaError("'prefixItems' of the schema must be a list of schemas")
+        first = [self.expression(one, depth + 1) for one in prefix]
         if first:
             if schema.get("items", False) is not False or "minItems" in schema or "maxItems" in schema:
                 raise SchemaError("'prefixItems' of the schema excludes items, minItems and maxItems here")
@@ -176,7 +200,7 @@ class _Grammar:
         if not isinstance(properties, dict) or not isinstance(required, list):
             raise SchemaError("'properties' of the schema must be an object, and 'required' a list")
         for name in required:
-            if name not in properties:
+            if not isinstance(name, str) or name not in properties:
                 raise SchemaError("'required' of the schema names '%s', which is no property" % str(name)[:64])
         more = schema.get("additionalProperties", not properties)
         members = [('%s ws ":" ws %s' % (_literal(name), self.expression(one, depth + 1)), name in required)
@@ -210,21 +234,22 @@ def _print(start, rules):
     return "\n".join(lines) + "\n"
 
 
-def grammar_of(schema):
-    """The grammar of the texts that obey a schema."""
+def grammar_of(schema, n_choices=1):
+    """The grammar of the texts that obey a schema; each of the choices of a request gets one."""
     _check_size(schema)
-    grammar = _Grammar(schema)
+    grammar = _Grammar(schema, _Repeats(n_choices))
     return _print(grammar.expression(schema), grammar.rules)
 
 
-def grammar_of_calls(functions):
+def grammar_of_calls(functions, n_choices=1):
     """The grammar of the arguments of a function; of several, {"name": ..., "arguments": ...}."""
     if len(functions) == 1:
-        return grammar_of(next(iter(functions.values())))
+        return grammar_of(next(iter(functions.values())), n_choices)
     _check_size(functions)
+    repeats = _Repeats(n_choices)
     rules, calls = {}, []
     for i, (name, schema) in enumerate(functions.items()):
-        grammar = _Grammar(schema, "f%d-r" % i)
+        grammar = _Grammar(schema, repeats, "f%d-r" % i)
         calls.append('"{" ws "\\"name\\"" ws ":" ws %s "," ws "\\"arguments\\"" ws ":" ws %s ws "}"' % (
             _literal(name), grammar.expression(schema)))
         rules.update(grammar.rules)

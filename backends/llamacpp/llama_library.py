@@ -21,6 +21,8 @@ import numpy as np
 
 BLOCK_BYTES = 1024  # more than any of the structures that are passed by value
 NO_TOKEN = -1
+BYTES_PER_TOKEN = 8  # more than texts have
+CUT_TOKENS = 256  # by which a text that is cut may have more tokens there
 
 POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST = 0, 1, 2, 3
 POOLING_NAMES = {"none": POOLING_NONE, "mean": POOLING_MEAN, "cls": POOLING_CLS, "last": POOLING_LAST}
@@ -294,6 +296,19 @@ class Model:
             if n == -2**31:
                 raise LibraryError("the text is too long to be split into tokens")
             size = -n
+
+    def tokenize_at_most(self, text, add_special, most):
+        """The token ids of `text`; None when they are certainly more than `most`. The library's time grows with
+        the square of the size for some texts, so of a long one the begin must be short enough first."""
+        size = BYTES_PER_TOKEN * most + CUT_TOKENS
+        while size < len(text):
+            end = size
+            while end > 0 and text[end] & 0xC0 == 0x80:  # within a character
+                end -= 1
+            if len(self.tokenize(text[:end], add_special)) > most + CUT_TOKENS:
+                return None
+            size *= 2
+        return self.tokenize(text, add_special)
 
     def piece(self, token):
         """The bytes of a token; None when it ends the generation."""

@@ -3,7 +3,8 @@
 
 Threads: execute() of the model submits requests and waits for room; one thread computes; one looks for
 clients that have left, which costs a question to the server for each request. `changed` guards nothing but
-the waits: the lists are changed by one operation each.
+the waits: `waiting` and `jobs` are changed by one operation each, and a thread that visits all of one takes
+a copy first, by list(), since a list that grows meanwhile cannot be visited.
 """
 import collections
 import threading
@@ -108,8 +109,8 @@ class Loop:
     def _wait_for_work(self):
         if self.jobs and not self.is_stopping:
             return True
-        with self.changed:
-            self.changed.wait_for(lambda: self.jobs or self.is_stopping)
+        with self.changed:  # work without a job is that of one which failed while it was submitted
+            self.changed.wait_for(lambda: self.jobs or self.waiting or self.is_stopping)
         return not self.is_stopping
 
     def compute(self, n):
@@ -126,7 +127,7 @@ class Loop:
     def _drop_cancelled(self):
         self.has_cancelled = False
         self.context.set_abort(False)
-        for job in [job for job in self.jobs if job.is_cancelled]:
+        for job in [job for job in list(self.jobs) if job.is_cancelled]:
             self.drop(job)
             job.end_with_error("the client has left", pb_utils.TritonError.CANCELLED)
             self.finish(job)
@@ -191,7 +192,9 @@ class EmbeddingLoop(Loop):
         return len(self._step), len(self.waiting), 0.0
 
     def drop(self, job):
-        self.waiting = collections.deque(work for work in self.waiting if work.job is not job)
+        for work in list(self.waiting):
+            if work.job is job:
+                self.waiting.remove(work)
 
     def _take(self):
         found, n = [], 0
@@ -214,7 +217,8 @@ class EmbeddingLoop(Loop):
         if at == 0:
             return
         status = self.compute(at)
-        if status == 2:  # broken off
+        if status == 2:  # broken off, perhaps for clients that were dropped since
+            self.context.set_abort(False)
             self.waiting.extendleft(reversed(step))
             return
         if status != 0:

@@ -223,7 +223,7 @@ def _chosen_functions(body):
         return functions
     function = choice.get("function") if isinstance(choice, dict) else None
     name = function.get("name") if isinstance(function, dict) else None
-    if name not in functions:
+    if not isinstance(name, str) or name not in functions:
         raise Refusal("'tool_choice' must be none, auto, required, or name one of 'tools'", "tool_choice")
     return {name: functions[name]}
 
@@ -265,6 +265,7 @@ class Request:
             self._read_chat(body)
         else:
             self._read_completion(body)
+        self.n_choices = self.n * len(self.texts)
 
     def _read_chat(self, body):
         messages = body.get("messages")

@@ -181,7 +181,7 @@ class SlotLoop(Loop):
         for slot in self._slots:
             if slot.sequence is not None and slot.sequence.job is job:
                 self._release(slot)
-        for sequence in [s for s in self.waiting if s.job is job]:
+        for sequence in [s for s in list(self.waiting) if s.job is job]:
             self.waiting.remove(sequence)
             if sequence.sampler is not None:
                 sequence.sampler.close()
@@ -319,6 +319,9 @@ class SlotLoop(Loop):
         """The step was not computed, or a part of it was."""
         for slot in slots:
             if slot.n > 0 and not self.context.forget(slot.id, slot.n):
+                if slot.sequence is None:  # another choice of its request was lost
+                    self._clear(slot)
+                    continue
                 self._lose(slot, "the model's memory cannot be restored after a step that was broken off")
             elif slot.n == 0:
                 self.context.forget(slot.id)

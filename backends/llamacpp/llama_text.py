@@ -21,7 +21,7 @@ class TextStream:
     """
 
     def __init__(self, stops=()):
-        self._stops = [stop.encode() for stop in stops]
+        self._stops = [stop.encode("utf-8", "replace") for stop in stops]
         self._held = b""
         self._longest = max(map(len, self._stops), default=0)
         self.has_stopped = False  # a stop word came

@@ -141,7 +141,10 @@ class TritonPythonModel:
 
     def _embedding_tokens(self, text):
         if isinstance(text, str):
-            tokens = self.model.tokenize(text.encode("utf-8", "replace"), True)
+            tokens = self.model.tokenize_at_most(text.encode("utf-8", "replace"), True, self.settings.n_ctx)
+            if tokens is None:
+                raise Refusal("a text of 'input' has more than %d tokens, the context of this model has %d" % (
+                    self.settings.n_ctx, self.settings.n_ctx), "input", TOO_LONG)
         elif all(0 <= token < self.model.n_vocab for token in text):
             tokens = np.array(text, np.int32)
         else:

@@ -30,6 +30,9 @@
 #define INFER_MAX_PARAMETERS 4096
 #define INFER_MAX_DIMS 256
 
+/* The parameter with the name of the client's API key. Only the server sets it. */
+#define INFER_API_KEY_NAME "triton_api_key_name"
+
 struct infer_parameter {
         const char                *name; /* in arena */
         TRITONSERVER_ParameterType type; /* STRING, INT, BOOL or DOUBLE */

@@ -145,6 +145,14 @@ static struct error *read_tensor(struct generate_decoder *g, const char *name,
 
 /* ---- members ---- */
 
+/* Other names that begin with triton_ have no meaning here. */
+static struct error *refuse_api_key_name(struct generate_decoder *g) {
+        json_skip(&g->infer.json);
+        return error_new(ERR_INVALID_ARG,
+                         "parameter '" INFER_API_KEY_NAME "' is set by the server and should not be "
+                         "specified");
+}
+
 static struct error *read_named(struct generate_decoder *g, struct str key) {
         struct http_infer_decoder *d = &g->infer;
         struct http_generate_input model;
@@ -159,6 +167,8 @@ static struct error *read_named(struct generate_decoder *g, struct str key) {
         }
         if (model.datatype != TRITONSERVER_TYPE_INVALID)
                 return read_tensor(g, name, &model);
+        if (strcmp(name, INFER_API_KEY_NAME) == 0)
+                return refuse_api_key_name(g);
         return http_infer_read_free_parameter(d, key);
 }
 

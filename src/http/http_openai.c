@@ -601,7 +601,7 @@ static struct error *add_run(struct pending_openai *p) {
 }
 
 /* Models that speak the API's JSON keep the requests of different keys apart. Clients cannot send a parameter
- * with this prefix. */
+ * of this name. */
 static struct error *add_key_name(struct pending_openai *p, struct infer_request *q) {
         struct arena           *arena = &p->http->arena;
         struct str              name = access_key_name(&p->http->access);
@@ -614,7 +614,7 @@ static struct error *add_key_name(struct pending_openai *p, struct infer_request
         if (text == NULL)
                 return infer_no_memory();
         TRY(infer_request_add_parameter(q, arena, &parameter));
-        parameter->name = "triton_api_key_name";
+        parameter->name = INFER_API_KEY_NAME;
         parameter->type = TRITONSERVER_PARAMETER_STRING;
         parameter->value.text = text;
         return NULL;

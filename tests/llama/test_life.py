@@ -2,6 +2,7 @@
 """What goes wrong: clients that leave, libraries that are missing, unknown or end the process; files and
 parameters that cannot be used. The numbers of checks are those of docs/llamacpp.md."""
 import hashlib
+import json
 import os
 import re
 import select
@@ -262,3 +263,10 @@ def test_api_keys_share_no_prompts(start, tmp_path):
 
     assert [cached("own", name) > 50 for name in ("alice", "bob", "alice", "bob")] == [False, False, True, True]
     assert [cached("all", name) > 50 for name in ("alice", "bob")] == [False, True]
+
+    text = json.dumps({"prompt": prompt, "max_tokens": 2})
+    for forged in ({"triton_api_key_name": "alice"}, {"parameters": {"triton_api_key_name": "alice"}}):
+        answer = call(server, "/v2/models/own/generate_stream", {"openai_request": text, **forged},
+                      headers={"Authorization": "Bearer bob key"})
+        assert answer.status == 400, answer.body
+        assert "'triton_api_key_name' is set by the server" in answer.json["error"]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Parts of the llamacpp backend without the library: texts as they grow, and grammars."""
+import json
 import sys
 
 import pytest
@@ -8,6 +9,7 @@ from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "backends" / "llamacpp"))
 from llama_grammar import SchemaError, grammar_of, grammar_of_calls  # noqa: E402
+from llama_request import Refusal, Request  # noqa: E402
 from llama_text import TextStream  # noqa: E402
 
 
@@ -32,9 +34,18 @@ def pieces(stops, *tokens):
     (["aab"], [b"a", b"a", b"a", b"b"], ["", "", "a", ""]),
     (["bc", "abcd"], [b"xabcd"], ["x"]),
     (["\u20ac"], [b"1\xe2\x82", b"\xac2"], ["1", ""]),
-    (["z"], [b"\xe2", b"\x82", b"\xacz"], ["", "", "\u20ac"])])
+    (["z"], [b"\xe2", b"\x82", b"\xacz"], ["", "", "\u20ac"]),
+    (["\ud800"], [b"a", b"?", b"b"], ["a", ""])])  # of no encoding, as the prompt would have it
 def test_texts(stops, tokens, texts):
     assert pieces(stops, *tokens) == texts
+
+
+@pytest.mark.parametrize("name", [["a"], {"a": 1}, 1, None])
+def test_a_choice_of_a_tool_by_something_else_than_a_name(name):
+    body = {"messages": [{"role": "user", "content": "x"}], "tools": [{"function": {"name": "a"}}],
+            "tool_choice": {"function": {"name": name}}}
+    with pytest.raises(Refusal, match="'tool_choice' must be none, auto, required, or name one of 'tools'"):
+        Request(json.dumps(body))
 
 
 def rules(schema):
@@ -66,10 +77,25 @@ def test_a_schema_that_refers_to_itself():
     ({"type": "array", "maxItems": 5000}, "'maxItems' of the schema must be an integer from 0 to 1000"),
     ({"properties": {}, "required": ["x"]}, "'required' of the schema names 'x'"),
     ({"enum": ["x" * 70000]}, "the schema has more than 65536 bytes"),
-    ({"$ref": "http://elsewhere"}, "must begin with '#/'")])
+    ({"$ref": "http://elsewhere"}, "must begin with '#/'"), ({"$ref": {}}, "must begin with '#/'"),
+    ({"type": "string", "minLength": 5, "maxLength": 1}, "'maxLength' of the schema is 1, less than 'minLength'"),
+    ({"type": "array", "minItems": 2, "maxItems": 0}, "'maxItems' of the schema is 0, less than 'minItems'"),
+    ({"anyOf": [{"type": "string", "maxLength": 1000}] * 66}, "times the choices, are more than 65536"),
+    ({"anyOf": [{"type": "array", "minItems": 1000}] * 66}, "times the choices, are more than 65536"),
+    ({"type": [[]]}, r"the type \[\[\]\]"), ({"type": "array", "prefixItems": 3}, "'prefixItems' of the schema"),
+    ({"properties": {"a": True}, "required": [["a"]]}, "'required' of the schema names")])
 def test_schemas_that_are_refused(schema, words):
     with pytest.raises(SchemaError, match=words):
         grammar_of(schema)
+
+
+def test_lengths_count_for_each_choice():
+    schema = {"anyOf": [{"type": "string", "maxLength": 1000}] * 8}
+    assert "char{0,1000}" in grammar_of(schema, 8)
+    with pytest.raises(SchemaError, match="more than 65536"):
+        grammar_of(schema, 9)
+    with pytest.raises(SchemaError, match="more than 65536"):
+        grammar_of_calls({"a": schema, "b": schema}, 5)
 
 
 def test_a_deep_schema_is_refused():

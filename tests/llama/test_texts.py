@@ -341,6 +341,8 @@ def test_echo(server):
 REFUSED = [
     ({"prompt": "x" * 600}, "the prompt has 601 tokens, the context of this model has 512", "prompt",
      "context_length_exceeded"),
+    ({"prompt": "x" * (1 << 20)}, "the prompt has more than 512 tokens, the context of this model has 512", "prompt",
+     "context_length_exceeded"),
     ({"prompt": [1, 259]}, "the token id 259 is not one of the 259 of this model", "prompt", None),
     ({"prompt": [-1]}, "the token id -1 is not one of the 259 of this model", "prompt", None),
     ({"prompt": "x", "logit_bias": {"259": 1}},

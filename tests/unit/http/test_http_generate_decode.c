@@ -285,6 +285,7 @@ static void test_members(void **state) {
 #define SYNTAX "failed to parse the request JSON buffer: "
 #define BAD_TYPE(name)                                                                             \
         "parameter '" name "' has invalid type. It should be either 'int', 'bool', or 'string'."
+#define KEY_NAME "parameter 'triton_api_key_name' is set by the server and should not be specified"
 #define NESTED "Converting keyword: 'parameters': "
 #define NOT_OBJECT                                                                                 \
         "Expected JSON object for keyword: 'parameters': attempt to access JSON non-object as "    \
@@ -305,6 +306,9 @@ static const struct member_row faults[] = {
         { inputs, "{\"x\":null}", BAD_TYPE("x") },
         { inputs, "{\"x\":[]}", BAD_TYPE("x") },
         { inputs, "{\"x\":{}}", BAD_TYPE("x") },
+        { inputs, "{\"triton_api_key_name\":\"a\"}", KEY_NAME },
+        { inputs, "{\"triton_api_key_\\u006eame\":{},\"n\":1}", KEY_NAME },
+        { inputs, "{\"parameters\":{\"triton_api_key_name\":\"a\"}}", NESTED KEY_NAME },
         { inputs, "{\"x\":{},\"y\":tru}", SYNTAX "Invalid value. at 15" },
         { inputs, "{\"x\":{},\"y\":[]}", BAD_TYPE("x") },
         { inputs, "{\"a\\u0000\":1}", NUL },
