@@ -148,9 +148,9 @@ static struct error *read_tensor(struct generate_decoder *g, const char *name,
 /* Other names that begin with triton_ have no meaning here. */
 static struct error *refuse_api_key_name(struct generate_decoder *g) {
         json_skip(&g->infer.json);
-        return error_new(ERR_INVALID_ARG,
-                         "parameter '" INFER_API_KEY_NAME "' is set by the server and should not be "
-                         "specified");
+        return error_new(ERR_INVALID_ARG, "parameter '" INFER_API_KEY_NAME
+                                          "' is set by the server and should not be "
+                                          "specified");
 }
 
 static struct error *read_named(struct generate_decoder *g, struct str key) {
