@@ -27,6 +27,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -114,6 +115,8 @@ def describe_machine():
 
 
 def describe_commit():
+    if shutil.which("git") is None:
+        return "unknown"
     answer = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude=*"],
                             capture_output=True, text=True, check=False)
     return answer.stdout.strip() or "unknown"
@@ -153,9 +156,10 @@ def main():
     if options.merge:
         write_report(merge(options.merge), options.out or options.build / "length")
         return 0
+    parts = choose(options.only, PARTS)
     report = {"date": datetime.date.today().isoformat(), "commit": describe_commit(), "machine": describe_machine(),
               "command": f"make length ONLY={options.only} SCALE={options.scale}", "parts": []}
-    for part in choose(options.only, PARTS):
+    for part in parts:
         with tempfile.TemporaryDirectory(prefix="neso-length-") as folder:
             result = run_part(part, options.build, scales[part.name], folder)
         report["parts"].append(result)
