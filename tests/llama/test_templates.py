@@ -234,7 +234,8 @@ MODELS = {
     "odd": {"config.pbtxt": OFF, "1/chat_template.jinja": ODD},
     **{f"by_{name}": speaks(name) for name in ("render", "named", "in_json", "odd")},
 }
-OPTIONS = (*PYTHON_OPTIONS, "--backend-config=python,stub-timeout-seconds=120")
+# The limits of the model itself end a template here, not that of the front.
+OPTIONS = (*PYTHON_OPTIONS, "--backend-config=python,stub-timeout-seconds=120", "--openai-template-timeout-ms=20000")
 
 
 @pytest.mark.parametrize("name, bos", [("render", "<b>"), ("named", "<c>"), ("in_json", "<d>")])
