@@ -262,7 +262,9 @@ def test_the_time_for_retries_ends_when_nothing_new_comes(store, place):
     store.faults.append(Fault("m/1/weights", times=1000, cut_after=50))
     with opens(store, "--repository-retry-seconds=2", *EXPLICIT) as server:
         load(server, "m", expected=500)
-        assert "m/1/weights: transfer closed with 50 bytes remaining" in server.text()
+        # The text is that of libcurl in Debian 12 or 13.
+        assert any(f"m/1/weights: {why}" in server.text() for why in (
+            "transfer closed with 50 bytes remaining", "end of response with 50 bytes missing"))
         assert store.gets("m/1/weights") < 30
 
 
