@@ -80,6 +80,15 @@ class Graph:
         return self.add("Relu", self.add("Add", x, y))
 
 
+def finish_model(graph, name, inputs, outputs):
+    made = helper.make_model(helper.make_graph(graph.nodes, name, inputs, outputs, graph.weights),
+                             producer_name="examples/make_models.py",
+                             opset_imports=[helper.make_opsetid("", OPSET)])
+    made.ir_version = IR_VERSION
+    onnx.checker.check_model(made, full_check=True)
+    return made
+
+
 def make_network():
     graph = Graph()
     x = graph.add("Relu", graph.conv("picture", PICTURE[0], STAGES[0], 7, 2))
@@ -92,17 +101,10 @@ def make_network():
     x = graph.add("Gemm", x, graph.weight((n_channels, N_CLASSES), 3 / n_channels ** 0.5),
                   graph.weight((N_CLASSES,), 0.02))
     graph.add("Softmax", x, output="scores", axis=1)
-    made = helper.make_model(
-        helper.make_graph(
-            graph.nodes, "pictures",
-            [helper.make_tensor_value_info("picture", TensorProto.FLOAT, ["batch", *PICTURE])],
-            [helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["batch", N_CLASSES])],
-            graph.weights),
-        producer_name="examples/make_models.py",
-        opset_imports=[helper.make_opsetid("", OPSET)])
-    made.ir_version = IR_VERSION
-    onnx.checker.check_model(made, full_check=True)
-    return made
+    return finish_model(
+        graph, "pictures",
+        [helper.make_tensor_value_info("picture", TensorProto.FLOAT, ["batch", *PICTURE])],
+        [helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["batch", N_CLASSES])])
 
 
 def make_pictures(target):
@@ -197,15 +199,9 @@ def make_text_network():
     def tensor(name, kind, n):
         return helper.make_tensor_value_info(name, kind, ["batch", n])
 
-    made = helper.make_model(
-        helper.make_graph(graph.nodes, "text_network", [tensor("tokens", TensorProto.INT64, N_BYTES)],
-                          [tensor("vector", TensorProto.FLOAT, N_FEATURES),
-                           tensor("num_input_tokens", TensorProto.INT32, 1)], graph.weights),
-        producer_name="examples/make_models.py",
-        opset_imports=[helper.make_opsetid("", OPSET)])
-    made.ir_version = IR_VERSION
-    onnx.checker.check_model(made, full_check=True)
-    return made
+    return finish_model(graph, "text_network", [tensor("tokens", TensorProto.INT64, N_BYTES)],
+                        [tensor("vector", TensorProto.FLOAT, N_FEATURES),
+                         tensor("num_input_tokens", TensorProto.INT32, 1)])
 
 
 def make_embedder(target):

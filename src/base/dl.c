@@ -27,7 +27,7 @@ static bool read_at(int fd, void *to, size_t size, uint64_t offset) {
         return offset <= INT64_MAX && pread(fd, to, size, (off_t)offset) == (ssize_t)size;
 }
 
-/* False when a segment ends behind the end of the file. What is no library is left to dlopen(). */
+/* Returns false when the file is shorter than a segment needs. dlopen() refuses a file that is no library. */
 static bool has_all_segments(int fd) {
         struct stat status;
         ElfW(Ehdr) head;

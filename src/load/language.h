@@ -27,7 +27,7 @@ enum language_endpoint {
         N_LANGUAGE_ENDPOINTS,
 };
 
-/* Of a request, as far as its pieces came. */
+/* The times and counts of one request, from the pieces that have arrived. */
 struct language_answer {
         bool     has_text;   /* the last piece had text */
         bool     is_counted; /* the server has told the number of tokens */

@@ -52,7 +52,7 @@ static double next_unit(uint64_t *random) {
         return ((double)(random_next(random) >> 11) + 1.0) / 9007199254740992.0; /* 2^53 */
 }
 
-/* Of the normal distribution (Box and Muller), at least 1. */
+/* Draws from the normal distribution (Box and Muller); returns at least 1. */
 static uint64_t next_length(const struct prompt_options *o, uint64_t *random) {
         double radius = sqrt(-2.0 * log(next_unit(random)));
         double length = o->tokens + o->deviation * radius * cos(2.0 * M_PI * next_unit(random));

@@ -275,7 +275,7 @@ static void note_response(struct worker *w, struct lane *l, uint64_t at_ns) {
                 note_awaited(w, l);
 }
 
-/* Of a language model the pieces with text count: others have the role, the end or the usage. */
+/* For a language model this counts pieces with text: other pieces have the role, the end or the usage. */
 static void on_response(struct call *c, const struct answer *a) {
         struct lane           *l = CONTAINER_OF(c, struct lane, call);
         enum language_endpoint endpoint = l->worker->o.endpoint;

@@ -4,7 +4,7 @@
 
   make faults-processes       or       tests/faults/processes.py [--build=build] [--only=SCENE;...] [--kills=500]
 
-What a client is told is true, also by a server that is killed a moment later; each request gets a result or an error;
+An answer stays true when the server is killed a moment later; each request gets a result or an error;
 what is killed comes back; nothing stays behind. A process that is stopped for five seconds delays its own requests
 and no others.
 """

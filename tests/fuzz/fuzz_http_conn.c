@@ -4,7 +4,7 @@
  * fault.
  *
  * Routes: /echo answers with the body, /pieces with the body in chunks, /late with the body after the loop
- * has gone on, so that further requests wait behind it.
+ * has gone on, so that further requests wait for it.
  */
 #include "base/buf.h"
 #include "base/clock.h"

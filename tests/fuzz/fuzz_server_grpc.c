@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A connection of HTTP/2 to the gRPC port of the whole server: nghttp2's session, the calls, the methods of
- * the service with the core behind them.
+ * the service and the core.
  *
  * After a first byte for the size of the pieces, the input is a list of steps, which become frames: a byte
  * says what, the next ones the rest. So a few

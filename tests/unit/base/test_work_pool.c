@@ -277,7 +277,7 @@ static void run_pause(struct work *w) {
         work_pool_end_wait(j->pool);
 }
 
-/* Work in the only place waits for work that is pushed behind it. */
+/* The only thread runs work that waits for work that is pushed later. */
 static void test_a_pause_gives_the_place_away(void **state) {
         struct work_pool *p = new_pool(1);
         struct record     r;
