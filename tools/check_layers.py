@@ -14,35 +14,36 @@ import re
 import sys
 import tempfile
 
-CORE = ["base", "codec", "options", "observe", "config", "infer", "cache", "sched", "sched_plugin", "sequence",
-        "pipeline", "backend", "store", "repo", "server"]
+CORE = ["base", "codec", "options", "gpu", "observe", "config", "infer", "cache", "sched", "sched_plugin",
+        "sequence", "pipeline", "backend", "store", "repo", "server"]
 
 # Layers below the protocols of the front end.
-FRONT = ["base", "codec", "net", "core_api", "auth", "shm", "trace", "call"]
+FRONT = ["base", "codec", "gpu", "net", "core_api", "auth", "shm", "trace", "call"]
 
 # Folder under src/ -> folders it may include. "public" is include/triton/core.
 LAYERS = {
     "base": [],
     "codec": ["base"],
     "options": ["base"],
+    "gpu": ["base"],
     "observe": ["base"],
     "config": ["base", "codec"],
-    "infer": ["base", "codec", "config", "observe"],
-    "cache": ["base", "config", "infer", "observe", "public"],
+    "infer": ["base", "gpu", "codec", "config", "observe"],
+    "cache": ["base", "gpu", "config", "infer", "observe", "public"],
     "sched": ["base", "config", "infer", "observe"],
     "sched_plugin": ["base", "config", "infer", "observe", "sched", "public"],
-    "sequence": ["base", "config", "infer", "observe", "sched"],
-    "pipeline": ["base", "config", "infer", "observe"],
-    "backend": ["base", "codec", "config", "infer", "observe", "public"],
+    "sequence": ["base", "gpu", "config", "infer", "observe", "sched"],
+    "pipeline": ["base", "gpu", "config", "infer", "observe"],
+    "backend": ["base", "gpu", "codec", "config", "infer", "observe", "public"],
     "store": ["base", "codec"],
-    "repo": ["base", "codec", "config", "infer", "cache", "sched", "sched_plugin", "sequence",
+    "repo": ["base", "codec", "gpu", "config", "infer", "cache", "sched", "sched_plugin", "sequence",
              "pipeline", "backend", "store", "observe", "public"],
     "server": CORE,
     "api": CORE + ["public"],
     "net": ["base"],
     "core_api": ["base", "codec", "public"],
     "auth": ["base"],
-    "shm": ["base"],
+    "shm": ["base", "gpu"],
     "trace": ["base", "codec", "net", "core_api", "public"],
     "call": ["base", "codec", "net", "core_api", "auth", "shm", "trace", "public"],
     "web": ["base", "codec", "core_api", "public"],
