@@ -12,6 +12,7 @@
 struct backend_registry {
         char           *directory; /* owned */
         bool            auto_complete;
+        struct gpus    *gpus; /* borrowed; NULL: there are none */
         struct settings settings;
         struct mutex    lock;    /* rank LOCK_SERVER; guards `by_path` */
         struct cond     changed; /* signalled when an opening succeeded or failed */
@@ -26,6 +27,7 @@ struct backend_registry *backend_registry_new(const struct backend_registry_opti
 
         r->directory = mem_strdup(o->directory);
         r->auto_complete = o->auto_complete;
+        r->gpus = o->gpus;
         settings_add_all(&r->settings, o->settings, o->n_settings);
         mutex_init(&r->lock, LOCK_SERVER);
         cond_init(&r->changed);
@@ -239,7 +241,7 @@ struct error *backend_registry_get(struct backend_registry *r, const struct back
 
                 /* The library gets its own settings, not those of the first program that needs it. */
                 print_config(r, name, &config);
-                err = backend_open(name, path, &config, &b);
+                err = backend_open(name, path, &config, r->gpus, &b);
                 if (err == NULL)
                         backend_ref(b); /* one for the map, one for the caller */
                 put_claimed(r, path, err == NULL ? b : NULL);

@@ -21,6 +21,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct gpus;
 struct labels;
 struct model_generations;
 struct response_cache;
@@ -40,6 +41,7 @@ struct model {
         struct state_specs    *states; /* implicit states of its sequences; NULL: none */
         struct model_stats    *stats;
         struct scheduler      *scheduler;
+        struct gpus           *gpus;  /* borrowed from the server; NULL: there are none */
         struct response_cache *cache; /* borrowed from the server; NULL: answers are not cached */
         struct response_share *responses; /* borrowed from the server; NULL: not bounded */
         /* Differs for each load, so that a reloaded model finds no old entries in the cache. */

@@ -201,6 +201,7 @@ struct error *model_load(const struct repo_environment *env, const struct model_
         l->model.label = l->label;
         l->model.version = version;
         l->model.loaded_at_s = clock_wall_ns() / NS_PER_S;
+        l->model.gpus = env->gpus;
         l->model.responses = env->responses;
         l->model.on_unused = on_unused;
         l->model.on_left = on_left;

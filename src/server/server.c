@@ -11,6 +11,7 @@
 #include "base/timer.h"
 #include "cache/cache_library.h"
 #include "cache/response_cache.h"
+#include "gpu/gpu.h"
 #include "infer/model.h"
 #include "infer/model_generations.h"
 #include "infer/model_submit.h"
@@ -30,10 +31,24 @@
  * the models can end in time. Half of the timeout when that is shorter. */
 #define MODELS_END_NS (5 * NS_PER_S)
 
-static struct backend_registry *make_backends(const struct server_options *o) {
+static struct error *open_gpus(struct server *s, const struct server_options *o) {
+        return gpus_open(&(struct gpus_options){ .min_compute_capability =
+                                                         o->min_compute_capability,
+                                                 .enable_peer_access = o->peer_access,
+                                                 .pinned_pool_bytes =
+                                                         (uint64_t)o->pinned_pool_bytes,
+                                                 .pools = o->cuda_pools,
+                                                 .n_pools = o->n_cuda_pools,
+                                                 .virtual_sizes = o->cuda_virtual_sizes,
+                                                 .n_virtual_sizes = o->n_cuda_virtual_sizes },
+                         &s->gpus);
+}
+
+static struct backend_registry *make_backends(struct server *s, const struct server_options *o) {
         return backend_registry_new(
                 &(struct backend_registry_options){ .directory = o->backend_directory,
                                                     .auto_complete = !o->strict_model_config,
+                                                    .gpus = s->gpus,
                                                     .settings = o->backend_settings.items,
                                                     .n_settings = o->backend_settings.n_items });
 }
@@ -75,6 +90,7 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
         struct repo_options options = {
                 .env = { .backends = s->backends,
                          .agents = s->agents,
+                         .gpus = s->gpus,
                          .model_metrics = s->model_metrics,
                          .metrics = s->metrics,
                          .timers = s->timers,
@@ -175,13 +191,14 @@ static void init_memory(struct server *s, const struct server_options *o) {
 static struct error *create_parts(struct server *s, const struct server_options *o) {
         TRY(check_options(o));
         TRY(make_policies(s, o));
+        TRY(open_gpus(s, o));
         make_metrics(s, o);
         TRY(timer_thread_new(&s->timers));
         load_meter_start(s->model_metrics, s->timers);
         TRY(make_cache(s, o));
         s->limiter = make_limiter(o);
         init_memory(s, o);
-        s->backends = make_backends(o);
+        s->backends = make_backends(s, o);
         s->agents = agent_registry_new(o->repoagent_directory);
         TRY(reaper_new(&s->reaper));
         return make_repo(s, o);
@@ -350,6 +367,7 @@ void server_free(struct server *s) {
         if (s->metrics != NULL)
                 metric_registry_free(s->metrics);
         host_policies_free(s->policies);
+        gpus_close(s->gpus);
         event_source_done(&s->ready);
         free(s->scheduler);
         free(s->scheduler_directory);

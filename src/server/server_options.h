@@ -13,6 +13,7 @@
 #include "base/compiler.h"
 #include "base/error.h"
 #include "base/settings.h"
+#include "gpu/gpu.h"
 #include "options/option_row.h"
 #include "sched/adaptive.h"
 
@@ -41,11 +42,6 @@ struct rate_limit_resource {
         int    device; /* or RATE_LIMIT_EACH_DEVICE */
 };
 
-struct device_bytes {
-        int      device;
-        uint64_t bytes;
-};
-
 struct device_fraction {
         int    device;
         double fraction; /* part of the GPU's memory, 0 to 1, that models may use */
@@ -71,9 +67,9 @@ struct server_options {
         /* memory and devices */
         uint64_t                memory_bytes; /* of requests; 0: byte_budget_default() */
         _Atomic size_t         *memory_used;  /* borrowed; NULL: a counter of the server's */
-        struct device_bytes    *cuda_pools;   /* owned */
+        struct gpu_bytes       *cuda_pools;   /* owned */
         size_t                  n_cuda_pools;
-        struct device_bytes    *cuda_virtual_sizes; /* owned */
+        struct gpu_bytes       *cuda_virtual_sizes; /* owned */
         size_t                  n_cuda_virtual_sizes;
         struct device_fraction *load_limits; /* owned */
         size_t                  n_load_limits;
