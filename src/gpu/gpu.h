@@ -45,6 +45,7 @@ struct gpus_options {
         size_t                  n_pools;
         const struct gpu_bytes *virtual_sizes; /* likewise, of growable buffers */
         size_t                  n_virtual_sizes;
+        bool is_quiet; /* logs warnings only, when another object of the process logs the devices */
 };
 
 /* One device. */
@@ -128,7 +129,8 @@ struct gpu_copy {
 struct error *gpu_copy_all(struct gpus *g, const struct gpu_copy *copies, size_t n) NODISCARD;
 struct error *gpu_zero(struct gpus *g, int device, void *memory, size_t bytes) NODISCARD;
 
-/* Bytes copied since the start. */
+/* Bytes copied since the start. A copy between devices that goes through memory of the host, without peer
+ * access, counts as one to the host and one to a device. */
 struct gpu_traffic {
         uint64_t to_device, to_host, within_device, between_devices;
 };
