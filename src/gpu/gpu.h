@@ -37,6 +37,11 @@ struct gpu_bytes {
         uint64_t bytes;
 };
 
+struct gpu_fraction {
+        int    device;
+        double fraction; /* of the device's memory, 0 to 1 */
+};
+
 struct gpus_options {
         double                  min_compute_capability; /* devices below are not used; 0: all are */
         bool                    enable_peer_access;     /* copies between devices go directly */
@@ -45,6 +50,8 @@ struct gpus_options {
         size_t                  n_pools;
         const struct gpu_bytes *virtual_sizes; /* likewise, of growable buffers */
         size_t                  n_virtual_sizes;
+        const struct gpu_fraction *load_limits; /* likewise: see gpu_check_load() */
+        size_t                     n_load_limits;
         bool is_quiet; /* logs warnings only, when another object of the process logs the devices */
 };
 
@@ -78,6 +85,9 @@ struct error *gpu_enter(struct gpus *g, int device) NODISCARD;
 /* Free and total bytes of the device. */
 struct error *gpu_memory_left(struct gpus *g, int device, uint64_t *ret_free, uint64_t *ret_total)
         NODISCARD;
+/* Whether a model may be loaded now: INTERNAL when more than the device's limit of its memory is in use, with
+ * the use and the limit. Without a limit nothing is read. */
+struct error *gpu_check_load(struct gpus *g, int device) NODISCARD;
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 

@@ -28,6 +28,7 @@ struct gpu_device {
         _Atomic(cu_context) context; /* owned: retained at first use; NULL: not yet */
         bool                can_grow;
         uint64_t            virtual_bytes;
+        double              load_limit; /* a fraction of its memory; negative: none */
         struct pool_memory  pool;
         struct mutex        stream_lock; /* rank LOCK_GPU; guards the two that follow */
         cu_stream           idle_streams[MAX_IDLE_STREAMS];

@@ -64,6 +64,13 @@ static uint64_t bytes_of(const struct gpu_bytes *settings, size_t n, int device,
         return initial;
 }
 
+static double limit_of(const struct gpus_options *o, int device) {
+        for (size_t i = 0; i < o->n_load_limits; i++)
+                if (o->load_limits[i].device == device)
+                        return o->load_limits[i].fraction;
+        return -1;
+}
+
 /* In tenths: 8.6 has no exact form. */
 static bool is_capable(const struct gpu_info *info, double least) {
         return info->major * 10 + info->minor >= lround(least * 10);
@@ -93,6 +100,7 @@ static void add_device(struct gpus *g, const struct gpu_device *read,
         *d = *read;
         d->virtual_bytes =
                 bytes_of(o->virtual_sizes, o->n_virtual_sizes, device, GPU_VIRTUAL_BYTES);
+        d->load_limit = limit_of(o, device);
         pool_memory_init(&d->pool, bytes_of(o->pools, o->n_pools, device, GPU_POOL_BYTES),
                          POOL_GRANULE);
         mutex_init(&d->stream_lock, LOCK_GPU);
@@ -342,4 +350,22 @@ struct error *gpu_memory_left(struct gpus *g, int device, uint64_t *ret_free, ui
         *ret_free = n_free;
         *ret_total = n_total;
         return NULL;
+}
+
+struct error *gpu_check_load(struct gpus *g, int device) {
+        struct gpu_device *d;
+        uint64_t           n_free, n_total;
+        double             used;
+
+        TRY(gpu_get_device(g, device, &d));
+        if (d->load_limit < 0)
+                return NULL;
+        TRY(gpu_memory_left(g, device, &n_free, &n_total));
+        used = n_total > 0 ? (double)(n_total - n_free) / (double)n_total : 0;
+        if (used <= d->load_limit)
+                return NULL;
+        return error_new(ERR_INTERNAL,
+                         "memory limit of GPU %d has been exceeded: %.3f of its memory is in use, "
+                         "--model-load-gpu-limit is %.3f",
+                         device, used, d->load_limit);
 }
