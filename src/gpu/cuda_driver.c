@@ -41,7 +41,7 @@ static struct error *find_all(struct dl *library, struct cuda_driver *d) {
                 dl_symbol_fn function = dl_find(library, name);
 
                 if (function == NULL && !is_of_growing(name))
-                        return error_new(ERR_UNSUPPORTED, "%s has no function %s", CUDA_LIBRARY,
+                        return error_new(ERR_UNSUPPORTED, "%s has no function %s", dl_path(library),
                                          name);
                 if (function == NULL)
                         d->can_grow = false;
@@ -50,14 +50,14 @@ static struct error *find_all(struct dl *library, struct cuda_driver *d) {
         return NULL;
 }
 
-struct error *cuda_driver_open(struct cuda_driver *ret) {
+struct error *cuda_driver_open(const char *library, struct cuda_driver *ret) {
         struct cuda_driver d;
-        struct dl         *library;
+        struct dl         *opened;
         struct error      *err;
 
-        TRY(error_recode(dl_open(CUDA_LIBRARY, &library), ERR_NOT_FOUND));
-        err = find_all(library, &d);
-        dl_keep(library);
+        TRY(error_recode(dl_open(library, &opened), ERR_NOT_FOUND));
+        err = find_all(opened, &d);
+        dl_keep(opened);
         if (err != NULL)
                 return err;
         *ret = d;

@@ -18,9 +18,9 @@ struct cuda_driver {
         bool can_grow; /* it has all functions of growing memory; else they may be NULL */
 };
 
-/* Finds the library as the loader does, by its soname. NOT_FOUND when it cannot be loaded, with the loader's
+/* `library` is CUDA_LIBRARY, which is searched for as the loader does it, by its soname. NOT_FOUND when it cannot be loaded, with the loader's
  * text; UNSUPPORTED when it lacks a function, which is named. */
-struct error *cuda_driver_open(struct cuda_driver *ret) NODISCARD;
+struct error *cuda_driver_open(const char *library, struct cuda_driver *ret) NODISCARD;
 
 /* UNAVAILABLE "<the driver's name of the error>: <its text>", as in "CUDA_ERROR_OUT_OF_MEMORY: out of
  * memory"; "CUDA error 1234" for a number that the driver does not know. NULL for CU_SUCCESS, so that

@@ -50,11 +50,13 @@ struct error *gpu_alloc(struct gpus *g, int device, size_t bytes, void **ret) {
         struct gpu_device *d;
         struct making      making;
         struct error      *err;
+        cu_context         context;
         uint64_t           from_pool;
         cu_pointer         memory;
         cu_result          result = CU_SUCCESS;
 
         TRY(gpu_get_device(g, device, &d));
+        TRY(gpu_get_context(g, d, &context));
         making = (struct making){ g, d };
         if (pool_memory_take(&d->pool, bytes, make_pool, &making, &from_pool)) {
                 *ret = (void *)(uintptr_t)from_pool;

@@ -55,6 +55,9 @@ struct error *gpu_unknown(const struct gpus *g, int device) NODISCARD;
 /* The same error when there is no such device. */
 struct error *gpu_get_device(struct gpus *g, int device, struct gpu_device **ret) NODISCARD;
 
+/* Makes it at first use. */
+struct error *gpu_get_context(struct gpus *g, struct gpu_device *d, cu_context *ret) NODISCARD;
+
 /* Makes the context of a device current, and the former one again afterwards. */
 struct gpu_visit {
         struct gpus *gpus;

@@ -185,7 +185,7 @@ struct error *gpus_open(const struct gpus_options *o, struct gpus **ret) {
                         log_info("no GPU is used: TRITON_SERVER_CPU_ONLY is set");
                 return NULL;
         }
-        err = cuda_driver_open(&driver);
+        err = cuda_driver_open(CUDA_LIBRARY, &driver);
         if (err == NULL)
                 return gpus_open_driver(&driver, o, ret);
         if (err->code != ERR_NOT_FOUND)
@@ -276,7 +276,7 @@ struct error *gpu_get_device(struct gpus *g, int device, struct gpu_device **ret
 
 /* Two threads may retain it at once: the driver counts, and one of them gives its own back. So none waits
  * for another one under a lock. */
-static struct error *get_context(struct gpus *g, struct gpu_device *d, cu_context *ret) {
+struct error *gpu_get_context(struct gpus *g, struct gpu_device *d, cu_context *ret) {
         cu_context context = atomic_load_explicit(&d->context, memory_order_acquire);
         cu_context none = NULL;
 
@@ -301,7 +301,7 @@ struct error *gpu_enter(struct gpus *g, int device) {
         cu_context         context, current = NULL;
 
         TRY(gpu_get_device(g, device, &d));
-        TRY(get_context(g, d, &context));
+        TRY(gpu_get_context(g, d, &context));
         if (g->driver.cuCtxGetCurrent(&current) == CU_SUCCESS && current == context)
                 return NULL;
         return set_context(g, d, context);
@@ -320,7 +320,7 @@ struct error *gpu_visit_begin(struct gpus *g, struct gpu_device *d, struct gpu_v
 struct error *gpu_visit_go(struct gpu_visit *v, struct gpu_device *d) {
         cu_context context, current = v->former;
 
-        TRY(get_context(v->gpus, d, &context));
+        TRY(gpu_get_context(v->gpus, d, &context));
         if (!v->has_changed && current == context)
                 return NULL;
         TRY(set_context(v->gpus, d, context));
