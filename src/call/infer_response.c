@@ -34,21 +34,20 @@ static struct error *read_parameters(struct TRITONSERVER_InferenceResponse *resp
         return NULL;
 }
 
-/* Outputs that the request does not list have its default form. Memory of a device is always that of
- * a region, and the CPU cannot send it. */
-static void choose_form(const struct infer_request *q, bool is_gpu, struct infer_output *out) {
+/* Outputs that the request does not list have its default form. */
+static void choose_form(const struct infer_request *q, struct infer_output *out) {
         const struct infer_requested_output *asked = infer_request_find_output(q, out->name);
         bool is_binary = asked != NULL ? asked->is_binary : q->is_binary_by_default;
 
         out->n_classes = asked != NULL ? asked->n_classes : 0;
-        if (is_gpu || (asked != NULL && asked->shared_memory.region != NULL))
+        if (asked != NULL && asked->shared_memory.region != NULL)
                 out->form = INFER_OUTPUT_SHARED_MEMORY;
         else
                 out->form = is_binary ? INFER_OUTPUT_BINARY : INFER_OUTPUT_JSON;
 }
 
 static struct error *read_output(struct TRITONSERVER_InferenceResponse *response, uint32_t index,
-                                 struct infer_output *out, bool *ret_is_gpu) {
+                                 struct infer_output *out, bool *ret_is_on_device) {
         TRITONSERVER_MemoryType memory_type;
         int64_t                 memory_type_id;
         const void             *base;
@@ -64,8 +63,16 @@ static struct error *read_output(struct TRITONSERVER_InferenceResponse *response
         out->bytes = str_range(base, bytes);
         out->holder = holder;
         out->index = index;
-        *ret_is_gpu = memory_type == TRITONSERVER_MEMORY_GPU;
+        *ret_is_on_device = memory_type == TRITONSERVER_MEMORY_GPU && bytes > 0;
         return NULL;
+}
+
+/* Our allocators give memory of a device only where the client named a region there, whose bytes stay
+ * where they are. */
+static struct error *check_place(const struct infer_output *out, bool is_on_device) {
+        if (!is_on_device || out->form == INFER_OUTPUT_SHARED_MEMORY)
+                return NULL;
+        return error_new(ERR_INTERNAL, "output '%s' is in the memory of a GPU", out->name);
 }
 
 static struct error *read_outputs(struct TRITONSERVER_InferenceResponse *response,
@@ -78,10 +85,11 @@ static struct error *read_outputs(struct TRITONSERVER_InferenceResponse *respons
         if (r->outputs == NULL)
                 return error_new(ERR_UNAVAILABLE, "out of memory for the response");
         for (uint32_t i = 0; i < r->n_outputs; i++) {
-                bool is_gpu;
+                bool is_on_device;
 
-                TRY(read_output(response, i, &r->outputs[i], &is_gpu));
-                choose_form(q, is_gpu, &r->outputs[i]);
+                TRY(read_output(response, i, &r->outputs[i], &is_on_device));
+                choose_form(q, &r->outputs[i]);
+                TRY(check_place(&r->outputs[i], is_on_device));
         }
         return NULL;
 }

@@ -292,12 +292,12 @@ static void test_plain_allocator(void **state) {
         close_fixture(&f);
 }
 
-/* An output on a device is never sent, even if the request seems to ask for it. */
+/* An output on a device is the region's, and is never sent. */
 static void test_response(void **state) {
         struct TRITONSERVER_InferenceResponse r = { .output = "out",
                                                     .bytes = 100,
                                                     .type = TRITONSERVER_MEMORY_GPU };
-        struct infer_requested_output         asked = { .name = "out", .is_binary = true };
+        struct infer_requested_output         asked = { .name = "out" };
         struct infer_response                 response;
         struct fixture                        f;
 
@@ -306,10 +306,14 @@ static void test_response(void **state) {
         r.base = f.gpus.memory[0];
         f.request.outputs = &asked;
         f.request.n_outputs = 1;
+        put(&asked.shared_memory, "gpu0", 0, 100);
         assert_null(infer_response_read(&r, &f.request, &f.arena, &response));
         assert_int_equal(response.outputs[0].form, INFER_OUTPUT_SHARED_MEMORY);
         assert_int_equal(infer_response_work(&response), 0);
         assert_int_equal(infer_response_bytes(&response), 0);
+        put(&asked.shared_memory, NULL, 0, 0);
+        assert_refused(infer_response_read(&r, &f.request, &f.arena, &response), ERR_INTERNAL,
+                       "output 'out' is in the memory of a GPU");
         close_fixture(&f);
 }
 
