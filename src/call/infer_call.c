@@ -631,7 +631,8 @@ static struct error *allocate_output(struct infer_call *c, const char *output, s
         return NULL;
 }
 
-/* The client's memory is used whatever the backend prefers. */
+/* The client's memory is used whatever the backend prefers. Without bytes an output has no place on a
+ * device: a backend on the CPU refuses that. */
 static void place_of(const struct infer_call_target *target, TRITONSERVER_MemoryType *ret_type,
                      int64_t *ret_id) {
         bool is_gpu = target != NULL && target->gpu != NULL;
@@ -653,7 +654,7 @@ static struct TRITONSERVER_Error *on_alloc(struct TRITONSERVER_ResponseAllocator
 
         (void)allocator, (void)memory_type, (void)memory_type_id;
         *buffer = NULL;
-        place_of(target, actual_memory_type, actual_memory_type_id);
+        place_of(byte_size > 0 ? target : NULL, actual_memory_type, actual_memory_type_id);
         err = allocate_output(userp, tensor_name, byte_size, target, buffer, &holder);
         *buffer_userp = holder;
         return core_error_give(err);
@@ -684,10 +685,13 @@ static struct TRITONSERVER_Error *on_describe(
         struct TRITONSERVER_ResponseAllocator *allocator, const char *tensor_name,
         struct TRITONSERVER_BufferAttributes *buffer_attributes, void *userp, void *buffer_userp) {
         const struct infer_call_target *target = find_target(userp, tensor_name);
+        TRITONSERVER_MemoryType         type;
+        struct TRITONSERVER_Error      *err =
+                TRITONSERVER_BufferAttributesMemoryType(buffer_attributes, &type);
 
         (void)allocator, (void)buffer_userp;
-        if (target == NULL || target->gpu == NULL)
-                return NULL;
+        if (err != NULL || type != TRITONSERVER_MEMORY_GPU || target == NULL || target->gpu == NULL)
+                return err;
         return TRITONSERVER_BufferAttributesSetCudaIpcHandle(buffer_attributes,
                                                              (void *)target->gpu->handle);
 }

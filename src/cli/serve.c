@@ -492,9 +492,12 @@ static struct error *write_ports(struct serve *s) {
 /* The GPUs open CUDA regions of clients; the core has its own struct of the same devices, and both use
  * the same contexts. Without pools, since the front end allocates no memory there. */
 static struct error *new_shared_memory(struct serve *s) {
-        TRY(gpus_open(&(struct gpus_options){ .min_compute_capability =
-                                                      s->options.min_compute_capability },
-                      &s->gpus));
+        const struct gpus_options options = {
+                .min_compute_capability = s->options.min_compute_capability,
+                .is_quiet = true, /* the core logs the devices */
+        };
+
+        TRY(gpus_open(&options, &s->gpus));
         return shared_memory_new(s->gpus, &s->shared_memory);
 }
 

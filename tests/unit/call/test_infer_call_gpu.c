@@ -219,6 +219,7 @@ static int find_handle(struct fixture *f, const char *output, const struct given
         void                                  *handle;
 
         assert_null(TRITONSERVER_BufferAttributesNew(&attributes));
+        assert_null(TRITONSERVER_BufferAttributesSetMemoryType(attributes, g->type));
         assert_null(a->describe(a, output, attributes, f->call.request->allocator_userp, g->userp));
         assert_null(TRITONSERVER_BufferAttributesCudaIpcHandle(attributes, &handle));
         TRITONSERVER_BufferAttributesDelete(attributes);
@@ -268,6 +269,9 @@ static void test_outputs(void **state) {
                         assert_int_equal(find_handle(&f, output, &g), -1);
                 }
         }
+        assert_null(allocate(&f, "OUT0", 0, TRITONSERVER_MEMORY_GPU, &g)); /* has no bytes there */
+        assert_int_equal(g.type, TRITONSERVER_MEMORY_CPU);
+        assert_int_equal(find_handle(&f, "OUT0", &g), -1);
         assert_refused(allocate(&f, "OUT0", 65, TRITONSERVER_MEMORY_GPU, &g), ERR_INVALID_ARG,
                        "shared memory size specified with the request for output 'OUT0' (64 bytes) "
                        "should be at least 65 bytes to hold the results");
