@@ -69,7 +69,7 @@ static struct error *start_backend(struct backend *b) {
 }
 
 struct error *backend_open(const char *name, const char *path, struct strbuf *config_json,
-                           struct backend **ret) {
+                           struct gpus *gpus, struct backend **ret) {
         struct backend *b = mem_zalloc(sizeof(*b));
         struct error   *err;
 
@@ -77,6 +77,7 @@ struct error *backend_open(const char *name, const char *path, struct strbuf *co
         b->name = mem_strdup(name);
         b->path = mem_strdup(path);
         b->place.library = b->path;
+        b->gpus = gpus;
         b->directory = path_dirname(path);
         err = message_new_take(config_json, &b->config);
         if (err == NULL)

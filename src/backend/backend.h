@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 struct dl;
+struct gpus;
 
 typedef TRITONSERVER_Error *(*backend_life_fn)(TRITONBACKEND_Backend *backend);
 typedef TRITONSERVER_Error *(*backend_attribute_fn)(TRITONBACKEND_Backend          *backend,
@@ -69,6 +70,7 @@ struct backend {
         struct plugin_place  place;     /* for crash reports of calls that concern no model */
         char                *directory; /* owned; directory of the library with its artifacts */
         struct dl           *library;   /* owned */
+        struct gpus         *gpus;      /* borrowed from the server; NULL: there are none */
         struct backend_entry entry;
         struct backend_attributes     attributes;
         struct message               *config; /* owned; {"cmdline":{…}} */
@@ -77,9 +79,9 @@ struct backend {
         bool is_inline_safe;                 /* it declares that execute() never blocks for long */
 };
 
-/* Takes the text of config_json (an overflowed buffer is an error). */
+/* Takes the text of config_json (an overflowed buffer is an error). `gpus` may be NULL. */
 struct error *backend_open(const char *name, const char *path, struct strbuf *config_json,
-                           struct backend **ret) NODISCARD;
+                           struct gpus *gpus, struct backend **ret) NODISCARD;
 void          backend_ref(struct backend *b);
 void          backend_unref(struct backend *b); /* NULL is fine */
 /* True for the python backend, also as that of a backend that is a Python program. */

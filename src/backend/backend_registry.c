@@ -12,6 +12,8 @@
 struct backend_registry {
         char           *directory; /* owned */
         bool            auto_complete;
+        struct gpus    *gpus; /* borrowed; NULL: there are none */
+        double          min_compute_capability;
         struct settings settings;
         struct mutex    lock;    /* rank LOCK_SERVER; guards `by_path` */
         struct cond     changed; /* signalled when an opening succeeded or failed */
@@ -26,6 +28,8 @@ struct backend_registry *backend_registry_new(const struct backend_registry_opti
 
         r->directory = mem_strdup(o->directory);
         r->auto_complete = o->auto_complete;
+        r->gpus = o->gpus;
+        r->min_compute_capability = o->min_compute_capability;
         settings_add_all(&r->settings, o->settings, o->n_settings);
         mutex_init(&r->lock, LOCK_SERVER);
         cond_init(&r->changed);
@@ -116,12 +120,14 @@ static void print_config(const struct backend_registry *r, const char *backend,
                          struct strbuf *out) {
         struct json_writer w;
         struct map         values;
+        /* A build of the reference server without GPUs says 0. */
+        AUTO_CHARS capability = mem_printf("%f", r->gpus != NULL ? r->min_compute_capability : 0.0);
 
         map_init(&values);
         map_set(&values, STR_LIT("auto-complete-config"), r->auto_complete ? "true" : "false");
         map_set(&values, STR_LIT("backend-directory"), r->directory);
         map_set(&values, STR_LIT("default-max-batch-size"), "4");
-        map_set(&values, STR_LIT("min-compute-capability"), "0.000000");
+        map_set(&values, STR_LIT("min-compute-capability"), capability);
         overlay_settings(r, backend, &values);
 
         json_writer_init(&w, out);
@@ -239,7 +245,7 @@ struct error *backend_registry_get(struct backend_registry *r, const struct back
 
                 /* The library gets its own settings, not those of the first program that needs it. */
                 print_config(r, name, &config);
-                err = backend_open(name, path, &config, &b);
+                err = backend_open(name, path, &config, r->gpus, &b);
                 if (err == NULL)
                         backend_ref(b); /* one for the map, one for the caller */
                 put_claimed(r, path, err == NULL ? b : NULL);

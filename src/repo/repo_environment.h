@@ -14,6 +14,7 @@
 struct agent_registry;
 struct backend_registry;
 struct byte_budget;
+struct gpus;
 struct host_policies;
 struct metric_registry;
 struct model;
@@ -32,6 +33,7 @@ struct timer_thread;
 struct repo_environment {
         struct backend_registry *backends;
         struct agent_registry   *agents;
+        struct gpus             *gpus; /* NULL: there are none */
         struct model_metrics    *model_metrics;
         struct metric_registry  *metrics; /* for chains and scheduler libraries; NULL: no metrics */
         struct timer_thread     *timers;

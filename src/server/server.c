@@ -11,6 +11,7 @@
 #include "base/timer.h"
 #include "cache/cache_library.h"
 #include "cache/response_cache.h"
+#include "gpu/gpu.h"
 #include "infer/model.h"
 #include "infer/model_generations.h"
 #include "infer/model_submit.h"
@@ -24,18 +25,21 @@
 #include "repo/repo.h"
 #include "sched/rate_limiter.h"
 #include "server/core_metrics.h"
+#include "server/server_gpus.h"
 #include "server/server_report.h"
 
 /* At this time before the exit timeout, server_stop() ends sequences that have no requests, so that
  * the models can end in time. Half of the timeout when that is shorter. */
 #define MODELS_END_NS (5 * NS_PER_S)
 
-static struct backend_registry *make_backends(const struct server_options *o) {
-        return backend_registry_new(
-                &(struct backend_registry_options){ .directory = o->backend_directory,
-                                                    .auto_complete = !o->strict_model_config,
-                                                    .settings = o->backend_settings.items,
-                                                    .n_settings = o->backend_settings.n_items });
+static struct backend_registry *make_backends(struct server *s, const struct server_options *o) {
+        return backend_registry_new(&(struct backend_registry_options){
+                .directory = o->backend_directory,
+                .auto_complete = !o->strict_model_config,
+                .gpus = s->gpus,
+                .min_compute_capability = o->min_compute_capability,
+                .settings = o->backend_settings.items,
+                .n_settings = o->backend_settings.n_items });
 }
 
 static struct error *make_policies(struct server *s, const struct server_options *o) {
@@ -66,6 +70,7 @@ static void make_metrics(struct server *s, const struct server_options *o) {
                                 is_true(settings_find(m, "", "histogram_latencies")) });
         s->core = core_metrics_new(s->metrics,
                                    &(struct core_metrics_options){
+                                           .gpus = s->gpus,
                                            .pinned_pool_bytes = (uint64_t)o->pinned_pool_bytes,
                                            .cpu = o->allow_cpu_metrics,
                                            .interval_ms = (uint64_t)o->metrics_interval_ms });
@@ -75,6 +80,7 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
         struct repo_options options = {
                 .env = { .backends = s->backends,
                          .agents = s->agents,
+                         .gpus = s->gpus,
                          .model_metrics = s->model_metrics,
                          .metrics = s->metrics,
                          .timers = s->timers,
@@ -169,19 +175,21 @@ static void init_memory(struct server *s, const struct server_options *o) {
         s->memory.on_refused = on_over_budget;
         s->memory.owner = s;
         step_memory_init(&s->step_memory, &s->memory, s->timers);
+        s->step_memory.gpus = s->gpus;
         response_share_init(&s->responses, &s->memory);
 }
 
 static struct error *create_parts(struct server *s, const struct server_options *o) {
         TRY(check_options(o));
         TRY(make_policies(s, o));
+        TRY(server_gpus_open(o, &s->gpus));
         make_metrics(s, o);
         TRY(timer_thread_new(&s->timers));
         load_meter_start(s->model_metrics, s->timers);
         TRY(make_cache(s, o));
         s->limiter = make_limiter(o);
         init_memory(s, o);
-        s->backends = make_backends(o);
+        s->backends = make_backends(s, o);
         s->agents = agent_registry_new(o->repoagent_directory);
         TRY(reaper_new(&s->reaper));
         return make_repo(s, o);
@@ -350,6 +358,7 @@ void server_free(struct server *s) {
         if (s->metrics != NULL)
                 metric_registry_free(s->metrics);
         host_policies_free(s->policies);
+        gpus_close(s->gpus);
         event_source_done(&s->ready);
         free(s->scheduler);
         free(s->scheduler_directory);

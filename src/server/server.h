@@ -30,6 +30,7 @@
 struct agent_registry;
 struct backend_registry;
 struct core_metrics;
+struct gpus;
 struct host_policies;
 struct load_permit;
 struct metric_registry;
@@ -55,6 +56,7 @@ struct server {
         _Atomic uint32_t         exit_timeout_s;
         _Atomic bool             is_draining;
         struct event_source      ready; /* signalled when server, model or version changes state */
+        struct gpus             *gpus;  /* owned; NULL: there are none */
         struct metric_registry  *metrics;       /* owned */
         struct core_metrics     *core;          /* owned; metrics that belong to no model */
         struct model_metrics    *model_metrics; /* owned */

@@ -127,7 +127,7 @@ static void *with_room(void *items, size_t n_items, size_t item_bytes) {
         return mem_realloc(items, (n_items + 1) * item_bytes);
 }
 
-static void set_device_bytes(struct device_bytes **items, size_t *n_items, int device,
+static void set_device_bytes(struct gpu_bytes **items, size_t *n_items, int device,
                              uint64_t bytes) {
         for (size_t i = 0; i < *n_items; i++) {
                 if ((*items)[i].device == device) {
@@ -136,7 +136,7 @@ static void set_device_bytes(struct device_bytes **items, size_t *n_items, int d
                 }
         }
         *items = with_room(*items, *n_items, sizeof(**items));
-        (*items)[(*n_items)++] = (struct device_bytes){ .device = device, .bytes = bytes };
+        (*items)[(*n_items)++] = (struct gpu_bytes){ .device = device, .bytes = bytes };
 }
 
 void server_options_set_cuda_pool(struct server_options *o, int device, uint64_t bytes) {
@@ -156,7 +156,7 @@ void server_options_set_load_limit(struct server_options *o, int device, double 
         }
         o->load_limits = with_room(o->load_limits, o->n_load_limits, sizeof(*o->load_limits));
         o->load_limits[o->n_load_limits++] =
-                (struct device_fraction){ .device = device, .fraction = fraction };
+                (struct gpu_fraction){ .device = device, .fraction = fraction };
 }
 
 void server_options_set_cache(struct server_options *o, const char *name, const char *config_json) {

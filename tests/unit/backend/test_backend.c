@@ -27,7 +27,7 @@ static struct error *open_with(const char *path, const char *json, struct backen
 
         strbuf_init(&config, 0);
         strbuf_puts(&config, json);
-        return backend_open("fake", path, &config, ret);
+        return backend_open("fake", path, &config, NULL, ret);
 }
 
 static struct error *open_backend(const char *path, struct backend **ret) {
@@ -200,7 +200,7 @@ static void test_configuration_too_long(void **state) {
         (void)state;
         strbuf_init(&config, 4);
         strbuf_puts(&config, "{\"cmdline\":{}}");
-        assert_error(backend_open("fake", library.path, &config, &b), ERR_INTERNAL,
+        assert_error(backend_open("fake", library.path, &config, NULL, &b), ERR_INTERNAL,
                      "a message is longer than 4 bytes");
         assert_null(b);
         assert_int_equal(fake_host_count(FAKE_INITIALIZE), 0);

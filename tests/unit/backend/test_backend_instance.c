@@ -34,7 +34,7 @@ static void begin(struct place *p, const char *kind) {
         p->library = fake_library_open(&p->tree, kind, "lib.so");
         strbuf_init(&json, 0);
         strbuf_puts(&json, "{}");
-        assert_ok(backend_open("fake", p->library.path, &json, &backend), "open");
+        assert_ok(backend_open("fake", p->library.path, &json, NULL, &backend), "open");
         p->fake = fake_model_new(CONFIG);
         p->model = (struct backend_model){ .backend = backend,
                                            .name = "m",

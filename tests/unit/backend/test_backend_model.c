@@ -28,7 +28,7 @@ static void begin(struct place *p, const char *kind) {
         p->library = fake_library_open(&p->tree, kind, "lib.so");
         strbuf_init(&json, 0);
         strbuf_puts(&json, "{}");
-        assert_ok(backend_open("fake", p->library.path, &json, &p->backend), "open");
+        assert_ok(backend_open("fake", p->library.path, &json, NULL, &p->backend), "open");
         assert_ok(model_config_read_text(str_of(CONFIG), "config.pbtxt", &p->config), CONFIG);
         backend_ref(p->backend); /* the model's own */
         p->model = (struct backend_model){ .backend = p->backend,
