@@ -3,6 +3,7 @@
 #include "api/api_backend_types.h"
 #include "backend/backend_model.h"
 #include "base/mem.h"
+#include "gpu/gpu.h"
 #include "observe/model_stats.h"
 #include "triton/core/neso.h"
 
@@ -13,15 +14,45 @@
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* There is one kind of memory, so the manager has no state: any valid pointer can represent it. */
-static char the_memory;
+/* The manager is the backend itself, which has the server's GPUs. */
+#define MANAGER(argument) ((struct backend *)(argument))
 
 TRITONSERVER_Error *TRITONBACKEND_BackendMemoryManager(TRITONBACKEND_Backend        *backend,
                                                        TRITONBACKEND_MemoryManager **manager) {
         API_NEEDS(backend);
         API_NEEDS(manager);
-        *manager = (TRITONBACKEND_MemoryManager *)&the_memory;
+        *manager = (TRITONBACKEND_MemoryManager *)backend;
         return NULL;
+}
+
+/* Ids of devices have more bits in the C API than in the driver. */
+static struct error *check_device(const struct gpus *gpus, int64_t device) {
+        if (gpus == NULL)
+                return error_new(ERR_UNSUPPORTED,
+                                 "GPU memory can not be allocated: GPUs not supported");
+        if (gpus_find(gpus, device) != NULL)
+                return NULL;
+        return error_new(ERR_INVALID_ARG, "GPU %lld is unknown: the GPUs are %s", (long long)device,
+                         gpus_list(gpus));
+}
+
+static struct error *allocate(struct gpus *gpus, TRITONSERVER_MemoryType type, int64_t id,
+                              size_t bytes, void **ret) {
+        bool is_pinned;
+
+        switch (type) {
+        case TRITONSERVER_MEMORY_CPU:
+                *ret = try_alloc(bytes);
+                if (*ret != NULL)
+                        return NULL;
+                return error_new(ERR_UNAVAILABLE, "out of memory: %zu bytes", bytes);
+        /* Ordinary memory without a pool: as in the reference server, the type stays what it was. */
+        case TRITONSERVER_MEMORY_CPU_PINNED: return gpu_pinned_alloc(gpus, bytes, ret, &is_pinned);
+        case TRITONSERVER_MEMORY_GPU:
+                TRY(check_device(gpus, id));
+                return gpu_alloc(gpus, (int)id, bytes, ret);
+        }
+        return error_new(ERR_INVALID_ARG, "%d is no type of memory", (int)type);
 }
 
 TRITONSERVER_Error *TRITONBACKEND_MemoryManagerAllocate(TRITONBACKEND_MemoryManager  *manager,
@@ -29,29 +60,36 @@ TRITONSERVER_Error *TRITONBACKEND_MemoryManagerAllocate(TRITONBACKEND_MemoryMana
                                                         const TRITONSERVER_MemoryType memory_type,
                                                         const int64_t  memory_type_id,
                                                         const uint64_t byte_size) {
-        (void)memory_type_id;
+        void *memory = NULL;
+
         API_NEEDS(manager);
         API_NEEDS(buffer);
         *buffer = NULL;
-        if (memory_type == TRITONSERVER_MEMORY_GPU)
-                return error_to_api(error_new(ERR_UNSUPPORTED,
-                                              "GPU memory can not be allocated: GPUs not "
-                                              "supported"));
-        *buffer = try_alloc((size_t)byte_size);
-        if (*buffer == NULL)
-                return error_to_api(error_new(ERR_UNAVAILABLE, "out of memory: %llu bytes",
-                                              (unsigned long long)byte_size));
+        API_TRY(allocate(MANAGER(manager)->gpus, memory_type, memory_type_id, (size_t)byte_size,
+                         &memory));
+        *buffer = memory;
         return NULL;
+}
+
+static struct error *deallocate(struct gpus *gpus, TRITONSERVER_MemoryType type, int64_t id,
+                                void *memory) {
+        switch (type) {
+        case TRITONSERVER_MEMORY_CPU: free(memory); return NULL;
+        case TRITONSERVER_MEMORY_CPU_PINNED: gpu_pinned_free(gpus, memory); return NULL;
+        case TRITONSERVER_MEMORY_GPU:
+                TRY(check_device(gpus, id));
+                gpu_free(gpus, (int)id, memory);
+                return NULL;
+        }
+        return error_new(ERR_INVALID_ARG, "%d is no type of memory", (int)type);
 }
 
 TRITONSERVER_Error *TRITONBACKEND_MemoryManagerFree(TRITONBACKEND_MemoryManager  *manager,
                                                     void                         *buffer,
                                                     const TRITONSERVER_MemoryType memory_type,
                                                     const int64_t                 memory_type_id) {
-        (void)memory_type;
-        (void)memory_type_id;
         API_NEEDS(manager);
-        free(buffer);
+        API_TRY(deallocate(MANAGER(manager)->gpus, memory_type, memory_type_id, buffer));
         return NULL;
 }
 

@@ -13,6 +13,7 @@ struct backend_registry {
         char           *directory; /* owned */
         bool            auto_complete;
         struct gpus    *gpus; /* borrowed; NULL: there are none */
+        double          min_compute_capability;
         struct settings settings;
         struct mutex    lock;    /* rank LOCK_SERVER; guards `by_path` */
         struct cond     changed; /* signalled when an opening succeeded or failed */
@@ -28,6 +29,7 @@ struct backend_registry *backend_registry_new(const struct backend_registry_opti
         r->directory = mem_strdup(o->directory);
         r->auto_complete = o->auto_complete;
         r->gpus = o->gpus;
+        r->min_compute_capability = o->min_compute_capability;
         settings_add_all(&r->settings, o->settings, o->n_settings);
         mutex_init(&r->lock, LOCK_SERVER);
         cond_init(&r->changed);
@@ -118,12 +120,14 @@ static void print_config(const struct backend_registry *r, const char *backend,
                          struct strbuf *out) {
         struct json_writer w;
         struct map         values;
+        /* A build of the reference server without GPUs says 0. */
+        AUTO_CHARS capability = mem_printf("%f", r->gpus != NULL ? r->min_compute_capability : 0.0);
 
         map_init(&values);
         map_set(&values, STR_LIT("auto-complete-config"), r->auto_complete ? "true" : "false");
         map_set(&values, STR_LIT("backend-directory"), r->directory);
         map_set(&values, STR_LIT("default-max-batch-size"), "4");
-        map_set(&values, STR_LIT("min-compute-capability"), "0.000000");
+        map_set(&values, STR_LIT("min-compute-capability"), capability);
         overlay_settings(r, backend, &values);
 
         json_writer_init(&w, out);

@@ -20,7 +20,8 @@ struct gpus;
 struct backend_registry_options {
         const char           *directory; /* copied */
         bool                  auto_complete;
-        struct gpus          *gpus;     /* borrowed; NULL: there are none */
+        struct gpus          *gpus; /* borrowed; NULL: there are none */
+        double                min_compute_capability;
         const struct setting *settings; /* of --backend-config, copied; group "": all backends */
         size_t                n_settings;
 };

@@ -84,6 +84,10 @@ void dl_close(struct dl *library) {
         if (library == NULL)
                 return;
         dlclose(library->native);
+        dl_keep(library);
+}
+
+void dl_keep(struct dl *library) {
         free(library->path);
         free(library);
 }

@@ -14,9 +14,11 @@ struct dl;
 
 typedef void (*dl_symbol_fn)(void);
 
-/* RTLD_NOW | RTLD_LOCAL. A file that was cut is refused. */
+/* RTLD_NOW | RTLD_LOCAL. A file that was cut is refused. A name without '/' is searched for as the loader
+ * does it: in LD_LIBRARY_PATH, its cache and the system's folders. */
 struct error *dl_open(const char *path, struct dl **ret) NODISCARD;
-void          dl_close(struct dl *library);                    /* NULL is fine */
+void          dl_close(struct dl *library); /* NULL is fine */
+void          dl_keep(struct dl *library);  /* frees the object; the library stays loaded */
 dl_symbol_fn  dl_find(struct dl *library, const char *symbol); /* NULL when absent */
 struct error *dl_get(struct dl *library, const char *symbol, dl_symbol_fn *ret) NODISCARD;
 const char   *dl_path(const struct dl *library);

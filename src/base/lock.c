@@ -29,6 +29,7 @@ static const char *rank_name(enum lock_rank rank) {
         case LOCK_TIMER: return "timer";
         case LOCK_ORDER: return "order";
         case LOCK_LEAF: return "leaf";
+        case LOCK_GPU: return "gpu";
         case LOCK_REGISTRY: return "registry";
         case LOCK_MODEL_METRICS: return "model metrics";
         case LOCK_METRIC: return "metric";

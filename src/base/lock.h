@@ -25,6 +25,7 @@ enum lock_rank {
         LOCK_ORDER = 62,
         LOCK_TIMER = 65,
         LOCK_LEAF = 70, /* small objects: while it is held, only counters and the log are called */
+        LOCK_GPU = 71,  /* pools of memory that GPUs use; held while the memory of a pool is made */
         LOCK_REGISTRY = 75,      /* metric registries: held while collectors run */
         LOCK_MODEL_METRICS = 77, /* model metrics: held while models' statistics are read */
         LOCK_METRIC = 80,

@@ -324,40 +324,67 @@ static struct error *set_rate_limits(const struct cli_options          *o,
         return NULL;
 }
 
-/* Options of GPUs stand in many command lines; on a machine without one they are not worth the
- * server. The values are read all the same: a mistake in one is reported. */
-static struct error *check_gpu_option(const char *option, const struct option_texts *texts,
-                                      bool is_fraction) {
-        for (size_t i = 0; i < texts->n_items; i++) {
-                struct str device;
-                struct str value = str_split(str_of(texts->items[i]), ':', &device);
-                uint64_t   number;
-                double     fraction;
-                char      *end;
-                bool       is_right =
-                        value.ptr != NULL && str_to_u64(device, &number) && number <= INT32_MAX;
+static struct error *bad_gpu_option(const char *option, const char *expected, const char *text) {
+        return error_new(ERR_INVALID_ARG, "Bad option: \"--%s\".\nexpects <device>:<%s>, got: %s",
+                         option, expected, text);
+}
 
-                if (is_right && is_fraction) {
-                        fraction = strtod(value.ptr, &end);
-                        is_right = value.len > 0 && *end == '\0' && fraction >= 0 && fraction <= 1;
-                } else if (is_right) {
-                        is_right = str_to_u64(value, &number);
-                }
-                if (!is_right)
-                        return error_new(ERR_INVALID_ARG,
-                                         "Bad option: \"--%s\".\nexpects <device>:<%s>, got: %s",
-                                         option, is_fraction ? "fraction of 0 to 1" : "bytes",
-                                         texts->items[i]);
+/* "<device>:<value>" */
+static bool split_device(const char *text, int *ret_device, struct str *ret_value) {
+        struct str device;
+        uint64_t   number;
+
+        *ret_value = str_split(str_of(text), ':', &device);
+        if (ret_value->ptr == NULL || !str_to_u64(device, &number) || number > INT32_MAX)
+                return false;
+        *ret_device = (int)number;
+        return true;
+}
+
+typedef struct TRITONSERVER_Error *(*set_bytes_fn)(struct TRITONSERVER_ServerOptions *options,
+                                                   int device, size_t bytes);
+
+static struct error *set_gpu_bytes(const char *option, const struct option_texts *texts,
+                                   set_bytes_fn set, struct TRITONSERVER_ServerOptions *t) {
+        for (size_t i = 0; i < texts->n_items; i++) {
+                struct str value;
+                uint64_t   bytes;
+                int        device;
+
+                if (!split_device(texts->items[i], &device, &value) || !str_to_u64(value, &bytes) ||
+                    bytes > SIZE_MAX)
+                        return bad_gpu_option(option, "bytes", texts->items[i]);
+                CORE(set(t, device, (size_t)bytes));
         }
-        if (texts->n_items > 0)
-                log_warn("--%s has no effect: this server has no GPUs", option);
         return NULL;
 }
 
-static struct error *check_gpu_options(const struct cli_options *o) {
-        TRY(check_gpu_option("cuda-memory-pool-byte-size", &o->cuda_pool_bytes, false));
-        TRY(check_gpu_option("cuda-virtual-address-size", &o->cuda_virtual_bytes, false));
-        return check_gpu_option("model-load-gpu-limit", &o->model_load_gpu_limit, true);
+static struct error *set_load_limits(const struct option_texts         *texts,
+                                     struct TRITONSERVER_ServerOptions *t) {
+        for (size_t i = 0; i < texts->n_items; i++) {
+                struct str value;
+                double     fraction = -1;
+                char      *end = NULL;
+                int        device = 0;
+
+                if (split_device(texts->items[i], &device, &value) && value.len > 0)
+                        fraction = strtod(value.ptr, &end);
+                if (end == NULL || *end != '\0' || !(fraction >= 0 && fraction <= 1))
+                        return bad_gpu_option("model-load-gpu-limit", "fraction of 0 to 1",
+                                              texts->items[i]);
+                CORE(TRITONSERVER_ServerOptionsSetModelLoadDeviceLimit(
+                        t, TRITONSERVER_INSTANCEGROUPKIND_GPU, device, fraction));
+        }
+        return NULL;
+}
+
+static struct error *set_gpu_options(const struct cli_options          *o,
+                                     struct TRITONSERVER_ServerOptions *t) {
+        TRY(set_gpu_bytes("cuda-memory-pool-byte-size", &o->cuda_pool_bytes,
+                          TRITONSERVER_ServerOptionsSetCudaMemoryPoolByteSize, t));
+        TRY(set_gpu_bytes("cuda-virtual-address-size", &o->cuda_virtual_bytes,
+                          TRITONSERVER_ServerOptionsSetCudaVirtualAddressSize, t));
+        return set_load_limits(&o->model_load_gpu_limit, t);
 }
 
 /* ---- all ------------------------------------------------------------------------------------- */
@@ -393,7 +420,7 @@ static struct error *set_options(const struct cli_options          *o,
         TRY(set_settings(&metrics_config, &o->metrics_config, t));
         TRY(set_settings(&host_policy, &o->host_policy, t));
         TRY(set_rate_limits(o, t));
-        TRY(check_gpu_options(o));
+        TRY(set_gpu_options(o, t));
         return set_cache(o, t);
 }
 

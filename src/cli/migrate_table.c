@@ -65,13 +65,7 @@ static bool is_python_timeout(const char *value) {
         "upper and lower case match in any case"
 
 const struct migrate_row migrate_rows[] = {
-        { "enable-peer-access", true, NULL, NO_GPU },
         { "allow-gpu-metrics", true, is_true, NO_GPU },
-        { "min-supported-compute-capability", true, NULL, NO_GPU },
-        { "pinned-memory-pool-byte-size", true, NULL, NO_GPU ", and so no pinned memory" },
-        { "cuda-memory-pool-byte-size", true, NULL, NO_GPU },
-        { "cuda-virtual-address-size", true, NULL, NO_GPU },
-        { "model-load-gpu-limit", true, NULL, NO_GPU },
         { "grpc-infer-allocation-pool-size", true, NULL,
           "has no effect: request objects are always kept for reuse" },
         { "buffer-manager-thread-count", true, NULL,

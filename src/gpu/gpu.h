@@ -37,6 +37,11 @@ struct gpu_bytes {
         uint64_t bytes;
 };
 
+struct gpu_fraction {
+        int    device;
+        double fraction; /* of the device's memory, 0 to 1 */
+};
+
 struct gpus_options {
         double                  min_compute_capability; /* devices below are not used; 0: all are */
         bool                    enable_peer_access;     /* copies between devices go directly */
@@ -45,6 +50,9 @@ struct gpus_options {
         size_t                  n_pools;
         const struct gpu_bytes *virtual_sizes; /* likewise, of growable buffers */
         size_t                  n_virtual_sizes;
+        const struct gpu_fraction *load_limits; /* likewise: see gpu_check_load() */
+        size_t                     n_load_limits;
+        bool is_quiet; /* logs warnings only, when another object of the process logs the devices */
 };
 
 /* One device. */
@@ -77,6 +85,9 @@ struct error *gpu_enter(struct gpus *g, int device) NODISCARD;
 /* Free and total bytes of the device. */
 struct error *gpu_memory_left(struct gpus *g, int device, uint64_t *ret_free, uint64_t *ret_total)
         NODISCARD;
+/* Whether a model may be loaded now: INTERNAL when more than the device's limit of its memory is in use, with
+ * the use and the limit. Without a limit nothing is read. */
+struct error *gpu_check_load(struct gpus *g, int device) NODISCARD;
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
@@ -128,7 +139,8 @@ struct gpu_copy {
 struct error *gpu_copy_all(struct gpus *g, const struct gpu_copy *copies, size_t n) NODISCARD;
 struct error *gpu_zero(struct gpus *g, int device, void *memory, size_t bytes) NODISCARD;
 
-/* Bytes copied since the start. */
+/* Bytes copied since the start. A copy between devices that goes through memory of the host, without peer
+ * access, counts as one to the host and one to a device. */
 struct gpu_traffic {
         uint64_t to_device, to_host, within_device, between_devices;
 };

@@ -7,6 +7,7 @@
 #include "base/placement.h"
 #include "config/config_check.h"
 #include "config/config_normalize.h"
+#include "gpu/gpu.h"
 #include "repo/loaded_model.h"
 #include "repo/model_instances.h"
 #include "repo/model_kind.h"
@@ -40,12 +41,25 @@ static struct error *open_backend(struct loaded_model *l) {
         return NULL;
 }
 
+/* --model-load-gpu-limit, of the devices of its instances. */
+static struct error *check_load_limits(struct loaded_model *l, const struct model_config *config) {
+        for (size_t i = 0; i < config->pb->n_instance_group; i++) {
+                const Inference__ModelInstanceGroup *group = config->pb->instance_group[i];
+
+                for (size_t k = 0; k < group->n_gpus; k++)
+                        TRY(error_wrap(gpu_check_load(l->env->gpus, group->gpus[k]),
+                                       "can not load model '%s'", l->label));
+        }
+        return NULL;
+}
+
 static struct error *normalize(struct loaded_model *l, struct model_config *config) {
         const struct backend_attributes *a = &l->backend.backend->attributes;
         struct config_devices devices = { .preferred = a->groups, .n_preferred = a->n_groups };
 
         TRY(model_config_normalize_groups(config, &devices));
-        return model_config_check_groups(config, devices.n_gpus);
+        TRY(model_config_check_groups(config, devices.n_gpus));
+        return check_load_limits(l, config);
 }
 
 struct model_start {

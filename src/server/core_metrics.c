@@ -10,6 +10,7 @@
 #include "observe/metric.h"
 #include "observe/prometheus.h"
 #include "repo/repo.h"
+#include "server/gpu_metrics.h"
 
 #include <stdio.h>
 
@@ -122,11 +123,7 @@ static void collect(void *owner, struct strbuf *out) {
         put_counter(out, "neso_log_lines_lost_total",
                     "Lines of the log that were lost: not read in time, or refused by the disk",
                     (double)log_n_lost());
-        put_gauge(out, "nv_pinned_memory_pool_total_bytes",
-                  "Pinned memory pool total memory size, in bytes",
-                  (double)m->options.pinned_pool_bytes);
-        put_gauge(out, "nv_pinned_memory_pool_used_bytes",
-                  "Pinned memory pool used memory size, in bytes", 0);
+        gpu_metrics_print(m->options.gpus, m->options.pinned_pool_bytes, out);
         if (!m->options.cpu)
                 return;
         refresh_machine(m);

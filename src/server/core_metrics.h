@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Metrics of the server and its machine: readiness of models, the pool of pinned memory, CPU and memory,
+/* Metrics of the server and its machine: readiness of models, memory of GPUs, CPU and memory,
  * requests refused by a limit or for their API key.
  *
  * The figures of CPU and memory are read from /proc when metrics are printed, at most once per
@@ -15,13 +15,15 @@
 #include <stdint.h>
 
 struct core_metrics;
+struct gpus;
 struct metric_registry;
 struct repo;
 
 struct core_metrics_options {
-        uint64_t pinned_pool_bytes;
-        bool     cpu;         /* prints CPU and memory of the machine */
-        uint64_t interval_ms; /* the figures of the machine may be this old */
+        const struct gpus *gpus; /* borrowed; NULL: there are none */
+        uint64_t           pinned_pool_bytes;
+        bool               cpu;         /* prints CPU and memory of the machine */
+        uint64_t           interval_ms; /* the figures of the machine may be this old */
 };
 
 struct core_metrics *core_metrics_new(struct metric_registry            *r,

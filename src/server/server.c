@@ -25,32 +25,21 @@
 #include "repo/repo.h"
 #include "sched/rate_limiter.h"
 #include "server/core_metrics.h"
+#include "server/server_gpus.h"
 #include "server/server_report.h"
 
 /* At this time before the exit timeout, server_stop() ends sequences that have no requests, so that
  * the models can end in time. Half of the timeout when that is shorter. */
 #define MODELS_END_NS (5 * NS_PER_S)
 
-static struct error *open_gpus(struct server *s, const struct server_options *o) {
-        return gpus_open(&(struct gpus_options){ .min_compute_capability =
-                                                         o->min_compute_capability,
-                                                 .enable_peer_access = o->peer_access,
-                                                 .pinned_pool_bytes =
-                                                         (uint64_t)o->pinned_pool_bytes,
-                                                 .pools = o->cuda_pools,
-                                                 .n_pools = o->n_cuda_pools,
-                                                 .virtual_sizes = o->cuda_virtual_sizes,
-                                                 .n_virtual_sizes = o->n_cuda_virtual_sizes },
-                         &s->gpus);
-}
-
 static struct backend_registry *make_backends(struct server *s, const struct server_options *o) {
-        return backend_registry_new(
-                &(struct backend_registry_options){ .directory = o->backend_directory,
-                                                    .auto_complete = !o->strict_model_config,
-                                                    .gpus = s->gpus,
-                                                    .settings = o->backend_settings.items,
-                                                    .n_settings = o->backend_settings.n_items });
+        return backend_registry_new(&(struct backend_registry_options){
+                .directory = o->backend_directory,
+                .auto_complete = !o->strict_model_config,
+                .gpus = s->gpus,
+                .min_compute_capability = o->min_compute_capability,
+                .settings = o->backend_settings.items,
+                .n_settings = o->backend_settings.n_items });
 }
 
 static struct error *make_policies(struct server *s, const struct server_options *o) {
@@ -81,6 +70,7 @@ static void make_metrics(struct server *s, const struct server_options *o) {
                                 is_true(settings_find(m, "", "histogram_latencies")) });
         s->core = core_metrics_new(s->metrics,
                                    &(struct core_metrics_options){
+                                           .gpus = s->gpus,
                                            .pinned_pool_bytes = (uint64_t)o->pinned_pool_bytes,
                                            .cpu = o->allow_cpu_metrics,
                                            .interval_ms = (uint64_t)o->metrics_interval_ms });
@@ -192,7 +182,7 @@ static void init_memory(struct server *s, const struct server_options *o) {
 static struct error *create_parts(struct server *s, const struct server_options *o) {
         TRY(check_options(o));
         TRY(make_policies(s, o));
-        TRY(open_gpus(s, o));
+        TRY(server_gpus_open(o, &s->gpus));
         make_metrics(s, o);
         TRY(timer_thread_new(&s->timers));
         load_meter_start(s->model_metrics, s->timers);

@@ -156,7 +156,7 @@ void server_options_set_load_limit(struct server_options *o, int device, double 
         }
         o->load_limits = with_room(o->load_limits, o->n_load_limits, sizeof(*o->load_limits));
         o->load_limits[o->n_load_limits++] =
-                (struct device_fraction){ .device = device, .fraction = fraction };
+                (struct gpu_fraction){ .device = device, .fraction = fraction };
 }
 
 void server_options_set_cache(struct server_options *o, const char *name, const char *config_json) {

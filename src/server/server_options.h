@@ -42,11 +42,6 @@ struct rate_limit_resource {
         int    device; /* or RATE_LIMIT_EACH_DEVICE */
 };
 
-struct device_fraction {
-        int    device;
-        double fraction; /* part of the GPU's memory, 0 to 1, that models may use */
-};
-
 struct cache_setting {
         char *name;        /* owned; "local" */
         char *config_json; /* owned; an object with string values */
@@ -65,15 +60,15 @@ struct server_options {
         bool                    load_reasons; /* answers to load requests contain the reason */
 
         /* memory and devices */
-        uint64_t                memory_bytes; /* of requests; 0: byte_budget_default() */
-        _Atomic size_t         *memory_used;  /* borrowed; NULL: a counter of the server's */
-        struct gpu_bytes       *cuda_pools;   /* owned */
-        size_t                  n_cuda_pools;
-        struct gpu_bytes       *cuda_virtual_sizes; /* owned */
-        size_t                  n_cuda_virtual_sizes;
-        struct device_fraction *load_limits; /* owned */
-        size_t                  n_load_limits;
-        struct settings         host_policies;
+        uint64_t             memory_bytes; /* of requests; 0: byte_budget_default() */
+        _Atomic size_t      *memory_used;  /* borrowed; NULL: a counter of the server's */
+        struct gpu_bytes    *cuda_pools;   /* owned */
+        size_t               n_cuda_pools;
+        struct gpu_bytes    *cuda_virtual_sizes; /* owned */
+        size_t               n_cuda_virtual_sizes;
+        struct gpu_fraction *load_limits; /* owned */
+        size_t               n_load_limits;
+        struct settings      host_policies;
 
         /* scheduling */
         enum rate_limit_mode        rate_limit_mode;

@@ -137,6 +137,9 @@ static void add_number(struct report_table *t, const char *name, unsigned long l
 static void report_options(struct server *s, const struct server_options *o) {
         static const char *const modes[] = { "MODE_NONE", "MODE_POLL", "MODE_EXPLICIT" };
         struct report_table      t = { .n_columns = 2 };
+        /* A build of the reference server without GPUs says 0. */
+        AUTO_CHARS capability =
+                mem_printf("%.1f", s->gpus != NULL ? o->min_compute_capability : 0.0);
 
         add_row(&t, "Option", "Value", NULL);
         add_row(&t, "server_id", s->id, NULL);
@@ -151,7 +154,7 @@ static void report_options(struct server *s, const struct server_options *o) {
         add_row(&t, "rate_limit", o->rate_limit_mode == RATE_LIMIT_OFF ? "OFF" : "EXEC_COUNT",
                 NULL);
         add_number(&t, "pinned_memory_pool_byte_size", (unsigned long long)o->pinned_pool_bytes);
-        add_row(&t, "min_supported_compute_capability", "0.0", NULL);
+        add_row(&t, "min_supported_compute_capability", capability, NULL);
         add_number(&t, "strict_readiness", o->strict_readiness);
         add_number(&t, "exit_timeout", (unsigned long long)o->exit_timeout_s);
         add_number(&t, "cache_enabled", o->n_caches > 0);

@@ -256,7 +256,9 @@ LINES = [
      "works works works", ["--model-repository=/m", "--allow-vertex-ai=true", "--vertex-ai-port=8080"]),
     ("tritonserver --model-repository=/m --pinned-memory-pool-byte-size=0 "
      "--cuda-memory-pool-byte-size=0:67108864 --min-supported-compute-capability 7.5",
-     "works differs differs differs", ["--model-repository=/m"]),
+     "works works works works",
+     ["--model-repository=/m", "--pinned-memory-pool-byte-size=0",
+      "--cuda-memory-pool-byte-size=0:67108864", "--min-supported-compute-capability=7.5"]),
     ("tritonserver --model-repository=/m --http-header-forward-pattern='(?i)x-.*'", "works missing",
      ["--model-repository=/m"]),
     ("tritonserver --model-repository=/m --grpc-header-forward-pattern='x-\\d+'", "works differs",

@@ -28,6 +28,18 @@ static void test_open_and_call(void **state) {
         dl_close(library);
 }
 
+static void test_keep(void **state) {
+        (void)state;
+        struct dl   *library;
+        dl_symbol_fn function;
+
+        assert_null(dl_open(LIBRARY, &library));
+        assert_null(dl_get(library, "crc32", &function));
+        dl_keep(library);
+        assert_int_equal(((crc32_fn)function)(0, (const unsigned char *)"123456789", 9),
+                         0xcbf43926);
+}
+
 static void test_absent_symbol(void **state) {
         (void)state;
         struct dl   *library;
@@ -107,9 +119,9 @@ static void test_cut_library(void **state) {
 
 SUITE(dl) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_open_and_call),  cmocka_unit_test(test_absent_symbol),
-                cmocka_unit_test(test_absent_library), cmocka_unit_test(test_not_a_library),
-                cmocka_unit_test(test_cut_library),
+                cmocka_unit_test(test_open_and_call), cmocka_unit_test(test_keep),
+                cmocka_unit_test(test_absent_symbol), cmocka_unit_test(test_absent_library),
+                cmocka_unit_test(test_not_a_library), cmocka_unit_test(test_cut_library),
         };
         return cmocka_run_group_tests(tests, NULL, NULL);
 }

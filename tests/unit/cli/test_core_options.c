@@ -136,7 +136,25 @@ static void test_options_of_gpus(void **state) {
                                              NULL);
 
         (void)state;
+        assert_int_equal(o->n_cuda_pools, 1);
+        assert_int_equal(o->cuda_pools[0].device, 0);
+        assert_int_equal(o->cuda_pools[0].bytes, 67108864);
+        assert_int_equal(o->n_cuda_virtual_sizes, 1);
+        assert_int_equal(o->cuda_virtual_sizes[0].device, 1);
+        assert_int_equal(o->cuda_virtual_sizes[0].bytes, 1024);
+        assert_int_equal(o->n_load_limits, 1);
+        assert_int_equal(o->load_limits[0].device, 0);
+        assert_true(o->load_limits[0].fraction == 0.5);
         server_options_free(o);
+        assert_refused("--model-load-gpu-limit=0:", ERR_INVALID_ARG,
+                       "Bad option: \"--model-load-gpu-limit\".\nexpects "
+                       "<device>:<fraction of 0 to 1>, got: 0:");
+        assert_refused("--model-load-gpu-limit=0:nan", ERR_INVALID_ARG,
+                       "Bad option: \"--model-load-gpu-limit\".\nexpects "
+                       "<device>:<fraction of 0 to 1>, got: 0:nan");
+        assert_refused("--model-load-gpu-limit=x:0.5", ERR_INVALID_ARG,
+                       "Bad option: \"--model-load-gpu-limit\".\nexpects "
+                       "<device>:<fraction of 0 to 1>, got: x:0.5");
         assert_refused("--cuda-memory-pool-byte-size=67108864", ERR_INVALID_ARG,
                        "Bad option: \"--cuda-memory-pool-byte-size\".\nexpects <device>:<bytes>, "
                        "got: 67108864");

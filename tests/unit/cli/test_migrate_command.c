@@ -55,7 +55,10 @@ static void test_verdicts(void **state) {
         assert_option("--model-store /models", MIGRATE_WORKS, "");
         assert_option("--allow-sagemaker=false", MIGRATE_WORKS, "");
         assert_option("--sagemaker-port=8080", MIGRATE_WORKS, "");
-        assert_option("--pinned-memory-pool-byte-size=1", MIGRATE_DIFFERS, "has no effect");
+        assert_option("--pinned-memory-pool-byte-size=1", MIGRATE_WORKS, "");
+        assert_option("--cuda-memory-pool-byte-size=0:1", MIGRATE_WORKS, "");
+        assert_option("--model-load-gpu-limit=0:0.5", MIGRATE_WORKS, "");
+        assert_option("--buffer-manager-thread-count=1", MIGRATE_DIFFERS, "has no effect");
         assert_option("--grpc-infer-thread-count=4", MIGRATE_DIFFERS, "event loops");
         assert_option("--http-prot=1", MIGRATE_MISSING, "did you mean '--http-port'?");
         assert_option("--openai-frontend=x", MIGRATE_MISSING, "unrecognized option");
@@ -109,7 +112,7 @@ static void test_new_command_line(void **state) {
                        "/opt/tritonserver/bin/tritonserver --model-repository /m",
                        "neso serve \\\n  --model-repository=/m");
         assert_command("--model-repository=/m --log-verb 1 --log-format xml "
-                       "--cuda-memory-pool-byte-size=0:1 --disable-auto-complete-config",
+                       "--buffer-manager-thread-count=1 --disable-auto-complete-config",
                        "neso serve \\\n  --model-repository=/m \\\n  --log-verbose=1 \\\n"
                        "  --disable-auto-complete-config");
         assert_command("--model-repository \"$M/x\" --model-control-mode explicit --load-model '*'",

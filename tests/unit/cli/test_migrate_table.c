@@ -16,7 +16,7 @@ static bool is_about_nothing(const char *help) {
 
 static void test_each_row_is_about_an_option(void **state) {
         (void)state;
-        assert_true(n_migrate_rows > 15);
+        assert_true(n_migrate_rows > 10);
         for (size_t i = 0; i < n_migrate_rows; i++) {
                 const struct migrate_row *m = &migrate_rows[i];
                 const struct option_row  *row =
@@ -45,7 +45,7 @@ static void test_the_help_agrees(void **state) {
                         fail_msg("--%s has no effect, says its help", row->name);
                 n++;
         }
-        assert_true(n >= 9);
+        assert_true(n >= 3);
 }
 
 static void assert_row(const char *option, const char *value, const char *why) {
