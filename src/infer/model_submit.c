@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "infer/host_inputs.h"
 #include "infer/model.h"
 #include "infer/model_generations.h"
 #include "infer/request.h"
@@ -41,11 +42,17 @@ static COLD void log_arrival(const struct request *req) {
 
 /* Checks the request and begins its stream. */
 static struct error *prepare(struct request *req, uint64_t now_ns) {
+        struct error *err;
+
         req->times.request_start_ns = now_ns;
         if (req->trace != NULL)
                 trace_report(req->trace, TRACE_REQUEST_START, req->times.request_start_ns);
         TRY(request_prepare(req));
-        TRY(begin_stream(req));
+        err = begin_stream(req);
+        if (err != NULL) {
+                host_inputs_return(req);
+                return err;
+        }
         if (req->trace != NULL)
                 report_queued(req);
         if (log_is_verbose(1))
@@ -63,6 +70,12 @@ static void subtract_in_flight(struct model *model) {
         atomic_fetch_sub_explicit(&model->n_in_flight, 1, memory_order_relaxed);
 }
 
+/* The scheduler has not accepted the request. */
+static COLD void take_back(struct model *model, struct request *req) {
+        subtract_in_flight(model);
+        host_inputs_return(req);
+}
+
 static struct error *submit_prepared(struct request *req) {
         struct model *model = req->model;
         struct error *err;
@@ -70,7 +83,7 @@ static struct error *submit_prepared(struct request *req) {
         add_in_flight(model);
         err = model->scheduler->ops->submit(model->scheduler, req);
         if (err != NULL)
-                subtract_in_flight(model);
+                take_back(model, req);
         return err;
 }
 
@@ -116,7 +129,7 @@ static void submit_together(struct model *model, struct request *const *requests
         for (uint32_t i = 0; i < n; i++) {
                 ret_errors[places[i]] = errors[i];
                 if (errors[i] != NULL)
-                        subtract_in_flight(model);
+                        take_back(model, requests[i]);
         }
 }
 

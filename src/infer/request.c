@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "infer/host_inputs.h"
 #include "infer/model.h"
 #include "infer/request_memory.h"
 #include "infer/response.h"
@@ -47,6 +48,7 @@ struct request *request_new(struct model *model) {
 void request_free(struct request *req) {
         if (req == NULL)
                 return;
+        host_inputs_return(req);
         response_ticket_unref(req->order_ticket);
         if (!req->own_stream.borrows_model)
                 model_unref(req->model);
@@ -268,6 +270,8 @@ void request_release(struct request *req, uint32_t flags) {
 
         if (s != NULL && s->ops->released != NULL && s->ops->released(s, req, flags))
                 return;
+        if (model->gpus != NULL)
+                host_inputs_return(req);
         response_ticket_unref(STEAL(req->order_ticket));
         if (req->trace != NULL) {
                 trace_report(req->trace, TRACE_REQUEST_END, clock_now_ns());

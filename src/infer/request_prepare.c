@@ -3,6 +3,7 @@
 
 #include "base/strbuf.h"
 #include "config/shape.h"
+#include "infer/host_inputs.h"
 #include "infer/model.h"
 #include "infer/request.h"
 #include "infer/request_strings.h"
@@ -337,6 +338,9 @@ static struct error *check_input(struct request *req, struct request_input *in) 
                                      in->name, data_type_name(in->type), model_name(req),
                                      data_type_name(in->io->type));
         TRY(check_shape(req, in));
+        /* The elements of a BYTES tensor are read here, and a shape tensor's by the scheduler. */
+        if (req->has_device_inputs && (in->type == DATA_TYPE_BYTES || in->io->is_shape_tensor))
+                TRY(host_inputs_copy_one(req, in));
         return check_bytes(req, in);
 }
 
@@ -354,7 +358,7 @@ static struct error *check_input_set(const struct request *req) {
         return NULL;
 }
 
-struct error *request_check(struct request *req) {
+static struct error *check_all(struct request *req) {
         struct error *last = NULL;
 
         TRY(prepare_outputs(req));
@@ -379,4 +383,14 @@ struct error *request_check(struct request *req) {
                 }
         }
         return last;
+}
+
+struct error *request_check(struct request *req) {
+        struct error *err;
+
+        host_inputs_return(req); /* of a check for another load of the model */
+        err = check_all(req);
+        if (err != NULL)
+                host_inputs_return(req);
+        return err;
 }

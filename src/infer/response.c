@@ -5,9 +5,11 @@
 #include "base/mem.h"
 #include "config/labels.h"
 #include "config/shape.h"
+#include "gpu/gpu.h"
 #include "infer/model.h"
 #include "infer/output_shape.h"
 #include "infer/response_order.h"
+#include "infer/staged_output.h"
 #include "infer/trace.h"
 
 #include <string.h>
@@ -55,6 +57,7 @@ static void init(struct response *r, const struct response_source *source, bool 
         r->n_outputs = 0;
         r->parameters = (struct parameter_list){ 0 };
         r->is_lent = is_lent;
+        r->has_staged = false;
         arena_init(&r->arena, r->first_memory, sizeof(r->first_memory), RESPONSE_MAX_ARENA_BYTES);
         if (!r->source.stream->borrows_model)
                 model_ref(r->source.model);
@@ -129,6 +132,8 @@ void response_free(struct response *r) {
                 return;
         stream = r->source.stream;
         model = stream->borrows_model ? NULL : r->source.model;
+        if (r->has_staged)
+                staged_outputs_drop(r);
         for (struct response_output *o = r->first_output; o != NULL; o = o->next) {
                 n_bytes += release_buffer(o);
                 labels_free(o->labels);
@@ -178,6 +183,7 @@ static struct error *add_output(struct response *r, const char *name, size_t cap
         o->byte_size = 0;
         o->userp = NULL;
         o->has_buffer = false;
+        o->is_staged = false;
         o->n_redirects = 0;
         o->attributes = (struct buffer_attributes){ 0 };
         o->response = r;
@@ -278,6 +284,63 @@ struct error *response_output_buffer(struct response_output *o, uint64_t byte_si
         return NULL;
 }
 
+/* The allocator has given memory of a device to code that writes on the CPU. */
+static COLD struct error *stage_output(struct response_output *o) {
+        struct gpus *gpus = o->response->source.model->gpus;
+
+        if (gpus_find(gpus, o->attributes.memory_id) == NULL)
+                return error_new(ERR_INVALID_ARG,
+                                 "output '%s' is wanted in the memory of GPU %lld, which this "
+                                 "server does not have; its GPUs are: %s",
+                                 o->name, (long long)o->attributes.memory_id, gpus_list(gpus));
+        return staged_output_begin(o);
+}
+
+/* Without GPUs the bytes may be anywhere, as in the reference server. */
+static bool needs_stage(const struct response_output *o) {
+        return o->response->source.model->gpus != NULL && o->base != NULL && o->byte_size > 0;
+}
+
+/* Gives the output, which has its buffer, a stage when that lies on a device. */
+static struct error *keep_on_host(struct response_output *o, enum memory_type *type, int64_t *id,
+                                  void **ret) {
+        if (o->attributes.memory_type != MEMORY_GPU || !needs_stage(o))
+                return NULL;
+        TRY(stage_output(o));
+        *type = o->attributes.memory_type;
+        *id = o->attributes.memory_id;
+        *ret = o->base;
+        return NULL;
+}
+
+struct error *response_output_backend_buffer(struct response_output *o, uint64_t byte_size,
+                                             enum memory_type *type, int64_t *id, void **ret) {
+        enum memory_type actual_type = *type;
+        int64_t          actual_id = *id;
+        void            *base;
+
+        TRY(response_output_buffer(o, byte_size, &actual_type, &actual_id, &base));
+        if (actual_type == MEMORY_GPU && !o->response->source.model->takes_device_memory)
+                TRY(keep_on_host(o, &actual_type, &actual_id, &base));
+        *type = actual_type;
+        *id = actual_id;
+        *ret = base;
+        return NULL;
+}
+
+struct error *response_output_host_buffer(struct response_output *o, uint64_t byte_size,
+                                          enum memory_type *ret_type, void **ret) {
+        enum memory_type type = MEMORY_CPU;
+        int64_t          id = 0;
+        void            *base;
+
+        TRY(response_output_buffer(o, byte_size, &type, &id, &base));
+        TRY(keep_on_host(o, &type, &id, &base));
+        *ret_type = type;
+        *ret = base;
+        return NULL;
+}
+
 struct error *response_take_buffer(struct response_output *to, struct response_output *from) {
         const struct response_allocator *a = to->response->source.allocator;
 
@@ -322,6 +385,14 @@ static void count_first_response(const struct response_source *s) {
                 model_stats_first_response(s->model->stats, clock_now_ns() - start_ns);
 }
 
+/* A failure becomes the error of the response. */
+static COLD void deliver_stages(struct response *r) {
+        if (r->error == NULL)
+                r->error = staged_outputs_copy(r);
+        else
+                staged_outputs_drop(r);
+}
+
 struct error *response_send(struct response *r, uint32_t flags, const struct error *why) {
         const struct response_source *s = &r->source;
         struct response_tap          *tap;
@@ -343,6 +414,8 @@ struct error *response_send(struct response *r, uint32_t flags, const struct err
                 trace_report_outputs(r);
                 trace_unref(STEAL(r->source.trace));
         }
+        if (r->has_staged)
+                deliver_stages(r);
         if (s->model->is_decoupled)
                 count_first_response(s);
         if (s->ticket == NULL)

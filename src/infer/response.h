@@ -28,6 +28,7 @@ struct response_output {
         size_t         byte_size;
         void          *userp; /* buffer_userp of the allocator */
         bool           has_buffer;
+        bool           is_staged;   /* see infer/staged_output.h */
         uint32_t       n_redirects; /* steps from the response's allocator to the lender */
         struct buffer_attributes attributes;
         struct response         *response;
@@ -67,6 +68,7 @@ struct response {
         uint32_t              n_outputs;
         uint32_t              send_flags; /* flags of a response that waits in a ticket */
         bool                  is_lent;    /* its memory is lent by its stream */
+        bool                  has_staged; /* some output is staged: infer/staged_output.h */
         struct arena          arena;
         char                  first_memory[512] __attribute__((aligned(16)));
 };
@@ -110,6 +112,15 @@ struct error *response_add_client_output(struct response *response, const char *
  * for output '<o>'". A NULL that was accepted is released like other memory. */
 struct error *response_output_buffer(struct response_output *output, uint64_t byte_size,
                                      enum memory_type *type, int64_t *id, void **ret);
+/* The same for the model's backend. When the allocator answers with memory of a device, and the backend does
+ * not look at the type, it gets memory of the host: infer/staged_output.h. A device that the server does not
+ * have is then INVALID_ARG. */
+struct error *response_output_backend_buffer(struct response_output *output, uint64_t byte_size,
+                                             enum memory_type *type, int64_t *id, void **ret);
+/* The same for code of the core that writes on the CPU: always memory of the host. On a server without GPUs
+ * the answer may still be memory of a device, which the caller refuses. */
+struct error *response_output_host_buffer(struct response_output *output, uint64_t byte_size,
+                                          enum memory_type *ret_type, void **ret);
 /* Moves the memory of `from`, which was redirected to the allocator of `to`'s response, to `to`, which
  * has none: an output of an ensemble or a chain is the memory that its last step wrote. */
 struct error *response_take_buffer(struct response_output *to, struct response_output *from);

@@ -82,7 +82,7 @@ static char *keep(struct request *req, size_t *ret) {
         add_output(r, "Y", DATA_TYPE_BYTES, 1, "\1\0\0\0z", 5);
         assert_true(serialized_response_measure(r, ret));
         bytes = mem_alloc(*ret);
-        serialized_response_write(r, bytes);
+        assert_ok(serialized_response_write(r, bytes), "write");
         response_free(r);
         return bytes;
 }
@@ -149,7 +149,7 @@ static void test_unknown_output(void **state) {
         add_output(r, "X", DATA_TYPE_INT32, 2, "\1\2\3\4\5\6\7\10", 8);
         assert_true(serialized_response_measure(r, &n_bytes));
         bytes = mem_alloc(n_bytes);
-        serialized_response_write(r, bytes);
+        assert_ok(serialized_response_write(r, bytes), "write");
         response_free(r);
         assert_ok(serialized_response_read(bytes, n_bytes, req, &r), "read");
         free(bytes); /* the response has what it needs */
