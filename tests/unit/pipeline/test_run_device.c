@@ -7,8 +7,7 @@
 #include "pipeline/ensemble_steps.h"
 
 #define POOL_BYTES (1 << 20)
-#define LINE                                                                                       \
-        ENSEMBLE(ONE, STEP(I_TO_O("I", "T")) STEP(I_TO_O("T", "U")) STEP(I_TO_O("U", "O")))
+#define LINE ENSEMBLE(ONE, STEP(I_TO_O("I", "T")) STEP(I_TO_O("T", "U")) STEP(I_TO_O("U", "O")))
 
 static struct fake_gpus cuda;
 
@@ -48,8 +47,7 @@ static uint32_t sum_inputs(const struct request *req) {
         for (const struct request_input *in = req->first_input; in != NULL; in = in->next) {
                 const struct buffer_attributes *a = &in->first_chunk->attributes;
 
-                get(device_of(a->memory_type, a->memory_id), &x, in->first_chunk->base,
-                              sizeof(x));
+                get(device_of(a->memory_type, a->memory_id), &x, in->first_chunk->base, sizeof(x));
                 sum += x;
         }
         return sum;
@@ -428,8 +426,8 @@ static struct gpus *client_gpus;
 /* Has the signatures of allocator_alloc_fn and allocator_release_fn: a client with memory of device 1. */
 static struct error *client_alloc(struct response_allocator *allocator, const char *tensor,
                                   size_t byte_size, enum memory_type type, int64_t id, void *userp,
-                                  void **buffer, void **buffer_userp,
-                                  enum memory_type *actual_type, int64_t *actual_id) {
+                                  void **buffer, void **buffer_userp, enum memory_type *actual_type,
+                                  int64_t *actual_id) {
         (void)allocator, (void)tensor, (void)userp;
         assert_int_equal(type, MEMORY_GPU);
         assert_int_equal(id, 0);
@@ -497,8 +495,8 @@ static void test_client_with_device_memory(void **state) {
 
 /* An input on a device that is an output as well. */
 static void test_input_is_output(void **state) {
-        static const char   config[] = ENSEMBLE(IN("I") OUT("O") OUT("P"),
-                                                STEP(I_TO_O("I", "O")) STEP(I_TO_O("I", "P")));
+        static const char config[] =
+                ENSEMBLE(IN("I") OUT("O") OUT("P"), STEP(I_TO_O("I", "O")) STEP(I_TO_O("I", "P")));
         struct buffer_attributes on_device = { .memory_type = MEMORY_GPU,
                                                .memory_id = 0,
                                                .byte_size = sizeof(five) };
