@@ -29,6 +29,7 @@ struct core_metrics {
         struct metric_family       *rejected;    /* owned */
         struct metric_family       *key_refused; /* owned */
         struct core_metrics_options options;
+        struct gpu_metrics         *gpus; /* owned */
 
         struct mutex lock;       /* rank LOCK_LEAF; guards the maps */
         struct map   limits;     /* struct metric, owned, by limit */
@@ -123,7 +124,7 @@ static void collect(void *owner, struct strbuf *out) {
         put_counter(out, "neso_log_lines_lost_total",
                     "Lines of the log that were lost: not read in time, or refused by the disk",
                     (double)log_n_lost());
-        gpu_metrics_print(m->options.gpus, m->options.pinned_pool_bytes, out);
+        gpu_metrics_print(m->gpus, out);
         if (!m->options.cpu)
                 return;
         refresh_machine(m);
@@ -140,6 +141,7 @@ struct core_metrics *core_metrics_new(struct metric_registry            *r,
 
         m->registry = r;
         m->options = *options;
+        m->gpus = gpu_metrics_new(&options->gpus);
         mutex_init(&m->lock, LOCK_LEAF);
         mutex_init(&m->ready_lock, LOCK_METRIC);
         strbuf_init(&m->ready, 0);
@@ -167,6 +169,7 @@ static void free_metrics(struct map *metrics) {
 
 void core_metrics_free(struct core_metrics *m) {
         metric_collector_remove(m->registry, m->collector);
+        gpu_metrics_free(m->gpus);
         free_metrics(&m->limits);
         free_metrics(&m->key_series);
         error_free(metric_family_close(m->rejected));
@@ -180,6 +183,7 @@ void core_metrics_free(struct core_metrics *m) {
 void core_metrics_measure(struct core_metrics *m, struct repo *repo) {
         struct strbuf lines, old;
 
+        gpu_metrics_measure(m->gpus);
         strbuf_init(&lines, 0);
         repo_print_ready(repo, &lines);
         mutex_lock(&m->ready_lock);

@@ -10,27 +10,26 @@
 #pragma once
 
 #include "base/error.h"
+#include "server/gpu_metrics.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct core_metrics;
-struct gpus;
 struct metric_registry;
 struct repo;
 
 struct core_metrics_options {
-        const struct gpus *gpus; /* borrowed; NULL: there are none */
-        uint64_t           pinned_pool_bytes;
-        bool               cpu;         /* prints CPU and memory of the machine */
-        uint64_t           interval_ms; /* the figures of the machine may be this old */
+        struct gpu_metrics_options gpus;
+        bool                       cpu;         /* prints CPU and memory of the machine */
+        uint64_t                   interval_ms; /* the figures of the machine may be this old */
 };
 
 struct core_metrics *core_metrics_new(struct metric_registry            *r,
                                       const struct core_metrics_options *options);
 void                 core_metrics_free(struct core_metrics *m);
 
-/* Reads the readiness of the models for the page that is printed next. No lock may be held. */
+/* Reads the readiness of the models, and the GPUs, for the page that is printed next. No lock may be held. */
 void core_metrics_measure(struct core_metrics *m, struct repo *repo);
 
 /* Increments neso_rejected_total{limit="<limit>"}. */

@@ -68,12 +68,14 @@ static void make_metrics(struct server *s, const struct server_options *o) {
                         .summary_latencies = is_true(settings_find(m, "", "summary_latencies")),
                         .histogram_latencies =
                                 is_true(settings_find(m, "", "histogram_latencies")) });
-        s->core = core_metrics_new(s->metrics,
-                                   &(struct core_metrics_options){
-                                           .gpus = s->gpus,
-                                           .pinned_pool_bytes = (uint64_t)o->pinned_pool_bytes,
-                                           .cpu = o->allow_cpu_metrics,
-                                           .interval_ms = (uint64_t)o->metrics_interval_ms });
+        s->core = core_metrics_new(
+                s->metrics, &(struct core_metrics_options){
+                                    .gpus = { .gpus = s->gpus,
+                                              .pinned_pool_bytes = (uint64_t)o->pinned_pool_bytes,
+                                              .reads_nvml = o->allow_gpu_metrics,
+                                              .interval_ms = (uint64_t)o->metrics_interval_ms },
+                                    .cpu = o->allow_cpu_metrics,
+                                    .interval_ms = (uint64_t)o->metrics_interval_ms });
 }
 
 static struct error *make_repo(struct server *s, const struct server_options *o) {
