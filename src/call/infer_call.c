@@ -353,6 +353,26 @@ struct error *infer_call_get_response(struct infer_call                      *c,
 /* The default limit of a gRPC message. */
 #define MAX_COPIED_BYTES ((size_t)1 << 30)
 
+static bool waits_for_device(const struct infer_call *c, const struct infer_request *q) {
+        struct shared_memory *m = c->options.core->shared_memory;
+
+        if (!shared_memory_has_gpus(m))
+                return false;
+        for (uint32_t i = 0; i < q->n_inputs; i++) {
+                const struct infer_input *in = &q->inputs[i];
+
+                if (in->datatype == TRITONSERVER_TYPE_BYTES && in->shared_memory.region != NULL &&
+                    shared_memory_has_cuda(m, in->shared_memory.region))
+                        return true;
+        }
+        return false;
+}
+
+bool infer_call_is_long(const struct infer_call *c, const struct infer_request *q,
+                        size_t max_work) {
+        return max_work < SIZE_MAX && (infer_request_work(q) > max_work || waits_for_device(c, q));
+}
+
 /* *ret_gpu is NULL when the memory is the host's. */
 static struct error *find_place(struct infer_call *c, const struct infer_shared_memory *asked,
                                 char **ret, const struct cuda_region **ret_gpu) {

@@ -162,6 +162,10 @@ void infer_call_done(struct infer_call *c);
 /* Makes the request of the core. Version -1 is the highest one that is ready. Errors are those of
  * the core (unknown model and similar), or UNAVAILABLE when too many requests are in flight. */
 struct error *infer_call_open(struct infer_call *c, const char *model, int64_t version) NODISCARD;
+/* True when to find the regions and to fill the request takes more than `max_work` (see
+ * infer_request_work()), or waits for a device: strings in a CUDA region are copied to the host. The
+ * loop then has another thread do it. With SIZE_MAX never true. */
+bool infer_call_is_long(const struct infer_call *c, const struct infer_request *q, size_t max_work);
 /* Finds the memory of inputs and outputs in shared memory, and holds the regions until
  * infer_call_done(). Inputs come first, then outputs, each in order; errors name the region. Bytes
  * that the core checks one by one are copied, since the client could change them after the check;

@@ -202,6 +202,16 @@ struct error *shared_memory_take(struct shared_memory *m, const char *name,
         return NULL;
 }
 
+bool shared_memory_has_cuda(struct shared_memory *m, const char *name) {
+        const struct shm_region *r;
+
+        if (!shared_memory_has_gpus(m))
+                return false;
+        MUTEX_GUARD(&m->lock);
+        r = map_find(&m->by_name, str_of(name));
+        return r != NULL && r->kind == SHARED_MEMORY_CUDA;
+}
+
 static struct error *no_memory(void) {
         static struct error full =
                 ERROR_STATIC(ERR_UNAVAILABLE, "out of memory for the list of regions");

@@ -57,6 +57,9 @@ struct error *shared_memory_unregister(struct shared_memory *m, enum shared_memo
 struct error *shared_memory_take(struct shared_memory *m, const char *name, struct shm_region **ret)
         NODISCARD;
 
+/* True when there is a CUDA region of that name. */
+bool shared_memory_has_cuda(struct shared_memory *m, const char *name);
+
 /* One region in a list. Texts are in the arena. */
 struct shared_memory_entry {
         const char *name;

@@ -149,6 +149,25 @@ static void test_strings(void **state) {
         close_fixture(&f);
 }
 
+/* The loop does not wait for a device. */
+static void test_is_long(void **state) {
+        struct fixture f;
+
+        (void)state;
+        open_fixture(&f);
+        put(&f.inputs[0].shared_memory, "gpu0", 0, 8);
+        put(&f.inputs[1].shared_memory, "host", 0, 8);
+        f.inputs[1].datatype = TRITONSERVER_TYPE_BYTES;
+        assert_false(infer_call_is_long(&f.call, &f.request, 1000));
+        assert_true(infer_call_is_long(&f.call, &f.request, 7));
+        f.inputs[0].datatype = TRITONSERVER_TYPE_BYTES;
+        assert_true(infer_call_is_long(&f.call, &f.request, 1000));
+        assert_false(infer_call_is_long(&f.call, &f.request, SIZE_MAX));
+        put(&f.inputs[0].shared_memory, "unknown", 0, 8);
+        assert_false(infer_call_is_long(&f.call, &f.request, 1000));
+        close_fixture(&f);
+}
+
 static void test_lost_device(void **state) {
         struct fixture f;
 
@@ -340,11 +359,17 @@ static void test_held(void **state) {
 
 SUITE(infer_call_gpu) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_inputs),   cmocka_unit_test(test_no_bytes),
-                cmocka_unit_test(test_strings),  cmocka_unit_test(test_lost_device),
-                cmocka_unit_test(test_bounds),   cmocka_unit_test(test_errors_of_the_core),
-                cmocka_unit_test(test_outputs),  cmocka_unit_test(test_plain_allocator),
-                cmocka_unit_test(test_response), cmocka_unit_test(test_held),
+                cmocka_unit_test(test_inputs),
+                cmocka_unit_test(test_no_bytes),
+                cmocka_unit_test(test_strings),
+                cmocka_unit_test(test_is_long),
+                cmocka_unit_test(test_lost_device),
+                cmocka_unit_test(test_bounds),
+                cmocka_unit_test(test_errors_of_the_core),
+                cmocka_unit_test(test_outputs),
+                cmocka_unit_test(test_plain_allocator),
+                cmocka_unit_test(test_response),
+                cmocka_unit_test(test_held),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
