@@ -65,7 +65,6 @@ static bool is_python_timeout(const char *value) {
         "upper and lower case match in any case"
 
 const struct migrate_row migrate_rows[] = {
-        { "allow-gpu-metrics", true, is_true, NO_GPU },
         { "grpc-infer-allocation-pool-size", true, NULL,
           "has no effect: request objects are always kept for reuse" },
         { "buffer-manager-thread-count", true, NULL,

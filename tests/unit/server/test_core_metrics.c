@@ -53,8 +53,9 @@ static double sample(const char *page, const char *name) {
 }
 
 static void test_pinned_pool(void **state) {
-        struct place p = begin(&(struct core_metrics_options){ .pinned_pool_bytes = 268435456 });
-        AUTO_CHARS   page = print(&p);
+        struct place p =
+                begin(&(struct core_metrics_options){ .gpus = { .pinned_pool_bytes = 268435456 } });
+        AUTO_CHARS page = print(&p);
 
         (void)state;
         /* No CPU figures, no refusals: nothing else is there. */
