@@ -146,9 +146,9 @@ static void test_stage_fails(void **state) {
 
 SUITE(chain_device) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_one_device), cmocka_unit_test(test_two_devices),
+                cmocka_unit_test(test_one_device),   cmocka_unit_test(test_two_devices),
                 cmocka_unit_test(test_stage_on_cpu), cmocka_unit_test(test_ends_early),
-                cmocka_unit_test(test_batch),      cmocka_unit_test(test_stage_fails),
+                cmocka_unit_test(test_batch),        cmocka_unit_test(test_stage_fails),
         };
 
         fixture_open();
