@@ -94,12 +94,19 @@ static struct error *make_object(struct region *r) {
         return NULL;
 }
 
-/* Without a pool: the handle of memory is that of a whole allocation. */
-static struct error *open_gpus(struct load_regions *a) {
-        const struct gpu_bytes no_pool = { .device = 0, .bytes = 0 };
+/* More devices than these are not used (src/gpu). */
+#define MAX_DEVICES 64
 
-        TRY(gpus_open(&(struct gpus_options){ .is_quiet = true, .pools = &no_pool, .n_pools = 1 },
-                      &a->gpus));
+/* Without pools: each region is an allocation of its own, and begins where its handle does. */
+static struct error *open_gpus(struct load_regions *a) {
+        struct gpu_bytes    no_pools[MAX_DEVICES] = { 0 };
+        struct gpus_options options = { .is_quiet = true,
+                                        .pools = no_pools,
+                                        .n_pools = MAX_DEVICES };
+
+        for (int i = 0; i < MAX_DEVICES; i++)
+                no_pools[i].device = i;
+        TRY(gpus_open(&options, &a->gpus));
         if (gpus_count(a->gpus) == 0)
                 return error_new_text(ERR_UNSUPPORTED,
                                       "--shared-memory=cuda: this machine has no GPU");
@@ -112,12 +119,16 @@ static struct error *make_gpu_memory(struct load_regions *a, struct region *r) {
                                  .to_device = a->device,
                                  .from_device = GPU_HOST,
                                  .bytes = r->values.len };
+        uint64_t        offset;
 
         TRY(gpu_alloc(a->gpus, a->device, (size_t)r->bytes, &r->gpu_memory));
         copy.to = r->gpu_memory;
         if (copy.bytes > 0)
                 TRY(gpu_copy_all(a->gpus, &copy, 1));
-        return gpu_share(a->gpus, a->device, r->gpu_memory, r->handle);
+        TRY(gpu_share(a->gpus, a->device, r->gpu_memory, r->handle, &offset));
+        if (offset != 0)
+                return error_new(ERR_INTERNAL, "the region '%s' is within an allocation", r->name);
+        return NULL;
 }
 
 static struct error *make_region(struct load_regions *a, struct region *r) {
