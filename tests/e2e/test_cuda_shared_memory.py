@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import struct
+import subprocess
 import threading
 
 import numpy
@@ -478,6 +479,39 @@ def test_many_clients(server, client):
         Http(server).unregister_cuda()
         wait_until_closed(server)
         assert gpu.read(0, 4) == raw
+
+
+# ---- neso bench -----------------------------------------------------------------------------------
+
+
+def run_bench(server, protocol, *more, environment=None):
+    port = server.http_port if protocol == "http" else server.port("grpc")
+    return subprocess.run(
+        [cuda_client.BUILD / "neso", "bench", "-m", "id_fp32", "--shape", "INPUT0:1000", "-i", protocol,
+         "-u", f"127.0.0.1:{port}", "--shared-memory=cuda", "--request-count", "100", *more],
+        env={**os.environ, **(environment or {})}, capture_output=True, text=True, timeout=60,
+        check=False)
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_bench(server, tmp_path, protocol):
+    """Its regions are the server's during the load alone."""
+    report = tmp_path / "report"
+    done = run_bench(server, protocol, "--json", environment={
+        "LD_LIBRARY_PATH": f"{cuda_client.FOLDER}:{os.environ.get('LD_LIBRARY_PATH', '')}",
+        "NESO_FAKE_GPU_REPORT": str(report)})
+    assert done.returncode == 0, done.stderr
+    [load] = json.loads(done.stdout)["loads"]
+    assert (load["requests"], load["failed"]) == (100, 0)
+    assert Http(server).status_cuda() == []
+    assert not report.exists(), report.read_text()
+
+
+def test_bench_without_a_gpu(server):
+    done = run_bench(server, "http")
+    assert done.returncode == 1
+    assert "--shared-memory=cuda: this machine has no GPU" in done.stderr
+    assert Http(server).status_cuda() == []
 
 
 # ---- the server's end ---------------------------------------------------------------------------
