@@ -296,16 +296,18 @@ static COLD struct error *stage_output(struct response_output *o) {
         return staged_output_begin(o);
 }
 
-/* Without GPUs the bytes may be anywhere, as in the reference server. */
-static bool needs_stage(const struct response_output *o) {
-        return o->response->source.model->gpus != NULL && o->base != NULL && o->byte_size > 0;
-}
-
-/* Gives the output, which has its buffer, a stage when that lies on a device. */
+/* Makes an output that has its buffer writable on the CPU. Without GPUs its bytes may be anywhere, as in the
+ * reference server; nor is there anything to write without a buffer. */
 static struct error *keep_on_host(struct response_output *o, enum memory_type *type, int64_t *id,
                                   void **ret) {
-        if (o->attributes.memory_type != MEMORY_GPU || !needs_stage(o))
+        if (o->attributes.memory_type != MEMORY_GPU || o->response->source.model->gpus == NULL ||
+            (o->base == NULL && o->byte_size > 0))
                 return NULL;
+        if (o->byte_size == 0) {
+                *type = MEMORY_CPU;
+                *id = 0;
+                return NULL;
+        }
         TRY(stage_output(o));
         *type = o->attributes.memory_type;
         *id = o->attributes.memory_id;

@@ -333,16 +333,20 @@ static void test_unknown_device(void **state) {
         close_client(&c);
 }
 
-/* Nothing to copy: no bytes, or a client that wants none; and a server without GPUs. */
+/* Nothing to copy: no bytes, which are said to be on the host; a client that wants none; a server without GPUs. */
 static void test_what_needs_no_stage(void **state) {
-        enum memory_type type;
-        int64_t          id;
-        void            *base;
+        static const struct {
+                size_t           n;
+                enum memory_type type;
+        } rows[] = { { 0, MEMORY_CPU }, { 24, MEMORY_GPU }, { 24, MEMORY_GPU } };
 
         (void)state;
-        for (int i = 0; i < 3; i++) {
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
                 struct client    c;
                 struct response *r;
+                enum memory_type type = MEMORY_CPU_PINNED;
+                int64_t          id = 5;
+                void            *base;
 
                 open_client(&c, 1);
                 c.gives_nothing = i == 1;
@@ -351,16 +355,16 @@ static void test_what_needs_no_stage(void **state) {
                 if (i == 2)
                         c.fake->model.gpus = NULL;
                 r = respond(&c);
-                type = MEMORY_CPU;
-                id = 0;
-                assert_ok(response_output_backend_buffer(add_output(r, "Y", i > 0 ? 24 : 0),
-                                                         i > 0 ? 24 : 0, &type, &id, &base),
+                assert_ok(response_output_backend_buffer(add_output(r, "Y", rows[i].n), rows[i].n,
+                                                         &type, &id, &base),
                           "Y");
-                assert_int_equal(type, MEMORY_GPU);
-                assert_int_equal(id, 1);
+                assert_int_equal(type, rows[i].type);
+                assert_int_equal(id, type == MEMORY_GPU);
                 assert_ptr_equal(base, c.memory[0]);
                 assert_false(r->has_staged);
                 assert_ok(response_send(r, RESPONSE_FINAL, NULL), "send");
+                assert_int_equal(c.received->first_output->attributes.memory_type, MEMORY_GPU);
+                assert_int_equal(c.received->first_output->attributes.memory_id, 1);
                 close_client(&c);
         }
 }
