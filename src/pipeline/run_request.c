@@ -252,40 +252,49 @@ static struct error *fill_request(struct step_run *s, struct request *req) {
 
 /* ---- requests that are used again ------------------------------------------------------------ */
 
-/* A failure leaves it to the request that is made from the beginning. */
-static bool replace_bytes(struct step_run *s, struct request *req, struct request_input *in,
-                          enum data_type type, struct shape_form shape, const void *base,
-                          const struct buffer_attributes *attributes) {
-        struct buffer_attributes brought;
-        AUTO_ERROR               err = NULL;
+/* Changes both, for bytes on a device; `room` is for the attributes. A failure leaves it to the request that is
+ * made from the beginning. */
+static NOINLINE bool bring_again(struct step_run *s, const void **base,
+                                 const struct buffer_attributes **attributes,
+                                 struct buffer_attributes        *room) {
+        AUTO_ERROR err = NULL;
 
-        if (attributes->memory_type != MEMORY_GPU)
-                return request_replace_input(req, in, type, shape.dims, (uint32_t)shape.n_dims,
-                                             base, attributes);
-        brought = *attributes;
-        err = run_device_bring(s, &base, &brought);
-        return err == NULL && request_replace_input(req, in, type, shape.dims,
-                                                    (uint32_t)shape.n_dims, base, &brought);
+        *room = **attributes;
+        err = run_device_bring(s, base, room);
+        *attributes = room;
+        return err == NULL;
 }
 
 /* False also for a tensor whose shape must be bridged. */
 static bool replace_input(struct step_run *s, struct request *req, struct request_input *in,
                           const struct value *v) {
-        const struct response_output *o = v->output;
-        const struct request_input   *from = v->input;
-        bool                          is_output = v->kind == VALUE_OUTPUT;
-        struct shape_form             shape;
+        bool                            is_output = v->kind == VALUE_OUTPUT;
+        const struct buffer_attributes *attributes;
+        struct buffer_attributes        room;
+        struct shape_form               shape;
+        const void                     *base;
 
         if ((v->kind != VALUE_OUTPUT && v->kind != VALUE_INPUT) ||
             (v->batch_size != 0) != (req->model->io->max_batch_size > 0))
                 return false;
         shape = shape_of(s, v);
-        if (is_output)
-                return o->has_buffer &&
-                       replace_bytes(s, req, in, o->type, shape, o->base, &o->attributes);
-        return from->n_chunks == 1 && from->first_chunk->host_policy == NULL &&
-               replace_bytes(s, req, in, from->type, shape, from->first_chunk->base,
-                             &from->first_chunk->attributes);
+        if (is_output) {
+                if (!v->output->has_buffer)
+                        return false;
+                base = v->output->base;
+                attributes = &v->output->attributes;
+        } else {
+                const struct input_chunk *chunk = v->input->first_chunk;
+
+                if (v->input->n_chunks != 1 || chunk->host_policy != NULL)
+                        return false;
+                base = chunk->base;
+                attributes = &chunk->attributes;
+        }
+        if (attributes->memory_type == MEMORY_GPU && !bring_again(s, &base, &attributes, &room))
+                return false;
+        return request_replace_input(req, in, is_output ? v->output->type : v->input->type,
+                                     shape.dims, (uint32_t)shape.n_dims, base, attributes);
 }
 
 static bool refill(struct step_run *s, struct request *req) {

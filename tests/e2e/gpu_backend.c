@@ -103,7 +103,7 @@ struct instance {
         cu_function       add;
         cu_context        contexts[MAX_DEVICES]; /* retained for copies between devices */
         struct scratch    scratch[3];
-        void             *kept; /* host memory that queued copies read; owned; a list by its first word */
+        void *kept; /* host memory that queued copies read; owned; a list by its first word */
 };
 
 /* ---- the driver ------------------------------------------------------------------------------ */
@@ -473,9 +473,9 @@ static TRITONSERVER_Error *launch_add(struct instance *instance, const struct pl
 }
 
 static TRITONSERVER_Error *run_add(struct instance *instance, const struct kit_slot *slot) {
-        bool             is_state = instance->model->operation == STATE;
-        struct kit_input a, b;
-        struct place     a_place, b_place, sum;
+        bool              is_state = instance->model->operation == STATE;
+        struct kit_input  a, b;
+        struct place      a_place, b_place, sum;
         struct kit_output output = { .name = "OUTPUT0" };
 
         KIT_TRY(kit_input_open(slot->request, "INPUT0", &a));
@@ -594,8 +594,7 @@ static TRITONSERVER_Error *open_model(TRITONBACKEND_Model *triton, struct gpu_mo
         KIT_TRY(read_operation(model));
         KIT_TRY(kit_model_parameter_bool(&model->kit, "cpu_outputs", &model->cpu_outputs));
         KIT_TRY(kit_model_parameter_bool(&model->kit, "cpu_inputs", &model->cpu_inputs));
-        KIT_TRY(kit_model_parameter_bool(&model->kit, "unsynchronised",
-                                         &model->is_unsynchronised));
+        KIT_TRY(kit_model_parameter_bool(&model->kit, "unsynchronised", &model->is_unsynchronised));
         scratch = kit_model_parameter(&model->kit, "scratch");
         if (scratch != NULL && strcmp(scratch, "server") == 0) {
                 KIT_TRY(TRITONBACKEND_ModelBackend(triton, &backend));

@@ -223,9 +223,11 @@ static void test_failures(void **state) {
 static void test_staged_copy_fails(void **state) {
         (void)state;
         static const char *const failures[] = {
-                "cuMemcpyDtoHAsync:2:700",
-                "cuMemcpyHtoDAsync:1:700",
-                "cuStreamCreate:2:2",
+                "cuMemcpyDtoHAsync:1:700", "cuMemcpyDtoHAsync:4:700", "cuMemcpyHtoDAsync:1:700",
+                "cuMemcpyHtoDAsync:3:700", "cuStreamCreate:1:2",      "cuStreamCreate:2:2",
+                "cuEventCreate:1:2",       "cuEventCreate:2:2",       "cuEventCreate:3:2",
+                "cuEventCreate:4:2",       "cuEventRecord:1:400",     "cuEventRecord:2:400",
+                "cuStreamWaitEvent:1:400", "cuStreamWaitEvent:3:400", "cuStreamWaitEvent:4:400",
         };
 
         for (size_t i = 0; i < ARRAY_LEN(failures); i++) {

@@ -12,8 +12,8 @@
 #define BYTES 5000
 
 struct shared {
-        unsigned char handle[GPU_SHARE_BYTES];
-        int           device;
+        unsigned char handle[GPU_SHARE_BYTES], pool[GPU_SHARE_BYTES];
+        uint64_t      offset; /* in the pool */
 };
 
 static pid_t         child = -1;
@@ -24,22 +24,31 @@ static struct shared shared;
 static void be_child(int from_parent, int to_parent) {
         struct gpus_options options = fake_gpus_options();
         struct fake_gpus    f;
-        struct shared       s = { .device = 1 };
+        struct shared       s;
         char                bytes[BYTES], end;
         cu_pointer          memory;
+        void               *first, *second;
+        uint64_t            offset;
 
         fake_gpus_open(&f, &options);
         assert_null(gpu_enter(f.gpus, 1));
         assert_int_equal(f.cuMemAlloc_v2(&memory, BYTES), CU_SUCCESS);
         fill_bytes(bytes, BYTES, 3);
         put_bytes(f.gpus, 1, (void *)(uintptr_t)memory, bytes, BYTES);
-        assert_null(gpu_share(f.gpus, 1, (void *)(uintptr_t)memory, s.handle));
+        assert_null(gpu_share(f.gpus, 1, (void *)(uintptr_t)memory, s.handle, &offset));
+        assert_int_equal(offset, 0);
+        assert_null(gpu_alloc(f.gpus, 0, 1000, &first));
+        assert_null(gpu_alloc(f.gpus, 0, BYTES, &second));
+        put_bytes(f.gpus, 0, second, bytes, BYTES);
+        assert_null(gpu_share(f.gpus, 0, second, s.pool, &s.offset));
         assert_int_equal(write(to_parent, &s, sizeof(s)), sizeof(s));
         while (read(from_parent, &end, 1) > 0)
                 continue;
         get_bytes(f.gpus, 1, bytes, (void *)(uintptr_t)memory, BYTES);
         assert_memory_equal(bytes, "changed", 7);
         assert_int_equal(f.cuMemFree_v2(memory), CU_SUCCESS);
+        gpu_free(f.gpus, 0, first);
+        gpu_free(f.gpus, 0, second);
         fake_gpus_close(&f);
         _exit(0);
 }
@@ -135,29 +144,45 @@ static void test_bad_handles(void **state) {
         fake_gpus_close(&f);
 }
 
-/* A handle stands for the whole allocation: the other process would get the beginning of the pool. */
-static void test_only_whole_allocations_are_shared(void **state) {
+/* A handle stands for the whole allocation, which is the pool. */
+static void test_memory_of_a_pool(void **state) {
+        (void)state;
+        struct gpus_options options = fake_gpus_options();
+        struct fake_gpus    f;
+        char                bytes[BYTES], expected[BYTES];
+        void               *pool;
+
+        assert_int_equal(shared.offset, 1024);
+        fake_gpus_open(&f, &options);
+        assert_null(gpu_open_shared(f.gpus, 0, shared.pool, shared.offset + BYTES, &pool));
+        get_bytes(f.gpus, 0, bytes, (char *)pool + shared.offset, BYTES);
+        fill_bytes(expected, BYTES, 3);
+        assert_memory_equal(bytes, expected, BYTES);
+        gpu_close_shared(f.gpus, 0, pool);
+        fake_gpus_close(&f);
+}
+
+static void test_own_memory(void **state) {
         (void)state;
         struct gpus_options options = fake_gpus_options();
         struct fake_gpus    f;
         unsigned char       handle[GPU_SHARE_BYTES];
-        void               *first, *second, *own, *opened = NULL;
+        uint64_t            offset = 7;
+        void               *own, *opened = NULL;
 
         fake_gpus_open(&f, &options);
-        assert_null(gpu_alloc(f.gpus, 0, 100, &first));
-        assert_null(gpu_alloc(f.gpus, 0, 100, &second));
-        assert_gpu_error(gpu_share(f.gpus, 0, second, handle), ERR_INVALID_ARG,
-                         "GPU 0: unable to share memory that is within an allocation");
         assert_null(gpu_alloc(f.gpus, 0, 2 << 20, &own));
-        assert_null(gpu_share(f.gpus, 0, own, handle));
+        assert_null(gpu_share(f.gpus, 0, own, handle, &offset));
+        assert_int_equal(offset, 0);
         /* The driver opens no memory of its own process. */
         assert_gpu_error(gpu_open_shared(f.gpus, 0, handle, 1, &opened), ERR_INVALID_ARG,
                          "CUDA_ERROR_");
+        assert_null(opened);
         gpu_free(f.gpus, 0, own);
-        assert_gpu_error(gpu_share(f.gpus, 0, &f, handle), ERR_UNAVAILABLE,
+        assert_gpu_error(gpu_share(f.gpus, 0, &f, handle, &offset), ERR_UNAVAILABLE,
                          "GPU 0: unable to share memory: CUDA_ERROR_");
-        gpu_free(f.gpus, 0, first);
-        gpu_free(f.gpus, 0, second);
+        assert_gpu_error(gpu_share(f.gpus, 6, own, handle, &offset), ERR_INVALID_ARG,
+                         "GPU 6 is unknown");
         assert_no_context(&f);
         fake_gpus_close(&f);
 }
@@ -167,7 +192,8 @@ SUITE(gpu_share) {
                 cmocka_unit_test(test_memory_of_another_process),
                 cmocka_unit_test(test_too_few_bytes),
                 cmocka_unit_test(test_bad_handles),
-                cmocka_unit_test(test_only_whole_allocations_are_shared),
+                cmocka_unit_test(test_memory_of_a_pool),
+                cmocka_unit_test(test_own_memory),
         };
         return cmocka_run_group_tests(tests, start_child, end_child);
 }

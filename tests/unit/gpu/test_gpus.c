@@ -2,11 +2,14 @@
 /* Devices and their contexts. */
 #include "suite.h"
 
+#include "base/file.h"
+#include "base/log.h"
 #include "fake_gpus.h"
 #include "gpu/gpu_private.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- the driver ------------------------------------------------------------------------------ */
 
@@ -142,6 +145,47 @@ static void test_a_device_that_cannot_be_read(void **state) {
         assert_string_equal(gpus_list(f.gpus), "1");
         assert_int_equal(gpus_at(f.gpus, 0)->device, 1);
         assert_gpu_error(gpu_enter(f.gpus, 0), ERR_INVALID_ARG, "GPU 0 is unknown: the GPUs are 1");
+        fake_gpus_close(&f);
+}
+
+/* The number of lines that opening writes to the log. */
+static size_t count_lines(const struct gpus_options *options) {
+        char          path[] = "/tmp/neso-test-gpus-XXXXXX";
+        int           fd = mkstemp(path);
+        struct gpus  *g;
+        struct strbuf text;
+        size_t        n = 0;
+
+        assert_true(fd >= 0);
+        close(fd);
+        assert_null(log_set_file(path));
+        assert_null(gpus_open(options, &g));
+        gpus_close(g);
+        assert_null(log_set_file(""));
+        assert_null(file_read(path, 1 << 20, &text));
+        for (size_t i = 0; i < text.len; i++)
+                n += strbuf_cstr(&text)[i] == '\n';
+        strbuf_done(&text);
+        unlink(path);
+        return n;
+}
+
+static void test_lines_of_the_log(void **state) {
+        (void)state;
+        static const char *const failures[] = { NULL, "cuInit:1:100", "cuInit:1:999",
+                                                "cuDeviceGetUuid:1:999" };
+        static const size_t      n_lines[] = { 3, 1, 1, 3 };
+        struct gpus_options      options = fake_gpus_options();
+        struct fake_gpus         f;
+
+        fake_gpus_find(&f);
+        for (size_t i = 0; i < ARRAY_LEN(failures); i++) {
+                for (int is_quiet = 0; is_quiet < 2; is_quiet++) {
+                        f.fake_cuda_set("FAIL", failures[i]);
+                        options.is_quiet = is_quiet;
+                        assert_int_equal(count_lines(&options), is_quiet ? 0 : n_lines[i]);
+                }
+        }
         fake_gpus_close(&f);
 }
 
@@ -295,6 +339,7 @@ SUITE(gpus) {
                 cmocka_unit_test(test_no_devices),
                 cmocka_unit_test(test_cpu_only),
                 cmocka_unit_test(test_a_device_that_cannot_be_read),
+                cmocka_unit_test(test_lines_of_the_log),
                 cmocka_unit_test(test_contexts_are_made_at_first_use),
                 cmocka_unit_test(test_other_functions_leave_the_context),
                 cmocka_unit_test(test_context_fails),
