@@ -52,7 +52,7 @@ struct gpus_options {
         size_t                  n_virtual_sizes;
         const struct gpu_fraction *load_limits; /* likewise: see gpu_check_load() */
         size_t                     n_load_limits;
-        bool is_quiet; /* logs warnings only, when another object of the process logs the devices */
+        bool is_quiet; /* opening logs nothing, since another object of the process does */
 };
 
 /* One device. */
@@ -149,10 +149,11 @@ struct gpu_traffic gpus_traffic(const struct gpus *g);
 
 /* ---- memory of other processes ---------------------------------------------------------------- */
 
-/* The handle of the allocation that `memory` is the beginning of, for another process. */
+/* The handle of the allocation that `memory` lies in, for another process, and its place there: a pool is one
+ * allocation. The other process opens the whole allocation, so it must be one that may see all of it. */
 struct error *gpu_share(struct gpus *g, int device, const void *memory,
-                        unsigned char ret[GPU_SHARE_BYTES]) NODISCARD;
-/* Opens memory of another process. INVALID_ARG when the handle is none, or its allocation has fewer than
+                        unsigned char ret[GPU_SHARE_BYTES], uint64_t *ret_offset) NODISCARD;
+/* Opens an allocation of another process; *ret is its beginning. INVALID_ARG when the handle is none, or its allocation has fewer than
  * `bytes`; the text is the driver's. */
 struct error *gpu_open_shared(struct gpus *g, int device,
                               const unsigned char handle[GPU_SHARE_BYTES], uint64_t bytes,

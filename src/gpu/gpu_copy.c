@@ -4,9 +4,9 @@
 
 #include <string.h>
 
-/* Between devices without peer access: large enough that a copy's start does not matter, and a small part of
- * the pinned pool. */
-#define STAGE_BYTES ((size_t)8 << 20)
+/* Of the pieces of a copy through the host: large enough that a piece's start does not matter, and two of
+ * them are a small part of the pinned pool. */
+#define PIECE_BYTES ((size_t)4 << 20)
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
@@ -149,55 +149,112 @@ static bool is_direct(struct copying *c, struct gpu_device *from, struct gpu_dev
         return peer == PEER_DIRECT;
 }
 
-/* A wait of the host that is not the last one: the stream stays in use. */
-static struct error *wait_on(struct copying *c, const struct gpu_device *d, cu_stream stream) {
-        const struct cuda_driver *driver = &c->gpus->driver;
-
-        return error_wrap(cuda_error(driver, driver->cuStreamSynchronize(stream)),
-                          "GPU %d: a copy failed", d->info.device);
-}
-
 static void count(_Atomic uint64_t *counter, uint64_t bytes) {
         atomic_fetch_add_explicit(counter, bytes, memory_order_relaxed);
 }
 
-static struct error *copy_piece(struct copying *c, cu_pointer to, struct gpu_device *to_device,
-                                cu_pointer from, struct gpu_device *from_device, void *stage,
-                                size_t bytes) {
-        const struct cuda_driver *driver = &c->gpus->driver;
-        cu_stream                 stream;
+/* A copy through pinned memory, which has room for two pieces: while one goes up, the next one comes down.
+ * The streams wait for each other, not the host for them.
+ *
+ *     stream of `from`:  |- 0 to slot 0 -|- 1 to slot 1 -|- 2 to slot 0 -| ...
+ *     stream of `to`:                    |- 0 from 0 ----|- 1 from 1 ----| ...
+ */
+struct staging {
+        struct copying        *copying;
+        const struct gpu_copy *copy;
+        struct gpu_device     *to, *from;
+        unsigned char         *memory;
+        size_t                 piece_bytes;
+        cu_event               filled[2], emptied[2]; /* by slot; NULL: not made */
+};
 
-        TRY(go_to(c, from_device, &stream));
-        TRY(error_wrap(cuda_error(driver, driver->cuMemcpyDtoHAsync_v2(stage, from, bytes, stream)),
-                       "GPU %d: unable to copy %zu bytes to the host", from_device->info.device,
-                       bytes));
-        TRY(wait_on(c, from_device, stream));
-        count(&c->gpus->n_to_host, bytes);
-        TRY(go_to(c, to_device, &stream));
-        TRY(error_wrap(cuda_error(driver, driver->cuMemcpyHtoDAsync_v2(to, stage, bytes, stream)),
-                       "GPU %d: unable to copy %zu bytes from the host", to_device->info.device,
-                       bytes));
-        TRY(wait_on(c, to_device, stream));
-        count(&c->gpus->n_to_device, bytes);
+static struct error *failed(const struct staging *s, cu_result r) {
+        return error_wrap(cuda_error(&s->copying->gpus->driver, r),
+                          "unable to copy %zu bytes from GPU %d to GPU %d", s->copy->bytes,
+                          s->from->info.device, s->to->info.device);
+}
+
+/* Each event is of the device whose stream records it. */
+static struct error *make_events(struct staging *s, struct gpu_device *d, cu_event events[2]) {
+        cu_stream stream;
+
+        TRY(go_to(s->copying, d, &stream));
+        for (size_t i = 0; i < 2; i++) {
+                cu_event event;
+
+                TRY(failed(s, s->copying->gpus->driver.cuEventCreate(&event,
+                                                                     CU_EVENT_DISABLE_TIMING)));
+                events[i] = event;
+        }
         return NULL;
 }
 
-/* Through pinned memory, a piece at a time. When a piece fails, its copy may be in flight still: then all
- * streams are waited for before the memory is freed. */
+static void free_events(struct staging *s, cu_event events[2]) {
+        for (size_t i = 0; i < 2; i++)
+                if (events[i] != NULL)
+                        s->copying->gpus->driver.cuEventDestroy_v2(events[i]);
+}
+
+static struct error *fill(struct staging *s, size_t index, size_t bytes) {
+        const struct cuda_driver *driver = &s->copying->gpus->driver;
+        const size_t              slot = index % 2;
+        cu_stream                 stream;
+
+        TRY(go_to(s->copying, s->from, &stream));
+        if (index >= 2)
+                TRY(failed(s, driver->cuStreamWaitEvent(stream, s->emptied[slot], 0)));
+        TRY(failed(s,
+                   driver->cuMemcpyDtoHAsync_v2(s->memory + slot * s->piece_bytes,
+                                                (uintptr_t)s->copy->from + index * s->piece_bytes,
+                                                bytes, stream)));
+        count(&s->copying->gpus->n_to_host, bytes);
+        return failed(s, driver->cuEventRecord(s->filled[slot], stream));
+}
+
+static struct error *empty(struct staging *s, size_t index, size_t bytes) {
+        const struct cuda_driver *driver = &s->copying->gpus->driver;
+        const size_t              slot = index % 2;
+        cu_stream                 stream;
+
+        TRY(go_to(s->copying, s->to, &stream));
+        TRY(failed(s, driver->cuStreamWaitEvent(stream, s->filled[slot], 0)));
+        TRY(failed(s,
+                   driver->cuMemcpyHtoDAsync_v2((uintptr_t)s->copy->to + index * s->piece_bytes,
+                                                s->memory + slot * s->piece_bytes, bytes, stream)));
+        count(&s->copying->gpus->n_to_device, bytes);
+        return failed(s, driver->cuEventRecord(s->emptied[slot], stream));
+}
+
+static struct error *copy_pieces(struct staging *s) {
+        size_t left = s->copy->bytes;
+
+        TRY(make_events(s, s->from, s->filled));
+        TRY(make_events(s, s->to, s->emptied));
+        for (size_t i = 0; left > 0; i++) {
+                const size_t bytes = MIN(left, s->piece_bytes);
+
+                TRY(fill(s, i, bytes));
+                TRY(empty(s, i, bytes));
+                left -= bytes;
+        }
+        return NULL;
+}
+
+/* The memory is in use until the streams are empty. */
 static struct error *copy_staged(struct copying *c, const struct gpu_copy *copy,
                                  struct gpu_device *to, struct gpu_device *from) {
-        const size_t  stage_bytes = MIN(copy->bytes, STAGE_BYTES);
-        struct error *err = NULL;
-        void         *stage;
-        bool          is_pinned;
+        struct staging s = { .copying = c, .copy = copy, .to = to, .from = from };
+        struct error  *err;
+        void          *memory;
+        bool           is_pinned;
 
-        TRY(gpu_pinned_alloc(c->gpus, stage_bytes, &stage, &is_pinned));
-        for (size_t done = 0; done < copy->bytes && err == NULL; done += stage_bytes)
-                err = copy_piece(c, (uintptr_t)copy->to + done, to, (uintptr_t)copy->from + done,
-                                 from, stage, MIN(stage_bytes, copy->bytes - done));
-        if (err != NULL)
-                err = wait_for_all(c, err);
-        gpu_pinned_free(c->gpus, stage);
+        s.piece_bytes = MIN(copy->bytes, PIECE_BYTES);
+        TRY(gpu_pinned_alloc(c->gpus, MIN(copy->bytes, 2 * PIECE_BYTES), &memory, &is_pinned));
+        s.memory = memory;
+        err = wait_for_all(c, copy_pieces(&s));
+        free_events(&s, s.filled);
+        free_events(&s, s.emptied);
+        gpu_pinned_free(c->gpus, memory);
         return err;
 }
 

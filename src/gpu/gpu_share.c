@@ -7,25 +7,20 @@
 _Static_assert(sizeof(struct cu_ipc_handle) == GPU_SHARE_BYTES, "a handle is copied as it is");
 
 /* In the context of the device. */
-static struct error *share(struct gpus *g, int device, cu_pointer memory,
-                           struct cu_ipc_handle *ret) {
+static struct error *share(struct gpus *g, cu_pointer memory, struct cu_ipc_handle *ret,
+                           uint64_t *ret_offset) {
         const struct cuda_driver *driver = &g->driver;
         cu_pointer                base;
         size_t                    bytes;
 
-        TRY(error_wrap(cuda_error(driver, driver->cuMemGetAddressRange_v2(&base, &bytes, memory)),
-                       "GPU %d: unable to share memory", device));
-        /* The other process would get the beginning. */
-        if (base != memory)
-                return error_new(ERR_INVALID_ARG,
-                                 "GPU %d: unable to share memory that is within an allocation",
-                                 device);
-        return error_wrap(cuda_error(driver, driver->cuIpcGetMemHandle(ret, memory)),
-                          "GPU %d: unable to share memory", device);
+        TRY(cuda_error(driver, driver->cuMemGetAddressRange_v2(&base, &bytes, memory)));
+        TRY(cuda_error(driver, driver->cuIpcGetMemHandle(ret, base)));
+        *ret_offset = memory - base;
+        return NULL;
 }
 
 struct error *gpu_share(struct gpus *g, int device, const void *memory,
-                        unsigned char ret[GPU_SHARE_BYTES]) {
+                        unsigned char ret[GPU_SHARE_BYTES], uint64_t *ret_offset) {
         struct gpu_device   *d;
         struct gpu_visit     visit;
         struct cu_ipc_handle handle;
@@ -33,11 +28,11 @@ struct error *gpu_share(struct gpus *g, int device, const void *memory,
 
         TRY(gpu_get_device(g, device, &d));
         TRY(gpu_visit_begin(g, d, &visit));
-        err = share(g, device, (uintptr_t)memory, &handle);
+        err = share(g, (uintptr_t)memory, &handle, ret_offset);
         gpu_visit_end(&visit);
         if (err == NULL)
                 memcpy(ret, handle.bytes, GPU_SHARE_BYTES);
-        return err;
+        return error_wrap(err, "GPU %d: unable to share memory", device);
 }
 
 /* In the context of the device. The other process made the allocation, so that its size is not ours to

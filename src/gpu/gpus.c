@@ -112,9 +112,9 @@ static void add_devices(struct gpus *g, int n, const struct gpus_options *o) {
                 struct gpu_device d = { 0 };
                 AUTO_ERROR        err = read_device(&g->driver, i, &d);
 
-                if (err != NULL)
+                if (err != NULL && !o->is_quiet)
                         log_warn("GPU %d is not used: %s", i, err->message);
-                else if (check_device(&d.info, o))
+                else if (err == NULL && check_device(&d.info, o))
                         add_device(g, &d, o);
         }
 }
@@ -143,10 +143,12 @@ static int count_devices(const struct cuda_driver *c, bool is_quiet) {
         }
         err = cuda_error(c, r);
         if (err != NULL) {
-                log_warn("no GPU is used: CUDA's driver cannot be started: %s", err->message);
+                if (!is_quiet)
+                        log_warn("no GPU is used: CUDA's driver cannot be started: %s",
+                                 err->message);
                 return 0;
         }
-        if (n > MAX_GPUS)
+        if (n > MAX_GPUS && !is_quiet)
                 log_warn("of %d GPUs the first %d are used", n, MAX_GPUS);
         return MIN(n, MAX_GPUS);
 }
@@ -188,10 +190,10 @@ struct error *gpus_open(const struct gpus_options *o, struct gpus **ret) {
         err = cuda_driver_open(CUDA_LIBRARY, &driver);
         if (err == NULL)
                 return gpus_open_driver(&driver, o, ret);
-        if (err->code != ERR_NOT_FOUND)
-                log_warn("no GPU is used: %s", err->message);
-        else if (!o->is_quiet)
+        if (!o->is_quiet && err->code == ERR_NOT_FOUND)
                 log_info("no GPU is used: %s", err->message);
+        else if (!o->is_quiet)
+                log_warn("no GPU is used: %s", err->message);
         return NULL;
 }
 

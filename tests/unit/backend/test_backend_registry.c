@@ -221,6 +221,26 @@ static void test_configuration(void **state) {
         end(&p);
 }
 
+/* A server with GPUs says which it uses. */
+static void test_compute_capability(void **state) {
+        static char  gpus; /* only its address is used */
+        struct place p;
+
+        (void)state;
+        begin_with(&p, true, NULL, 0);
+        backend_registry_free(p.registry);
+        p.registry = backend_registry_new(
+                &(struct backend_registry_options){ .directory = p.backends,
+                                                    .auto_complete = true,
+                                                    .gpus = (struct gpus *)(void *)&gpus,
+                                                    .min_compute_capability = 7.5 });
+        assert_config(
+                &p, "fake",
+                "{\"cmdline\":{\"auto-complete-config\":\"true\",\"backend-directory\":\"%s\","
+                "\"default-max-batch-size\":\"4\",\"min-compute-capability\":\"7.500000\"}}");
+        end(&p);
+}
+
 static void test_settings_overlay(void **state) {
         /* One for the backend counts more than one for all, whichever was given first. */
         static const struct setting settings[] = {
@@ -453,6 +473,7 @@ SUITE(backend_registry) {
                 cmocka_unit_test(test_runtime_names_the_library),
                 cmocka_unit_test(test_names_that_escape),
                 cmocka_unit_test(test_configuration),
+                cmocka_unit_test(test_compute_capability),
                 cmocka_unit_test(test_settings_overlay),
                 cmocka_unit_test(test_each_library_opens_once),
                 cmocka_unit_test(test_failure_is_not_kept),

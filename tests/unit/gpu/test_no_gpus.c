@@ -42,7 +42,7 @@ static void test_refuses_devices(void **state) {
         assert_unknown(gpu_alloc(NULL, 1, 64, &memory), 1);
         assert_unknown(gpu_zero(NULL, 1, &memory, 64), 1);
         assert_unknown(gpu_growable_new(NULL, 2, 0, &growable), 2);
-        assert_unknown(gpu_share(NULL, 0, handle, handle), 0);
+        assert_unknown(gpu_share(NULL, 0, handle, handle, &n_free), 0);
         assert_unknown(gpu_open_shared(NULL, 0, handle, 1, &memory), 0);
         assert_null(memory);
         assert_null(growable);

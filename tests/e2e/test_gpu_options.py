@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The GPUs of a server: what it says of them, the options for them, their metrics."""
+import json
+import re
+
+import pytest
+import requests
+
+from conftest import BUILD, Server, write_repository
+from test_startup_and_stop import IDENTITY, messages
+
+DEVICES = [f"GPU {i}: Neso Fake GPU 9.0, compute capability 9.0, 1073741824 bytes, GPU-" for i in (0, 1)]
+OLD = ("GPU 2 is not used: Neso Fake GPU 5.2 has compute capability 5.2, the least that is used is "
+       "6.0")
+FAMILIES = ["neso_pinned_memory_pool_full_total", "neso_gpu_memory_pool_total_bytes",
+            "neso_gpu_memory_pool_used_bytes", "neso_gpu_memory_pool_full_total",
+            "neso_gpu_copied_bytes_total"]
+
+
+@pytest.fixture
+def on_gpus(tmp_path, monkeypatch):
+    """Servers find the stand-in of the driver; whatever is left on its devices is a failure."""
+    reports = tmp_path / "reports"
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(BUILD / "tests" / "gpu"))
+    monkeypatch.setenv("NESO_FAKE_GPU_REPORT", str(reports))
+    yield
+    assert not reports.exists() or reports.read_text() == ""
+
+
+def said(server):
+    return messages(server.text())
+
+
+def families(server):
+    page = requests.get(f"http://127.0.0.1:{server.port('metrics')}/metrics", timeout=20).text
+    return page, re.findall(r"^# TYPE (\S+) ", page, re.M)
+
+
+def start(tmp_path, *options, models=None):
+    folder = tmp_path / "models"
+    folder.mkdir()
+    write_repository(folder, models or {})
+    return Server(folder, options, waits_for=("http", "metrics"))
+
+
+@pytest.mark.usefixtures("on_gpus")
+def test_devices(tmp_path):
+    server = start(tmp_path, models={"model": IDENTITY})
+    page, names = families(server)
+    assert server.stop() == 0
+    lines = said(server)
+    for text in DEVICES:
+        assert sum(line.startswith(text) for line in lines) == 1, server.text()
+    assert lines.count(OLD) == 1
+    [row] = [line for line in lines if "min_supported_compute_capability" in line]
+    assert "| 6.0 " in row
+    [row] = [line for line in lines if line.startswith("| identity ")]
+    config = json.loads(row.strip("|").split("|")[2])
+    assert config["cmdline"]["min-compute-capability"] == "6.000000"
+    assert [name for name in names if name in FAMILIES] == FAMILIES
+    assert len(re.findall(r'^neso_gpu_memory_pool_total_bytes\{gpu_uuid="GPU-[0-9a-f-]{36}"\} 0$', page,
+                          re.M)) == 2
+    # A server without models on GPUs has no pool, and no context.
+    assert "\nnv_pinned_memory_pool_used_bytes 0\n" in page
+
+
+@pytest.mark.usefixtures("on_gpus")
+def test_least_compute_capability(tmp_path):
+    server = start(tmp_path, "--min-supported-compute-capability=5.2")
+    assert server.stop() == 0
+    assert any(line.startswith("GPU 2: Neso Fake GPU 5.2, compute capability 5.2") for line in
+               said(server))
+    assert not any("is not used" in line for line in said(server))
+
+
+@pytest.mark.usefixtures("on_gpus")
+def test_options_for_unknown_devices(tmp_path):
+    server = start(tmp_path, "--cuda-memory-pool-byte-size=0:1048576",
+                   "--cuda-memory-pool-byte-size=7:1", "--cuda-virtual-address-size=2:1",
+                   "--model-load-gpu-limit=8:0.5", "--model-load-gpu-limit=1:0.5")
+    assert server.stop() == 0
+    warnings = [line for line in said(server) if "has no effect" in line]
+    assert warnings == [f"--{option} has no effect for GPU {device}: the GPUs are 0,1"
+                        for option, device in (("cuda-memory-pool-byte-size", 7),
+                                               ("cuda-virtual-address-size", 2),
+                                               ("model-load-gpu-limit", 8))]
+
+
+@pytest.mark.usefixtures("on_gpus")
+def test_no_device(tmp_path, monkeypatch):
+    monkeypatch.setenv("NESO_FAKE_GPU_DEVICES", "0")
+    server = start(tmp_path)
+    assert server.stop() == 0
+    assert "no GPU is used: CUDA's driver has no device" in said(server)
+
+
+@pytest.mark.usefixtures("on_gpus")
+def test_driver_fails(tmp_path, monkeypatch):
+    """A server with a broken driver serves without GPUs."""
+    monkeypatch.setenv("NESO_FAKE_GPU_FAIL", "cuInit:1+:999")
+    server = start(tmp_path, models={"model": IDENTITY})
+    _, names = families(server)
+    assert requests.get(f"{server.url}/v2/models/model/ready", timeout=20).status_code == 200
+    assert server.stop() == 0
+    assert "no GPU is used: CUDA's driver cannot be started: CUDA error 999" in said(server)
+    assert not set(names) & set(FAMILIES)
+
+
+def assert_no_gpus(server):
+    page, names = families(server)
+    assert server.stop() == 0
+    lines = said(server)
+    for option in ("cuda-memory-pool-byte-size", "cuda-virtual-address-size", "model-load-gpu-limit"):
+        assert lines.count(f"--{option} has no effect: this server has no GPUs") == 1
+    assert not set(names) & set(FAMILIES)
+    assert "\nnv_pinned_memory_pool_total_bytes 268435456\n" in page
+    assert not any(line.startswith("GPU ") for line in lines)
+    [row] = [line for line in lines if "min_supported_compute_capability" in line]
+    assert "| 0.0 " in row
+
+
+GPU_OPTIONS = ("--cuda-memory-pool-byte-size=0:1048576", "--cuda-virtual-address-size=0:1",
+               "--model-load-gpu-limit=0:0.5")
+
+
+@pytest.mark.usefixtures("on_gpus")
+def test_cpu_only(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITON_SERVER_CPU_ONLY", "1")
+    server = start(tmp_path, *GPU_OPTIONS)
+    assert_no_gpus(server)
+    assert "no GPU is used: TRITON_SERVER_CPU_ONLY is set" in said(server)
+
+
+def test_no_driver(tmp_path, monkeypatch):
+    """The name of a library that is none: that of a machine with a driver is not found."""
+    folder = tmp_path / "libraries"
+    folder.mkdir()
+    (folder / "libcuda.so.1").write_text("no library\n")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
+    server = start(tmp_path, *GPU_OPTIONS)
+    assert_no_gpus(server)
+    [line] = [line for line in said(server) if "no GPU is used" in line]
+    assert line.startswith("no GPU is used: unable to load shared library 'libcuda.so.1': ")
+
+
+def test_library_without_the_functions(tmp_path, monkeypatch):
+    """One warning names the function."""
+    folder = tmp_path / "libraries"
+    folder.mkdir()
+    (folder / "libcuda.so.1").symlink_to((BUILD / "tests" / "gpu" / "libnvidia-ml.so.1").resolve())
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
+    server = start(tmp_path, *GPU_OPTIONS)
+    assert_no_gpus(server)
+    assert said(server).count("no GPU is used: libcuda.so.1 has no function cuInit") == 1
