@@ -34,13 +34,16 @@ struct TRITONSERVER_Error *TRITONBACKEND_StateBuffer(TRITONBACKEND_State *state,
                                                      const uint64_t           buffer_byte_size,
                                                      TRITONSERVER_MemoryType *memory_type,
                                                      int64_t                 *memory_type_id) {
+        enum memory_type type;
+
         API_NEEDS(state);
         API_NEEDS(buffer);
         API_NEEDS(memory_type);
         API_NEEDS(memory_type_id);
-        API_TRY(implicit_state_buffer(implicit_state_from_api(state), buffer_byte_size, buffer));
-        *memory_type = TRITONSERVER_MEMORY_CPU;
-        *memory_type_id = 0;
+        type = (enum memory_type) * memory_type;
+        API_TRY(implicit_state_buffer(implicit_state_from_api(state), buffer_byte_size, &type,
+                                      memory_type_id, buffer));
+        *memory_type = (TRITONSERVER_MemoryType)type;
         return NULL;
 }
 

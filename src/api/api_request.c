@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The C API of TRITONSERVER_InferenceRequest. */
 #include "api/api_types.h"
+#include "gpu/gpu.h"
 #include "infer/model.h"
 #include "infer/request.h"
 #include "server/server.h"
@@ -173,6 +174,24 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestRemoveAllInputs(
         return NULL;
 }
 
+/* The device must be one of the server's. */
+static COLD struct error *append_on_device(struct request *req, const char *input, const void *base,
+                                           const struct buffer_attributes *attributes,
+                                           const char                     *host_policy) {
+        const struct gpus *gpus = req->model->gpus;
+        int64_t            device = attributes->memory_id;
+
+        if (gpus == NULL)
+                return error_new(ERR_UNSUPPORTED, "input '%s' is in GPU memory: GPUs not supported",
+                                 input);
+        if (gpus_find(gpus, device) == NULL)
+                return request_error(req, ERR_INVALID_ARG,
+                                     "input '%s' is in the memory of GPU %lld, which this server "
+                                     "does not have; its GPUs are: %s",
+                                     input, (long long)device, gpus_list(gpus));
+        return request_append_bytes(req, input, base, attributes, host_policy);
+}
+
 static struct TRITONSERVER_Error *append_bytes(
         struct TRITONSERVER_InferenceRequest *inference_request, const char *name, const void *base,
         const struct buffer_attributes *attributes, const char *host_policy) {
@@ -182,9 +201,8 @@ static struct TRITONSERVER_Error *append_bytes(
                 return error_to_api(api_bad_value("TRITONSERVER_InferenceRequestAppendInputData",
                                                   "memory type", (int)attributes->memory_type));
         if (attributes->memory_type == MEMORY_GPU)
-                return error_to_api(error_new(ERR_UNSUPPORTED,
-                                              "input '%s' is in GPU memory: GPUs not supported",
-                                              name));
+                return error_to_api(append_on_device(REQUEST(inference_request), name, base,
+                                                     attributes, host_policy));
         return error_to_api(request_append_bytes(REQUEST(inference_request), name, base, attributes,
                                                  host_policy));
 }

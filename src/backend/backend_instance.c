@@ -4,7 +4,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "infer/host_inputs.h"
 #include "infer/infer_thread.h"
+#include "infer/model.h"
 #include "infer/request_split.h"
 #include "infer/trace.h"
 #include "observe/model_stats.h"
@@ -29,18 +31,67 @@ static struct error *call(struct backend_instance *in, backend_instance_fn funct
         return (struct error *)function((TRITONBACKEND_ModelInstance *)in);
 }
 
+static void refuse_all(struct request **requests, uint32_t n, enum failure_reason reason,
+                       const struct error *why) {
+        for (uint32_t i = 0; i < n; i++)
+                request_refuse(requests[i], why, reason);
+}
+
+/* Copies inputs that lie on devices to the host, for a backend that does not look there. Refuses the requests
+ * for which that fails, and returns the number of the others, which become the first of the array. The place
+ * of a sequence's request may be that of its slot: then all are refused. */
+static COLD uint32_t bring_inputs(struct backend_instance *in, struct request **requests,
+                                  uint32_t n) {
+        uint64_t start_ns = backend_instance_execution_start(in);
+        uint32_t n_kept = 0;
+        bool     has_copied = false;
+
+        if (requests[0]->model->takes_device_memory)
+                return n;
+        for (uint32_t i = 0; i < n; i++) {
+                struct request *req = requests[i];
+                AUTO_ERROR      err = NULL;
+
+                if (req->has_device_inputs) {
+                        err = host_inputs_copy(req, start_ns);
+                        has_copied = has_copied || req->has_host_copies;
+                }
+                if (err == NULL) {
+                        requests[n_kept++] = req;
+                } else if (in->model->has_sequences) {
+                        refuse_all(requests, n, FAILURE_OTHER, err);
+                        return 0;
+                } else {
+                        request_refuse(req, err, FAILURE_OTHER);
+                }
+        }
+        atomic_store_explicit(&in->copies_start_ns, has_copied ? start_ns : 0,
+                              memory_order_relaxed);
+        return n_kept;
+}
+
+static inline void end_execution(struct executor *e) {
+        atomic_store_explicit(&e->start_ns, 0, memory_order_relaxed);
+        infer_thread_end_all_responses();
+}
+
 /* Passes the requests to the backend. When it refuses the batch, it has answered and released none. */
 static void execute_backend(struct executor *e, struct request **requests, uint32_t n) {
         struct error *err;
 
         infer_thread_end_all_responses(); /* when a response of another backend led here */
+        if (self(e)->model->backend->gpus != NULL) {
+                n = bring_inputs(self(e), requests, n);
+                if (n == 0) {
+                        end_execution(e);
+                        return;
+                }
+        }
         err = call_execute(self(e), requests, n);
-        atomic_store_explicit(&e->start_ns, 0, memory_order_relaxed);
-        infer_thread_end_all_responses();
+        end_execution(e);
         if (err == NULL)
                 return;
-        for (uint32_t i = 0; i < n; i++)
-                request_refuse(requests[i], err, FAILURE_BACKEND);
+        refuse_all(requests, n, FAILURE_BACKEND, err);
         error_free(err);
 }
 
@@ -206,10 +257,30 @@ static void report_trace(struct trace *t, struct model_stats *succeeded,
                 trace_mark_latency(t, succeeded, times);
 }
 
+static uint64_t copies_start(const struct backend_instance *in) {
+        return atomic_load_explicit(&in->copies_start_ns, memory_order_relaxed);
+}
+
+/* The copies of inputs from devices are a part of the time for inputs. */
+static void count_copies(struct request_times *times, uint64_t start_ns) {
+        if (start_ns != 0 && start_ns < times->exec_start_ns)
+                times->exec_start_ns = start_ns;
+}
+
+static COLD void count_execution_with_copies(struct backend_instance *in, uint64_t batch_size,
+                                             const struct request_times *times) {
+        struct request_times with_copies = *times;
+
+        count_copies(&with_copies, copies_start(in));
+        model_stats_execution(in->model->stats, batch_size, &with_copies);
+}
+
 void backend_instance_report(struct backend_instance *in, struct request *req, bool is_success,
                              struct request_times *times) {
         if (in->model->has_sequences && request_is_null(req))
                 return; /* checked for such models only: the flag is in a cache line of its own */
+        if (copies_start(in) != 0)
+                count_copies(times, host_inputs_start(req));
         if (in->model->has_parts && req->is_part) {
                 split_part_report(req, times);
                 return;
@@ -235,7 +306,10 @@ void backend_instance_report_batch(struct backend_instance *in, uint64_t batch_s
         if (in->executor.may_inline)
                 atomic_store_explicit(&in->executor.reported_end_ns, times->exec_end_ns,
                                       memory_order_relaxed);
-        model_stats_execution(in->model->stats, batch_size, times);
+        if (copies_start(in) != 0)
+                count_execution_with_copies(in, batch_size, times);
+        else
+                model_stats_execution(in->model->stats, batch_size, times);
 }
 
 static enum response_outcome outcome_of(const struct response_record *r) {

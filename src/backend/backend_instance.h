@@ -26,6 +26,8 @@ struct backend_instance {
         bool                                 is_started;  /* to be finalised, initialised or not */
         char                                *file; /* owned; of its group; NULL: the model's */
         struct shared_group *shared; /* the model's: what it shares with others of its group */
+        /* When the running execution began to copy inputs from devices; 0: it copied none. */
+        _Atomic uint64_t copies_start_ns;
 };
 
 /* Options of an instance; `name` and `host_policy_json` are copied. */

@@ -74,8 +74,7 @@ static struct error *insert_entry(const struct cache_transfer *t, const struct c
                 return error_new(ERR_INVALID_ARG,
                                  "the buffer of the cache entry has %zu bytes, it takes %zu",
                                  to->attributes.byte_size, t->n_bytes);
-        serialized_response_write(t->from, to->base);
-        return NULL;
+        return serialized_response_write(t->from, to->base);
 }
 
 struct error *cache_transfer_copy(struct cache_transfer *t, const struct cache_entry *e) {

@@ -2,6 +2,7 @@
 #include "cache/serialized_response.h"
 
 #include "base/mem.h"
+#include "infer/buffer_copy.h"
 #include "infer/model.h"
 #include "infer/request.h"
 #include "infer/response.h"
@@ -38,24 +39,42 @@ struct kept_output {
 
 /* The place where the next part is written. With `to` NULL the parts are only measured. */
 struct writer {
-        char  *to;
-        size_t at;
-        bool   has_overflowed;
+        char         *to;
+        size_t        at;
+        bool          has_overflowed;
+        struct error *error; /* owned: an output could not be copied from its device */
 };
 
-static void put_bytes(struct writer *w, const void *bytes, size_t n) {
+/* Returns where n bytes go; NULL when they are only measured. */
+static char *reserve_bytes(struct writer *w, size_t n) {
         size_t padded;
+        char  *to = w->to != NULL ? w->to + w->at : NULL;
 
         if (!size_add(n, 7, &padded) || !size_add(w->at, padded & ~(size_t)7, &padded)) {
                 w->has_overflowed = true;
-                return;
+                return NULL;
         }
-        if (w->to != NULL && n > 0)
-                memcpy(w->to + w->at, bytes, n);
         /* Padding is zeroed: old contents of the memory must not reach the cache. */
-        if (w->to != NULL)
-                memset(w->to + w->at + n, 0, padded - w->at - n);
+        if (to != NULL)
+                memset(to + n, 0, padded - w->at - n);
         w->at = padded;
+        return to;
+}
+
+static void put_bytes(struct writer *w, const void *bytes, size_t n) {
+        char *to = reserve_bytes(w, n);
+
+        if (to != NULL && n > 0)
+                memcpy(to, bytes, n);
+}
+
+/* The bytes of an output on a device are copied to the host here. */
+static void put_tensor(struct writer *w, const struct response_output *o) {
+        char *to = reserve_bytes(w, o->byte_size);
+
+        if (to != NULL && w->error == NULL)
+                w->error = buffer_read(o->response->source.model->gpus, &o->attributes, o->base, to,
+                                       o->byte_size);
 }
 
 static size_t value_bytes(const struct parameter *p) {
@@ -93,7 +112,7 @@ static void put_output(struct writer *w, const struct response_output *o) {
         put_bytes(w, &head, sizeof(head));
         put_bytes(w, o->shape, o->n_dims * sizeof(*o->shape));
         put_bytes(w, o->name, head.name_bytes);
-        put_bytes(w, o->base, o->byte_size);
+        put_tensor(w, o);
 }
 
 static void put_response(struct writer *w, const struct response *r) {
@@ -118,18 +137,19 @@ bool serialized_response_measure(const struct response *r, size_t *ret) {
                 if (p->type == PARAMETER_BYTES)
                         return false; /* buffers belong to the creator of the response */
         for (const struct response_output *o = r->first_output; o != NULL; o = o->next)
-                if (!o->has_buffer || o->attributes.memory_type == MEMORY_GPU ||
-                    (o->base == NULL && o->byte_size > 0))
+                if (!o->has_buffer || (o->base == NULL && o->byte_size > 0) ||
+                    (buffer_is_on_device(&o->attributes) && r->source.model->gpus == NULL))
                         return false;
         put_response(&w, r);
         *ret = w.at;
         return !w.has_overflowed;
 }
 
-void serialized_response_write(const struct response *r, void *to) {
+struct error *serialized_response_write(const struct response *r, void *to) {
         struct writer w = { .to = to };
 
         put_response(&w, r);
+        return w.error;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -223,8 +243,8 @@ static bool is_wanted(const struct request *req, const char *name) {
 static struct error *add_output(struct response *r, const char *name,
                                 const struct kept_output *head, const void *dims,
                                 const void *bytes) {
-        enum memory_type        type = MEMORY_CPU;
-        int64_t                 id = 0, *shape;
+        enum memory_type        type;
+        int64_t                *shape;
         struct response_output *o;
         void                   *to;
 
@@ -237,7 +257,7 @@ static struct error *add_output(struct response *r, const char *name,
         TRY(response_add_client_output(r, name, (enum data_type)head->type, head->n_dims, &o,
                                        &shape));
         memcpy(shape, dims, head->n_dims * sizeof(*shape));
-        TRY(response_output_buffer(o, head->byte_size, &type, &id, &to));
+        TRY(response_output_host_buffer(o, head->byte_size, &type, &to));
         if (type == MEMORY_GPU)
                 return error_new(ERR_UNSUPPORTED, "output '%s' is not in CPU memory", name);
         if (head->byte_size > 0)

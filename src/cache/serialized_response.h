@@ -23,10 +23,11 @@ struct request;
 struct response;
 
 /* Computes the size in bytes; false for responses that are not kept: failures, outputs that are not
- * in CPU memory, parameters of bytes. */
+ * in memory that the server can read, parameters of bytes. */
 bool serialized_response_measure(const struct response *r, size_t *ret) NODISCARD;
-/* `to` has the measured number of bytes. */
-void serialized_response_write(const struct response *r, void *to);
+/* `to` has the measured number of bytes. Outputs on devices are copied from there. UNAVAILABLE when the
+ * driver refuses that. */
+struct error *serialized_response_write(const struct response *r, void *to) NODISCARD;
 
 /* Creates a response to `req` with the outputs that it asks for, in memory of its allocator.
  * NOT_FOUND when one of them was not kept, INTERNAL when the bytes are not a kept response. */

@@ -209,6 +209,7 @@ void infer_call_init(struct infer_call *c, const struct infer_call_options *opti
         c->regions = NULL;
         c->targets = NULL;
         c->n_regions = c->n_targets = 0;
+        c->has_gpu_targets = false;
         c->unary = NULL;
         c->trace = NULL;
         c->is_started = false;
@@ -238,7 +239,7 @@ void infer_call_done(struct infer_call *c) {
         c->request = NULL;
         admission_leave(&c->pass);
         for (size_t i = 0; i < c->n_regions; i++)
-                shm_region_unref(c->regions[i]);
+                shm_region_unref_later(c->regions[i]);
         c->n_regions = c->n_targets = 0;
 }
 
@@ -352,12 +353,34 @@ struct error *infer_call_get_response(struct infer_call                      *c,
 /* The default limit of a gRPC message. */
 #define MAX_COPIED_BYTES ((size_t)1 << 30)
 
+static bool waits_for_device(const struct infer_call *c, const struct infer_request *q) {
+        struct shared_memory *m = c->options.core->shared_memory;
+
+        if (!shared_memory_has_gpus(m))
+                return false;
+        for (uint32_t i = 0; i < q->n_inputs; i++) {
+                const struct infer_input *in = &q->inputs[i];
+
+                if (in->datatype == TRITONSERVER_TYPE_BYTES && in->shared_memory.region != NULL &&
+                    shared_memory_has_cuda(m, in->shared_memory.region))
+                        return true;
+        }
+        return false;
+}
+
+bool infer_call_is_long(const struct infer_call *c, const struct infer_request *q,
+                        size_t max_work) {
+        return max_work < SIZE_MAX && (infer_request_work(q) > max_work || waits_for_device(c, q));
+}
+
+/* *ret_gpu is NULL when the memory is the host's. */
 static struct error *find_place(struct infer_call *c, const struct infer_shared_memory *asked,
-                                char **ret) {
+                                char **ret, const struct cuda_region **ret_gpu) {
         struct shm_region *r;
 
         TRY(shared_memory_take(c->options.core->shared_memory, asked->region, &r));
         c->regions[c->n_regions++] = r;
+        *ret_gpu = r->kind == SHARED_MEMORY_CUDA ? &r->cuda : NULL;
         return shm_region_find(r, asked->offset, asked->byte_size, ret);
 }
 
@@ -374,9 +397,13 @@ static struct error *copy_input(struct infer_call *c, struct infer_input *in) {
         copy = buf_new(c->options.pool, in->bytes.len);
         if (copy == NULL)
                 return infer_no_memory();
-        memcpy(copy->bytes, in->bytes.ptr, in->bytes.len);
-        in->bytes.ptr = copy->bytes;
         in->converted = copy;
+        if (in->gpu != NULL && in->bytes.len > 0)
+                TRY(cuda_region_read(in->gpu, in->bytes.ptr, in->bytes.len, copy->bytes));
+        else if (in->gpu == NULL)
+                memcpy(copy->bytes, in->bytes.ptr, in->bytes.len);
+        in->bytes.ptr = copy->bytes;
+        in->gpu = NULL;
         return NULL;
 }
 
@@ -385,22 +412,25 @@ static struct error *place_input(struct infer_call *c, struct infer_input *in) {
 
         if (in->shared_memory.region == NULL)
                 return NULL;
-        TRY(find_place(c, &in->shared_memory, &memory));
+        TRY(find_place(c, &in->shared_memory, &memory, &in->gpu));
         in->bytes = str_range(memory, (size_t)in->shared_memory.byte_size);
         return in->datatype == TRITONSERVER_TYPE_BYTES ? copy_input(c, in) : NULL;
 }
 
 static struct error *place_output(struct infer_call *c, const struct infer_requested_output *out) {
-        char *memory;
+        const struct cuda_region *gpu;
+        char                     *memory;
 
         if (out->shared_memory.region == NULL)
                 return NULL;
-        TRY(find_place(c, &out->shared_memory, &memory));
+        TRY(find_place(c, &out->shared_memory, &memory, &gpu));
         c->targets[c->n_targets++] = (struct infer_call_target){
                 .output = out->name,
                 .memory = memory,
                 .bytes = (size_t)out->shared_memory.byte_size,
+                .gpu = gpu,
         };
+        c->has_gpu_targets |= gpu != NULL;
         return NULL;
 }
 
@@ -503,6 +533,34 @@ static struct error *append_bytes(struct TRITONSERVER_InferenceRequest *r, const
                                                              TRITONSERVER_MEMORY_CPU, 0));
 }
 
+static struct error *describe_gpu_bytes(struct TRITONSERVER_BufferAttributes *a,
+                                        const struct cuda_region *gpu, size_t bytes) {
+        TRY(core_error_take(
+                TRITONSERVER_BufferAttributesSetMemoryType(a, TRITONSERVER_MEMORY_GPU)));
+        TRY(core_error_take(TRITONSERVER_BufferAttributesSetMemoryTypeId(a, gpu->device)));
+        TRY(core_error_take(TRITONSERVER_BufferAttributesSetByteSize(a, bytes)));
+        return core_error_take(
+                TRITONSERVER_BufferAttributesSetCudaIpcHandle(a, (void *)gpu->handle));
+}
+
+/* The handle is passed on, too: a backend in a process of its own opens the memory with it. */
+static struct error *append_gpu_bytes(struct TRITONSERVER_InferenceRequest *r,
+                                      const struct infer_input             *in) {
+        struct TRITONSERVER_BufferAttributes *a;
+        struct error                         *err;
+
+        if (in->bytes.len == 0)
+                return NULL;
+        TRY(core_error_take(TRITONSERVER_BufferAttributesNew(&a)));
+        err = describe_gpu_bytes(a, in->gpu, in->bytes.len);
+        if (err == NULL)
+                err = core_error_take(
+                        TRITONSERVER_InferenceRequestAppendInputDataWithBufferAttributes(
+                                r, in->name, in->bytes.ptr, a));
+        core_error_drop(TRITONSERVER_BufferAttributesDelete(a));
+        return err;
+}
+
 static struct error *add_inputs(struct TRITONSERVER_InferenceRequest *r,
                                 const struct infer_request           *q) {
         if (q->is_raw) {
@@ -514,7 +572,8 @@ static struct error *add_inputs(struct TRITONSERVER_InferenceRequest *r,
 
                 TRY(core_error_take(TRITONSERVER_InferenceRequestAddInput(r, in->name, in->datatype,
                                                                           in->shape, in->n_dims)));
-                TRY(append_bytes(r, in->name, in->bytes));
+                TRY(in->gpu == NULL ? append_bytes(r, in->name, in->bytes)
+                                    : append_gpu_bytes(r, in));
         }
         return NULL;
 }
@@ -532,6 +591,9 @@ struct error *infer_call_fill(struct infer_call *c, const struct infer_request *
         for (uint32_t i = 0; i < q->n_outputs; i++)
                 TRY(core_error_take(
                         TRITONSERVER_InferenceRequestAddRequestedOutput(r, q->outputs[i].name)));
+        if (c->has_gpu_targets)
+                TRY(core_error_take(TRITONSERVER_InferenceRequestSetResponseCallback(
+                        r, c->options.core->gpu_allocator, c, on_response, c)));
         /* The client could change shared memory after the cache key was computed. The response
          * would then be cached under the key of other bytes, and other clients would get it. */
         if (c->n_regions > 0)
@@ -568,9 +630,8 @@ static void *take_inline(struct infer_call *c, size_t bytes) {
 }
 
 static struct error *allocate_output(struct infer_call *c, const char *output, size_t bytes,
-                                     void **ret_memory, struct buf **ret_holder) {
-        const struct infer_call_target *target = find_target(c, output);
-
+                                     const struct infer_call_target *target, void **ret_memory,
+                                     struct buf **ret_holder) {
         *ret_holder = NULL;
         if (target != NULL && bytes > target->bytes)
                 return error_new(ERR_INVALID_ARG,
@@ -590,6 +651,16 @@ static struct error *allocate_output(struct infer_call *c, const char *output, s
         return NULL;
 }
 
+/* The client's memory is used whatever the backend prefers. Without bytes an output has no place on a
+ * device: a backend on the CPU refuses that. */
+static void place_of(const struct infer_call_target *target, TRITONSERVER_MemoryType *ret_type,
+                     int64_t *ret_id) {
+        bool is_gpu = target != NULL && target->gpu != NULL;
+
+        *ret_type = is_gpu ? TRITONSERVER_MEMORY_GPU : TRITONSERVER_MEMORY_CPU;
+        *ret_id = is_gpu ? target->gpu->device : 0;
+}
+
 static struct TRITONSERVER_Error *on_alloc(struct TRITONSERVER_ResponseAllocator *allocator,
                                            const char *tensor_name, size_t byte_size,
                                            TRITONSERVER_MemoryType memory_type,
@@ -597,14 +668,14 @@ static struct TRITONSERVER_Error *on_alloc(struct TRITONSERVER_ResponseAllocator
                                            void                   **buffer_userp,
                                            TRITONSERVER_MemoryType *actual_memory_type,
                                            int64_t                 *actual_memory_type_id) {
-        struct buf   *holder = NULL;
-        struct error *err;
+        const struct infer_call_target *target = find_target(userp, tensor_name);
+        struct buf                     *holder = NULL;
+        struct error                   *err;
 
         (void)allocator, (void)memory_type, (void)memory_type_id;
         *buffer = NULL;
-        *actual_memory_type = TRITONSERVER_MEMORY_CPU;
-        *actual_memory_type_id = 0;
-        err = allocate_output(userp, tensor_name, byte_size, buffer, &holder);
+        place_of(byte_size > 0 ? target : NULL, actual_memory_type, actual_memory_type_id);
+        err = allocate_output(userp, tensor_name, byte_size, target, buffer, &holder);
         *buffer_userp = holder;
         return core_error_give(err);
 }
@@ -623,17 +694,39 @@ static struct TRITONSERVER_Error *on_query(struct TRITONSERVER_ResponseAllocator
                                            void *userp, const char *tensor_name, size_t *byte_size,
                                            TRITONSERVER_MemoryType *memory_type,
                                            int64_t                 *memory_type_id) {
-        (void)allocator, (void)userp, (void)tensor_name, (void)byte_size;
-        *memory_type = TRITONSERVER_MEMORY_CPU;
-        *memory_type_id = 0;
+        (void)allocator, (void)byte_size;
+        place_of(tensor_name != NULL ? find_target(userp, tensor_name) : NULL, memory_type,
+                 memory_type_id);
         return NULL;
 }
 
-static struct error *make_allocator(struct infer_core *core) {
-        TRY(core_error_take(
-                TRITONSERVER_ResponseAllocatorNew(&core->allocator, on_alloc, on_free, NULL)));
+/* Adds the client's handle to the buffer of an output in a CUDA region. */
+static struct TRITONSERVER_Error *on_describe(
+        struct TRITONSERVER_ResponseAllocator *allocator, const char *tensor_name,
+        struct TRITONSERVER_BufferAttributes *buffer_attributes, void *userp, void *buffer_userp) {
+        const struct infer_call_target *target = find_target(userp, tensor_name);
+        TRITONSERVER_MemoryType         type;
+        struct TRITONSERVER_Error      *err =
+                TRITONSERVER_BufferAttributesMemoryType(buffer_attributes, &type);
+
+        (void)allocator, (void)buffer_userp;
+        if (err != NULL || type != TRITONSERVER_MEMORY_GPU || target == NULL || target->gpu == NULL)
+                return err;
+        return TRITONSERVER_BufferAttributesSetCudaIpcHandle(buffer_attributes,
+                                                             (void *)target->gpu->handle);
+}
+
+static struct error *make_allocator(struct TRITONSERVER_ResponseAllocator **ret) {
+        TRY(core_error_take(TRITONSERVER_ResponseAllocatorNew(ret, on_alloc, on_free, NULL)));
+        return core_error_take(TRITONSERVER_ResponseAllocatorSetQueryFunction(*ret, on_query));
+}
+
+static struct error *make_allocators(struct infer_core *core) {
+        TRY(make_allocator(&core->allocator));
+        TRY(make_allocator(&core->gpu_allocator));
         return core_error_take(
-                TRITONSERVER_ResponseAllocatorSetQueryFunction(core->allocator, on_query));
+                TRITONSERVER_ResponseAllocatorSetBufferAttributesFunction(core->gpu_allocator,
+                                                                          on_describe));
 }
 
 struct error *infer_core_init(struct infer_core *core, const struct infer_core_options *options) {
@@ -645,7 +738,7 @@ struct error *infer_core_init(struct infer_core *core, const struct infer_core_o
                 .admission = options->admission,
         };
         TRY(header_forward_init(&core->header_forward, options->header_forward_pattern));
-        err = make_allocator(core);
+        err = make_allocators(core);
         if (err != NULL)
                 infer_core_done(core);
         return err;
@@ -655,5 +748,7 @@ void infer_core_done(struct infer_core *core) {
         header_forward_done(&core->header_forward);
         if (core->allocator != NULL)
                 core_error_drop(TRITONSERVER_ResponseAllocatorDelete(core->allocator));
-        core->allocator = NULL;
+        if (core->gpu_allocator != NULL)
+                core_error_drop(TRITONSERVER_ResponseAllocatorDelete(core->gpu_allocator));
+        core->allocator = core->gpu_allocator = NULL;
 }

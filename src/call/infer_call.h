@@ -10,7 +10,9 @@
  * once. Otherwise a mail carries the call to the loop.
  *
  * Small outputs get memory inside of the call, larger ones from the buffer pool. The socket is then
- * written from the memory into which the backend wrote.
+ * written from the memory into which the backend wrote. A backend that prefers memory of a GPU gets
+ * it only when the client gave a CUDA region for the output; otherwise it copies the output to the
+ * host, which the socket needs anyway.
  *
  * A unary protocol takes its one response in on_done(). When the first response comes without the
  * FINAL flag, on_early() is called on the loop before the end, for a protocol that need not wait
@@ -53,6 +55,7 @@
 /* A cache line: backends write outputs with vector instructions. */
 #define INFER_CALL_ALIGNMENT 64
 
+struct cuda_region;
 struct loop_work;
 struct shared_memory;
 struct shm_region;
@@ -61,6 +64,8 @@ struct shm_region;
 struct infer_core {
         struct TRITONSERVER_Server            *server;    /* borrowed */
         struct TRITONSERVER_ResponseAllocator *allocator; /* owned */
+        /* owned: for calls with outputs in CUDA regions. It describes each output's buffer, too. */
+        struct TRITONSERVER_ResponseAllocator *gpu_allocator;
         struct shared_memory *shared_memory; /* borrowed; NULL = there are no regions */
         struct admission     *admission;     /* borrowed; NULL = no limits */
         struct header_forward header_forward;
@@ -87,9 +92,10 @@ typedef void (*infer_call_response_fn)(struct infer_call                     *ca
 
 /* Memory of the client for an output, in a shared-memory region. */
 struct infer_call_target {
-        const char *output; /* borrowed: the request */
-        void       *memory; /* borrowed: a region that the call holds */
-        size_t      bytes;
+        const char               *output; /* borrowed: the request */
+        void                     *memory; /* borrowed: a region that the call holds */
+        size_t                    bytes;
+        const struct cuda_region *gpu; /* borrowed: the region, if `memory` is a device's */
 };
 
 /* Limits of the responses of a streamed call between the backend and the socket. */
@@ -128,6 +134,7 @@ struct infer_call {
         struct infer_call_target             *targets; /* in arena */
         size_t                                n_regions;
         size_t                                n_targets;
+        bool                                  has_gpu_targets;
         struct trace_record        *trace; /* borrowed until on_done(); NULL = not traced */
         bool                        is_started;
         bool                        is_final_response; /* in on_response(): it is the last */
@@ -155,9 +162,14 @@ void infer_call_done(struct infer_call *c);
 /* Makes the request of the core. Version -1 is the highest one that is ready. Errors are those of
  * the core (unknown model and similar), or UNAVAILABLE when too many requests are in flight. */
 struct error *infer_call_open(struct infer_call *c, const char *model, int64_t version) NODISCARD;
+/* True when to find the regions and to fill the request takes more than `max_work` (see
+ * infer_request_work()), or waits for a device: strings in a CUDA region are copied to the host. The
+ * loop then has another thread do it. With SIZE_MAX never true. */
+bool infer_call_is_long(const struct infer_call *c, const struct infer_request *q, size_t max_work);
 /* Finds the memory of inputs and outputs in shared memory, and holds the regions until
  * infer_call_done(). Inputs come first, then outputs, each in order; errors name the region. Bytes
- * that the core checks one by one are copied, since the client could change them after the check.
+ * that the core checks one by one are copied, since the client could change them after the check;
+ * from a CUDA region to the host, too.
  */
 struct error *infer_call_find_regions(struct infer_call *c, struct infer_request *q,
                                       struct arena *arena) NODISCARD;

@@ -25,6 +25,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct cuda_region;
+
 /* Far beyond any model, and small enough that a hostile message stays cheap. */
 #define INFER_MAX_TENSORS 4096
 #define INFER_MAX_PARAMETERS 4096
@@ -61,6 +63,8 @@ struct infer_input {
         struct str            bytes;     /* borrowed: in the body, in the arena or in `converted` */
         struct buf           *converted; /* ref; NULL when bytes are elsewhere */
         struct infer_shared_memory shared_memory;
+        const struct cuda_region  *gpu; /* borrowed: `bytes` are memory of its device, which the
+                                         * CPU must not read; NULL: memory of the host */
 };
 
 struct infer_requested_output {
@@ -141,7 +145,7 @@ struct infer_output {
         TRITONSERVER_DataType  datatype;
         uint32_t               n_dims;
         const int64_t         *shape;
-        struct str             bytes;
+        struct str             bytes;  /* INFER_OUTPUT_SHARED_MEMORY: perhaps a device's memory */
         struct buf            *holder; /* borrowed: the buffer that `bytes` is in, NULL if none */
         uint32_t               index;  /* in the response of the C API */
         uint32_t               n_classes;

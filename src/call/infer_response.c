@@ -47,7 +47,7 @@ static void choose_form(const struct infer_request *q, struct infer_output *out)
 }
 
 static struct error *read_output(struct TRITONSERVER_InferenceResponse *response, uint32_t index,
-                                 struct infer_output *out) {
+                                 struct infer_output *out, bool *ret_is_on_device) {
         TRITONSERVER_MemoryType memory_type;
         int64_t                 memory_type_id;
         const void             *base;
@@ -63,7 +63,16 @@ static struct error *read_output(struct TRITONSERVER_InferenceResponse *response
         out->bytes = str_range(base, bytes);
         out->holder = holder;
         out->index = index;
+        *ret_is_on_device = memory_type == TRITONSERVER_MEMORY_GPU && bytes > 0;
         return NULL;
+}
+
+/* Our allocators give memory of a device only where the client named a region there, whose bytes stay
+ * where they are. */
+static struct error *check_place(const struct infer_output *out, bool is_on_device) {
+        if (!is_on_device || out->form == INFER_OUTPUT_SHARED_MEMORY)
+                return NULL;
+        return error_new(ERR_INTERNAL, "output '%s' is in the memory of a GPU", out->name);
 }
 
 static struct error *read_outputs(struct TRITONSERVER_InferenceResponse *response,
@@ -76,8 +85,11 @@ static struct error *read_outputs(struct TRITONSERVER_InferenceResponse *respons
         if (r->outputs == NULL)
                 return error_new(ERR_UNAVAILABLE, "out of memory for the response");
         for (uint32_t i = 0; i < r->n_outputs; i++) {
-                TRY(read_output(response, i, &r->outputs[i]));
+                bool is_on_device;
+
+                TRY(read_output(response, i, &r->outputs[i], &is_on_device));
                 choose_form(q, &r->outputs[i]);
+                TRY(check_place(&r->outputs[i], is_on_device));
         }
         return NULL;
 }

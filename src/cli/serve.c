@@ -30,6 +30,7 @@
 #include "cli/trace_options.h"
 #include "core_api/core_error.h"
 #include "core_api/core_version.h"
+#include "gpu/gpu.h"
 #include "grpc/grpc_server.h"
 #include "http/http_server.h"
 #include "net/loop.h"
@@ -61,6 +62,7 @@ struct serve {
         struct byte_budget          budget;         /* for both protocols and the metrics port */
         struct memory_metrics      *memory_metrics; /* NULL without a metrics port */
         struct openai_settings      openai;
+        struct gpus                *gpus;          /* NULL without GPUs or --allow-client-shm */
         struct shared_memory       *shared_memory; /* NULL without --allow-client-shm */
         struct serve_tls            tls;
         struct infer_core           infer; /* for HTTP and the fronts of cloud platforms */
@@ -487,6 +489,18 @@ static struct error *write_ports(struct serve *s) {
         return NULL;
 }
 
+/* The GPUs open CUDA regions of clients; the core has its own struct of the same devices, and both use
+ * the same contexts. Without pools, since the front end allocates no memory there. */
+static struct error *new_shared_memory(struct serve *s) {
+        const struct gpus_options options = {
+                .min_compute_capability = s->options.min_compute_capability,
+                .is_quiet = true, /* the core logs the devices */
+        };
+
+        TRY(gpus_open(&options, &s->gpus));
+        return shared_memory_new(s->gpus, &s->shared_memory);
+}
+
 static struct error *serve_start(struct serve *s) {
         uint64_t may_open = open_files_raise(open_files_needed(&s->options));
 
@@ -498,7 +512,7 @@ static struct error *serve_start(struct serve *s) {
         if (s->options.allow_grpc)
                 TRY(serve_grpc_prepare(&s->grpc, &s->options, s->tls.grpc));
         if (s->options.allow_client_shm)
-                TRY(shared_memory_new(&s->shared_memory));
+                TRY(new_shared_memory(s));
         TRY(serve_cloud_prepare(&s->cloud, &s->options));
         TRY(trace_options_read(&s->options, &s->trace_config));
         TRY(tracer_check(&s->trace_config));
@@ -595,6 +609,7 @@ static void serve_free_all(struct serve *s) {
         serve_cloud_done(&s->cloud);
         infer_core_done(&s->infer);
         shared_memory_free(s->shared_memory);
+        gpus_close(s->gpus);
         admission_done(&s->admission);
         cli_options_done(&s->options);
         supervisor_close(&s->supervisor);

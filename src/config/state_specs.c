@@ -124,7 +124,8 @@ static struct error *set_state(const Inference__ModelConfig *pb, const char *mod
         *ret = (struct state_spec){ .input_name = mem_strdup(state->input_name),
                                     .output_name = mem_strdup(state->output_name),
                                     .type = (enum data_type)state->data_type,
-                                    .is_in_place = state->use_same_buffer_for_input_output };
+                                    .is_in_place = state->use_same_buffer_for_input_output,
+                                    .is_growable = state->use_growable_memory };
         TRY(set_dims(pb, state, ret));
         if (state->n_initial_state == 0 || state->initial_state[0]->state_data_case != FROM_FILE)
                 return NULL;

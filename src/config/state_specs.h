@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 struct byte_budget;
+struct gpus;
 struct model_config;
 
 struct state_spec {
@@ -30,6 +31,7 @@ struct state_spec {
         void          *initial; /* first value, n_bytes long; NULL: zeros */
         size_t         n_bytes;
         bool           is_in_place; /* one buffer for the old and the new value */
+        bool           is_growable; /* that buffer is on a device, and grows where it is */
 };
 
 struct state_specs {
@@ -37,6 +39,7 @@ struct state_specs {
         uint32_t            n;
         struct byte_budget *budget;    /* borrowed; the values are charged to it; NULL: no limit */
         size_t              n_charged; /* for the initial values */
+        struct gpus        *gpus; /* borrowed, set by the loader; NULL: values are on the host */
 };
 
 /* Requires a checked configuration (model_config_check_states). *ret is NULL when the model has no

@@ -215,7 +215,7 @@ bool rpc_inference_is_long(struct str message) {
 }
 
 bool rpc_inference_has_long_tensors(const struct rpc_inference *i) {
-        return infer_request_work(&i->wire.request) > LOOP_MAX_WORK_BYTES;
+        return infer_call_is_long(&i->call, &i->wire.request, LOOP_MAX_WORK_BYTES);
 }
 
 /* ---- traces ---- */

@@ -8,6 +8,7 @@
 
 #include "http/http_call.h"
 
+struct cuda_place;
 struct model_query;
 struct shm_place;
 
@@ -43,14 +44,17 @@ void http_shm_system_register(struct http_call *call);
 void http_shm_cuda_register(struct http_call *call);
 void http_shm_system_unregister(struct http_call *call);
 void http_shm_cuda_unregister(struct http_call *call);
-/* Reads the body of a request that registers a region of system shared memory:
+/* Read the body of a request that registers a region of system or of CUDA shared memory:
  *
  *     {"key":"/name","offset":0,"byte_size":64}
+ *     {"raw_handle":{"b64":"..."},"device_id":0,"byte_size":64}
  *
  * The offset is optional. The first of several equal members counts; unknown members are ignored.
- * Sets all fields of *ret but the name; the key is in the arena. INVALID_ARG reports the first fault
- * in the order above. */
+ * Set all fields of *ret but the name; key and handle are in the arena. INVALID_ARG reports the
+ * first fault in the order above. The length of a handle is not checked. */
 struct error *http_shm_decode(struct str body, struct arena *arena, struct shm_place *ret)
+        NODISCARD;
+struct error *http_shm_decode_cuda(struct str body, struct arena *arena, struct cuda_place *ret)
         NODISCARD;
 
 /* http_dashboard.c */

@@ -305,7 +305,7 @@ static struct error *read_request(struct pending_infer *p, size_t max_work) {
                 TRY(read_json(p));
                 p->stage = STAGE_TENSORS;
         }
-        if (infer_request_work(&p->request) > max_work)
+        if (infer_call_is_long(&p->call, &p->request, max_work))
                 return NULL;
         TRY(read_tensors(p));
         p->stage = STAGE_READ;

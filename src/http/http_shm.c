@@ -2,6 +2,8 @@
 /* The shared memory extensions (shm/shared_memory.h). */
 #include "base/strbuf.h"
 #include "call/service.h"
+#include "call/shm_order.h"
+#include "codec/base64.h"
 #include "codec/json_writer.h"
 #include "http/http_handlers.h"
 #include "http/http_infer_values.h"
@@ -9,15 +11,20 @@
 
 /* ---- status ---- */
 
-/* Prints a system region. CUDA regions, which have other members, do not exist. */
-static void put_entry(struct json_writer *w, const struct shared_memory_entry *e) {
+static void put_entry(struct json_writer *w, enum shared_memory_kind kind,
+                      const struct shared_memory_entry *e) {
         json_begin_object(w);
         json_key(w, "name");
         json_put_string(w, e->name);
-        json_key(w, "key");
-        json_put_string(w, e->key);
-        json_key(w, "offset");
-        json_put_u64(w, e->offset);
+        if (kind == SHARED_MEMORY_CUDA) {
+                json_key(w, "device_id");
+                json_put_u64(w, e->device);
+        } else {
+                json_key(w, "key");
+                json_put_string(w, e->key);
+                json_key(w, "offset");
+                json_put_u64(w, e->offset);
+        }
         json_key(w, "byte_size");
         json_put_u64(w, e->byte_size);
         json_end_object(w);
@@ -39,7 +46,7 @@ static void reply_status(struct http_call *call, enum shared_memory_kind kind) {
         json_writer_init(&w, &text);
         json_begin_array(&w);
         for (size_t i = 0; i < n; i++)
-                put_entry(&w, &entries[i]);
+                put_entry(&w, kind, &entries[i]);
         json_end_array(&w);
         http_call_reply_json(call, &text);
 }
@@ -54,33 +61,104 @@ void http_shm_cuda_status(struct http_call *call) {
 
 /* ---- the body of a registration ---- */
 
-enum member { MEMBER_KEY, MEMBER_OFFSET, MEMBER_BYTE_SIZE, N_MEMBERS };
+/* Limit of a handle's text: the longest that decodes to the 64 bytes of a handle, with the line
+ * ends that some encoders write, has some 90. */
+#define MAX_HANDLE_TEXT 1024
 
+enum member {
+        MEMBER_KEY,
+        MEMBER_OFFSET,
+        MEMBER_RAW_HANDLE,
+        MEMBER_DEVICE_ID,
+        MEMBER_BYTE_SIZE,
+        N_MEMBERS,
+};
+
+static const char *const member_names[N_MEMBERS] = { "key", "offset", "raw_handle", "device_id",
+                                                     "byte_size" };
+
+/* What the body holds. The members of the other kind of region are read, too, and not used. */
 struct scan {
-        bool          is_seen[N_MEMBERS];
-        struct error *faults[N_MEMBERS]; /* owned; NULL = no error */
+        bool             is_seen[N_MEMBERS];
+        struct error    *faults[N_MEMBERS]; /* owned; NULL = no error */
+        struct shm_place place;
+        struct str       handle; /* in arena */
+        int64_t          device;
 };
 
 static enum member find_member(struct str key) {
-        if (STR_IS(key, "key"))
-                return MEMBER_KEY;
-        if (STR_IS(key, "offset"))
-                return MEMBER_OFFSET;
-        return STR_IS(key, "byte_size") ? MEMBER_BYTE_SIZE : N_MEMBERS;
+        enum member m = 0;
+
+        while (m < N_MEMBERS && !str_is(key, member_names[m]))
+                m++;
+        return m;
 }
 
-static struct error *read_member(struct http_infer_decoder *d, enum member m,
-                                 struct shm_place *place) {
+/* Decodes leniently: encoders of clients break lines. */
+static struct error *decode_handle(struct arena *arena, struct str text, struct str *ret) {
+        AUTO_STRBUF bytes = { 0 };
+        char       *kept;
+
+        if (text.len > MAX_HANDLE_TEXT)
+                return error_new(ERR_INVALID_ARG,
+                                 "Unable to parse 'b64': it has %zu characters, at most %d are "
+                                 "allowed",
+                                 text.len, MAX_HANDLE_TEXT);
+        strbuf_init(&bytes, MAX_HANDLE_TEXT);
+        base64_decode_lenient(text, &bytes);
+        kept = arena_try_alloc(arena, bytes.len + 1);
+        if (kept == NULL)
+                return infer_no_memory();
+        memcpy(kept, strbuf_cstr(&bytes), bytes.len);
+        *ret = str_range(kept, bytes.len);
+        return NULL;
+}
+
+/* Reads {"b64":"..."}. */
+static struct error *read_handle(struct http_infer_decoder *d, struct str *ret) {
+        struct error *fault = NULL;
+        struct str    key, text;
+        bool          is_seen = false;
+
+        TRY(http_infer_enter(d, "raw_handle", JSON_OBJECT));
+        while (json_next_key(&d->json, d->source->arena, &key)) {
+                if (is_seen || !STR_IS(key, "b64")) {
+                        json_skip(&d->json);
+                        continue;
+                }
+                is_seen = true;
+                fault = http_infer_read_str(d, "b64", &text);
+                if (fault == NULL)
+                        fault = decode_handle(d->source->arena, text, ret);
+        }
+        return is_seen ? fault : http_infer_missing("b64");
+}
+
+static struct error *read_device(struct http_infer_decoder *d, int64_t *ret) {
+        uint64_t number;
+
+        TRY(http_infer_read_u64(d, "device_id", &number));
+        if (number > INT64_MAX)
+                return error_new(ERR_INVALID_ARG,
+                                 "Unable to parse 'device_id': %llu is no number of a device",
+                                 (unsigned long long)number);
+        *ret = (int64_t)number;
+        return NULL;
+}
+
+static struct error *read_member(struct http_infer_decoder *d, enum member m, struct scan *s) {
         switch (m) {
-        case MEMBER_KEY: return http_infer_read_text(d, "key", &place->key);
-        case MEMBER_OFFSET: return http_infer_read_u64(d, "offset", &place->offset);
-        case MEMBER_BYTE_SIZE: return http_infer_read_u64(d, "byte_size", &place->byte_size);
+        case MEMBER_KEY: return http_infer_read_text(d, "key", &s->place.key);
+        case MEMBER_OFFSET: return http_infer_read_u64(d, "offset", &s->place.offset);
+        case MEMBER_RAW_HANDLE: return read_handle(d, &s->handle);
+        case MEMBER_DEVICE_ID: return read_device(d, &s->device);
+        case MEMBER_BYTE_SIZE: return http_infer_read_u64(d, "byte_size", &s->place.byte_size);
         case N_MEMBERS: break;
         }
         return NULL;
 }
 
-static void read_document(struct http_infer_decoder *d, struct scan *s, struct shm_place *place) {
+static void read_document(struct http_infer_decoder *d, struct scan *s) {
         struct str key;
 
         if (!json_try_enter(&d->json, JSON_OBJECT)) {
@@ -96,48 +174,58 @@ static void read_document(struct http_infer_decoder *d, struct scan *s, struct s
                         continue;
                 }
                 s->is_seen[m] = true;
-                s->faults[m] = read_member(d, m, place);
+                s->faults[m] = read_member(d, m, s);
         }
         json_read_end(&d->json);
 }
 
-static struct error *missing(const char *member) {
-        return error_new(ERR_INVALID_ARG, "Shared memory register request has no '%s' field",
-                         member);
+static struct error *check_member(struct scan *s, enum member m) {
+        if (!s->is_seen[m] && m != MEMBER_OFFSET)
+                return error_new(ERR_INVALID_ARG,
+                                 "Shared memory register request has no '%s' field",
+                                 member_names[m]);
+        return STEAL(s->faults[m]);
 }
 
-/* Returns the error to report, which moves out of the scan. */
-static struct error *finish_region(const struct http_infer_decoder *d, struct scan *s) {
-        if (json_failed(&d->json))
-                return json_syntax_error(&d->json);
-        if (!s->is_seen[MEMBER_KEY])
-                return missing("key");
-        if (s->faults[MEMBER_KEY] != NULL)
-                return STEAL(s->faults[MEMBER_KEY]);
-        if (s->faults[MEMBER_OFFSET] != NULL)
-                return STEAL(s->faults[MEMBER_OFFSET]);
-        if (!s->is_seen[MEMBER_BYTE_SIZE])
-                return missing("byte_size");
-        return STEAL(s->faults[MEMBER_BYTE_SIZE]);
+/* Checks syntax first, then the members in their order. */
+static struct error *scan_body(struct str body, struct arena *arena, const enum member *needed,
+                               size_t n_needed, struct scan *s) {
+        struct http_infer_source  source = { .body = body, .json_bytes = body.len, .arena = arena };
+        struct http_infer_decoder d = { .source = &source };
+        struct error             *err = NULL;
+
+        *s = (struct scan){ 0 };
+        json_reader_init(&d.json, body);
+        read_document(&d, s);
+        if (json_failed(&d.json))
+                err = json_syntax_error(&d.json);
+        for (size_t i = 0; i < n_needed && err == NULL; i++)
+                err = check_member(s, needed[i]);
+        for (size_t i = 0; i < N_MEMBERS; i++)
+                error_free(s->faults[i]);
+        return err;
 }
 
 struct error *http_shm_decode(struct str body, struct arena *arena, struct shm_place *ret) {
-        struct http_infer_source  source = { .body = body, .json_bytes = body.len, .arena = arena };
-        struct http_infer_decoder d = { .source = &source };
-        struct scan               s = { 0 };
-        struct shm_place          place = { 0 };
-        struct error             *err;
+        static const enum member needed[] = { MEMBER_KEY, MEMBER_OFFSET, MEMBER_BYTE_SIZE };
+        struct scan              s;
 
-        json_reader_init(&d.json, body);
-        read_document(&d, &s, &place);
-        err = finish_region(&d, &s);
-        for (size_t i = 0; i < N_MEMBERS; i++)
-                error_free(s.faults[i]);
-        if (err != NULL)
-                return err;
-        ret->key = place.key;
-        ret->offset = place.offset;
-        ret->byte_size = place.byte_size;
+        TRY(scan_body(body, arena, needed, ARRAY_LEN(needed), &s));
+        ret->key = s.place.key;
+        ret->offset = s.place.offset;
+        ret->byte_size = s.place.byte_size;
+        return NULL;
+}
+
+struct error *http_shm_decode_cuda(struct str body, struct arena *arena, struct cuda_place *ret) {
+        static const enum member needed[] = { MEMBER_RAW_HANDLE, MEMBER_DEVICE_ID,
+                                              MEMBER_BYTE_SIZE };
+        struct scan              s;
+
+        TRY(scan_body(body, arena, needed, ARRAY_LEN(needed), &s));
+        ret->handle = s.handle;
+        ret->device = s.device;
+        ret->byte_size = s.place.byte_size;
         return NULL;
 }
 
@@ -161,11 +249,6 @@ static struct error *register_system(struct http_call *call) {
         return shared_memory_register(call->service->shared_memory, &place);
 }
 
-static struct error *register_cuda(struct http_call *call) {
-        TRY(check_register(call, "cuda"));
-        return shared_memory_refuse_cuda(arena_str(&call->arena, call->region));
-}
-
 static void reply_shm(struct http_call *call, struct error *err) {
         if (err != NULL)
                 http_call_reply_error(call, err, HTTP_JSON);
@@ -177,8 +260,39 @@ void http_shm_system_register(struct http_call *call) {
         reply_shm(call, register_system(call));
 }
 
+/* In the call's arena. */
+struct order {
+        struct shm_order  order;
+        struct http_call *call; /* borrowed: holds this */
+};
+
+static void on_ordered(struct loop_work *w) {
+        struct order *o = CONTAINER_OF(w, struct order, order.work);
+
+        reply_shm(o->call, shm_order_end(&o->order));
+}
+
+static struct error *register_cuda(struct http_call *call) {
+        struct shared_memory *m = call->service->shared_memory;
+        struct cuda_place     place = { 0 };
+        struct order         *o;
+
+        TRY(check_register(call, "cuda"));
+        place.name = arena_str(&call->arena, call->region);
+        TRY(shared_memory_check_gpus(m, place.name));
+        TRY(http_shm_decode_cuda(call->body, &call->arena, &place));
+        o = ARENA_NEW(&call->arena, struct order);
+        o->call = call;
+        shm_order_register(&o->order, m, &place, on_ordered);
+        http_call_start_work_thread(call, &o->order.work);
+        return NULL;
+}
+
 void http_shm_cuda_register(struct http_call *call) {
-        reply_shm(call, register_cuda(call));
+        struct error *err = register_cuda(call);
+
+        if (err != NULL)
+                reply_shm(call, err);
 }
 
 void http_shm_system_unregister(struct http_call *call) {
@@ -186,7 +300,18 @@ void http_shm_system_unregister(struct http_call *call) {
                                                  call->region));
 }
 
+/* Without GPUs there is nothing to close. */
 void http_shm_cuda_unregister(struct http_call *call) {
-        reply_shm(call, shared_memory_unregister(call->service->shared_memory, SHARED_MEMORY_CUDA,
-                                                 call->region));
+        struct shared_memory *m = call->service->shared_memory;
+        struct order         *o;
+
+        if (!shared_memory_has_gpus(m)) {
+                reply_shm(call, shared_memory_unregister(m, SHARED_MEMORY_CUDA, call->region));
+                return;
+        }
+        o = ARENA_NEW(&call->arena, struct order);
+        o->call = call;
+        shm_order_unregister(&o->order, m, str_of(arena_str(&call->arena, call->region)),
+                             on_ordered);
+        http_call_start_work_thread(call, &o->order.work);
 }

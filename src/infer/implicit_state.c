@@ -1,25 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "infer/implicit_state.h"
 
-#include "base/byte_budget.h"
 #include "base/mem.h"
 #include "config/shape.h"
 #include "config/state_specs.h"
+#include "gpu/gpu.h"
 #include "infer/model.h"
 #include "infer/request.h"
+#include "infer/state_memory.h"
 
 #include <string.h>
 
-#define STATE_ALIGNMENT 64
 /* A state has at most one buffer each for the value that is read, the updated value and the value being
  * written. Most models use two of them. */
 #define N_BUFFERS 3
 #define NO_BUFFER N_BUFFERS
-
-struct state_buffer {
-        void  *bytes; /* owned */
-        size_t n_room;
-};
 
 /* The type and shape of a value. */
 struct state_form {
@@ -37,7 +32,7 @@ struct implicit_state {
         struct state_form        read;   /* of the value that is read */
         struct state_form        update; /* of the updated value; valid with `updated` */
         struct state_form        next;   /* of the value being written */
-        struct state_buffer      buffers[N_BUFFERS];
+        struct state_memory      buffers[N_BUFFERS];
         unsigned                 reading;
         unsigned                 updated; /* index of the updated buffer; NO_BUFFER: none */
         unsigned                 writing; /* index of the buffer being written; NO_BUFFER: none */
@@ -56,49 +51,29 @@ struct implicit_states {
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static struct byte_budget *budget_of(const struct implicit_state *state) {
-        return state->owner->specs->budget;
+static struct state_source source_of(const struct implicit_state *state) {
+        const struct state_specs *specs = state->owner->specs;
+
+        return (struct state_source){ specs->gpus, specs->budget };
 }
 
-static void free_buffer(const struct implicit_state *state, struct state_buffer *b) {
-        if (b->bytes == NULL)
-                return;
-        mem_free_large(b->bytes, b->n_room);
-        if (budget_of(state) != NULL)
-                byte_budget_give(budget_of(state), b->n_room);
-        *b = (struct state_buffer){ 0 };
+/* A null request has zeros, which need not grow. */
+static bool grows_at(const struct implicit_state *state, struct state_place place) {
+        return state->spec->is_growable && place.type == MEMORY_GPU &&
+               state->owner->kind != STATES_OF_NULL;
 }
 
-static void *alloc_charged(struct byte_budget *budget, size_t n) {
-        void *bytes;
+static void free_buffer(const struct implicit_state *state, struct state_memory *b) {
+        struct state_source source = source_of(state);
 
-        if (budget != NULL && !byte_budget_take(budget, n))
-                return NULL;
-        bytes = try_aligned_alloc(STATE_ALIGNMENT, n);
-        if (bytes == NULL && budget != NULL)
-                byte_budget_give(budget, n);
-        return bytes;
+        state_memory_free(&source, b);
 }
 
-static bool reserve_buffer(const struct implicit_state *state, struct state_buffer *b,
-                           size_t n_bytes) {
-        size_t n_room = MAX(n_bytes, (size_t)STATE_ALIGNMENT);
-        void  *bytes;
+static struct error *reserve_buffer(const struct implicit_state *state, struct state_memory *b,
+                                    struct state_place place, size_t n_bytes) {
+        struct state_source source = source_of(state);
 
-        if (b->n_room >= n_bytes && b->bytes != NULL)
-                return true;
-        /* Room for growth: a value that grows with each request is not reallocated each time. */
-        if (b->bytes != NULL && b->n_room / 2 <= SIZE_MAX - b->n_room)
-                n_room = MAX(n_room, b->n_room + b->n_room / 2);
-        if (n_room > SIZE_MAX - STATE_ALIGNMENT)
-                return false;
-        n_room = (n_room + STATE_ALIGNMENT - 1) / STATE_ALIGNMENT * STATE_ALIGNMENT;
-        bytes = alloc_charged(budget_of(state), n_room);
-        if (bytes == NULL)
-                return false;
-        free_buffer(state, b);
-        *b = (struct state_buffer){ bytes, n_room };
-        return true;
+        return state_memory_reserve(&source, b, place, grows_at(state, place), n_bytes);
 }
 
 static bool set_form(struct state_form *f, enum data_type type, const int64_t *dims,
@@ -134,23 +109,29 @@ static void update_input(struct implicit_state *state) {
         in->n_dims = in->n_given_dims = state->read.n_dims;
         in->byte_size = state->read.n_bytes;
         in->only_chunk.base = state->buffers[state->reading].bytes;
-        in->only_chunk.attributes = (struct buffer_attributes){ .byte_size = state->read.n_bytes };
+        in->only_chunk.attributes =
+                state_place_attributes(state->buffers[state->reading].place, state->read.n_bytes);
 }
 
 /* `bytes` NULL: sets zeros. */
-static bool set_value(struct implicit_state *state, const void *bytes, size_t n_bytes) {
-        struct state_buffer *buffer = &state->buffers[state->reading];
+static struct error *set_value(struct implicit_state *state, struct state_place place,
+                               const void *bytes, size_t n_bytes) {
+        struct state_memory *buffer = &state->buffers[state->reading];
+        struct state_source  source = source_of(state);
 
-        if (!reserve_buffer(state, buffer, n_bytes))
-                return false;
-        if (bytes != NULL)
-                memcpy(buffer->bytes, bytes, n_bytes);
-        else
-                memset(buffer->bytes, 0, n_bytes);
+        TRY(reserve_buffer(state, buffer, place, n_bytes));
+        TRY(state_memory_write(&source, buffer, bytes, n_bytes));
         state->read.n_bytes = n_bytes;
         state->updated = state->writing = NO_BUFFER;
         update_input(state);
-        return true;
+        return NULL;
+}
+
+/* Where the value that is read is, or will be. */
+static struct state_place place_of(const struct implicit_state *state) {
+        const struct state_memory *m = &state->buffers[state->reading];
+
+        return m->bytes != NULL ? m->place : (struct state_place){ MEMORY_CPU, GPU_HOST };
 }
 
 /* ---- sets of states -------------------------------------------------------------------------- */
@@ -180,11 +161,13 @@ struct implicit_states *implicit_states_new(const struct state_specs *specs,
         s->kind = kind;
         for (uint32_t i = 0; i < specs->n; i++)
                 init_state(s, i);
-        if (!implicit_states_reset(s)) {
-                implicit_states_free(s);
-                return NULL;
-        }
-        return s;
+
+        AUTO_ERROR err = implicit_states_reset(s);
+
+        if (err == NULL)
+                return s;
+        implicit_states_free(s);
+        return NULL;
 }
 
 static void free_state(struct implicit_state *state) {
@@ -217,17 +200,71 @@ void implicit_states_free_list(struct implicit_states *list) {
         }
 }
 
-bool implicit_states_reset(struct implicit_states *s) {
-        for (uint32_t i = 0; i < s->specs->n; i++) {
-                struct implicit_state   *state = &s->states[i];
-                const struct state_spec *spec = state->spec;
+static struct error *out_of_memory(const struct implicit_state *state) {
+        return error_new(ERR_UNAVAILABLE, "out of memory for state '%s'", state->spec->output_name);
+}
 
-                if (!set_form(&state->read, spec->type, spec->dims, spec->n_dims) ||
-                    !set_value(state, s->kind != STATES_OF_NULL ? spec->initial : NULL,
-                               spec->n_bytes))
-                        return false;
+static struct error *reset_state(struct implicit_state *state) {
+        const struct state_spec *spec = state->spec;
+        bool                     is_null = state->owner->kind == STATES_OF_NULL;
+
+        if (!set_form(&state->read, spec->type, spec->dims, spec->n_dims))
+                return out_of_memory(state);
+        return set_value(state, place_of(state), is_null ? NULL : spec->initial, spec->n_bytes);
+}
+
+struct error *implicit_states_reset(struct implicit_states *s) {
+        for (uint32_t i = 0; i < s->specs->n; i++)
+                TRY(reset_state(&s->states[i]));
+        return NULL;
+}
+
+/* Whether an instance on that device can read the value where it is. */
+static bool may_stay(const struct implicit_state *state, int device) {
+        struct state_place place = place_of(state);
+
+        if (place.type == MEMORY_GPU)
+                return place.device == device;
+        return device == GPU_HOST || !state->spec->is_in_place;
+}
+
+/* Leaves no memory at the former place. */
+static struct error *move_state(struct implicit_state *state, int device) {
+        struct state_place  place = { device != GPU_HOST ? MEMORY_GPU : MEMORY_CPU, device };
+        struct state_source source = source_of(state);
+        struct state_memory moved = { 0 };
+        struct error       *err;
+
+        if (state_memory_is_at(&state->buffers[state->reading], place))
+                return NULL; /* the device had no room before */
+        TRY(reserve_buffer(state, &moved, place, state->read.n_bytes));
+        err = state_memory_copy(&source, &moved, &state->buffers[state->reading],
+                                state->read.n_bytes);
+        if (err != NULL) {
+                free_buffer(state, &moved);
+                return err;
         }
-        return true;
+        for (unsigned i = 0; i < N_BUFFERS; i++)
+                free_buffer(state, &state->buffers[i]);
+        state->buffers[state->reading] = moved;
+        update_input(state);
+        return NULL;
+}
+
+struct error *implicit_states_move(struct implicit_states *s, int device) {
+        for (uint32_t i = 0; i < s->specs->n; i++)
+                if (!may_stay(&s->states[i], device))
+                        TRY(move_state(&s->states[i], device));
+        return NULL;
+}
+
+struct error *implicit_states_bring(struct implicit_states *s, const struct model *model,
+                                    int device) {
+        if (model->gpus == NULL || (model->takes_device_memory && model->device == GPU_HOST))
+                return NULL;
+        if (!model->takes_device_memory)
+                return implicit_states_move(s, GPU_HOST);
+        return implicit_states_move(s, model->device >= 0 ? model->device : device);
 }
 
 /* For BYTES: empty strings, each a length of zero in four bytes. */
@@ -241,21 +278,35 @@ static size_t zero_bytes_like(const struct implicit_state *like) {
                                                           : 0;
 }
 
-bool implicit_states_imitate(struct implicit_states *null, const struct implicit_states *like) {
-        for (uint32_t i = 0; i < null->specs->n; i++) {
-                struct implicit_state       *state = &null->states[i];
-                const struct implicit_state *pattern = &like->states[i];
-                size_t                       n_bytes = zero_bytes_like(pattern);
+/* A device without room, or one that fails, is no reason to have no null request. */
+static bool set_zeros(struct implicit_state *state, struct state_place place, size_t n_bytes) {
+        static const struct state_place on_host = { MEMORY_CPU, GPU_HOST };
+        AUTO_ERROR                      err = set_value(state, place, NULL, n_bytes);
+        AUTO_ERROR                      second = err != NULL && place.type == MEMORY_GPU
+                                                         ? set_value(state, on_host, NULL, n_bytes)
+                                                         : NULL;
 
-                if (!set_form(&state->read, pattern->read.type, pattern->read.dims,
-                              pattern->read.n_dims))
+        return err == NULL || (place.type == MEMORY_GPU && second == NULL);
+}
+
+static bool imitate_state(struct implicit_state *state, const struct implicit_state *pattern) {
+        struct state_place place = place_of(pattern);
+        size_t             n_bytes = zero_bytes_like(pattern);
+
+        if (!set_form(&state->read, pattern->read.type, pattern->read.dims, pattern->read.n_dims))
+                return false;
+        /* The buffer still holds zeros, unless a backend could write to it. */
+        if (n_bytes != state->read.n_bytes || state->spec->is_in_place ||
+            !state_memory_is_at(&state->buffers[state->reading], place))
+                return set_zeros(state, place, n_bytes);
+        update_input(state);
+        return true;
+}
+
+bool implicit_states_imitate(struct implicit_states *null, const struct implicit_states *like) {
+        for (uint32_t i = 0; i < null->specs->n; i++)
+                if (!imitate_state(&null->states[i], &like->states[i]))
                         return false;
-                /* The buffer still holds zeros, unless a backend could write to it. */
-                if (n_bytes == state->read.n_bytes && !state->spec->is_in_place)
-                        update_input(state);
-                else if (!set_value(state, NULL, n_bytes))
-                        return false;
-        }
         return true;
 }
 
@@ -350,32 +401,74 @@ struct error *implicit_state_new(struct request *req, const char *name, enum dat
         if (data_type_name(type) == data_type_name(DATA_TYPE_INVALID))
                 return error_new(ERR_INVALID_ARG, "state '%s' has an invalid data type", name);
         if (!set_form(&state->next, type, shape, n_dims))
-                return error_new(ERR_UNAVAILABLE, "out of memory for state '%s'", name);
+                return out_of_memory(state);
         state->writing = NO_BUFFER;
         state->attributes = (struct buffer_attributes){ 0 };
         *ret = state;
         return NULL;
 }
 
-static unsigned pick_buffer(const struct implicit_state *state, size_t n_bytes) {
+/* True when the value that is read may be replaced where it is. */
+static bool is_replaced(const struct implicit_state *state, struct state_place place,
+                        size_t n_bytes) {
+        const struct state_memory *m = &state->buffers[state->reading];
+
+        return state->spec->is_in_place && state_memory_is_at(m, place) &&
+               (m->n_room >= n_bytes || m->growable != NULL);
+}
+
+static unsigned pick_buffer(const struct implicit_state *state, struct state_place place,
+                            size_t n_bytes) {
         unsigned i = 0;
 
-        if (state->spec->is_in_place && state->buffers[state->reading].n_room >= n_bytes)
+        if (is_replaced(state, place, n_bytes))
                 return state->reading;
         while (i == state->reading || i == state->updated)
                 i++;
         return i;
 }
 
-struct error *implicit_state_buffer(struct implicit_state *state, uint64_t n_bytes, void **ret) {
-        unsigned i = pick_buffer(state, (size_t)n_bytes);
+/* Of a state in place that goes to another kind of memory. */
+static struct error *take_old_value(struct implicit_state *state, unsigned to,
+                                    struct state_place place, size_t n_bytes) {
+        const struct state_memory *old = &state->buffers[state->reading];
+        struct state_source        source = source_of(state);
 
-        if (!reserve_buffer(state, &state->buffers[i], (size_t)n_bytes))
-                return error_new(ERR_UNAVAILABLE, "out of memory for the %llu bytes of state '%s'",
-                                 (unsigned long long)n_bytes, state->spec->output_name);
+        if (!state->spec->is_in_place || to == state->reading || state_memory_is_at(old, place))
+                return NULL;
+        return state_memory_copy(&source, &state->buffers[to], old,
+                                 MIN(n_bytes, state->read.n_bytes));
+}
+
+static struct error *no_memory(const struct implicit_state *state, uint64_t n_bytes,
+                               struct state_place place, struct error *why) {
+        struct error *err;
+
+        if (place.type == MEMORY_GPU)
+                return error_prefix(why, "state '%s': ", state->spec->output_name);
+        err = error_new(ERR_UNAVAILABLE, "out of memory for the %llu bytes of state '%s'",
+                        (unsigned long long)n_bytes, state->spec->output_name);
+        error_free(why);
+        return err;
+}
+
+struct error *implicit_state_buffer(struct implicit_state *state, uint64_t n_bytes,
+                                    enum memory_type *type, int64_t *id, void **ret) {
+        struct state_place place;
+        struct error      *err;
+        unsigned           i;
+
+        TRY(state_place_find(state->owner->specs->gpus, *type, *id, &place));
+        i = pick_buffer(state, place, (size_t)n_bytes);
+        err = reserve_buffer(state, &state->buffers[i], place, (size_t)n_bytes);
+        if (err != NULL)
+                return no_memory(state, n_bytes, place, err);
+        TRY(take_old_value(state, i, place, (size_t)n_bytes));
         state->writing = i;
         state->next.n_bytes = (size_t)n_bytes;
-        state->attributes = (struct buffer_attributes){ .byte_size = (size_t)n_bytes };
+        state->attributes = state_place_attributes(state->buffers[i].place, (size_t)n_bytes);
+        *type = state->attributes.memory_type;
+        *id = state->attributes.memory_id;
         *ret = state->buffers[i].bytes;
         return NULL;
 }
@@ -394,8 +487,7 @@ struct error *implicit_state_update(struct implicit_state *state) {
                 /* Copies the form, since the backend may begin another value with the same state. */
                 if (!set_form(&state->update, state->next.type, state->next.dims,
                               state->next.n_dims))
-                        return error_new(ERR_UNAVAILABLE, "out of memory for state '%s'",
-                                         state->spec->output_name);
+                        return out_of_memory(state);
                 state->update.n_bytes = state->next.n_bytes;
                 state->updated = state->writing;
         }

@@ -12,6 +12,11 @@
  * when the backend writes again after an update in the same request. A state with is_in_place
  * (use_same_buffer_for_input_output) has one buffer, until a value outgrows it.
  *
+ * A backend asks for memory of the host, pinned memory, or memory of a device (state_memory.h). The value
+ * stays where it was written, until an instance of another device executes the next request: then
+ * implicit_states_move() copies it. A state with is_growable (use_growable_memory) has one buffer on the
+ * device of the instance, whose address stays when the value grows.
+ *
  * A null request has its own set of states: zeros in the shapes of another request of the batch. Its
  * updates are ignored.
  *
@@ -24,15 +29,16 @@
 
 #include "base/error.h"
 #include "config/data_type.h"
+#include "infer/buffer_attributes.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-struct buffer_attributes;
 struct request;
 struct implicit_state;
 struct implicit_states;
+struct model;
 struct state_specs;
 
 enum implicit_states_kind {
@@ -49,10 +55,18 @@ void                    implicit_states_free(struct implicit_states *s); /* NULL
 void implicit_states_put(struct implicit_states **list, struct implicit_states *s);
 void implicit_states_free_list(struct implicit_states *list);
 
-/* Restores the initial values; not while attached. False when memory is short: then the set can only be
- * reset again or freed. */
-bool implicit_states_reset(struct implicit_states *s) NODISCARD;
-/* For null requests: sets zeros in the types and shapes of `like`, also while attached. False when
+/* Restores the initial values; not while attached. After an error the set can only be reset again or
+ * freed. UNAVAILABLE: memory is short, or a device has failed. */
+struct error *implicit_states_reset(struct implicit_states *s) NODISCARD;
+/* For the instance that executes the next request; not while attached. `device` is its GPU, or GPU_HOST: it
+ * reads no memory of devices. A value on another device is copied to this one; one that is in place is
+ * copied from the host, too. UNAVAILABLE as above; then the values are where they were. */
+struct error *implicit_states_move(struct implicit_states *s, int device) NODISCARD;
+/* The same for an instance of the model, on that device if it is on one. A backend that looks at memory
+ * types without an instance on a device reads the values wherever they are. */
+struct error *implicit_states_bring(struct implicit_states *s, const struct model *model,
+                                    int device) NODISCARD;
+/* For null requests: sets zeros in the types, shapes and places of `like`, also while attached. False when
  * memory is short: then the request cannot be executed until a later call succeeds. */
 bool implicit_states_imitate(struct implicit_states *null, const struct implicit_states *like)
         NODISCARD;
@@ -72,10 +86,12 @@ void implicit_states_detach(struct request *req);
 struct error *implicit_state_new(struct request *req, const char *name, enum data_type type,
                                  const int64_t *shape, uint32_t n_dims, struct implicit_state **ret)
         NODISCARD;
-/* Returns memory for the value, aligned to 64 bytes. Its contents are undefined; for a state that is in
- * place, they are the old value. */
-struct error *implicit_state_buffer(struct implicit_state *state, uint64_t n_bytes, void **ret)
-        NODISCARD;
+/* Returns memory for the value, aligned to 64 bytes. *type and *id: on entry the kind of memory that the
+ * backend prefers, on return the kind that it got. The contents are undefined. For a state that is in place
+ * and has room for the value, they are the old value, which is copied when the kind changes.
+ * INVALID_ARG: the server does not use that device. */
+struct error *implicit_state_buffer(struct implicit_state *state, uint64_t n_bytes,
+                                    enum memory_type *type, int64_t *id, void **ret) NODISCARD;
 /* Attributes of that memory; zero bytes before implicit_state_buffer(). */
 struct buffer_attributes *implicit_state_attributes(struct implicit_state *state);
 /* Makes the written value the value of the sequence. INVALID_ARG without implicit_state_buffer(). */

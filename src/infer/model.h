@@ -54,6 +54,9 @@ struct model {
         bool has_next;           /* requests continue in other models: pipeline/chain.h */
         bool may_be_unready;     /* its backend can report that an instance is not ready */
         bool needs_equal_shapes; /* see request_same_shape() */
+        /* All instance groups are KIND_GPU or KIND_MODEL: its backend looks at the memory types of tensors. */
+        bool takes_device_memory;
+        int  device; /* the one GPU of all its GPU instances; GPU_HOST: none; -2: several */
         /* Set by infer/model_generations.h. */
         struct model_generations *generations; /* ref; NULL until the model serves */
         /* Requests for this model go through model_generations_route(). */

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "infer/host_inputs.h"
 #include "infer/model.h"
 #include "infer/model_generations.h"
 #include "infer/request.h"
@@ -81,6 +82,15 @@ static COLD struct error *submit_elsewhere(struct request *req) {
         return submit_prepared(req);
 }
 
+/* The request is its caller's again, unless another model takes it. */
+static COLD struct error *not_submitted(struct request *req, struct error *err) {
+        if (err == model_generations_retired())
+                err = submit_elsewhere(req);
+        if (err != NULL)
+                host_inputs_return(req);
+        return err;
+}
+
 static bool needs_routing(const struct model *model) {
         return atomic_load_explicit(&model->needs_routing, memory_order_acquire);
 }
@@ -93,11 +103,10 @@ struct error *model_submit_at(struct request *req, uint64_t now_ns) {
                 return model_submit_in_use();
         if (needs_routing(req->model))
                 TRY(model_generations_route(req));
-        TRY(prepare(req, now_ns));
-        err = submit_prepared(req);
-        if (err != NULL && err == model_generations_retired())
-                err = submit_elsewhere(req);
-        return err;
+        err = prepare(req, now_ns);
+        if (err == NULL)
+                err = submit_prepared(req);
+        return err == NULL ? NULL : not_submitted(req, err);
 }
 
 struct error *model_submit(struct request *req) {
@@ -115,8 +124,10 @@ static void submit_together(struct model *model, struct request *const *requests
         s->ops->submit_all(s, requests, n, errors);
         for (uint32_t i = 0; i < n; i++) {
                 ret_errors[places[i]] = errors[i];
-                if (errors[i] != NULL)
-                        subtract_in_flight(model);
+                if (errors[i] == NULL)
+                        continue;
+                subtract_in_flight(model);
+                host_inputs_return(requests[i]);
         }
 }
 
@@ -135,11 +146,15 @@ void model_submit_all(struct request *const *requests, uint32_t n, struct error 
                 uint32_t        places[MAX_TOGETHER];
 
                 for (uint32_t i = 0; i < n_now; i++) {
-                        ret_errors[i] = request_is_in_use(requests[i])
-                                                ? model_submit_in_use()
-                                                : prepare(requests[i], clock_now_ns());
-                        if (ret_errors[i] != NULL)
+                        if (request_is_in_use(requests[i])) {
+                                ret_errors[i] = model_submit_in_use();
                                 continue;
+                        }
+                        ret_errors[i] = prepare(requests[i], clock_now_ns());
+                        if (ret_errors[i] != NULL) {
+                                host_inputs_return(requests[i]);
+                                continue;
+                        }
                         add_in_flight(model);
                         places[n_prepared] = i;
                         prepared[n_prepared++] = requests[i];

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "infer/host_inputs.h"
 #include "infer/model.h"
 #include "infer/request_memory.h"
 #include "infer/response.h"
@@ -10,6 +11,7 @@
 #include "infer/step_request.h"
 #include "infer/trace.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -47,6 +49,7 @@ struct request *request_new(struct model *model) {
 void request_free(struct request *req) {
         if (req == NULL)
                 return;
+        assert(!req->has_host_copies);
         response_ticket_unref(req->order_ticket);
         if (!req->own_stream.borrows_model)
                 model_unref(req->model);
@@ -268,6 +271,8 @@ void request_release(struct request *req, uint32_t flags) {
 
         if (s != NULL && s->ops->released != NULL && s->ops->released(s, req, flags))
                 return;
+        if (model->gpus != NULL)
+                host_inputs_return(req);
         response_ticket_unref(STEAL(req->order_ticket));
         if (req->trace != NULL) {
                 trace_report(req->trace, TRACE_REQUEST_END, clock_now_ns());

@@ -36,6 +36,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct host_copies;
+struct host_copies;
 struct model;
 struct model_io;
 struct request;
@@ -210,7 +212,9 @@ struct request {
         /* Made by the scheduler of sequences. No client receives its responses, and the statistics
          * of requests do not count it. */
         bool                     is_null : 1;
-        struct requested_output *first_output; /* NULL = all outputs of the model */
+        bool                     has_device_inputs : 1; /* some input may lie on a device */
+        bool                     has_host_copies : 1;   /* see infer/host_inputs.h */
+        struct requested_output *first_output;          /* NULL = all outputs of the model */
         struct parameter_list    parameters;
         struct correlation_id    correlation;
         uint64_t                 priority; /* as given by the client; 0 = the default */
@@ -239,7 +243,8 @@ struct request {
         struct request_split *split; /* owned: ends with the release; valid with is_split */
         /* Requests with the same number were one batch in the stage before and shall be one again; 0:
          * no preference. Valid with is_inner. */
-        uint64_t kept_batch;
+        uint64_t            kept_batch;
+        struct host_copies *host_copies; /* owned; valid with has_host_copies */
 };
 
 static inline bool request_is_null(const struct request *req) {

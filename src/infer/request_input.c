@@ -269,6 +269,7 @@ void request_remove_all_inputs(struct request *req) {
 
         if (req->first_input == NULL)
                 return;
+        req->has_device_inputs = false;
         for (; *end != NULL; end = &(*end)->next)
                 spare_chunks(req, *end);
         /* Keeps the order, so that the same inputs get the same memory again. */
@@ -336,6 +337,8 @@ struct error *request_input_append(struct request *req, struct request_input *in
         chunk->base = base;
         chunk->attributes = *attributes;
         chunk->next = NULL;
+        if (attributes->memory_type == MEMORY_GPU)
+                req->has_device_inputs = true;
         if (!set_policy(req, chunk, host_policy) ||
             (host_policy == NULL && !count_bytes(in, attributes->byte_size))) {
                 spare_chunk(req, in, chunk);

@@ -3,6 +3,7 @@
 
 #include "base/strbuf.h"
 #include "config/shape.h"
+#include "infer/host_inputs.h"
 #include "infer/model.h"
 #include "infer/request.h"
 #include "infer/request_strings.h"
@@ -354,6 +355,15 @@ static struct error *check_input_set(const struct request *req) {
         return NULL;
 }
 
+/* The elements of a BYTES tensor are read by check_input(), and those of a shape tensor by schedulers. */
+static COLD struct error *copy_what_is_read(struct request *req) {
+        host_inputs_return(req); /* of a check for another load of the model */
+        for (struct request_input *in = req->first_input; in != NULL; in = in->next)
+                if (in->type == DATA_TYPE_BYTES || is_shape_tensor(in))
+                        TRY(host_inputs_copy_one(req, in));
+        return NULL;
+}
+
 struct error *request_check(struct request *req) {
         struct error *last = NULL;
 
@@ -369,6 +379,8 @@ struct error *request_check(struct request *req) {
         }
         TRY(check_input_set(req));
         TRY(check_batch(req));
+        if (req->has_device_inputs || req->has_host_copies)
+                TRY(copy_what_is_read(req));
         /* With several bad inputs the reference names the last one. */
         for (struct request_input *in = req->first_input; in != NULL; in = in->next) {
                 struct error *err = check_input(req, in);

@@ -172,8 +172,8 @@ static void copy_rows(const struct request_split *s, const char *name, uint8_t *
 static struct error *join_outputs(const struct request_split   *s,
                                   const struct response_output *first, struct response *response) {
         const char             *name = arena_try_str(&response->arena, str_of(first->name));
-        enum memory_type        type = MEMORY_CPU;
-        int64_t                 id = 0, *shape;
+        enum memory_type        type;
+        int64_t                *shape;
         struct response_output *o;
         uint64_t                n_bytes;
         void                   *base;
@@ -184,7 +184,7 @@ static struct error *join_outputs(const struct request_split   *s,
         TRY(response_add_client_output(response, name, first->type, first->n_dims, &o, &shape));
         memcpy(shape, first->shape, first->n_dims * sizeof(*shape));
         shape[0] = (int64_t)s->n_rows;
-        TRY(response_output_buffer(o, n_bytes, &type, &id, &base));
+        TRY(response_output_host_buffer(o, n_bytes, &type, &base));
         if (type != MEMORY_CPU && type != MEMORY_CPU_PINNED)
                 return error_new(ERR_UNSUPPORTED,
                                  "output '%s' of a request that is run in parts "

@@ -5,9 +5,11 @@
 #include "base/mem.h"
 #include "config/labels.h"
 #include "config/shape.h"
+#include "gpu/gpu.h"
 #include "infer/model.h"
 #include "infer/output_shape.h"
 #include "infer/response_order.h"
+#include "infer/staged_output.h"
 #include "infer/trace.h"
 
 #include <string.h>
@@ -55,6 +57,7 @@ static void init(struct response *r, const struct response_source *source, bool 
         r->n_outputs = 0;
         r->parameters = (struct parameter_list){ 0 };
         r->is_lent = is_lent;
+        r->has_staged = false;
         arena_init(&r->arena, r->first_memory, sizeof(r->first_memory), RESPONSE_MAX_ARENA_BYTES);
         if (!r->source.stream->borrows_model)
                 model_ref(r->source.model);
@@ -129,6 +132,8 @@ void response_free(struct response *r) {
                 return;
         stream = r->source.stream;
         model = stream->borrows_model ? NULL : r->source.model;
+        if (r->has_staged)
+                staged_outputs_drop(r);
         for (struct response_output *o = r->first_output; o != NULL; o = o->next) {
                 n_bytes += release_buffer(o);
                 labels_free(o->labels);
@@ -178,6 +183,7 @@ static struct error *add_output(struct response *r, const char *name, size_t cap
         o->byte_size = 0;
         o->userp = NULL;
         o->has_buffer = false;
+        o->is_staged = false;
         o->n_redirects = 0;
         o->attributes = (struct buffer_attributes){ 0 };
         o->response = r;
@@ -239,8 +245,50 @@ static uint32_t find_origin(struct memory_origin *m) {
         return n;
 }
 
-struct error *response_output_buffer(struct response_output *o, uint64_t byte_size,
-                                     enum memory_type *type, int64_t *id, void **ret) {
+/* The allocator has given memory of a device to code that writes on the CPU. */
+static struct error *stage_output(struct response_output *o) {
+        struct gpus *gpus = o->response->source.model->gpus;
+
+        if (gpus_find(gpus, o->attributes.memory_id) == NULL)
+                return error_new(ERR_INVALID_ARG,
+                                 "output '%s' is wanted in the memory of GPU %lld, which this "
+                                 "server does not have; its GPUs are: %s",
+                                 o->name, (long long)o->attributes.memory_id, gpus_list(gpus));
+        return staged_output_begin(o);
+}
+
+/* Without GPUs the bytes may be anywhere, as in the reference server; nor is there anything to write without a
+ * buffer. */
+static bool needs_host(const struct response_output *o, enum output_writer writer) {
+        const struct model *model = o->response->source.model;
+
+        return model->gpus != NULL && (o->base != NULL || o->byte_size == 0) &&
+               (writer == WRITER_ON_HOST ||
+                (writer == WRITER_BACKEND && !model->takes_device_memory));
+}
+
+/* Gives the writer an output for which the allocator has answered with memory of the device. */
+static COLD struct error *give_on_device(struct response_output *o, enum output_writer writer,
+                                         int64_t device, enum memory_type *type, int64_t *id,
+                                         void **ret) {
+        struct buffer_attributes given = { .memory_type = MEMORY_GPU, .memory_id = device };
+
+        if (needs_host(o, writer)) {
+                given = (struct buffer_attributes){ .memory_type = MEMORY_CPU };
+                if (o->byte_size > 0) {
+                        TRY(stage_output(o));
+                        given = o->attributes;
+                }
+        }
+        *type = given.memory_type;
+        *id = given.memory_id;
+        *ret = o->base;
+        return NULL;
+}
+
+struct error *response_output_get(struct response_output *o, enum output_writer writer,
+                                  uint64_t byte_size, enum memory_type *type, int64_t *id,
+                                  void **ret) {
         struct response                 *r = o->response;
         const struct response_allocator *a = r->source.allocator;
         struct memory_origin             m = { a, r->source.allocator_userp, o->name };
@@ -272,6 +320,8 @@ struct error *response_output_buffer(struct response_output *o, uint64_t byte_si
         if (a->attributes != NULL)
                 TRY(a->attributes((struct response_allocator *)a, o->name, &o->attributes,
                                   r->source.allocator_userp, o->userp));
+        if (actual_type == MEMORY_GPU)
+                return give_on_device(o, writer, actual_id, type, id, ret);
         *type = actual_type;
         *id = actual_id;
         *ret = o->base;
@@ -322,6 +372,14 @@ static void count_first_response(const struct response_source *s) {
                 model_stats_first_response(s->model->stats, clock_now_ns() - start_ns);
 }
 
+/* A failure becomes the error of the response. */
+static COLD void deliver_stages(struct response *r) {
+        if (r->error == NULL)
+                r->error = staged_outputs_copy(r);
+        else
+                staged_outputs_drop(r);
+}
+
 struct error *response_send(struct response *r, uint32_t flags, const struct error *why) {
         const struct response_source *s = &r->source;
         struct response_tap          *tap;
@@ -343,6 +401,8 @@ struct error *response_send(struct response *r, uint32_t flags, const struct err
                 trace_report_outputs(r);
                 trace_unref(STEAL(r->source.trace));
         }
+        if (r->has_staged)
+                deliver_stages(r);
         if (s->model->is_decoupled)
                 count_first_response(s);
         if (s->ticket == NULL)

@@ -16,6 +16,7 @@ bool request_renew(struct request *req, const struct model *model) {
         req->kept_batch = 0;
         req->is_checked = true;
         req->batch_size = 0;
+        req->has_device_inputs = false; /* until request_replace_input() */
         return true;
 }
 
@@ -55,5 +56,7 @@ bool request_replace_input(struct request *req, struct request_input *in, enum d
         in->byte_size = attributes->byte_size;
         in->only_chunk.base = base;
         in->only_chunk.attributes = *attributes;
+        if (attributes->memory_type == MEMORY_GPU)
+                req->has_device_inputs = true;
         return true;
 }

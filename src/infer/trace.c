@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "infer/buffer_copy.h"
 #include "infer/model.h"
 #include "infer/request.h"
 #include "infer/response.h"
@@ -163,26 +164,45 @@ const char *trace_custom_name(void) {
 
 static void report_input(struct trace *t, const struct request_input *in,
                          enum trace_activity activity, const void *base) {
-        const struct input_chunk *first = in->first_chunk;
+        struct buffer_attributes at = { 0 };
 
+        /* What lies on a device is reported as a copy on the host. */
+        if (in->first_chunk != NULL && !buffer_is_on_device(&in->first_chunk->attributes))
+                at = in->first_chunk->attributes;
         t->options.on_tensor(t, (int)activity, in->name, (int)in->type, base, in->byte_size,
-                             in->shape, in->n_dims,
-                             first != NULL ? (int)first->attributes.memory_type : 0,
-                             first != NULL ? first->attributes.memory_id : 0, t->options.userp);
+                             in->shape, in->n_dims, (int)at.memory_type, at.memory_id,
+                             t->options.userp);
 }
 
-/* Concatenates the chunks without a host policy. NULL when memory is short. */
-static char *gather_input(const struct request_input *in) {
-        char *all = try_alloc(in->byte_size);
-        char *at = all;
-
-        for (const struct input_chunk *c = in->first_chunk; all != NULL && c != NULL; c = c->next) {
+static struct error *read_chunks(struct gpus *gpus, const struct request_input *in, char *to) {
+        for (const struct input_chunk *c = in->first_chunk; c != NULL; c = c->next) {
                 if (c->host_policy != NULL)
                         continue;
-                memcpy(at, c->base, c->attributes.byte_size);
-                at += c->attributes.byte_size;
+                TRY(buffer_read(gpus, &c->attributes, c->base, to, c->attributes.byte_size));
+                to += c->attributes.byte_size;
         }
-        return all;
+        return NULL;
+}
+
+static void log_missing(const struct trace *t, const char *what, const char *name,
+                        const struct error *why) {
+        log_warn("%s '%s' is missing in trace %llu: %s", what, name, (unsigned long long)t->id,
+                 why != NULL ? why->message : "out of memory");
+}
+
+/* Reports the concatenation of the chunks without a host policy. */
+static void report_gathered(const struct request *req, const struct request_input *in,
+                            enum trace_activity activity) {
+        char      *all = try_alloc(in->byte_size);
+        AUTO_ERROR err = NULL;
+
+        if (all != NULL)
+                err = read_chunks(req->model->gpus, in, all);
+        if (all != NULL && err == NULL)
+                report_input(req->trace, in, activity, all);
+        else
+                log_missing(req->trace, "input", in->name, err);
+        free(all);
 }
 
 void trace_report_inputs(const struct request *req, enum trace_activity activity) {
@@ -191,20 +211,37 @@ void trace_report_inputs(const struct request *req, enum trace_activity activity
         if (!trace_wants_tensors(t))
                 return;
         for (const struct request_input *in = req->first_input; in != NULL; in = in->next) {
-                if (in->byte_size == 0 || in->first_chunk->next == NULL) {
-                        report_input(t, in, activity,
-                                     in->byte_size > 0 ? in->first_chunk->base : NULL);
-                        continue;
-                }
-                char *all = gather_input(in);
-
-                if (all != NULL)
-                        report_input(t, in, activity, all);
+                if (in->byte_size == 0)
+                        report_input(t, in, activity, NULL);
+                else if (in->first_chunk->next == NULL &&
+                         !buffer_is_on_device(&in->first_chunk->attributes))
+                        report_input(t, in, activity, in->first_chunk->base);
                 else
-                        log_warn("input '%s' is missing in trace %llu: out of memory", in->name,
-                                 (unsigned long long)t->id);
-                free(all);
+                        report_gathered(req, in, activity);
         }
+}
+
+static void report_output(struct trace *t, const struct response_output *o, const void *base,
+                          const struct buffer_attributes *at) {
+        t->options.on_tensor(t, TRACE_TENSOR_BACKEND_OUTPUT, o->name, (int)o->type, base,
+                             o->byte_size, o->shape, o->n_dims, (int)at->memory_type, at->memory_id,
+                             t->options.userp);
+}
+
+/* Reports a copy of an output that lies on a device. */
+static void report_device_output(struct trace *t, const struct response_output *o) {
+        static const struct buffer_attributes host = { .memory_type = MEMORY_CPU };
+        char                                 *copy = try_alloc(o->byte_size);
+        AUTO_ERROR                            err = NULL;
+
+        if (copy != NULL)
+                err = buffer_read(o->response->source.model->gpus, &o->attributes, o->base, copy,
+                                  o->byte_size);
+        if (copy != NULL && err == NULL)
+                report_output(t, o, copy, &host);
+        else
+                log_missing(t, "output", o->name, err);
+        free(copy);
 }
 
 void trace_report_outputs(const struct response *r) {
@@ -213,10 +250,10 @@ void trace_report_outputs(const struct response *r) {
         if (!trace_wants_tensors(t))
                 return;
         for (const struct response_output *o = r->first_output; o != NULL; o = o->next)
-                t->options.on_tensor(t, TRACE_TENSOR_BACKEND_OUTPUT, o->name, (int)o->type, o->base,
-                                     o->byte_size, o->shape, o->n_dims,
-                                     (int)o->attributes.memory_type, o->attributes.memory_id,
-                                     t->options.userp);
+                if (buffer_is_on_device(&o->attributes) && o->base != NULL && o->byte_size > 0)
+                        report_device_output(t, o);
+                else
+                        report_output(t, o, o->base, &o->attributes);
 }
 
 #define TRACE_ID_DIGITS 32

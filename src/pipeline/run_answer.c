@@ -8,6 +8,7 @@
 #include "pipeline/client_memory.h"
 #include "pipeline/ensemble_plan.h"
 #include "pipeline/run_private.h"
+#include "pipeline/tensor_copies.h"
 
 #include <string.h>
 
@@ -102,13 +103,16 @@ void run_answer_label_all(const struct request *req, struct response *r,
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-static struct error *get_cpu_buffer(struct response_output *to, size_t bytes, char **ret) {
-        enum memory_type type = MEMORY_CPU;
-        int64_t          id = 0;
+/* Asks the client for memory of the kind that the bytes are in. Whatever it gives is written by a copy. */
+static struct error *get_buffer(const struct tensor_copies *copies, struct response_output *to,
+                                size_t bytes, const struct buffer_attributes *from, char **ret) {
+        enum memory_type type;
+        int64_t          id;
         void            *base;
 
+        tensor_preferred(from, &type, &id);
         TRY(response_output_buffer(to, bytes, &type, &id, &base));
-        if (type == MEMORY_GPU)
+        if (type == MEMORY_GPU && copies->gpus == NULL)
                 return error_new(ERR_UNSUPPORTED,
                                  "output '%s' of an ensemble cannot be copied into GPU memory",
                                  to->name);
@@ -116,47 +120,53 @@ static struct error *get_cpu_buffer(struct response_output *to, size_t bytes, ch
         return NULL;
 }
 
-static struct error *copy_output(struct response_output *to, const struct response_output *from) {
+static struct error *copy_output(struct tensor_copies *copies, struct response_output *to,
+                                 const struct response_output *from) {
         size_t bytes = from->has_buffer ? from->byte_size : 0;
         char  *base;
 
-        if (bytes > 0 && from->attributes.memory_type == MEMORY_GPU)
+        if (bytes > 0 && from->attributes.memory_type == MEMORY_GPU && copies->gpus == NULL)
                 return error_new(ERR_UNSUPPORTED,
                                  "output '%s' of an ensemble is in GPU memory, and is not written "
                                  "by the last step",
                                  to->name);
-        TRY(get_cpu_buffer(to, bytes, &base));
-        if (bytes > 0)
-                memcpy(base, from->base, bytes);
-        return NULL;
+        TRY(get_buffer(copies, to, bytes, &from->attributes, &base));
+        return tensor_copies_add(copies, base, tensor_device(&to->attributes), from->base,
+                                 tensor_device(&from->attributes), bytes);
 }
 
-static struct error *copy_input(struct response_output *to, const struct request_input *from) {
-        char *at;
+static struct error *copy_input(struct tensor_copies *copies, struct response_output *to,
+                                const struct request_input *from) {
+        static const struct buffer_attributes nowhere;
+        const struct input_chunk             *first = from->first_chunk;
+        char                                 *at;
 
-        TRY(get_cpu_buffer(to, from->byte_size, &at));
-        for (const struct input_chunk *c = from->first_chunk; c != NULL; c = c->next) {
+        TRY(get_buffer(copies, to, from->byte_size, first != NULL ? &first->attributes : &nowhere,
+                       &at));
+        for (const struct input_chunk *c = first; c != NULL; c = c->next) {
                 if (c->host_policy != NULL)
                         continue;
-                memcpy(at, c->base, c->attributes.byte_size);
+                TRY(tensor_copies_add(copies, at, tensor_device(&to->attributes), c->base,
+                                      tensor_device(&c->attributes), c->attributes.byte_size));
                 at += c->attributes.byte_size;
         }
         return NULL;
 }
 
 /* The client's memory if the step has written there, else a copy. */
-static struct error *take_bytes(struct response_output *to, const struct response_output *from) {
+static struct error *take_bytes(struct tensor_copies *copies, struct response_output *to,
+                                const struct response_output *from) {
         struct error *err;
 
         if (client_memory_hand_over(to, (struct response_output *)from, &err))
                 return err;
-        return copy_output(to, from);
+        return copy_output(copies, to, from);
 }
 
 /* ---- the response of an ensemble ------------------------------------------------------------- */
 
 static struct error *put_output(struct frame *f, struct response *r, const struct model_io *io,
-                                const struct value *v) {
+                                const struct value *v, struct tensor_copies *copies) {
         bool              has_batch = f->run->req->batch_size != 0;
         bool              is_output = v->kind == VALUE_OUTPUT;
         struct shape_form config = { io->has_reshape ? io->reshape : io->dims,
@@ -171,10 +181,10 @@ static struct error *put_output(struct frame *f, struct response *r, const struc
         TRY(response_add_output(r, io->name, is_output ? v->output->type : v->input->type,
                                 bridged.dims, bridged.n_dims, &to));
         if (!is_output)
-                return copy_input(to, v->input);
+                return copy_input(copies, to, v->input);
         if (!has_own_labels(to))
                 TRY(inherit_labels(to, v->output));
-        return take_bytes(to, v->output);
+        return take_bytes(copies, to, v->output);
 }
 
 static struct error *add_mark(struct response *r, const struct request *req,
@@ -209,7 +219,9 @@ static struct error *put_all(struct frame *f, struct response *r) {
         const struct model_io_set  *io = run->req->model->io;
         const struct sequence_mark *mark = NULL;
         const uint32_t             *tensors = run->plan->outputs;
+        struct tensor_copies        copies;
 
+        tensor_copies_init(&copies, run->runner->options.memory->gpus);
         for (uint32_t i = 0; i < io->n_outputs; i++) {
                 const struct value *v = frame_value(f, tensors[i]);
 
@@ -220,10 +232,11 @@ static struct error *put_all(struct frame *f, struct response *r) {
                                     io->outputs[i].name);
                         continue;
                 }
-                TRY(put_output(f, r, &io->outputs[i], v));
+                TRY(put_output(f, r, &io->outputs[i], v, &copies));
                 if (mark == NULL)
                         mark = v->mark;
         }
+        TRY(tensor_copies_wait(&copies));
         return mark != NULL ? add_mark(r, run->req, mark) : NULL;
 }
 
@@ -243,13 +256,27 @@ struct error *run_answer_make(struct frame *f, struct response **ret) {
 
 /* ---- the response of a chain ----------------------------------------------------------------- */
 
-static struct error *add_output(const struct response_output *from, struct response *to) {
+/* Memory of a device is asked for only where the bytes are on one. */
+static struct error *copy_for_client(struct tensor_copies *copies, struct response_output *to,
+                                     const struct response_output *from) {
+        enum memory_type type;
+        int64_t          id;
+        void            *bytes;
+
+        tensor_preferred(&from->attributes, &type, &id);
+        TRY(response_output_buffer(to, from->byte_size, &type, &id, &bytes));
+        if (type == MEMORY_GPU && copies->gpus == NULL)
+                return error_new(ERR_UNSUPPORTED, "output '%s' is wanted in the memory of a GPU",
+                                 from->name);
+        return tensor_copies_add(copies, bytes, tensor_device(&to->attributes), from->base,
+                                 tensor_device(&from->attributes), from->byte_size);
+}
+
+static struct error *add_output(struct tensor_copies *copies, const struct response_output *from,
+                                struct response *to) {
         const char             *name = arena_try_str(&to->arena, str_of(from->name));
-        enum memory_type        type = MEMORY_CPU;
-        int64_t                 id = 0;
         struct response_output *o;
         int64_t                *shape;
-        void                   *bytes;
         struct error           *err = NULL;
 
         TRY(response_add_client_output(to, name, from->type, from->n_dims, &o, &shape));
@@ -258,20 +285,19 @@ static struct error *add_output(const struct response_output *from, struct respo
         TRY(inherit_labels(o, from));
         if (client_memory_hand_over(o, (struct response_output *)from, &err))
                 return err;
-        TRY(response_output_buffer(o, from->byte_size, &type, &id, &bytes));
-        if (type != MEMORY_CPU && type != MEMORY_CPU_PINNED)
-                return error_new(ERR_UNSUPPORTED, "output '%s' is wanted in the memory of a GPU",
-                                 from->name);
-        if (from->byte_size > 0)
-                memcpy(bytes, from->base, from->byte_size);
-        return NULL;
+        return copy_for_client(copies, o, from);
 }
 
-static struct error *fill_response(const struct response *from, struct response *to) {
+static struct error *fill_response(struct gpus *gpus, const struct response *from,
+                                   struct response *to) {
+        struct tensor_copies copies;
+
         if (from->error != NULL)
                 return error_copy(from->error);
+        tensor_copies_init(&copies, gpus);
         for (const struct response_output *o = from->first_output; o != NULL; o = o->next)
-                TRY(add_output(o, to));
+                TRY(add_output(&copies, o, to));
+        TRY(tensor_copies_wait(&copies));
         for (const struct parameter *p = from->parameters.first; p != NULL; p = p->next)
                 TRY(response_add_parameter(to, p));
         return NULL;
@@ -289,7 +315,7 @@ struct error *run_answer_pass_on(struct step_run *s, const struct response *from
         }
         TRY(response_new(outer, &to));
         s->has_answered = (flags & RESPONSE_FINAL) != 0;
-        err = fill_response(from, to);
+        err = fill_response(s->run->runner->options.memory->gpus, from, to);
         if (err != NULL)
                 why = run_error(s->run, s->plan, error_copy(err));
         error_free(response_send(to, flags, why));

@@ -59,6 +59,20 @@ static bool redirect(void *userp, const char *output, struct memory_origin *ret)
         return direct != PLAN_NONE;
 }
 
+static NOINLINE struct error *allocate_placed(const struct step_run *s, const char *output,
+                                              size_t byte_size, enum memory_type type, int64_t id,
+                                              void **buffer, void **buffer_userp,
+                                              enum memory_type *actual_type, int64_t *actual_id) {
+        struct step_buffer b;
+
+        TRY(run_device_allocate(s, output, byte_size, type, id, &b));
+        *buffer = b.bytes;
+        *buffer_userp = b.buf;
+        *actual_type = b.type;
+        *actual_id = b.id;
+        return NULL;
+}
+
 /* Has the type allocator_alloc_fn. All memory that a step writes outputs to for other steps comes from
  * here. */
 static struct error *allocate_tensor(struct response_allocator *allocator, const char *output,
@@ -70,11 +84,12 @@ static struct error *allocate_tensor(struct response_allocator *allocator, const
         struct buf            *b = NULL;
 
         (void)allocator;
-        (void)type;
-        (void)id;
         *buffer_userp = NULL;
         *actual_type = MEMORY_CPU;
         *actual_id = 0;
+        if (type != MEMORY_CPU && memory->gpus != NULL && byte_size > 0)
+                return allocate_placed(s, output, byte_size, type, id, buffer, buffer_userp,
+                                       actual_type, actual_id);
         *buffer = byte_size > 0 ? take_inline(s, byte_size) : NULL;
         if (byte_size == 0 || *buffer != NULL)
                 return NULL;

@@ -7,6 +7,7 @@
  *       run_answer.c    the client's responses
  *       run_flow.c      tensors arrive, steps become ready
  *       run_memory.c    memory for the outputs of steps, for frames, and for runs
+ *       run_device.c    tensors on devices: where outputs are written, and copies for the next step
  *
  * Frames.  A run has a frame for each element of a stream (pipeline_plan.h): the values of its
  * tensors, and the steps that read them. Frame 0 is part of the run. Each response of a decoupled
@@ -32,6 +33,11 @@
  * The memory budget is charged for a run when it begins, which may fail, then for its open steps, for
  * the responses of its decoupled steps with their frames (infer/response_stream.h), and for tensors
  * (step_memory.h).
+ *
+ * Tensors on devices.  A step whose backend asks for memory of a device gets it when a reader of the output
+ * takes such memory, or the client, who gets a copy of it; else pinned memory. The next step reads it there.
+ * When all instances of the next step's model are on one other device, it gets a copy on that device, which
+ * lives as long as its request.
  *
  * Ownership.  The response of a step is kept until no step needs its outputs any more. Everything
  * else is freed with its frame or with the run.
@@ -89,6 +95,13 @@ struct value {
         uint64_t batch_size; /* of the request that produced it; 0: its model does not batch */
 };
 
+/* A copy of an input on the device of the step's model. */
+struct moved_input {
+        const void         *from; /* what it is a copy of */
+        struct step_buffer  buffer;
+        struct moved_input *next;
+};
+
 /* The response of a step, and the number of readers that still need it. */
 struct kept_outputs {
         struct response     *response; /* owned; NULL: none, or not needed any more */
@@ -109,10 +122,11 @@ struct step_run {
         /* The step's. */
         struct response *answer;  /* owned until the step ends; NULL for a decoupled step */
         struct error    *failure; /* owned; it could not begin, or its response not be passed on */
-        uint32_t         n_responses;
-        bool             has_slot;     /* holds a place of its step_limit */
-        bool             has_answered; /* FINAL was passed on to the client */
-        bool             is_marked;    /* `given` is the mark of a response */
+        struct moved_input  *moved; /* owned; until its request has ended */
+        uint32_t             n_responses;
+        bool                 has_slot;     /* holds a place of its step_limit */
+        bool                 has_answered; /* FINAL was passed on to the client */
+        bool                 is_marked;    /* `given` is the mark of a response */
         struct compute_sums  sums;
         struct sequence_mark given;  /* what the inner request was given; text is not owned */
         struct step_waiter   waiter; /* in the queue of its step_limit */
@@ -266,6 +280,18 @@ void run_memory_give_all(const struct run *run);
 struct run *run_memory_take(struct runner *r, const struct pipeline_plan *plan) NODISCARD;
 void        run_memory_give(struct run *run);
 void        run_memory_free_kept(struct runner *r);
+
+/* ---- run_device.c ----------------------------------------------------------------------------- */
+
+/* Memory for an output whose backend asks for memory of a GPU, or for pinned memory. */
+struct error *run_device_allocate(const struct step_run *s, const char *output, size_t bytes,
+                                  enum memory_type type, int64_t id, struct step_buffer *ret)
+        NODISCARD;
+/* Where the step reads bytes that are on a device: there, or in a copy. Changes both. */
+struct error *run_device_bring(struct step_run *s, const void **base,
+                               struct buffer_attributes *attributes) NODISCARD;
+/* The step's request has ended, or will not begin. */
+void run_device_free_moved(struct step_run *s);
 
 /* ---- run_request.c --------------------------------------------------------------------------- */
 

@@ -22,21 +22,34 @@
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
 
-static struct error *add_chunks(struct request *req, struct request_input *to,
+static struct error *add_bytes(struct step_run *s, struct request *req, struct request_input *to,
+                               const void *base, const struct buffer_attributes *attributes,
+                               const char *host_policy) {
+        struct buffer_attributes brought;
+
+        if (attributes->memory_type != MEMORY_GPU)
+                return request_input_append(req, to, base, attributes, host_policy);
+        brought = *attributes;
+        TRY(run_device_bring(s, &base, &brought));
+        return request_input_append(req, to, base, &brought, host_policy);
+}
+
+static struct error *add_chunks(struct step_run *s, struct request *req, struct request_input *to,
                                 const struct request_input *from) {
         for (const struct input_chunk *c = from->first_chunk; c != NULL; c = c->next)
-                TRY(request_input_append(req, to, c->base, &c->attributes, c->host_policy));
+                TRY(add_bytes(s, req, to, c->base, &c->attributes, c->host_policy));
         return NULL;
 }
 
-static struct error *add_output_bytes(struct request *req, struct request_input *to,
+static struct error *add_output_bytes(struct step_run *s, struct request *req,
+                                      struct request_input         *to,
                                       const struct response_output *from) {
         struct buffer_attributes attributes = from->attributes;
 
         if (!from->has_buffer)
                 return NULL;
         attributes.byte_size = from->byte_size;
-        return request_input_append(req, to, from->base, &attributes, NULL);
+        return add_bytes(s, req, to, from->base, &attributes, NULL);
 }
 
 static struct error *missing_output(const struct step_run *s, uint32_t tensor) {
@@ -66,7 +79,7 @@ static COLD struct error *wrong_batch(const struct response_output *o) {
                          o->name, o->n_dims > 0 ? (long long)o->shape[0] : 0);
 }
 
-static struct error *add_input(const struct step_run *s, struct request *req,
+static struct error *add_input(struct step_run *s, struct request *req,
                                const struct plan_link *link, const struct value *v) {
         const struct model_io *io = link->io;
         bool                   is_output = v->kind == VALUE_OUTPUT;
@@ -84,7 +97,8 @@ static struct error *add_input(const struct step_run *s, struct request *req,
         tensor_bridge_apply(bridge, shape, &bridged);
         TRY(request_add_known_input(req, io, is_output ? v->output->type : v->input->type,
                                     bridged.dims, bridged.n_dims, &to));
-        return is_output ? add_output_bytes(req, to, v->output) : add_chunks(req, to, v->input);
+        return is_output ? add_output_bytes(s, req, to, v->output)
+                         : add_chunks(s, req, to, v->input);
 }
 
 /* A step has the sequence of the outer request, unless the response that it reads first has another. */
@@ -238,25 +252,49 @@ static struct error *fill_request(struct step_run *s, struct request *req) {
 
 /* ---- requests that are used again ------------------------------------------------------------ */
 
+/* Changes both, for bytes on a device; `room` is for the attributes. A failure leaves it to the request that is
+ * made from the beginning. */
+static NOINLINE bool bring_again(struct step_run *s, const void **base,
+                                 const struct buffer_attributes **attributes,
+                                 struct buffer_attributes        *room) {
+        AUTO_ERROR err = NULL;
+
+        *room = **attributes;
+        err = run_device_bring(s, base, room);
+        *attributes = room;
+        return err == NULL;
+}
+
 /* False also for a tensor whose shape must be bridged. */
-static bool replace_input(const struct step_run *s, struct request *req, struct request_input *in,
+static bool replace_input(struct step_run *s, struct request *req, struct request_input *in,
                           const struct value *v) {
-        const struct response_output *o = v->output;
-        const struct request_input   *from = v->input;
-        bool                          is_output = v->kind == VALUE_OUTPUT;
-        struct shape_form             shape;
+        bool                            is_output = v->kind == VALUE_OUTPUT;
+        const struct buffer_attributes *attributes;
+        struct buffer_attributes        room;
+        struct shape_form               shape;
+        const void                     *base;
 
         if ((v->kind != VALUE_OUTPUT && v->kind != VALUE_INPUT) ||
             (v->batch_size != 0) != (req->model->io->max_batch_size > 0))
                 return false;
         shape = shape_of(s, v);
-        if (is_output)
-                return o->has_buffer &&
-                       request_replace_input(req, in, o->type, shape.dims, (uint32_t)shape.n_dims,
-                                             o->base, &o->attributes);
-        return from->n_chunks == 1 && from->first_chunk->host_policy == NULL &&
-               request_replace_input(req, in, from->type, shape.dims, (uint32_t)shape.n_dims,
-                                     from->first_chunk->base, &from->first_chunk->attributes);
+        if (is_output) {
+                if (!v->output->has_buffer)
+                        return false;
+                base = v->output->base;
+                attributes = &v->output->attributes;
+        } else {
+                const struct input_chunk *chunk = v->input->first_chunk;
+
+                if (v->input->n_chunks != 1 || chunk->host_policy != NULL)
+                        return false;
+                base = chunk->base;
+                attributes = &chunk->attributes;
+        }
+        if (attributes->memory_type == MEMORY_GPU && !bring_again(s, &base, &attributes, &room))
+                return false;
+        return request_replace_input(req, in, is_output ? v->output->type : v->input->type,
+                                     shape.dims, (uint32_t)shape.n_dims, base, attributes);
 }
 
 static bool refill(struct step_run *s, struct request *req) {

@@ -405,6 +405,8 @@ static void end_step(struct step_run *s) {
         bool may_stay = run->keeps_requests && !s->plan->model->is_decoupled;
 
         give_slot_back(s);
+        if (s->moved != NULL)
+                run_device_free_moved(s);
         if (inner != NULL && run->plan->is_chain)
                 count_handoff(run, s, inner->request);
         if (ends_chain(s))

@@ -4,6 +4,8 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/mem.h"
+#include "gpu/gpu.h"
 
 /* From this size on, malloc() by default maps a block from the kernel (mallopt(3),
  * M_MMAP_THRESHOLD). */
@@ -55,6 +57,86 @@ struct buf *step_memory_get(struct step_memory *m, size_t bytes) {
         }
         return buf_new(m->pool, bytes);
 }
+
+/* ---- with GPUs --------------------------------------------------------------------------------- */
+
+/* What the buf of a step_buffer holds. */
+struct held_memory {
+        struct gpus *gpus; /* borrowed: outlives all buffers */
+        void        *bytes;
+        int          device; /* GPU_HOST: pinned memory, or what has replaced it */
+};
+
+static void free_held(void *object) {
+        struct held_memory *h = object;
+
+        if (h->device != GPU_HOST)
+                gpu_free(h->gpus, h->device, h->bytes);
+        else
+                gpu_pinned_free(h->gpus, h->bytes);
+        free(h);
+}
+
+/* `device`: GPU_HOST for pinned memory. */
+static struct error *allocate(struct gpus *g, int device, size_t bytes, struct held_memory *h,
+                              struct step_buffer *ret) {
+        bool is_pinned = false;
+
+        if (device != GPU_HOST)
+                TRY(gpu_alloc(g, device, bytes, &h->bytes));
+        else
+                TRY(gpu_pinned_alloc(g, bytes, &h->bytes, &is_pinned));
+        *ret = (struct step_buffer){ .bytes = h->bytes, .type = MEMORY_CPU };
+        if (device != GPU_HOST) {
+                ret->type = MEMORY_GPU;
+                ret->id = device;
+        } else if (is_pinned) {
+                ret->type = MEMORY_CPU_PINNED;
+        }
+        return NULL;
+}
+
+/* The buf is made first: what it holds is empty until the memory is there. */
+static struct error *get_held(struct step_memory *m, int device, size_t bytes,
+                              struct step_buffer *ret) {
+        struct byte_budget *budget = device == GPU_HOST ? m->budget : NULL;
+        struct held_memory *h = try_alloc(sizeof(*h));
+        struct buf         *b;
+        struct error       *err;
+
+        if (h == NULL)
+                return error_new(ERR_UNAVAILABLE, "out of memory");
+        *h = (struct held_memory){ .gpus = m->gpus, .device = device };
+        b = buf_new_holding(budget, bytes, free_held, h);
+        if (b == NULL) {
+                free(h);
+                return error_new(ERR_UNAVAILABLE, "%s", buf_pool_shortage(m->pool, bytes));
+        }
+        err = allocate(m->gpus, device, bytes, h, ret);
+        if (err != NULL)
+                buf_unref(b);
+        else
+                ret->buf = b;
+        return err;
+}
+
+struct error *step_memory_get_pinned(struct step_memory *m, size_t bytes, struct step_buffer *ret) {
+        return get_held(m, GPU_HOST, bytes, ret);
+}
+
+/* When both have no room, the error is the device's, which names it. */
+struct error *step_memory_get_device(struct step_memory *m, int device, size_t bytes,
+                                     struct step_buffer *ret) {
+        struct error *err = get_held(m, device, bytes, ret);
+        AUTO_ERROR    second = err != NULL ? step_memory_get_pinned(m, bytes, ret) : NULL;
+
+        if (err == NULL || second != NULL)
+                return err;
+        error_free(err);
+        return NULL;
+}
+
+/* ---- errors ------------------------------------------------------------------------------------ */
 
 struct error *step_memory_shortage(const struct step_memory *m, const char *output, size_t bytes) {
         return error_new(ERR_UNAVAILABLE, "%s for output '%s' of %zu bytes",

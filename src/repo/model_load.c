@@ -162,6 +162,8 @@ static struct error *load_version(struct loaded_model *l, const struct model_fil
         TRY(model_files_print_given_config(m->config, &l->effective_config));
         TRY(labels_read(m->config, l->directory, &m->labels));
         TRY(state_specs_new(m->config, l->directory, l->env->state_memory, &m->states));
+        if (m->states != NULL)
+                m->states->gpus = m->gpus;
         TRY(model_io_set_new(m->config, &m->io));
         m->is_decoupled = model_config_is_decoupled(m->config);
         m->counts_inputs = m->is_decoupled ||

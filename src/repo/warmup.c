@@ -179,14 +179,21 @@ static struct error *no_memory(void) {
 }
 
 /* Adds the initial states that the sample does not contain. Their new values are dropped. */
-static struct error *add_states(const struct warmup *w, struct request *req) {
+static struct error *add_states(const struct warmup *w, const struct executor *executor,
+                                struct request *req) {
         struct implicit_states *states;
+        struct error           *err;
 
         if (w->model->states == NULL)
                 return NULL;
         states = implicit_states_new(w->model->states, STATES_OF_SAMPLE);
         if (states == NULL)
                 return no_memory();
+        err = implicit_states_bring(states, w->model, executor->device);
+        if (err != NULL) {
+                implicit_states_free(states);
+                return err;
+        }
         implicit_states_attach(states, req);
         return NULL;
 }
@@ -197,7 +204,8 @@ static void free_request(struct inner_request *r) {
         inner_request_free(r);
 }
 
-static struct error *make_request(struct warmup *w, struct inner_request **ret) {
+static struct error *make_request(struct warmup *w, const struct executor *executor,
+                                  struct inner_request **ret) {
         static const struct inner_request_ops ops = { .on_response = on_response,
                                                       .on_end = on_warmup_end };
         struct inner_request                 *r = inner_request_new(w->model, &ops, w);
@@ -208,7 +216,7 @@ static struct error *make_request(struct warmup *w, struct inner_request **ret) 
         TRY(add_inputs(w, r->request, false));
         TRY(inner_request_prepare(r));
         TRY(add_inputs(w, r->request, true)); /* not inputs of the model, so nothing checks them */
-        return add_states(w, r->request);
+        return add_states(w, executor, r->request);
 }
 
 /* Runs the n requests as one batch. */
@@ -237,7 +245,7 @@ static struct error *run_once(struct warmup *w, struct executor *executor) {
         if (batch == NULL || w->requests == NULL)
                 err = error_new(ERR_UNAVAILABLE, "out of memory for %u warmup requests", n);
         while (n_made < n && err == NULL)
-                err = make_request(w, &w->requests[n_made++]);
+                err = make_request(w, executor, &w->requests[n_made++]);
         if (err == NULL)
                 err = execute_warmup(w, executor, batch, n);
         for (uint32_t i = 0; i < n_made; i++)

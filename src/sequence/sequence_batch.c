@@ -215,30 +215,44 @@ static void attach(struct sequence_instance *in, struct request *req) {
                 implicit_states_attach(seq->states, req);
 }
 
-/* The first request of a sequence, and each one with START, gets the initial values. */
-static bool open_states(struct sequence_instance *in, const struct request *req) {
-        const struct state_specs *specs = in->batching->model->states;
-        struct sequence          *seq = req->sequence;
-
-        if (specs == NULL)
-                return true;
-        if (seq->states != NULL && (req->flags & REQUEST_SEQUENCE_START) != 0 &&
-            !implicit_states_reset(seq->states)) {
-                implicit_states_free(STEAL(seq->states));
-                return false;
-        }
-        if (seq->states == NULL)
-                seq->states = implicit_states_new(specs, STATES_OF_SEQUENCE);
-        return seq->states != NULL;
-}
-
-static bool open_states_or_refuse(struct sequence_instance *in, struct request *req) {
+/* The error of a device is passed on; a host without memory has one text. */
+static struct error *no_states(const struct sequence_instance *in, struct error *why) {
         static const struct error no_memory =
                 ERROR_STATIC(ERR_UNAVAILABLE, "out of memory for the states of a sequence");
 
-        if (open_states(in, req))
+        if (why != NULL && in->batching->model->gpus != NULL)
+                return why;
+        error_free(why);
+        return error_copy(&no_memory);
+}
+
+/* The first request of a sequence, and each one with START, gets the initial values. */
+static struct error *open_states(struct sequence_instance *in, const struct request *req) {
+        const struct model *model = in->batching->model;
+        struct sequence    *seq = req->sequence;
+        struct error       *err = NULL;
+
+        if (model->states == NULL)
+                return NULL;
+        if (seq->states != NULL && (req->flags & REQUEST_SEQUENCE_START) != 0)
+                err = implicit_states_reset(seq->states);
+        if (err != NULL) {
+                implicit_states_free(STEAL(seq->states));
+                return no_states(in, err);
+        }
+        if (seq->states == NULL)
+                seq->states = implicit_states_new(model->states, STATES_OF_SEQUENCE);
+        return seq->states != NULL ? implicit_states_bring(seq->states, model, in->inner->device)
+                                   : no_states(in, NULL);
+}
+
+static bool open_states_or_refuse(struct sequence_instance *in, struct request *req) {
+        struct error *err = open_states(in, req);
+
+        if (err == NULL)
                 return true;
-        request_refuse(req, &no_memory, FAILURE_OTHER);
+        request_refuse(req, err, FAILURE_OTHER);
+        error_free(err);
         return false;
 }
 

@@ -81,6 +81,7 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
                 .env = { .backends = s->backends,
                          .agents = s->agents,
                          .gpus = s->gpus,
+                         .min_compute_capability = o->min_compute_capability,
                          .model_metrics = s->model_metrics,
                          .metrics = s->metrics,
                          .timers = s->timers,
@@ -175,6 +176,7 @@ static void init_memory(struct server *s, const struct server_options *o) {
         s->memory.on_refused = on_over_budget;
         s->memory.owner = s;
         step_memory_init(&s->step_memory, &s->memory, s->timers);
+        s->step_memory.gpus = s->gpus;
         response_share_init(&s->responses, &s->memory);
 }
 

@@ -10,15 +10,17 @@
 #include <string.h>
 
 struct shared_memory {
-        struct mutex lock;    /* rank LOCK_LEAF; guards what follows */
-        struct map   by_name; /* struct shm_region, ref */
+        struct cuda_regions cuda;
+        struct mutex        lock;    /* rank LOCK_LEAF; guards what follows */
+        struct map          by_name; /* struct shm_region, ref */
 };
 
-struct error *shared_memory_new(struct shared_memory **ret) {
+struct error *shared_memory_new(struct gpus *gpus, struct shared_memory **ret) {
         struct shared_memory *m;
 
         TRY(shm_guard_start());
         m = mem_zalloc(sizeof(*m));
+        cuda_regions_init(&m->cuda, gpus);
         mutex_init(&m->lock, LOCK_LEAF);
         map_init(&m->by_name);
         *ret = m;
@@ -42,7 +44,13 @@ static struct error *check_length(struct str name) {
                          name.len, SHARED_MEMORY_MAX_NAME);
 }
 
-struct error *shared_memory_refuse_cuda(const char *name) {
+bool shared_memory_has_gpus(const struct shared_memory *m) {
+        return m != NULL && m->cuda.gpus != NULL;
+}
+
+struct error *shared_memory_check_gpus(const struct shared_memory *m, const char *name) {
+        if (shared_memory_has_gpus(m))
+                return NULL;
         TRY(check_length(str_of(name)));
         return error_new(ERR_INVALID_ARG,
                          "failed to register CUDA shared memory region: '%s', GPUs not supported",
@@ -84,58 +92,78 @@ static bool insert_region(struct shared_memory *m, struct str name, struct shm_r
         return true;
 }
 
-struct error *shared_memory_register(struct shared_memory *m, const struct shm_place *place) {
-        struct str         name = str_of(place->name);
-        struct shm_region *r;
-
-        TRY(check_name(name));
-        TRY(shm_region_check_key(place->name, place->key));
-        if (has(m, name))
-                return refuse_second(place->name);
-        TRY(shm_region_open(place, &r));
-        if (insert_region(m, name, r))
+/* Takes the region. */
+static struct error *insert(struct shared_memory *m, const char *name, struct shm_region *r) {
+        if (insert_region(m, str_of(name), r))
                 return NULL;
         shm_region_unref(r);
-        return refuse_second(place->name);
+        return refuse_second(name);
 }
 
-static struct shm_region *take_out(struct shared_memory *m, struct str name) {
+struct error *shared_memory_register(struct shared_memory *m, const struct shm_place *place) {
+        struct shm_region *r;
+
+        TRY(check_name(str_of(place->name)));
+        TRY(shm_region_check_key(place->name, place->key));
+        if (has(m, str_of(place->name)))
+                return refuse_second(place->name);
+        TRY(shm_region_open(place, &r));
+        return insert(m, place->name, r);
+}
+
+struct error *shared_memory_register_cuda(struct shared_memory *m, const struct cuda_place *place) {
+        struct shm_region *r;
+
+        TRY(check_name(str_of(place->name)));
+        if (has(m, str_of(place->name)))
+                return refuse_second(place->name);
+        TRY(shm_region_open_cuda(&m->cuda, place, &r));
+        return insert(m, place->name, r);
+}
+
+static struct shm_region *take_out(struct shared_memory *m, enum shared_memory_kind kind,
+                                   struct str name) {
         MUTEX_GUARD(&m->lock);
+        const struct shm_region *r = map_find(&m->by_name, name);
 
-        return map_remove(&m->by_name, name);
+        return r != NULL && r->kind == kind ? map_remove(&m->by_name, name) : NULL;
 }
 
-static void unregister_one(struct shared_memory *m, enum shared_memory_kind kind, struct str name) {
-        if (kind == SHARED_MEMORY_SYSTEM)
-                shm_region_unref(take_out(m, name));
-}
-
-static struct map take_out_all(struct shared_memory *m) {
+/* Returns a list. */
+static struct shm_region *take_out_all(struct shared_memory *m, enum shared_memory_kind kind) {
         MUTEX_GUARD(&m->lock);
-        struct map all = m->by_name;
+        const struct map_entry *e;
+        struct shm_region      *first = NULL;
+        size_t                  at = 0;
 
-        map_init(&m->by_name);
-        return all;
+        while ((e = map_next(&m->by_name, &at)) != NULL) {
+                struct shm_region *r = e->value;
+
+                if (r->kind != kind)
+                        continue;
+                r->next = first;
+                first = r;
+                map_remove(&m->by_name, str_of(r->name));
+        }
+        return first;
 }
 
 static void unregister_all(struct shared_memory *m, enum shared_memory_kind kind) {
-        const struct map_entry *e;
-        struct map              all;
-        size_t                  at = 0;
+        struct shm_region *r = take_out_all(m, kind);
 
-        if (kind != SHARED_MEMORY_SYSTEM)
-                return;
-        all = take_out_all(m);
-        while ((e = map_next(&all, &at)) != NULL)
-                shm_region_unref(e->value);
-        map_done(&all);
+        while (r != NULL) {
+                struct shm_region *next = r->next;
+
+                shm_region_unref(r);
+                r = next;
+        }
 }
 
 struct error *shared_memory_unregister(struct shared_memory *m, enum shared_memory_kind kind,
                                        struct str name) {
         TRY(shared_memory_check_change(m));
         if (name.len > 0)
-                unregister_one(m, kind, name);
+                shm_region_unref(take_out(m, kind, name));
         else
                 unregister_all(m, kind);
         return NULL;
@@ -145,6 +173,8 @@ void shared_memory_free(struct shared_memory *m) {
         if (m == NULL)
                 return;
         unregister_all(m, SHARED_MEMORY_SYSTEM);
+        unregister_all(m, SHARED_MEMORY_CUDA);
+        cuda_regions_done(&m->cuda);
         map_done(&m->by_name);
         mutex_done(&m->lock);
         free(m);
@@ -172,6 +202,16 @@ struct error *shared_memory_take(struct shared_memory *m, const char *name,
         return NULL;
 }
 
+bool shared_memory_has_cuda(struct shared_memory *m, const char *name) {
+        const struct shm_region *r;
+
+        if (!shared_memory_has_gpus(m))
+                return false;
+        MUTEX_GUARD(&m->lock);
+        r = map_find(&m->by_name, str_of(name));
+        return r != NULL && r->kind == SHARED_MEMORY_CUDA;
+}
+
 static struct error *no_memory(void) {
         static struct error full =
                 ERROR_STATIC(ERR_UNAVAILABLE, "out of memory for the list of regions");
@@ -181,11 +221,14 @@ static struct error *no_memory(void) {
 
 static struct error *describe(const struct shm_region *r, struct arena *arena,
                               struct shared_memory_entry *ret) {
+        bool is_cuda = r->kind == SHARED_MEMORY_CUDA;
+
         *ret = (struct shared_memory_entry){
                 .name = arena_try_str(arena, str_of(r->name)),
-                .key = arena_try_str(arena, str_of(r->key)),
-                .offset = r->offset,
                 .byte_size = r->byte_size,
+                .key = is_cuda ? "" : arena_try_str(arena, str_of(r->key)),
+                .offset = r->offset,
+                .device = (uint64_t)r->cuda.device,
         };
         return ret->name != NULL && ret->key != NULL ? NULL : no_memory();
 }
@@ -197,25 +240,31 @@ static int compare(const void *left, const void *right) {
 }
 
 /* Copies the texts, so that no region is held while the answer is written. */
-static struct error *list_all_locked(struct shared_memory *m, struct arena *arena,
-                                     struct shared_memory_entry **ret, size_t *ret_n) {
+static struct error *list_all_locked(struct shared_memory *m, enum shared_memory_kind kind,
+                                     struct arena *arena, struct shared_memory_entry **ret,
+                                     size_t *ret_n) {
         const struct map_entry *e;
         size_t                  at = 0, n = 0;
 
         *ret = arena_try_alloc(arena, MAX(map_size(&m->by_name), 1) * sizeof(**ret));
         if (*ret == NULL)
                 return no_memory();
-        while ((e = map_next(&m->by_name, &at)) != NULL)
-                TRY(describe(e->value, arena, &(*ret)[n++]));
+        while ((e = map_next(&m->by_name, &at)) != NULL) {
+                const struct shm_region *r = e->value;
+
+                if (r->kind == kind)
+                        TRY(describe(r, arena, &(*ret)[n++]));
+        }
         *ret_n = n;
         return NULL;
 }
 
-static struct error *list_all(struct shared_memory *m, struct arena *arena,
-                              struct shared_memory_entry **ret, size_t *ret_n) {
+static struct error *list_all(struct shared_memory *m, enum shared_memory_kind kind,
+                              struct arena *arena, struct shared_memory_entry **ret,
+                              size_t *ret_n) {
         MUTEX_GUARD(&m->lock);
 
-        return list_all_locked(m, arena, ret, ret_n);
+        return list_all_locked(m, kind, arena, ret, ret_n);
 }
 
 static struct error *list_one(struct shm_region *r, struct arena *arena,
@@ -229,6 +278,15 @@ static struct error *not_found(enum shared_memory_kind kind, struct str name) {
                          kind == SHARED_MEMORY_CUDA ? "cuda" : "system", STR_ARG(name));
 }
 
+static struct error *wrong_kind(const struct shm_region *r) {
+        bool is_cuda = r->kind == SHARED_MEMORY_CUDA;
+
+        return error_new(
+                ERR_NOT_FOUND,
+                "The region named '%s' is registered as %s shared memory, not %s shared memory",
+                r->name, is_cuda ? "CUDA" : "system", is_cuda ? "system" : "CUDA");
+}
+
 static struct error *find_one(struct shared_memory *m, enum shared_memory_kind kind,
                               struct str name, struct arena *arena,
                               struct shared_memory_entry **ret) {
@@ -237,14 +295,8 @@ static struct error *find_one(struct shared_memory *m, enum shared_memory_kind k
 
         if (r == NULL)
                 return not_found(kind, name);
-        if (kind == SHARED_MEMORY_CUDA)
-                err = error_new(ERR_NOT_FOUND,
-                                "The region named '%s' is registered as system shared memory, not "
-                                "CUDA shared memory",
-                                r->name);
-        else
-                err = list_one(r, arena, ret);
-        shm_region_unref(r);
+        err = r->kind == kind ? list_one(r, arena, ret) : wrong_kind(r);
+        shm_region_unref_later(r);
         return err;
 }
 
@@ -259,9 +311,9 @@ struct error *shared_memory_list(struct shared_memory *m, enum shared_memory_kin
                 *ret_n = 1;
                 return NULL;
         }
-        if (m == NULL || kind == SHARED_MEMORY_CUDA)
+        if (m == NULL)
                 return NULL;
-        TRY(list_all(m, arena, ret, ret_n));
+        TRY(list_all(m, kind, arena, ret, ret_n));
         qsort(*ret, *ret_n, sizeof(**ret), compare);
         return NULL;
 }

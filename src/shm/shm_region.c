@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "shm/shm_region.h"
 
+#include "base/compiler.h"
 #include "base/mem.h"
 #include "shm/shm_guard.h"
 
@@ -123,6 +124,7 @@ struct error *shm_region_open(const struct shm_place *p, struct shm_region **ret
         struct error      *err;
 
         ref_init(&r->refs);
+        r->kind = SHARED_MEMORY_SYSTEM;
         r->fd = -1;
         r->offset = p->offset;
         r->byte_size = p->byte_size;
@@ -137,22 +139,58 @@ struct error *shm_region_open(const struct shm_place *p, struct shm_region **ret
         return NULL;
 }
 
+struct error *shm_region_open_cuda(struct cuda_regions *all, const struct cuda_place *p,
+                                   struct shm_region **ret) {
+        struct cuda_region cuda;
+        struct shm_region *r;
+
+        TRY(cuda_region_open(all, p, &cuda));
+        r = mem_zalloc(sizeof(*r));
+        ref_init(&r->refs);
+        r->kind = SHARED_MEMORY_CUDA;
+        r->name = mem_strdup(p->name);
+        r->byte_size = p->byte_size;
+        r->fd = -1;
+        r->cuda = cuda;
+        *ret = r;
+        return NULL;
+}
+
 struct shm_region *shm_region_ref(struct shm_region *r) {
         ref_get(&r->refs);
         return r;
 }
 
-void shm_region_unref(struct shm_region *r) {
-        if (r == NULL || !ref_put(&r->refs))
-                return;
+static void free_region(struct shm_region *r) {
         if (r->memory != NULL) {
                 shm_guard_remove(r->guard);
                 munmap(r->memory, (size_t)r->byte_size);
         }
         close_object(r->fd);
+        cuda_region_close(&r->cuda);
         free(r->name);
         free(r->key);
         free(r);
+}
+
+void shm_region_unref(struct shm_region *r) {
+        if (r != NULL && ref_put(&r->refs))
+                free_region(r);
+}
+
+static void close_later(struct work *w) {
+        free_region(CONTAINER_OF(w, struct shm_region, closing));
+}
+
+void shm_region_unref_later(struct shm_region *r) {
+        if (!ref_put(&r->refs))
+                return;
+        if (r->kind == SHARED_MEMORY_SYSTEM) {
+                free_region(r);
+                return;
+        }
+        r->closing.run = close_later;
+        work_pool_push(r->cuda.of->closer, &r->closing);
 }
 
 /* ---- use ---- */
@@ -162,6 +200,8 @@ void shm_region_unref(struct shm_region *r) {
 static bool is_there(const struct shm_region *r, uint64_t end) {
         uint64_t object_bytes;
 
+        if (r->kind == SHARED_MEMORY_CUDA)
+                return true;
         return !shm_guard_is_broken(r->guard) && find_size(r->fd, &object_bytes) &&
                is_within(r->offset, end, object_bytes);
 }
@@ -181,12 +221,12 @@ struct error *shm_region_find(const struct shm_region *r, uint64_t offset, uint6
                 return error_new(ERR_INVALID_ARG,
                                  "Invalid offset + byte size for shared memory region: '%s'",
                                  r->name);
-        *ret = r->memory + offset;
+        *ret = (r->kind == SHARED_MEMORY_CUDA ? (char *)r->cuda.memory : r->memory) + offset;
         return NULL;
 }
 
 struct error *shm_region_check_intact(const struct shm_region *r) {
-        if (!shm_guard_is_broken(r->guard))
+        if (r->kind == SHARED_MEMORY_CUDA || !shm_guard_is_broken(r->guard))
                 return NULL;
         return error_new(ERR_INVALID_ARG,
                          "memory of shared memory region '%s' was missing while the request used "

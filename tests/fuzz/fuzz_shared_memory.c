@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Any bytes as what clients do with shared memory. The first one chooses: the body of a register
- * request; or a list of steps on a registry with regions of a real object, each step 18 bytes: what
+ * request, of either kind; or a list of steps on a registry with regions of a real object, each step 18 bytes: what
  * to do, the region, offset and size.
  *
  * Keys come in bodies only, and what they name is not opened. The steps know one object, made for
@@ -32,6 +32,17 @@ static void expect(bool holds) {
                 abort();
 }
 
+/* A handle of any length is read; without GPUs nothing is opened. */
+static void read_cuda_body(struct str body, struct arena *arena) {
+        struct cuda_place place = { .name = "r", .device = -1 };
+        struct error     *err = http_shm_decode_cuda(body, arena, &place);
+
+        expect((place.handle.ptr != NULL) == (err == NULL) && (place.device >= 0) == (err == NULL));
+        for (size_t i = 0; i < place.handle.len; i++)
+                sink = (unsigned char)place.handle.ptr[i];
+        error_free(err);
+}
+
 static void read_body(struct str body) {
         struct shm_place place = { .name = "r" };
         struct arena     arena;
@@ -50,6 +61,7 @@ static void read_body(struct str body) {
                 expect(place.key[0] != '\0' &&
                        strchr(place.key + strspn(place.key, "/"), '/') == NULL);
         error_free(err);
+        read_cuda_body(str_range(copy, body.len), &arena);
         arena_done(&arena);
         free(copy);
 }
@@ -147,7 +159,7 @@ static void take_steps(const uint8_t *bytes, size_t size) {
         if (o.fd < 0)
                 return;
         expect(ftruncate(o.fd, (off_t)o.bytes) == 0);
-        expect(shared_memory_new(&m) == NULL);
+        expect(shared_memory_new(NULL, &m) == NULL);
         for (size_t i = 0; i < MAX_STEPS && (i + 1) * STEP_BYTES <= size; i++) {
                 struct step s = read_step(bytes + i * STEP_BYTES);
 

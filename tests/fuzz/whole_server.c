@@ -317,7 +317,7 @@ const struct whole_server *whole_server_get(const struct whole_server_options *o
         make_repository();
         start_core(options);
         if (options->has_regions)
-                must(shared_memory_new(&whole.server.regions), "regions");
+                must(shared_memory_new(NULL, &whole.server.regions), "regions");
         must(infer_core_init(&whole.infer,
                              &(struct infer_core_options){ .server = whole.server.core,
                                                            .shared_memory = whole.server.regions }),

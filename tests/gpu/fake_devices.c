@@ -13,8 +13,7 @@
 
 struct fake fake = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static _Thread_local int  current = -1; /* the device whose context is current on this thread */
-static _Thread_local bool is_in_host_function;
+static _Thread_local int current = -1; /* the device whose context is current on this thread */
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
@@ -22,7 +21,7 @@ cu_result fake_enter_any(const char *function) {
         pthread_mutex_lock(&fake.lock);
         if (!fake.is_initialised || fake.pid != getpid())
                 return CU_NOT_INITIALIZED;
-        if (is_in_host_function)
+        if (fake_is_stream_thread())
                 return FAKE_NOT_PERMITTED;
         return fake_failure(function);
 }
@@ -41,10 +40,6 @@ cu_result fake_enter(const char *function, struct fake_device **ret) {
 cu_result fake_leave(cu_result result) {
         pthread_mutex_unlock(&fake.lock);
         return result;
-}
-
-void fake_set_in_host_function(bool is_in) {
-        is_in_host_function = is_in;
 }
 
 /* ---- the start ------------------------------------------------------------------------------- */

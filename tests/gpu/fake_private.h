@@ -107,7 +107,6 @@ extern struct fake fake;
 cu_result fake_enter_any(const char *function);
 cu_result fake_enter(const char *function, struct fake_device **ret);
 cu_result fake_leave(cu_result result);
-void      fake_set_in_host_function(bool is_in);
 /* -1: none, or one that was released. */
 int fake_context_device(cu_context context);
 
@@ -189,6 +188,9 @@ struct fake_op {
 };
 
 struct fake_stream;
+
+/* Is the caller a function of cuLaunchHostFunc()? No driver function may be called there. */
+bool fake_is_stream_thread(void);
 
 /* The stream of a device, ends the process for one that is none. *ret is NULL with an error. */
 cu_result fake_stream_find(const char *function, cu_stream stream, const struct fake_device *device,

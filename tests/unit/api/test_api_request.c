@@ -2,8 +2,10 @@
 /* Requests through the C API: what a program may do with one that it keeps. */
 #include "suite.h"
 
+#include "../gpu/fake_gpus.h"
 #include "infer/fake_model.h"
 #include "server/server.h"
+#include "triton/core/tritonbackend.h"
 #include "triton/core/tritonserver.h"
 
 #define CONFIG                                                                                     \
@@ -184,12 +186,93 @@ static void test_memory_types(void **state) {
         assert_int_equal(request_find_input((struct request *)f->request, "A")->byte_size, 5);
 }
 
+/* Which buffer a backend finds at the index, by both functions. */
+static void assert_buffer(struct fixture *f, uint32_t index, const void *base,
+                          TRITONSERVER_MemoryType type, int64_t id, const void *handle) {
+        TRITONBACKEND_Input           *input;
+        TRITONSERVER_BufferAttributes *attributes;
+        TRITONSERVER_MemoryType        got_type = TRITONSERVER_MEMORY_CPU; /* as it prefers */
+        int64_t                        got_id = 0;
+        uint64_t                       n_bytes;
+        size_t                         n;
+        const void                    *got;
+        void                          *got_handle;
+
+        ok(TRITONBACKEND_RequestInput((TRITONBACKEND_Request *)f->request, "A", &input));
+        ok(TRITONBACKEND_InputBuffer(input, index, &got, &n_bytes, &got_type, &got_id));
+        assert_ptr_equal(got, base);
+        assert_int_equal(n_bytes, 4);
+        assert_int_equal(got_type, type);
+        assert_int_equal(got_id, id);
+        ok(TRITONBACKEND_InputBufferForHostPolicy(input, "none", index, &got, &n_bytes, &got_type,
+                                                  &got_id));
+        assert_ptr_equal(got, base);
+        assert_int_equal(got_type, type);
+        assert_int_equal(got_id, id);
+        ok(TRITONBACKEND_InputBufferAttributes(input, index, &got, &attributes));
+        assert_ptr_equal(got, base);
+        ok(TRITONSERVER_BufferAttributesMemoryType(attributes, &got_type));
+        ok(TRITONSERVER_BufferAttributesMemoryTypeId(attributes, &got_id));
+        ok(TRITONSERVER_BufferAttributesByteSize(attributes, &n));
+        ok(TRITONSERVER_BufferAttributesCudaIpcHandle(attributes, &got_handle));
+        assert_int_equal(got_type, type);
+        assert_int_equal(got_id, id);
+        assert_int_equal(n, 4);
+        assert_ptr_equal(got_handle, handle);
+}
+
+static void test_devices(void **state) {
+        static char                    handle[64];
+        struct fixture                *f = *state;
+        struct gpus_options            options = fake_gpus_options();
+        struct fake_gpus               gpus;
+        TRITONSERVER_BufferAttributes *attributes;
+        void                          *memory;
+
+        fake_gpus_open(&gpus, &options);
+        f->fake->model.gpus = gpus.gpus;
+        assert_ok(gpu_alloc(gpus.gpus, 1, 4, &memory), "memory");
+        refused(TRITONSERVER_InferenceRequestAppendInputData(f->request, "A", memory, 4,
+                                                             TRITONSERVER_MEMORY_GPU, 2),
+                "[request id: <id_unknown>] input 'A' is in the memory of GPU 2, which this server "
+                "does not have; its GPUs are: 0,1");
+        refused(TRITONSERVER_InferenceRequestAppendInputDataWithHostPolicy(
+                        f->request, "A", memory, 4, TRITONSERVER_MEMORY_GPU, -1, "gpu_0"),
+                "[request id: <id_unknown>] input 'A' is in the memory of GPU -1, which this "
+                "server "
+                "does not have; its GPUs are: 0,1");
+        ok(TRITONSERVER_BufferAttributesNew(&attributes));
+        ok(TRITONSERVER_BufferAttributesSetMemoryType(attributes, TRITONSERVER_MEMORY_GPU));
+        ok(TRITONSERVER_BufferAttributesSetMemoryTypeId(attributes, INT64_C(1) << 32));
+        ok(TRITONSERVER_BufferAttributesSetByteSize(attributes, 4));
+        ok(TRITONSERVER_BufferAttributesSetCudaIpcHandle(attributes, handle));
+        refused(TRITONSERVER_InferenceRequestAppendInputDataWithBufferAttributes(f->request, "A",
+                                                                                 memory,
+                                                                                 attributes),
+                "[request id: <id_unknown>] input 'A' is in the memory of GPU 4294967296, which "
+                "this "
+                "server does not have; its GPUs are: 0,1");
+        ok(TRITONSERVER_InferenceRequestRemoveAllInputData(f->request, "A"));
+        ok(TRITONSERVER_InferenceRequestAppendInputData(f->request, "A", memory, 4,
+                                                        TRITONSERVER_MEMORY_GPU, 1));
+        assert_buffer(f, 0, memory, TRITONSERVER_MEMORY_GPU, 1, NULL);
+        ok(TRITONSERVER_BufferAttributesSetMemoryTypeId(attributes, 1));
+        ok(TRITONSERVER_InferenceRequestAppendInputDataWithBufferAttributes(f->request, "A", memory,
+                                                                            attributes));
+        ok(TRITONSERVER_BufferAttributesDelete(attributes));
+        assert_buffer(f, 1, memory, TRITONSERVER_MEMORY_GPU, 1, handle);
+        ok(TRITONSERVER_InferenceRequestRemoveAllInputs(f->request));
+        gpu_free(gpus.gpus, 1, memory);
+        fake_gpus_close(&gpus);
+}
+
 SUITE(api_request) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_in_use, open_fixture, close_fixture),
                 cmocka_unit_test_setup_teardown(test_cancellation_is_of_one_use, open_fixture,
                                                 close_fixture),
                 cmocka_unit_test_setup_teardown(test_memory_types, open_fixture, close_fixture),
+                cmocka_unit_test_setup_teardown(test_devices, open_fixture, close_fixture),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "suite.h"
 
+#include "../gpu/fake_gpus.h"
 #include "backend/backend_instance.h"
 #include "backend/fake_host.h"
 #include "backend/log_lines.h"
@@ -403,6 +404,183 @@ static void test_reports(void **state) {
         end(&p);
 }
 
+/* ---- inputs on devices ----------------------------------------------------------------------- */
+
+/* Requests of which some have their input on a device; the fake backend reads it on the CPU. */
+struct device_place {
+        struct place             p;
+        struct fake_gpus         gpus;
+        struct backend_instance *in;
+        struct request          *requests[N_REQUESTS]; /* as the backend instance gets them */
+        struct probe             probes[N_REQUESTS];
+        void                    *memory[N_REQUESTS];
+};
+
+/* `devices` has the device of each request, or GPU_HOST. */
+static void begin_on_devices(struct device_place *d, const int *devices) {
+        struct gpus_options options = fake_gpus_options();
+
+        begin(&d->p, "fake_backend");
+        fake_gpus_open(&d->gpus, &options);
+        d->p.model.backend->gpus = d->p.fake->model.gpus = d->gpus.gpus;
+        d->in = instance(&d->p);
+        make_probes(&d->p, d->probes, d->requests);
+        for (size_t i = 0; i < N_REQUESTS; i++) {
+                struct request     *req = d->requests[i];
+                struct input_chunk *c = req->first_input->first_chunk;
+
+                d->memory[i] = NULL;
+                if (devices[i] == GPU_HOST)
+                        continue;
+                assert_ok(gpu_alloc(d->gpus.gpus, devices[i], 8, &d->memory[i]), "memory");
+                put_bytes(d->gpus.gpus, devices[i], d->memory[i], c->base, 8);
+                c->base = d->memory[i];
+                c->attributes.memory_type = MEMORY_GPU;
+                c->attributes.memory_id = devices[i];
+                req->has_device_inputs = true;
+        }
+}
+
+static void execute_on_devices(struct device_place *d) {
+        d->in->executor.ops->execute(&d->in->executor, d->requests, N_REQUESTS);
+        assert_int_equal(d->in->executor.start_ns, 0);
+}
+
+/* A request that was released is as the front end gave it, and its copy is freed. */
+static void end_on_devices(struct device_place *d, const int *devices) {
+        for (size_t i = 0; i < N_REQUESTS; i++) {
+                const struct input_chunk *c = d->probes[i].request->first_input->first_chunk;
+
+                assert_int_equal(d->probes[i].n_finals, 1);
+                assert_int_equal(d->probes[i].n_releases, 1);
+                if (d->memory[i] != NULL) {
+                        assert_ptr_equal(c->base, d->memory[i]);
+                        assert_int_equal(c->attributes.memory_type, MEMORY_GPU);
+                        assert_int_equal(c->attributes.memory_id, devices[i]);
+                        gpu_free(d->gpus.gpus, devices[i], d->memory[i]);
+                }
+                probe_done(&d->probes[i]);
+        }
+        assert_int_equal(d->p.fake->model.n_in_flight, 0);
+        assert_int_equal(gpu_pool_usage(d->gpus.gpus, GPU_HOST).used_bytes, 0);
+        backend_instance_free(d->in);
+        end(&d->p);
+        fake_gpus_close(&d->gpus);
+}
+
+static void assert_answered(struct device_place *d, size_t i) {
+        const int32_t *out;
+
+        assert_null(probe_error(&d->probes[i]));
+        out = d->probes[i].response->first_output->base;
+        assert_int_equal(out[0], 2 * i + 1);
+        assert_int_equal(out[1], 2 * i + 2);
+}
+
+static void assert_not_copied(struct device_place *d, size_t i) {
+        const struct error *err = probe_error(&d->probes[i]);
+
+        assert_non_null(err);
+        assert_int_equal(err->code, ERR_UNAVAILABLE);
+        assert_non_null(strstr(err->message, "an input cannot be copied from a device: GPU "));
+}
+
+/* Each request is copied once; the time for that is time for inputs. */
+static void test_inputs_are_copied(void **state) {
+        static const int            devices[] = { 0, GPU_HOST, 1 };
+        struct device_place         d;
+        struct model_stats_snapshot s;
+        uint64_t                    start_ns;
+
+        (void)state;
+        begin_on_devices(&d, devices);
+        start_ns = clock_now_ns();
+        atomic_store(&d.in->executor.start_ns, start_ns);
+        execute_on_devices(&d);
+        for (size_t i = 0; i < N_REQUESTS; i++)
+                assert_answered(&d, i);
+        assert_int_equal(gpus_traffic(d.gpus.gpus).to_host, 16);
+        assert_int_equal(fake_host_count(FAKE_EXECUTE), 1);
+        model_stats_read(d.p.fake->model.stats, &s);
+        assert_int_equal(s.success.count, N_REQUESTS);
+        assert_int_equal(s.fail.count, 0);
+        /* The fake backend reports none itself. Two requests of three, and the execution, have that time. */
+        assert_true(s.compute_input.ns > 0);
+        assert_int_equal(s.compute_input.ns % 2, 0);
+        assert_int_equal(s.batches[0].compute_input.ns, s.compute_input.ns / 2);
+        model_stats_snapshot_done(&s);
+        end_on_devices(&d, devices);
+}
+
+/* A request that cannot be copied is refused; the others run. */
+static void test_one_cannot_be_copied(void **state) {
+        static const int            devices[] = { 0, 1, GPU_HOST };
+        struct device_place         d;
+        struct model_stats_snapshot s;
+
+        (void)state;
+        begin_on_devices(&d, devices);
+        d.gpus.fake_cuda_set("FAIL", "cuMemcpyDtoHAsync:1:700");
+        execute_on_devices(&d);
+        assert_not_copied(&d, 0);
+        assert_answered(&d, 1);
+        assert_answered(&d, 2);
+        assert_int_equal(fake_host_count(FAKE_EXECUTE), 1);
+        model_stats_read(d.p.fake->model.stats, &s);
+        assert_int_equal(s.success.count, 2);
+        assert_int_equal(s.fail.count, 1);
+        assert_int_equal(s.batches[0].batch_size, 2);
+        model_stats_snapshot_done(&s);
+        end_on_devices(&d, devices);
+}
+
+static void test_none_can_be_copied(void **state) {
+        static const int    devices[] = { 0, 1, 0 };
+        struct device_place d;
+
+        (void)state;
+        begin_on_devices(&d, devices);
+        d.gpus.fake_cuda_set("FAIL", "cuMemcpyDtoHAsync:1+:700");
+        execute_on_devices(&d);
+        for (size_t i = 0; i < N_REQUESTS; i++)
+                assert_not_copied(&d, i);
+        assert_int_equal(fake_host_count(FAKE_EXECUTE), 0);
+        end_on_devices(&d, devices);
+}
+
+/* In a batch of sequences the place of a request may be its slot: none is left out alone. */
+static void test_sequences_are_refused_together(void **state) {
+        static const int    devices[] = { 0, 1, GPU_HOST };
+        struct device_place d;
+
+        (void)state;
+        begin_on_devices(&d, devices);
+        d.p.model.has_sequences = true;
+        d.gpus.fake_cuda_set("FAIL", "cuMemcpyDtoHAsync:2:700");
+        execute_on_devices(&d);
+        for (size_t i = 0; i < N_REQUESTS; i++)
+                assert_not_copied(&d, i);
+        assert_int_equal(fake_host_count(FAKE_EXECUTE), 0);
+        end_on_devices(&d, devices);
+}
+
+/* The backend of a model on GPUs gets what the client gave. */
+static void test_backend_that_looks(void **state) {
+        static const int    devices[] = { 0, 1, 1 };
+        struct device_place d;
+
+        (void)state;
+        begin_on_devices(&d, devices);
+        d.p.fake->model.takes_device_memory = true;
+        fake_host_fail(FAKE_EXECUTE, NULL, TRITONSERVER_ERROR_UNSUPPORTED, "cannot look");
+        execute_on_devices(&d);
+        for (size_t i = 0; i < N_REQUESTS; i++)
+                assert_string_equal(probe_error(&d.probes[i])->message, "cannot look");
+        assert_int_equal(fake_host_count(FAKE_EXECUTE), 1);
+        assert_int_equal(gpus_traffic(d.gpus.gpus).to_host, 0);
+        end_on_devices(&d, devices);
+}
+
 SUITE(backend_instance) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_is_what_it_was_told),
@@ -416,6 +594,11 @@ SUITE(backend_instance) {
                 cmocka_unit_test(test_start_of_an_execution),
                 cmocka_unit_test(test_error_of_execute_answers_all),
                 cmocka_unit_test(test_reports),
+                cmocka_unit_test(test_inputs_are_copied),
+                cmocka_unit_test(test_one_cannot_be_copied),
+                cmocka_unit_test(test_none_can_be_copied),
+                cmocka_unit_test(test_sequences_are_refused_together),
+                cmocka_unit_test(test_backend_that_looks),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

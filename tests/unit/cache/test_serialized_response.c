@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "suite.h"
 
+#include "../gpu/fake_gpus.h"
 #include "base/mem.h"
 #include "cache/serialized_response.h"
 #include "infer/fake_model.h"
@@ -82,7 +83,7 @@ static char *keep(struct request *req, size_t *ret) {
         add_output(r, "Y", DATA_TYPE_BYTES, 1, "\1\0\0\0z", 5);
         assert_true(serialized_response_measure(r, ret));
         bytes = mem_alloc(*ret);
-        serialized_response_write(r, bytes);
+        assert_ok(serialized_response_write(r, bytes), "write");
         response_free(r);
         return bytes;
 }
@@ -149,7 +150,7 @@ static void test_unknown_output(void **state) {
         add_output(r, "X", DATA_TYPE_INT32, 2, "\1\2\3\4\5\6\7\10", 8);
         assert_true(serialized_response_measure(r, &n_bytes));
         bytes = mem_alloc(n_bytes);
-        serialized_response_write(r, bytes);
+        assert_ok(serialized_response_write(r, bytes), "write");
         response_free(r);
         assert_ok(serialized_response_read(bytes, n_bytes, req, &r), "read");
         free(bytes); /* the response has what it needs */
@@ -261,11 +262,71 @@ static void test_what_is_not_kept(void **state) {
         fake_model_free(f);
 }
 
+/* ---- outputs on a device --------------------------------------------------------------------- */
+
+/* Memory that the server has taken from a device for an output. */
+static void move_to_device(struct gpus *gpus, struct response_output *o, int device) {
+        void *memory;
+
+        assert_ok(gpu_alloc(gpus, device, o->byte_size, &memory), "memory");
+        put_bytes(gpus, device, memory, o->base, o->byte_size);
+        free(o->base);
+        o->base = memory;
+        o->attributes.memory_type = MEMORY_GPU;
+        o->attributes.memory_id = device;
+}
+
+/* What allocator.release would be asked to free. */
+static void forget(struct gpus *gpus, struct response_output *o) {
+        gpu_free(gpus, (int)o->attributes.memory_id, o->base);
+        o->base = NULL;
+}
+
+/* They are copied to the host, and the kept response is one on the host. */
+static void test_outputs_on_devices(void **state) {
+        struct gpus_options options = fake_gpus_options();
+        struct fake_gpus    gpus;
+        struct fake_model  *f = fake_model_new(config);
+        struct request     *req = ask(f, NULL);
+        struct response    *r, *kept = NULL;
+        size_t              n_bytes;
+        char               *bytes;
+
+        (void)state;
+        fake_gpus_open(&gpus, &options);
+        f->model.gpus = gpus.gpus;
+        assert_ok(response_new(req, &r), "response");
+        add_output(r, "X", DATA_TYPE_INT32, 2, "\1\2\3\4\5\6\7\10", 8);
+        add_output(r, "Y", DATA_TYPE_BYTES, 1, "\1\0\0\0z", 5);
+        move_to_device(gpus.gpus, r->first_output, 1);
+        move_to_device(gpus.gpus, r->first_output->next, 0);
+        assert_true(serialized_response_measure(r, &n_bytes));
+        bytes = mem_alloc(n_bytes);
+        gpus.fake_cuda_set("FAIL", "cuMemcpyDtoHAsync:2:700");
+        assert_gpu_error(serialized_response_write(r, bytes), ERR_UNAVAILABLE, "GPU 0");
+        gpus.fake_cuda_set("FAIL", NULL);
+        assert_ok(serialized_response_write(r, bytes), "write");
+        assert_ok(serialized_response_read(bytes, n_bytes, req, &kept), "read");
+        assert_int_equal(kept->n_outputs, 2);
+        assert_int_equal(kept->first_output->attributes.memory_type, MEMORY_CPU);
+        assert_memory_equal(kept->first_output->base, "\1\2\3\4\5\6\7\10", 8);
+        assert_int_equal(kept->first_output->next->attributes.memory_type, MEMORY_CPU);
+        assert_memory_equal(kept->first_output->next->base, "\1\0\0\0z", 5);
+        forget(gpus.gpus, r->first_output);
+        forget(gpus.gpus, r->first_output->next);
+        response_free(kept);
+        response_free(r);
+        free(bytes);
+        request_free(req);
+        fake_model_free(f);
+        fake_gpus_close(&gpus);
+}
+
 SUITE(serialized_response) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_round_trip),       cmocka_unit_test(test_unknown_output),
                 cmocka_unit_test(test_damage),           cmocka_unit_test(test_without_memory),
-                cmocka_unit_test(test_what_is_not_kept),
+                cmocka_unit_test(test_what_is_not_kept), cmocka_unit_test(test_outputs_on_devices),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -65,6 +65,13 @@ struct TRITONSERVER_Error *TRITONSERVER_ResponseAllocatorSetQueryFunction(
         return answer("SetQueryFunction");
 }
 
+struct TRITONSERVER_Error *TRITONSERVER_ResponseAllocatorSetBufferAttributesFunction(
+        struct TRITONSERVER_ResponseAllocator             *allocator,
+        TRITONSERVER_ResponseAllocatorBufferAttributesFn_t describe) {
+        allocator->describe = describe;
+        return answer("SetBufferAttributesFunction");
+}
+
 struct TRITONSERVER_Error *TRITONSERVER_ResponseAllocatorDelete(
         struct TRITONSERVER_ResponseAllocator *allocator) {
         free(allocator);
@@ -269,6 +276,25 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestAppendInputData(
         return NULL;
 }
 
+/* The handle's first byte is recorded, and no byte of the input: the memory may be a device's. */
+struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestAppendInputDataWithBufferAttributes(
+        struct TRITONSERVER_InferenceRequest *request, const char *name, const void *base,
+        struct TRITONSERVER_BufferAttributes *attributes) {
+        TRITONSERVER_MemoryType type;
+        int64_t                 id;
+        size_t                  bytes;
+        void                   *handle;
+
+        (void)request, (void)base;
+        assert_null(TRITONSERVER_BufferAttributesMemoryType(attributes, &type));
+        assert_null(TRITONSERVER_BufferAttributesMemoryTypeId(attributes, &id));
+        assert_null(TRITONSERVER_BufferAttributesByteSize(attributes, &bytes));
+        assert_null(TRITONSERVER_BufferAttributesCudaIpcHandle(attributes, &handle));
+        RECORD("append %s type %d id %lld handle %d, %zu bytes\n", name, (int)type, (long long)id,
+               handle != NULL ? *(const unsigned char *)handle : -1, bytes);
+        return answer("AppendWithAttributes");
+}
+
 struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestAddRequestedOutput(
         struct TRITONSERVER_InferenceRequest *request, const char *name) {
         (void)request;
@@ -366,7 +392,7 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceResponseOutput(
         *dim_count = 1;
         *base = r->base;
         *byte_size = r->bytes;
-        *memory_type = TRITONSERVER_MEMORY_CPU;
+        *memory_type = r->type;
         *memory_type_id = 0;
         *userp = r->userp;
         return NULL;

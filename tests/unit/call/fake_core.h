@@ -20,9 +20,10 @@ struct TRITONSERVER_Error {
 };
 
 struct TRITONSERVER_ResponseAllocator {
-        TRITONSERVER_ResponseAllocatorAllocFn_t   alloc;
-        TRITONSERVER_ResponseAllocatorReleaseFn_t release;
-        TRITONSERVER_ResponseAllocatorQueryFn_t   query;
+        TRITONSERVER_ResponseAllocatorAllocFn_t            alloc;
+        TRITONSERVER_ResponseAllocatorReleaseFn_t          release;
+        TRITONSERVER_ResponseAllocatorQueryFn_t            query;
+        TRITONSERVER_ResponseAllocatorBufferAttributesFn_t describe;
 };
 
 struct TRITONSERVER_InferenceRequest {
@@ -44,6 +45,7 @@ struct TRITONSERVER_InferenceResponse {
         void                                  *base;
         size_t                                 bytes;
         void                                  *userp;
+        TRITONSERVER_MemoryType                type; /* of the output */
 };
 
 typedef void (*fake_run_fn)(struct TRITONSERVER_InferenceRequest *request);

@@ -628,7 +628,9 @@ static void test_fill(void **state) {
 /* Small outputs in the call, large ones in buffers, those of a region in the region. */
 static void test_output_memory(void **state) {
         char                                   region[64];
-        struct infer_call_target               target = { "shm", region, sizeof(region) };
+        struct infer_call_target               target = { .output = "shm",
+                                                          .memory = region,
+                                                          .bytes = sizeof(region) };
         struct TRITONSERVER_InferenceResponse *r[4];
         struct TRITONSERVER_Error             *core_err;
         struct fixture                         f;

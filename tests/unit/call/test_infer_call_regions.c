@@ -26,7 +26,7 @@ static void open_fixture(struct fixture *f) {
 
         *f = (struct fixture){ 0 };
         shm_object_open(&f->object, BYTES);
-        assert_null(shared_memory_new(&f->core.shared_memory));
+        assert_null(shared_memory_new(NULL, &f->core.shared_memory));
         assert_null(shared_memory_register(f->core.shared_memory,
                                            &(struct shm_place){ "r", f->object.key, 0, BYTES }));
         arena_init(&f->arena, NULL, 0, 0);

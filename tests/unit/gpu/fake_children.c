@@ -48,43 +48,55 @@ static void be_child(fake_child_fn run, const char *report) {
         exit(0);
 }
 
-/* The status that it ended with; its report is "" when there is none. */
-static int run_child(fake_child_fn run, char text[FAKE_REPORT_BYTES]) {
-        char   path[] = "/tmp/fake_gpu_report.XXXXXX";
-        int    file = mkstemp(path), status;
-        pid_t  pid;
-        size_t n;
-        FILE  *report;
+struct fake_running fake_child_start(fake_child_fn run) {
+        struct fake_running child = { .report = "/tmp/fake_gpu_report.XXXXXX" };
+        int                 file = mkstemp(child.report);
 
         assert_true(file >= 0);
         (void)close(file);
         (void)fflush(NULL);
-        pid = fork();
-        assert_true(pid >= 0);
-        if (pid == 0)
-                be_child(run, path);
-        assert_int_equal(waitpid(pid, &status, 0), pid);
-        report = fopen(path, "r");
+        child.pid = fork();
+        assert_true(child.pid >= 0);
+        if (child.pid == 0)
+                be_child(run, child.report);
+        return child;
+}
+
+/* The status that it ended with; its report is "" when there is none. */
+static int end_child(const struct fake_running *child, char text[FAKE_REPORT_BYTES]) {
+        int    status;
+        size_t n;
+        FILE  *report;
+
+        assert_int_equal(waitpid(child->pid, &status, 0), child->pid);
+        report = fopen(child->report, "r");
         assert_non_null(report);
         n = fread(text, 1, FAKE_REPORT_BYTES - 1, report);
         text[n] = '\0';
         (void)fclose(report);
-        (void)unlink(path);
+        (void)unlink(child->report);
         return status;
 }
 
-void fake_child_passes(fake_child_fn run) {
+void fake_child_check_end(const struct fake_running *child) {
         char text[FAKE_REPORT_BYTES];
-        int  status = run_child(run, text);
+        int  status = end_child(child, text);
 
         assert_string_equal(text, "");
         assert_true(WIFEXITED(status));
         assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+void fake_child_passes(fake_child_fn run) {
+        struct fake_running child = fake_child_start(run);
+
+        fake_child_check_end(&child);
+}
+
 void fake_child_reports(fake_child_fn run, const char *kind) {
-        char text[FAKE_REPORT_BYTES], expected[64];
-        int  status = run_child(run, text);
+        struct fake_running child = fake_child_start(run);
+        char                text[FAKE_REPORT_BYTES], expected[64];
+        int                 status = end_child(&child, text);
 
         (void)snprintf(expected, sizeof(expected), "fake gpu: %s: ", kind);
         if (strncmp(text, expected, strlen(expected)) != 0)

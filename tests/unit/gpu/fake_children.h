@@ -8,6 +8,7 @@
 #include "fake_cuda.h"
 
 #include <stdint.h>
+#include <sys/types.h>
 
 #define FAKE_REPORT_BYTES 1024
 #define ADD_PTX                                                                                    \
@@ -32,7 +33,16 @@ void fake_child_check(int is_true, const char *text, int line);
 #define CHECK(expression) fake_child_check((expression) != 0, #expression, __LINE__)
 #define CHECK_OK(call) fake_child_check((call) == CU_SUCCESS, #call, __LINE__)
 
-/* Runs it, and checks that it ends well, and that nothing was reported. */
+/* A child that runs beside the caller. */
+struct fake_running {
+        pid_t pid;
+        char  report[32];
+};
+
+struct fake_running fake_child_start(fake_child_fn run);
+/* Waits for it, and checks that it ends well, and that nothing was reported. */
+void fake_child_check_end(const struct fake_running *child);
+/* Both. */
 void fake_child_passes(fake_child_fn run);
 /* Runs it, and checks that it is ended by a report of the kind: "fake gpu: <kind>: ". */
 void fake_child_reports(fake_child_fn run, const char *kind);

@@ -6,6 +6,8 @@
 #include "http/http_handlers.h"
 #include "shm/shm_region.h"
 
+#include <string.h>
+
 static void test_bodies(void **state) {
         static const struct row {
                 const char *body;
@@ -102,11 +104,132 @@ static void test_without_memory(void **state) {
         arena_done(&arena);
 }
 
+/* ---- CUDA regions ---- */
+
+/* 64 bytes: 0 to 63. */
+#define B64                                                                                        \
+        "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIjJCUmJygpKissLS4vMDEyMzQ1Njc4OTo7PD0+Pw=="
+#define HANDLE "\"raw_handle\":{\"b64\":\"" B64 "\"}"
+
+static void test_cuda_bodies(void **state) {
+        static const struct row {
+                const char *body;
+                size_t      n; /* bytes of the handle */
+                int64_t     device;
+                uint64_t    byte_size;
+        } rows[] = {
+                { "{" HANDLE ",\"device_id\":1,\"byte_size\":64}", 64, 1, 64 },
+                { "{\"byte_size\":18446744073709551615,\"device_id\":9223372036854775807," HANDLE
+                  ",\"key\":3,\"x\":null}",
+                  64, INT64_MAX, UINT64_MAX },
+                { "{\"raw_handle\":{\"x\":1,\"b64\":\"AAEC\",\"b64\":2},\"raw_handle\":4,"
+                  "\"device_id\":0,\"byte_size\":0}",
+                  3, 0, 0 },
+                /* Encoders of clients break lines. */
+                { "{\"raw_handle\":{\"b64\":\"AA\\nEC\\n\"},\"device_id\":0,\"byte_size\":0}", 3, 0,
+                  0 },
+                { "{\"raw_handle\":{\"b64\":\"\"},\"device_id\":0,\"byte_size\":0}", 0, 0, 0 },
+        };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                struct cuda_place place = { .name = "r" };
+                struct arena      arena;
+
+                arena_init(&arena, NULL, 0, 0);
+                assert_null(http_shm_decode_cuda(str_of(rows[i].body), &arena, &place));
+                assert_int_equal(place.handle.len, rows[i].n);
+                for (size_t k = 0; k < rows[i].n; k++)
+                        assert_int_equal(place.handle.ptr[k], k);
+                assert_int_equal(place.device, rows[i].device);
+                assert_int_equal(place.byte_size, rows[i].byte_size);
+                assert_string_equal(place.name, "r");
+                arena_done(&arena);
+        }
+}
+
+static void test_cuda_faults(void **state) {
+#define NO(member) "Shared memory register request has no '" member "' field"
+        static const struct row {
+                const char *body;
+                const char *text;
+        } rows[] = {
+                { "{}", NO("raw_handle") },
+                { "[1]", NO("raw_handle") },
+                { "{\"key\":\"/k\",\"byte_size\":1}", NO("raw_handle") },
+                { "{" HANDLE "}", NO("device_id") },
+                { "{" HANDLE ",\"byte_size\":-1}", NO("device_id") },
+                { "{" HANDLE ",\"device_id\":0}", NO_SIZE },
+                { "{\"raw_handle\":\"" B64 "\",\"device_id\":0,\"byte_size\":1}",
+                  PARSE("raw_handle", "object") },
+                { "{\"raw_handle\":{},\"device_id\":0,\"byte_size\":1}",
+                  "Unable to parse 'b64': attempt to access non-existing object member 'b64'" },
+                { "{\"raw_handle\":{\"b64\":7},\"device_id\":0,\"byte_size\":1}",
+                  PARSE("b64", "string") },
+                { "{" HANDLE ",\"device_id\":-1,\"byte_size\":1}",
+                  PARSE("device_id", "unsigned-integer") },
+                { "{" HANDLE ",\"device_id\":\"0\",\"byte_size\":1}",
+                  PARSE("device_id", "unsigned-integer") },
+                { "{" HANDLE ",\"device_id\":9223372036854775808,\"byte_size\":1}",
+                  "Unable to parse 'device_id': 9223372036854775808 is no number of a device" },
+                { "{" HANDLE ",\"device_id\":0,\"byte_size\":-1}",
+                  PARSE("byte_size", "unsigned-integer") },
+                { "{" HANDLE,
+                  "failed to parse the request JSON buffer: Missing a comma or } after an object "
+                  "member. at 112" },
+        };
+
+        (void)state;
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+                struct cuda_place place = { .device = 77 };
+                struct arena      arena;
+                struct error     *err;
+
+                arena_init(&arena, NULL, 0, 0);
+                err = http_shm_decode_cuda(str_of(rows[i].body), &arena, &place);
+                assert_non_null(err);
+                assert_string_equal(err->message, rows[i].text);
+                assert_int_equal(err->code, ERR_INVALID_ARG);
+                assert_int_equal(place.device, 77);
+                error_free(err);
+                arena_done(&arena);
+        }
+}
+
+static void test_long_handle(void **state) {
+        struct cuda_place place;
+        struct arena      arena;
+        struct error     *err;
+        AUTO_CHARS        text = mem_zalloc(1026);
+
+        (void)state;
+        memset(text, 'A', 1025);
+        for (size_t n = 1024; n <= 1025; n++) {
+                AUTO_CHARS body = mem_printf("{\"raw_handle\":{\"b64\":\"%.*s\"},\"device_id\":0,"
+                                             "\"byte_size\":1}",
+                                             (int)n, text);
+
+                arena_init(&arena, NULL, 0, 0);
+                err = http_shm_decode_cuda(str_of(body), &arena, &place);
+                if (n == 1024) {
+                        assert_null(err);
+                        assert_int_equal(place.handle.len, 768);
+                } else {
+                        assert_non_null(err);
+                        assert_string_equal(err->message,
+                                            "Unable to parse 'b64': it has 1025 characters, at "
+                                            "most 1024 are allowed");
+                }
+                error_free(err);
+                arena_done(&arena);
+        }
+}
+
 SUITE(http_shm_decode) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_bodies),
-                cmocka_unit_test(test_faults),
-                cmocka_unit_test(test_without_memory),
+                cmocka_unit_test(test_bodies),         cmocka_unit_test(test_faults),
+                cmocka_unit_test(test_without_memory), cmocka_unit_test(test_cuda_bodies),
+                cmocka_unit_test(test_cuda_faults),    cmocka_unit_test(test_long_handle),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,7 +37,8 @@ static void update(struct request *req, const char *name, int64_t dim, const int
 
         error_free(implicit_state_new(req, name, DATA_TYPE_INT32, shape + !has_batch, 1 + has_batch,
                                       &state));
-        error_free(implicit_state_buffer(state, n_bytes, &bytes));
+        error_free(implicit_state_buffer(state, n_bytes, &(enum memory_type){ MEMORY_CPU },
+                                         &(int64_t){ 0 }, &bytes));
         memcpy(bytes, values, n_bytes);
         if (req->id[0] != 'k')
                 error_free(implicit_state_update(state));

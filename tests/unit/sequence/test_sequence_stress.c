@@ -64,7 +64,8 @@ static void check_state(struct request *req, unsigned last, unsigned next) {
         memcpy(&found, in->only_chunk.base, sizeof(found));
         n_wrong += found != last || in->byte_size != sizeof(found);
         error_free(implicit_state_new(req, "M", DATA_TYPE_UINT32, in->shape, in->n_dims, &state));
-        error_free(implicit_state_buffer(state, sizeof(next), &bytes));
+        error_free(implicit_state_buffer(state, sizeof(next), &(enum memory_type){ MEMORY_CPU },
+                                         &(int64_t){ 0 }, &bytes));
         memcpy(bytes, &next, sizeof(next));
         error_free(implicit_state_update(state));
 }

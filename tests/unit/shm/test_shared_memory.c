@@ -26,7 +26,7 @@ static void open_fixture(struct fixture *f) {
         f->n_descriptors = shm_count_descriptors();
         shm_object_open(&f->object, 3 * PAGE);
         arena_init(&f->arena, NULL, 0, 0);
-        assert_null(shared_memory_new(&f->memory));
+        assert_null(shared_memory_new(NULL, &f->memory));
 }
 
 /* Nothing is left. */
@@ -119,7 +119,7 @@ static void test_cuda(void **state) {
 
         (void)state;
         open_fixture(&f);
-        assert_refused(shared_memory_refuse_cuda("r"), ERR_INVALID_ARG,
+        assert_refused(shared_memory_check_gpus(NULL, "r"), ERR_INVALID_ARG,
                        "failed to register CUDA shared memory region: 'r', GPUs not supported");
         assert_null(enter(&f, "r", 0, 1));
         assert_null(list(&f, SHARED_MEMORY_CUDA, ""));
@@ -294,7 +294,7 @@ static void test_names(void **state) {
         assert_refused(list(&f, SHARED_MEMORY_CUDA, name), ERR_INVALID_ARG, TOO_LONG);
         assert_refused(shared_memory_take(f.memory, name, &r), ERR_INVALID_ARG, TOO_LONG);
         assert_refused(shared_memory_take(NULL, name, &r), ERR_INVALID_ARG, TOO_LONG);
-        assert_refused(shared_memory_refuse_cuda(name), ERR_INVALID_ARG, TOO_LONG);
+        assert_refused(shared_memory_check_gpus(NULL, name), ERR_INVALID_ARG, TOO_LONG);
 
         assert_null(shared_memory_unregister(f.memory, SHARED_MEMORY_SYSTEM, STR_LIT("nobody")));
         assert_null(shared_memory_unregister(f.memory, SHARED_MEMORY_SYSTEM, STR_LIT("a")));
