@@ -95,8 +95,8 @@ TRITONSERVER_Error *TRITONBACKEND_OutputBuffer(TRITONBACKEND_Output *output, voi
         API_NEEDS(memory_type);
         API_NEEDS(memory_type_id);
         type = (enum memory_type) * memory_type;
-        API_TRY(response_output_backend_buffer(OUTPUT(output), buffer_byte_size, &type,
-                                               memory_type_id, buffer));
+        API_TRY(response_output_get(OUTPUT(output), WRITER_BACKEND, buffer_byte_size, &type,
+                                    memory_type_id, buffer));
         *memory_type = (TRITONSERVER_MemoryType)type;
         return NULL;
 }

@@ -174,10 +174,12 @@ struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestRemoveAllInputs(
         return NULL;
 }
 
-/* A device that an input names must be one of the server's. */
-static COLD struct error *check_device(const struct request *req, const char *input,
-                                       int64_t device) {
+/* The device must be one of the server's. */
+static COLD struct error *append_on_device(struct request *req, const char *input, const void *base,
+                                           const struct buffer_attributes *attributes,
+                                           const char                     *host_policy) {
         const struct gpus *gpus = req->model->gpus;
+        int64_t            device = attributes->memory_id;
 
         if (gpus == NULL)
                 return error_new(ERR_UNSUPPORTED, "input '%s' is in GPU memory: GPUs not supported",
@@ -187,7 +189,7 @@ static COLD struct error *check_device(const struct request *req, const char *in
                                      "input '%s' is in the memory of GPU %lld, which this server "
                                      "does not have; its GPUs are: %s",
                                      input, (long long)device, gpus_list(gpus));
-        return NULL;
+        return request_append_bytes(req, input, base, attributes, host_policy);
 }
 
 static struct TRITONSERVER_Error *append_bytes(
@@ -199,7 +201,8 @@ static struct TRITONSERVER_Error *append_bytes(
                 return error_to_api(api_bad_value("TRITONSERVER_InferenceRequestAppendInputData",
                                                   "memory type", (int)attributes->memory_type));
         if (attributes->memory_type == MEMORY_GPU)
-                API_TRY(check_device(REQUEST(inference_request), name, attributes->memory_id));
+                return error_to_api(append_on_device(REQUEST(inference_request), name, base,
+                                                     attributes, host_policy));
         return error_to_api(request_append_bytes(REQUEST(inference_request), name, base, attributes,
                                                  host_policy));
 }

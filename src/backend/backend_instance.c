@@ -70,16 +70,25 @@ static COLD uint32_t bring_inputs(struct backend_instance *in, struct request **
         return n_kept;
 }
 
+static inline void end_execution(struct executor *e) {
+        atomic_store_explicit(&e->start_ns, 0, memory_order_relaxed);
+        infer_thread_end_all_responses();
+}
+
 /* Passes the requests to the backend. When it refuses the batch, it has answered and released none. */
 static void execute_backend(struct executor *e, struct request **requests, uint32_t n) {
         struct error *err;
 
         infer_thread_end_all_responses(); /* when a response of another backend led here */
-        if (self(e)->model->backend->gpus != NULL)
+        if (self(e)->model->backend->gpus != NULL) {
                 n = bring_inputs(self(e), requests, n);
-        err = n > 0 ? call_execute(self(e), requests, n) : NULL;
-        atomic_store_explicit(&e->start_ns, 0, memory_order_relaxed);
-        infer_thread_end_all_responses();
+                if (n == 0) {
+                        end_execution(e);
+                        return;
+                }
+        }
+        err = call_execute(self(e), requests, n);
+        end_execution(e);
         if (err == NULL)
                 return;
         refuse_all(requests, n, FAILURE_BACKEND, err);
@@ -248,17 +257,29 @@ static void report_trace(struct trace *t, struct model_stats *succeeded,
                 trace_mark_latency(t, succeeded, times);
 }
 
+static uint64_t copies_start(const struct backend_instance *in) {
+        return atomic_load_explicit(&in->copies_start_ns, memory_order_relaxed);
+}
+
 /* The copies of inputs from devices are a part of the time for inputs. */
 static void count_copies(struct request_times *times, uint64_t start_ns) {
         if (start_ns != 0 && start_ns < times->exec_start_ns)
                 times->exec_start_ns = start_ns;
 }
 
+static COLD void count_execution_with_copies(struct backend_instance *in, uint64_t batch_size,
+                                             const struct request_times *times) {
+        struct request_times with_copies = *times;
+
+        count_copies(&with_copies, copies_start(in));
+        model_stats_execution(in->model->stats, batch_size, &with_copies);
+}
+
 void backend_instance_report(struct backend_instance *in, struct request *req, bool is_success,
                              struct request_times *times) {
         if (in->model->has_sequences && request_is_null(req))
                 return; /* checked for such models only: the flag is in a cache line of its own */
-        if (in->model->backend->gpus != NULL)
+        if (copies_start(in) != 0)
                 count_copies(times, host_inputs_start(req));
         if (in->model->has_parts && req->is_part) {
                 split_part_report(req, times);
@@ -285,15 +306,10 @@ void backend_instance_report_batch(struct backend_instance *in, uint64_t batch_s
         if (in->executor.may_inline)
                 atomic_store_explicit(&in->executor.reported_end_ns, times->exec_end_ns,
                                       memory_order_relaxed);
-        if (in->model->backend->gpus != NULL) {
-                struct request_times with_copies = *times;
-
-                count_copies(&with_copies,
-                             atomic_load_explicit(&in->copies_start_ns, memory_order_relaxed));
-                model_stats_execution(in->model->stats, batch_size, &with_copies);
-        } else {
+        if (copies_start(in) != 0)
+                count_execution_with_copies(in, batch_size, times);
+        else
                 model_stats_execution(in->model->stats, batch_size, times);
-        }
 }
 
 static enum response_outcome outcome_of(const struct response_record *r) {

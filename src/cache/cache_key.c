@@ -144,8 +144,6 @@ bool cache_keys_make(const struct request *req, const struct keyed_hash_key *sec
         uint64_t          epoch = atomic_load(&req->model->cache_epoch);
         struct keyed_hash h;
 
-        if (req->has_host_copies)
-                return false; /* some input came on a device; others may have stayed there */
         keyed_hash_init(&h, secret, &req->model->cache_key);
         if (epoch > 0)
                 keyed_hash_add_pair(&h, EPOCH, epoch);

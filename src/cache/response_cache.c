@@ -171,6 +171,9 @@ bool response_cache_answer(struct response_cache *c, struct request *req, struct
         /* Answers from the cache keep their place among requests that are executed. */
         if (req->model->scheduler->order != NULL)
                 req->order_ticket = response_ticket_new(req->model->scheduler->order);
+        /* Some input came on a device, others may have stayed there. */
+        if (req->has_host_copies)
+                return false;
         if (request_is_cancelled(req) || !cache_keys_make(req, &c->secret, &keys))
                 return false;
         r = look_up(c, req, &keys.all);

@@ -25,7 +25,7 @@ struct error *host_inputs_copy(struct request *req, uint64_t now_ns) NODISCARD;
 /* The same for one input. */
 struct error *host_inputs_copy_one(struct request *req, struct request_input *in) NODISCARD;
 /* Frees the copies and restores the chunks. Not while the request is in use. */
-void host_inputs_free(struct request *req);
+void host_inputs_free(struct request *req) COLD;
 /* When the copy of all inputs began; 0 when host_inputs_copy() has copied none. */
 uint64_t host_inputs_start(const struct request *req);
 

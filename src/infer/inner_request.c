@@ -3,6 +3,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "infer/host_inputs.h"
 #include "infer/infer_thread.h"
 #include "infer/model.h"
 #include "infer/model_submit.h"
@@ -165,7 +166,11 @@ void inner_request_submit_all(struct inner_request *const *requests, uint32_t n,
 }
 
 struct error *inner_request_prepare(struct inner_request *r) {
-        return request_prepare(r->request);
+        struct error *err = request_prepare(r->request);
+
+        if (err != NULL)
+                host_inputs_return(r->request);
+        return err;
 }
 
 void inner_request_begin(struct inner_request *r) {

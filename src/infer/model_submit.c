@@ -42,17 +42,11 @@ static COLD void log_arrival(const struct request *req) {
 
 /* Checks the request and begins its stream. */
 static struct error *prepare(struct request *req, uint64_t now_ns) {
-        struct error *err;
-
         req->times.request_start_ns = now_ns;
         if (req->trace != NULL)
                 trace_report(req->trace, TRACE_REQUEST_START, req->times.request_start_ns);
         TRY(request_prepare(req));
-        err = begin_stream(req);
-        if (err != NULL) {
-                host_inputs_return(req);
-                return err;
-        }
+        TRY(begin_stream(req));
         if (req->trace != NULL)
                 report_queued(req);
         if (log_is_verbose(1))
@@ -70,12 +64,6 @@ static void subtract_in_flight(struct model *model) {
         atomic_fetch_sub_explicit(&model->n_in_flight, 1, memory_order_relaxed);
 }
 
-/* The scheduler has not accepted the request. */
-static COLD void take_back(struct model *model, struct request *req) {
-        subtract_in_flight(model);
-        host_inputs_return(req);
-}
-
 static struct error *submit_prepared(struct request *req) {
         struct model *model = req->model;
         struct error *err;
@@ -83,7 +71,7 @@ static struct error *submit_prepared(struct request *req) {
         add_in_flight(model);
         err = model->scheduler->ops->submit(model->scheduler, req);
         if (err != NULL)
-                take_back(model, req);
+                subtract_in_flight(model);
         return err;
 }
 
@@ -92,6 +80,15 @@ static COLD struct error *submit_elsewhere(struct request *req) {
         TRY(model_generations_route(req));
         TRY(request_prepare(req));
         return submit_prepared(req);
+}
+
+/* The request is its caller's again, unless another model takes it. */
+static COLD struct error *not_submitted(struct request *req, struct error *err) {
+        if (err == model_generations_retired())
+                err = submit_elsewhere(req);
+        if (err != NULL)
+                host_inputs_return(req);
+        return err;
 }
 
 static bool needs_routing(const struct model *model) {
@@ -106,11 +103,10 @@ struct error *model_submit_at(struct request *req, uint64_t now_ns) {
                 return model_submit_in_use();
         if (needs_routing(req->model))
                 TRY(model_generations_route(req));
-        TRY(prepare(req, now_ns));
-        err = submit_prepared(req);
-        if (err != NULL && err == model_generations_retired())
-                err = submit_elsewhere(req);
-        return err;
+        err = prepare(req, now_ns);
+        if (err == NULL)
+                err = submit_prepared(req);
+        return err == NULL ? NULL : not_submitted(req, err);
 }
 
 struct error *model_submit(struct request *req) {
@@ -128,8 +124,10 @@ static void submit_together(struct model *model, struct request *const *requests
         s->ops->submit_all(s, requests, n, errors);
         for (uint32_t i = 0; i < n; i++) {
                 ret_errors[places[i]] = errors[i];
-                if (errors[i] != NULL)
-                        take_back(model, requests[i]);
+                if (errors[i] == NULL)
+                        continue;
+                subtract_in_flight(model);
+                host_inputs_return(requests[i]);
         }
 }
 
@@ -148,11 +146,15 @@ void model_submit_all(struct request *const *requests, uint32_t n, struct error 
                 uint32_t        places[MAX_TOGETHER];
 
                 for (uint32_t i = 0; i < n_now; i++) {
-                        ret_errors[i] = request_is_in_use(requests[i])
-                                                ? model_submit_in_use()
-                                                : prepare(requests[i], clock_now_ns());
-                        if (ret_errors[i] != NULL)
+                        if (request_is_in_use(requests[i])) {
+                                ret_errors[i] = model_submit_in_use();
                                 continue;
+                        }
+                        ret_errors[i] = prepare(requests[i], clock_now_ns());
+                        if (ret_errors[i] != NULL) {
+                                host_inputs_return(requests[i]);
+                                continue;
+                        }
                         add_in_flight(model);
                         places[n_prepared] = i;
                         prepared[n_prepared++] = requests[i];

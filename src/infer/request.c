@@ -11,6 +11,7 @@
 #include "infer/step_request.h"
 #include "infer/trace.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -48,7 +49,7 @@ struct request *request_new(struct model *model) {
 void request_free(struct request *req) {
         if (req == NULL)
                 return;
-        host_inputs_return(req);
+        assert(!req->has_host_copies);
         response_ticket_unref(req->order_ticket);
         if (!req->own_stream.borrows_model)
                 model_unref(req->model);

@@ -338,9 +338,6 @@ static struct error *check_input(struct request *req, struct request_input *in) 
                                      in->name, data_type_name(in->type), model_name(req),
                                      data_type_name(in->io->type));
         TRY(check_shape(req, in));
-        /* The elements of a BYTES tensor are read here, and a shape tensor's by the scheduler. */
-        if (req->has_device_inputs && (in->type == DATA_TYPE_BYTES || in->io->is_shape_tensor))
-                TRY(host_inputs_copy_one(req, in));
         return check_bytes(req, in);
 }
 
@@ -358,7 +355,16 @@ static struct error *check_input_set(const struct request *req) {
         return NULL;
 }
 
-static struct error *check_all(struct request *req) {
+/* The elements of a BYTES tensor are read by check_input(), and those of a shape tensor by schedulers. */
+static COLD struct error *copy_what_is_read(struct request *req) {
+        host_inputs_return(req); /* of a check for another load of the model */
+        for (struct request_input *in = req->first_input; in != NULL; in = in->next)
+                if (in->type == DATA_TYPE_BYTES || is_shape_tensor(in))
+                        TRY(host_inputs_copy_one(req, in));
+        return NULL;
+}
+
+struct error *request_check(struct request *req) {
         struct error *last = NULL;
 
         TRY(prepare_outputs(req));
@@ -373,6 +379,8 @@ static struct error *check_all(struct request *req) {
         }
         TRY(check_input_set(req));
         TRY(check_batch(req));
+        if (req->has_device_inputs || req->has_host_copies)
+                TRY(copy_what_is_read(req));
         /* With several bad inputs the reference names the last one. */
         for (struct request_input *in = req->first_input; in != NULL; in = in->next) {
                 struct error *err = check_input(req, in);
@@ -383,14 +391,4 @@ static struct error *check_all(struct request *req) {
                 }
         }
         return last;
-}
-
-struct error *request_check(struct request *req) {
-        struct error *err;
-
-        host_inputs_return(req); /* of a check for another load of the model */
-        err = check_all(req);
-        if (err != NULL)
-                host_inputs_return(req);
-        return err;
 }

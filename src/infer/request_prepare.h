@@ -16,7 +16,8 @@
  * names, counts, types, shapes, byte sizes and string elements. INVALID_ARG with the reference server's
  * texts. May be called again after a release.
  *
- * Inputs on a device whose elements are read on the CPU are copied to the host: host_inputs.h. */
+ * Inputs on a device whose elements are read on the CPU are copied to the host (host_inputs.h). A caller that
+ * does not submit the request, also after an error, calls host_inputs_return(). */
 struct error *request_check(struct request *req) NODISCARD;
 
 /* request_check(), unless the plan of a composed model has filled in the request (step_request.h). */

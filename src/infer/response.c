@@ -245,8 +245,50 @@ static uint32_t find_origin(struct memory_origin *m) {
         return n;
 }
 
-struct error *response_output_buffer(struct response_output *o, uint64_t byte_size,
-                                     enum memory_type *type, int64_t *id, void **ret) {
+/* The allocator has given memory of a device to code that writes on the CPU. */
+static struct error *stage_output(struct response_output *o) {
+        struct gpus *gpus = o->response->source.model->gpus;
+
+        if (gpus_find(gpus, o->attributes.memory_id) == NULL)
+                return error_new(ERR_INVALID_ARG,
+                                 "output '%s' is wanted in the memory of GPU %lld, which this "
+                                 "server does not have; its GPUs are: %s",
+                                 o->name, (long long)o->attributes.memory_id, gpus_list(gpus));
+        return staged_output_begin(o);
+}
+
+/* Without GPUs the bytes may be anywhere, as in the reference server; nor is there anything to write without a
+ * buffer. */
+static bool needs_host(const struct response_output *o, enum output_writer writer) {
+        const struct model *model = o->response->source.model;
+
+        return model->gpus != NULL && (o->base != NULL || o->byte_size == 0) &&
+               (writer == WRITER_ON_HOST ||
+                (writer == WRITER_BACKEND && !model->takes_device_memory));
+}
+
+/* Gives the writer an output for which the allocator has answered with memory of the device. */
+static COLD struct error *give_on_device(struct response_output *o, enum output_writer writer,
+                                         int64_t device, enum memory_type *type, int64_t *id,
+                                         void **ret) {
+        struct buffer_attributes given = { .memory_type = MEMORY_GPU, .memory_id = device };
+
+        if (needs_host(o, writer)) {
+                given = (struct buffer_attributes){ .memory_type = MEMORY_CPU };
+                if (o->byte_size > 0) {
+                        TRY(stage_output(o));
+                        given = o->attributes;
+                }
+        }
+        *type = given.memory_type;
+        *id = given.memory_id;
+        *ret = o->base;
+        return NULL;
+}
+
+struct error *response_output_get(struct response_output *o, enum output_writer writer,
+                                  uint64_t byte_size, enum memory_type *type, int64_t *id,
+                                  void **ret) {
         struct response                 *r = o->response;
         const struct response_allocator *a = r->source.allocator;
         struct memory_origin             m = { a, r->source.allocator_userp, o->name };
@@ -278,68 +320,11 @@ struct error *response_output_buffer(struct response_output *o, uint64_t byte_si
         if (a->attributes != NULL)
                 TRY(a->attributes((struct response_allocator *)a, o->name, &o->attributes,
                                   r->source.allocator_userp, o->userp));
+        if (actual_type == MEMORY_GPU)
+                return give_on_device(o, writer, actual_id, type, id, ret);
         *type = actual_type;
         *id = actual_id;
         *ret = o->base;
-        return NULL;
-}
-
-/* The allocator has given memory of a device to code that writes on the CPU. */
-static COLD struct error *stage_output(struct response_output *o) {
-        struct gpus *gpus = o->response->source.model->gpus;
-
-        if (gpus_find(gpus, o->attributes.memory_id) == NULL)
-                return error_new(ERR_INVALID_ARG,
-                                 "output '%s' is wanted in the memory of GPU %lld, which this "
-                                 "server does not have; its GPUs are: %s",
-                                 o->name, (long long)o->attributes.memory_id, gpus_list(gpus));
-        return staged_output_begin(o);
-}
-
-/* Makes an output that has its buffer writable on the CPU. Without GPUs its bytes may be anywhere, as in the
- * reference server; nor is there anything to write without a buffer. */
-static struct error *keep_on_host(struct response_output *o, enum memory_type *type, int64_t *id,
-                                  void **ret) {
-        if (o->attributes.memory_type != MEMORY_GPU || o->response->source.model->gpus == NULL ||
-            (o->base == NULL && o->byte_size > 0))
-                return NULL;
-        if (o->byte_size == 0) {
-                *type = MEMORY_CPU;
-                *id = 0;
-                return NULL;
-        }
-        TRY(stage_output(o));
-        *type = o->attributes.memory_type;
-        *id = o->attributes.memory_id;
-        *ret = o->base;
-        return NULL;
-}
-
-struct error *response_output_backend_buffer(struct response_output *o, uint64_t byte_size,
-                                             enum memory_type *type, int64_t *id, void **ret) {
-        enum memory_type actual_type = *type;
-        int64_t          actual_id = *id;
-        void            *base;
-
-        TRY(response_output_buffer(o, byte_size, &actual_type, &actual_id, &base));
-        if (actual_type == MEMORY_GPU && !o->response->source.model->takes_device_memory)
-                TRY(keep_on_host(o, &actual_type, &actual_id, &base));
-        *type = actual_type;
-        *id = actual_id;
-        *ret = base;
-        return NULL;
-}
-
-struct error *response_output_host_buffer(struct response_output *o, uint64_t byte_size,
-                                          enum memory_type *ret_type, void **ret) {
-        enum memory_type type = MEMORY_CPU;
-        int64_t          id = 0;
-        void            *base;
-
-        TRY(response_output_buffer(o, byte_size, &type, &id, &base));
-        TRY(keep_on_host(o, &type, &id, &base));
-        *ret_type = type;
-        *ret = base;
         return NULL;
 }
 

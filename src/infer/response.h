@@ -104,23 +104,41 @@ struct error *response_add_output(struct response *response, const char *name, e
 struct error *response_add_client_output(struct response *response, const char *name,
                                          enum data_type type, uint32_t n_dims,
                                          struct response_output **ret, int64_t **ret_shape);
-/* Allocates the output's memory. *type and *id: on entry the kind of memory that the backend prefers,
+/* The code that writes an output, when the allocator answers with memory of a device. */
+enum output_writer {
+        WRITER_LOOKS, /* at the type of memory, and writes there */
+        WRITER_BACKEND, /* the model's: looks, or is as the next one (takes_device_memory, infer/model.h) */
+        WRITER_ON_HOST, /* gets memory of the host instead: infer/staged_output.h */
+};
+
+/* Allocates the output's memory. *type and *id: on entry the kind of memory that the writer prefers,
  * on return the kind that it got. ALREADY_EXISTS on a second call.
  *
  * The allocator may answer NULL for an output of no bytes, and for others when the backend has queried
  * it (TRITONBACKEND_RequestOutputBufferProperties); otherwise NULL is UNAVAILABLE "no memory was given
- * for output '<o>'". A NULL that was accepted is released like other memory. */
-struct error *response_output_buffer(struct response_output *output, uint64_t byte_size,
-                                     enum memory_type *type, int64_t *id, void **ret);
-/* The same for the model's backend. When the allocator answers with memory of a device, and the backend does
- * not look at the type, it gets memory of the host: infer/staged_output.h. A device that the server does not
- * have is then INVALID_ARG. */
-struct error *response_output_backend_buffer(struct response_output *output, uint64_t byte_size,
-                                             enum memory_type *type, int64_t *id, void **ret);
-/* The same for code of the core that writes on the CPU: always memory of the host. On a server without GPUs
- * the answer may still be memory of a device, which the caller refuses. */
-struct error *response_output_host_buffer(struct response_output *output, uint64_t byte_size,
-                                          enum memory_type *ret_type, void **ret);
+ * for output '<o>'". A NULL that was accepted is released like other memory.
+ *
+ * A writer on the host gets memory of the host for a device of the server's; INVALID_ARG for another device.
+ * On a server without GPUs it gets whatever the allocator gives. */
+struct error *response_output_get(struct response_output *output, enum output_writer writer,
+                                  uint64_t byte_size, enum memory_type *type, int64_t *id,
+                                  void **ret);
+
+static inline struct error *response_output_buffer(struct response_output *output,
+                                                   uint64_t byte_size, enum memory_type *type,
+                                                   int64_t *id, void **ret) {
+        return response_output_get(output, WRITER_LOOKS, byte_size, type, id, ret);
+}
+
+static inline struct error *response_output_host_buffer(struct response_output *output,
+                                                        uint64_t                byte_size,
+                                                        enum memory_type *ret_type, void **ret) {
+        int64_t id = 0;
+
+        *ret_type = MEMORY_CPU;
+        return response_output_get(output, WRITER_ON_HOST, byte_size, ret_type, &id, ret);
+}
+
 /* Moves the memory of `from`, which was redirected to the allocator of `to`'s response, to `to`, which
  * has none: an output of an ensemble or a chain is the memory that its last step wrote. */
 struct error *response_take_buffer(struct response_output *to, struct response_output *from);

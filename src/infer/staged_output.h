@@ -23,4 +23,4 @@ struct error *staged_output_begin(struct response_output *output) NODISCARD;
 /* Copies all stages of the response to their devices, with one wait, and frees them, also on an error. */
 struct error *staged_outputs_copy(struct response *response) NODISCARD;
 /* Frees the stages without a copy. */
-void staged_outputs_drop(struct response *response);
+void staged_outputs_drop(struct response *response) COLD;

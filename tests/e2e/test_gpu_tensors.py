@@ -28,6 +28,7 @@ MODELS = {
     "texts": identity("STRING"),
     "batched": identity(more="dynamic_batching { max_queue_delay_microseconds: 2000 }\n"),
     "cached": identity(more="response_cache { enable: true }\n"),
+    "cached_texts": identity("STRING", more="response_cache { enable: true }\n"),
     "sequence": identity(more="sequence_batching { }\n"),
     "ensemble": ('platform: "ensemble"\nmax_batch_size: 8\n'
                  'input { name: "INPUT0" data_type: TYPE_INT32 dims: -1 }\n'
@@ -175,6 +176,16 @@ def test_cache(client):
     assert counts["cache_hit"] == 2
     assert counts["success"] == 6
     assert statistics["execution_count"] == 4
+
+
+def test_cache_of_texts(client):
+    """The check of a text on a device has a copy on the host, which changes nothing."""
+    orders = [f"cached_texts {CPU} {tensor(place, strings(b'one'), type_of='BYTES', shape=(1, 1))}"
+              for place in (DEVICE_0, DEVICE_0, CPU, DEVICE_0, CPU)]
+    *answers, statistics = client.run(*orders, "statistics cached_texts")
+    assert answers == [{"OUTPUT0": (PLACES[CPU], strings(b"one"))}] * len(orders)
+    counts = {name: row["count"] for name, row in statistics["inference_stats"].items()}
+    assert (counts["cache_miss"], counts["cache_hit"], counts["success"]) == (1, 1, 5)
 
 
 def test_failing_copies(client):

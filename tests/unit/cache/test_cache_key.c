@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "suite.h"
 
-#include "../gpu/fake_gpus.h"
 #include "base/mem.h"
 #include "base/strbuf.h"
 #include "cache/cache_key.h"
@@ -230,36 +229,6 @@ static void test_what_has_no_key(void **state) {
         fake_model_free(f);
 }
 
-/* The check of a text on a device makes a copy on the host. It has no key all the same. */
-static void test_text_of_a_device(void **state) {
-        static const char        text[] = "\1\0\0\0x";
-        struct gpus_options      options = fake_gpus_options();
-        struct buffer_attributes at = { .memory_type = MEMORY_GPU, .byte_size = 5 };
-        struct fake_gpus         gpus;
-        struct fake_model       *f =
-                fake_model_new("backend: 'b' input { name: 'A' data_type: TYPE_STRING "
-                               "dims: 1 } output { name: 'X' data_type: TYPE_INT8 "
-                               "dims: 1 }");
-        struct request   *req = fake_request(f);
-        struct cache_keys keys;
-        void             *memory;
-
-        (void)state;
-        fake_gpus_open(&gpus, &options);
-        f->model.gpus = gpus.gpus;
-        assert_ok(gpu_alloc(gpus.gpus, 0, 5, &memory), "memory");
-        put_bytes(gpus.gpus, 0, memory, text, 5);
-        assert_ok(request_add_input(req, "A", DATA_TYPE_BYTES, (int64_t[]){ 1 }, 1), "A");
-        assert_ok(request_append_bytes(req, "A", memory, &at, NULL), "A");
-        assert_ok(request_prepare(req), "prepare");
-        assert_int_equal(req->first_input->first_chunk->attributes.memory_type, MEMORY_CPU_PINNED);
-        assert_false(cache_keys_make(req, &secret, &keys));
-        request_free(req);
-        gpu_free(gpus.gpus, 0, memory);
-        fake_model_free(f);
-        fake_gpus_close(&gpus);
-}
-
 SUITE(cache_key) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_same_or_not),
@@ -269,7 +238,6 @@ SUITE(cache_key) {
                 cmocka_unit_test(test_some_outputs),
                 cmocka_unit_test(test_each_load_has_its_own),
                 cmocka_unit_test(test_what_has_no_key),
-                cmocka_unit_test(test_text_of_a_device),
         };
 
         return cmocka_run_group_tests(tests, make_secret, NULL);
