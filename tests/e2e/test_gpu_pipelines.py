@@ -13,6 +13,8 @@ import requests
 from gpus import model_text, opens_gpu_server
 from python_programs import OPTIONS as PYTHON
 from scrape import metrics
+from test_cuda_shared_memory import OPTIONS as CUDA, Http, Region
+from test_shared_memory import place
 
 SECONDS = 20
 GPU, PINNED, CPU = 2, 1, 0
@@ -413,3 +415,31 @@ def test_cancelled_in_the_middle(tmp_path):
                               timeout=0.0005 * (1 + i % 8))
         assert ask(server, "two_devices", VALUES)["OUTPUT0"] == VALUES
         until_nothing_is_used(server)
+
+
+# ---- memory of clients ----
+
+def send_regions(server, model, source, targets):
+    """`source` and the values of `targets`: offsets in the region "r"."""
+    body = {"inputs": [{"name": "INPUT0", "datatype": "FP32", "shape": [N],
+                        "parameters": place(("r", source, BYTES))}],
+            "outputs": [{"name": name, "parameters": place(("r", offset, BYTES))}
+                        for name, offset in targets.items()]}
+    reply = requests.post(f"{server.url}/v2/models/{model}/infer", json=body, timeout=SECONDS)
+    assert reply.status_code == 200, reply.text
+
+
+@pytest.mark.parametrize("device, directions", [(0, {"within_device": BYTES}),
+                                                (1, {"between_devices": 2 * BYTES})])
+def test_regions_of_a_client(tmp_path, device, directions):
+    """A tensor in between is copied to the region, and no byte goes through the host. The input of another device
+    is copied to that of the first step."""
+    models = {name: MODELS[name] for name in ("g0", "in_between")}
+    content = numpy.array(VALUES, dtype=numpy.float32).tobytes()
+    with opens_gpu_server(tmp_path, models, *PLAIN, *CUDA) as server:
+        with Region(Http(server), content + bytes(2 * BYTES), device=device) as region:
+            with Copies(server) as copies:
+                send_regions(server, "in_between", 0, {"T0": BYTES, "OUTPUT0": 2 * BYTES})
+            assert copies.bytes == directions
+            assert region.read(0, 3 * BYTES) == 3 * content
+        assert used_bytes(server) == 0
