@@ -2,8 +2,10 @@
 #include "config/config_check.h"
 
 #include "base/map.h"
+#include "base/strbuf.h"
 #include "config/batch_members.h"
 #include "config/chain_line.h"
+#include "config/config_normalize.h"
 #include "config/ensemble_graph.h"
 #include "config/shape.h"
 
@@ -516,8 +518,48 @@ static struct error *refuse_group(const Inference__ModelConfig        *pb,
                          pb->name, reason);
 }
 
+static struct error *unusable_gpu(const Inference__ModelConfig        *pb,
+                                  const Inference__ModelInstanceGroup *group, int32_t gpu,
+                                  const struct config_devices *devices) {
+        AUTO_STRBUF list = { 0 };
+
+        strbuf_init(&list, 0);
+        for (size_t i = 0; i < devices->n_gpus; i++)
+                strbuf_printf(&list, i == 0 ? "%d" : ", %d", (int)devices->gpus[i]);
+        TRY(strbuf_check(&list, "the list of GPUs"));
+        return error_new(ERR_INVALID_ARG,
+                         "instance group %s of model %s specifies invalid or unsupported gpu id "
+                         "%d. GPUs with at least the minimum required CUDA compute compatibility "
+                         "of %f are: %s",
+                         group->name, pb->name, (int)gpu, devices->least_capability,
+                         strbuf_cstr(&list));
+}
+
+static bool is_usable_gpu(const struct config_devices *devices, int32_t gpu) {
+        for (size_t i = 0; i < devices->n_gpus; i++)
+                if (devices->gpus[i] == gpu)
+                        return true;
+        return false;
+}
+
+static struct error *check_gpus(const Inference__ModelConfig        *pb,
+                                const Inference__ModelInstanceGroup *group,
+                                const struct config_devices         *devices) {
+        if (devices->n_gpus == 0)
+                return error_at(refuse_group(pb, group, "kind KIND_GPU but no GPUs are available"),
+                                "kind");
+        if (group->n_gpus == 0)
+                return error_at(refuse_group(pb, group, "kind KIND_GPU but specifies no GPUs"),
+                                "gpus");
+        for (size_t i = 0; i < group->n_gpus; i++)
+                if (!is_usable_gpu(devices, group->gpus[i]))
+                        return error_at(unusable_gpu(pb, group, group->gpus[i], devices), "gpus");
+        return NULL;
+}
+
 static struct error *check_group_kind(const Inference__ModelConfig        *pb,
-                                      const Inference__ModelInstanceGroup *group, size_t n_gpus) {
+                                      const Inference__ModelInstanceGroup *group,
+                                      const struct config_devices         *devices) {
         switch (group->kind) {
         case INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_MODEL:
                 if (group->n_gpus > 0)
@@ -526,17 +568,7 @@ static struct error *check_group_kind(const Inference__ModelConfig        *pb,
                                              "kind KIND_MODEL but specifies one or more GPUs"),
                                 "gpus");
                 return NULL;
-        case INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU:
-                if (n_gpus == 0)
-                        return error_at(
-                                refuse_group(pb, group,
-                                             "kind KIND_GPU but server does not support GPUs"),
-                                "kind");
-                if (group->n_gpus == 0)
-                        return error_at(refuse_group(pb, group,
-                                                     "kind KIND_GPU but no GPUs are available"),
-                                        "kind");
-                return NULL;
+        case INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU: return check_gpus(pb, group, devices);
         case INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU:
                 if (group->n_gpus > 0)
                         return error_at(
@@ -562,7 +594,7 @@ static struct error *check_group_profile(const Inference__ModelConfig        *pb
 
 static struct error *check_group_count(const Inference__ModelConfig        *pb,
                                        const Inference__ModelInstanceGroup *group, int64_t *n_all) {
-        *n_all += group->count;
+        *n_all += (int64_t)group->count * (int64_t)MAX(group->n_gpus, 1);
         if (*n_all <= MAX_INSTANCES)
                 return NULL;
         return error_new(ERR_INVALID_ARG,
@@ -571,7 +603,8 @@ static struct error *check_group_count(const Inference__ModelConfig        *pb,
                          group->name, pb->name, group->count, MAX_INSTANCES);
 }
 
-struct error *model_config_check_groups(const struct model_config *c, size_t n_gpus) {
+struct error *model_config_check_groups(const struct model_config   *c,
+                                        const struct config_devices *devices) {
         const Inference__ModelConfig *pb = c->pb;
         int64_t                       n_all = 0;
 
@@ -581,7 +614,7 @@ struct error *model_config_check_groups(const struct model_config *c, size_t n_g
                 return error_new(ERR_INVALID_ARG,
                                  "must specify one or more 'instance group's for %s", pb->name);
         for (size_t i = 0; i < pb->n_instance_group; i++) {
-                TRY(error_at(check_group_kind(pb, pb->instance_group[i], n_gpus),
+                TRY(error_at(check_group_kind(pb, pb->instance_group[i], devices),
                              "instance_group[%zu]", i));
                 TRY(error_at(check_group_profile(pb, pb->instance_group[i]), "instance_group[%zu]",
                              i));

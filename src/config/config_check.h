@@ -38,8 +38,10 @@ struct error *model_config_check_input(const struct model_config *c, size_t i) N
 struct error *model_config_check_output(const struct model_config *c, size_t i) NODISCARD;
 struct error *model_config_check_batch_io(const struct model_config *c) NODISCARD;
 
-/* To be called after model_config_normalize_groups(). */
-struct error *model_config_check_groups(const struct model_config *c, size_t n_gpus) NODISCARD;
+/* To be called after model_config_normalize_groups(), with the same devices. */
+struct config_devices;
+struct error *model_config_check_groups(const struct model_config   *c,
+                                        const struct config_devices *devices) NODISCARD;
 
 /* Checks the implicit state of sequences, as far as that needs no files of initial_state; the
  * instance groups must be normalised. */

@@ -132,6 +132,19 @@ static struct error *put_gpus(struct model_config *c, Inference__ModelInstanceGr
         return NULL;
 }
 
+/* For KIND_AUTO: whether these GPUs are usable decides about the kind. */
+static struct error *copy_gpus(struct model_config *c, Inference__ModelInstanceGroup *group,
+                               const struct preferred_group *preferred) {
+        if (preferred->n_gpus == 0)
+                return NULL;
+        group->gpus = config_edit_alloc(c, preferred->n_gpus, sizeof(*group->gpus));
+        if (group->gpus == NULL)
+                return model_config_full(&c->arena);
+        memcpy(group->gpus, preferred->gpus, preferred->n_gpus * sizeof(*group->gpus));
+        group->n_gpus = preferred->n_gpus;
+        return NULL;
+}
+
 static bool is_usable(const struct preferred_group *preferred,
                       const struct config_devices  *devices) {
         if (preferred->kind != KIND_GPU)
@@ -163,6 +176,8 @@ static struct error *add_group(struct model_config *c, const struct config_devic
                 group->count = preferred->count > INT32_MAX ? INT32_MAX : (int32_t)preferred->count;
                 if (preferred->kind == KIND_GPU)
                         TRY(put_gpus(c, group, devices, preferred));
+                else if (preferred->kind == KIND_AUTO)
+                        TRY(copy_gpus(c, group, preferred));
                 break;
         }
         c->pb->instance_group[0] = group;
@@ -174,7 +189,7 @@ static void resolve_kind(Inference__ModelInstanceGroup *group,
                          const struct config_devices   *devices) {
         if (group->kind != KIND_AUTO)
                 return;
-        group->kind = devices->n_gpus > 0 ? KIND_GPU : KIND_CPU;
+        group->kind = devices->n_gpus > 0 && !devices->is_cpu_only ? KIND_GPU : KIND_CPU;
         for (size_t i = 0; i < group->n_gpus; i++)
                 if (!has_gpu(devices->gpus, devices->n_gpus, group->gpus[i]))
                         group->kind = KIND_CPU;

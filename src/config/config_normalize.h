@@ -28,11 +28,14 @@ struct preferred_group {
 struct config_devices {
         const struct preferred_group *preferred; /* borrowed; most preferred first */
         size_t                        n_preferred;
-        const int32_t                *gpus; /* borrowed: ids of the usable GPUs */
+        const int32_t                *gpus; /* borrowed: ids of the usable GPUs, ascending */
         size_t                        n_gpus;
+        double least_capability; /* compute capability of usable GPUs, for messages */
+        bool   is_cpu_only;      /* the backend cannot use GPUs: KIND_AUTO is never KIND_GPU */
 };
 
-/* Sets instance groups: at least one, each with name, kind (never KIND_AUTO), count and GPUs.
- * Ensembles stay unchanged. */
+/* Sets instance groups: at least one, each with name, kind (never KIND_AUTO), count and GPUs, in the order
+ * of `devices`. KIND_AUTO becomes KIND_GPU when all GPUs that the group names, or any without a name, are
+ * usable. Ensembles stay unchanged. */
 struct error *model_config_normalize_groups(struct model_config         *c,
                                             const struct config_devices *devices) NODISCARD;

@@ -14,6 +14,7 @@
 struct note_run {
         const struct model_config *config;
         const char                *directory; /* borrowed */
+        bool                       has_gpus;
         config_note_fn            *add;
         void                      *owner;
 };
@@ -108,29 +109,25 @@ static bool has_capability_files(const struct model_config *c) {
         return c->pb->n_cc_model_filenames > 0;
 }
 
-#define NO_GPU "has no effect: there is no GPU support yet"
+#define NO_GPU "has no effect: this machine has no GPUs"
 
-/* One row for each field that is worth a remark. */
-static const struct {
+struct field_row {
         const char       *field;
         enum note_verdict verdict;
         bool (*is_given)(const struct model_config *c);
         const char *text;
-} fields[] = {
+};
+
+/* One row for each field that is worth a remark. */
+static const struct field_row fields[] = {
         { "optimization.graph", NOTE_WORKS, has_graph, "the level is passed to ONNX Runtime" },
         { "optimization.priority", NOTE_DIFFERS, has_priority,
           "has no effect: threads have no priorities" },
-        { "optimization.cuda", NOTE_DIFFERS, has_cuda, NO_GPU ", so no CUDA graphs and streams" },
-        { "optimization.execution_accelerators.gpu_execution_accelerator", NOTE_DIFFERS,
-          has_gpu_accelerator, NO_GPU "; the model runs without the accelerator" },
         { "optimization.execution_accelerators.cpu_execution_accelerator", NOTE_MISSING,
           has_onnx_cpu_accelerator,
           "the onnxruntime backend has no accelerators of CPUs and refuses to load the model; "
           "remove "
           "the field, and it runs without" },
-        { "optimization.input_pinned_memory", NOTE_DIFFERS, has_pinned_inputs, NO_GPU },
-        { "optimization.output_pinned_memory", NOTE_DIFFERS, has_pinned_outputs, NO_GPU },
-        { "optimization.gather_kernel_buffer_threshold", NOTE_DIFFERS, has_gather_kernel, NO_GPU },
         { "optimization.eager_batching", NOTE_DIFFERS, has_eager_batching,
           "has no effect: a backend gets a batch when it is complete" },
         { "sequence_batching", NOTE_WORKS, has_sequences,
@@ -143,14 +140,30 @@ static const struct {
           "decoupled: ModelStreamInfer and generate serve it; infer refuses it, as in Triton" },
         { "model_metrics", NOTE_DIFFERS, has_metric_buckets,
           "has no effect: histograms have fixed buckets" },
+};
+
+/* The same for a machine without GPUs. */
+static const struct field_row gpu_fields[] = {
+        { "optimization.cuda", NOTE_DIFFERS, has_cuda, NO_GPU ", so no CUDA graphs and streams" },
+        { "optimization.execution_accelerators.gpu_execution_accelerator", NOTE_DIFFERS,
+          has_gpu_accelerator, NO_GPU "; the model runs without the accelerator" },
+        { "optimization.input_pinned_memory", NOTE_DIFFERS, has_pinned_inputs, NO_GPU },
+        { "optimization.output_pinned_memory", NOTE_DIFFERS, has_pinned_outputs, NO_GPU },
+        { "optimization.gather_kernel_buffer_threshold", NOTE_DIFFERS, has_gather_kernel, NO_GPU },
         { "cc_model_filenames", NOTE_DIFFERS, has_capability_files,
           NO_GPU "; default_model_filename is loaded" },
 };
 
+static void note_rows(const struct note_run *r, const struct field_row *rows, size_t n) {
+        for (size_t i = 0; i < n; i++)
+                if (rows[i].is_given(r->config))
+                        put_note(r, rows[i].verdict, rows[i].field, rows[i].text);
+}
+
 static void note_fields(const struct note_run *r) {
-        for (size_t i = 0; i < ARRAY_LEN(fields); i++)
-                if (fields[i].is_given(r->config))
-                        put_note(r, fields[i].verdict, fields[i].field, fields[i].text);
+        if (!r->has_gpus)
+                note_rows(r, gpu_fields, ARRAY_LEN(gpu_fields));
+        note_rows(r, fields, ARRAY_LEN(fields));
 }
 
 /* ---- instance groups, libraries of operators -------------------------------------------------- */
@@ -195,14 +208,15 @@ static void note_libraries(const struct note_run *r) {
 /* ---- parameters ------------------------------------------------------------------------------- */
 
 #define ONLY_HERE "means nothing to Triton, but here: "
-#define ONNX_GPU "has no effect: it is for GPUs, which are not supported yet"
 
 /* `backend` NULL: any; `value` NULL: any. */
-static const struct {
+struct parameter_row {
         const char       *backend, *key, *value;
         enum note_verdict verdict;
         const char       *text;
-} parameters[] = {
+};
+
+static const struct parameter_row parameters[] = {
         { NULL, "next", NULL, NOTE_DIFFERS, ONLY_HERE "the next model of a chain" },
         { NULL, "next_map", NULL, NOTE_DIFFERS, ONLY_HERE "how the models of a chain fit" },
         { NULL, "stages", NULL, NOTE_DIFFERS, ONLY_HERE "the models of a chain" },
@@ -220,26 +234,39 @@ static const struct {
         { NULL, "adaptive_batching", NULL, NOTE_DIFFERS, ONLY_HERE "when a batch runs early" },
         { NULL, "inline_execution", NULL, NOTE_DIFFERS, ONLY_HERE "the thread of executions" },
         { NULL, "inline_limit_us", NULL, NOTE_DIFFERS, ONLY_HERE "the thread of executions" },
-        { "python", "FORCE_CPU_ONLY_INPUT_TENSORS", "no", NOTE_DIFFERS,
-          "has no effect: tensors are in main memory, as there is no GPU support yet" },
         { "python", "PIPELINE_DEPTH", NULL, NOTE_DIFFERS,
           ONLY_HERE "batches on their way to model.py" },
         { "python", "ASYNC_CONCURRENCY", NULL, NOTE_DIFFERS,
           ONLY_HERE "executions of async execute" },
         { "python", "EXECUTE_TIMEOUT_MS", NULL, NOTE_DIFFERS, ONLY_HERE "the longest execution" },
-        { "onnxruntime", "gpu_mem_limit", NULL, NOTE_DIFFERS, ONNX_GPU },
-        { "onnxruntime", "arena_extend_strategy", NULL, NOTE_DIFFERS, ONNX_GPU },
-        { "onnxruntime", "cudnn_conv_algo_search", NULL, NOTE_DIFFERS, ONNX_GPU },
-        { "onnxruntime", "cudnn_conv_use_max_workspace", NULL, NOTE_DIFFERS, ONNX_GPU },
-        { "onnxruntime", "do_copy_in_default_stream", NULL, NOTE_DIFFERS, ONNX_GPU },
-        { "onnxruntime", "enable_cuda_graph", NULL, NOTE_DIFFERS, ONNX_GPU },
 };
 
-static bool is_row(const struct note_run *r, size_t row, const char *key, const char *value) {
-        return config_text_is(key, parameters[row].key) &&
-               (parameters[row].backend == NULL ||
-                has_backend(r->config, parameters[row].backend)) &&
-               (parameters[row].value == NULL || config_text_is(value, parameters[row].value));
+/* The same for a machine without GPUs. */
+static const struct parameter_row gpu_parameters[] = {
+        { "python", "FORCE_CPU_ONLY_INPUT_TENSORS", "no", NOTE_DIFFERS,
+          NO_GPU ", so tensors are in main memory" },
+        { "onnxruntime", "gpu_mem_limit", NULL, NOTE_DIFFERS, NO_GPU },
+        { "onnxruntime", "arena_extend_strategy", NULL, NOTE_DIFFERS, NO_GPU },
+        { "onnxruntime", "cudnn_conv_algo_search", NULL, NOTE_DIFFERS, NO_GPU },
+        { "onnxruntime", "cudnn_conv_use_max_workspace", NULL, NOTE_DIFFERS, NO_GPU },
+        { "onnxruntime", "do_copy_in_default_stream", NULL, NOTE_DIFFERS, NO_GPU },
+        { "onnxruntime", "enable_cuda_graph", NULL, NOTE_DIFFERS, NO_GPU },
+};
+
+static bool is_row(const struct note_run *r, const struct parameter_row *row, const char *key,
+                   const char *value) {
+        return config_text_is(key, row->key) &&
+               (row->backend == NULL || has_backend(r->config, row->backend)) &&
+               (row->value == NULL || config_text_is(value, row->value));
+}
+
+static const struct parameter_row *find_row(const struct note_run      *r,
+                                            const struct parameter_row *rows, size_t n,
+                                            const char *key, const char *value) {
+        for (size_t i = 0; i < n; i++)
+                if (is_row(r, &rows[i], key, value))
+                        return &rows[i];
+        return NULL;
 }
 
 /* The path with the model's directory in place of its variable; owned by the caller. */
@@ -279,18 +306,21 @@ static void put_parameter(const struct note_run *r, enum note_verdict verdict, c
 
 static void note_parameter(const struct note_run *r, const char *field, const char *key,
                            const char *value) {
+        const struct parameter_row *row;
+
         if (has_backend(r->config, "python") && config_text_is(key, ENVIRONMENT)) {
                 if (*value != '\0')
                         note_environment(r, field, value);
                 return;
         }
-        for (size_t i = 0; i < ARRAY_LEN(parameters); i++)
-                if (is_row(r, i, key, value)) {
-                        put_parameter(r, parameters[i].verdict, field, key, parameters[i].text);
-                        return;
-                }
-        put_parameter(r, NOTE_WORKS, field, key,
-                      "the backend reads it, or ignores it, as in Triton");
+        row = find_row(r, parameters, ARRAY_LEN(parameters), key, value);
+        if (row == NULL && !r->has_gpus)
+                row = find_row(r, gpu_parameters, ARRAY_LEN(gpu_parameters), key, value);
+        if (row != NULL)
+                put_parameter(r, row->verdict, field, key, row->text);
+        else
+                put_parameter(r, NOTE_WORKS, field, key,
+                              "the backend reads it, or ignores it, as in Triton");
 }
 
 static void note_parameters(const struct note_run *r) {
@@ -316,9 +346,9 @@ static void note_stub(const struct note_run *r) {
                          "of " ENVIRONMENT ", runs the model");
 }
 
-void config_notes_each(const struct model_config *c, const char *directory, config_note_fn *add,
-                       void *owner) {
-        const struct note_run r = { c, directory, add, owner };
+void config_notes_each(const struct model_config *c, const struct config_notes_place *place,
+                       config_note_fn *add, void *owner) {
+        const struct note_run r = { c, place->directory, place->has_gpus, add, owner };
 
         note_fields(&r);
         note_rate_limits(&r);
@@ -333,9 +363,9 @@ const char *config_notes_of_backend(const char *backend) {
         static const struct {
                 const char *backend, *text;
         } rows[] = {
-                { "tensorrt", "engines need a GPU, which is not supported yet: serve the ONNX file "
-                              "that the engine was built from" },
-                { "tensorrtllm", "it needs a GPU, which is not supported yet" },
+                { "tensorrt",
+                  "or, without a GPU, serve the ONNX file that the engine was built from" },
+                { "tensorrtllm", "it needs a GPU" },
                 { "tensorflow", "Triton no longer has it either: convert the model to ONNX" },
                 { "pytorch", "or export the model to ONNX, or load it in a model.py" },
                 { "openvino", "or convert the model to ONNX" },

@@ -27,10 +27,15 @@ const char *note_verdict_name(enum note_verdict verdict);
 typedef void config_note_fn(void *owner, enum note_verdict verdict, const char *field,
                             const char *text);
 
+struct config_notes_place {
+        const char *directory; /* borrowed; the model's */
+        bool        has_gpus;  /* the machine has GPUs that the server can use */
+};
+
 /* Calls `add` for each remark. `c` is as its author wrote it, filled but not normalised: defaults that
- * the server would write into it are not remarked on. `directory` is the model's. */
-void config_notes_each(const struct model_config *c, const char *directory, config_note_fn *add,
-                       void *owner);
+ * the server would write into it are not remarked on. */
+void config_notes_each(const struct model_config *c, const struct config_notes_place *place,
+                       config_note_fn *add, void *owner);
 
 /* What can be done about a backend of the reference server that is not installed; "" for any other. */
 const char *config_notes_of_backend(const char *backend);

@@ -53,13 +53,39 @@ static struct error *check_load_limits(struct loaded_model *l, const struct mode
         return NULL;
 }
 
-static struct error *normalize(struct loaded_model *l, struct model_config *config) {
-        const struct backend_attributes *a = &l->backend.backend->attributes;
-        struct config_devices devices = { .preferred = a->groups, .n_preferred = a->n_groups };
+/* False for a backend that prefers other kinds only. The reference server's Python backend prefers the CPU
+ * and runs on GPUs as well. */
+static bool can_use_gpus(const struct backend *b) {
+        const struct backend_attributes *a = &b->attributes;
 
-        TRY(model_config_normalize_groups(config, &devices));
-        TRY(model_config_check_groups(config, devices.n_gpus));
-        return check_load_limits(l, config);
+        for (size_t i = 0; i < a->n_groups; i++)
+                if (a->groups[i].kind == INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU ||
+                    a->groups[i].kind == INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_AUTO)
+                        return true;
+        return a->n_groups == 0 || backend_is_python(b);
+}
+
+static struct error *normalize(struct loaded_model *l, struct model_config *config) {
+        const struct backend *b = l->backend.backend;
+        const struct gpus    *gpus = l->env->gpus;
+        struct config_devices devices = {
+                .preferred = b->attributes.groups,
+                .n_preferred = b->attributes.n_groups,
+                .n_gpus = gpus_count(gpus),
+                .least_capability = l->env->min_compute_capability,
+                .is_cpu_only = !can_use_gpus(b),
+        };
+        int32_t      *ids = mem_alloc((devices.n_gpus + 1) * sizeof(*ids));
+        struct error *err;
+
+        for (size_t i = 0; i < devices.n_gpus; i++)
+                ids[i] = gpus_at(gpus, i)->device;
+        devices.gpus = ids;
+        err = model_config_normalize_groups(config, &devices);
+        if (err == NULL)
+                err = model_config_check_groups(config, &devices);
+        free(ids);
+        return err;
 }
 
 struct model_start {
@@ -85,6 +111,7 @@ static struct error *open(struct loaded_model *l) {
         TRY(open_backend(l));
         l->model.may_be_unready = l->backend.backend->entry.instance_ready != NULL;
         TRY(normalize(l, l->model.config));
+        TRY(check_load_limits(l, l->model.config));
         return start_model(l);
 }
 

@@ -33,7 +33,8 @@ struct timer_thread;
 struct repo_environment {
         struct backend_registry *backends;
         struct agent_registry   *agents;
-        struct gpus             *gpus; /* NULL: there are none */
+        struct gpus             *gpus;                   /* NULL: there are none */
+        double                   min_compute_capability; /* of these GPUs */
         struct model_metrics    *model_metrics;
         struct metric_registry  *metrics; /* for chains and scheduler libraries; NULL: no metrics */
         struct timer_thread     *timers;

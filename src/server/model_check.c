@@ -284,16 +284,21 @@ static bool is_gpu_error(const struct model_check *c, const struct error *err) {
 
 /* Without the backend's defaults for instance groups, which only an opened backend reports. */
 static struct error *check_groups(struct model_check *c) {
-        const struct config_devices devices = { .n_gpus = 0 };
-        struct error               *err;
+        const struct config_devices devices = {
+                .gpus = c->options->gpus,
+                .n_gpus = c->options->n_gpus,
+                .least_capability = c->options->min_compute_capability,
+        };
+        struct error *err;
 
         if (chain_line_is_platform(c->config))
                 return NULL;
         TRY(model_config_normalize_groups(c->config, &devices));
-        err = model_config_check_groups(c->config, devices.n_gpus);
-        if (err != NULL && is_gpu_error(c, err))
+        err = model_config_check_groups(c->config, &devices);
+        if (err != NULL && devices.n_gpus == 0 && is_gpu_error(c, err))
                 explain(c, err,
-                        "there is no GPU support yet: without the kind and its GPUs, or with "
+                        "this machine has no GPUs that the server can use: without the kind and "
+                        "its GPUs, or with "
                         "KIND_CPU, the model runs on the CPU");
         return err;
 }
@@ -434,7 +439,10 @@ static bool fill_config(struct model_check *c, const char *first_file) {
                 return false;
         if (!report_with(c, BACKEND_FIELDS, model_files_fill(c->config, c->name, first_file)))
                 return false;
-        config_notes_each(c->config, c->directory, add_note, c);
+        config_notes_each(c->config,
+                          &(struct config_notes_place){ .directory = c->directory,
+                                                        .has_gpus = c->options->n_gpus > 0 },
+                          add_note, c);
         return report(c, model_config_normalize(c->config));
 }
 

@@ -33,6 +33,9 @@ struct model_check_options {
         const char                    *agent_directory;
         const char                    *scheduler_directory;
         const char                    *config_name; /* --model-config-name */
+        const int32_t                 *gpus;        /* ids of this machine's usable GPUs */
+        size_t                         n_gpus;
+        double                         min_compute_capability; /* of these GPUs */
         bool                           auto_complete;
 };
 

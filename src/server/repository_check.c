@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "config/model_config.h"
 #include "config/version_policy.h"
+#include "gpu/gpu.h"
 #include "infer/message.h"
 #include "repo/agent.h"
 #include "repo/bare_model.h"
@@ -305,6 +306,22 @@ static struct error *check_path(struct check_run *r, const char *path) {
         return NULL;
 }
 
+/* The ids of the GPUs that a server with these options uses; the caller owns them. */
+static struct error *find_gpus(const struct server_options *options, int32_t **ret, size_t *ret_n) {
+        struct gpus *gpus;
+
+        TRY(gpus_open(&(struct gpus_options){ .min_compute_capability =
+                                                      options->min_compute_capability,
+                                              .is_quiet = true },
+                      &gpus));
+        *ret_n = gpus_count(gpus);
+        *ret = mem_zalloc((*ret_n + 1) * sizeof(**ret));
+        for (size_t i = 0; i < *ret_n; i++)
+                (*ret)[i] = gpus_at(gpus, i)->device;
+        gpus_close(gpus);
+        return NULL;
+}
+
 struct error *repository_check(const struct server_options *options, const char *path,
                                struct message **ret) {
         struct backend_registry *backends = backend_registry_new(
@@ -318,18 +335,24 @@ struct error *repository_check(const struct server_options *options, const char 
                                                   .config_name = options->model_config_name,
                                                   .auto_complete = !options->strict_model_config } };
         AUTO_STRBUF            json = { 0 };
+        int32_t               *gpus = NULL;
         struct error          *err;
 
         strbuf_init(&json, 0);
+        r.options.min_compute_capability = options->min_compute_capability;
+        err = find_gpus(options, &gpus, &r.options.n_gpus);
+        r.options.gpus = gpus;
         r.graph = model_graph_new();
         map_init(&r.keys);
         json_writer_init(&r.writer, &json);
-        err = check_path(&r, path);
+        if (err == NULL)
+                err = check_path(&r, path);
         free_checks(&r);
         map_done(&r.keys);
         model_graph_free(r.graph);
         agent_registry_free(agents);
         backend_registry_free(backends);
+        free(gpus);
         TRY(err);
         return message_new_take(&json, ret);
 }

@@ -81,6 +81,7 @@ static struct error *make_repo(struct server *s, const struct server_options *o)
                 .env = { .backends = s->backends,
                          .agents = s->agents,
                          .gpus = s->gpus,
+                         .min_compute_capability = o->min_compute_capability,
                          .model_metrics = s->model_metrics,
                          .metrics = s->metrics,
                          .timers = s->timers,

@@ -93,7 +93,7 @@ MISTAKES = [
     ("two version policies", None, "version_policy { all { } latest { num_versions: 1 } }\n",
      "20:26", 'field "latest" is specified along with field "all"'),
     ("GPU without one", "KIND_CPU", "KIND_GPU", "18:5",
-     "instance group m_0 of model m has kind KIND_GPU but server does not support GPUs"),
+     "instance group m_0 of model m has kind KIND_GPU but no GPUs are available"),
     ("GPUs of a CPU group", "count: 1", "count: 1 gpus: [ 0 ]", "18:29",
      "instance group m_0 of model m has kind KIND_CPU but specifies one or more GPUs"),
     ("missing label file", "  dims: [ 2, 3 ]\n}\ndynamic",

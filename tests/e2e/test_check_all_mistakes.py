@@ -101,7 +101,7 @@ instance_group [
         "dimension for m",
         "13:1: message 'ModelOutput' has no field named 'instance_group'; a '}' to end field "
         "'output' of line 9 may be missing",
-        "14:5: instance group m_0 of model m has kind KIND_GPU but server does not support GPUs"]
+        "14:5: instance group m_0 of model m has kind KIND_GPU but no GPUs are available"]
 
 
 @pytest.mark.parametrize("index", range(len(SYNTAX)))

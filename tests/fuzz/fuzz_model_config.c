@@ -61,8 +61,9 @@ static bool is_loadable(struct model_config *c) {
         return is_fine(model_config_fill(c, &place)) && is_fine(model_config_normalize(c)) &&
                is_fine(model_config_check(c)) &&
                is_fine(model_config_normalize_groups(c, &devices)) &&
-               is_fine(model_config_check_groups(c, 0)) && is_fine(model_config_check_io(c)) &&
-               is_fine(model_config_check_states(c)) && is_fine(model_config_check_warmup(c));
+               is_fine(model_config_check_groups(c, &devices)) &&
+               is_fine(model_config_check_io(c)) && is_fine(model_config_check_states(c)) &&
+               is_fine(model_config_check_warmup(c));
 }
 
 static void pick_versions(const struct model_config *c) {
@@ -134,7 +135,8 @@ static void check_parameters(const struct model_config *c) {
         check_members(c);
         check_chain(c);
         (void)is_fine(openai_parameters_check(c));
-        config_notes_each(c, "/nowhere", ignore_note, NULL);
+        config_notes_each(c, &(struct config_notes_place){ .directory = "/nowhere" }, ignore_note,
+                          NULL);
 }
 
 static void drop_error(void *owner, struct error *err) {

@@ -113,14 +113,14 @@ static void test_expanding_again_changes_nothing(void **state) {
         assert_int_equal(c->pb->n_instance_group, 2);
         assert_accepted(model_config_normalize_groups(c, &no_gpus), "again");
         assert_int_equal(c->pb->n_instance_group, 2);
-        assert_accepted(model_config_check_groups(c, 0), "check");
+        assert_accepted(model_config_check_groups(c, &no_gpus), "check");
         model_config_free(c);
 }
 
 static struct error *normalize_and_check(const struct model_config *c) {
         /* Rows are owned by who runs them: these are to be changed. */
         TRY(model_config_normalize_groups((struct model_config *)(uintptr_t)c, &no_gpus));
-        return model_config_check_groups(c, 0);
+        return model_config_check_groups(c, &no_gpus);
 }
 
 static const struct config_row rows[] = {

@@ -151,11 +151,15 @@ static void test_name(void **state) {
 #define GROUP(text) "name: 'm' backend: 'b' instance_group { name: 'g' " text " }"
 
 static struct error *check_groups_without_gpu(const struct model_config *c) {
-        return model_config_check_groups(c, 0);
+        return model_config_check_groups(c, &(struct config_devices){ .n_gpus = 0 });
 }
 
 static struct error *check_groups_with_gpu(const struct model_config *c) {
-        return model_config_check_groups(c, 2);
+        static const int32_t gpus[] = { 0, 2 };
+
+        return model_config_check_groups(c, &(struct config_devices){ .gpus = gpus,
+                                                                      .n_gpus = 2,
+                                                                      .least_capability = 6 });
 }
 
 static void test_groups(void **state) {
@@ -169,9 +173,9 @@ static void test_groups(void **state) {
                 { GROUP("kind: KIND_CPU gpus: 0"),
                   "instance group g of model m has kind KIND_CPU but specifies one or more GPUs" },
                 { GROUP("kind: KIND_GPU"), "instance group g of model m has kind KIND_GPU but "
-                                           "server does not support GPUs" },
+                                           "no GPUs are available" },
                 { GROUP("kind: KIND_GPU gpus: 0"), "instance group g of model m has kind KIND_GPU "
-                                                   "but server does not support GPUs" },
+                                                   "but no GPUs are available" },
                 { GROUP("kind: KIND_AUTO"), "instance group g of model m has an unexpected kind" },
                 { GROUP("kind: KIND_CPU profile: '0'"),
                   "instance group g of model m and platform specifies profile field which is only "
@@ -185,8 +189,24 @@ static void test_groups(void **state) {
         };
         static const struct config_row gpu_rows[] = {
                 { GROUP("kind: KIND_GPU gpus: 0"), NULL },
+                { GROUP("kind: KIND_GPU count: 2048 gpus: [0, 2]"), NULL },
+                { GROUP("kind: KIND_GPU count: 2049 gpus: [0, 2]"),
+                  "instance group g of model m has count 2049: a model may have at most 4096 "
+                  "instances in all" },
                 { GROUP("kind: KIND_GPU"),
-                  "instance group g of model m has kind KIND_GPU but no GPUs are available" },
+                  "instance group g of model m has kind KIND_GPU but specifies no GPUs" },
+                { GROUP("kind: KIND_GPU gpus: [2, 1]"),
+                  "instance group g of model m specifies invalid or unsupported gpu id 1. GPUs "
+                  "with at least the minimum required CUDA compute compatibility of 6.000000 are: "
+                  "0, 2" },
+                { GROUP("kind: KIND_GPU gpus: -1"),
+                  "instance group g of model m specifies invalid or unsupported gpu id -1. GPUs "
+                  "with at least the minimum required CUDA compute compatibility of 6.000000 are: "
+                  "0, 2" },
+                { GROUP("kind: KIND_CPU gpus: 0"),
+                  "instance group g of model m has kind KIND_CPU but specifies one or more GPUs" },
+                { GROUP("kind: KIND_MODEL gpus: 0"), "instance group g of model m has kind "
+                                                     "KIND_MODEL but specifies one or more GPUs" },
         };
 
         (void)state;

@@ -342,12 +342,14 @@ static void test_print(void **state) {
 
 /* The cases are configurations that load. */
 static void test_checks(void **state) {
+        const struct config_devices devices = { .n_gpus = 0 };
+
         (void)state;
         for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
                 struct model_config *c = load(cases[i].text);
 
                 assert_accepted(model_config_check(c), cases[i].name);
-                assert_accepted(model_config_check_groups(c, 0), cases[i].name);
+                assert_accepted(model_config_check_groups(c, &devices), cases[i].name);
                 assert_accepted(model_config_check_io(c), cases[i].name);
                 assert_accepted(model_config_check_states(c), cases[i].name);
                 assert_accepted(model_config_check_warmup(c), cases[i].name);

@@ -82,6 +82,8 @@ static const struct preferred_group gpu_2_else_cpu_4[] = { { GPU, 2, NULL, 0 },
 static const struct preferred_group on_gpu_1[] = { { GPU, 0, gpu_1, 1 } };
 static const struct preferred_group on_gpu_7[] = { { GPU, 2, gpu_7, 1 }, { MODEL, 1, NULL, 0 } };
 static const struct preferred_group automatic[] = { { AUTO, 5, NULL, 0 } };
+static const struct preferred_group auto_on_gpu_1[] = { { AUTO, 0, gpu_1, 1 } };
+static const struct preferred_group auto_on_gpu_7[] = { { AUTO, 0, gpu_7, 1 } };
 static const struct preferred_group uncounted[] = { { CPU, 0, NULL, 0 } };
 
 #define GROUP(name, kind, count)                                                                   \
@@ -131,13 +133,29 @@ static const struct group_row {
         { "instance_group { kind: KIND_GPU }", none, 0, 0, GROUP("m_0", "KIND_GPU", 1) },
         { "instance_group { kind: KIND_GPU }", none, 0, 2,
           "instance_group { name: 'm_0' kind: KIND_GPU count: 1 gpus: [0, 1] }" },
+        /* a preferred KIND_AUTO names its GPUs */
+        { "", auto_on_gpu_1, 1, 2, "instance_group { name: 'm' kind: KIND_GPU count: 1 gpus: 1 }" },
+        { "", auto_on_gpu_7, 1, 2, "instance_group { name: 'm' kind: KIND_CPU count: 1 gpus: 7 }" },
+        { "instance_group { count: 2 }", cpu_3, 1, 2,
+          "instance_group { name: 'm_0' kind: KIND_GPU count: 2 gpus: [0, 1] }" },
         /* ensembles have none */
         { "ensemble_scheduling { }", cpu_3, 1, 0, "ensemble_scheduling { }" },
 };
 
-static void run_group_row(const struct group_row *row) {
-        struct config_devices devices = { row->preferred, row->n_preferred, gpu_0_and_1,
-                                          row->n_gpus };
+/* The same with a backend that cannot use GPUs. */
+static const struct group_row cpu_only_rows[] = {
+        { "", none, 0, 2, GROUP("m", "KIND_CPU", 1) },
+        { "instance_group { count: 2 }", cpu_3, 1, 2, GROUP("m_0", "KIND_CPU", 2) },
+        { "instance_group { kind: KIND_GPU }", cpu_3, 1, 2,
+          "instance_group { name: 'm_0' kind: KIND_GPU count: 1 gpus: [0, 1] }" },
+};
+
+static void run_group_row(const struct group_row *row, bool is_cpu_only) {
+        struct config_devices devices = { .preferred = row->preferred,
+                                          .n_preferred = row->n_preferred,
+                                          .gpus = gpu_0_and_1,
+                                          .n_gpus = row->n_gpus,
+                                          .is_cpu_only = is_cpu_only };
         struct model_config  *c = config_of(row->text);
         struct model_config  *expected = config_of(row->normal);
 
@@ -154,12 +172,14 @@ static void run_group_row(const struct group_row *row) {
 static void test_groups(void **state) {
         (void)state;
         for (size_t i = 0; i < ARRAY_LEN(group_rows); i++)
-                run_group_row(&group_rows[i]);
+                run_group_row(&group_rows[i], false);
+        for (size_t i = 0; i < ARRAY_LEN(cpu_only_rows); i++)
+                run_group_row(&cpu_only_rows[i], true);
 }
 
 static void test_huge_preference(void **state) {
         const struct preferred_group preferred = { CPU, UINT32_MAX, NULL, 0 };
-        const struct config_devices  devices = { &preferred, 1, NULL, 0 };
+        const struct config_devices  devices = { .preferred = &preferred, .n_preferred = 1 };
         struct model_config         *c = config_of("name: 'm'");
 
         (void)state;

@@ -83,11 +83,36 @@ static void test_rows(void **state) {
                 AUTO_STRBUF       notes = { 0 };
 
                 strbuf_init(&notes, 0);
-                config_notes_each(c, model.path, add_note, &notes);
+                config_notes_each(c, &(struct config_notes_place){ .directory = model.path },
+                                  add_note, &notes);
                 if (strcmp(strbuf_cstr(&notes), rows[i].notes) != 0)
                         fail_msg("%s\ngot      %s\nexpected %s", rows[i].text, strbuf_cstr(&notes),
                                  rows[i].notes);
         }
+}
+
+/* Where there are GPUs, nothing that is for them is remarked on. */
+static void test_gpus(void **state) {
+        static const char *const texts[] = {
+                ONNX "optimization { cuda { graphs: true } input_pinned_memory { enable: true } "
+                     "output_pinned_memory { enable: true } gather_kernel_buffer_threshold: 9 "
+                     "execution_accelerators { gpu_execution_accelerator { name: 'tensorrt' } } }",
+                ONNX "cc_model_filenames { key: '7.5' value: 'a' }",
+        };
+        AUTO_MODEL_CONFIG c = config_of(PYTHON PARAMETER("FORCE_CPU_ONLY_INPUT_TENSORS", "no"));
+        struct config_notes_place place = { .directory = model.path, .has_gpus = true };
+        AUTO_STRBUF               notes = { 0 };
+
+        (void)state;
+        strbuf_init(&notes, 0);
+        for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+                AUTO_MODEL_CONFIG other = config_of(texts[i]);
+
+                config_notes_each(other, &place, add_note, &notes);
+        }
+        assert_string_equal(strbuf_cstr(&notes), "");
+        config_notes_each(c, &place, add_note, &notes);
+        assert_string_equal(strbuf_cstr(&notes), "works: parameters[0]");
 }
 
 static void test_a_stub(void **state) {
@@ -97,7 +122,8 @@ static void test_a_stub(void **state) {
         (void)state;
         strbuf_init(&notes, 0);
         temp_tree_write(&model, "triton_python_backend_stub", "");
-        config_notes_each(c, model.path, add_note, &notes);
+        config_notes_each(c, &(struct config_notes_place){ .directory = model.path }, add_note,
+                          &notes);
         temp_tree_unlink(&model, "triton_python_backend_stub");
         assert_string_equal(strbuf_cstr(&notes), "differs: backend");
 }
@@ -128,6 +154,7 @@ static int remove_model(void **state) {
 SUITE(config_notes) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_rows),
+                cmocka_unit_test(test_gpus),
                 cmocka_unit_test(test_a_stub),
                 cmocka_unit_test(test_backends),
         };
