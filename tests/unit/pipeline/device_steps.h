@@ -99,23 +99,31 @@ static struct error *write_outputs(const struct executor *e, const struct reques
         return NULL;
 }
 
+static void answer(struct fixture_model *m, struct request *req, uint32_t value, bool is_last) {
+        struct response *r;
+        struct error    *err;
+
+        assert_ok(response_new(req, &r), "response");
+        fixture_add_parameters(m, r);
+        err = m->error != NULL ? error_new(ERR_INVALID_ARG, "%s", m->error)
+                               : write_outputs(&m->executor, req, r, value);
+        assert_ok(response_send(r, is_last ? RESPONSE_FINAL : 0, err), "send");
+        error_free(err);
+}
+
+/* As fixture_answer(): a decoupled model adds 101 * j to its j-th response. */
 static void execute_one(struct fixture_model *m, struct request *req) {
-        const struct executor          *e = &m->executor;
         const struct buffer_attributes *a = &req->first_input->first_chunk->attributes;
-        struct seen                    *s = &seen[e->index];
-        struct response                *r;
-        struct error                   *err;
+        struct seen                    *s = &seen[m->executor.index];
+        uint32_t                        value = 3 * sum_inputs(req) + m->add;
+        unsigned                        n = req->model->is_decoupled ? m->n_responses : 1;
 
         s->input = req->first_input->first_chunk->base;
         s->type = a->memory_type;
         s->id = a->memory_id;
         s->n++;
-        assert_ok(response_new(req, &r), "response");
-        fixture_add_parameters(m, r);
-        err = m->error != NULL ? error_new(ERR_INVALID_ARG, "%s", m->error)
-                               : write_outputs(e, req, r, 3 * sum_inputs(req) + m->add);
-        assert_ok(response_send(r, RESPONSE_FINAL, err), "send");
-        error_free(err);
+        for (unsigned j = 0; j < n; j++)
+                answer(m, req, value + 101 * j, j + 1 == n);
 }
 
 static void execute(struct executor *e, struct request **requests, uint32_t n) {

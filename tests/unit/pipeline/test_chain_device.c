@@ -144,11 +144,29 @@ static void test_stage_fails(void **state) {
         }
 }
 
+/* Several responses of the last stage are passed on; its backend writes the client's memory. */
+static void test_passed_on(void **state) {
+        static const char *const configs[] = { CONFIG, CONFIG, CONFIG DECOUPLED };
+        struct fixture_chain     l;
+
+        (void)state;
+        open_chain(&l, configs, false, (const int[]){ 0, 0, 1 });
+        l.stages[2].n_responses = 4;
+        submit_five(&l);
+        fixture_wait(&call);
+        for (unsigned j = 0; j < 4; j++)
+                assert_int_equal(fixture_output(&call, j, "Y")->value, of_five[2] + 101 * j);
+        fixture_call_close(&call);
+        assert_int_equal(copied_bytes(), sizeof(five)); /* the input of that stage */
+        close_chain(&l);
+}
+
 SUITE(chain_device) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_one_device),   cmocka_unit_test(test_two_devices),
                 cmocka_unit_test(test_stage_on_cpu), cmocka_unit_test(test_ends_early),
                 cmocka_unit_test(test_batch),        cmocka_unit_test(test_stage_fails),
+                cmocka_unit_test(test_passed_on),
         };
 
         fixture_open();

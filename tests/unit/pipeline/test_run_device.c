@@ -399,6 +399,55 @@ static void test_one_copy_for_two_inputs(void **state) {
         close_place(&p);
 }
 
+/* Each response of the first step has its tensor on the device until the second has read it. */
+static void test_decoupled(void **state) {
+        struct fixture_call c;
+        struct place        p;
+
+        (void)state;
+        open_place(&p, POOL_BYTES, true,
+                   ENSEMBLE(ONE, STEP(I_TO_O("I", "T")) STEP(I_TO_O("T", "O"))),
+                   (const char *[]){ NAMED("s", ONE) DECOUPLED, NAMED("s", ONE) },
+                   (const int[]){ 0, 1 }, 2);
+        p.b.models[0].n_responses = 5;
+        call_open(&c, &p.b);
+        fixture_input(&c, "I", &five, 1);
+        fixture_run(&c);
+        assert_true(c.n_got >= 5);
+        for (unsigned j = 0; j < 5; j++)
+                assert_int_equal(fixture_output(&c, j, "O")->value, 3 * (16 + 101 * j) + 1);
+        assert_int_equal(seen[1].type, MEMORY_GPU);
+        assert_int_equal(gpus_traffic(p.gpus).between_devices, 5 * sizeof(five));
+        assert_int_equal(copied_bytes(), 5 * sizeof(five));
+        fixture_call_close(&c);
+        close_place(&p);
+}
+
+/* Both tensors of a response are outputs: one wait, and one copy for each. */
+static void test_decoupled_outputs(void **state) {
+        struct fixture_call c;
+        struct place        p;
+
+        (void)state;
+        open_place(&p, POOL_BYTES, true,
+                   ENSEMBLE(IN("I") OUT("T") OUT("O"),
+                            STEP(I_TO_O("I", "T")) STEP(I_TO_O("T", "O"))),
+                   (const char *[]){ NAMED("s", ONE) DECOUPLED, NAMED("s", ONE) },
+                   (const int[]){ 0, 0 }, 2);
+        p.b.models[0].n_responses = 3;
+        call_open(&c, &p.b);
+        fixture_input(&c, "I", &five, 1);
+        fixture_run(&c);
+        for (unsigned j = 0; j < 3; j++) {
+                assert_int_equal(fixture_output(&c, j, "T")->value, 16 + 101 * j);
+                assert_int_equal(fixture_output(&c, j, "O")->value, 3 * (16 + 101 * j) + 1);
+        }
+        assert_int_equal(gpus_traffic(p.gpus).to_host, copied_bytes());
+        assert_true(copied_bytes() >= 3 * sizeof(five));
+        fixture_call_close(&c);
+        close_place(&p);
+}
+
 SUITE(run_device) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_one_device),
@@ -415,6 +464,8 @@ SUITE(run_device) {
                 cmocka_unit_test(test_client_with_device_memory),
                 cmocka_unit_test(test_input_is_output),
                 cmocka_unit_test(test_one_copy_for_two_inputs),
+                cmocka_unit_test(test_decoupled),
+                cmocka_unit_test(test_decoupled_outputs),
         };
 
         fixture_open();
