@@ -187,6 +187,13 @@ struct TRITONSERVER_Error *NESO_ServerModelStacks(struct TRITONSERVER_Server *se
                      server_model_stacks(server_from_api(server), model_name, model_version, &m));
 }
 
+struct TRITONSERVER_Error *NESO_ServerGpus(struct TRITONSERVER_Server   *server,
+                                           struct TRITONSERVER_Message **gpus) {
+        API_NEEDS(server);
+        API_NEEDS(gpus);
+        GIVE_MESSAGE(gpus, server_gpus(server_from_api(server), &m));
+}
+
 struct TRITONSERVER_Error *TRITONSERVER_ServerModelConfig(
         struct TRITONSERVER_Server *server, const char *model_name, const int64_t model_version,
         const uint32_t config_version, struct TRITONSERVER_Message **model_config) {

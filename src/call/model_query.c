@@ -20,6 +20,7 @@ static struct TRITONSERVER_Error *ask_core(const struct model_query     *q,
         case MODEL_QUERY_SEQUENCES:
                 return NESO_ServerModelSequences(core, q->model, q->version, ret);
         case MODEL_QUERY_CHAIN: return NESO_ServerModelChain(core, q->model, q->version, ret);
+        case MODEL_QUERY_GPUS: return NESO_ServerGpus(core, ret);
         case MODEL_QUERY_STACKS: return NESO_ServerModelStacks(core, q->model, q->version, ret);
         case MODEL_QUERY_INDEX: break;
         }

@@ -40,6 +40,7 @@ enum model_query_kind {
         MODEL_QUERY_CHAIN,
         MODEL_QUERY_STACKS, /* waits for processes, so it is always a bulk query */
         MODEL_QUERY_INDEX,
+        MODEL_QUERY_GPUS, /* about no model; reads NVML, so it is always a bulk query */
 };
 
 struct model_query {

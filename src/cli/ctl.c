@@ -40,6 +40,7 @@ static const struct command_word commands[] = {
           ctl_sequences },
         { "stacks", "MODEL", "call stacks of a model's processes, for a model that hangs",
           FOR_VERSION, ctl_stacks },
+        { "gpus", "", "the GPUs of the server: memory, utilization, power", FOR_ALL, ctl_gpus },
         { "members", "MODEL", "the instance groups of a model that take certain batch sizes",
           FOR_VERSION, ctl_members },
         { "metadata", "[MODEL]", "name and version of the server, or a model's inputs and outputs",

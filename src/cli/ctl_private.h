@@ -84,5 +84,6 @@ struct error *ctl_stacks(struct ctl *c);
 struct error *ctl_stats(struct ctl *c);
 struct error *ctl_metadata(struct ctl *c);
 struct error *ctl_config(struct ctl *c);
+struct error *ctl_gpus(struct ctl *c);
 struct error *ctl_graph(struct ctl *c);
 struct error *ctl_infer(struct ctl *c);

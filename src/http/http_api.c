@@ -20,6 +20,7 @@ static const struct http_route rows[] = {
         { VERSION "/infer", POST, ENDPOINT_INFERENCE, NULL, http_infer_post },
 
         { "/v2/models/stats", GET, ENDPOINT_STATISTICS, HTTP_JSON, http_metadata_statistics },
+        { "/v2/gpus", GET, ENDPOINT_STATISTICS, HTTP_JSON, http_metadata_gpus },
         { "/v2/logging", GET, ENDPOINT_LOGGING, HTTP_JSON, http_logging_get },
         { "/v2/logging", POST, ENDPOINT_LOGGING, HTTP_JSON, http_logging_post },
 

@@ -24,6 +24,7 @@ void http_metadata_model(struct http_call *call);
 void http_metadata_config(struct http_call *call);
 void http_metadata_config_source(struct http_call *call);
 void http_metadata_sequences(struct http_call *call);
+void http_metadata_gpus(struct http_call *call);
 void http_metadata_stacks(struct http_call *call);
 void http_metadata_chain(struct http_call *call);
 void http_metadata_statistics(struct http_call *call); /* of one model or of all */

@@ -126,6 +126,12 @@ void http_metadata_stacks(struct http_call *call) {
         reply_about_model_later(call, MODEL_QUERY_STACKS);
 }
 
+/* It reads NVML. */
+void http_metadata_gpus(struct http_call *call) {
+        http_metadata_reply_bulk(call,
+                                 &(struct model_query){ .kind = MODEL_QUERY_GPUS, .model = "" });
+}
+
 /* It reads a file. */
 void http_metadata_config_source(struct http_call *call) {
         reply_about_model_later(call, MODEL_QUERY_CONFIG_SOURCE);

@@ -193,6 +193,11 @@ void core_metrics_measure(struct core_metrics *m, struct repo *repo) {
         strbuf_done(&old);
 }
 
+void core_metrics_print_gpus(struct core_metrics *m, struct strbuf *out) {
+        gpu_metrics_measure(m->gpus);
+        gpu_metrics_print_json(m->gpus, out);
+}
+
 struct error *core_metrics_count_rejected(struct core_metrics *m, const char *limit) {
         struct metric_label label = { "limit", limit };
         struct metric      *metric;

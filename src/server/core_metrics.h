@@ -32,6 +32,9 @@ void                 core_metrics_free(struct core_metrics *m);
 /* Reads the readiness of the models, and the GPUs, for the page that is printed next. No lock may be held. */
 void core_metrics_measure(struct core_metrics *m, struct repo *repo);
 
+/* The GPUs, after a reading, for server_gpus(). No lock may be held. */
+void core_metrics_print_gpus(struct core_metrics *m, struct strbuf *out);
+
 /* Increments neso_rejected_total{limit="<limit>"}. */
 struct error *core_metrics_count_rejected(struct core_metrics *m, const char *limit) NODISCARD;
 /* Increments neso_api_key_refused_total{key="<key>",reason="<reason>"}. */

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/mem.h"
+#include "codec/json_writer.h"
 #include "gpu/cuda_driver_api.h"
 #include "gpu/gpu.h"
 #include "gpu/gpu_meter.h"
@@ -199,4 +200,67 @@ void gpu_metrics_print(struct gpu_metrics *m, struct strbuf *out) {
         put_readings(m, out);
         put_info(gpus, out);
         put_gpus(out, gpus);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+/* Unknown values are left out. */
+static void put_known(struct json_writer *w, const struct gpu_readings *readings) {
+        static const char *const keys[N_GPU_READINGS] = {
+                [GPU_UTILIZATION] = "utilization",      [GPU_MEMORY_TOTAL] = NULL,
+                [GPU_MEMORY_USED] = "memory_used_bytes", [GPU_POWER] = "power_watts",
+                [GPU_POWER_LIMIT] = "power_limit_watts", [GPU_ENERGY] = "energy_joules",
+        };
+
+        for (size_t i = 0; i < N_GPU_READINGS; i++)
+                if (readings->is_known[i] && keys[i] != NULL) {
+                        json_key(w, keys[i]);
+                        if (i == GPU_MEMORY_USED)
+                                json_put_u64(w, (uint64_t)readings->values[i]);
+                        else
+                                json_put_f64(w, readings->values[i]);
+                }
+}
+
+static void put_gpu(struct json_writer *w, const struct gpus *gpus, const struct gpu_info *info,
+                    const struct gpu_readings *readings) {
+        struct gpu_pool_usage usage = gpu_pool_usage(gpus, info->device);
+        char                  capability[32];
+
+        (void)snprintf(capability, sizeof(capability), "%d.%d", info->major, info->minor);
+        json_begin_object(w);
+        json_key(w, "device");
+        json_put_i64(w, info->device);
+        json_key(w, "name");
+        json_put_string(w, info->name);
+        json_key(w, "uuid");
+        json_put_string(w, info->uuid);
+        json_key(w, "pci_bus_id");
+        json_put_string(w, info->pci_bus_id);
+        json_key(w, "compute_capability");
+        json_put_string(w, capability);
+        json_key(w, "memory_total_bytes");
+        json_put_u64(w, info->total_bytes);
+        put_known(w, readings);
+        json_key(w, "pool_total_bytes");
+        json_put_u64(w, usage.total_bytes);
+        json_key(w, "pool_used_bytes");
+        json_put_u64(w, usage.used_bytes);
+        json_end_object(w);
+}
+
+void gpu_metrics_print_json(struct gpu_metrics *m, struct strbuf *out) {
+        const struct gpus *gpus = m->options.gpus;
+        struct json_writer w;
+
+        json_writer_init(&w, out);
+        json_begin_object(&w);
+        json_key(&w, "gpus");
+        json_begin_array(&w);
+        mutex_lock(&m->lock);
+        for (size_t i = 0; i < gpus_count(gpus); i++)
+                put_gpu(&w, gpus, gpus_at(gpus, i), &m->readings[i]);
+        mutex_unlock(&m->lock);
+        json_end_array(&w);
+        json_end_object(&w);
 }

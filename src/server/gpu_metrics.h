@@ -30,5 +30,7 @@ void                gpu_metrics_free(struct gpu_metrics *m);
 
 /* Reads NVML for the page that is printed next. No lock may be held. */
 void gpu_metrics_measure(struct gpu_metrics *m);
+/* Prints {"gpus":[...]}, see NESO_ServerGpus(); without GPUs the list is empty. */
+void gpu_metrics_print_json(struct gpu_metrics *m, struct strbuf *out);
 /* The registry is locked meanwhile. */
 void gpu_metrics_print(struct gpu_metrics *m, struct strbuf *out);

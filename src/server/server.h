@@ -136,6 +136,8 @@ struct error *server_model_sequences(struct server *s, const char *name, int64_t
  * processes. Takes seconds for a process that does not respond. */
 struct error *server_model_stacks(struct server *s, const char *name, int64_t version,
                                   struct message **ret) NODISCARD;
+/* The GPUs and their readings, which may take some milliseconds. */
+struct error *server_gpus(struct server *s, struct message **ret) NODISCARD;
 /* Reads what the metrics page shows of queues, instances and models at this moment. To be called before the
  * registry is printed, whose lock has a higher rank than theirs. */
 void server_measure(struct server *s);

@@ -7,6 +7,7 @@
 #include "pipeline/step_models.h"
 #include "repo/model_instances.h"
 #include "repo/repo.h"
+#include "server/core_metrics.h"
 #include "server/server.h"
 #include "server/server_chain.h"
 
@@ -150,5 +151,13 @@ struct error *server_model_index(struct server *s, bool only_ready, struct messa
         repo_index_read(s->repo, only_ready, &index);
         repo_index_print(&index, &out);
         repo_index_done(&index);
+        return message_new_take(&out, ret);
+}
+
+struct error *server_gpus(struct server *s, struct message **ret) {
+        struct strbuf out;
+
+        strbuf_init(&out, 0);
+        core_metrics_print_gpus(s->core, &out);
         return message_new_take(&out, ret);
 }

@@ -145,16 +145,17 @@ def page(chromium):
 
 @pytest.fixture(scope="session")
 def start(tmp_path_factory):
-    """start(models, options..., files={path: text}) gives a server, which ends with the session."""
+    """start(models, options..., files={path: text}, environment={}) gives a server, which ends with the session."""
     servers = []
 
-    def start_one(models, *options, files=None):
+    def start_one(models, *options, files=None, environment=None):
         e2e.require_build(("identity",))
         folder = tmp_path_factory.mktemp("models")
         e2e.write_repository(folder, models)
         for path, text in (files or {}).items():
             (folder / path).write_text(text)
-        servers.append(e2e.Server(folder, options))
+        under = ("env", *(f"{name}={value}" for name, value in (environment or {}).items()))
+        servers.append(e2e.Server(folder, options, under=under))
         return servers[-1]
 
     yield start_one

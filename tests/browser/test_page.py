@@ -680,6 +680,27 @@ def test_language_models_have_a_table_once_they_were_asked(start, page):
     page.screenshot("language_models")
 
 
+def test_gpus_have_a_table(start, page, tmp_path):
+    values = tmp_path / "values"
+    values.write_text("0.utilization=42\n0.power=75500\n1.utilization=fail\n")
+    server = start({"echo": ECHO}, environment={"LD_LIBRARY_PATH": str(BUILD / "tests" / "gpu"),
+                                                "NESO_FAKE_NVML_FILE": str(values)})
+    page.open(server)
+    page.wait(lambda: page.id("gpus").is_displayed(), "the table")
+    cells = page.id("gpus-rows").find_elements(By.TAG_NAME, "td")
+    assert [cells[i].text for i in (0, 2, 3, 4, 5, 7, 9)] == ["0", "42", "1024", "64", "0", "76", "9.0"]
+    assert [cells[i].text for i in (10, 12)] == ["1", ""]
+    values.write_text("0.utilization=43\n")
+    page.wait(lambda: cells[2].text == "43", "the new value")
+    page.screenshot("gpus")
+
+
+def test_no_gpus_no_table(many, page):
+    page.open(many)
+    page.wait(lambda: page.text("model-count") == "500 ready", "all are there")
+    assert not page.id("gpus").is_displayed()
+
+
 def test_500_models_are_filtered_and_sorted(many, page):
     page.open(many)
     page.wait(lambda: page.text("model-count") == "500 ready", "all are there")

@@ -62,7 +62,18 @@ ENSEMBLE = {"name": "ens", "input": [{"name": "RAW"}], "output": [{"name": "OUT"
                 {"model_name": "net", "model_version": 3, "input_map": {"X": "mid", "Y": "RAW"},
                  "output_map": {"Z": "OUT"}}]}}
 
+GPUS = [{"device": 0, "name": "H100", "uuid": "GPU-0a", "compute_capability": "9.0", "memory_total_bytes": 85899345920,
+         "utilization": 0.254, "memory_used_bytes": 1073741824, "power_watts": 75.4, "power_limit_watts": 300,
+         "pool_total_bytes": 67108864, "pool_used_bytes": 1048576},
+        {"device": 1, "name": "T4", "uuid": "GPU-0b", "compute_capability": "7.5", "memory_total_bytes": 16777216000,
+         "power_watts": 9, "pool_total_bytes": 0, "pool_used_bytes": 0}]
+
 CASES = {
+    ("gpus",): ("/v2/gpus", {"gpus": GPUS}, """\
+GPU  NAME  CC    USE  MEMORY MiB  USED MiB  POOL MiB  USED MiB     WATTS  UUID
+  0  H100  9.0  25 %       81920      1024        64         1  75 / 300  GPU-0a
+  1  T4    7.5             16000                   0         0         9  GPU-0b
+"""),
     ("stats",): ("/v2/models/stats", {"model_stats": [DIGITS, IDLE]}, """\
 MODEL   VERSION   OK  FAILED  CACHED  INFERENCES  RUNS  MEAN BATCH    TOTAL   QUEUE    INPUT    INFER   OUTPUT  BATCHES
 digits  1        204       2                 612   188        3.26  1.31 ms  210 us  4.10 us  1.02 ms  5.90 us  1:40 4:148

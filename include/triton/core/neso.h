@@ -454,6 +454,22 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerModelStacks(
         struct TRITONSERVER_Server *server, const char *model_name, int64_t model_version,
         struct TRITONSERVER_Message **stacks);
 
+/* Returns the GPUs that the server may use, as JSON, to be deleted with TRITONSERVER_MessageDelete():
+ *
+ *     {"gpus": [
+ *       {"device": 0, "name": "...", "uuid": "GPU-...", "pci_bus_id": "0000:01:00.0",
+ *        "compute_capability": "9.0", "memory_total_bytes": 85899345920, "utilization": 0.25,
+ *        "memory_used_bytes": 67108864, "power_watts": 75.5, "power_limit_watts": 300,
+ *        "energy_joules": 1000.25, "pool_total_bytes": 67108864, "pool_used_bytes": 1024}]}
+ *
+ * The list is empty without GPUs. Members from "utilization" to "energy_joules" are missing when NVML
+ * cannot tell them, or with allow-gpu-metrics=false; they are at most one metrics interval old. The call
+ * may take some milliseconds.
+ *
+ * INVALID_ARG when an argument is NULL. */
+TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *NESO_ServerGpus(
+        struct TRITONSERVER_Server *server, struct TRITONSERVER_Message **gpus);
+
 /* Sets an option by its name on the command line, from the same text: "chain-strict-unload", "true". An
  * option that may be given several times gets one more value. The options that a server in a program has
  * are listed at the end of docs/options.md; a few of them mean less than on the command line:

@@ -3,6 +3,7 @@
 import {askForKey, Refusal, request, requestJson} from "./api.js";
 import {bytes, byId, count, make, reveal, say, setText, showTiles, span} from "./dom.js";
 import {Detail} from "./detail.js";
+import {Gpus} from "./gpus.js";
 import {LanguageModels} from "./language.js";
 import {Models} from "./model.js";
 import {Plot} from "./plot.js";
@@ -18,6 +19,7 @@ const SAMPLE = {requests: 0, cpu: 2, rss: 3};
 const seen = {boot: 0, seq: 0, log: 0};
 const models = new Models();
 const languageModels = new LanguageModels();
+const gpus = new Gpus();
 let before = null; // the "server" part of the answer before
 let ratePlot = null, cpuPlot = null;
 
@@ -118,6 +120,7 @@ async function look() {
   showServer(answer.server, models.all().reduce((sum, model) => sum + model.rate, 0));
   showLog(answer.log);
   await languageModels.look();
+  await gpus.look();
   detail.show();
   detail.tick(answer.server.now_ms / 1000);
 }

@@ -46,6 +46,8 @@ static void call_descriptions(struct TRITONSERVER_Server *server) {
         delete_message(message, "INPUT0");
         OK(NESO_ServerModelStacks, server, "calls", -1, &message);
         delete_message(message, "\"process\":{\"stacks\":\"nowhere\"}}],\"left_out\":0}");
+        OK(NESO_ServerGpus, server, &message);
+        delete_message(message, "{\"gpus\":[]}");
         OK(TRITONSERVER_ServerModelIndex, server, TRITONSERVER_INDEX_FLAG_READY, &message);
         delete_message(message, "calls");
 }

@@ -162,6 +162,13 @@ struct TRITONSERVER_Error *NESO_ServerModelStacks(struct TRITONSERVER_Server *s,
         return about("stacks", model, version, ret);
 }
 
+struct TRITONSERVER_Error *NESO_ServerGpus(struct TRITONSERVER_Server   *s,
+                                           struct TRITONSERVER_Message **ret) {
+        (void)s;
+        *ret = fake_message(mem_printf("{\"gpus\":[]}"));
+        return NULL;
+}
+
 struct TRITONSERVER_Error *TRITONSERVER_ServerModelIndex(struct TRITONSERVER_Server   *s,
                                                          uint32_t                      flags,
                                                          struct TRITONSERVER_Message **ret) {

@@ -112,6 +112,7 @@ static void test_metadata(void **state) {
                   "{\"sequences\":\"simple\",\"version\":-1}" },
                 { "GET /v2/models/simple/versions/3/sequences", NULL, 200,
                   "{\"sequences\":\"simple\",\"version\":3}" },
+                { "GET /v2/gpus", NULL, 200, "{\"gpus\":[]}" },
                 { "GET /v2/models/simple/stacks", NULL, 200,
                   "{\"stacks\":\"simple\",\"version\":-1}" },
                 { "GET /v2/models/simple/versions/3/stacks", NULL, 200,
