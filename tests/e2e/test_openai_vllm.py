@@ -43,7 +43,8 @@ def make_models(folder):
                 "1/model.json": json.dumps(engine), "1/multi_lora.json": '{"doll": "/x", "sheep": "/y"}'},
         "plain": {"config.pbtxt": KINDS + lab.parameters(REPORT_CUSTOM_METRICS="true"),
                   "1/model.json": json.dumps({**without, "runner": "generate"})},
-        "checked": {"config.pbtxt": KINDS + lab.parameters(ENABLE_VLLM_HEALTH_CHECK="true"),
+        "checked": {"config.pbtxt": KINDS + lab.parameters(ENABLE_VLLM_HEALTH_CHECK="true",
+                                                              openai_max_tokens="40"),
                     "1/model.json": json.dumps(without)},
         "absent": {"config.pbtxt": KINDS, "1/model.json": json.dumps({**without, "model": "missing"})},
         "render": lab.models(folder / "log")["render"]}
@@ -62,6 +63,7 @@ def server(request, tmp_path_factory):
         "--model-control-mode=explicit", *(f"--load-model={name}" for name in ("llm", "plain", "checked", "render"))),
         ("http", "metrics"), under=("env", f"PYTHONPATH={E2E / 'vllm_stand_in'}", "PYTHONDONTWRITEBYTECODE=1"))
     started.log_file, started.whose = folder / "log", request.param
+    started.program_text = (folder / "backends" / "vllm" / "model.py").read_text(encoding="utf-8")
     yield started
     assert started.stop() == 0
 
@@ -86,12 +88,31 @@ def test_3_a_completion(server):
     assert found["choices"][0]["finish_reason"] == "length"
 
 
+def test_3_a_completion_without_a_limit(server):
+    """vLLM's own is 16 tokens."""
+    prompt = " ".join("abcdefghijklmnopqrst")
+    found = complete(server, "llm", prompt).json
+    assert (found["usage"]["completion_tokens"], found["choices"][0]["finish_reason"]) == (16, "length")
+    found = complete(server, "checked", prompt).json
+    assert (found["usage"]["completion_tokens"], found["choices"][0]["finish_reason"]) == (20, "stop")
+
+
 def test_3_a_stream(server):
     found = chunks(complete(server, "llm", "one two three", stream=True, stop="three",
                             stream_options={"include_usage": True}).body)
     assert [(c["text"], c["finish_reason"]) for one in found for c in one["choices"]] == [
         ("one", None), (" two", "stop")]
     assert found[-1]["usage"] == {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+
+
+def test_3_a_stream_that_repeats_the_prompt(server):
+    """The program refuses that, so the server does it, once for each choice."""
+    found = chunks(complete(server, "llm", ["one two", "x"], stream=True, echo=True, n=2).body)
+    texts = {}
+    for one in found:
+        for choice in one["choices"]:
+            texts.setdefault(choice["index"], []).append(choice["text"])
+    assert texts == {0: ["one two", "one", " two"], 1: ["one two", "one#1", " two#1"], 2: ["x", "x"], 3: ["x", "x#1"]}
 
 
 def test_3_several_choices(server):
@@ -168,6 +189,25 @@ def test_3_embeddings_without_the_input_that_is_required(server):
     assert answer.json["usage"]["prompt_tokens"] == 3
     answer = call(server, "/v1/embeddings", {"model": "llm", "input": "a b"})
     assert answer.json["data"][0]["embedding"] == [3, 3, 3]
+
+
+def test_3_embeddings_of_token_ids(server):
+    def ask(ids):
+        return call(server, "/v1/embeddings", {"model": "llm", "input": ids})
+
+    answer = ask([101, 7592, 102])
+    assert ([row["embedding"] for row in answer.json["data"]], answer.json["usage"]["prompt_tokens"]) == ([[0, 0, 0]], 3)
+    answer = ask([[101], [7, 8]])
+    assert ([row["index"] for row in answer.json["data"]], answer.json["usage"]["prompt_tokens"]) == ([0, 1], 3)
+    for wrong in ([1.5], [-1], [[1, "a"]], [1 << 31]):
+        answer = ask(wrong)
+        assert (answer.status, answer.error["param"]) == (400, "input")
+        assert answer.error["message"] == "the token ids in 'input' must be integers from 0 to 2147483647"
+    assert ask([[1], []]).error["message"] == "'input' has an empty list of token ids"
+    assert ask([[1], 2]).error["message"] == "'input' mixes token ids and lists of them"
+
+
+def test_3_a_model_that_makes_no_embeddings(server):
     answer = call(server, "/v1/embeddings", {"model": "plain", "input": "a b"})
     assert answer.status == 500
     assert answer.error["message"] == "Error generating stream: Model plain does not support 'embed' request"
@@ -239,16 +279,29 @@ def test_3_the_endpoint_generate(server):
     found = generate(server, {"text_input": "a b", "exclude_input_in_output": True, "return_cumulative_logprob": True,
                               "return_num_output_tokens": True, "sampling_parameters": '{"logprobs": 1}'}).json
     assert (found["text_output"], found["cumulative_logprob"], found["num_output_tokens"]) == ("a b", -1.0, 2)
+    found = generate(server, {"text_input": "", "embedding_request": '{"input": [7, 8]}', "return_num_input_tokens": True})
+    assert (found.json["text_output"], found.json["num_input_tokens"]) == ("[0.0, 0.0, 0.0]", 2)
 
 
-def test_3_their_program_alone(server):
-    """What vllm_model.py leaves out."""
-    if server.whose == "ours":
-        pytest.skip("vllm_model.py has no images, and takes parameters as a tensor alone")
+def test_3_parameters_of_the_request(server):
+    """They are texts of numbers with some clients."""
     assert generate(server, {"text_input": "a b c", "max_tokens": 2}).json["text_output"] == "a b ca b"
+    found = generate(server, {"text_input": "a b c", "max_tokens": "2", "temperature": "0"})
+    assert found.json["text_output"] == "a b ca b"
+
+
+def test_3_invalid_inputs(server):
+    if "Invalid sampling_parameters" not in server.program_text and server.whose == "theirs":
+        pytest.skip("this version of the program raises an exception of Python's")
+    for text, more in (("{no", "expected a valid JSON object."), ("[]", "expected a JSON object.")):
+        answer = generate(server, {"text_input": "a", "sampling_parameters": text})
+        assert (answer.status, answer.json["error"]) == (400, f"Invalid sampling_parameters: {more}")
     answer = call(server, "/v2/models/llm/generate_stream", {
         "text_input": "a", "stream": True, "exclude_input_in_output": False})
     assert "When streaming, `exclude_input_in_output` = False is not allowed." in answer.body.decode()
+
+
+def test_3_images(server):
     found = generate(server, {"text_input": "a", "exclude_input_in_output": True, "image": ["YWJj", "YQ=="]})
     assert found.json["text_output"] == "a+3+1"
 

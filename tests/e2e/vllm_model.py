@@ -5,6 +5,7 @@ errors and the names of its metrics. There is no engine below: vllm_stand_in/sta
 Its own program is tested by the same tests where it is at hand (test_openai_vllm.py).
 """
 import asyncio
+import base64
 import json
 import os
 import queue
@@ -22,8 +23,9 @@ INPUTS = [("text_input", "TYPE_STRING", 1, False), ("image", "TYPE_STRING", -1, 
 OUTPUTS = [("text_output", "TYPE_STRING", -1), ("finish_reason", "TYPE_STRING", -1),
            ("cumulative_logprob", "TYPE_FP32", -1), ("logprobs", "TYPE_STRING", -1),
            ("num_input_tokens", "TYPE_UINT32", 1), ("num_output_tokens", "TYPE_UINT32", -1)]
-SAMPLING = {"n", "temperature", "top_p", "top_k", "min_p", "seed", "stop", "max_tokens", "logprobs", "logit_bias",
-            "frequency_penalty", "presence_penalty", "structured_outputs", "lora_name"}
+SAMPLING = {"n": int, "temperature": float, "top_p": float, "top_k": int, "min_p": float, "seed": int, "max_tokens": int,
+            "logprobs": int, "frequency_penalty": float, "presence_penalty": float, "structured_outputs": str,
+            "lora_name": str, "stop": list, "logit_bias": dict}
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 
@@ -34,14 +36,37 @@ def is_true(parameters, name):
     return name in parameters and parameters[name]["string_value"].lower() == "true"
 
 
+class Refused(Exception):
+    pass
+
+
 class Asked:
     """A request: its inputs, and the parameters of sampling."""
 
     def __init__(self, request):
         self.values = {t.name(): t.as_numpy().reshape(-1) for t in request.inputs()}
-        self.sampling = json.loads(self.text("sampling_parameters", "{}"))
+        self.sampling = self.read_sampling(self.text("sampling_parameters", request.parameters()))
         self.lora = self.sampling.get("lora_name")
         self.stream = self.flag("stream")
+
+    @staticmethod
+    def read_sampling(text):
+        try:
+            found = json.loads(text)
+        except json.JSONDecodeError:
+            raise Refused("Invalid sampling_parameters: expected a valid JSON object.") from None
+        if not isinstance(found, dict):
+            raise Refused("Invalid sampling_parameters: expected a JSON object.")
+        return found
+
+    def check(self):
+        """Texts of numbers are numbers. The reason of the error is in the log alone."""
+        try:
+            self.sampling = {name: SAMPLING[name](value) for name, value in self.sampling.items()}
+        except (KeyError, TypeError, ValueError):
+            raise AttributeError("'NoneType' object has no attribute 'lora_name'") from None
+        if self.stream and not self.values.get("exclude_input_in_output", [True])[0]:
+            raise ValueError("When streaming, `exclude_input_in_output` = False is not allowed.")
 
     def text(self, name, default=None):
         return self.values[name][0].decode() if name in self.values else default
@@ -123,7 +148,12 @@ class TritonPythonModel:
             self.refuse_all(requests)
             return
         for request in requests:
-            sender, asked = request.get_response_sender(), Asked(request)
+            sender = request.get_response_sender()
+            try:
+                asked = Asked(request)
+            except Refused as error:
+                self.ready.put((sender, self.failure(str(error), pb_utils.TritonError.INVALID_ARG), FINAL))
+                continue
             wrong = self.wrong_lora(asked.lora)
             if wrong is not None:
                 self.ready.put((sender, self.failure(wrong), FINAL))
@@ -145,8 +175,8 @@ class TritonPythonModel:
             f"LoRA {name} is not supported, we currently support {list(self.loras)}")
 
     @staticmethod
-    def failure(text):
-        return pb_utils.InferenceResponse(error=pb_utils.TritonError(text))
+    def failure(text, code=pb_utils.TritonError.INTERNAL):
+        return pb_utils.InferenceResponse(error=pb_utils.TritonError(text, code))
 
     async def infer(self, asked, sender):
         self.running += 1
@@ -166,10 +196,12 @@ class TritonPythonModel:
     @staticmethod
     def embed(asked):
         wanted = json.loads(asked.text("embedding_request"))
-        made = vector(wanted["input"], wanted.get("pooling_params", {}).get("dimensions", [None])[0])
+        text = wanted["input"] if isinstance(wanted["input"], str) else ""
+        tokens = prompt_words(text) if text else wanted["input"]
+        made = vector(text, wanted.get("pooling_params", {}).get("dimensions", [None])[0])
         return pb_utils.InferenceResponse([
             pb_utils.Tensor("text_output", np.array([json.dumps(made)], dtype=np.object_)),
-            pb_utils.Tensor("num_input_tokens", np.array(len(prompt_words(wanted["input"])), dtype=np.uint32))])
+            pb_utils.Tensor("num_input_tokens", np.array(len(tokens), dtype=np.uint32))])
 
     def note(self, word):
         with open(self.log, "a", encoding="ascii") as file:
@@ -177,8 +209,7 @@ class TritonPythonModel:
 
     async def generate(self, asked, sender):
         text = asked.text("text_input")
-        if set(asked.sampling) - SAMPLING:  # the reason is in the log alone
-            raise AttributeError("'NoneType' object has no attribute 'lora_name'")
+        asked.check()
         self.is_dead = self.is_dead or text == "@die"
         if self.is_dead:
             raise RuntimeError("EngineCore encountered an issue.")
@@ -187,6 +218,7 @@ class TritonPythonModel:
             return
         adapter = None if asked.lora is None else self.loras[asked.lora]
         words, reason = answer_words(text, asked.sampling, adapter)
+        words += [f"+{len(base64.b64decode(image))}" for image in asked.values.get("image", [])]
         pieces = [[word] for word in words] if asked.stream and words else [words]
         for number, piece in enumerate(pieces):
             is_last = number == len(pieces) - 1
@@ -221,7 +253,8 @@ class TritonPythonModel:
         if asked.flag("return_finish_reason"):
             made.append(("finish_reason", [reason] * n, np.object_))
         if asked.flag("return_cumulative_logprob"):
-            made.append(("cumulative_logprob", [-0.5 * len(words)] * n, np.float32))
+            each = -0.5 if "logprobs" in asked.sampling else np.nan
+            made.append(("cumulative_logprob", [each * len(words)] * n, np.float32))
         if asked.flag("return_logprobs"):
             made.append(("logprobs", [self.logprobs(one, asked.sampling.get("logprobs")) for one in lists], np.object_))
         if asked.flag("return_num_input_tokens"):
