@@ -59,7 +59,6 @@ static bool is_python_timeout(const char *value) {
         return str_starts(str_of(value), STR_LIT("python,stub-timeout-seconds="));
 }
 
-#define NO_GPU "has no effect: there is no GPU support yet"
 #define POSIX                                                                                      \
         "is a POSIX extended regular expression here: \\d, (?i) and lazy matches are not there; "  \
         "upper and lower case match in any case"

@@ -239,12 +239,12 @@ static const struct parameter_row parameters[] = {
         { "python", "ASYNC_CONCURRENCY", NULL, NOTE_DIFFERS,
           ONLY_HERE "executions of async execute" },
         { "python", "EXECUTE_TIMEOUT_MS", NULL, NOTE_DIFFERS, ONLY_HERE "the longest execution" },
+        { "python", "FORCE_CPU_ONLY_INPUT_TENSORS", "no", NOTE_DIFFERS,
+          "has no effect: the server copies tensors on GPUs to main memory" },
 };
 
 /* The same for a machine without GPUs. */
 static const struct parameter_row gpu_parameters[] = {
-        { "python", "FORCE_CPU_ONLY_INPUT_TENSORS", "no", NOTE_DIFFERS,
-          NO_GPU ", so tensors are in main memory" },
         { "onnxruntime", "gpu_mem_limit", NULL, NOTE_DIFFERS, NO_GPU },
         { "onnxruntime", "arena_extend_strategy", NULL, NOTE_DIFFERS, NO_GPU },
         { "onnxruntime", "cudnn_conv_algo_search", NULL, NOTE_DIFFERS, NO_GPU },
