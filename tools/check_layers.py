@@ -50,7 +50,7 @@ LAYERS = {
     "openai": ["base", "codec", "core_api", "auth", "call", "public"],
     "http": FRONT + ["openai", "web", "public"],
     "grpc": FRONT + ["public"],
-    "load": ["base", "codec", "options", "net", "public"],
+    "load": ["base", "codec", "options", "gpu", "net", "public"],
     "tune": ["base", "codec", "options", "net", "load", "public"],
     "cli": FRONT + ["options", "openai", "web", "http", "grpc", "load", "tune", "public"],
 }

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/mem.h"
+#include "codec/base64.h"
 #include "codec/json_writer.h"
 #include "load/grpc_message.h"
 #include "load/wire.h"
@@ -164,6 +165,26 @@ static void put_region(const struct control_subject *s, struct strbuf *out) {
         json_end_object(&w);
 }
 
+static void put_cuda_region(const struct control_subject *s, struct strbuf *out) {
+        AUTO_STRBUF        handle = { 0 };
+        struct json_writer w;
+
+        strbuf_init(&handle, 0);
+        base64_encode(s->handle, &handle);
+        json_writer_init(&w, out);
+        json_begin_object(&w);
+        json_key(&w, "raw_handle");
+        json_begin_object(&w);
+        json_key(&w, "b64");
+        json_put_string(&w, strbuf_cstr(&handle));
+        json_end_object(&w);
+        json_key(&w, "device_id");
+        json_put_u64(&w, (uint64_t)s->device);
+        json_key(&w, "byte_size");
+        json_put_u64(&w, s->region_bytes);
+        json_end_object(&w);
+}
+
 /* {"parameters":{"config":"..."}} */
 static void put_load(const struct control_subject *s, struct strbuf *out) {
         struct json_writer w;
@@ -197,6 +218,15 @@ static void make_http(struct control *c, enum control_question q, const struct c
         case CONTROL_UNREGISTER:
                 parts.method = "POST";
                 strbuf_printf(&path, "/v2/systemsharedmemory/region/%s/unregister", s->region);
+                break;
+        case CONTROL_REGISTER_CUDA:
+                parts.method = "POST";
+                strbuf_printf(&path, "/v2/cudasharedmemory/region/%s/register", s->region);
+                put_cuda_region(s, &body);
+                break;
+        case CONTROL_UNREGISTER_CUDA:
+                parts.method = "POST";
+                strbuf_printf(&path, "/v2/cudasharedmemory/region/%s/unregister", s->region);
                 break;
         case CONTROL_LOAD:
                 parts.method = "POST";

@@ -20,8 +20,10 @@ enum control_question {
         CONTROL_METADATA, /* of the model */
         CONTROL_CONFIG,
         CONTROL_STATISTICS, /* of the model; of all models when `model` is NULL */
-        CONTROL_REGISTER,   /* a region of shared memory */
+        CONTROL_REGISTER,   /* a region of system shared memory */
         CONTROL_UNREGISTER,
+        CONTROL_REGISTER_CUDA,
+        CONTROL_UNREGISTER_CUDA,
         CONTROL_LOAD, /* loads the model, with `config` */
         CONTROL_PAGE, /* HTTP: any page, by its path */
 };
@@ -30,6 +32,8 @@ struct control_subject {
         const char *model, *version; /* version NULL: the newest */
         const char *region;          /* its name and, with a slash before, its key */
         uint64_t    region_bytes;
+        struct str  handle; /* of CONTROL_REGISTER_CUDA */
+        int         device;
         const char *path;   /* of CONTROL_PAGE */
         struct str  config; /* of CONTROL_LOAD: a whole configuration as JSON */
 };

@@ -19,15 +19,33 @@ static const struct {
                                &inference__system_shared_memory_register_response__descriptor },
         [CONTROL_UNREGISTER] = { "SystemSharedMemoryUnregister",
                                  &inference__system_shared_memory_unregister_response__descriptor },
+        [CONTROL_REGISTER_CUDA] = { "CudaSharedMemoryRegister",
+                                    &inference__cuda_shared_memory_register_response__descriptor },
+        [CONTROL_UNREGISTER_CUDA] = { "CudaSharedMemoryUnregister",
+                                      &inference__cuda_shared_memory_unregister_response__descriptor },
         [CONTROL_LOAD] = { "RepositoryModelLoad",
                            &inference__repository_model_load_response__descriptor },
 };
 
+/* The fields after the name of the region. */
+static void put_region(enum control_question q, const struct control_subject *s,
+                       struct strbuf *out) {
+        AUTO_CHARS key = mem_printf("/%s", s->region);
+
+        if (q == CONTROL_REGISTER)
+                wire_put_bytes_field(out, 2, str_of(key));
+        if (q == CONTROL_REGISTER_CUDA) {
+                wire_put_bytes_field(out, 2, s->handle);
+                wire_put_number_field(out, 3, (uint64_t)s->device);
+        }
+        if (q == CONTROL_REGISTER || q == CONTROL_REGISTER_CUDA)
+                wire_put_number_field(out, 4, s->region_bytes);
+}
+
 struct error *grpc_message_make(const struct target *t, enum control_question q,
                                 const struct control_subject *s, struct strbuf *ret_head,
                                 struct strbuf *ret_message) {
-        const char *name = q == CONTROL_REGISTER || q == CONTROL_UNREGISTER ? s->region : s->model;
-        AUTO_CHARS  key = NULL;
+        const char *name = s->region != NULL ? s->region : s->model;
 
         wire_put_grpc_head(t, questions[q].method, ret_head);
         if (q == CONTROL_LOAD) { /* its first field is the repository */
@@ -37,13 +55,10 @@ struct error *grpc_message_make(const struct target *t, enum control_question q,
         }
         if (name != NULL)
                 wire_put_bytes_field(ret_message, 1, str_of(name));
-        if (q == CONTROL_REGISTER) {
-                key = mem_printf("/%s", s->region);
-                wire_put_bytes_field(ret_message, 2, str_of(key));
-                wire_put_number_field(ret_message, 4, s->region_bytes);
-        } else if (q != CONTROL_UNREGISTER && s->version != NULL) {
+        if (s->region != NULL)
+                put_region(q, s, ret_message);
+        else if (s->version != NULL)
                 wire_put_bytes_field(ret_message, 2, str_of(s->version));
-        }
         return strbuf_check(ret_message, "a question");
 }
 

@@ -241,7 +241,7 @@ static void lower(char *word) {
 static struct error *check_words(const struct load_values *v) {
         static const char *const protocols[] = { "http", "grpc", NULL };
         static const char *const formats[] = { "binary", "json", NULL };
-        static const char *const places[] = { "none", "system", NULL };
+        static const char *const places[] = { "none", "system", "cuda", NULL };
         static const char *const distributions[] = { "constant", "poisson", NULL };
         static const char *const modes[] = { "time_windows", "count_windows", NULL };
         static const char *const types[] = { "PEM", NULL };
@@ -253,8 +253,6 @@ static struct error *check_words(const struct load_values *v) {
         if (strcmp(v->compression, "none") != 0 && strcmp(v->protocol, "grpc") != 0)
                 return error_new_text(ERR_INVALID_ARG,
                                       "--grpc-compression-algorithm needs -i grpc");
-        if (strcmp(v->shared_memory, "cuda") == 0)
-                return error_new_text(ERR_UNSUPPORTED, "--shared-memory: 'cuda' is not supported");
         TRY(check_word("protocol", v->protocol, protocols));
         TRY(check_word("input-tensor-format", v->input_format, formats));
         TRY(check_word("output-tensor-format", v->output_format, formats));

@@ -2,6 +2,7 @@
 #include "load/load_regions.h"
 
 #include "base/mem.h"
+#include "gpu/gpu.h"
 #include "load/control.h"
 
 #include <errno.h>
@@ -18,16 +19,23 @@ struct region {
         struct strbuf values; /* owned: of an input */
         uint64_t      bytes;
         bool          is_made, is_registered;
+        void         *gpu_memory; /* owned; NULL: none */
+        unsigned char handle[GPU_SHARE_BYTES];
 };
 
 struct load_regions {
-        struct region *regions; /* owned: of the inputs, then of the outputs */
-        size_t         n_inputs, n_regions;
+        enum load_memory kind;
+        struct gpus     *gpus; /* owned */
+        int              device;
+        struct region   *regions; /* owned: of the inputs, then of the outputs */
+        size_t           n_inputs, n_regions;
 };
 
-struct load_regions *load_regions_new(const struct load_model *m, uint64_t output_bytes) {
+struct load_regions *load_regions_new(const struct load_model *m, enum load_memory kind,
+                                      uint64_t output_bytes) {
         struct load_regions *a = mem_zalloc(sizeof(*a));
 
+        a->kind = kind;
         a->n_inputs = m->n_inputs;
         a->n_regions = m->n_inputs + m->n_outputs;
         a->regions = mem_zalloc((a->n_regions + 1) * sizeof(*a->regions));
@@ -61,13 +69,11 @@ struct shm_part load_regions_output(const struct load_regions *a, size_t output)
         return (struct shm_part){ r->name, 0, r->bytes };
 }
 
-static struct error *make_region(struct region *r) {
+static struct error *make_object(struct region *r) {
         AUTO_CHARS key = mem_printf("/%s", r->name);
         int        fd;
         void      *memory;
 
-        TRY(strbuf_check(&r->values, "the inputs in shared memory"));
-        r->bytes = MAX(r->bytes, ALIGNMENT);
         fd = shm_open(key, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (fd < 0)
                 return error_errno(errno, "unable to create the shared memory %s", key);
@@ -88,21 +94,75 @@ static struct error *make_region(struct region *r) {
         return NULL;
 }
 
-static struct error *ask_control(struct control *c, enum control_question q,
-                                 const struct region *r) {
-        AUTO_STRBUF            answer = { 0 };
-        struct control_subject s = { .region = r->name, .region_bytes = r->bytes };
+/* More devices than these are not used (src/gpu). */
+#define MAX_DEVICES 64
 
+/* Without pools: each region is an allocation of its own, and begins where its handle does. */
+static struct error *open_gpus(struct load_regions *a) {
+        struct gpu_bytes    no_pools[MAX_DEVICES] = { 0 };
+        struct gpus_options options = { .is_quiet = true,
+                                        .pools = no_pools,
+                                        .n_pools = MAX_DEVICES };
+
+        for (int i = 0; i < MAX_DEVICES; i++)
+                no_pools[i].device = i;
+        TRY(gpus_open(&options, &a->gpus));
+        if (gpus_count(a->gpus) == 0)
+                return error_new_text(ERR_UNSUPPORTED,
+                                      "--shared-memory=cuda: this machine has no GPU");
+        a->device = gpus_at(a->gpus, 0)->device;
+        return NULL;
+}
+
+static struct error *make_gpu_memory(struct load_regions *a, struct region *r) {
+        struct gpu_copy copy = { .from = r->values.ptr,
+                                 .to_device = a->device,
+                                 .from_device = GPU_HOST,
+                                 .bytes = r->values.len };
+        uint64_t        offset;
+
+        TRY(gpu_alloc(a->gpus, a->device, (size_t)r->bytes, &r->gpu_memory));
+        copy.to = r->gpu_memory;
+        if (copy.bytes > 0)
+                TRY(gpu_copy_all(a->gpus, &copy, 1));
+        TRY(gpu_share(a->gpus, a->device, r->gpu_memory, r->handle, &offset));
+        if (offset != 0)
+                return error_new(ERR_INTERNAL, "the region '%s' is within an allocation", r->name);
+        return NULL;
+}
+
+static struct error *make_region(struct load_regions *a, struct region *r) {
+        TRY(strbuf_check(&r->values, "the inputs in shared memory"));
+        r->bytes = MAX(r->bytes, ALIGNMENT);
+        return a->kind == LOAD_MEMORY_CUDA ? make_gpu_memory(a, r) : make_object(r);
+}
+
+static struct error *ask_control(const struct load_regions *a, struct control *c,
+                                 const struct region *r, bool is_register) {
+        AUTO_STRBUF            answer = { 0 };
+        struct control_subject s = { .region = r->name,
+                                     .region_bytes = r->bytes,
+                                     .handle =
+                                             str_range((const char *)r->handle, sizeof(r->handle)),
+                                     .device = a->device };
+        enum control_question  q;
+
+        if (a->kind == LOAD_MEMORY_CUDA)
+                q = is_register ? CONTROL_REGISTER_CUDA : CONTROL_UNREGISTER_CUDA;
+        else
+                q = is_register ? CONTROL_REGISTER : CONTROL_UNREGISTER;
         strbuf_init(&answer, 0);
         return control_ask(c, q, &s, &answer);
 }
 
 struct error *load_regions_open(struct load_regions *a, struct control *c) {
+        if (a->kind == LOAD_MEMORY_CUDA)
+                TRY(open_gpus(a));
         for (size_t i = 0; i < a->n_regions; i++) {
                 struct region *r = &a->regions[i];
 
-                TRY(make_region(r));
-                TRY(error_wrap(ask_control(c, CONTROL_REGISTER, r), "registering shared memory"));
+                TRY(make_region(a, r));
+                TRY(error_wrap(ask_control(a, c, r, true), "registering shared memory"));
                 r->is_registered = true;
         }
         return NULL;
@@ -116,13 +176,14 @@ void load_regions_close(struct load_regions *a, struct control *c) {
                 AUTO_CHARS     key = mem_printf("/%s", r->name);
 
                 if (r->is_registered)
-                        error_free(
-                                ask_control(c, CONTROL_UNREGISTER, r)); /* the server may be gone */
+                        error_free(ask_control(a, c, r, false)); /* the server may be gone */
                 if (r->is_made)
                         shm_unlink(key);
+                gpu_free(a->gpus, a->device, r->gpu_memory);
                 free(r->name);
                 strbuf_done(&r->values);
         }
+        gpus_close(a->gpus);
         free(a->regions);
         free(a);
 }

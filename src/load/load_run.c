@@ -276,8 +276,12 @@ static struct error *make_requests(struct load_run *r) {
 
         TRY(input_set_make(&r->model, &inputs, &r->inputs));
         TRY(check_inputs(r));
-        if (strcmp(v->shared_memory, "system") == 0)
-                r->shm = o.shm = load_regions_new(&r->model, v->output_region_bytes);
+        if (strcmp(v->shared_memory, "none") != 0)
+                r->shm = o.shm =
+                        load_regions_new(&r->model,
+                                         strcmp(v->shared_memory, "cuda") == 0 ? LOAD_MEMORY_CUDA
+                                                                               : LOAD_MEMORY_SYSTEM,
+                                         v->output_region_bytes);
         TRY(request_set_make(&r->target, &r->model, &r->inputs, &o, &r->requests));
         return r->shm != NULL ? load_regions_open(r->shm, r->control) : NULL;
 }

@@ -599,8 +599,7 @@ def test_exit_codes(server):
     assert code == UNREACHABLE and "no connection to the server" in err
 
 
-@pytest.mark.parametrize("option", ["--trace-level=OFF", "--service-kind=triton_c_api",
-                                    "--shared-memory=cuda"])
+@pytest.mark.parametrize("option", ["--trace-level=OFF", "--service-kind=triton_c_api"])
 def test_what_is_missing_is_refused_by_name(option):
     code, _, err = bench_raw("-m", "m", option)
     assert code == USAGE

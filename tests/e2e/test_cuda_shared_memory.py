@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import struct
+import subprocess
 import threading
 
 import numpy
@@ -14,9 +15,10 @@ import requests
 
 import cuda_client
 import test_shared_memory as system
-from conftest import Server, is_sanitized, require_build, write_repository
+from conftest import is_sanitized, require_build
 from cuda_client import Memory, Other
 from gate import Gate, gated
+from gpus import fake_gpus, opens_gpu_server
 from grpc_stubs import SECONDS, client, stubs  # noqa: F401
 from test_http_infer import TYPES, identity, strings
 from test_shared_memory import CUDA, SYSTEM, Later, Object, assert_refused, place
@@ -40,18 +42,8 @@ MODELS.update({
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     require_build(BACKENDS)
-    if not (cuda_client.FOLDER / "libcuda.so.1").exists():
-        pytest.skip("the stand-in of CUDA's driver is not built")
-    repository = tmp_path_factory.mktemp("repository")
-    write_repository(repository, MODELS)
-    report = repository.parent / "report"
-    running = Server(repository, OPTIONS, under=(
-        "env", f"LD_LIBRARY_PATH={cuda_client.FOLDER}:{os.environ.get('LD_LIBRARY_PATH', '')}",
-        f"NESO_FAKE_GPU_REPORT={report}"))
-    yield running
-    code = running.stop()
-    assert code == 0, f"exit code {code}:\n{running.text()}"
-    assert not report.exists(), report.read_text()
+    with opens_gpu_server(tmp_path_factory.mktemp("cuda"), MODELS, *OPTIONS) as running:
+        yield running
 
 
 # ---- two clients with the same words ------------------------------------------------------------
@@ -480,19 +472,43 @@ def test_many_clients(server, client):
         assert gpu.read(0, 4) == raw
 
 
+# ---- neso bench -----------------------------------------------------------------------------------
+
+
+def run_bench(server, protocol, *more, environment=None):
+    port = server.http_port if protocol == "http" else server.port("grpc")
+    return subprocess.run(
+        [cuda_client.BUILD / "neso", "bench", "-m", "id_fp32", "--shape", "INPUT0:1000", "-i", protocol,
+         "-u", f"127.0.0.1:{port}", "--shared-memory=cuda", "--request-count", "100", *more],
+        env={**os.environ, **(environment or {})}, capture_output=True, text=True, timeout=60,
+        check=False)
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_bench(server, tmp_path, protocol):
+    """Its regions are the server's during the load alone."""
+    with fake_gpus(tmp_path) as environment:
+        done = run_bench(server, protocol, "--json", environment=environment)
+    assert done.returncode == 0, done.stderr
+    [load] = json.loads(done.stdout)["loads"]
+    assert (load["requests"], load["failed"]) == (100, 0)
+    assert Http(server).status_cuda() == []
+
+
+def test_bench_without_a_gpu(server):
+    done = run_bench(server, "http")
+    assert done.returncode == 1
+    assert "--shared-memory=cuda: this machine has no GPU" in done.stderr
+    assert Http(server).status_cuda() == []
+
+
 # ---- the server's end ---------------------------------------------------------------------------
 
 
 def test_stop_with_regions(tmp_path):
     """The server closes what clients have left registered."""
-    require_build(BACKENDS)
-    write_repository(tmp_path, {"id_fp32": MODELS["id_fp32"]})
-    report = tmp_path / "report"
-    running = Server(tmp_path, OPTIONS, under=(
-        "env", f"LD_LIBRARY_PATH={cuda_client.FOLDER}:{os.environ.get('LD_LIBRARY_PATH', '')}",
-        f"NESO_FAKE_GPU_REPORT={report}"))
-    with Memory(bytes(PAGE)) as gpu:
+    models = {"id_fp32": MODELS["id_fp32"]}
+    with opens_gpu_server(tmp_path, models, *OPTIONS) as running, Memory(bytes(PAGE)) as gpu:
         Http(running).register_cuda("r", gpu.handle(), PAGE)
         assert is_open(running)
         assert running.stop() == 0
-    assert not report.exists(), report.read_text()

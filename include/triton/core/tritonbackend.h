@@ -91,7 +91,8 @@ TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_ApiVersion(uint32_t *ma
 
 /* `byte_size` bytes of that kind of memory on that device. UNAVAILABLE when there are not as
  * many left, UNSUPPORTED for a kind of memory that this server does not have: the backend may
- * then ask for another kind. */
+ * then ask for another kind. INVALID_ARG for a device that the server does not use. When the
+ * pool of pinned memory is full, ordinary memory comes in its place. */
 TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_MemoryManagerAllocate(
         TRITONBACKEND_MemoryManager *manager, void **buffer,
         const TRITONSERVER_MemoryType memory_type, const int64_t memory_type_id,
@@ -121,8 +122,9 @@ TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_InputPropertiesForHostP
         uint64_t *byte_size, uint32_t *buffer_count);
 
 /* Piece `index` of an input's data. `*memory_type` and `*memory_type_id` are on entry what the
- * backend would like and on return where the piece lies. INVALID_ARG beyond the last piece,
- * with `*buffer` NULL. */
+ * backend would like and on return where the piece lies: where the client gave it, or, when a model has
+ * instances on the CPU, always in memory of the host. INVALID_ARG beyond the last piece, with `*buffer`
+ * NULL. */
 TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_InputBuffer(
         TRITONBACKEND_Input *input, const uint32_t index, const void **buffer,
         uint64_t *buffer_byte_size, TRITONSERVER_MemoryType *memory_type, int64_t *memory_type_id);
@@ -142,8 +144,8 @@ TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_InputBufferAttributes(
 /* ---- Outputs of a response ------------------------------------------------------------------- */
 
 /* Memory for an output's data, `buffer_byte_size` bytes. `*memory_type` and `*memory_type_id`
- * are on entry what the backend would like and on return what it got, which may differ. The
- * backend writes the data there before it sends the response; the memory belongs to the
+ * are on entry what the backend would like and on return what it got, which may differ: for a model
+ * that has instances on the CPU it is always memory of the host. The backend writes the data there before it sends the response; the memory belongs to the
  * response. ALREADY_EXISTS when asked twice for one output. */
 TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_OutputBuffer(
         TRITONBACKEND_Output *output, void **buffer, const uint64_t buffer_byte_size,

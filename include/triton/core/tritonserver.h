@@ -231,6 +231,9 @@ typedef enum TRITONSERVER_MetricKind_enum {
  * of the request; `*buffer_userp` is the callback's own note, which comes back in the release
  * callback and with TRITONSERVER_InferenceResponseOutput().
  *
+ * Memory of a device may be given whatever the backend would like. A backend that does not look at the
+ * type gets other memory then, which the server copies to the device before the response callback.
+ *
  * An error returned here (ownership passes to the server) fails the response. Must be safe to
  * call from several threads at once. */
 typedef struct TRITONSERVER_Error *(*TRITONSERVER_ResponseAllocatorAllocFn_t)(
@@ -626,7 +629,12 @@ TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestRe
 
 /* Appends `byte_size` bytes at `base` to the data of an input; several appends make the data in
  * that order. The bytes are *not* copied: they must stay in place and unchanged until the
- * release callback. 0 bytes are ignored. INVALID_ARG when the request has no such input. */
+ * release callback. 0 bytes are ignored. INVALID_ARG when the request has no such input.
+ *
+ * With TRITONSERVER_MEMORY_GPU they lie on the device `memory_type_id`, and writes to them must have
+ * ended before the submission. INVALID_ARG when the server does not have this device, UNSUPPORTED when
+ * it has none. The server copies them for code that reads on the CPU: for models whose backend does
+ * not look at the type of memory, and for tensors of type BYTES. */
 TRITONSERVER_DECLSPEC struct TRITONSERVER_Error *TRITONSERVER_InferenceRequestAppendInputData(
         struct TRITONSERVER_InferenceRequest *inference_request, const char *name, const void *base,
         size_t byte_size, TRITONSERVER_MemoryType memory_type, int64_t memory_type_id);

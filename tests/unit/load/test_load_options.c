@@ -44,7 +44,6 @@ static const struct row {
           "--binary-search needs a range with an end, and --latency-threshold" },
         { { "batch-size=0" }, "--batch-size: 1 to 1048576" },
         { { "streaming" }, "--streaming needs -i grpc" },
-        { { "shared-memory=cuda" }, "--shared-memory: 'cuda' is not supported" },
         { { "service-kind=tfserving" }, "--service-kind: 'tfserving' is not supported" },
         { { "protocol=gRPC", "streaming" }, "closed 1 1 1" },
         { { "protocol=ftp" }, "--protocol: unknown value 'ftp'" },

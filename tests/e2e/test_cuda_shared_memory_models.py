@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""CUDA shared memory and models with instances on GPUs: a tensor in a region is used where it lies."""
+import struct
+
+import numpy
+import pytest
+import requests
+
+from cuda_client import Memory
+from gpus import model_text, opens_gpu_server
+from grpc_stubs import SECONDS, client, stubs  # noqa: F401
+from test_cuda_shared_memory import OPTIONS, PAGE, Grpc, Http, Region, is_open, wait_until_closed
+from test_shared_memory import Later, Object, assert_refused, place
+
+GPU, PINNED, CPU = 2, 1, 0
+
+MODELS = {
+    "add_0": model_text("add", gpus=[0]),
+    "add_1": model_text("add", gpus=[1]),
+    "add_both": model_text("add", gpus=[0, 1]),
+    "add_cpu": model_text("add", kind="KIND_CPU"),
+    "add_cpu_outputs": model_text("add", gpus=[0], cpu_outputs="true"),
+    "id_0": model_text("identity", gpus=[0]),
+    "text_0": model_text("identity", gpus=[0], data_type="TYPE_STRING"),
+}
+TEN = numpy.arange(10, dtype=numpy.float32)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with opens_gpu_server(tmp_path_factory.mktemp("cuda"), MODELS, *OPTIONS) as running:
+        yield running
+
+
+@pytest.fixture(params=["http", "grpc"])
+def api(request, server):
+    yield Http(server) if request.param == "http" else Grpc(request.getfixturevalue("client"))
+    assert Http(server).status_cuda() == []
+    wait_until_closed(server)
+
+
+def ask_add(server, model, sources, target, n=10):
+    """Where the backend saw its inputs: memory type and id of each. The sum goes to `target`."""
+    body = {"inputs": [{"name": f"INPUT{i}", "datatype": "FP32", "shape": [n], "parameters": place(source)}
+                       for i, source in enumerate(sources)],
+            "outputs": [{"name": "OUTPUT0", **({"parameters": place(target)} if target else {})},
+                        {"name": "WHERE"}]}
+    reply = requests.post(f"{server.url}/v2/models/{model}/infer", json=body, timeout=SECONDS)
+    assert reply.status_code == 200, reply.text
+    outputs = {output["name"]: output.get("data") for output in reply.json()["outputs"]}
+    where = outputs["WHERE"]
+    return list(zip(where[::2], where[1::2])), outputs["OUTPUT0"]
+
+
+@pytest.mark.parametrize("model, seen", [("add_0", [(GPU, 0), (GPU, 0)]),
+                                         ("add_cpu_outputs", [(GPU, 0), (GPU, 0)])])
+def test_in_place(server, model, seen):
+    """Inputs reach the backend in the client's memory, and the output is written there, whatever the backend
+    prefers."""
+    http = Http(server)
+    content = TEN.tobytes() + (2 * TEN).tobytes() + bytes(PAGE)
+    with Region(http, content) as gpu:
+        assert ask_add(server, model, [("r", 0, 40), ("r", 40, 40)], ("r", 400, 40)) == (seen, None)
+        assert gpu.read(400, 40) == (3 * TEN).tobytes()
+        assert gpu.read(0, 80) == content[:80] and gpu.read(440, 100) == bytes(100)
+        # Without a region for the output the answer has it.
+        assert ask_add(server, model, [("r", 0, 40), ("r", 40, 40)], None) == (
+            seen, (3 * TEN).tolist())
+
+
+def test_cpu_model_sees_the_host(server):
+    with Region(Http(server), TEN.tobytes() + bytes(PAGE)) as gpu:
+        where, _ = ask_add(server, "add_cpu", [("r", 0, 40), ("r", 0, 40)], ("r", 400, 40))
+        assert all(kind != GPU for kind, _ in where)
+        assert gpu.read(400, 40) == (2 * TEN).tobytes()
+
+
+@pytest.mark.parametrize("model", ["add_0", "add_1", "add_both", "add_cpu"])
+def test_mixed(server, model):
+    """Inputs of both kinds and of two devices in one request; the output on either, or on the host."""
+    http = Http(server)
+    with Object(TEN.tobytes() + bytes(PAGE)) as shm, \
+            Region(http, (10 * TEN).tobytes() + bytes(PAGE), "zero") as zero, \
+            Region(http, (100 * TEN).tobytes() + bytes(PAGE), "one", device=1) as one:
+        http.register("host", shm.key, PAGE)
+        factors = {"host": 1, "zero": 10, "one": 100}
+        memory = {"host": shm, "zero": zero, "one": one}
+        for a in factors:
+            for b in factors:
+                for target in factors:
+                    ask_add(server, model, [(a, 0, 40), (b, 0, 40)], (target, 512, 40))
+                    assert memory[target].read(512, 40) == (
+                        (factors[a] + factors[b]) * TEN).tobytes(), (a, b, target)
+        http.unregister("host")
+
+
+def test_round_trip(api):
+    raw = struct.pack("<3f", 1, 2, 3)
+    with Region(api, raw + bytes(PAGE)) as gpu:
+        assert api.infer("id_0", "FP32", [3], ("r", 0, 12), ("r", 100, 12)) == ([3], b"")
+        assert gpu.read(100, 12) == raw
+        assert api.infer("id_0", "FP32", [3], ("r", 100, 12)) == ([3], raw)
+        assert api.infer("id_0", "FP32", [3], raw[::-1], ("r", 0, 12)) == ([3], b"")
+        assert gpu.read(0, 12) == raw[::-1]
+        assert api.infer("id_0", "FP32", [0], ("r", 0, 0), ("r", 8, 0)) == ([0], b"")
+        assert_refused(400, "shared memory size specified with the request for output 'OUTPUT0' (11 "
+                       "bytes) should be at least 12 bytes to hold the results", api.infer, "id_0",
+                       "FP32", [3], ("r", 0, 12), ("r", 100, 11))
+
+
+def test_strings(api):
+    raw = struct.pack("<I", 3) + b"abc" + struct.pack("<I", 0)
+    with Region(api, raw + bytes(PAGE)) as gpu:
+        assert api.infer("text_0", "BYTES", [2], ("r", 0, len(raw)), ("r", 100, len(raw))) == (
+            [2], b"")
+        assert gpu.read(100, len(raw)) == raw
+
+
+def test_large(api):
+    values = numpy.arange(1 << 20, dtype=numpy.float32).tobytes()
+    with Region(api, values + bytes(4 << 20)) as gpu:
+        assert api.infer("id_0", "FP32", [1 << 20], ("r", 0, 4 << 20), ("r", 4 << 20, 4 << 20)) == (
+            [1 << 20], b"")
+        assert gpu.read(4 << 20, 4 << 20) == values
+
+
+def test_unregistered_while_used(api, server):
+    """A region that is unregistered between a request's start and its end; many at a time."""
+    raw = struct.pack("<f", 5)
+    with Memory(raw + bytes(PAGE)) as gpu:
+        handle = gpu.handle()
+        for i in range(50):
+            api.register_cuda("r", handle, PAGE)
+            asked = [Later(api.infer, "id_0", "FP32", [1], ("r", 0, 4), ("r", 8 * k + 8, 4))
+                     for k in range(4)]
+            api.unregister_cuda("r")
+            for later in asked:
+                try:
+                    assert later.result() == ([1], b"")
+                except Exception as err:  # it came after the name was gone
+                    assert "Unable to find shared memory region: 'r'" in str(err)
+        wait_until_closed(server)
+        assert not is_open(server)
