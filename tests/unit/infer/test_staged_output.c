@@ -466,7 +466,6 @@ static void test_trace(void **state) {
         assert_string_equal(traced, "B 8 in 0 0: 9 3\n");
         response_free(r);
         trace = STEAL(c.req->trace);
-        trace_unref(trace);
         assert_null(trace_free(trace));
         gpu_free(c.gpus.gpus, 1, x);
         close_client(&c);
