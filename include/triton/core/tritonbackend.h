@@ -91,7 +91,8 @@ TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_ApiVersion(uint32_t *ma
 
 /* `byte_size` bytes of that kind of memory on that device. UNAVAILABLE when there are not as
  * many left, UNSUPPORTED for a kind of memory that this server does not have: the backend may
- * then ask for another kind. */
+ * then ask for another kind. INVALID_ARG for a device that the server does not use. When the
+ * pool of pinned memory is full, ordinary memory comes in its place. */
 TRITONBACKEND_DECLSPEC TRITONSERVER_Error *TRITONBACKEND_MemoryManagerAllocate(
         TRITONBACKEND_MemoryManager *manager, void **buffer,
         const TRITONSERVER_MemoryType memory_type, const int64_t memory_type_id,
