@@ -8,6 +8,7 @@ import numpy as np
 from llama_library import NO_TOKEN, LibraryError, Sampler
 from llama_loop import Loop
 from llama_penalties import make_penalties
+from llama_shares import divide_room
 from llama_text import TextStream
 
 MIN_SHARED = 16  # tokens that make copying another slot's prefix worth while
@@ -211,24 +212,25 @@ class SlotLoop(Loop):
                             list(range(len(singles))) + [part.last_row for part in complete])
 
     def _fill_prompts(self, n):
-        """The rest of the step is for prompts, the oldest first; a share of it while others generate."""
+        """The rest of the step is for prompts; a share of it while others generate."""
         room = self._settings.tokens_per_step - n
         if n > 0:
             room = min(room, max(1, int(self._settings.tokens_per_step * self._settings.prompt_share)))
+        left = [len(slot.sequence.prompt) - slot.sequence.n_read for slot in self._reading]
         parts = []
-        for slot in self._reading:
-            sequence = slot.sequence
-            begin = sequence.n_read
-            size = min(room, len(sequence.prompt) - begin)
-            if size <= 0:
-                break
-            self.context.fill(n, slot.id, sequence.prompt[begin:begin + size], begin)
-            n += size
-            room -= size
-            parts.append(_Part(slot, size, n - 1))
-            if begin + size == len(sequence.prompt):
-                self.context.wants[n - 1] = 1
+        for slot, size in zip(self._reading, divide_room(room, left)):
+            if size > 0:
+                parts.append(self._fill_prompt(slot, size, n))
+                n += size
         return parts
+
+    def _fill_prompt(self, slot, size, at):
+        sequence = slot.sequence
+        begin = sequence.n_read
+        self.context.fill(at, slot.id, sequence.prompt[begin:begin + size], begin)
+        if begin + size == len(sequence.prompt):
+            self.context.wants[at + size - 1] = 1
+        return _Part(slot, size, at + size - 1)
 
     def _take_prompts(self, parts):
         """Notes what was read; returns the parts that complete their prompt."""

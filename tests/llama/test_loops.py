@@ -165,6 +165,24 @@ def test_choices_of_one_request_are_lost_together(modules):
     assert len(loop._free) == 2
 
 
+def test_a_short_prompt_is_read_beside_a_long_one(modules):
+    """It came later, and its first token comes with the first step."""
+    context = Context(0)
+    context.fill = lambda at, slot, tokens, pos: filled.append((at, slot, len(tokens), pos))
+    context.rows = lambda n: np.zeros((n, 4), np.float32)
+    context.model = types.SimpleNamespace(has_partial_memory=False, piece=lambda token: b"a")
+    begun, filled = [], []
+    answers = types.SimpleNamespace(begin=begun.append, text=lambda *_: None)
+    loop = modules.slots.SlotLoop(context, SETTINGS, answers, n_ahead=1, meters=None)
+    job = modules.loop.Job(types.SimpleNamespace(logprobs=None), Sender())
+    long, short = (modules.slots.Sequence(job, i, np.ones(n, np.int32), 8, []) for i, n in enumerate((90, 5)))
+    loop.submit(job, [long, short])
+    loop.step()
+    assert begun == [short] and short.n_new == 1 and long.n_read == 27
+    assert [(at, size) for at, _, size, _ in filled] == [(0, 27), (27, 5)]
+    assert context.wants[:32].tolist() == [0] * 31 + [1]
+
+
 def test_a_text_that_is_far_too_long_is_not_split_as_a_whole(monkeypatch):
     """The library's time grows with the square of the size."""
     monkeypatch.syspath_prepend(str(ROOT / "backends" / "llamacpp"))
