@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What goes wrong: clients that leave, libraries that are missing, unknown or end the process; files and
 parameters that cannot be used. The numbers of checks are those of docs/llamacpp.md."""
+import concurrent.futures
 import hashlib
 import json
 import os
+import random
 import re
 import select
 import signal
@@ -59,6 +61,59 @@ def test_clients_that_leave_free_their_slots(start, streams):
         wait_until(lambda: metric(server, "neso_llm_requests_running") == 0, "the slots are free")
     assert works(server) == text
     assert metric(server, "neso_llm_requests_waiting") == 0
+
+
+def hang_up(server, rng):
+    """A request whose client leaves: at once, while the prompt is read, or after some of the answer."""
+    body = {"model": "chat", "prompt": "x" * rng.choice((1, 1, 40, 40, 700)) + str(rng.random()),
+            "max_tokens": 4000, "stream": rng.random() < 0.8, "n": rng.choice((1, 1, 1, 1, 3))}
+    if rng.random() < 0.3:
+        body["prompt"] = "The same beginning of many prompts, which is copied. " * 3 + body["prompt"]
+    if rng.random() < 0.3:
+        body["response_format"] = {"type": "json_object"}
+    if rng.random() < 0.3:
+        body.update(logprobs=2, frequency_penalty=0.5, stop=["never"])
+    connection = lab.begin(server, "/v1/completions", body)
+    if body["stream"] and rng.random() < 0.8:
+        reply = connection.getresponse()
+        assert reply.status == 200
+        for _ in range(rng.choice((1, 2, 5, 20))):
+            reply.readline()
+        reply.close()
+    connection.close()
+
+
+def resident_bytes(process):
+    with open(f"/proc/{process}/status") as file:
+        return int(re.search(r"VmRSS:\s+(\d+) kB", file.read()).group(1)) << 10
+
+
+@needs_library
+def test_a_thousand_hang_ups(start):
+    """(9) At random steps, 8 clients at once, with 4 slots: no slot is lost, and memory is constant."""
+    server = start({"chat": llama(LONG, slots=4)})
+    text, process = works(server), stub_of(server, "chat_0")
+
+    def hang_ups(seed):
+        rng = random.Random(seed)
+        for _ in range(25):
+            hang_up(server, rng)
+
+    sizes = []
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        for part in range(5):  # 200 hang-ups each
+            list(pool.map(hang_ups, range(8 * part, 8 * part + 8)))
+            wait_until(lambda: metric(server, "neso_llm_requests_running") == 0, "the slots are free")
+            sizes.append(resident_bytes(process))
+    assert sizes[-1] - sizes[1] < 4 << 20, sizes
+    assert metric(server, "neso_llm_requests_waiting") == 0
+    connections = [lab.begin(server, "/v1/completions", {"model": "chat", "prompt": "Once", "max_tokens": 8000})
+                   for _ in range(4)]
+    wait_until(lambda: metric(server, "neso_llm_requests_running") == 4, "all slots are used")
+    for connection in connections:
+        connection.close()
+    assert works(server) == text and stub_of(server, "chat_0") == process
+    assert "a step failed" not in server.text()
 
 
 @needs_library
