@@ -10,6 +10,7 @@ from llama_loop import Loop
 from llama_penalties import make_penalties
 from llama_shares import divide_room
 from llama_text import TextStream
+from llama_turns import Turns
 
 MIN_SHARED = 16  # tokens that make copying another slot's prefix worth while
 
@@ -70,9 +71,11 @@ class Slot:
 
 
 class SlotLoop(Loop):
-    """`answers` gets the text: begin(sequence), text(sequence, text, entries), end(sequence, reason, ...)."""
+    """`answers` gets the text: begin(sequence), text(sequence, text, entries), end(sequence, reason, ...).
 
-    def __init__(self, context, settings, answers, **more):
+    `waiting` is where submit() leaves sequences; the thread that computes gives them to `_turns`."""
+
+    def __init__(self, context, settings, answers, n_ahead_of_keys=1, **more):
         self._slots = [Slot(i, settings.n_ctx) for i in range(settings.slots)]
         self._free = list(self._slots)
         self._generating = []
@@ -80,18 +83,28 @@ class SlotLoop(Loop):
         self._settings = settings
         self._answers = answers
         self._n_admitted = 0
+        self._n_ahead_of_keys = n_ahead_of_keys
+        self._turns = Turns(settings.n_ctx)
         self._shares = context.model.has_partial_memory and settings.prompt_cache != "off"
         super().__init__(context, **more)
 
+    def submit(self, job, work):
+        if job.key:  # a fair order needs more than one request to choose from
+            self._n_ahead = max(self._n_ahead, self._n_ahead_of_keys)
+        super().submit(job, work)
+
     def free_slots(self):
         return len(self._free)
+
+    def n_waiting(self):
+        return len(self.waiting) + len(self._turns)
 
     def owners(self):
         return [slot.sequence.job for slot in self._generating + self._reading if slot.sequence]
 
     def usage(self):
         held = sum(slot.n for slot in self._slots)
-        return (len(self._slots) - len(self._free), len(self.waiting),
+        return (len(self._slots) - len(self._free), self.n_waiting(),
                 held / (len(self._slots) * self._settings.n_ctx))
 
     # ---- which sequence gets which slot ----
@@ -100,11 +113,14 @@ class SlotLoop(Loop):
         return job.scope if self._settings.prompt_cache == "key" else None
 
     def _admit(self):
-        while self.waiting and self._free:
+        while self.waiting:
             sequence = self.waiting[0]
-            if self._waits_for_sibling(sequence):
+            self._turns.add(sequence.job.key, sequence)
+            self.waiting.popleft()  # last: n_waiting() must not be too low meanwhile
+        while self._free:
+            sequence = self._turns.take(self._waits_for_sibling)
+            if sequence is None:
                 return
-            self.waiting.popleft()
             self._place(sequence)
 
     def _waits_for_sibling(self, sequence):
@@ -124,6 +140,7 @@ class SlotLoop(Loop):
         slot.sequence = sequence
         sequence.slot = slot
         sequence.n_read = sequence.n_cached = n
+        self._turns.pay(sequence.job.key, len(sequence.prompt) - n)
         sequence.order = self._n_admitted
         self._n_admitted += 1
         self._reading.append(slot)
@@ -169,6 +186,8 @@ class SlotLoop(Loop):
     def _release(self, slot):
         sequence, slot.sequence = slot.sequence, None
         sequence.slot = None
+        self._turns.pay(sequence.job.key, sequence.n_new)
+        self._turns.leave(sequence.job.key)
         if sequence.sampler is not None:
             sequence.sampler.close()
             sequence.sampler = None
@@ -182,15 +201,18 @@ class SlotLoop(Loop):
         for slot in self._slots:
             if slot.sequence is not None and slot.sequence.job is job:
                 self._release(slot)
+        dropped = self._turns.drop(lambda sequence: sequence.job is job)
         for sequence in [s for s in list(self.waiting) if s.job is job]:
             self.waiting.remove(sequence)
+            dropped.append(sequence)
+        for sequence in dropped:
             if sequence.sampler is not None:
                 sequence.sampler.close()
 
     # ---- a step ----
 
     def step(self):
-        if self.waiting:
+        if self.waiting or len(self._turns) > 0:
             self._admit()
         singles = list(self._generating)
         if singles:

@@ -3,6 +3,7 @@
 parameters that cannot be used. The numbers of checks are those of docs/llamacpp.md."""
 import concurrent.futures
 import hashlib
+import http.client
 import json
 import os
 import random
@@ -299,15 +300,40 @@ def test_reloads_leave_nothing(start):
 # ---- keys ---------------------------------------------------------------------------------------------------
 
 
+def key_file(folder, *names):
+    """The option of a file with a key "<name> key" for each name. The metrics are open."""
+    (folder / "keys").write_text("open - metrics,health\n" + "".join(
+        f"{name} {hashlib.sha256(f'{name} key'.encode()).hexdigest()} *\n" for name in names))
+    return f"--api-key-file={folder / 'keys'}"
+
+
+@needs_library
+def test_a_key_with_many_requests_does_not_hold_up_another(start, tmp_path):
+    """A single request beside 30 that came before gets the next slot."""
+    server = start({"chat": llama(LONG, slots=1)},
+                   more=(key_file(tmp_path, "greedy", "modest"),))
+
+    def begin(name, n_tokens):
+        connection = http.client.HTTPConnection(server.url.split("://")[1], timeout=SECONDS)
+        connection.request("POST", "/v1/completions", json.dumps(
+            {"model": "chat", "prompt": name, "max_tokens": n_tokens}), {"Authorization": f"Bearer {name} key"})
+        return connection
+
+    many = [begin("greedy", 2000) for _ in range(30)]
+    wait_until(lambda: metric(server, "neso_llm_requests_waiting") >= 20, "requests wait in the backend")
+    single = begin("modest", 2)
+    assert single.getresponse().status == 200
+    n_answered = len(select.select([c.sock for c in many], [], [], 0)[0])
+    assert n_answered < 20
+    for connection in many:
+        connection.close()
+
+
 @needs_library
 def test_api_keys_share_no_prompts(start, tmp_path):
     """A prompt that is in memory is answered sooner, which would tell a client what others have sent."""
-    def digest(key):
-        return hashlib.sha256(key.encode()).hexdigest()
-
-    (tmp_path / "keys").write_text("".join(f"{name} {digest(name + ' key')} *\n" for name in ("alice", "bob")))
     server = start({"own": llama(LONG, slots=2), "all": llama(LONG, slots=2, prompt_cache="slot")},
-                   more=(f"--api-key-file={tmp_path / 'keys'}",))
+                   more=(key_file(tmp_path, "alice", "bob"),))
     prompt = "A secret of one of them. " * 4
 
     def cached(model, name):

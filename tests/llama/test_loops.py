@@ -153,12 +153,10 @@ def test_choices_of_one_request_are_lost_together(modules):
     """Of a model whose memory cannot be restored: the request fails, and no other."""
     loop = text_loop(modules, Context())
     job = modules.loop.Job(None, Sender())
-    for i, slot in enumerate(loop._slots):
-        sequence = modules.slots.Sequence(job, i, np.array([1, 2, 3]), 8, [])
-        slot.sequence, slot.n = sequence, 2
-        loop._free.remove(slot)
-        loop._reading.append(slot)
-    loop.jobs.add(job)
+    loop.submit(job, [modules.slots.Sequence(job, i, np.array([1, 2, 3]), 8, []) for i in range(2)])
+    loop._admit()
+    for slot in loop._slots:
+        slot.n = 2
     loop._recover(2, list(loop._slots))
     assert len(job.sender.errors) == 1 and "cannot be restored" in job.sender.errors[0]
     assert not loop.jobs and not loop._reading and [slot.n for slot in loop._slots] == [0, 0]
@@ -181,6 +179,20 @@ def test_a_short_prompt_is_read_beside_a_long_one(modules):
     assert begun == [short] and short.n_new == 1 and long.n_read == 27
     assert [(at, size) for at, _, size, _ in filled] == [(0, 27), (27, 5)]
     assert context.wants[:32].tolist() == [0] * 31 + [1]
+
+
+@pytest.mark.parametrize("key, n_waiting", [("", 1), ("a", 3)])
+def test_more_requests_are_taken_when_clients_have_keys(modules, key, n_waiting):
+    """One beyond the free slots without keys, else as many as a fair order needs."""
+    loop = modules.slots.SlotLoop(Context(), SETTINGS, None, 3, n_ahead=1, meters=None)
+    for n_taken in range(1, 99):
+        job = modules.loop.Job(None, Sender())
+        job.key = key
+        loop.submit(job, [modules.slots.Sequence(job, 0, np.array([1]), 8, [])])
+        loop._admit()
+        if not loop._has_room():
+            break
+    assert n_taken == SETTINGS.slots + n_waiting and loop.n_waiting() == n_waiting
 
 
 def test_a_text_that_is_far_too_long_is_not_split_as_a_whole(monkeypatch):
