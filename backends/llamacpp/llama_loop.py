@@ -15,6 +15,7 @@ import triton_python_backend_utils as pb_utils
 from llama_library import LibraryError
 
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+INVALID = pb_utils.TritonError.INVALID_ARG
 
 WATCH_SECONDS = 0.02  # between two looks for clients that have left
 LONG_STEP_SECONDS = 0.1  # a step that takes longer may be broken off

@@ -5,13 +5,15 @@ import time
 
 import numpy as np
 
-from llama_library import NO_TOKEN, LibraryError, Sampler
-from llama_loop import Loop
+from llama_library import GRAMMAR_SECONDS, NO_TOKEN, LibraryError, Sampler
+from llama_loop import INVALID, Loop
 from llama_penalties import make_penalties
 from llama_shares import divide_room
 from llama_text import TextStream
 from llama_turns import Turns
 
+TOO_SLOW = ("the schema has too many alternatives that begin alike: its grammar took more than %g s for a token"
+            % GRAMMAR_SECONDS)
 MIN_SHARED = 16  # tokens that make copying another slot's prefix worth while
 
 
@@ -277,12 +279,17 @@ class SlotLoop(Loop):
         greedy = None
         for i, slot in enumerate(slots):
             sequence = slot.sequence
+            if sequence is None:  # another choice of its request was lost
+                continue
             if sequence.sampler is None:
                 if greedy is None:
                     greedy = logits.argmax(axis=1).tolist()
                 token = greedy[i]
             else:
                 token = sequence.sampler.sample(rows[i])
+                if sequence.sampler.is_too_slow:
+                    self._lose(slot, TOO_SLOW, INVALID)
+                    continue
             self._take_token(slot, token, kept.get(i, logits[i]))
 
     @staticmethod
@@ -366,11 +373,11 @@ class SlotLoop(Loop):
             self._clear(slot)
         return bool(idle)
 
-    def _lose(self, slot, message):
+    def _lose(self, slot, message, code=None):
         job = slot.sequence.job
         self._clear(slot)
         self.drop(job)
-        job.end_with_error(message)
+        job.end_with_error(message, code)
         self.finish(job)
 
 

@@ -62,7 +62,7 @@ def modules(monkeypatch):
     utils = types.ModuleType(UTILS)
     utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
     utils.TritonError = lambda message, code=None: message
-    utils.TritonError.INTERNAL, utils.TritonError.CANCELLED = 1, 2
+    utils.TritonError.INTERNAL, utils.TritonError.CANCELLED, utils.TritonError.INVALID_ARG = 1, 2, 3
     utils.InferenceResponse = lambda error: error
     monkeypatch.setitem(sys.modules, UTILS, utils)
     monkeypatch.syspath_prepend(str(ROOT / "backends" / "llamacpp"))
@@ -161,6 +161,28 @@ def test_choices_of_one_request_are_lost_together(modules):
     assert len(job.sender.errors) == 1 and "cannot be restored" in job.sender.errors[0]
     assert not loop.jobs and not loop._reading and [slot.n for slot in loop._slots] == [0, 0]
     assert len(loop._free) == 2
+
+
+def test_a_grammar_that_is_too_slow_ends_its_request(modules):
+    """All choices of it, and no other request. `rows` is of the order of the slots."""
+    context = Context(0)
+    context.rows = lambda n: np.zeros((n, 4), np.float32)
+    context.model = types.SimpleNamespace(has_partial_memory=False, piece=lambda token: b"a")
+    texts = []
+    answers = types.SimpleNamespace(begin=lambda _: None, text=lambda sequence, *_: texts.append(sequence))
+    settings = types.SimpleNamespace(**{**vars(SETTINGS), "slots": 3})
+    loop = modules.slots.SlotLoop(context, settings, answers, n_ahead=1, meters=None)
+    sampler = types.SimpleNamespace(sample=lambda row: 1, is_too_slow=True, close=lambda: None)
+    slow, other = (modules.loop.Job(types.SimpleNamespace(logprobs=None), Sender()) for _ in range(2))
+    choices = [modules.slots.Sequence(slow, i, np.ones(2, np.int32), 8, []) for i in range(2)]
+    kept = modules.slots.Sequence(other, 0, np.ones(2, np.int32), 8, [])
+    for one in choices:
+        one.sampler = sampler
+    loop.submit(slow, choices)
+    loop.submit(other, [kept])
+    loop.step()
+    assert texts == [kept] and loop.jobs == {other} and loop.free_slots() == 2
+    assert len(slow.sender.errors) == 1 and "took more than 0.25 s for a token" in slow.sender.errors[0]
 
 
 def test_a_short_prompt_is_read_beside_a_long_one(modules):
