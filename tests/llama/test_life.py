@@ -16,6 +16,7 @@ import pytest
 
 import openai_models as lab
 from conftest import build_shim, gguf, llama, needs_library
+from grpc_stubs import Client, open_channel, stubs  # noqa: F401
 from openai_models import call, complete
 from python_programs import stub_of
 
@@ -330,10 +331,10 @@ def test_a_key_with_many_requests_does_not_hold_up_another(start, tmp_path):
 
 
 @needs_library
-def test_api_keys_share_no_prompts(start, tmp_path):
+def test_api_keys_share_no_prompts(start, tmp_path, stubs):  # noqa: F811
     """A prompt that is in memory is answered sooner, which would tell a client what others have sent."""
     server = start({"own": llama(LONG, slots=2), "all": llama(LONG, slots=2, prompt_cache="slot")},
-                   more=(key_file(tmp_path, "alice", "bob"),))
+                   more=(key_file(tmp_path, "alice", "bob", "carol", "dave"),))
     prompt = "A secret of one of them. " * 4
 
     def cached(model, name):
@@ -344,6 +345,29 @@ def test_api_keys_share_no_prompts(start, tmp_path):
 
     assert [cached("own", name) > 50 for name in ("alice", "bob", "alice", "bob")] == [False, False, True, True]
     assert [cached("all", name) > 50 for name in ("alice", "bob")] == [False, True]
+
+    def cached_by_generate(name):
+        answer = call(server, "/v2/models/own/generate", {"openai_request": json.dumps(
+            {"prompt": prompt, "max_tokens": 2})}, headers={"Authorization": f"Bearer {name} key"})
+        assert answer.status == 200, answer.body
+        return json.loads(answer.json["openai_response"])["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+    # Two slots: the last prompts are those of alice and bob.
+    assert cached_by_generate("bob") > 50 and cached_by_generate("alice") > 50
+    assert [cached_by_generate(name) > 50 for name in ("carol", "carol")] == [False, True]
+
+    def cached_by_grpc(name):
+        with open_channel(server) as channel:
+            client = Client(channel, stubs)
+            message = client.request("own", [("openai_request", "BYTES", [1], {"bytes_contents": [json.dumps(
+                {"prompt": prompt, "max_tokens": 2}).encode()]})])
+            (answer,) = client.stream([message], metadata=(("authorization", f"Bearer {name} key"),))
+        assert answer.error_message == ""
+        response = json.loads(answer.infer_response.raw_output_contents[0][4:])
+        return response["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+    assert cached_by_grpc("carol") > 50
+    assert [cached_by_grpc(name) > 50 for name in ("dave", "dave")] == [False, True]
 
     text = json.dumps({"prompt": prompt, "max_tokens": 2})
     for forged in ({"triton_api_key_name": "alice"}, {"parameters": {"triton_api_key_name": "alice"}}):
